@@ -46,6 +46,7 @@ const FOR_PACKAGES: &[Tool] = &[
     Tool { name: "musl-gcc", probe: &["--version"], package: "musl-tools" },
     Tool { name: "dpkg-deb", probe: &["--version"], package: "dpkg" },
     Tool { name: "readelf", probe: &["--version"], package: "binutils" },
+    Tool { name: "objcopy", probe: &["--version"], package: "binutils" },
     Tool { name: "systemd-analyze", probe: &["--version"], package: "systemd" },
 ];
 

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use fastrand::Rng;
 
 use crate::address::Address;
 use crate::machine::Machine;
 use crate::measure::latency::{self, Latencies};
 use crate::report::{self, Strides, Table};
 use crate::resp::{Client, Reply, info_field};
-use crate::workload::random::Random;
 
 /// Measure how late a server removes keys that expire, under load
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub struct ExpiryArgs {
     #[arg(long)]
     target: Address,
     /// Keys that are going to expire at any moment
-    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     keys: u64,
     /// Seconds from a key's SET to its end: up to this number
     #[arg(long, default_value_t = 60)]
@@ -89,7 +89,7 @@ impl ExpiryArgs {
     fn load(&self, control: &mut Client) -> Result<()> {
         let bar = report::progress(self.keys, "load");
         let mut strides = Strides::on(&bar);
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         let begun = unix_ms();
         for first in (0..READ + self.keys).step_by(LOAD_WINDOW as usize) {
             let window = first..(first + LOAD_WINDOW).min(READ + self.keys);
@@ -112,8 +112,8 @@ impl ExpiryArgs {
         Ok(())
     }
 
-    fn age(&self, random: &mut Random) -> u64 {
-        random.below(self.spread * 1_000)
+    fn age(&self, random: &mut Rng) -> u64 {
+        random.u64(..self.spread * 1_000)
     }
 
     /// The events' lateness, the requests that were answered, and how many keys were going to expire.
@@ -156,7 +156,7 @@ impl ExpiryArgs {
     /// One connection: its share of the keys that take the place of expired ones, and reads.
     fn work(&self, connection: u64, stop: &AtomicBool) -> Result<u64> {
         let mut client = Client::connect(&self.target)?;
-        let mut random = Random::new(connection + 2);
+        let mut random = Rng::with_seed(connection + 2);
         let begun = Instant::now();
         let per_second = self.keys as f64 / self.spread as f64 / self.connections as f64;
         let (mut stored, mut done) = (0, 0);
@@ -170,7 +170,7 @@ impl ExpiryArgs {
                     // In the place of one whose time is over by now: as late as any is.
                     push_expiring(&mut client, number, unix_ms() + self.spread * 1_000);
                 } else {
-                    client.push(&[b"GET", read_key(random.below(READ)).as_bytes()]);
+                    client.push(&[b"GET", read_key(random.u64(..READ)).as_bytes()]);
                 }
             }
             client.flush()?;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use fastrand::Rng;
 use hotring_engines::{CuckooCase, CuckooPair};
 
 use crate::machine::Machine;
@@ -17,7 +18,7 @@ use crate::report::Table;
 #[derive(Debug, Args)]
 pub struct GCuckooArgs {
     /// Slots of both tables together, 2^k
-    #[arg(long, value_parser = crate::cli::count, default_value_t = 1 << 21)]
+    #[arg(long, value_parser = crate::count::count, default_value_t = 1 << 21)]
     slots: u64,
     /// Kicks after which the plain scheme gives up
     #[arg(long, default_value_t = 500)]
@@ -103,14 +104,14 @@ impl GCuckooArgs {
         ]
     }
 
-    /// Fills a table band by band.
+    /// Fills a table band by band. Its random numbers are keys and hashes at once.
     fn fill(&self, name: &'static str, to: &mut impl Filled, bands: &[u64]) -> Filling {
-        let mut keys = Keys(self.seed);
+        let mut keys = Rng::with_seed(self.seed);
         let (mut filling, mut n) = (Filling { name, bands: Vec::new() }, 0);
         for &percent in bands {
             let mut band = Band::default();
             let end = self.slots * percent / 100;
-            let drawn: Vec<u64> = (n..end).map(|_| keys.next()).collect();
+            let drawn: Vec<u64> = (n..end).map(|_| keys.u64(1..)).collect();
             let start = Instant::now();
             drawn.into_iter().for_each(|key| band.note(to.insert(key)));
             band.nanoseconds = start.elapsed().as_nanos();
@@ -196,34 +197,20 @@ impl<const S: usize> Filled for CuckooPair<S> {
     }
 }
 
-/// Random numbers that are keys and hashes at once.
-struct Keys(u64);
-
-impl Keys {
-    /// The next one of a splitmix generator; never 0.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ x >> 31).max(1)
-    }
-}
-
 /// The conventional scheme: whoever finds both buckets full kicks an item out at random, and so on,
 /// up to a limit. What has no place then is left over.
 pub struct Plain<const S: usize> {
     words: Vec<u64>,
     buckets: u32,
     limit: usize,
-    random: Keys,
+    random: Rng,
 }
 
 impl<const S: usize> Plain<S> {
     /// An empty one with this number of buckets in each table.
     pub fn new(buckets: u32, args: &GCuckooArgs) -> Self {
         let words = vec![0; 2 * buckets as usize * S];
-        Self { words, buckets, limit: args.limit, random: Keys(!args.seed) }
+        Self { words, buckets, limit: args.limit, random: Rng::with_seed(!args.seed) }
     }
 
     fn bucket(&self, bucket: u32) -> &[u64] {
@@ -244,9 +231,9 @@ impl<const S: usize> Filled for Plain<S> {
         if both.iter().any(|&bucket| self.put(bucket, key)) {
             return Insertion { kicks: 0, placed: true };
         }
-        let mut bucket = both[self.random.next() as usize % 2];
+        let mut bucket = both[self.random.usize(..2)];
         for kicks in 1..=self.limit {
-            let victim = bucket as usize * S + self.random.next() as usize % S;
+            let victim = bucket as usize * S + self.random.usize(..S);
             key = std::mem::replace(&mut self.words[victim], key);
             let both = CuckooPair::<S>::buckets_of(key, self.buckets);
             bucket = if both[0] == bucket { both[1] } else { both[0] };

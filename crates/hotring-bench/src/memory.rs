@@ -20,7 +20,7 @@ use crate::workload::scramble::Scramble;
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "20M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     keys: u64,
     /// Hints a slot of the index: 1, 3 or 7
     #[arg(long, default_value_t = 7)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use fastrand::Rng;
 use hotring_engines::{
     Expander, Locking, Mercury, MercuryConfig, MercuryHash, NoLock, OsMutex, TestAndSet,
 };
@@ -20,16 +21,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::{self, Machine};
 use crate::report::{self, Spread, Table};
-use crate::workload::random::Random;
 
 /// Compare Mercury's locks, and its throughput with and without an expansion under way
 #[derive(Debug, Args)]
 pub struct MercuryArgs {
     /// Keys in the table
-    #[arg(long, value_parser = crate::cli::count, default_value = "10M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "10M")]
     keys: u64,
     /// Operations of each thread in one measurement
-    #[arg(long, value_parser = crate::cli::count, default_value = "4M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
     /// Rounds; figures are medians
     #[arg(long, default_value_t = 7)]
@@ -411,8 +411,8 @@ impl Work {
         let mut session = index.session();
         // Others in each measurement, and drawn before its clock starts.
         let turn = TURN.fetch_add(1, Ordering::Relaxed);
-        let mut random = Random::new(turn);
-        let keys: Vec<u64> = (0..self.drawn(until)).map(|_| random.below(self.keys)).collect();
+        let mut random = Rng::with_seed(turn);
+        let keys: Vec<u64> = (0..self.drawn(until)).map(|_| random.u64(..self.keys)).collect();
         barrier.wait();
         pinned?;
         let (start, cpu) = (Instant::now(), cpu_time());

@@ -25,13 +25,13 @@ use crate::report::{self, Spread, Table};
 #[derive(Debug, Args)]
 pub struct ReclamationArgs {
     /// Pins, or lookups, of one measurement
-    #[arg(long, value_parser = crate::cli::count, default_value = "20M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     iterations: u64,
     /// Rounds; figures are medians
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Values overwritten while a reader is stopped
-    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     overwrites: u64,
 }
 

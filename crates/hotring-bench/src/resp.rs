@@ -5,11 +5,11 @@
 //! and the caller keeps the window small against the socket's buffers.
 
 use std::io::{Read, Write};
-use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use hotring_protocol::{Part, ReplyLimits, find_part};
 
 use crate::address::{Address, Protocol, Stream};
 
@@ -74,20 +74,23 @@ impl<S: Read + Write> Client<S> {
 
     /// Waits for the next reply. An error reply is an error.
     pub fn reply(&mut self) -> Result<Reply<'_>> {
-        let head = self.line()?;
-        let kind = *self.input.get(head.start).context("the server sent an empty line")?;
-        let rest = head.start + 1..head.end;
-        match kind {
-            b'+' => Ok(Reply::Simple(self.text(rest)?)),
-            b'-' => bail!("the server answers: {}", self.text(rest)?),
-            b':' => Ok(Reply::Integer(self.text(rest)?.parse().context("a number expected")?)),
-            b'$' => {
-                let length: i64 = self.text(rest)?.parse().context("a length expected")?;
-                let Ok(length) = usize::try_from(length) else { return Ok(Reply::Bulk(None)) };
-                let body = self.take(length + 2)?;
-                Ok(Reply::Bulk(Some(&self.input[body.start..body.end - 2])))
+        let part = loop {
+            let unread = &self.input[self.used..self.filled];
+            if let Some((part, len)) = find_part(unread, &ReplyLimits::default())? {
+                let start = self.used;
+                self.used += len;
+                break part.of(&self.input[start..self.used]);
             }
-            other => bail!("unexpected kind of reply {:?}", char::from(other)),
+            self.fill()?;
+        };
+        let text = |bytes| str::from_utf8(bytes).context("the server's reply is not text");
+        match part {
+            Part::Simple(bytes) => Ok(Reply::Simple(text(bytes)?)),
+            Part::Error(bytes) => bail!("the server answers: {}", text(bytes)?),
+            Part::Int(number) => Ok(Reply::Integer(number)),
+            Part::Bulk(bytes) => Ok(Reply::Bulk(Some(bytes))),
+            Part::Absent | Part::Null => Ok(Reply::Bulk(None)),
+            other => bail!("unexpected kind of reply: {other:?}"),
         }
     }
 
@@ -119,36 +122,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    fn text(&self, range: Range<usize>) -> Result<&str> {
-        std::str::from_utf8(&self.input[range]).context("the server's reply is not text")
-    }
-
-    /// The next line without its end.
-    fn line(&mut self) -> Result<Range<usize>> {
-        let mut seen = 0;
-        loop {
-            let fresh = &self.input[self.used + seen..self.filled];
-            if let Some(at) = fresh.iter().position(|&byte| byte == b'\n') {
-                let start = self.used;
-                let end = start + seen + at;
-                self.used = end + 1;
-                return Ok(start..end.saturating_sub(1).max(start));
-            }
-            seen += fresh.len();
-            self.fill()?;
-        }
-    }
-
-    fn take(&mut self, length: usize) -> Result<Range<usize>> {
-        while self.filled - self.used < length {
-            self.fill()?;
-        }
-        let start = self.used;
-        self.used += length;
-        Ok(start..self.used)
-    }
-
-    /// Reads more behind the unread bytes, which move to the front: ranges taken before are void.
+    /// Reads more behind the unread bytes, which move to the front.
     fn fill(&mut self) -> Result<()> {
         const CHUNK: usize = 64 << 10;
         self.input.copy_within(self.used..self.filled, 0);

@@ -10,6 +10,7 @@
 
 use std::time::Instant;
 
+use fastrand::Rng;
 use hotring_index::{
     Bytes, Config, ConfigError, Entry, Expiry, HotRing, HotRingSession, NewValue, Value,
 };
@@ -25,7 +26,7 @@ const BUDGET: usize = 1_000;
 struct Churn {
     index: HotRing<Bytes>,
     session: HotRingSession<Bytes>,
-    random: u64,
+    random: Rng,
     keys: Vec<u64>,
     next: u64,
     moved_bytes: usize,
@@ -35,7 +36,14 @@ impl Churn {
     fn new() -> Result<Self, ConfigError> {
         let index = HotRing::<Bytes>::new(Config::default())?;
         let session = index.session();
-        Ok(Self { index, session, random: 7, keys: Vec::new(), next: 0, moved_bytes: 0 })
+        Ok(Self {
+            index,
+            session,
+            random: Rng::with_seed(7),
+            keys: Vec::new(),
+            next: 0,
+            moved_bytes: 0,
+        })
     }
 
     fn put(&mut self, key: u64, len: u64) {
@@ -55,15 +63,8 @@ impl Churn {
         keys.into_iter().filter_map(&mut entry).collect()
     }
 
-    fn below(&mut self, n: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % n
-    }
-
     fn remove_one(&mut self) {
-        let at = self.below(self.keys.len() as u64) as usize;
+        let at = self.random.usize(..self.keys.len());
         let key = self.keys.swap_remove(at);
         self.session.remove(&key.to_le_bytes(), 1);
         // What is removed counts until it is free.
@@ -76,7 +77,7 @@ impl Churn {
     fn write(&mut self, bytes: u64, live: u64, (from, to): (u64, u64)) -> f64 {
         let (mut written, mut stepped, mut most) = (0, 0, 0.0f64);
         while written < bytes {
-            let len = from + self.below(to - from);
+            let len = from + self.random.u64(..to - from);
             self.put(self.next, len);
             self.next += 1;
             written += len;

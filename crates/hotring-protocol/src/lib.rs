@@ -2,7 +2,8 @@
 //! from bytes to bytes.
 //!
 //! The crate owns the wire formats: how requests are decoded
-//! ([`Decoder`]; [`Starts`] finds the command as well), how replies are written ([`Writer`]) and read ([`read_part`]).
+//! ([`Decoder`]; [`Starts`] finds the command as well), how replies are written ([`Writer`]) and read
+//! ([`ReplyReader`], or [`find_part`] without copies).
 //! It must not read sockets or clocks, knows neither the commands nor the store, and allocates nothing per request once
 //! its buffers have grown to their working size.
 //!
@@ -27,8 +28,6 @@ mod error;
 mod glob;
 pub mod memcached;
 mod number;
-#[cfg(test)]
-mod random;
 mod resp;
 mod starts;
 
@@ -36,5 +35,8 @@ pub use args::{Args, ArgsView, KeptArgs};
 pub use error::ProtocolError;
 pub use glob::glob_match;
 pub use number::parse_i64;
-pub use resp::{Decoded, Decoder, Limits, Part, Version, Writer, read_part};
+pub use resp::{
+    Decoded, Decoder, Limits, Part, Reply, ReplyError, ReplyLimits, ReplyReader, Version, Writer,
+    find_part, read_part,
+};
 pub use starts::{Called, Starts};

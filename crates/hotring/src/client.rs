@@ -2,13 +2,14 @@
 //! time or, for `export` and `import`, pipelined requests and raw replies.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
+use hotring_protocol::{Reply, ReplyLimits, ReplyReader};
 
 /// The default address of the server.
 const ADDRESS: &str = "127.0.0.1:6379";
@@ -16,43 +17,31 @@ const ADDRESS: &str = "127.0.0.1:6379";
 const PASSWORD: &str = "REDISCLI_AUTH";
 /// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest string and longest array in a reply. The server is not trusted: memory must grow only
-/// with the bytes that arrive.
-const LEN_MAX: i64 = 1 << 30;
+/// Bytes per read.
+const READ_LEN: usize = 64 << 10;
 
-/// Deepest nesting of lists.
-const DEPTH_MAX: usize = 8;
-
-/// A decoded reply.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    Text(String),
-    Number(i64),
-    List(Vec<Reply>),
-    Nothing,
-}
-
-/// A raw reply.
+/// A reply for people. Requests that are read as this are sent without HELLO, so replies are RESP2.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    Bytes(Vec<u8>),
-    Error(String),
+    Text(String),
     Number(i64),
     List(Vec<Answer>),
     Nothing,
 }
 
 impl Answer {
-    /// Decodes it, or returns the first error in it.
-    fn text(self) -> Result<Reply, Error> {
-        Ok(match self {
-            Answer::Bytes(bytes) => Reply::Text(String::from_utf8_lossy(&bytes).into_owned()),
-            Answer::Error(text) => return Err(Error::Refused(text)),
-            Answer::Number(number) => Reply::Number(number),
-            Answer::List(parts) => {
-                Reply::List(parts.into_iter().map(Answer::text).collect::<Result<_, _>>()?)
+    /// Decodes a reply, or returns the first error in it.
+    fn of(reply: Reply) -> Result<Answer, Error> {
+        Ok(match reply {
+            Reply::Simple(text) => Answer::Text(text),
+            Reply::Bulk(bytes) => Answer::Text(String::from_utf8_lossy(&bytes).into_owned()),
+            Reply::Error(text) => return Err(Error::Refused(text)),
+            Reply::Int(number) => Answer::Number(number),
+            Reply::Array(parts) => {
+                Answer::List(parts.into_iter().map(Answer::of).collect::<Result<_, _>>()?)
             }
-            Answer::Nothing => Reply::Nothing,
+            Reply::Null => Answer::Nothing,
+            _ => return Err(invalid("the reply is of RESP3, which was not asked for").into()),
         })
     }
 }
@@ -133,8 +122,10 @@ pub(crate) fn connect(flags: &ArgMatches) -> Result<Client, Error> {
 
 /// A connection to a server.
 pub(crate) struct Client {
-    input: BufReader<Box<dyn Read>>,
+    input: Box<dyn Read>,
     output: Box<dyn Write>,
+    replies: ReplyReader,
+    chunk: Vec<u8>,
 }
 
 impl Client {
@@ -153,22 +144,24 @@ impl Client {
     }
 
     fn new(input: impl Read + 'static, output: impl Write + 'static) -> Self {
-        Client { input: BufReader::new(Box::new(input)), output: Box::new(output) }
+        let replies = ReplyReader::new(ReplyLimits::default());
+        let (input, output) = (Box::new(input), Box::new(output));
+        Client { input, output, replies, chunk: vec![0; READ_LEN] }
     }
 
     /// Sends the words of a line as a request, and waits for the reply.
-    pub(crate) fn ask(&mut self, request: &str) -> Result<Reply, Error> {
+    pub(crate) fn ask(&mut self, request: &str) -> Result<Answer, Error> {
         self.send(format!("{request}\r\n").as_bytes())?;
-        self.answer()?.text()
+        Answer::of(self.reply()?)
     }
 
     /// The same for words with arbitrary bytes.
-    pub(crate) fn ask_words(&mut self, words: &[&str]) -> Result<Reply, Error> {
+    pub(crate) fn ask_words(&mut self, words: &[&str]) -> Result<Answer, Error> {
         let mut request = Vec::new();
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         push_request(&mut request, &words);
         self.send(&request)?;
-        self.answer()?.text()
+        Answer::of(self.reply()?)
     }
 
     /// Sends requests without waiting.
@@ -177,43 +170,18 @@ impl Client {
     }
 
     /// Waits for the next reply.
-    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
-        self.answer_within(DEPTH_MAX)
-    }
-
-    fn answer_within(&mut self, depth: usize) -> io::Result<Answer> {
-        let line = self.line()?;
-        let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected(&line))?;
-        let number = || rest.parse::<i64>().map_err(|_| unexpected(&line));
-        match kind {
-            "+" => Ok(Answer::Bytes(rest.as_bytes().to_vec())),
-            "-" => Ok(Answer::Error(rest.to_string())),
-            ":" => Ok(Answer::Number(number()?)),
-            "$" | "*" if number()? < 0 => Ok(Answer::Nothing),
-            "$" | "*" if number()? > LEN_MAX => Err(unexpected(&line)),
-            "$" => self.bytes(number()? as usize).map(Answer::Bytes),
-            "*" if depth > 0 => {
-                let parts = (0..number()?).map(|_| self.answer_within(depth - 1));
-                parts.collect::<Result<_, _>>().map(Answer::List)
+    pub(crate) fn reply(&mut self) -> io::Result<Reply> {
+        loop {
+            if let Some(reply) = self.replies.next_reply().map_err(invalid)? {
+                return Ok(reply);
             }
-            _ => Err(unexpected(&line)),
+            match self.input.read(&mut self.chunk) {
+                Ok(0) => return Err(closed()),
+                Ok(len) => self.replies.push(&self.chunk[..len]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-    }
-
-    fn bytes(&mut self, len: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        (&mut self.input).take(len as u64 + 2).read_to_end(&mut bytes)?;
-        match bytes.len() == len + 2 {
-            true => bytes.truncate(len),
-            false => return Err(closed()),
-        }
-        Ok(bytes)
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        (&mut self.input).take(LEN_MAX as u64).read_line(&mut line)?;
-        line.strip_suffix("\r\n").map(str::to_string).ok_or_else(closed)
     }
 }
 
@@ -221,9 +189,8 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed")
 }
 
-fn unexpected(line: &str) -> io::Error {
-    let text = format!("the reply is not one that Redis would send: {}", line.escape_debug());
-    io::Error::new(io::ErrorKind::InvalidData, text)
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 #[cfg(test)]
@@ -237,9 +204,9 @@ mod tests {
     #[test]
     fn replies_are_read_whole() {
         let mut client = replies(b"*4\r\n$3\r\na\r\n\r\n:-5\r\n*0\r\n$-1\r\n+OK\r\n-ERR no\r\n");
-        let text = |text: &str| Reply::Text(text.to_string());
-        let list = vec![text("a\r\n"), Reply::Number(-5), Reply::List(vec![]), Reply::Nothing];
-        assert_eq!(client.ask("x").unwrap(), Reply::List(list));
+        let text = |text: &str| Answer::Text(text.to_string());
+        let list = vec![text("a\r\n"), Answer::Number(-5), Answer::List(vec![]), Answer::Nothing];
+        assert_eq!(client.ask("x").unwrap(), Answer::List(list));
         assert_eq!(client.ask("x").unwrap(), text("OK"));
         let error = client.ask("x").unwrap_err();
         assert_eq!(error.to_string(), "the server replied: ERR no");
@@ -249,7 +216,8 @@ mod tests {
     #[test]
     fn what_is_no_reply_is_refused() {
         let nested: &str = "*1\r\n".repeat(100_000).leak();
-        let others = ["\r\n", "HTTP/1.1 400\r\n", "$99999999999\r\n", "$x\r\n", "*1\r\n", "ä\r\n"];
+        let others =
+            ["\r\n", "HTTP/1.1 400\r\n", "$99999999999\r\n", "$x\r\n", "*1\r\n", "ä\r\n", "%0\r\n"];
         for input in [nested].into_iter().chain(others) {
             assert!(replies(input.as_bytes()).ask("x").is_err(), "{input:.20?}");
         }

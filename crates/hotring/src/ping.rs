@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-use crate::client::{Error, Reply, connect, place};
+use crate::client::{Answer, Error, connect, place};
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
@@ -18,7 +18,7 @@ pub(crate) fn cli() -> Command {
 /// Sends one PING.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     match connect(flags).and_then(|mut client| client.ask("PING")) {
-        Ok(Reply::Text(text)) if text == "PONG" => {
+        Ok(Answer::Text(text)) if text == "PONG" => {
             println!("{text}");
             ExitCode::SUCCESS
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::client::{Client, Error, Reply, connect, place};
+use crate::client::{Answer, Client, Error, connect, place};
 
 /// Time between two status requests.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -90,21 +90,21 @@ impl Report {
     }
 
     /// Reads the reply. Unknown fields are ignored: a later server may send more.
-    fn read(reply: Reply) -> Self {
-        let Reply::List(parts) = reply else { return Report::default() };
+    fn read(reply: Answer) -> Self {
+        let Answer::List(parts) = reply else { return Report::default() };
         let mut report = Report::default();
         let mut parts = parts.into_iter();
-        while let (Some(Reply::Text(name)), Some(value)) = (parts.next(), parts.next()) {
+        while let (Some(Answer::Text(name)), Some(value)) = (parts.next(), parts.next()) {
             match (name.as_str(), value) {
-                ("state", Reply::Text(state)) => report.state = state,
-                ("progress_percent", Reply::Text(text)) => {
+                ("state", Answer::Text(state)) => report.state = state,
+                ("progress_percent", Answer::Text(text)) => {
                     report.progress = text.parse().unwrap_or(0.0);
                 }
-                ("damaged_keys", Reply::List(keys)) => {
-                    let text = |key| if let Reply::Text(key) = key { Some(key) } else { None };
+                ("damaged_keys", Answer::List(keys)) => {
+                    let text = |key| if let Answer::Text(key) = key { Some(key) } else { None };
                     report.keys = keys.into_iter().filter_map(text).collect();
                 }
-                (_, Reply::Number(number)) => report.numbers.push((name, number)),
+                (_, Answer::Number(number)) => report.numbers.push((name, number)),
                 _ => {}
             }
         }
@@ -176,33 +176,33 @@ mod tests {
 
     #[test]
     fn a_report_is_read_by_its_names() {
-        let text = |text: &str| Reply::Text(text.to_string());
+        let text = |text: &str| Answer::Text(text.to_string());
         let list = vec![
             text("state"),
             text("done"),
             text("progress_percent"),
             text("100.0"),
             text("items"),
-            Reply::Number(12),
+            Answer::Number(12),
             text("bytes"),
-            Reply::Number(480),
+            Answer::Number(480),
             text("damaged"),
-            Reply::Number(3),
+            Answer::Number(3),
             text("started_at_ms"),
-            Reply::Number(1_000),
+            Answer::Number(1_000),
             text("ended_at_ms"),
-            Reply::Number(2_500),
+            Answer::Number(2_500),
             text("something_new"),
-            Reply::Nothing,
+            Answer::Nothing,
             text("damaged_keys"),
-            Reply::List(vec![text("k\\x01"), text("?")]),
+            Answer::List(vec![text("k\\x01"), text("?")]),
         ];
-        let report = Report::read(Reply::List(list));
+        let report = Report::read(Answer::List(list));
         assert_eq!(
             report.text(),
             "done: 100.0 % in 1.5 s: 12 items of 480 bytes, 3 damaged\n\
              damaged: k\\x01\ndamaged: ?\nand 1 more\n"
         );
-        assert_eq!(Report::read(Reply::Nothing).state, "");
+        assert_eq!(Report::read(Answer::Nothing).state, "");
     }
 }

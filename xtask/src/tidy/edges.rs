@@ -18,7 +18,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["hotring-server", "hotring-commands", "hotring-store", "hotring-protocol", "hotring-log"],
     ),
     ("hotring-cpp-peers", &[]),
-    ("hotring-bench", &["hotring-index", "hotring-engines", "hotring-store", "hotring-cpp-peers"]),
+    (
+        "hotring-bench",
+        &[
+            "hotring-index",
+            "hotring-engines",
+            "hotring-store",
+            "hotring-protocol",
+            "hotring-cpp-peers",
+        ],
+    ),
 ];
 
 /// Additional uses in tests and examples.

@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use fastrand::Rng;
 
 use super::measure::{Measure, mib};
 use super::subject::Subject;
 use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
-use crate::workload::random::Random;
 use crate::workload::scramble::Scramble;
 
 /// One of this number of values stays.
@@ -54,10 +54,10 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     values::by_all(&mut clients, count - stays, "remove", del, values::is_one)?;
     let begun = Instant::now();
     let mut client = subject.connect()?;
-    let mut random = Random::new(2);
+    let mut random = Rng::with_seed(2);
     for second in 0..=args.seconds {
         while begun.elapsed() < Duration::from_secs(second) {
-            values.check(&mut client, stay(random.below(stays)))?;
+            values.check(&mut client, stay(random.u64(..stays)))?;
             std::thread::sleep(PAUSE);
         }
         let resident = subject.resident()?;

@@ -2,12 +2,12 @@
 //! since it was empty, after a load, and after all keys got values of other lengths, some of them twice or removed.
 
 use anyhow::Result;
+use fastrand::Rng;
 
 use super::measure::{Measure, mib};
 use super::subject::{Memory, Subject};
 use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
-use crate::workload::random::Random;
 
 /// Growth that is told, of growth that is: within this.
 const PROMISE: f64 = 0.03;
@@ -28,7 +28,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
 
     let others: Vec<Values> = (2..2 + TURNS).map(Values::of_version).collect();
     let set = |client: &mut _, n: u64| {
-        let number = Random::new(n).below(count);
+        let number = Rng::with_seed(n).u64(..count);
         others[(n / count) as usize].set(client, number);
     };
     values::by_all(&mut clients, count * TURNS, "overwrite", set, values::is_ok)?;

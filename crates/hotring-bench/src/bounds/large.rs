@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
 
 use super::measure::{Measure, mib};
 use super::subject::Subject;
 use super::{BoundsArgs, Scenario};
 use crate::address::Stream;
 use crate::resp::{Client, Reply};
-use crate::workload::random::Random;
 
 /// What is sent at once, over and over: the value.
 const PIECE: usize = 64 << 10;
@@ -113,8 +113,8 @@ struct Large {
 
 impl Large {
     fn connect(subject: &Subject, length: u64) -> Result<Self> {
-        let mut random = Random::new(1);
-        let bytes = std::iter::repeat_with(|| random.next().to_le_bytes()).flatten();
+        let mut random = Rng::with_seed(1);
+        let bytes = std::iter::repeat_with(|| random.u64(..).to_le_bytes()).flatten();
         Ok(Large {
             stream: BufReader::new(subject.connect()?.into_stream()),
             length,

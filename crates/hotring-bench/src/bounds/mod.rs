@@ -32,13 +32,13 @@ pub struct BoundsArgs {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Bytes of the values that fall and info load
-    #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "537M")]
+    #[arg(long, value_name = "BYTES", value_parser = crate::count::count, default_value = "537M")]
     data: u64,
     /// The limit of memory that limit and tight set, in bytes
-    #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "268M")]
+    #[arg(long, value_name = "BYTES", value_parser = crate::count::count, default_value = "268M")]
     maxmemory: u64,
     /// Bytes of the value of large
-    #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "500M")]
+    #[arg(long, value_name = "BYTES", value_parser = crate::count::count, default_value = "500M")]
     value: u64,
     /// A load of tight [default: all]
     #[arg(long = "load", value_enum, value_name = "LOAD")]

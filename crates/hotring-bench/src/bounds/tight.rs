@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use fastrand::Rng;
 
 use super::measure::{Measure, mib};
 use super::subject::Subject;
 use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
 use crate::resp::{Client, Reply};
-use crate::workload::random::Random;
 
 /// What the process may grow by meanwhile, of `maxmemory`.
 const PROMISE: f64 = 1.25;
@@ -183,9 +183,9 @@ fn append(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     let mut clients = subject.connect_all()?;
     let (keys, value) = (maxmemory / 3000, vec![7; 400]);
     let push = |client: &mut Client, n: u64| {
-        let mut random = Random::new(n);
-        let key = values::key(random.below(keys));
-        let len = 50 + random.below(350) as usize;
+        let mut random = Rng::with_seed(n);
+        let key = values::key(random.u64(..keys));
+        let len = 50 + random.usize(..350);
         client.push(&[b"APPEND", key.as_bytes(), &value[..len]]);
     };
     values::by_all(&mut clients, maxmemory / 100, "append", push, is_answer)?;
@@ -196,9 +196,9 @@ fn history(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     let mut clients = subject.connect_all()?;
     let (keys, value) = (maxmemory / 1000, vec![7; 1000]);
     let push = |client: &mut Client, n: u64| {
-        let mut random = Random::new(n);
-        let key = values::key(random.below(keys));
-        let len = 10 + random.below(490) as usize;
+        let mut random = Rng::with_seed(n);
+        let key = values::key(random.u64(..keys));
+        let len = 10 + random.usize(..490);
         client.push(&[b"SET", key.as_bytes(), &value[..len]]);
     };
     values::by_all(&mut clients, maxmemory / 200, "history", push, is_answer)?;

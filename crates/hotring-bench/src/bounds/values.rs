@@ -1,10 +1,11 @@
 //! Values of mixed lengths, which follow from their numbers, and what connections do with many of them.
 
 use anyhow::{Result, bail, ensure};
+use fastrand::Rng;
 
 use crate::report::{self, Strides};
 use crate::resp::{Client, Reply};
-use crate::workload::random::{Random, mix};
+use crate::workload::mix::mix;
 
 /// The least that is worth loading.
 pub const DATA_MIN: u64 = 1 << 20;
@@ -24,13 +25,13 @@ pub struct Values {
 
 impl Values {
     pub fn of_version(version: u64) -> Self {
-        let mut random = Random::new(version);
-        let content = std::iter::repeat_with(|| random.next().to_le_bytes()).flatten();
+        let mut random = Rng::with_seed(version);
+        let content = std::iter::repeat_with(|| random.u64(..).to_le_bytes()).flatten();
         Values { content: content.take(LENGTHS.end as usize).collect(), version }
     }
 
     pub fn value(&self, number: u64) -> &[u8] {
-        let fraction = Random::new(mix(number) ^ self.version).fraction();
+        let fraction = Rng::with_seed(mix(number) ^ self.version).f64();
         let length = LENGTHS.start * (LENGTHS.end / LENGTHS.start).powf(fraction);
         &self.content[..length as usize]
     }

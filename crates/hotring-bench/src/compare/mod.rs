@@ -31,10 +31,10 @@ use outcome::{Measured, Outcome};
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "20M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     keys: u64,
     /// Operations of a thread in one round
-    #[arg(long, value_parser = crate::cli::count, default_value = "4M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use fastrand::Rng;
 
 use crate::address::Address;
 use crate::folder::Folder;
@@ -20,7 +21,6 @@ use crate::machine::Machine;
 use crate::report;
 use crate::resp::Client;
 use crate::servers::{Data, Kind, LogPlan, Plan, Spawned, Transport};
-use crate::workload::random::Random;
 use writer::{Lost, Writer};
 
 /// How often a snapshot is asked for.
@@ -131,12 +131,12 @@ impl CrashArgs {
         };
         let mut writers: Vec<Writer> =
             (0..self.writers).map(|n| Writer::new(n, self.keys, self.seed)).collect();
-        let mut random = Random::new(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         let (mut outcome, mut server) = (Outcome::default(), plan.start()?);
         Client::connect(&server.address)?.wait_until_loaded()?;
         let bar = report::progress(self.kills as u64, mode.name());
         for kill in 0..self.kills {
-            let life = Duration::from_micros(random.below(self.life * 1000));
+            let life = Duration::from_micros(random.u64(..self.life * 1000));
             let killed = live(server, &mut writers, life)?;
             let begun = Instant::now();
             server = plan.start()?;

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use fastrand::Rng;
 
 use crate::address::Address;
 use crate::resp::{Client, Reply, rest_if_loading};
-use crate::workload::random::{Random, mix};
+use crate::workload::mix::mix;
 
 /// Requests that are sent together, at most.
 const WINDOW: u64 = 16;
@@ -62,7 +63,7 @@ enum Request {
 pub struct Writer {
     number: usize,
     keys: Vec<Known>,
-    random: Random,
+    random: Rng,
     next: u64,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
@@ -72,7 +73,7 @@ pub struct Writer {
 impl Writer {
     pub fn new(number: usize, keys: usize, seed: u64) -> Writer {
         let keys = (0..keys).map(|_| Known::default()).collect();
-        let random = Random::new(mix(seed) + number as u64);
+        let random = Rng::with_seed(mix(seed) + number as u64);
         Writer { number, keys, random, next: 1, acknowledged: 0, sent: Vec::new() }
     }
 
@@ -86,7 +87,7 @@ impl Writer {
         let Ok(mut client) = Client::connect(address) else { return Ok(()) };
         loop {
             self.sent.clear();
-            for _ in 0..1 + self.random.below(WINDOW) {
+            for _ in 0..1 + self.random.u64(..WINDOW) {
                 let request = self.draw();
                 self.push(&mut client, request);
                 self.sent.push(request);
@@ -103,12 +104,12 @@ impl Writer {
 
     fn draw(&mut self) -> Request {
         // The first two are a pair, the last one is counted: to count a long value is an error.
-        let key = 2 + self.random.below(self.keys.len() as u64 - 3) as usize;
+        let key = 2 + self.random.u64(..self.keys.len() as u64 - 3) as usize;
         self.next += 1;
         let number = self.next;
-        match self.random.below(10) {
+        match self.random.u64(..10) {
             0..5 => {
-                let is_long = self.random.below(LONG_ONE_IN) == 0;
+                let is_long = self.random.u64(..LONG_ONE_IN) == 0;
                 Request::Set { key, number, is_long }
             }
             5..8 => Request::Count { key: self.keys.len() - 1 },

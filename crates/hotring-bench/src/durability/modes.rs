@@ -37,7 +37,7 @@ pub struct ModesArgs {
     #[arg(long, value_enum, default_value_t = Mix::Half)]
     mix: Mix,
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "100k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     keys: u64,
     /// Connections
     #[arg(long, value_delimiter = ',', default_value = "1,5,50")]

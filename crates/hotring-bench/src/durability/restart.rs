@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use fastrand::Rng;
 
 use super::figures::Figures;
 use super::subject::{Rewrites, Subject, name};
@@ -12,7 +13,6 @@ use crate::folder::Folder;
 use crate::report;
 use crate::resp::{Client, Reply, rest_if_loading};
 use crate::servers::{Content, Data, Kind, Plan};
-use crate::workload::random::Random;
 
 /// Writes that are sent together, and reads. Few of these, as a server finds hot keys by a look at some of its reads from a
 /// connection, and is to have many of them.
@@ -33,16 +33,16 @@ const LOG: &str = "everysec";
 #[command(after_help = EXAMPLES)]
 pub struct RestartArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "500k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "500k")]
     keys: u64,
     /// Keys to make hot
-    #[arg(long, value_parser = crate::cli::count, default_value = "8")]
+    #[arg(long, value_parser = crate::count::count, default_value = "8")]
     hot: u64,
     /// Reads of each of these
-    #[arg(long, value_parser = crate::cli::count, default_value = "100k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     reads: u64,
     /// Writes between snapshot and kill
-    #[arg(long, value_parser = crate::cli::count, default_value = "5k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "5k")]
     writes: u64,
     #[command(flatten)]
     pub(super) common: Common,
@@ -145,14 +145,14 @@ impl RestartArgs {
     fn use_it(&self, subject: &mut Subject, left: Left) -> Result<()> {
         let content = self.content();
         let mut client = Client::connect(&subject.target.address)?;
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         // One key after the other, over and over: keys `0..hot`.
         let read = |index| (index % self.hot, false);
         each(&mut client, &content, (self.hot * self.reads, READS), read)?;
         if left == Left::SnapshotAndLog {
             subject.rewrite()?;
         }
-        let write = |_| (random.below(self.keys), true);
+        let write = |_| (random.u64(..self.keys), true);
         each(&mut client, &content, (self.writes, WRITES), write)?;
         if left == Left::Dump {
             subject.save()?;

@@ -44,7 +44,7 @@ const LATENCIES: [(&str, &str, f64); 4] = [
 #[command(after_help = EXAMPLES)]
 pub struct SnapshotArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "2M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "2M")]
     keys: u64,
     /// Connections
     #[arg(long, default_value_t = 8)]

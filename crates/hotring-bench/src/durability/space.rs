@@ -9,9 +9,9 @@ use clap::Args;
 use super::figures::Figures;
 use super::subject::{LOOK_EACH, Rewrites, Subject, name};
 use super::{Common, Part};
-use crate::figures::chart::{Axis, Chart, Point, Series};
-use crate::figures::plot;
 use crate::folder::Sizes;
+use crate::plots;
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report;
 use crate::servers::{Data, Kind};
 
@@ -33,7 +33,7 @@ const RESIDENT: &str = "of live, in memory";
 #[command(after_help = EXAMPLES)]
 pub struct SpaceArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     keys: u64,
     /// How often all are overwritten
     #[arg(long, default_value_t = 10)]
@@ -92,7 +92,7 @@ impl SpaceArgs {
         bar.finish_and_clear();
         if let Some(folder) = &self.plot {
             let draw = |file, title, figure| {
-                plot::write(folder, file, &self.chart(title, &figures, figure, &cases))
+                plots::write(folder, file, &self.chart(title, &figures, figure, &cases))
             };
             draw("space", "Files, in multiples of keys and values", WRITTEN)?;
             draw("space-memory", "Memory, in multiples of keys and values", RESIDENT)?;

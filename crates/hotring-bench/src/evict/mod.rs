@@ -20,8 +20,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::address::Address;
-use crate::figures;
 use crate::machine::Machine;
+use crate::plots;
 use crate::report::{self, Files, Results, Table};
 use crate::workload::trace::Format;
 use policies::CONTESTANTS;
@@ -39,7 +39,7 @@ pub struct EvictArgs {
     #[arg(long, value_enum, default_value = "u32le")]
     format: Format,
     /// Replay this many accesses of each trace at most
-    #[arg(long, value_parser = crate::cli::count)]
+    #[arg(long, value_parser = crate::count::count)]
     limit: Option<u64>,
     /// Sizes of the cache, in percent of a trace's distinct keys
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = percent)]
@@ -105,7 +105,7 @@ impl EvictArgs {
             let of_trace = self.replay(&named, &contestants)?;
             self.print(&named, &of_trace);
             if let Some(folder) = &self.plot {
-                figures::plot::write(folder, &named.name, &plot::chart(&named.name, &of_trace))?;
+                plots::write(folder, &named.name, &plot::chart(&named.name, &of_trace))?;
             }
             rows.extend(of_trace);
         }

@@ -2,7 +2,7 @@
 
 use super::Row;
 use super::policies::CONTESTANTS;
-use crate::figures::chart::{Axis, Chart, Point, Series};
+use crate::plots::chart::{Axis, Chart, Point, Series};
 
 /// What the others are compared with: differences of a point would not be seen in a plot from 0 to 100.
 pub const BASE: &str = "lru";

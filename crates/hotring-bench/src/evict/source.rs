@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Result;
+use fastrand::Rng;
 
-use crate::workload::random::Random;
 use crate::workload::scramble::Scramble;
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::Zipf;
@@ -80,13 +80,13 @@ fn scan() -> impl Iterator<Item = u32> {
     const HOT: u32 = 20_000;
     const LOOP: u32 = 30_000;
     let zipf = Zipf::new(u64::from(HOT), 0.8);
-    let mut random = Random::new(SEED);
+    let mut random = Rng::with_seed(SEED);
     let mut looped = 0;
     (0..ACCESSES as u32).map(move |access| {
         if access % 100_000 < 20_000 {
             return HOT + LOOP + access;
         }
-        if random.below(3) > 0 {
+        if random.u64(..3) > 0 {
             return zipf.sample(&mut random) as u32;
         }
         looped = (looped + 1) % LOOP;
@@ -99,7 +99,7 @@ fn shift() -> impl Iterator<Item = u32> {
     const KEYS: u64 = 50_000;
     let zipf = Zipf::new(KEYS, 0.99);
     let scramble = Scramble::new(KEYS, SEED);
-    let mut random = Random::new(SEED);
+    let mut random = Rng::with_seed(SEED);
     (0..ACCESSES).map(move |access| {
         let shifted = access / 50_000 * (KEYS / 10);
         scramble.key((zipf.sample(&mut random) + shifted) % KEYS) as u32

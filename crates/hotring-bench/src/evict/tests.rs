@@ -1,9 +1,10 @@
 //! Each policy on accesses that were followed by hand, and the exact ones against models that search.
 
+use fastrand::Rng;
+
 use super::lists::Lists;
 use super::policies::CONTESTANTS;
 use super::policy::Setting;
-use crate::workload::random::Random;
 use crate::workload::trace::{Format, Trace};
 
 fn trace(keys: &[u32]) -> Trace {
@@ -18,10 +19,10 @@ fn hits(policy: &str, trace: &Trace, items: usize) -> u64 {
 
 /// Accesses of which few keys have most, and a scan now and then.
 fn mixed(seed: u64) -> Trace {
-    let mut random = Random::new(seed);
-    let key = |access: u64, random: &mut Random| match access % 50 {
+    let mut random = Rng::with_seed(seed);
+    let key = |access: u64, random: &mut Rng| match access % 50 {
         0..10 => 100 + access,
-        _ => random.below(8) * random.below(8),
+        _ => random.u64(..8) * random.u64(..8),
     };
     trace(&(0..4_000).map(|access| key(access, &mut random) as u32).collect::<Vec<_>>())
 }
@@ -167,9 +168,9 @@ fn no_policy_beats_the_optimum_and_all_hit_what_fits() {
 
 #[test]
 fn policies_that_know_more_than_chance_beat_it() {
-    let mut random = Random::new(4);
+    let mut random = Rng::with_seed(4);
     let keys: Vec<u32> =
-        (0..20_000).map(|_| (random.below(40) * random.below(40)) as u32).collect();
+        (0..20_000).map(|_| (random.u64(..40) * random.u64(..40)) as u32).collect();
     let (trace, items) = (trace(&keys), 100);
     let chance = hits("random", &trace, items);
     for policy in ["heat", "s3-fifo", "sieve", "arc", "2q", "lru", "lfu", "redis lru", "redis lfu"]
@@ -185,10 +186,10 @@ fn policies_that_know_more_than_chance_beat_it() {
 fn lists_keep_their_order_through_any_change() {
     let mut lists: Lists<2> = Lists::new(10);
     let mut model = [Vec::new(), Vec::new()];
-    let mut random = Random::new(3);
+    let mut random = Rng::with_seed(3);
     for _ in 0..5_000 {
-        let (list, key) = (random.below(2) as usize, random.below(10) as u32);
-        match random.below(4) {
+        let (list, key) = (random.usize(..2), random.u64(..10) as u32);
+        match random.u64(..4) {
             0 => assert_eq!(
                 lists.pop(list),
                 (!model[list].is_empty()).then(|| model[list].remove(0))

@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 use anyhow::Result;
 use hotring_index::Strategy;
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::field::{self, Field, Work};
-use super::figure::{Claim, Measured, Paper, Source, Subject, short};
-use super::{Bench, Entry};
+use super::figure::{Claim, Measured, Paper, Source, Subject};
+use crate::plots::chart::{Axis, Chart, Point, Series};
+use crate::report::short;
 use crate::targets::{Mode, Plan};
 use crate::workload::operations::{Op, Workload};
 use crate::workload::zipf::share_of_hottest;

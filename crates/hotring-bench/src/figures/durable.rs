@@ -7,10 +7,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::field::{self, Work};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
-use super::{Bench, Entry, locked};
+use super::locked;
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
 use crate::targets::{Mode, Target};
 use crate::workload::operations::{Kind, Op, Workload};

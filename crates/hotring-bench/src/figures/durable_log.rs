@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::chart::{Axis, Chart, Point, Series};
-use super::figure::{Claim, Measured, Paper, Source, Subject, short};
-use super::{Bench, Entry};
+use super::entry::{Bench, Entry};
+use super::figure::{Claim, Measured, Paper, Source, Subject};
 use crate::durability::{Case, Mode, Window, name};
 use crate::folder::file_system;
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
+use crate::report::short;
 use crate::servers::{Data, Kind, Load, Scripts};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;

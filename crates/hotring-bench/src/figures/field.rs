@@ -3,11 +3,12 @@
 use anyhow::Result;
 use hotring_index::{Config, Strategy};
 
-use super::chart::{Point, Series};
-use super::{Bench, Size};
+use super::entry::Bench;
+use super::scale::Size;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
 use crate::measure::settle::Settled;
+use crate::plots::chart::{Point, Series};
 use crate::report::Spread;
 use crate::targets::{Mode, Plan, Target, TargetName};
 use crate::workload::feed::Feed;

@@ -5,8 +5,9 @@
 
 use serde::Serialize;
 
-use super::chart::Chart;
+use crate::plots::chart::Chart;
 use crate::report::Spread;
+use crate::report::short;
 
 /// What a figure is about: all that is known before anything is measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -290,42 +291,6 @@ pub fn percent(part: f64) -> String {
     if part.is_finite() { format!("{:.0} %", 100.0 * part) } else { "-".to_owned() }
 }
 
-/// A number with three digits that say something, and a sign between thousands.
-pub fn short(value: f64) -> String {
-    let size = value.abs();
-    if !value.is_finite() {
-        return "-".to_owned();
-    }
-    if size >= 1000.0 {
-        return grouped(value.round() as i64);
-    }
-    let decimals = match size {
-        0.0 => 0,
-        _ if size >= 100.0 => 0,
-        _ if size >= 10.0 => 1,
-        _ if size >= 1.0 => 2,
-        _ => (2 - size.log10().floor() as i64).clamp(3, 9) as usize,
-    };
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') {
-        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
-    }
-    text
-}
-
-fn grouped(value: i64) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let head = digits.len() % 3;
-    let mut text = String::from(if value < 0 { "-" } else { "" });
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && at % 3 == head {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,23 +360,5 @@ mod tests {
             [11, 4, 2]
         );
         assert!(Paper::HotRing < Paper::Mercury);
-    }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        let cases = [
-            (0.0, "0"),
-            (0.001_234, "0.00123"),
-            (1.0, "1"),
-            (2.58, "2.58"),
-            (12.34, "12.3"),
-            (565.36, "565"),
-            (1234.5, "1,235"),
-            (-2_500_000.0, "-2,500,000"),
-            (f64::NAN, "-"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(short(value), text);
-        }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::chart::{Chart, Origin, Point, Series};
-use super::figure::{Figure, Paper, Verdict, short};
+use super::figure::{Figure, Paper, Verdict};
 use super::report::Report;
-use super::svg;
+use crate::plots::chart::{Chart, Origin, Point, Series};
+use crate::plots::svg::{self, escape};
+use crate::report::short;
 
 /// Tables of more rows than this are folded.
 const ROWS_OPEN: usize = 12;
@@ -269,19 +270,4 @@ fn duration(seconds: f64) -> String {
         60..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
     }
-}
-
-/// Text as it stands in a page, in an attribute too.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            _ => escaped.push(character),
-        }
-    }
-    escaped
 }

@@ -6,14 +6,15 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use hotring_index::Strategy;
 
-use super::chart::{Axis, Chart, Mark, Point, Scale, Series, Shape};
+use super::entry::{Bench, Entry};
 use super::field::{self, Field, Work};
-use super::figure::{Claim, Measured, Paper, Source, Subject, short};
-use super::{Bench, Entry};
+use super::figure::{Claim, Measured, Paper, Source, Subject};
 use crate::measure::latency::{self, Latencies};
+use crate::plots::chart::{Axis, Chart, Mark, Point, Scale, Series, Shape};
 use crate::report::Spread;
+use crate::report::short;
+use crate::workload::mix::mix;
 use crate::workload::operations::{Keys, Op, Workload};
-use crate::workload::random::mix;
 
 /// What this file measures.
 pub const ENTRIES: [Entry; 2] = [

@@ -7,7 +7,7 @@ use std::hash::DefaultHasher;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use crate::targets::{Engine, Session, Target, named};
-use crate::workload::random::mix;
+use crate::workload::mix::mix;
 
 type Map = HashMap<u64, u64, BuildHasherDefault<DefaultHasher>>;
 

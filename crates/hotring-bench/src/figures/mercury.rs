@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::field::{self, Field, Rows, Work};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
-use super::{Bench, Entry, locked};
+use super::locked;
 use crate::measure::rounds::Samples;
 use crate::mercury::MercuryArgs;
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::targets::{Plan, Shape, TargetName};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;

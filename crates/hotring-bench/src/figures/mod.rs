@@ -1,31 +1,28 @@
 //! `figures`: the evaluations of the papers, measured again, as one report.
 //!
 //! Each figure is an [`Entry`]: what it is about, and a function that measures it and compares. What
-//! a figure is made of stands in `figure.rs` and `chart.rs`, how it looks in `html.rs`, `svg.rs` and
-//! `report.css`, the files of a report in `report.rs`. The other files measure, a paper each or a
+//! a figure is made of stands in `figure.rs` and `plots`, how it looks in `html.rs` and `report.css`, the files of a report in `report.rs`. The other files measure, a paper each or a
 //! part of one.
 //!
 //! Figures that need what does not exist yet (a cluster, RDMA) are left out; the report says so.
 
 mod accesses;
-pub mod chart;
 mod durable;
 mod durable_log;
+mod entry;
 mod field;
-pub mod figure;
+mod figure;
 mod html;
 mod latency;
 mod locked;
 mod mercury;
 mod over_time;
-pub mod plot;
 mod report;
 mod rhkv;
 mod rhkv_space;
 mod scale;
 mod servers;
 mod skew;
-pub mod svg;
 #[cfg(test)]
 mod tests;
 mod throughput;
@@ -35,14 +32,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use indicatif::ProgressBar;
 
 use crate::durability::Testbed;
 use crate::machine::{self, Machine};
 use crate::measure::fitness::Fitness;
-use figure::{Figure, Measured, Subject};
+use entry::{Bench, Entry};
+use figure::Figure;
 use report::Report;
-pub use scale::{Scale, Size};
+use scale::Scale;
 
 /// Rerun the papers' evaluations on this machine and write a report
 ///
@@ -69,26 +66,6 @@ pub struct FiguresArgs {
     testbed: Testbed,
 }
 
-/// A figure that can be measured.
-pub struct Entry {
-    /// What it is about.
-    pub subject: Subject,
-    /// Measures it.
-    pub measure: fn(&Bench) -> Result<Measured>,
-}
-
-/// What a figure measures with.
-pub struct Bench {
-    /// How much.
-    pub size: Size,
-    /// Where servers come from.
-    pub testbed: Testbed,
-    /// Where recorded traces are.
-    pub traces: Option<PathBuf>,
-    /// Which figure this is, of how many.
-    turn: String,
-}
-
 /// All figures, in the order of the report.
 fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
@@ -105,13 +82,6 @@ fn entries() -> Vec<Entry> {
     entries.extend(durable::ENTRIES);
     entries.sort_by_key(|entry| (entry.subject.source.order(), entry.subject.id));
     entries
-}
-
-impl Bench {
-    /// A bar for steps within one figure.
-    pub fn steps(&self, steps: u64, what: &str) -> ProgressBar {
-        crate::report::progress(steps, &format!("{} {what}", self.turn))
-    }
 }
 
 impl FiguresArgs {

@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 use hotring_index::{Config, Growth, Strategy};
 
-use super::chart::{Axis, Chart, Mark, Point, Series};
+use super::entry::{Bench, Entry};
 use super::field::{self, Field};
-use super::figure::{Claim, Measured, Paper, Source, Subject, percent, short};
-use super::{Bench, Entry};
+use super::figure::{Claim, Measured, Paper, Source, Subject, percent};
 use crate::measure::timeline::{Phase, Timeline};
+use crate::plots::chart::{Axis, Chart, Mark, Point, Series};
 use crate::report::Spread;
+use crate::report::short;
 use crate::targets::{Mode, Plan};
 use crate::workload::feed::Feed;
 use crate::workload::operations::Workload;

@@ -4,18 +4,19 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use fastrand::Rng;
 use hotring_engines::{Atomicity, CuckooPair, GCuckoo, GCuckooConfig};
 use hotring_index::{Checksum, Config, Index, U64};
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::field::{self, Field, Rows, Work};
-use super::figure::{Claim, Measured, Paper, Source, Subject, short};
-use super::{Bench, Entry};
+use super::figure::{Claim, Measured, Paper, Source, Subject};
 use crate::gcuckoo::{Filled, Filling, GCuckooArgs, Plain};
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
+use crate::report::short;
 use crate::targets::{Plan, Shape, TargetName};
 use crate::workload::operations::{Keys, Workload};
-use crate::workload::random::Random;
 
 /// What this file measures.
 pub const ENTRIES: [Entry; 6] = [
@@ -141,9 +142,9 @@ const SHARES: [(u64, f64); 4] = [(5, 1.0), (10, 1.049), (15, 1.101), (20, 1.151)
 
 /// Nanoseconds for an operation on a table that is filled to 0.4 first.
 fn mixed(table: &mut impl Filled, slots: u64, share: u64, round: u64) -> f64 {
-    let mut random = Random::new(round);
+    let mut random = Rng::with_seed(round);
     let mut keys: Vec<u64> = Vec::new();
-    let mut fresh = || random.next().max(1);
+    let mut fresh = || random.u64(..).max(1);
     while (keys.len() as u64) < slots * 2 / 5 {
         keys.push(fresh());
         table.insert(keys[keys.len() - 1]);
@@ -494,9 +495,8 @@ fn flush_ns(rounds: u64) -> Option<Spread> {
     let mut items = vec![0_u8; ITEM * ITEMS];
     hotring_cpp_peers::flush(&items[..1]).then_some(())?;
     let mut once = |round: u64| {
-        let mut random = Random::new(round);
-        let places: Vec<usize> =
-            (0..FLUSHED).map(|_| random.below(ITEMS as u64) as usize).collect();
+        let mut random = Rng::with_seed(round);
+        let places: Vec<usize> = (0..FLUSHED).map(|_| random.usize(..ITEMS)).collect();
         let write = |items: &mut [u8], is_flushed: bool| {
             let start = Instant::now();
             for place in &places {

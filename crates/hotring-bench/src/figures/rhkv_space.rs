@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 
-use super::chart::{Axis, Chart, Point, Series};
-use super::figure::{Claim, Measured, Paper, Source, Subject, short};
-use super::{Bench, Entry};
+use super::entry::{Bench, Entry};
+use super::figure::{Claim, Measured, Paper, Source, Subject};
 use crate::durability::{Pass, Rewrites, Setup, loaded, name, overwrite};
 use crate::folder::Sizes;
+use crate::plots::chart::{Axis, Chart, Point, Series};
+use crate::report::short;
 use crate::servers::{Data, Kind};
 
 /// What this file measures.

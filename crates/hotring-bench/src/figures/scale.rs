@@ -5,8 +5,8 @@ use std::fmt;
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 
-use super::figure::short;
 use crate::machine;
+use crate::report::short;
 
 /// How much is loaded and how long is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

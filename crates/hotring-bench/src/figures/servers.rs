@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::ProgressBar;
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
-use super::{Bench, Entry};
 use crate::machine;
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
 use crate::servers::{Data, Kind, Load, Plan, Rounds, Sample, Scripts, Target, Transport};
 use crate::workload::operations::Workload;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
-use super::{Bench, Entry};
-use crate::workload::random::Random;
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::{Zipf, share_of_hottest};
 
@@ -65,7 +65,7 @@ fn curves(bench: &Bench) -> Result<Measured> {
     let mut series = Vec::new();
     for theta in THETAS {
         let zipf = Zipf::new(KEYS, theta);
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         let mut ranks: Vec<u64> = (0..draws).map(|_| zipf.sample(&mut random)).collect();
         ranks.sort_unstable();
         let drawn = |part: f64| {

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::chart::{Axis, Chart, Mark, Point, Series, Shape};
 use super::figure::{Claim, Figure, Measured, Paper, Source, Subject};
 use super::report::{Report, day};
+use crate::plots::chart::{Axis, Chart, Mark, Point, Series, Shape};
 use anyhow::{Result, bail};
 
 use super::{Bench, Entry, FiguresArgs, Scale, durable_log, entries, html, rhkv_space, servers};

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use hotring_index::{Config, RcuCounts, Strategy};
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::field::{self, Field, Rows, Work};
 use super::figure::{Claim, Measured, Paper, Source, Subject, percent};
-use super::{Bench, Entry};
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
 use crate::targets::{Plan, Shape, TargetName};
 use crate::workload::operations::Workload;
@@ -452,7 +452,7 @@ fn by_period(bench: &Bench) -> Result<Measured> {
             let mut points = Vec::new();
             for (period, samples) in PERIODS.into_iter().zip(field.measure(bench, work)?) {
                 let spread = samples.spread();
-                points.push(super::chart::Point::spread(f64::from(period), spread));
+                points.push(crate::plots::chart::Point::spread(f64::from(period), spread));
             }
             let best = points.iter().map(|point| point.y).fold(0.0, f64::max);
             let five = points.iter().find(|point| point.x == 5.0).map_or(0.0, |point| point.y);
@@ -466,7 +466,7 @@ fn by_period(bench: &Bench) -> Result<Measured> {
                 usize::from(five >= 0.9 * best),
                 1,
             ));
-            series.push(super::chart::Series::measured(format!("exponent {theta}"), points));
+            series.push(crate::plots::chart::Series::measured(format!("exponent {theta}"), points));
         }
         charts.push(Chart::lines(
             format!("{}, B, threads: {}", field::ring_name(strategy), bench.size.threads),

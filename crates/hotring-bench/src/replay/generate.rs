@@ -17,10 +17,10 @@ pub struct GenerateArgs {
     #[arg(long, value_enum, default_value = "u32le")]
     format: Format,
     /// Keys to choose from
-    #[arg(long, value_parser = crate::cli::count, default_value = "100k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     keys: u64,
     /// Accesses to draw
-    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     accesses: u64,
     /// The Zipf exponent: 0 is uniform, 0.99 a usual day, 1.22 a very hot one
     #[arg(long, default_value_t = 0.99)]

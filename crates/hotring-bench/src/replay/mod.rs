@@ -40,7 +40,7 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value = "u32le")]
     format: Format,
     /// Replay this many accesses at most
-    #[arg(long, value_parser = crate::cli::count)]
+    #[arg(long, value_parser = crate::count::count)]
     limit: Option<u64>,
     /// What to replay against: "store" (in process), "model" (a plain HashMap, to compare hit
     /// counts with), or a server at redis://HOST:PORT or unix:///PATH

@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
-use crate::workload::random::{Random, mix};
+use fastrand::Rng;
+
+use crate::workload::mix::mix;
 
 /// How long values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +29,12 @@ impl ValueSize {
     /// Puts the value of a key into `value`.
     pub fn fill(self, key: &[u8], value: &mut Vec<u8>) {
         let digest = key.iter().fold(0, |sum: u64, &byte| mix(sum ^ u64::from(byte)));
-        let mut random = Random::new(digest);
-        let spare = random.below((self.max - self.min) as u64 + 1) as usize;
+        let mut random = Rng::with_seed(digest);
+        let spare = random.u64(..(self.max - self.min) as u64 + 1) as usize;
         let length = self.min + spare;
         value.clear();
         while value.len() < length {
-            value.extend_from_slice(&random.next().to_le_bytes());
+            value.extend_from_slice(&random.u64(..).to_le_bytes());
         }
         value.truncate(length);
     }

@@ -5,7 +5,9 @@
 //! follows from both: a value of another key, a torn one and a cut one all show. No letter is a
 //! digit, as servers may store numbers in another way, and all are allowed in memcached's keys.
 
-use crate::workload::random::{Random, mix};
+use fastrand::Rng;
+
+use crate::workload::mix::mix;
 
 /// Fewest bytes of a key or a value.
 pub const LEN_MIN: usize = 8;
@@ -32,8 +34,8 @@ impl Content {
     /// Keys of up to 250 bytes and values, both from 8 bytes on.
     pub fn new(key_len: usize, value_len: usize) -> Self {
         assert!((LEN_MIN..=KEY_LEN_MAX).contains(&key_len) && value_len >= LEN_MIN);
-        let mut random = Random::new(1);
-        let text = (0..PLACES + value_len).map(|_| letter(random.next())).collect();
+        let mut random = Rng::with_seed(1);
+        let text = (0..PLACES + value_len).map(|_| letter(random.u64(..))).collect();
         Content { key_len, value_len, text }
     }
 

@@ -66,7 +66,7 @@ pub struct ServersArgs {
     #[arg(long, default_value = "redis")]
     base: String,
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     keys: u64,
     /// Bytes of a key, 8 to 250
     #[arg(long, default_value_t = 8)]
@@ -87,7 +87,7 @@ pub struct ServersArgs {
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     pipeline: Vec<u64>,
     /// Requests a second over all connections (an open loop; client threads then do not sleep)
-    #[arg(long, value_parser = crate::cli::count, value_delimiter = ',')]
+    #[arg(long, value_parser = crate::count::count, value_delimiter = ',')]
     rate: Vec<u64>,
     /// Threads of the client
     #[arg(long, default_value_t = 1)]
@@ -106,7 +106,7 @@ pub struct ServersArgs {
     #[arg(long, default_value_t = 1)]
     warmup: usize,
     /// Requests drawn beforehand; they are repeated (workload D ends a round instead)
-    #[arg(long, value_parser = crate::cli::count, default_value = "2M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "2M")]
     drawn: u64,
     /// Same seed, same requests
     #[arg(long, default_value_t = 1)]

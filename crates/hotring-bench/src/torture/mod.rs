@@ -36,7 +36,7 @@ pub struct TortureArgs {
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// Keys that each thread owns
-    #[arg(long, value_parser = crate::cli::count, default_value = "100k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     keys: u64,
     /// What to torture
     #[arg(long, value_enum, value_delimiter = ',', default_value = "index,store")]

@@ -7,7 +7,7 @@ use hotring_store::{Options, SetCondition, SetOptions, Store, ValueRef};
 
 use super::ledger::Stamp;
 use super::worker::Flaw;
-use crate::workload::random::mix;
+use crate::workload::mix::mix;
 
 /// Something that holds keys for several threads.
 pub trait Subject: Send + Sync + Sized {

@@ -14,9 +14,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fastrand::Rng;
+
 use super::ledger::{Ledger, REGISTERS, Stamp, State};
 use super::subject::Session;
-use crate::workload::random::{Random, mix};
+use crate::workload::mix::mix;
 use crate::workload::zipf::Zipf;
 
 /// Something that must not be.
@@ -53,7 +55,7 @@ pub struct Worker {
     threads: u64,
     /// Keys over all threads; the shared ones have the numbers after these.
     total: u64,
-    random: Random,
+    random: Rng,
     skew: Zipf,
     /// States of the owned keys.
     owned: Vec<State>,
@@ -75,7 +77,7 @@ impl Worker {
             thread: thread as u64,
             threads: threads as u64,
             total,
-            random: Random::new(mix(seed).wrapping_add(thread as u64)),
+            random: Rng::with_seed(mix(seed).wrapping_add(thread as u64)),
             skew: Zipf::new(total, 0.99),
             owned: vec![State { sequence: 0, present: false }; keys as usize],
             seen: vec![0; REGISTERS * threads],
@@ -167,7 +169,7 @@ impl Worker {
     /// One operation of any sort.
     fn one<S: Session>(&mut self, s: &mut S, l: &Ledger) -> Result<(), Flaw> {
         self.operations += 1;
-        match self.random.below(100) {
+        match self.random.u64(..100) {
             0..45 => self.read(s, l),
             45..48 => self.read_many(s, l),
             48..85 => self.write(s, l),
@@ -225,11 +227,11 @@ impl Worker {
 
     fn write<S: Session>(&mut self, s: &mut S, l: &Ledger) -> Result<(), Flaw> {
         // Half of the writes go to hot keys.
-        let at = match self.random.below(2) {
-            0 => self.random.below(self.owned.len() as u64),
+        let at = match self.random.u64(..2) {
+            0 => self.random.u64(..self.owned.len() as u64),
             _ => self.skew.sample(&mut self.random) / self.threads,
         } as usize;
-        match self.random.below(100) {
+        match self.random.u64(..100) {
             0..35 => self.put(s, l, at),
             35..55 => self.insert(s, l, at),
             55..75 => self.replace(s, l, at),
@@ -305,9 +307,9 @@ impl Worker {
     }
 
     fn register<S: Session>(&mut self, s: &mut S, l: &Ledger) -> Result<(), Flaw> {
-        let register = self.random.below(REGISTERS as u64) as usize;
+        let register = self.random.usize(..REGISTERS);
         let key = self.total + register as u64;
-        if self.random.below(3) == 0 {
+        if self.random.u64(..3) == 0 {
             let sequence = l.announce_shared(register, self.thread as usize);
             s.put(Stamp { key, writer: self.thread as u8, sequence })?;
         }
@@ -333,10 +335,10 @@ impl Worker {
     }
 
     fn counter<S: Session>(&mut self, s: &mut S) -> Result<(), Flaw> {
-        let counter = self.random.below(COUNTERS as u64) as usize;
+        let counter = self.random.usize(..COUNTERS);
         let key = self.total + (REGISTERS + counter) as u64;
         let (added, highest) = &mut self.counters[counter];
-        let adds = self.random.below(2) == 0;
+        let adds = self.random.u64(..2) == 0;
         let value = if adds { Some(s.count(key)?) } else { s.counted(key)? };
         *added += u64::from(adds);
         // An addition moves the counter on, a read may find it where it was.
@@ -348,10 +350,10 @@ impl Worker {
     }
 
     fn token<S: Session>(&mut self, s: &mut S) -> Result<(), Flaw> {
-        let token = self.random.below(TOKENS as u64) as usize;
+        let token = self.random.usize(..TOKENS);
         let key = token_key(self.total, token);
         let (count, digest) = &mut self.tokens[token];
-        if self.random.below(2) == 0 {
+        if self.random.u64(..2) == 0 {
             self.tokens_made += 1;
             let writer = self.thread as u8;
             let stamp = Stamp { key, writer, sequence: self.tokens_made };

@@ -2,8 +2,8 @@
 //! streams that are drawn of them before a clock starts.
 
 pub mod feed;
+pub mod mix;
 pub mod operations;
-pub mod random;
 pub mod scramble;
 pub mod skew;
 pub mod streams;

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
-
-use super::random::Random;
+use fastrand::Rng;
 
 /// The mix of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,7 +30,7 @@ pub enum Workload {
 
 impl Workload {
     /// The kind of the next operation.
-    pub fn kind(self, random: &mut Random) -> Kind {
+    pub fn kind(self, random: &mut Rng) -> Kind {
         let (other, percent) = match self {
             Workload::A => (Kind::Update, 50),
             Workload::B => (Kind::Update, 5),
@@ -43,7 +42,7 @@ impl Workload {
             // Taken in turns where keys are drawn.
             Workload::Rur => (Kind::Update, 33),
         };
-        if random.below(100) < percent { other } else { Kind::Read }
+        if random.u64(..100) < percent { other } else { Kind::Read }
     }
 
     /// Whether streams of it put new keys.

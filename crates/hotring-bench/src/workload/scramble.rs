@@ -5,7 +5,9 @@
 //! permutation mixes within the next power of two and walks on while it is outside of the range
 //! (cycle walking), so it is a bijection for any size.
 
-use super::random::{Random, mix};
+use fastrand::Rng;
+
+use super::mix::mix;
 
 /// A permutation of `0..size`.
 #[derive(Clone, Debug)]
@@ -21,10 +23,10 @@ impl Scramble {
     pub fn new(size: u64, seed: u64) -> Self {
         assert!(size > 0 && size <= 1 << 62, "a permutation of {size} keys");
         let bits = size.next_power_of_two().trailing_zeros().max(2);
-        let mut random = Random::new(mix(seed));
+        let mut random = Rng::with_seed(mix(seed));
         // Odd factors are invertible modulo a power of two.
-        let factors = [random.next() | 1, random.next() | 1];
-        Scramble { size, bits, factors, offset: random.next() }
+        let factors = [random.u64(..) | 1, random.u64(..) | 1];
+        Scramble { size, bits, factors, offset: random.u64(..) }
     }
 
     /// The key of a rank.

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::random::Random;
+use fastrand::Rng;
+
 use super::zipf::Zipf;
 
 /// How accesses are spread over the keys.
@@ -91,9 +92,9 @@ impl Ranks {
     }
 
     /// The next rank.
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut Rng) -> u64 {
         match self {
-            Ranks::Uniform(count) => random.below(*count),
+            Ranks::Uniform(count) => random.u64(..*count),
             Ranks::Zipf(zipf) => zipf.sample(random),
         }
     }

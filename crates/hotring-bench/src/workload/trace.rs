@@ -7,9 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use fastrand::Rng;
 use liblzma::read::XzDecoder;
 
-use super::random::{Random, mix};
+use super::mix::mix;
 use super::scramble::Scramble;
 use super::zipf::Zipf;
 
@@ -167,7 +168,7 @@ impl Recipe {
         let mut output = BufWriter::new(output);
         let zipf = Zipf::new(self.keys, self.theta);
         let scramble = Scramble::new(self.keys, mix(self.seed));
-        let mut random = Random::new(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         for _ in 0..self.accesses {
             let key = scramble.key(zipf.sample(&mut random));
             let short = || u32::try_from(key).context("more keys than the format can number");

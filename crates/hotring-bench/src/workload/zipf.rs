@@ -8,7 +8,7 @@
 //! [`share_of_hottest`] is the same distribution in closed form; the tests hold the two against
 //! each other and against the HotRing paper's Table 2.
 
-use super::random::Random;
+use fastrand::Rng;
 
 /// Draws ranks `0..count` with probability proportional to `1 / (rank + 1)^theta`.
 #[derive(Clone, Debug)]
@@ -34,9 +34,9 @@ impl Zipf {
     }
 
     /// A rank; 0 is the most likely.
-    pub fn sample(&self, random: &mut Random) -> u64 {
+    pub fn sample(&self, random: &mut Rng) -> u64 {
         loop {
-            let area = self.high + random.fraction() * (self.low - self.high);
+            let area = self.high + random.f64() * (self.low - self.high);
             let place = inverse(area, self.theta);
             let rank = (place + 0.5).floor().clamp(1.0, self.count);
             let accepted = rank - place <= self.squeeze
@@ -133,7 +133,7 @@ mod tests {
         const SAMPLES: u32 = 200_000;
         for (theta, row) in TABLE_2 {
             let zipf = Zipf::new(COUNT, theta);
-            let mut random = Random::new(7);
+            let mut random = Rng::with_seed(7);
             let mut hits = [0_u32; FRACTIONS.len()];
             for _ in 0..SAMPLES {
                 let place = zipf.sample(&mut random) as f64 / COUNT as f64;
@@ -156,7 +156,7 @@ mod tests {
         const SAMPLES: u32 = 1_000_000;
         for theta in [0.0, 0.5, 0.7, 0.9, 0.99, 1.0, 1.11, 1.22, 1.5] {
             let zipf = Zipf::new(COUNT, theta);
-            let mut random = Random::new(42);
+            let mut random = Rng::with_seed(42);
             let mut drawn = vec![0_u32; COUNT as usize];
             for _ in 0..SAMPLES {
                 drawn[zipf.sample(&mut random) as usize] += 1;
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_single_rank_is_always_drawn() {
         let zipf = Zipf::new(1, 0.99);
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         assert!((0..1000).all(|_| zipf.sample(&mut random) == 0));
     }
 }

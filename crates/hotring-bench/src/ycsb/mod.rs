@@ -33,10 +33,10 @@ use results::Row;
 #[derive(Debug, Args)]
 pub struct YcsbArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "20M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     keys: u64,
     /// Operations of a thread in one round
-    #[arg(long, value_parser = crate::cli::count, default_value = "4M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
     /// What is done
     #[arg(long, value_enum, value_delimiter = ',', default_value = "b,c")]

@@ -104,7 +104,7 @@ fn check_database(number: &[u8]) -> Outcome {
 }
 
 pub(crate) fn randomkey(c: &mut Context<'_>) -> Outcome {
-    match c.store.random_key(c.locals.random.next(), c.now) {
+    match c.store.random_key(c.locals.random.u64(..), c.now) {
         Some(key) => c.reply.bulk(&key),
         None => c.reply.null(),
     }

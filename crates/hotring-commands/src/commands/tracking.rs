@@ -282,15 +282,16 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fastrand::Rng;
 
     #[test]
     fn many_prefixes_overlap_where_each_pair_of_them_would() {
-        let mut random = crate::host::random::Random::new(1);
+        let mut random = Rng::with_seed(1);
         for _ in 0..2_000 {
             let mut some = |n: u64| -> Vec<Box<[u8]>> {
                 let mut text = |_| -> Box<[u8]> {
-                    let len = 1 + random.next() % 5;
-                    (0..len).map(|_| b"abc"[(random.next() % 3) as usize]).collect()
+                    let len = 1 + random.u64(..5);
+                    (0..len).map(|_| b"abc"[(random.u64(..3)) as usize]).collect()
                 };
                 (0..n).map(&mut text).collect()
             };

@@ -3,6 +3,5 @@
 pub mod clock;
 pub mod fiber;
 pub mod files;
-pub mod random;
 pub mod start_error;
 pub mod threads;

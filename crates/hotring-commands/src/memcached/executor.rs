@@ -1,5 +1,6 @@
 //! The executor of memcached's protocol: decodes batches of requests and runs them.
 
+use fastrand::Rng;
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Command, Decoder, Request, Writer};
 use hotring_store::Session;
@@ -7,7 +8,6 @@ use hotring_store::Session;
 use super::batch::{Batch, Stop};
 use super::context::{Context, Outcome, Refusal};
 use super::{Talk, auth, dispatch};
-use crate::host::random::Random;
 use crate::settings::config::Config;
 use crate::state::batching::{Fed, Notes, TURN_LEN};
 use crate::state::client::{Client, Closing, Wait};
@@ -32,7 +32,7 @@ struct Run<'a> {
     shared: &'a ThreadShared,
     store: &'a mut Session,
     notes: &'a mut Notes,
-    random: &'a mut Random,
+    random: &'a mut Rng,
     /// Unix milliseconds.
     now: u64,
     /// Length that the whole buffer of replies may reach.
@@ -136,7 +136,7 @@ impl Executor {
             let decoded = &requests[next + passed];
             next += passed + 1;
             let keys = || decoded.keys(input).into_iter().flat_map(ArgsView::iter);
-            run.shared.hot_keys.note(keys, weight, run.random.next(), run.now);
+            run.shared.hot_keys.note(keys, weight, run.random.u64(..), run.now);
         }
     }
 }

@@ -67,7 +67,7 @@ fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
             text.raw_set("string", lua.create_string(bytes)?)?;
             tagged(lua, "verbatim_string", text)
         }
-        Part::Array(len) => {
+        Part::Array(len) | Part::Push(len) => {
             let table = lua.create_table_with_capacity(len, 0)?;
             for i in 1..=len {
                 table.raw_set(i, read(lua, rest)?)?;
@@ -89,6 +89,7 @@ fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
             }
             tagged(lua, "set", set)
         }
+        Part::Attribute(_) => unreachable!("the server writes no attributes"),
     }
 }
 

@@ -3,10 +3,10 @@
 //! State belongs to a connection ([`Client`]), to a thread (its session of the store, its counters, [`ThreadLocals`]),
 //! or to all threads ([`Server`]). A command borrows all three while it runs, and must never block.
 
+use fastrand::Rng;
 use hotring_protocol::{ArgsView, Version, Writer};
 use hotring_store::{Key, KeyHash, Origin, Session};
 
-use crate::host::random::Random;
 use crate::observe::counters::Counters;
 use crate::state::client::Client;
 use crate::state::failure::{Failure, Outcome};
@@ -17,7 +17,7 @@ use crate::state::server::Server;
 /// The state that only commands of one thread use, beside its session of the store.
 pub(crate) struct ThreadLocals {
     /// Its random numbers.
-    pub random: Random,
+    pub random: Rng,
     /// The script interpreter, once a script has run. Taken out while a script runs.
     pub interpreter: Option<Box<dyn Interpreter>>,
     /// Makes the interpreter.

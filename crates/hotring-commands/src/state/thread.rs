@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use fastrand::Rng;
 use hotring_log::Lsn;
 use hotring_protocol::Limits;
 use hotring_store::{Effects, Origin, Session};
 
 use crate::host::clock;
 use crate::host::fiber;
-use crate::host::random::Random;
 use crate::host::threads;
 use crate::settings::config::Config;
 use crate::state::batching::{Notes, Sampler};
@@ -57,7 +57,7 @@ impl ThreadState {
             index,
             store: server.store.session_named(&threads::io_name(index)),
             locals: ThreadLocals {
-                random: Random::new(seed),
+                random: Rng::with_seed(seed),
                 interpreter: None,
                 new_interpreter,
                 long_values: LongValues::default(),

@@ -5,21 +5,7 @@ use super::lab::{Inserted, Pair};
 use super::place::Places;
 use std::collections::{HashMap, HashSet};
 
-/// A xorshift generator.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 33) % n
-    }
-}
+use fastrand::Rng;
 
 /// A key that says itself where it belongs.
 fn key(n: u64, one: u32, two: u32) -> u64 {
@@ -113,20 +99,20 @@ fn removals_leave_predetermination_exact() {
     let buckets = 32;
     let mut maybes = 0;
     for seed in 1..=30 {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let mut pair = pair(buckets);
         let (mut present, mut in_tables) = (Vec::new(), HashSet::new());
         for n in 0..3000 {
             // Around a load of 0.45, now and then beyond 0.5.
-            if present.len() < 29 || (present.len() < 36 && random.below(2) == 0) {
-                let (one, two) = (random.below(32) as u32, random.below(32) as u32);
+            if present.len() < 29 || (present.len() < 36 && random.bool()) {
+                let (one, two) = (random.u32(..32), random.u32(..32));
                 let new = key(n, one, two);
                 let truth = with_vacancy(&in_tables, buckets);
                 let room = truth[one as usize] || truth[(two + buckets) as usize];
                 assert_eq!(!pair.insert(new).stashed, room, "seed {seed}, step {n}");
                 present.push(new);
             } else {
-                let gone = present.swap_remove(random.below(present.len() as u64) as usize);
+                let gone = present.swap_remove(random.usize(..present.len()));
                 assert!(pair.remove(gone) && !pair.contains(gone));
             }
             let is_in_table = |key: &&u64| pair.slot_of(**key).is_some();
@@ -149,10 +135,10 @@ fn removals_leave_predetermination_exact() {
 
 #[test]
 fn no_kick_is_wasted_beyond_the_load_that_one_slot_can_bear() {
-    let (mut pair, mut random) = (Pair::<1>::new(1 << 12), Random(5));
+    let (mut pair, mut random) = (Pair::<1>::new(1 << 12), Rng::with_seed(5));
     let (mut failed, mut kicks_of_failed, mut kicks) = (0, 0, 0);
     for _ in 0..pair.slots() * 3 / 4 {
-        let inserted = pair.insert(random.next() | 1);
+        let inserted = pair.insert(random.u64(..) | 1);
         kicks += inserted.kicks;
         if inserted.stashed {
             failed += 1;
@@ -167,11 +153,11 @@ fn no_kick_is_wasted_beyond_the_load_that_one_slot_can_bear() {
 
 #[test]
 fn with_four_slots_a_vacancy_is_near() {
-    let (mut pair, mut random) = (Pair::<4>::new(1 << 12), Random(7));
+    let (mut pair, mut random) = (Pair::<4>::new(1 << 12), Rng::with_seed(7));
     let (mut longest, mut kicks, mut stashed) = (0, 0, 0);
     let n = pair.slots() * 95 / 100;
     for _ in 0..n {
-        let inserted = pair.insert(random.next() | 1);
+        let inserted = pair.insert(random.u64(..) | 1);
         longest = longest.max(inserted.kicks);
         kicks += inserted.kicks;
         stashed += usize::from(inserted.stashed);
@@ -183,15 +169,15 @@ fn with_four_slots_a_vacancy_is_near() {
 #[test]
 fn four_slots_are_a_set_through_insertions_and_removals() {
     for seed in 1..=30 {
-        let (mut pair, mut random) = (Pair::<4>::new(16), Random(seed));
+        let (mut pair, mut random) = (Pair::<4>::new(16), Rng::with_seed(seed));
         let mut present: Vec<u64> = Vec::new();
         for _ in 0..5000 {
-            if present.len() < 90 || (present.len() < 135 && random.below(2) == 0) {
-                let new = random.next() | 1;
+            if present.len() < 90 || (present.len() < 135 && random.bool()) {
+                let new = random.u64(..) | 1;
                 pair.insert(new);
                 present.push(new);
             } else {
-                let gone = present.swap_remove(random.below(present.len() as u64) as usize);
+                let gone = present.swap_remove(random.usize(..present.len()));
                 assert!(pair.remove(gone) && !pair.remove(gone));
             }
             assert!(present.iter().all(|&key| pair.contains(key)), "seed {seed}");

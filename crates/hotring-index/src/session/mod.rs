@@ -390,7 +390,8 @@ impl<E: Engine> Local<E> {
         self.countdown = self.countdown.max(1);
     }
 
-    /// A xorshift generator: chooses victims and intervals, nothing that needs more.
+    /// A xorshift generator. It is written here because accesses draw from it, for a few instructions and
+    /// without a dependency. It chooses victims and intervals, nothing that needs more.
     pub fn random(&mut self) -> u64 {
         let mut x = self.random;
         x ^= x << 13;

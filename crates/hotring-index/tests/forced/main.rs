@@ -5,6 +5,7 @@
 //! A binary of its own: what is forced is forced for the whole process.
 #![cfg(debug_assertions)]
 
+use fastrand::Rng;
 use hotring_engines::Chaining;
 use hotring_engines::hooks as engines;
 use hotring_index::hooks::{Step, force, taken};
@@ -39,17 +40,6 @@ const FORCED_IN_CHAINS: [engines::Step; 7] = [
     engines::Step::SealLost,
 ];
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
-    }
-}
-
 fn configs() -> Vec<Config> {
     let base =
         Config { period: Some(1), slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
@@ -70,11 +60,11 @@ fn one_head() -> Vec<Config> {
 
 fn u64s<E: Engine>(config: Config) {
     let index = Index::<U64, E>::new(config).expect("a valid configuration");
-    let (mut session, mut model, mut random) = (index.session(), HashMap::new(), Random(9));
+    let (mut session, mut model, mut random) = (index.session(), HashMap::new(), Rng::with_seed(9));
     for _ in 0..20_000 {
-        let key = random.below(300);
-        let value = random.below(9) | random.below(2) << 63;
-        match random.below(8) {
+        let key = random.u64(..300);
+        let value = random.u64(..9) | random.u64(..2) << 63;
+        match random.u64(..8) {
             0 | 1 => assert_eq!(session.put(key, value), model.insert(key, value).is_some()),
             2 => assert_eq!(session.remove(key), model.remove(&key).is_some()),
             3 => assert_eq!(session.take(key), model.remove(&key)),
@@ -85,10 +75,10 @@ fn u64s<E: Engine>(config: Config) {
                 });
                 assert_eq!(session.fetch_add(key, value), sum);
             }
-            5 if random.below(40) == 0 => {
+            5 if random.u64(..40) == 0 => {
                 session.grow();
             }
-            5 if random.below(40) == 0 => {
+            5 if random.u64(..40) == 0 => {
                 session.shrink();
             }
             5 => session.collect(),
@@ -115,14 +105,14 @@ fn bytes_on_threads<E: Engine>(config: Config) {
 
 fn own_keys<E: Engine>(session: &mut Session<Bytes, E>, thread: u64) {
     let mut model: HashMap<u64, (String, u64)> = HashMap::new();
-    let mut random = Random(thread + 3);
+    let mut random = Rng::with_seed(thread + 3);
     for now in 1..6_000u64 {
-        let n = random.below(60);
+        let n = random.u64(..60);
         let key = format!("{thread}:{n}");
         let live = model.get(&n).filter(|(_, at)| *at > now).cloned();
-        match random.below(6) {
+        match random.u64(..6) {
             0 | 1 => {
-                let (value, at) = (format!("{now}"), now + 1 + random.below(90));
+                let (value, at) = (format!("{now}"), now + 1 + random.u64(..90));
                 let was = session.put(key.as_bytes(), text(&value), Expiry::At(at), now);
                 assert_eq!(was, live.is_some(), "{key} at {now}");
                 model.insert(n, (value, at));

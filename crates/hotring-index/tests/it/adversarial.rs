@@ -6,8 +6,8 @@
 
 use crate::colliding::{PREFIXED, TAG, bytes_hash, pairs, u64_hash, u64_key};
 use crate::shapes::{Family, Growing, Setup, every_engine, number, setups, with_engine};
-use crate::u64s::Random;
 use crate::{model_bytes, model_u64s};
+use fastrand::Rng;
 use hotring_index::{
     Action, Bytes, Engine, Entry, Expiry, HotRing, Index, NewValue, Session, Value,
 };
@@ -41,7 +41,7 @@ fn bytes(family: Family, name: &str, keys: &[Vec<u8>], steps: usize) {
 
 /// Numbers that look random.
 fn mixed(i: u64) -> u64 {
-    Random(i + 1).next()
+    Rng::with_seed(i + 1).u64(..)
 }
 
 every_engine!(u64_keys_with_equal_tags, |family| {

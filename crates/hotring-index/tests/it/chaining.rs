@@ -2,7 +2,7 @@
 //! HotRing's. The suites that every engine passes are in the other files.
 
 use crate::colliding::u64_key;
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_engines::{Chaining, ChainingHash};
 use hotring_index::{
     Bytes, Checksum, Config, ConfigError, Engine, Expiry, Growth, Index, NewValue, Part, Ring,
@@ -260,18 +260,18 @@ fn nobody_notices_the_table_doubling() {
         for thread in 0..THREADS {
             let (mut session, added, flipped) = (index.session(), &added, &flipped);
             scope.spawn(move || {
-                let mut random = Random(thread + 11);
+                let mut random = Rng::with_seed(thread + 11);
                 let own = |i: u64| 1000 + i * THREADS + thread;
                 let mut inserted = 0;
                 for step in 0..STEPS {
-                    let shared = random.below(SHARED);
-                    match random.below(8) {
+                    let shared = random.u64(..SHARED);
+                    match random.u64(..8) {
                         0 | 1 => {
                             assert!(session.insert(own(inserted), inserted));
                             inserted += 1;
                         }
                         2 if inserted > 0 => {
-                            let i = random.below(inserted);
+                            let i = random.u64(..inserted);
                             assert_eq!(session.get(own(i)), Some(i), "thread {thread}");
                         }
                         3 => {

@@ -1,6 +1,6 @@
 //! Compaction: memory of which little is used goes back, unnoticed by readers and writers.
 
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_engines::EngineChoice;
 use hotring_index::{
     Action, AnySession, Bytes, Checksum, Config, Entry, Expiry, HotRing, HotRingSession, NewValue,
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MIB: u64 = 1 << 20;
 
 /// From HOTRING_SEED, or a fixed seed; printed, for the log of a failure.
-fn random_of_test() -> Random {
+fn random_of_test() -> Rng {
     let seed = std::env::var("HOTRING_SEED").map_or(7, |seed| seed.parse().expect("a number"));
     println!("HOTRING_SEED={seed}");
-    Random(seed | 1)
+    Rng::with_seed(seed | 1)
 }
 
 /// What can be told of an entry.
@@ -74,7 +74,7 @@ fn removed_at_random(engine: EngineChoice, keys: u64, len_max: u64) -> (Stats, S
     (0..keys).for_each(|key| put(&mut session, key, len_max));
     let mut left: HashMap<u64, Seen> = HashMap::new();
     for key in 0..keys {
-        if random.below(10) == 0 {
+        if random.u64(..10) == 0 {
             let entry = session.get(&key.to_le_bytes(), 1, seen).expect("it is there");
             left.insert(key, entry);
         } else {
@@ -131,7 +131,7 @@ fn items_move_with_any_engine() {
 struct Churn {
     session: HotRingSession<Bytes>,
     index: HotRing<Bytes>,
-    random: Random,
+    random: Rng,
     keys: Vec<u64>,
     next: u64,
     live: u64,
@@ -149,7 +149,7 @@ impl Churn {
     fn write(&mut self, times: u64, len_max: u64) -> f64 {
         let (mut written, mut most) = (0, 0.0f64);
         while written < times * self.live {
-            let len = 16 + self.random.below(len_max - 16);
+            let len = 16 + self.random.u64(..len_max - 16);
             let bytes = vec![self.next as u8; len as usize].into();
             let value = NewValue::Bytes { kind: 0, bytes };
             self.session.put(&self.next.to_le_bytes(), value, Expiry::Never, 1);
@@ -157,7 +157,7 @@ impl Churn {
             self.next += 1;
             written += len;
             while self.index.stats().bytes > self.live {
-                let key = self.keys.swap_remove(self.random.below(self.keys.len() as u64) as usize);
+                let key = self.keys.swap_remove(self.random.u64(..self.keys.len() as u64) as usize);
                 self.session.remove(&key.to_le_bytes(), 1);
                 // What is removed counts until it is free.
                 if key.is_multiple_of(64) {
@@ -230,10 +230,10 @@ fn items_move_under_readers_and_writers() {
             .map(|adder| {
                 let (mut session, ended) = (index.session(), &ended);
                 scope.spawn(move || {
-                    let mut random = Random(adder * 2 + 1);
+                    let mut random = Rng::with_seed(adder * 2 + 1);
                     let mut added = 0u64;
                     while !ended.load(Ordering::Relaxed) {
-                        let key = random.below(KEPT) * 10;
+                        let key = random.u64(..KEPT) * 10;
                         if key.is_multiple_of(11) {
                             session.remove(&key.to_le_bytes(), 1);
                             continue;

@@ -1,7 +1,7 @@
 //! What only G-Cuckoo has: pages that split, stashes, atomicity modes, the cache of recent items.
 
 use crate::colliding;
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_engines::{Atomicity, GCuckooConfig, GCuckooHash, GCuckooStats};
 use hotring_index::{Bytes, Config, ConfigError, Expiry, Growth, Kind, NewValue, Session, U64};
 use std::collections::HashMap;
@@ -27,12 +27,12 @@ fn model_u64s<const S: usize>(config: Config, keys: u64, seed: u64) -> GCuckooSt
     let index = index::<U64, S>(config);
     // Two that take turns: what one has in its cache, the other takes away.
     let mut sessions = [index.session(), index.session()];
-    let (mut model, mut random) = (HashMap::new(), Random(seed));
+    let (mut model, mut random) = (HashMap::new(), Rng::with_seed(seed));
     for step in 0..60_000u64 {
-        let session = &mut sessions[random.below(2) as usize];
-        let key = random.below(if step % 3 == 0 { keys } else { 50 });
-        let value = random.next() >> random.below(3);
-        match random.below(9) {
+        let session = &mut sessions[random.u64(..2) as usize];
+        let key = random.u64(..if step % 3 == 0 { keys } else { 50 });
+        let value = random.u64(..) >> random.u64(..3);
+        match random.u64(..9) {
             0 | 1 => assert_eq!(session.put(key, value), model.insert(key, value).is_some()),
             2 => {
                 assert_eq!(session.insert(key, value), !model.contains_key(&key));
@@ -112,16 +112,16 @@ fn the_cache_answers_and_never_an_old_value() {
 #[test]
 fn byte_strings_with_expiries() {
     let index = index::<Bytes, 4>(small(16));
-    let (mut session, mut random) = (index.session(), Random(7));
+    let (mut session, mut random) = (index.session(), Rng::with_seed(7));
     let mut model: HashMap<Vec<u8>, (u64, Option<u64>)> = HashMap::new();
     for now in 1..40_000u64 {
-        let key = format!("key:{}", random.below(3000)).into_bytes();
-        let expiry = random.below(4) == 0;
-        let expire_at = expiry.then(|| now + random.below(5000));
+        let key = format!("key:{}", random.u64(..3000)).into_bytes();
+        let expiry = random.u64(..4) == 0;
+        let expire_at = expiry.then(|| now + random.u64(..5000));
         let live = |entry: Option<&(u64, Option<u64>)>| {
             entry.filter(|e| e.1.is_none_or(|at| at > now)).map(|e| e.0)
         };
-        match random.below(5) {
+        match random.u64(..5) {
             0 | 1 => {
                 let value = NewValue::Word { kind: 1, word: now };
                 let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
@@ -134,7 +134,7 @@ fn byte_strings_with_expiries() {
                 assert_eq!(session.remove(&key, now), had);
                 model.remove(&key);
             }
-            3 if random.below(100) == 0 => {
+            3 if random.u64(..100) == 0 => {
                 session.expire_step(500, now);
             }
             _ => {
@@ -201,14 +201,14 @@ fn sums_of<const S: usize>(config: Config, rounds: u64) -> GCuckooStats {
     let mut session = index.session();
     (0..COUNTERS).for_each(|key| assert!(session.insert(key, 0)));
     in_threads(4, |thread| {
-        let (mut session, mut random) = (index.session(), Random(thread + 1));
+        let (mut session, mut random) = (index.session(), Rng::with_seed(thread + 1));
         for i in 0..rounds {
             let own = (thread + 1) << 32 | i;
             assert!(session.insert(own, i));
-            let counter = random.below(COUNTERS);
+            let counter = random.u64(..COUNTERS);
             assert!(session.fetch_add(counter, 1).is_some(), "a counter was lost");
             // A copy in its place, now and then.
-            if random.below(8) == 0 {
+            if random.u64(..8) == 0 {
                 let old = session.get(counter).expect("a counter was lost");
                 let _ = session.compare_exchange(counter, old, old | 1 << 63);
             }

@@ -1,7 +1,7 @@
 //! Many operations under one pin answer as each under its own, and hold nothing up.
 
 use crate::shapes::{every_engine, strategies, with_engine};
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_index::{Config, Engine, Guard, HotRing, Index, U64};
 use std::collections::HashMap;
 use std::mem::forget;
@@ -11,9 +11,9 @@ const KEYS: u64 = 200;
 const GUARDS: u64 = 60;
 const THREADS: u64 = 4;
 
-fn step<E: Engine>(guard: &mut Guard<'_, E>, model: &mut HashMap<u64, u64>, random: &mut Random) {
-    let (key, value) = (random.below(KEYS), random.below(u64::MAX));
-    match random.below(6) {
+fn step<E: Engine>(guard: &mut Guard<'_, E>, model: &mut HashMap<u64, u64>, random: &mut Rng) {
+    let (key, value) = (random.u64(..KEYS), random.u64(..u64::MAX));
+    match random.u64(..6) {
         0 => assert_eq!(guard.put(key, value), model.insert(key, value).is_some()),
         1 => {
             let absent = !model.contains_key(&key);
@@ -35,14 +35,14 @@ fn step<E: Engine>(guard: &mut Guard<'_, E>, model: &mut HashMap<u64, u64>, rand
 fn answers_as_a_model<E: Engine>(config: Config) {
     let index = Index::<U64, E>::new(config).expect("a valid configuration");
     let mut session = index.session();
-    let (mut model, mut random) = (HashMap::new(), Random(5));
+    let (mut model, mut random) = (HashMap::new(), Rng::with_seed(5));
     for _ in 0..GUARDS {
         let mut guard = session.guard();
-        for _ in 0..random.below(300) {
+        for _ in 0..random.u64(..300) {
             step(&mut guard, &mut model, &mut random);
         }
         drop(guard);
-        let key = random.below(KEYS);
+        let key = random.u64(..KEYS);
         assert_eq!(session.get(key), model.get(&key).copied());
     }
     assert_eq!(index.len(), model.len());
@@ -68,13 +68,13 @@ fn finds_no_foreign_values<E: Engine>(config: Config) {
         for seed in 0..THREADS {
             let mut session = index.session();
             scope.spawn(move || {
-                let mut random = Random(seed + 1);
+                let mut random = Rng::with_seed(seed + 1);
                 for _ in 0..GUARDS {
                     let mut guard = session.guard();
-                    for _ in 0..random.below(500) {
-                        let key = random.below(KEYS);
-                        match random.below(4) {
-                            0 => drop(guard.put(key, value_of(key, random.below(u64::MAX)))),
+                    for _ in 0..random.u64(..500) {
+                        let key = random.u64(..KEYS);
+                        match random.u64(..4) {
+                            0 => drop(guard.put(key, value_of(key, random.u64(..u64::MAX)))),
                             1 => drop(guard.remove(key)),
                             _ => assert!(guard.get(key).is_none_or(|value| value & 0xffff == key)),
                         }

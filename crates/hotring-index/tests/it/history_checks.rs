@@ -2,8 +2,8 @@
 //! agrees with one that tries all orders.
 
 use crate::history::{Event, Op, Outcome, State, apply, is_linearizable};
-use crate::u64s::Random;
 use Outcome::{Flag, Value, Version};
+use fastrand::Rng;
 
 fn event(op: Op, outcome: Outcome, call: u64, end: u64) -> Event {
     Event { key: 0, op, outcome, call, end }
@@ -132,9 +132,9 @@ fn what_overlaps_may_take_effect_in_any_order() {
 
 // --- Random histories
 
-fn random_op(random: &mut Random) -> Op {
-    let v = random.below(3);
-    match random.below(16) {
+fn random_op(random: &mut Rng) -> Op {
+    let v = random.u64(..3);
+    match random.u64(..16) {
         0..=2 => Op::Get,
         3 => Op::Put(v),
         4 => Op::Insert(v),
@@ -142,23 +142,23 @@ fn random_op(random: &mut Random) -> Op {
         6 => Op::Remove,
         7 => Op::Take,
         8 => Op::Add(v),
-        9 => Op::Swap(random.below(3), v),
+        9 => Op::Swap(random.u64(..3), v),
         10 => Op::RemoveIf(v),
         11 => Op::Append(v),
         12 => [Op::Expire, Op::Lapse, Op::PutLapsed(v)][v as usize],
         13 | 14 => Op::Version,
-        _ => Op::SwapVersion(random.below(4), v),
+        _ => Op::SwapVersion(random.u64(..4), v),
     }
 }
 
 /// What an atomic register does: each operation takes effect at a moment of its own between call
 /// and return.
-fn simulate(random: &mut Random, threads: u64, ops: usize) -> (Vec<Event>, State, State) {
-    let first = State::of([None, Some(random.below(3))][random.below(2) as usize]);
+fn simulate(random: &mut Rng, threads: u64, ops: usize) -> (Vec<Event>, State, State) {
+    let first = State::of([None, Some(random.u64(..3))][random.u64(..2) as usize]);
     let mut events = Vec::new();
     for _ in 0..threads {
         // Three moments for each operation of a thread, one after the other.
-        let mut moments: Vec<u64> = (0..3 * ops).map(|_| random.next() >> 1).collect();
+        let mut moments: Vec<u64> = (0..3 * ops).map(|_| random.u64(..) >> 1).collect();
         moments.sort_unstable();
         for at in moments.chunks(3) {
             events.push((at[1], event(random_op(random), Flag(false), at[0], at[2])));
@@ -218,11 +218,11 @@ fn explains(events: &[Event], order: &[usize], first: State, last: State) -> boo
 }
 
 /// Another outcome of the same form.
-fn alter(random: &mut Random, outcome: Outcome) -> Outcome {
-    let other = |random: &mut Random, old: Option<u64>| match old {
-        Some(_) if random.below(2) == 0 => None,
-        Some(old) => Some(old + 1 + random.below(2)),
-        None => Some(random.below(3)),
+fn alter(random: &mut Rng, outcome: Outcome) -> Outcome {
+    let other = |random: &mut Rng, old: Option<u64>| match old {
+        Some(_) if random.u64(..2) == 0 => None,
+        Some(old) => Some(old + 1 + random.u64(..2)),
+        None => Some(random.u64(..3)),
     };
     match outcome {
         Flag(flag) => Flag(!flag),
@@ -234,15 +234,15 @@ fn alter(random: &mut Random, outcome: Outcome) -> Outcome {
 #[test]
 fn histories_of_a_register_are_accepted_and_altered_ones_judged_as_by_brute_force() {
     let seed = crate::shapes::number("HOTRING_SEED", 301);
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let (mut refused, mut altered) = (0, 0);
     for round in 0..1_500 {
-        let threads = 1 + random.below(3);
+        let threads = 1 + random.u64(..3);
         let (mut events, first, last) = simulate(&mut random, threads, 6 / threads as usize);
         let context = |events: &[Event]| format!("seed {seed} round {round}: {events:#?}");
         assert!(is_linearizable(&events, first, last), "{}", context(&events));
         assert!(brute_force(&events, first, last), "{}", context(&events));
-        let i = random.below(events.len() as u64) as usize;
+        let i = random.u64(..events.len() as u64) as usize;
         events[i].outcome = alter(&mut random, events[i].outcome);
         let expected = brute_force(&events, first, last);
         assert_eq!(is_linearizable(&events, first, last), expected, "{}", context(&events));
@@ -255,9 +255,9 @@ fn histories_of_a_register_are_accepted_and_altered_ones_judged_as_by_brute_forc
 #[test]
 fn long_histories_of_a_register_are_accepted() {
     let seed = crate::shapes::number("HOTRING_SEED", 302);
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     for round in 0..300 {
-        let threads = 2 + random.below(4);
+        let threads = 2 + random.u64(..4);
         let (events, first, last) = simulate(&mut random, threads, 60 / threads as usize);
         assert!(is_linearizable(&events, first, last), "seed {seed} round {round}: {events:#?}");
         // Far from all that is ever written.

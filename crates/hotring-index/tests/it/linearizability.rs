@@ -11,7 +11,7 @@
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::shapes::{Family, every_engine, number, restless, strategies, with_engine};
 use crate::target::{AsBytes, AsU64s, KEYS, Target, byte_keys, u64_keys};
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_index::{Bytes, Config, Engine, Index, Stats, U64};
 use std::collections::HashSet;
 use std::io::Write;
@@ -80,9 +80,9 @@ struct Run<'r> {
     stats: &'r (dyn Fn() -> Stats + Sync),
 }
 
-fn random_op(random: &mut Random, is_bytes: bool, version: Option<u64>) -> Op {
-    let v = random.below(3) + if random.below(4) == 0 { 1 << 63 } else { 0 };
-    match random.below(if is_bytes { 20 } else { 15 }) {
+fn random_op(random: &mut Rng, is_bytes: bool, version: Option<u64>) -> Op {
+    let v = random.u64(..3) + if random.u64(..4) == 0 { 1 << 63 } else { 0 };
+    match random.u64(..if is_bytes { 20 } else { 15 }) {
         0..=3 => Op::Get,
         4 | 5 => Op::Put(v),
         6 => Op::Insert(v),
@@ -90,11 +90,11 @@ fn random_op(random: &mut Random, is_bytes: bool, version: Option<u64>) -> Op {
         8 | 9 => Op::Remove,
         10 => Op::Take,
         11 => Op::Add(1),
-        12 => Op::Swap(random.below(3), v),
-        13 => Op::RemoveIf(random.below(3)),
-        14 => Op::Append(random.below(10)),
+        12 => Op::Swap(random.u64(..3), v),
+        13 => Op::RemoveIf(random.u64(..3)),
+        14 => Op::Append(random.u64(..10)),
         15 => Op::Expire,
-        16 if random.below(2) == 0 => Op::Lapse,
+        16 if random.u64(..2) == 0 => Op::Lapse,
         16 => Op::PutLapsed(v),
         17 => Op::Version,
         _ => version.map_or(Op::Version, |version| Op::SwapVersion(version, v)),
@@ -105,7 +105,7 @@ fn random_op(random: &mut Random, is_bytes: bool, version: Option<u64>) -> Op {
 struct Hand<'h, T> {
     run: &'h Run<'h>,
     session: T,
-    random: Random,
+    random: Rng,
     clock: &'h AtomicU64,
     versions: [Option<u64>; KEYS],
 }
@@ -115,7 +115,7 @@ impl<T: Target> Hand<'_, T> {
         let keys = (round % KEYS as u64) as usize + 1;
         let mut events = Vec::with_capacity(OPS);
         for _ in 0..OPS {
-            for _ in 0..self.random.below(40) {
+            for _ in 0..self.random.u64(..40) {
                 std::hint::spin_loop();
             }
             let start = events.len();
@@ -132,7 +132,7 @@ impl<T: Target> Hand<'_, T> {
 
     fn act(&mut self, keys: usize, events: &mut Vec<Event>) {
         let event = |key, op, outcome| Event { key, op, outcome, call: 0, end: 0 };
-        match self.random.below(160) {
+        match self.random.u64(..160) {
             0 => {
                 let met = self.session.scan();
                 let get = |(key, value)| event(key, Op::Get, Outcome::Value(Some(value)));
@@ -144,7 +144,7 @@ impl<T: Target> Hand<'_, T> {
                 events.extend(values.into_iter().enumerate().map(get));
             }
             _ => {
-                let key = self.random.below(keys as u64) as usize;
+                let key = self.random.u64(..keys as u64) as usize;
                 let op = random_op(&mut self.random, self.run.is_bytes, self.versions[key]);
                 let outcome = self.session.run(key, op);
                 if let Outcome::Version(version) = outcome {
@@ -158,13 +158,13 @@ impl<T: Target> Hand<'_, T> {
     /// What others do to the index meanwhile.
     fn disturb(&mut self, round: u64) {
         let totals = self.run.totals;
-        let other = self.random.below(OTHERS);
-        match self.random.below(64) {
+        let other = self.random.u64(..OTHERS);
+        match self.random.u64(..64) {
             0 => Totals::add(&totals.doublings, self.session.grow().into()),
             1 => Totals::add(&totals.halvings, self.session.shrink().into()),
             2..=7 => self.session.collect(),
             8..=39 => {
-                let put = (round / WAVE).is_multiple_of(2) ^ self.random.below(8).eq(&0);
+                let put = (round / WAVE).is_multiple_of(2) ^ self.random.u64(..8).eq(&0);
                 let changed = self.session.fill(other, put);
                 Totals::add(&totals.removals, (changed && !put).into());
             }
@@ -183,7 +183,7 @@ fn check<T: Target>(run: &Run<'_>, sessions: Vec<T>) {
         for (thread, session) in sessions.into_iter().enumerate() {
             let (clock, arrived, barrier, histories) = (&clock, &arrived, &barrier, &histories);
             scope.spawn(move || {
-                let random = Random(run.seed * 31 + thread as u64 + 1);
+                let random = Rng::with_seed(run.seed * 31 + thread as u64 + 1);
                 let versions = [None; KEYS];
                 let mut hand = Hand { run, session, random, clock, versions };
                 let mut judge = Judge {
@@ -295,7 +295,7 @@ fn bytes<E: Engine>(config: Config, job: &Job, totals: &Totals) {
     let index = Index::<Bytes, E>::new(config).expect("a valid configuration");
     let keys = byte_keys(job.collide);
     let session =
-        |i: u64| AsBytes::new(index.session(), Random(job.seed * 37 + i + 1), keys.clone());
+        |i: u64| AsBytes::new(index.session(), Rng::with_seed(job.seed * 37 + i + 1), keys.clone());
     let stats = || index.stats();
     let Job { seed, rounds, .. } = *job;
     let sessions = (0..job.threads).map(session).collect();

@@ -1,5 +1,6 @@
 //! Memory of items goes back to the system after removals.
 
+use fastrand::Rng;
 use hotring_index::{Bytes, Config, Expiry, HotRing, NewValue, U64};
 
 const MIB: u64 = 1 << 20;
@@ -43,12 +44,11 @@ fn overwriting_at_random_leaves_little_behind() {
     };
     (0..KEYS).for_each(&mut put);
     let live = index.stats().bytes;
-    let mut state = 1u64;
+    let mut random = Rng::with_seed(1);
     let mut most = 0;
     for step in 0..10 * KEYS {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         // A tenth of them hit hot keys.
-        put(if step % 10 == 0 { step / 10 % 4 } else { (state >> 33) % KEYS });
+        put(if step % 10 == 0 { step / 10 % 4 } else { random.u64(..KEYS) });
         if step % 1024 == 0 {
             let stats = index.stats();
             most = most.max(stats.bytes - stats.limbo_bytes);

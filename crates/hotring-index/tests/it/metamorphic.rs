@@ -6,7 +6,7 @@
 use crate::shapes::{
     Family, Growing, Setup, every_engine, number, setups, strategies, with_engine,
 };
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_index::{Bytes, Engine, Entry, Expiry, Index, NewValue, Session, U64, Value};
 use std::collections::HashMap;
 
@@ -31,19 +31,19 @@ fn index_bytes<E: Engine>(setup: &Setup) -> Index<Bytes, E> {
 /// An operation on one key: its key, what to do, a value.
 type Step = (u64, u64, u64);
 
-fn steps(random: &mut Random) -> Vec<Step> {
-    (0..600).map(|_| (random.below(KEYS), random.below(7), random.next())).collect()
+fn steps(random: &mut Rng) -> Vec<Step> {
+    (0..600).map(|_| (random.u64(..KEYS), random.u64(..7), random.u64(..))).collect()
 }
 
 /// The same steps in another order, in which those of one key keep theirs.
-fn reordered(random: &mut Random, steps: &[Step]) -> Vec<Step> {
+fn reordered(random: &mut Rng, steps: &[Step]) -> Vec<Step> {
     let mut queues: Vec<Vec<Step>> = vec![Vec::new(); KEYS as usize];
     for step in steps.iter().rev() {
         queues[step.0 as usize].push(*step);
     }
     let mut all = Vec::new();
     while all.len() < steps.len() {
-        all.extend(queues[random.below(KEYS) as usize].pop());
+        all.extend(queues[random.u64(..KEYS) as usize].pop());
     }
     all
 }
@@ -126,7 +126,7 @@ fn run_bytes<E: Engine>(setup: &Setup, steps: &[Step]) -> Seen {
 
 every_engine!(the_order_of_operations_on_different_keys_makes_no_difference, |family| {
     let seed = number("HOTRING_SEED", 701);
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let steps = steps(&mut random);
     let setups = some_setups(family);
     let setup = &setups[0];
@@ -147,9 +147,9 @@ fn cleared_and_removed<E: Engine>(setup: &Setup, seed: u64) {
     let indexes = [index_u64s::<E>(setup), index_u64s::<E>(setup)];
     let mut answers = indexes.iter().enumerate().map(|(n, index)| {
         let mut session = index.session();
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         for _ in 0..300 {
-            session.put(random.below(200), random.next());
+            session.put(random.u64(..200), random.u64(..));
         }
         if n == 0 {
             session.clear();
@@ -161,7 +161,7 @@ fn cleared_and_removed<E: Engine>(setup: &Setup, seed: u64) {
         session.get_many(&std::array::from_fn::<u64, 200, _>(|i| i as u64), &mut out);
         assert_eq!(out, [None; 200], "seed {seed}, {setup:?}");
         // Later operations find nothing of what was there.
-        (0..300).map(|_| session.insert(random.below(200), 1)).collect::<Vec<bool>>()
+        (0..300).map(|_| session.insert(random.u64(..200), 1)).collect::<Vec<bool>>()
     });
     assert_eq!(answers.next(), answers.next(), "seed {seed}, {setup:?}");
 }
@@ -176,18 +176,18 @@ every_engine!(to_clear_is_to_remove_everything, |family| {
 fn batches<E: Engine>(setup: &Setup, seed: u64) {
     let index = index_bytes::<E>(setup);
     let mut session = index.session();
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let names: Vec<[u8; 8]> = (0..300u64).map(u64::to_le_bytes).collect();
     for name in &names {
-        if random.below(3) > 0 {
-            let expiry = if random.below(3) == 0 { Expiry::At(5) } else { Expiry::Never };
-            let word = random.next();
+        if random.u64(..3) > 0 {
+            let expiry = if random.u64(..3) == 0 { Expiry::At(5) } else { Expiry::Never };
+            let word = random.u64(..);
             session.put(name, NewValue::Word { kind: 1, word }, expiry, 1);
         }
     }
     for size in [1, 2, 7, 64, 1000] {
         // Some keys more than once.
-        let keys: Vec<&[u8]> = (0..size).map(|_| &names[random.below(300) as usize][..]).collect();
+        let keys: Vec<&[u8]> = (0..size).map(|_| &names[random.u64(..300) as usize][..]).collect();
         for now in [1, 5] {
             let single: Vec<Option<u64>> =
                 keys.iter().map(|key| session.get(key, now, word)).collect();
@@ -209,24 +209,24 @@ every_engine!(a_batch_is_as_many_single_lookups, |family| {
 /// Doublings that no session uses leave a table of which most buckets are not split off. Which of them
 /// are then, and in what order, must not matter: also not where a bucket's keys are reached by a
 /// line whose own arc ends before them.
-fn every_key_is_found_while_buckets_split<E: Engine>(setup: &Setup, random: &mut Random) {
+fn every_key_is_found_while_buckets_split<E: Engine>(setup: &Setup, random: &mut Rng) {
     for _ in 0..8 {
         let mut config = setup.config.clone();
         config.slots_initial = 1;
         let index = Index::<U64, E>::new(config).expect("a valid configuration");
         let mut session = index.session();
-        let keys = 16 + random.below(64);
+        let keys = 16 + random.u64(..64);
         for key in 0..keys {
             session.insert(key, key);
         }
-        for _ in 0..1 + random.below(4) {
+        for _ in 0..1 + random.u64(..4) {
             session.grow();
         }
         // A few keys often, the others now and then; what is removed moves the epochs on.
-        let few: Vec<u64> = (0..4).map(|_| random.below(2 * keys)).collect();
+        let few: Vec<u64> = (0..4).map(|_| random.u64(..2 * keys)).collect();
         for step in 0..600 {
-            let key = match random.below(50) {
-                0 => random.below(2 * keys),
+            let key = match random.u64(..50) {
+                0 => random.u64(..2 * keys),
                 choice => few[choice as usize % few.len()],
             };
             assert_eq!(session.get(key), (key < keys).then_some(key), "step {step}, {setup:?}");
@@ -239,7 +239,7 @@ fn every_key_is_found_while_buckets_split<E: Engine>(setup: &Setup, random: &mut
 
 every_engine!(the_order_in_which_buckets_split_makes_no_difference, |family| {
     let seed = number("HOTRING_SEED", 703);
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     for setup in some_setups(family) {
         with_engine!(setup.shape, every_key_is_found_while_buckets_split(&setup, &mut random));
     }

@@ -9,7 +9,7 @@
 //! Not covered: what needs two threads, and clocks that disagree.
 
 use crate::shapes::{Family, Growing, Setup, every_engine, number, setups, with_engine};
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_index::{Action, Bytes, Engine, Entry, Expiry, Index, NewValue, Session, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -217,24 +217,24 @@ impl Model {
 
     // --- What to do next
 
-    fn random_op(&mut self, random: &mut Random, keys: u64) -> Op {
-        let any = |random: &mut Random| {
-            let range = [8, 8, 40, keys][random.below(4) as usize];
-            random.below(range.min(keys)) as Key
+    fn random_op(&mut self, random: &mut Rng, keys: u64) -> Op {
+        let any = |random: &mut Rng| {
+            let range = [8, 8, 40, keys][random.u64(..4) as usize];
+            random.u64(..range.min(keys)) as Key
         };
         let (key, value) = (any(random), random_value(random));
-        let expiry = match random.below(6) {
+        let expiry = match random.u64(..6) {
             0 | 1 => Expiry::Never,
             2 | 3 => Expiry::Keep,
             // Some are over when they are written.
-            4 => Expiry::At((self.now + random.below(30)).saturating_sub(3).max(1)),
+            4 => Expiry::At((self.now + random.u64(..30)).saturating_sub(3).max(1)),
             _ => Expiry::At(self.now + 1_000_000),
         };
-        let batch = |random: &mut Random| {
-            let n = BATCHES[random.below(5) as usize];
+        let batch = |random: &mut Rng| {
+            let n = BATCHES[random.u64(..5) as usize];
             (0..n).map(|_| any(random)).collect()
         };
-        match random.below(100) {
+        match random.u64(..100) {
             0..=17 => Op::Get(key),
             18..=32 => Op::Put(key, value, expiry),
             33..=40 => Op::Insert(key, value, expiry),
@@ -246,37 +246,37 @@ impl Model {
             71..=76 => Op::Version(key),
             77..=81 => {
                 let now = self.live(key).and_then(|entry| entry.version);
-                let token = now.unwrap_or(random.below(self.tokens as u64 + 1) as Token);
+                let token = now.unwrap_or(random.u64(..self.tokens as u64 + 1) as Token);
                 // Only what was given out can be asked for.
                 if token < self.tokens { Op::PutIf(key, token, value) } else { Op::Get(key) }
             }
             82..=84 => Op::GetMany(batch(random)),
             85 => Op::Prefetch(batch(random)),
-            86 if random.below(2) == 0 => Op::Scan(BATCHES[random.below(5) as usize] as usize),
+            86 if random.u64(..2) == 0 => Op::Scan(BATCHES[random.u64(..5) as usize] as usize),
             86 => Op::Len,
-            87 if random.below(16) == 0 => Op::Clear,
-            87 | 88 => Op::Sample(random.next()),
-            89..=91 => Op::Sweep(random.below(200) as usize),
-            _ => Op::Resize(random.next()),
+            87 if random.u64(..16) == 0 => Op::Clear,
+            87 | 88 => Op::Sample(random.u64(..)),
+            89..=91 => Op::Sweep(random.u64(..200) as usize),
+            _ => Op::Resize(random.u64(..)),
         }
     }
 }
 
-fn random_value(random: &mut Random) -> Val {
-    let kind = random.below(3) as u8 * 7;
-    match random.below(8) {
-        0..=3 => Val::Word(kind, random.next() >> [0, 1, 60][random.below(3) as usize]),
-        4..=6 => Val::Bytes(kind, vec![kind; random.below(40) as usize]),
-        _ => Val::Bytes(kind, vec![kind; random.below(5000) as usize]),
+fn random_value(random: &mut Rng) -> Val {
+    let kind = random.u64(..3) as u8 * 7;
+    match random.u64(..8) {
+        0..=3 => Val::Word(kind, random.u64(..) >> [0, 1, 60][random.u64(..3) as usize]),
+        4..=6 => Val::Bytes(kind, vec![kind; random.u64(..40) as usize]),
+        _ => Val::Bytes(kind, vec![kind; random.u64(..5000) as usize]),
     }
 }
 
 fn sequence(seed: u64, steps: usize, keys: usize) -> Vec<Step> {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut model = Model { now: 1, ..Model::default() };
     (0..steps)
         .map(|_| {
-            model.now += u64::from(random.below(3) == 0);
+            model.now += u64::from(random.u64(..3) == 0);
             let op = model.random_op(&mut random, keys as u64);
             let answer = model.expected(&op);
             Step { op, now: model.now, answer }
@@ -448,7 +448,7 @@ impl<E: Engine> World<'_, E> {
 fn replay<E: Engine>(setup: &Setup, seed: u64, names: &[Vec<u8>], sequence: &[Step]) -> Vec<Key> {
     let index = Index::<Bytes, E>::new(setup.config.clone()).expect("a valid configuration");
     let mut sessions: Vec<_> = (0..setup.sessions).map(|_| index.session()).collect();
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let numbers = names.iter().cloned().enumerate().map(|(i, name)| (name, i)).collect();
     let mut world = World {
         index: &index,
@@ -459,7 +459,7 @@ fn replay<E: Engine>(setup: &Setup, seed: u64, names: &[Vec<u8>], sequence: &[St
         order: Vec::new(),
     };
     for (i, step) in sequence.iter().enumerate() {
-        let session = &mut sessions[random.below(setup.sessions as u64) as usize];
+        let session = &mut sessions[random.u64(..setup.sessions as u64) as usize];
         let got = world.run(session, &step.op, step.now);
         let Step { op, now, answer } = step;
         assert!(

@@ -8,7 +8,7 @@
 //! Not covered: what needs two threads.
 
 use crate::shapes::{Family, Growing, Setup, every_engine, number, setups, with_engine};
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_index::{Engine, Index, Session, U64};
 use std::collections::{BTreeMap, HashMap};
 
@@ -50,28 +50,28 @@ enum Answer {
 type Model = HashMap<u64, u64>;
 
 /// The first keys are the hot ones.
-fn random_key(random: &mut Random, keys: &[u64]) -> u64 {
-    let range = [8, 8, 200, 200, 2000][random.below(5) as usize];
-    keys[random.below(range.min(keys.len() as u64)) as usize]
+fn random_key(random: &mut Rng, keys: &[u64]) -> u64 {
+    let range = [8, 8, 200, 200, 2000][random.u64(..5) as usize];
+    keys[random.u64(..range.min(keys.len() as u64)) as usize]
 }
 
-fn random_value(random: &mut Random) -> u64 {
+fn random_value(random: &mut Rng) -> u64 {
     // Bit 63 comes and goes: such a write makes a new item.
-    if random.below(2) == 0 { random.below(3) } else { random.next() }
+    if random.u64(..2) == 0 { random.u64(..3) } else { random.u64(..) }
 }
 
-fn random_pairs(random: &mut Random, keys: &[u64]) -> Vec<(u64, u64)> {
+fn random_pairs(random: &mut Rng, keys: &[u64]) -> Vec<(u64, u64)> {
     // Large ones seldom, or there would be nothing else.
-    let n = BATCHES[random.below(4) as usize];
+    let n = BATCHES[random.u64(..4) as usize];
     (0..n).map(|_| (random_key(random, keys), random_value(random))).collect()
 }
 
-fn random_op(random: &mut Random, model: &Model, keys: &[u64]) -> Op {
+fn random_op(random: &mut Rng, model: &Model, keys: &[u64]) -> Op {
     let (key, value) = (random_key(random, keys), random_value(random));
     let now = model.get(&key).copied();
     // Often the right one.
-    let guess = if random.below(3) > 0 { now.unwrap_or(value) } else { value };
-    match random.below(100) {
+    let guess = if random.u64(..3) > 0 { now.unwrap_or(value) } else { value };
+    match random.u64(..100) {
         0..=19 => Op::Get(key),
         20..=32 => Op::Put(key, value),
         33..=41 => Op::Insert(key, value),
@@ -82,15 +82,15 @@ fn random_op(random: &mut Random, model: &Model, keys: &[u64]) -> Op {
         69..=75 => Op::Exchange(key, guess, value),
         76..=80 => Op::RemoveIf(key, guess),
         81..=84 => {
-            let n = BATCHES[random.below(5) as usize];
+            let n = BATCHES[random.u64(..5) as usize];
             Op::GetMany((0..n).map(|_| random_key(random, keys)).collect())
         }
         85..=87 => Op::PutMany(random_pairs(random, keys)),
         88..=90 => Op::InsertMany(random_pairs(random, keys)),
-        91 if random.below(2) == 0 => Op::Scan(BATCHES[random.below(5) as usize] as usize),
-        91 if random.below(8) == 0 => Op::Clear,
+        91 if random.u64(..2) == 0 => Op::Scan(BATCHES[random.u64(..5) as usize] as usize),
+        91 if random.u64(..8) == 0 => Op::Clear,
         91 => Op::Len,
-        _ => Op::Resize(random.next()),
+        _ => Op::Resize(random.u64(..)),
     }
 }
 
@@ -227,10 +227,10 @@ fn run<E: Engine>(
 fn replay<E: Engine>(setup: &Setup, seed: u64, sequence: &[(Op, Answer)]) -> Vec<u64> {
     let index = Index::<U64, E>::new(setup.config.clone()).expect("a valid configuration");
     let mut sessions: Vec<_> = (0..setup.sessions).map(|_| index.session()).collect();
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut order = Vec::new();
     for (step, (op, answer)) in sequence.iter().enumerate() {
-        let session = &mut sessions[random.below(setup.sessions as u64) as usize];
+        let session = &mut sessions[random.u64(..setup.sessions as u64) as usize];
         let got = run(session, &index, op, setup.growing, &mut order);
         assert_eq!(got, *answer, "seed {seed}, step {step}, {op:?}, {setup:?}");
     }
@@ -239,7 +239,7 @@ fn replay<E: Engine>(setup: &Setup, seed: u64, sequence: &[(Op, Answer)]) -> Vec
 
 /// Runs one sequence over these keys through all of the configurations.
 pub fn compare(seed: u64, steps: usize, keys: &[u64], setups: &[Setup]) {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut model = Model::new();
     let sequence: Vec<(Op, Answer)> = (0..steps)
         .map(|_| {

@@ -2,6 +2,7 @@
 //!
 //! It was looked at by inserts alone: a table that was loaded and then read kept its long arcs for ever.
 
+use fastrand::Rng;
 use hotring_index::{Config, Growth, HotRing, Stats, Strategy, U64};
 
 const SLOTS: usize = 1024;
@@ -47,11 +48,10 @@ fn far<const H: usize>(strategy: Strategy, load: f64, is_far: impl Fn(f64) -> bo
 
 /// Every second read is of one of few keys, so that the accesses are skewed.
 fn read(mut get: impl FnMut(u64) -> Option<u64>, keys: &[u64], times: usize) {
-    let mut x = 1u64;
+    let mut random = Rng::with_seed(1);
     for _ in 0..times {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let from = if x >> 63 == 0 { keys.len() } else { keys.len().div_ceil(4) };
-        let key = keys[(x >> 20) as usize % from];
+        let from = if random.bool() { keys.len() } else { keys.len().div_ceil(4) };
+        let key = keys[random.usize(..from)];
         assert_eq!(get(key), Some(key));
     }
 }

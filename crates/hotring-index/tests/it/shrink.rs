@@ -1,6 +1,7 @@
 //! The table halves after removals, its memory goes back, unnoticed by readers and writers.
 
-use crate::u64s::{Random, config};
+use crate::u64s::config;
+use fastrand::Rng;
 use hotring_index::{Bytes, Config, Expiry, HotRing, NewValue, Ring, Strategy, U64};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,13 +78,13 @@ fn nobody_notices_the_table_breathing() {
             let (index, stop) = (&index, &stop);
             scope.spawn(move || {
                 let mut session = index.session();
-                let mut random = Random(thread + 7);
+                let mut random = Rng::with_seed(thread + 7);
                 let mut present = vec![false; 500];
                 for _ in 0..60_000 {
-                    let n = random.below(500);
+                    let n = random.u64(..500);
                     let key = format!("{thread}:{n}");
                     let here = &mut present[n as usize];
-                    match random.below(3) {
+                    match random.u64(..3) {
                         0 => {
                             let bytes = Cow::Borrowed(key.as_bytes());
                             let value = NewValue::Bytes { kind: 0, bytes };

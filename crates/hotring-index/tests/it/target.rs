@@ -3,7 +3,7 @@
 use crate::colliding;
 use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
-use crate::u64s::Random;
+use fastrand::Rng;
 use hotring_index::{Action, Bytes, Engine, Entry, Expiry, NewValue, Session, U64, Value};
 use std::borrow::Cow;
 
@@ -92,7 +92,7 @@ const TICK: u64 = 10;
 /// entries have expiries.
 pub struct AsBytes<E: Engine> {
     session: Session<Bytes, E>,
-    random: Random,
+    random: Rng,
     keys: [Vec<u8>; KEYS],
     now: u64,
 }
@@ -119,7 +119,7 @@ fn parse(entry: &Entry<'_>) -> u64 {
 }
 
 impl<E: Engine> AsBytes<E> {
-    pub fn new(session: Session<Bytes, E>, random: Random, keys: [Vec<u8>; KEYS]) -> Self {
+    pub fn new(session: Session<Bytes, E>, random: Rng, keys: [Vec<u8>; KEYS]) -> Self {
         Self { session, random, keys, now: TICK }
     }
 
@@ -129,12 +129,12 @@ impl<E: Engine> AsBytes<E> {
         key: usize,
         mut decide: impl FnMut(Option<&Entry<'_>>, &dyn Fn(u64) -> Action<'static>) -> Decision,
     ) -> Outcome {
-        let (word, expiry) = (self.random.below(2) == 0, self.expiry());
+        let (word, expiry) = (self.random.u64(..2) == 0, self.expiry());
         let put = |v: u64| Action::Put { value: new_value(word, v), expiry };
         let (now, random) = (self.now, &mut self.random);
         self.session.update(&self.keys[key], now, |entry| {
             // Here another thread can do the most harm.
-            if random.below(8) == 0 {
+            if random.u64(..8) == 0 {
                 std::thread::yield_now();
             }
             assert!(entry.is_none_or(|entry| entry.expire_at.is_none_or(|at| at > now)));
@@ -144,16 +144,16 @@ impl<E: Engine> AsBytes<E> {
 
     /// None that is over before the next tick.
     fn expiry(&mut self) -> Expiry {
-        match self.random.below(6) {
+        match self.random.u64(..6) {
             0 | 1 => Expiry::Never,
             2 | 3 => Expiry::Keep,
-            4 => Expiry::At(self.now + 1 + self.random.below(3 * TICK)),
+            4 => Expiry::At(self.now + 1 + self.random.u64(..3 * TICK)),
             _ => Expiry::At(1 << 40),
         }
     }
 
     fn lapsed(&mut self) -> Expiry {
-        Expiry::At(self.now - self.random.below(5))
+        Expiry::At(self.now - self.random.u64(..5))
     }
 }
 
@@ -174,11 +174,11 @@ impl<E: Engine> Target for AsBytes<E> {
         match op {
             Op::Get => Value(self.session.get(&self.keys[key], now, |entry| parse(&entry))),
             Op::Put(v) => {
-                let (value, expiry) = (new_value(self.random.below(2) == 0, v), self.expiry());
+                let (value, expiry) = (new_value(self.random.u64(..2) == 0, v), self.expiry());
                 Flag(self.session.put(&self.keys[key], value, expiry, now))
             }
             Op::PutLapsed(v) => {
-                let (value, expiry) = (new_value(self.random.below(2) == 0, v), self.lapsed());
+                let (value, expiry) = (new_value(self.random.u64(..2) == 0, v), self.lapsed());
                 Flag(self.session.put(&self.keys[key], value, expiry, now))
             }
             Op::Insert(v) => self.update(key, |old, put| match old {

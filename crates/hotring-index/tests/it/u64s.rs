@@ -1,26 +1,9 @@
 //! The u64 index against a HashMap, for every strategy and slot shape.
 
+use fastrand::Rng;
 use hotring_engines::ChainingHash;
 use hotring_index::{Config, Growth, HotRing, Strategy, U64};
 use std::collections::HashMap;
-
-/// A small generator: tests name their seed.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        // 0 would stay 0.
-        self.0 = self.0.max(1);
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-}
 
 pub fn config(strategy: Strategy) -> Config {
     Config { strategy, slots_initial: 1, slots_max: 1 << 16, seed: [3, 4], ..Config::default() }
@@ -30,12 +13,12 @@ fn model<const H: usize>(config: Config, seed: u64) {
     let index = HotRing::<U64, H>::new(config.clone()).expect("a valid configuration");
     let mut session = index.session();
     let mut model = HashMap::new();
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     for step in 0..60_000u64 {
-        let key = random.below(if step % 3 == 0 { 20_000 } else { 50 });
-        let value = random.next() >> random.below(3);
+        let key = random.u64(..if step % 3 == 0 { 20_000 } else { 50 });
+        let value = random.u64(..) >> random.u64(..3);
         let context = format!("{config:?} seed {seed} step {step} key {key}");
-        match random.below(12) {
+        match random.u64(..12) {
             0..=2 => {
                 assert_eq!(session.put(key, value), model.insert(key, value).is_some(), "{context}")
             }

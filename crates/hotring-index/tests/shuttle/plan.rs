@@ -2,6 +2,7 @@
 
 use crate::history::Op;
 use crate::notes;
+use fastrand::Rng;
 use hotring_engines::{Atomicity, GCuckooConfig};
 use hotring_index::checks::{Fault, Reclaim};
 use hotring_index::{Config, Growth, Noting, RcuCounts, Strategy};
@@ -13,24 +14,21 @@ pub const SLOTS_MAX: usize = 8;
 /// Of the hash: keys with equal hashes are known for it.
 const SEED: [u64; 2] = [3, 4];
 
-/// A xorshift generator, seeded by the checker's own random numbers.
-#[derive(Clone, Copy, Debug)]
-pub struct Random(u64);
+/// Random numbers whose seed is one of the checker's own.
+#[derive(Clone, Debug)]
+pub struct Random(Rng);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self(seed | 1)
+        Self(Rng::with_seed(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+        self.0.u64(..)
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.0.u64(..n)
     }
 
     pub fn within(&mut self, (low, high): (u64, u64)) -> u64 {

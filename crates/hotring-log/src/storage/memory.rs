@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fastrand::Rng;
+
 use super::{File, Storage};
 
 /// Bytes that a disk writes atomically.
@@ -268,12 +270,12 @@ impl Memory {
     /// ones.
     pub fn power_cuts(&self, drawn: usize, seed: u64) -> Vec<Cut> {
         let count = self.unsynced();
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let mut cuts = Vec::new();
         let first = |n: usize| (0..count).map(|i| i < n).collect::<Vec<bool>>();
         for n in (0..=count).rev().take(drawn).chain([0]) {
             cuts.push(Cut { kept: first(n), torn: None });
-            let torn = random.below(BLOCK);
+            let torn = random.usize(..BLOCK);
             cuts.push(Cut { kept: first(n), torn: Some(torn) });
         }
         if count < usize::BITS as usize && 1 << count <= drawn {
@@ -284,8 +286,8 @@ impl Memory {
         for i in 0..drawn {
             // Few are lost, half of them, or nearly all.
             let share = [1, 4, 7][i % 3];
-            let kept = (0..count).map(|_| random.below(8) >= share).collect();
-            let torn = (random.below(2) == 0).then(|| random.below(BLOCK));
+            let kept = (0..count).map(|_| random.usize(..8) >= share).collect();
+            let torn = (random.usize(..2) == 0).then(|| random.usize(..BLOCK));
             cuts.push(Cut { kept, torn });
         }
         cuts
@@ -448,22 +450,6 @@ impl File for MemoryFile {
         let len = len.min(64 << 10).max(state.now.files[self.file].len() as u64);
         state.change(Change::Len { file: self.file, len });
         Ok(())
-    }
-}
-
-/// Random numbers from a seed.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
     }
 }
 

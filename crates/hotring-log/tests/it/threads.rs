@@ -7,7 +7,8 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use hotring_log::storage::memory::{Memory, Random};
+use fastrand::Rng;
+use hotring_log::storage::memory::Memory;
 use hotring_log::{Log, Options, Recovered, Syncer, When, Writer};
 
 use crate::workload::{Batch, ID, draw, recovered};
@@ -61,12 +62,12 @@ fn run_syncer(syncer: &Syncer) {
 
 /// Appends `count` batches and waits for each, or for some.
 fn append(log: &Log, thread: usize, count: usize) -> Vec<Batch> {
-    let (mut random, mut order) = (Random(thread as u64), Vec::new());
+    let (mut random, mut order) = (Rng::with_seed(thread as u64), Vec::new());
     for _ in 0..count {
         let (mut records, bytes) = draw(&mut random, thread);
         wait_for("room", |waker| log.poll_room(waker));
         let last = log.append(&mut records);
-        if random.below(4) > 0 {
+        if random.usize(..4) > 0 {
             wait_for("a record", |waker| log.poll_reached(last, waker)).unwrap();
             assert!(log.has_reached(last));
         }
@@ -145,7 +146,7 @@ fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
                 thread::yield_now();
             }
         };
-        let last = log.append(&mut draw(&mut Random(1), 0).0);
+        let last = log.append(&mut draw(&mut Rng::with_seed(1), 0).0);
         let first = scope.spawn(move || wait(last));
         let_wait(1);
         log.set_when(When::Handed);
@@ -171,7 +172,7 @@ fn what_nobody_waits_for_is_written_soon() {
     thread::scope(|scope| {
         let writing = scope.spawn(|| run_writer(writer));
         for seed in 0..20 {
-            let last = log.append(&mut draw(&mut Random(seed), 0).0);
+            let last = log.append(&mut draw(&mut Rng::with_seed(seed), 0).0);
             let end = Instant::now() + TIMEOUT;
             while log.written() < last {
                 assert!(Instant::now() < end, "record {last} is not written");
@@ -189,7 +190,7 @@ fn a_writer_that_is_gone_leaves_nobody_waiting() {
     let storage = Arc::new(Memory::new());
     let (writer, syncer) =
         Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
-    let last = log.append(&mut draw(&mut Random(1), 0).0);
+    let last = log.append(&mut draw(&mut Rng::with_seed(1), 0).0);
     thread::scope(|scope| {
         let waits = scope.spawn(|| wait_for("a word", |waker| log.poll_reached(last, waker)));
         drop(writer);

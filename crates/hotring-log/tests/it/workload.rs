@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotring_log::storage::memory::{Memory, Random};
+use fastrand::Rng;
+use hotring_log::storage::memory::Memory;
 use hotring_log::{
     Effect, Id, Log, Lsn, Options, Records, RecoverError, Recovered, Storage, Syncer, When, Writer,
     recover,
@@ -43,14 +44,14 @@ pub fn as_bytes(effects: &[Effect<'_>]) -> Vec<u8> {
 }
 
 /// Draws a batch: its records, and its effects as bytes.
-pub fn draw(random: &mut Random, thread: usize) -> (Records, Vec<u8>) {
+pub fn draw(random: &mut Rng, thread: usize) -> (Records, Vec<u8>) {
     let (mut records, mut bytes) = (Records::new(), Vec::new());
-    for _ in 0..[1, 1, 1, 2, 4][random.below(5)] {
-        let key = format!("{thread}:{}", random.below(20)).into_bytes();
-        let expire_at = (random.below(3) == 0).then(|| random.below(1 << 40) as u64);
-        let len = [0, 8, 100, 700, 3_000][random.below(5)];
-        let value = vec![b'a' + random.below(26) as u8; len];
-        let effect = match random.below(10) {
+    for _ in 0..[1, 1, 1, 2, 4][random.usize(..5)] {
+        let key = format!("{thread}:{}", random.usize(..20)).into_bytes();
+        let expire_at = (random.usize(..3) == 0).then(|| random.usize(..1 << 40) as u64);
+        let len = [0, 8, 100, 700, 3_000][random.usize(..5)];
+        let value = vec![b'a' + random.usize(..26) as u8; len];
+        let effect = match random.usize(..10) {
             0 => Effect::Remove { key: &key },
             1 => Effect::Pin { key: &key },
             2 => Effect::Unpin { key: &key },

@@ -1,12 +1,14 @@
-//! RESP: requests in, replies out.
+//! RESP: requests in, replies out, and replies read on a client's side.
 
 mod decode;
 mod inline;
 mod read;
+mod reply;
 mod write;
 
 pub use decode::{Decoded, Decoder, Limits};
-pub use read::{Part, read_part};
+pub use read::{Part, ReplyError, ReplyLimits, find_part, read_part};
+pub use reply::{Reply, ReplyReader};
 pub use write::{Version, Writer};
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
+
 use crate::wire::{TestServer, Wire};
 
 /// A key of the list: its name, its share, the bounds in percent, and its samples.
@@ -35,26 +37,20 @@ fn zipf(theta: f64) -> Vec<f64> {
 /// Requests keys by their shares, in pipelines, at this rate at most, for this time.
 fn ask(address: SocketAddr, shares: &[f64], pipeline: usize, rate: f64, time: Duration, seed: u64) {
     let mut wire = Wire::connect(address);
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut draw = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 11) as f64 / (1u64 << 53) as f64
-    };
+    let mut random = Rng::with_seed(seed);
     let begun = Instant::now();
     let mut asked = 0;
     while begun.elapsed() < time {
         let mut input = Vec::new();
         for _ in 0..pipeline {
-            let mut left = 100.0 * draw();
+            let mut left = 100.0 * random.f64();
             let hot = shares.iter().position(|share| {
                 left -= share;
                 left < 0.0
             });
             let key = match hot {
                 Some(key) => key.to_string(),
-                None => format!("other:{}", (draw() * 1e5) as u32),
+                None => format!("other:{}", (random.f64() * 1e5) as u32),
             };
             input.extend_from_slice(&crate::wire::request(&["GET", &key]));
         }

@@ -3,19 +3,18 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use fastrand::Rng;
+
 /// Random numbers from a seed.
-pub struct Random(u64);
+pub struct Random(Rng);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Random(Rng::with_seed(seed))
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 20) % limit
+        self.0.u64(..limit)
     }
 
     fn chance(&mut self, percent: u64) -> bool {

@@ -1,9 +1,10 @@
 //! A small client for the tests: sends raw bytes, reads replies of both protocol versions.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use hotring_protocol::{Reply as Received, ReplyReader};
 use hotring_server::{Config, Running, start};
 
 /// A server for one test, stopped on drop.
@@ -99,6 +100,30 @@ pub enum Reply {
 }
 
 impl Reply {
+    fn of(reply: Received) -> Reply {
+        let all = |replies: Vec<_>| replies.into_iter().map(Reply::of).collect();
+        match reply {
+            Received::Simple(text) => Reply::Simple(text),
+            Received::Error(text) => Reply::Error(text),
+            Received::Int(number) => Reply::Int(number),
+            Received::Bulk(bytes) => Reply::Bulk(bytes),
+            Received::Verbatim(text) => {
+                Reply::Verbatim(String::from_utf8(text).expect("a text is UTF-8"))
+            }
+            Received::Array(items) => Reply::Array(all(items)),
+            Received::Map(pairs) => {
+                let pairs = pairs.into_iter();
+                Reply::Map(pairs.map(|(key, value)| (Reply::of(key), Reply::of(value))).collect())
+            }
+            Received::Set(items) => Reply::Set(all(items)),
+            Received::Push(items) => Reply::Push(all(items)),
+            Received::Double(number) => Reply::Double(number),
+            Received::Boolean(truth) => Reply::Bool(truth),
+            Received::BigNumber(digits) => panic!("a big number: {digits}"),
+            Received::Null => Reply::Null,
+        }
+    }
+
     pub fn text(&self) -> String {
         match self {
             Reply::Simple(s) | Reply::Error(s) | Reply::Verbatim(s) => s.clone(),
@@ -143,7 +168,7 @@ pub fn number_after(line: &str, name: &str) -> u64 {
 /// One connection.
 pub struct Wire {
     pub stream: TcpStream,
-    reader: BufReader<TcpStream>,
+    replies: ReplyReader,
 }
 
 /// A request as bytes.
@@ -162,8 +187,7 @@ impl Wire {
         let stream = TcpStream::connect(address).expect("connects");
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
-        let reader = BufReader::new(stream.try_clone().unwrap());
-        Wire { stream, reader }
+        Wire { stream, replies: ReplyReader::default() }
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -192,56 +216,29 @@ impl Wire {
 
     /// Whether the server has closed the connection; reads what is left.
     pub fn is_closed(&mut self) -> bool {
-        let mut rest = Vec::new();
-        match self.reader.read_to_end(&mut rest) {
+        match self.stream.read_to_end(&mut Vec::new()) {
             Ok(_) => true,
-            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
     }
 
     pub fn read_to_end(&mut self) -> Vec<u8> {
-        let mut rest = Vec::new();
-        self.reader.read_to_end(&mut rest).expect("reads to the end");
+        let mut rest = self.replies.unread().to_vec();
+        self.stream.read_to_end(&mut rest).expect("reads to the end");
         rest
     }
 
-    fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        self.reader.read_until(b'\n', &mut line).expect("reads a line");
-        assert!(line.ends_with(b"\r\n"), "the connection ended inside a reply: {line:?}");
-        line.truncate(line.len() - 2);
-        String::from_utf8(line).expect("a header line is text")
-    }
-
-    fn exactly(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len + 2];
-        self.reader.read_exact(&mut bytes).expect("reads a bulk");
-        assert_eq!(bytes.split_off(len), b"\r\n");
-        bytes
-    }
-
     pub fn reply(&mut self) -> Reply {
-        let line = self.line();
-        let (kind, rest) = line.split_at(1);
-        let number = || rest.parse::<i64>().unwrap_or_else(|_| panic!("no number: {line}"));
-        match kind {
-            "+" => Reply::Simple(rest.to_string()),
-            "-" => Reply::Error(rest.to_string()),
-            ":" => Reply::Int(number()),
-            "," => Reply::Double(rest.parse().unwrap()),
-            "#" => Reply::Bool(rest == "t"),
-            "_" => Reply::Null,
-            "$" | "*" if rest == "-1" => Reply::Null,
-            "$" => Reply::Bulk(self.exactly(number() as usize)),
-            "=" => {
-                let bytes = self.exactly(number() as usize);
-                Reply::Verbatim(String::from_utf8(bytes[4..].to_vec()).unwrap())
+        let mut chunk = Vec::new();
+        loop {
+            if let Some(reply) = self.replies.next_reply().expect("a reply of RESP") {
+                return Reply::of(reply);
             }
-            "*" => Reply::Array((0..number()).map(|_| self.reply()).collect()),
-            "~" => Reply::Set((0..number()).map(|_| self.reply()).collect()),
-            ">" => Reply::Push((0..number()).map(|_| self.reply()).collect()),
-            "%" => Reply::Map((0..number()).map(|_| (self.reply(), self.reply())).collect()),
-            _ => panic!("not a reply: {line}"),
+            chunk.resize(64 << 10, 0);
+            let len = self.stream.read(&mut chunk).expect("reads a reply");
+            let unread = || self.replies.unread().escape_ascii().to_string();
+            assert!(len > 0, "the connection ended inside a reply: {}", unread());
+            self.replies.push(&chunk[..len]);
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::collections::HashSet;
 
+use fastrand::Rng;
 use hotring_index::{AnySession, Entry, Marked};
 
 use super::Victim;
@@ -38,7 +39,7 @@ struct Candidate {
 pub(crate) struct Sampled {
     /// From the worst to the best.
     pool: Vec<Candidate>,
-    random: u64,
+    random: Rng,
     /// Where keys with an expiry are looked for, and where ages are.
     expiring_hand: u64,
     age_hand: u64,
@@ -72,7 +73,7 @@ impl Draw<'_> {
 
 impl Sampled {
     pub(crate) fn new(seed: u64) -> Self {
-        Sampled { pool: Vec::new(), random: seed | 1, expiring_hand: 0, age_hand: 0 }
+        Sampled { pool: Vec::new(), random: Rng::with_seed(seed), expiring_hand: 0, age_hand: 0 }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -164,12 +165,9 @@ impl Sampled {
         self.random()
     }
 
-    /// A xorshift generator: which keys are looked at decides nothing that must not be foreseen.
+    /// A position: a hash of 48 bits, reversed. Which keys are looked at decides nothing that must not
+    /// be foreseen.
     fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        // A position is a hash of 48 bits, reversed.
-        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) & !0xffff
+        self.random.u64(..) & !0xffff
     }
 }

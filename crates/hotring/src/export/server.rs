@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::io;
 
+use hotring_protocol::Reply;
+
 use super::{Output, Wanted};
-use crate::client::{Answer, Client, push_request};
+use crate::client::{Client, push_request};
 use crate::transfer::{Item, Value, value};
 
 /// Keys per SCAN step, and pinned keys per request.
@@ -33,8 +35,8 @@ pub(super) fn export(
         if let Some(pattern) = wanted.pattern {
             words.extend([&b"MATCH"[..], pattern.as_bytes()]);
         }
-        let Answer::List(parts) = ask(client, &words)? else { return Err(strange()) };
-        let Ok([Answer::Bytes(next), Answer::List(keys)]) = <[Answer; 2]>::try_from(parts) else {
+        let Reply::Array(parts) = ask(client, &words)? else { return Err(strange()) };
+        let Ok([Reply::Bulk(next), Reply::Array(keys)]) = <[Reply; 2]>::try_from(parts) else {
             return Err(strange());
         };
         let keys = keys.into_iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
@@ -55,7 +57,7 @@ fn pins(client: &mut Client) -> Result<HashSet<Vec<u8>>, String> {
         if let Some(last) = &last {
             words.extend([&b"AFTER"[..], last]);
         }
-        let Answer::List(keys) = ask(client, &words)? else { return Err(strange()) };
+        let Reply::Array(keys) = ask(client, &words)? else { return Err(strange()) };
         if keys.is_empty() {
             return Ok(pins);
         }
@@ -107,29 +109,29 @@ type Found = Option<(Value, Option<u64>)>;
 fn value_of(client: &mut Client) -> Result<Result<Found, String>, String> {
     let mut refused = None;
     for reply in 1..=REPLIES {
-        match client.answer().map_err(text)? {
-            Answer::Error(text) => _ = refused.get_or_insert(text),
-            Answer::List(parts) if reply == REPLIES => return read(parts),
+        match client.reply().map_err(text)? {
+            Reply::Error(text) => _ = refused.get_or_insert(text),
+            Reply::Array(parts) if reply == REPLIES => return read(parts),
             _ => {}
         }
     }
     refused.map(Err).ok_or_else(strange)
 }
 
-fn read(parts: Vec<Answer>) -> Result<Result<Found, String>, String> {
-    let Ok([dumped, time]) = <[Answer; 2]>::try_from(parts) else { return Err(strange()) };
+fn read(parts: Vec<Reply>) -> Result<Result<Found, String>, String> {
+    let Ok([dumped, time]) = <[Reply; 2]>::try_from(parts) else { return Err(strange()) };
     let expire_at = match time {
         // The key was removed after SCAN had returned it.
-        Answer::Number(-2) => return Ok(Ok(None)),
-        Answer::Number(-1) => None,
-        Answer::Number(at) => u64::try_from(at).ok(),
-        Answer::Error(text) => return Ok(Err(text)),
+        Reply::Int(-2) => return Ok(Ok(None)),
+        Reply::Int(-1) => None,
+        Reply::Int(at) => u64::try_from(at).ok(),
+        Reply::Error(text) => return Ok(Err(text)),
         _ => return Err(strange()),
     };
     Ok(match dumped {
-        Answer::Nothing => Ok(None),
-        Answer::Error(text) => Err(text),
-        Answer::Bytes(payload) => match value::payload(&payload) {
+        Reply::Null => Ok(None),
+        Reply::Error(text) => Err(text),
+        Reply::Bulk(payload) => match value::payload(&payload) {
             Ok(Ok(value)) => Ok(Some((value, expire_at))),
             Ok(Err(name)) => Err(format!("its type, {name}, cannot be exported")),
             Err(error) => Err(error.to_string()),
@@ -138,22 +140,22 @@ fn read(parts: Vec<Answer>) -> Result<Result<Found, String>, String> {
     })
 }
 
-fn ask(client: &mut Client, words: &[&[u8]]) -> Result<Answer, String> {
+fn ask(client: &mut Client, words: &[&[u8]]) -> Result<Reply, String> {
     match request(client, words)? {
-        Answer::Error(text) => Err(format!("the server replied: {text}")),
-        answer => Ok(answer),
+        Reply::Error(text) => Err(format!("the server replied: {text}")),
+        reply => Ok(reply),
     }
 }
 
-fn request(client: &mut Client, words: &[&[u8]]) -> Result<Answer, String> {
+fn request(client: &mut Client, words: &[&[u8]]) -> Result<Reply, String> {
     let mut request = Vec::new();
     push_request(&mut request, words);
     client.send(&request).map_err(text)?;
-    client.answer().map_err(text)
+    client.reply().map_err(text)
 }
 
-fn bytes(answer: Answer) -> Result<Vec<u8>, String> {
-    if let Answer::Bytes(bytes) = answer { Ok(bytes) } else { Err(strange()) }
+fn bytes(reply: Reply) -> Result<Vec<u8>, String> {
+    if let Reply::Bulk(bytes) = reply { Ok(bytes) } else { Err(strange()) }
 }
 
 fn text(error: io::Error) -> String {

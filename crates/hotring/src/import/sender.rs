@@ -7,8 +7,9 @@
 use std::io;
 
 use hotring_commands::rdb::{TYPE_HASH, push_len, push_string, seal};
+use hotring_protocol::Reply;
 
-use crate::client::{Answer, Client, push_request};
+use crate::client::{Client, push_request};
 use crate::transfer::{Item, Progress, Value};
 
 /// Commands per batch, and bytes per batch unless a single command is longer.
@@ -77,11 +78,11 @@ impl Sender {
         self.requests.clear();
         let before = std::mem::replace(&mut self.sent, std::mem::take(&mut self.batch));
         for sent in before {
-            match self.client.answer()? {
+            match self.client.reply()? {
                 // The reply of SET NX and of RESTORE to an existing key.
-                Answer::Nothing => self.exists(&sent, progress),
-                Answer::Error(text) if text.starts_with("BUSYKEY ") => self.exists(&sent, progress),
-                Answer::Error(text) => progress.fail(&sent.key, &text),
+                Reply::Null => self.exists(&sent, progress),
+                Reply::Error(text) if text.starts_with("BUSYKEY ") => self.exists(&sent, progress),
+                Reply::Error(text) => progress.fail(&sent.key, &text),
                 _ if !sent.is_pin => progress.add(sent.len),
                 _ => {}
             }

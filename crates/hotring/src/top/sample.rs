@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::client::{Client, Error, Reply};
+use crate::client::{Answer, Client, Error};
 
 /// INFO with its section of hot keys, and CLIENT LIST.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Sample {
     pub(super) fn take(client: &mut Client) -> Result<Self, Error> {
         let mut text = |request: &str| {
             Ok::<_, Error>(match client.ask(request)? {
-                Reply::Text(text) => text,
+                Answer::Text(text) => text,
                 _ => String::new(),
             })
         };

@@ -6,20 +6,18 @@
 
 use std::env;
 
+use fastrand::Rng;
+
 use super::*;
 
 /// The default number of sequences per test.
 const SEQUENCES: u64 = 300;
 
-/// Xorshift; the seed must not be 0.
-struct Random(u64);
+struct Random(Rng);
 
 impl Random {
     fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % n
+        self.0.usize(..n)
     }
 
     fn bytes(&mut self) -> Vec<u8> {
@@ -69,7 +67,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn with_seeds(test: fn(&mut Random)) {
     let first = number("HOTRING_SEED", 1);
     for seed in first..first + number("HOTRING_SEQUENCES", SEQUENCES) {
-        let run = || test(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
+        let run = || test(&mut Random(Rng::with_seed(seed)));
         if let Err(panic) = std::panic::catch_unwind(run) {
             eprintln!("it fails with HOTRING_SEED={seed} HOTRING_SEQUENCES=1");
             std::panic::resume_unwind(panic);

@@ -1,7 +1,7 @@
 //! ARC (Megiddo and Modha, FAST 2003, figure 4), with the names of the paper.
 
-use super::{Policy, Setting};
 use crate::evict::lists::Lists;
+use crate::evict::policy::{Policy, Setting};
 
 const T1: usize = 0;
 const T2: usize = 1;

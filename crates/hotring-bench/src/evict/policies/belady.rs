@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Policy, Setting};
+use crate::evict::policy::{Policy, Setting};
 
 /// Never again.
 const NEVER: usize = usize::MAX;

@@ -1,7 +1,7 @@
 //! CLOCK: FIFO, but what was visited since it was last looked at goes to the end once more.
 
-use super::{Policy, Setting};
 use crate::evict::lists::Lists;
+use crate::evict::policy::{Policy, Setting};
 
 pub struct Clock {
     items: usize,

@@ -1,7 +1,7 @@
 //! FIFO: what came first goes first.
 
-use super::{Policy, Setting};
 use crate::evict::lists::Lists;
+use crate::evict::policy::{Policy, Setting};
 
 pub struct Fifo {
     items: usize,

@@ -5,8 +5,8 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use hotring_store::evict::heat::{Heat, Items, Judged, Marks, VISITS_MAX, Verdict};
 
-use super::{Policy, Setting};
-use crate::workload::random::mix;
+use crate::evict::policy::{Policy, Setting};
+use crate::workload::mix::mix;
 
 pub struct HeatCache {
     items: usize,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Policy, Setting};
+use crate::evict::policy::{Policy, Setting};
 
 pub struct Lfu {
     items: usize,

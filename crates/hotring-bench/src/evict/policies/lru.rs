@@ -1,7 +1,7 @@
 //! Exact LRU: what was asked for longest ago goes.
 
-use super::{Policy, Setting};
 use crate::evict::lists::Lists;
+use crate::evict::policy::{Policy, Setting};
 
 pub struct Lru {
     items: usize,

@@ -15,7 +15,7 @@ mod sampled;
 mod sieve;
 mod two_q;
 
-use super::policy::{Contestant, Policy, Setting};
+use super::policy::Contestant;
 
 /// All of them, as the table has them: what no policy can beat first.
 pub const CONTESTANTS: &[Contestant] = &[

@@ -3,7 +3,7 @@
 use foyer_memory::{Cache, CacheBuilder, CacheProperties, EvictionConfig};
 use foyer_memory::{LfuConfig, LruConfig, S3FifoConfig};
 
-use super::{Policy, Setting};
+use crate::evict::policy::{Policy, Setting};
 use crate::targets::Fold;
 
 struct Moka(moka::sync::Cache<u32, (), Fold>);

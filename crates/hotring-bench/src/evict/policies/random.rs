@@ -1,19 +1,20 @@
 //! Random: any item goes.
 
-use super::{Policy, Setting};
-use crate::workload::random::Random;
+use fastrand::Rng;
+
+use crate::evict::policy::{Policy, Setting};
 
 pub struct Any {
     items: usize,
     keys: Vec<u32>,
     there: Vec<bool>,
-    random: Random,
+    random: Rng,
 }
 
 impl Any {
     pub fn new(setting: &Setting) -> Self {
         let there = vec![false; setting.trace.distinct()];
-        Any { items: setting.items, keys: Vec::new(), there, random: Random::new(1) }
+        Any { items: setting.items, keys: Vec::new(), there, random: Rng::with_seed(1) }
     }
 }
 
@@ -23,7 +24,7 @@ impl Policy for Any {
             return true;
         }
         if self.keys.len() == self.items {
-            let gone = self.keys.swap_remove(self.random.below(self.items as u64) as usize);
+            let gone = self.keys.swap_remove(self.random.usize(..self.items));
             self.there[gone as usize] = false;
         }
         self.keys.push(key);

@@ -1,8 +1,8 @@
 //! S3-FIFO (Yang and others, SOSP 2023, algorithm 1): a small queue of a tenth, a main queue, and a queue of
 //! ghosts as long as that.
 
-use super::{Policy, Setting};
 use crate::evict::lists::Lists;
+use crate::evict::policy::{Policy, Setting};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;

@@ -5,8 +5,9 @@
 //! its own, which is finer than Redis's clock; for LFU 60,000 accesses are a minute. The sample is of single items, where Redis
 //! takes runs of its table.
 
-use super::{Policy, Setting};
-use crate::workload::random::Random;
+use fastrand::Rng;
+
+use crate::evict::policy::{Policy, Setting};
 
 /// `maxmemory-samples`.
 const SAMPLES: usize = 5;
@@ -34,7 +35,7 @@ pub struct Sampled {
     of: Vec<Item>,
     /// Ranks and keys, the best candidate last.
     pool: Vec<(u64, u32)>,
-    random: Random,
+    random: Rng,
     now: u64,
 }
 
@@ -46,7 +47,7 @@ impl Sampled {
             keys: Vec::new(),
             of: vec![Item::default(); setting.trace.distinct()],
             pool: Vec::new(),
-            random: Random::new(1),
+            random: Rng::with_seed(1),
             now: 0,
         }
     }
@@ -75,7 +76,7 @@ impl Sampled {
         let mut item = self.of[key as usize];
         item.count = self.count(item);
         let above = f64::from(item.count.saturating_sub(COUNT_NEW));
-        if item.count < u8::MAX && self.random.fraction() < 1.0 / (above * LOG_FACTOR + 1.0) {
+        if item.count < u8::MAX && self.random.f64() < 1.0 / (above * LOG_FACTOR + 1.0) {
             item.count += 1;
         }
         item.last = self.time();
@@ -85,7 +86,7 @@ impl Sampled {
     /// Puts candidates into the pool, best last.
     fn sample(&mut self) {
         for _ in 0..SAMPLES {
-            let key = self.keys[self.random.below(self.keys.len() as u64) as usize];
+            let key = self.keys[self.random.usize(..self.keys.len())];
             let rank = self.rank(key);
             if self.pool.iter().any(|&(_, known)| known == key) {
                 continue;

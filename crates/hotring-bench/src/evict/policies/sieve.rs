@@ -1,8 +1,8 @@
 //! SIEVE (Zhang and others, NSDI 2024): a hand goes from old to new and evicts what was not visited; what was
 //! stays where it is.
 
-use super::{Policy, Setting};
 use crate::evict::lists::Lists;
+use crate::evict::policy::{Policy, Setting};
 
 pub struct Sieve {
     items: usize,

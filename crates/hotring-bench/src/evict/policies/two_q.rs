@@ -1,8 +1,8 @@
 //! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO of a quarter, ghosts for half as many keys as there
 //! are items, and an LRU list of what was asked for again while it was a ghost.
 
-use super::{Policy, Setting};
 use crate::evict::lists::Lists;
+use crate::evict::policy::{Policy, Setting};
 
 const IN: usize = 0;
 const OUT: usize = 1;

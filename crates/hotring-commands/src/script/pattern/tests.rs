@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
+use fastrand::Rng;
 use mlua::{Function, Lua, MultiValue, Value};
 
 use super::*;
-use crate::host::random::Random;
 
 struct Limit(Cell<usize>);
 
@@ -93,8 +93,8 @@ fn patterns_match_what_they_match_in_lua() {
         .set_name("=lua")
         .eval()
         .unwrap();
-    let mut random = Random::new(0x51ab);
-    let mut below = |n: usize| (random.next() % n as u64) as usize;
+    let mut random = Rng::with_seed(0x51ab);
+    let mut below = |n: usize| random.usize(..n);
     let (mut found, mut wrong) = (0, 0);
     for _ in 0..20_000 {
         let mut pattern = String::from(if below(8) == 0 { "^" } else { "" });

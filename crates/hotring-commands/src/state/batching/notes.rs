@@ -6,7 +6,7 @@
 //! has no request to note costs a subtraction. What is noted weighs as many requests as one was chosen of. The chance
 //! changes with the rate of requests, at which a step that has begun is drawn again: it has no memory.
 
-use crate::host::random::Random;
+use fastrand::Rng;
 
 /// Two standard deviations and some more above the 2,000 that the list needs for its bounds; each costs some 500
 /// instructions.
@@ -57,7 +57,7 @@ impl Default for Notes {
 impl Notes {
     /// Begins a run of requests.
     #[inline]
-    pub(crate) fn begin_run(&mut self, random: &mut Random, now: u64) {
+    pub(crate) fn begin_run(&mut self, random: &mut Rng, now: u64) {
         // A clock that was put back is far ahead, so to speak.
         if now.wrapping_sub(self.looked_at) >= LOOK_MS {
             self.look(random, now);
@@ -77,7 +77,7 @@ impl Notes {
     }
 
     /// How many of the next `len` requests come before one that is noted, and its weight; None if none is.
-    pub(crate) fn next(&mut self, len: usize, random: &mut Random) -> Option<(usize, f64)> {
+    pub(crate) fn next(&mut self, len: usize, random: &mut Rng) -> Option<(usize, f64)> {
         if self.pass(len) {
             return None;
         }
@@ -94,7 +94,7 @@ impl Notes {
 
     /// Finds the chance that fits the rate of requests.
     #[cold]
-    fn look(&mut self, random: &mut Random, now: u64) {
+    fn look(&mut self, random: &mut Rng, now: u64) {
         let passed = self.passed + self.drawn - self.left;
         let looks = (now.wrapping_sub(self.looked_at) / LOOK_MS).min(LOOKS_A_SECOND as u64);
         for _ in 0..looks {
@@ -112,9 +112,9 @@ impl Notes {
         self.draw(random);
     }
 
-    fn draw(&mut self, random: &mut Random) {
+    fn draw(&mut self, random: &mut Rng) {
         // From above 0 up to 1.
-        let even = ((random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let even = ((random.u64(..) >> 11) + 1) as f64 / (1u64 << 53) as f64;
         let missed = 1.0 - 1.0 / self.one_of;
         self.left = if missed > 0.0 { (even.ln() / missed.ln()) as u64 } else { 0 };
         self.drawn = self.left;
@@ -129,7 +129,7 @@ mod tests {
 
     /// The notes of each second of runs that come at these milliseconds, and what they weigh.
     fn noted(runs: impl Iterator<Item = (u64, usize)>) -> Vec<(u32, f64)> {
-        let (mut notes, mut random) = (Notes::default(), Random::new(7));
+        let (mut notes, mut random) = (Notes::default(), Rng::with_seed(7));
         let mut seconds = Vec::new();
         for (at, len) in runs {
             seconds.resize(seconds.len().max(at as usize / 1000 + 1), (0, 0.0));
@@ -187,7 +187,7 @@ mod tests {
     /// Each 257th run was noted once, and of a client that asks for 257 keys in turn always the same key.
     #[test]
     fn no_order_of_requests_is_met_in_the_same_place_each_time() {
-        let (mut notes, mut random) = (Notes::default(), Random::new(7));
+        let (mut notes, mut random) = (Notes::default(), Rng::with_seed(7));
         notes.one_of = 100.0;
         let mut at = 0;
         let places: Vec<usize> = (0..20_000)
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_put_back_stops_nothing() {
         let back = even(64_000, 16, 0..2_000);
-        let (mut notes, mut random) = (Notes::default(), Random::new(7));
+        let (mut notes, mut random) = (Notes::default(), Rng::with_seed(7));
         notes.begin_run(&mut random, NOW + 3_600_000);
         let noted: usize = back
             .map(|(at, len)| {

@@ -3,7 +3,7 @@
 //! The steps between sampled runs are random, so that no periodic order of requests is sampled at the same place each
 //! time. They are drawn one at a time: all other runs only count down.
 
-use crate::host::random::Random;
+use fastrand::Rng;
 
 /// One in this many runs, on average.
 pub(crate) const SAMPLED_RUN: u32 = 256;
@@ -18,7 +18,7 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// Begins a run; true if it is sampled. The first one is.
     #[inline]
-    pub(crate) fn begin_run(&mut self, random: &mut Random) -> bool {
+    pub(crate) fn begin_run(&mut self, random: &mut Rng) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
@@ -33,9 +33,9 @@ impl Sampler {
 
     /// Draws the step to the next one: 1 to 511 runs, all equally likely.
     #[cold]
-    fn draw(&mut self, random: &mut Random) {
+    fn draw(&mut self, random: &mut Rng) {
         let steps = u64::from(2 * SAMPLED_RUN - 1);
-        self.left = u32::try_from(random.next() % steps).expect("it is below `steps`");
+        self.left = u32::try_from(random.u64(..steps)).expect("it is below `steps`");
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     const RUNS: usize = 1 << 20;
 
     fn sampled() -> Vec<usize> {
-        let (mut sampler, mut random) = (Sampler::default(), Random::new(7));
+        let (mut sampler, mut random) = (Sampler::default(), Rng::with_seed(7));
         (0..RUNS).filter(|_| sampler.begin_run(&mut random)).collect()
     }
 

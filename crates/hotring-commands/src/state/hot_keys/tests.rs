@@ -1,7 +1,8 @@
 //! The list over streams whose shares are known.
 
+use fastrand::Rng;
+
 use super::*;
-use crate::host::random::Random;
 use crate::state::batching::Notes;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -37,8 +38,8 @@ impl Zipf {
         Zipf(sums)
     }
 
-    fn draw(&self, random: &mut Random) -> usize {
-        let even = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+    fn draw(&self, random: &mut Rng) -> usize {
+        let even = (random.u64(..) >> 11) as f64 / (1u64 << 53) as f64;
         self.0.partition_point(|sum| *sum <= even)
     }
 
@@ -52,7 +53,7 @@ fn serve(
     threads: &[ThreadShared],
     zipf: &Zipf,
     (pipeline, rate, seconds): (usize, usize, u64),
-    random: &mut Random,
+    random: &mut Rng,
 ) {
     let mut samplers: Vec<Notes> = threads.iter().map(|_| Notes::default()).collect();
     let runs = rate * seconds as usize / pipeline;
@@ -74,7 +75,7 @@ fn serve(
 /// of its run, and one run in 256 was looked at.
 #[test]
 fn shares_are_within_their_bounds_whatever_the_skew_the_pipeline_and_the_rate() {
-    let mut random = Random::new(7);
+    let mut random = Rng::with_seed(7);
     let (mut within, mut all) = (0, 0);
     for theta in [0.9, 0.99, 1.22] {
         let zipf = Zipf::new(100_000, theta);
@@ -176,8 +177,8 @@ fn every_key_of_a_long_request_may_be_noted() {
     let threads = threads(1);
     let many: Vec<String> = (0..KEYS_MAX * 8).map(|i| format!("key:{i}")).collect();
     let keys = || many.iter().map(|key| key.as_bytes());
-    let mut random = Random::new(7);
-    (0..2_000).for_each(|_| threads[0].hot_keys.note(keys, 1.0, random.next(), NOW));
+    let mut random = Rng::with_seed(7);
+    (0..2_000).for_each(|_| threads[0].hot_keys.note(keys, 1.0, random.u64(..), NOW));
     let found = hottest(&threads, NOW, KEYS_MAX * 8, |_| true);
     assert_eq!(found.len(), many.len());
     assert!(found.iter().all(|hot| hot.share > 0.7 && hot.high > 0.9), "{found:?}");

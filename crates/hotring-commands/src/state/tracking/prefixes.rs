@@ -83,20 +83,18 @@ impl Prefixes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::random::Random;
+    use fastrand::Rng;
 
     #[test]
     fn all_prefixes_of_a_key_are_found() {
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         let (mut prefixes, mut model) = (Prefixes::default(), BTreeSet::new());
         for _ in 0..3_000 {
             let mut text = |len_max: u64| -> Vec<u8> {
-                (0..random.next() % (len_max + 1))
-                    .map(|_| b"ab"[(random.next() % 2) as usize])
-                    .collect()
+                (0..random.u64(..len_max + 1)).map(|_| b"ab"[(random.u64(..2)) as usize]).collect()
             };
             let (prefix, key) = (text(6), text(9));
-            let (reader, leaves) = (random.next() % 5, random.next().is_multiple_of(2));
+            let (reader, leaves) = (random.u64(..5), random.bool());
             if leaves {
                 prefixes.leave(&prefix, reader);
                 model.remove(&(prefix, reader));

@@ -1,7 +1,7 @@
 //! Tests with random input: nothing panics, and the split into pieces does not matter.
 
 use super::*;
-use crate::random::Random;
+use fastrand::Rng;
 
 /// Fragments of requests, so that random strings get deep into the decoder.
 const PIECES: &[&str] = &[
@@ -40,21 +40,21 @@ const PIECES: &[&str] = &[
 
 #[test]
 fn pieces_of_any_size_give_the_same_requests() {
-    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut random = Rng::with_seed(0x1234_5678_9abc_def1);
     let (mut n_known, mut n_data) = (0, 0);
     for _ in 0..60_000 {
         let mut input = Vec::new();
-        for _ in 0..random.below(16) {
-            match random.below(10) {
-                0 => input.push(random.next() as u8),
-                _ => input.extend_from_slice(PIECES[random.below(PIECES.len())].as_bytes()),
+        for _ in 0..random.usize(..16) {
+            match random.usize(..10) {
+                0 => input.push(random.u8(..)),
+                _ => input.extend_from_slice(PIECES[random.usize(..PIECES.len())].as_bytes()),
             }
         }
         let whole = decode_stream(&input, || input.len());
         n_known += whole.0.iter().filter(|found| !found.starts_with('?')).count();
         n_data += whole.0.iter().filter(|found| found.contains(" = ")).count();
         assert_eq!(decode_stream(&input, || 1), whole, "{}", input.escape_ascii());
-        let pieces = decode_stream(&input, || 1 + random.below(9));
+        let pieces = decode_stream(&input, || 1 + random.usize(..9));
         assert_eq!(pieces, whole, "{}", input.escape_ascii());
     }
     // The loop is worth its time only if it gets this far.

@@ -8,7 +8,7 @@ mod write;
 use super::{Decoded, Decoder, Limits};
 use crate::args::Args;
 use crate::error::ProtocolError;
-use crate::random::Random;
+use fastrand::Rng;
 
 /// Decodes with a fresh decoder; returns the arguments and the bytes consumed, or `None` if the
 /// request is incomplete.

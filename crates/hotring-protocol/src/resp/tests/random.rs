@@ -34,12 +34,12 @@ const PIECES: &[&str] = &[
     "\u{ff}",
 ];
 
-fn random_input(random: &mut Random) -> Vec<u8> {
+fn random_input(random: &mut Rng) -> Vec<u8> {
     let mut input = Vec::new();
-    for _ in 0..random.below(12) {
-        match random.below(8) {
-            0 => input.push(random.next() as u8),
-            _ => input.extend_from_slice(PIECES[random.below(PIECES.len())].as_bytes()),
+    for _ in 0..random.usize(..12) {
+        match random.usize(..8) {
+            0 => input.push(random.u8(..)),
+            _ => input.extend_from_slice(PIECES[random.usize(..PIECES.len())].as_bytes()),
         }
     }
     input
@@ -73,7 +73,7 @@ fn decode_stream(
 
 #[test]
 fn pieces_of_any_size_give_the_same_requests() {
-    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut random = Rng::with_seed(0x1234_5678_9abc_def1);
     let (mut bytes, mut n_requests, mut n_errors) = (0, 0, 0);
     while bytes < 4_000_000 {
         let input = random_input(&mut random);
@@ -82,7 +82,7 @@ fn pieces_of_any_size_give_the_same_requests() {
         n_requests += whole.0.len();
         n_errors += usize::from(whole.1.is_some());
         assert_eq!(decode_stream(&input, || 1), whole, "{}", input.escape_ascii());
-        let pieces = decode_stream(&input, || 1 + random.below(9));
+        let pieces = decode_stream(&input, || 1 + random.usize(..9));
         assert_eq!(pieces, whole, "{}", input.escape_ascii());
     }
     // The loop is worth its time only if it reaches both ends.
@@ -91,22 +91,22 @@ fn pieces_of_any_size_give_the_same_requests() {
 
 #[test]
 fn plain_noise_never_panics() {
-    let mut random = Random(0xfeed_beef_dead_cafe);
+    let mut random = Rng::with_seed(0xfeed_beef_dead_cafe);
     for _ in 0..40_000 {
-        let mut noise: Vec<u8> = (0..random.below(100)).map(|_| random.next() as u8).collect();
-        if let Some(first) = noise.first_mut().filter(|_| random.below(2) == 0) {
+        let mut noise: Vec<u8> = (0..random.usize(..100)).map(|_| random.u8(..)).collect();
+        if let Some(first) = noise.first_mut().filter(|_| random.usize(..2) == 0) {
             *first = b'*';
         }
-        decode_stream(&noise, || 1 + random.below(20));
+        decode_stream(&noise, || 1 + random.usize(..20));
     }
 }
 
 #[test]
 fn what_is_encoded_is_decoded() {
-    let mut random = Random(42);
+    let mut random = Rng::with_seed(42);
     for _ in 0..5_000 {
-        let args: Vec<Vec<u8>> = (0..1 + random.below(6))
-            .map(|_| (0..random.below(300)).map(|_| random.next() as u8).collect())
+        let args: Vec<Vec<u8>> = (0..1 + random.usize(..6))
+            .map(|_| (0..random.usize(..300)).map(|_| random.u8(..)).collect())
             .collect();
         let mut input = Vec::new();
         let mut writer = super::super::Writer::new(&mut input, super::super::Version::Resp2);

@@ -42,7 +42,7 @@ fn valid_requests_decode_whole_and_from_every_prefix() {
 fn pipelined_requests_come_one_by_one_however_they_arrive() {
     let stream: String = VALID.iter().map(|(text, _)| *text).collect();
     let stream = stream.repeat(20).into_bytes();
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
     for piece_max in [1, 2, 7, 40, 1000] {
         // One Args for all connections, as in a server.
         let (mut decoder, mut args) = (Decoder::new(), Args::new());
@@ -50,7 +50,9 @@ fn pipelined_requests_come_one_by_one_however_they_arrive() {
         while start < stream.len() {
             let input = &stream[start..end];
             match decoder.decode(input, &Limits::default(), &mut args).unwrap() {
-                Decoded::Incomplete => end = (end + 1 + random.below(piece_max)).min(stream.len()),
+                Decoded::Incomplete => {
+                    end = (end + 1 + random.usize(..piece_max)).min(stream.len())
+                }
                 decoded @ Decoded::Request { consumed } => {
                     let (text, words) = VALID[seen % VALID.len()];
                     assert_eq!(found(decoded, &args, input), Some(request(words, text.len())));

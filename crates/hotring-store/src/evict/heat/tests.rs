@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
+
 use super::*;
 
 /// Items by their reversed hash, and what was asked of them.
@@ -215,11 +217,8 @@ fn a_young_item_without_an_entry_goes_at_last() {
 fn whatever_is_asked_one_item_goes_and_the_same_one_each_time() {
     let run = |seed: u64| {
         let (mut heat, mut cache) = (Heat::new(), Cache::default());
-        let mut state = seed;
-        let mut random = |bound: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % bound
-        };
+        let mut rng = Rng::with_seed(seed);
+        let mut random = |bound: u64| rng.u64(..bound);
         let mut hits = 0;
         for step in 0..30_000_u64 {
             let number = random(40) * random(40) + step / 1_000;

@@ -2,24 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
+
 use super::*;
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 /// What is entered, by hash: the time that was asked for. Who takes an entry too early enters it again, as
 /// the store does.
@@ -72,23 +57,23 @@ impl Tested {
 }
 
 fn run(seed: u64, start: u64) {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut tested = Tested::new(start);
     let mut entered = 0;
     for _ in 0..3_000 {
-        for _ in 0..random.below(4) {
-            let far = random.below(48);
-            let due = tested.now.saturating_sub(3) + (random.next() & ((1 << far) - 1));
+        for _ in 0..random.u64(..4) {
+            let far = random.u64(..48);
+            let due = tested.now.saturating_sub(3) + (random.u64(..) & ((1 << far) - 1));
             tested.enter(entered, due);
             entered += 1;
         }
-        let far = random.below(46);
-        let now = match random.below(4) {
+        let far = random.u64(..46);
+        let now = match random.u64(..4) {
             0 => tested.now,
-            1 => tested.now + random.below(1 << far),
+            1 => tested.now + random.u64(..1 << far),
             // To the very millisecond of the next one.
             2 => tested.wheel.until().unwrap_or(tested.now),
-            _ => tested.now + 1 + random.below(100),
+            _ => tested.now + 1 + random.u64(..100),
         };
         tested.advance(now);
     }
@@ -114,12 +99,12 @@ fn all_fire_in_time_whatever_it_is() {
 #[test]
 fn what_is_due_within_four_minutes_fires_in_its_millisecond() {
     let start = 1_700_000_000_123;
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     let mut tested = Tested::new(start);
     for hash in 0..20_000 {
         // The present 2^18 ms.
         let end = start | ((1 << 18) - 1);
-        let due = start + 1 + random.below(end - start);
+        let due = start + 1 + random.u64(..end - start);
         tested.enter(hash, due);
     }
     assert!(tested.wheel.bytes() < 20_000 * 14, "{} bytes", tested.wheel.bytes());

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::sync::mpsc::TrySendError;
 
+use fastrand::Rng;
+
 /// What is held when nothing is used.
 const FLOOR: usize = FREE_CHUNKS_KEPT * HUGE_PAGE;
 
@@ -23,28 +25,15 @@ fn both() -> [Arc<Arena>; 2] {
     [false, true].map(|whole_chunks| Arc::new(Arena::new(false, whole_chunks)))
 }
 
-struct Random(u64);
+/// From HOTRING_SEED, or a fixed one; printed, for the log of a failure.
+fn seed_of_test() -> u64 {
+    let seed = std::env::var("HOTRING_SEED").map_or(7, |seed| seed.parse().expect("a number"));
+    println!("HOTRING_SEED={seed}");
+    seed
+}
 
-impl Random {
-    /// From HOTRING_SEED, or a fixed one; printed, for the log of a failure.
-    fn of_test() -> Self {
-        let seed = std::env::var("HOTRING_SEED").map_or(7, |seed| seed.parse().expect("a number"));
-        println!("HOTRING_SEED={seed}");
-        Self(seed | 1)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as usize % n
-    }
-
-    fn shuffle<T>(&mut self, of: &mut [T]) {
-        for i in (1..of.len()).rev() {
-            of.swap(i, self.below(i + 1));
-        }
-    }
+fn random_of_test() -> Rng {
+    Rng::with_seed(seed_of_test())
 }
 
 /// A block, all of it filled with a number of its own.
@@ -95,7 +84,7 @@ fn what_is_freed_goes_back_to_the_system() {
         let mut held = blocks(&mut local, BYTES / 256, 256);
         let (full, resident_full) = (arena.held_bytes(), resident());
         assert!((BYTES..BYTES + BYTES / 50).contains(&full), "{full} bytes held for {BYTES}");
-        Random::of_test().shuffle(&mut held);
+        random_of_test().shuffle(&mut held);
         held.into_iter().for_each(|block| block.free(&mut local));
         local.give_back();
         assert_eq!(arena.held_bytes(), FLOOR);
@@ -223,7 +212,7 @@ fn a_busy_session_gives_up_old_blocks_in_time() {
     let arena = arena();
     let mut local = LocalArena::new(arena.clone());
     let mut held = blocks(&mut local, (16 << 20) / 24, 24);
-    Random::of_test().shuffle(&mut held);
+    random_of_test().shuffle(&mut held);
     held.into_iter().for_each(|block| block.free(&mut local));
     assert!(arena.held_bytes() > 8 << 20, "{BATCH} blocks and more are anywhere");
     for step in 0..CLASSES {
@@ -290,26 +279,26 @@ fn blocks_never_overlap_in_any_order_of_calls() {
 }
 
 fn use_in_any_order(arena: Arc<Arena>) {
-    let mut random = Random::of_test();
+    let mut random = random_of_test();
     let mut locals: Vec<_> = (0..3).map(|_| LocalArena::new(arena.clone())).collect();
     let mut held: Vec<Block> = Vec::new();
     for step in 0..400_000usize {
         // The target rises and falls, so that spans and chunks come and go.
         let target = if step / 50_000 % 2 == 0 { 30_000 } else { 100 };
-        let grow = random.below(held.len() + target) < target;
-        let who = random.below(locals.len());
+        let grow = random.usize(..held.len() + target) < target;
+        let who = random.usize(..locals.len());
         let local = &mut locals[who];
         if grow {
-            let size = match random.below(200) {
-                0 => 1 + random.below(CLASSED_MAX + (64 << 10)),
-                1..50 => 1 + random.below(2 * FINE_MAX),
-                _ => 8 * (1 + random.below(6)),
+            let size = match random.usize(..200) {
+                0 => 1 + random.usize(..CLASSED_MAX + (64 << 10)),
+                1..50 => 1 + random.usize(..2 * FINE_MAX),
+                _ => 8 * (1 + random.usize(..6)),
             };
             held.push(Block::new(local, size, step as u8));
         } else if !held.is_empty() {
-            held.swap_remove(random.below(held.len())).free(local);
+            held.swap_remove(random.usize(..held.len())).free(local);
         }
-        match random.below(5_000) {
+        match random.usize(..5_000) {
             0 => local.give_back(),
             1 => locals[who] = LocalArena::new(arena.clone()),
             2..100 => local.age(),
@@ -331,16 +320,16 @@ fn threads_share_an_arena() {
 fn use_on_threads(arena: Arc<Arena>) {
     let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<Block>>(4);
     let receiver = std::sync::Mutex::new(receiver);
-    let seed = Random::of_test().0;
+    let seed = seed_of_test();
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let (sender, receiver, arena) = (sender.clone(), &receiver, &arena);
             scope.spawn(move || {
-                let mut random = Random(seed + 2 * thread);
+                let mut random = Rng::with_seed(seed + thread);
                 let mut local = LocalArena::new(arena.clone());
                 for round in 0..300 {
-                    let size = 8 * (1 + random.below(12));
-                    let count = random.below(3_000);
+                    let size = 8 * (1 + random.usize(..12));
+                    let count = random.usize(..3_000);
                     let mut made = blocks(&mut local, count, size);
                     random.shuffle(&mut made);
                     let keep = made.split_off(made.len() / 2);
@@ -385,10 +374,10 @@ fn sizes_of_all_kinds_are_held_without_much_beside() {
     for (from, to) in [(16, 4096), (4096, 64 << 10), (64 << 10, CLASSED_MAX)] {
         let arena = arena();
         let mut local = LocalArena::new(arena.clone());
-        let mut random = Random::of_test();
+        let mut random = random_of_test();
         let (mut held, mut out) = (Vec::new(), 0);
         while out < 128 << 20 {
-            let size = from + random.below(to - from);
+            let size = from + random.usize(..to - from);
             out += footprint(size);
             held.push(Block::new(&mut local, size, held.len() as u8));
         }

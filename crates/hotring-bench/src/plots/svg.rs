@@ -5,8 +5,7 @@
 use std::fmt::Write;
 
 use super::chart::{Axis, Chart, Origin, Point, Scale, Series, Shape};
-use super::figure::short;
-use super::html::escape;
+use crate::report::short;
 
 /// The drawing's size in its own units; the page scales it.
 const WIDTH: f64 = 600.0;
@@ -395,6 +394,21 @@ fn tick_text(value: f64) -> String {
         size if size >= 1e4 => format!("{}k", short(value / 1e3)),
         _ => short(value),
     }
+}
+
+/// Text as it stands in a page, in an attribute too.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]

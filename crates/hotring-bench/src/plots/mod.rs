@@ -1,12 +1,14 @@
 //! A chart as an SVG file of its own: the plot of `svg.rs` with its title, its legend and its style.
 
+pub mod chart;
+pub mod svg;
+
 use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::chart::Chart;
-use super::svg;
+use chart::Chart;
 
 /// Where the legend ends and the plot begins, of a line of the legend, and the size of `svg.rs`'s plot.
 const LEGEND_LINE: usize = 20;

@@ -5,6 +5,7 @@
 //! machine.
 
 mod confined;
+mod symbols;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,7 @@ fn install() -> Result<Done> {
 
 /// Builds a program that needs no libraries of the machine.
 fn static_build() -> Result<Done> {
-    if let Some(what) = tools::missing(&["musl-gcc", "readelf"]) {
+    if let Some(what) = tools::missing(&["musl-gcc", "readelf", "objcopy"]) {
         return Ok(Done::Skipped(what));
     }
     if let Err(error) = process::run(command("rustup").args(["target", "add", STATIC_TARGET])) {
@@ -79,11 +80,13 @@ fn static_build() -> Result<Done> {
     let built = target().join(STATIC_TARGET).join("release/hotring");
     let program = fresh("static")?.join("hotring");
     fs::copy(&built, &program).with_context(|| format!("cannot copy {}", built.display()))?;
-    process::run(command("strip").arg(&program))?;
+    let tables = symbols::split(&program)?;
+    symbols::check_stripped(&program)?;
+    symbols::check_lines(&program, &tables, "crates/hotring")?;
     let headers = process::output(command("readelf").arg("--program-headers").arg(&program))?;
     ensure!(!headers.contains("INTERP"), "{} needs a dynamic linker", program.display());
-    let len = fs::metadata(&program)?.len();
-    println!("  {}: {} KiB, needs no library", program.display(), len >> 10);
+    println!("  {}: {} KiB, needs no library", program.display(), symbols::kib(&program)?);
+    println!("  {}: {} KiB of line tables", tables.display(), symbols::kib(&tables)?);
     attempt(&program, &[])
 }
 
@@ -96,7 +99,7 @@ fn debian() -> Result<Done> {
     let folder = fresh("deb")?;
     let package = folder.join("hotring.deb");
     let mut line = cargo();
-    line.args(["deb", "-p", "hotring", "--locked", "--strip", "--output"]).arg(&package);
+    line.args(["deb", "-p", "hotring", "--locked", "--dbgsym", "--output"]).arg(&package);
     process::run(&mut line)?;
     let fields = process::output(command("dpkg-deb").arg("--info").arg(&package))?;
     for wanted in [" Package: hotring", " Depends: ", "conffiles", "postinst", "prerm", "postrm"] {
@@ -110,8 +113,20 @@ fn debian() -> Result<Done> {
     }
     let unpacked = folder.join("unpacked");
     process::run(command("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
+    let program = unpacked.join("usr/bin/hotring");
+    symbols::check_stripped(&program)?;
+    let tables = line_tables(&folder.join("hotring.ddeb"), &folder.join("unpacked-dbgsym"))?;
+    symbols::check_lines(&tables, &tables, "crates/hotring")?;
     let config = unpacked.join("etc/hotring/hotring.toml");
-    attempt(&unpacked.join("usr/bin/hotring"), &["--config", &config.to_string_lossy()])
+    attempt(&program, &["--config", &config.to_string_lossy()])
+}
+
+/// Unpacks the package with the line tables, and returns their file.
+fn line_tables(package: &Path, unpacked: &Path) -> Result<PathBuf> {
+    process::run(command("dpkg-deb").arg("--extract").arg(package).arg(unpacked))?;
+    let files = process::output(command("find").arg(unpacked).args(["-name", "*.debug"]))?;
+    let file = files.lines().next().with_context(|| format!("no tables: {}", package.display()))?;
+    Ok(PathBuf::from(file))
 }
 
 /// Verifies the unit with systemd, with the path of the built program.
