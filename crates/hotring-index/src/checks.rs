@@ -225,12 +225,14 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 
     /// Takes an anchor out of the chain that is not marked.
-    pub(crate) fn cut_anchor(&mut self, index: u64, bucket: u64) {
+    pub(crate) fn cut_anchor(&mut self, index: u64) {
+        let bucket = self.bucket(index);
         let found = self.find_from(&crate::ring::search::AnchorGoal(index), bucket, false);
         if found.at == Link::anchor(index) {
             let (word, after) = (found.pred_word.0, found.pred_word.with(found.word.link()));
             // ORDERING: AcqRel, as in `find`.
             let _ = found.pred.compare_exchange(word, after.0, Ordering::AcqRel, Ordering::Relaxed);
         }
+        let _ = self.find_from(&crate::ring::search::AnchorGoal(index), bucket, false);
     }
 }

@@ -88,7 +88,7 @@ pub unsafe trait Engine:
     const NAME: &'static str;
     /// Whether sessions take memory for items a chunk of 2 MiB at a time, for themselves only,
     /// or share chunks.
-    const WHOLE_CHUNKS: bool = false;
+    const PRIVATE_CHUNKS: bool = false;
     /// A session's own part.
     type Local: Send;
     /// Where a hash belongs; asked for once per operation, under its pin.
@@ -262,7 +262,7 @@ pub trait Sizing: Sized {
     }
 
     /// Does a part of what growth has left for later, up to `count` buckets; whether there was any.
-    fn go_ahead<K: Kind>(_p: &mut Pinned<'_, K, Self>, _count: u64) -> bool
+    fn growth_step<K: Kind>(_p: &mut Pinned<'_, K, Self>, _count: u64) -> bool
     where
         Self: Engine,
     {

@@ -20,14 +20,15 @@
 //! throughout, since setting it again takes a grace period that the pinned reader holds up; so the
 //! word that covered a live key was seen, and a miss is certain.
 
-use crate::core::hooks::{sometimes, wrong};
+use crate::core::hooks::sometimes;
 use crate::core::item::Kind;
 use crate::core::sync::Ordering;
 use crate::core::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next, STAMPS};
 use crate::ring::Ring;
 use crate::session::Pinned;
 
-const GRACE: u64 = 3;
+/// Epochs between CANDIDATE and COMPLETE (I9).
+pub(super) const GRACE: u64 = 3;
 /// Distances beyond this may come from a stamp that is ahead of us: stamp again.
 const DISTANCE_MAX: u64 = STAMPS - 2;
 
@@ -44,23 +45,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if !control.is_start() || control.is(COMPLETE) {
             return true;
         }
-        if self.engine.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
+        if !self.may_complete() {
             return false;
         }
         let distance = epoch.wrapping_sub(control.stamp()) % STAMPS;
-        let grace = match () {
-            () if wrong!(self, CompleteNoGrace) => 0,
-            () if wrong!(self, CompleteStampEarly) => GRACE - 1,
-            () => GRACE,
-        };
+        let grace = self.candidate_epochs();
         let after = if !control.is(CANDIDATE) || distance > DISTANCE_MAX {
             if !self.all_hinted(index, control) {
                 return false;
             }
             sometimes!(Candidate);
-            if control.is(CANDIDATE) {
-                sometimes!(StampedAnew);
-            }
+            sometimes!(control.is(CANDIDATE) => StampRenewed);
             control.with_candidate(epoch)
         } else if distance < grace {
             // Nothing else may be moving the epoch on when no memory is retired. Rarely: it costs a

@@ -70,7 +70,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
                 let (part, pages) =
                     if crowded { (1.0, PAGES_WHEN_CROWDED) } else { (near, PAGES_WHEN_NEAR) };
-                let ready = self.engine.table.touch_ahead(mask, part, pages);
+                let ready = self.engine.table.prefault(mask, part, pages);
                 self.engine.is_small_for(items) || (crowded && ready)
             }
             Growth::BytesPerKey(_) => self.engine.is_small_for(items),

@@ -6,14 +6,15 @@
 //! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
 
 use crate::core::config::Strategy;
-use crate::core::hooks::{lost, sometimes, wrong};
+use crate::core::hooks::{Step, cas, order, sometimes, wrong};
 use crate::core::item::{Item, Kind};
 use crate::core::sync::{AtomicU64, Ordering};
-use crate::core::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
+use crate::core::word::{HINTED, Hint, MARK, Next, REPL, UNLINKED};
 use crate::engine::Hit;
 use crate::ring::Ring;
 use crate::ring::lazy::LEFT;
 use crate::ring::search::parent;
+use crate::ring::variants::Cause;
 use crate::session::Pinned;
 
 /// Votes of an item that was given a free word.
@@ -53,15 +54,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     pub(crate) fn unlinked(&mut self, item: Item) {
         // ORDERING: Acquire: if the bit is clear, the release that cleared it happens before our
         // retire (pairs with `release`).
-        let order =
-            if wrong!(self, RelaxedUnlinked) { Ordering::Relaxed } else { Ordering::Acquire };
+        let order = order!(self, Ordering::Acquire, RelaxedUnlinked);
         let word = Next(item.next().load(order));
         debug_assert!(word.is(MARK), "only dead items leave the chain (I2)");
         if word.debt() == LEFT {
             self.note_cleared(item);
         }
         wrong!(self, NaiveHead | RecheckHead => let _ = self.swap_hint(item, |_| Hint::EMPTY););
-        if !word.is(HINTED) || wrong!(self, NoUnlinkWait) {
+        if !self.is_claimed(word) {
             self.retire(item);
             return;
         }
@@ -150,7 +150,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if word.is(MARK) {
             sometimes!(DeadOnArrival);
             if word.is(REPL) {
-                self.make_incomplete(slot);
+                self.make_incomplete(slot, Cause::StaleHint);
             }
             self.clear_hint(item);
         }
@@ -160,7 +160,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
         let Some(live) = live else {
-            self.make_incomplete(slot);
+            self.make_incomplete(slot, Cause::StaleHint);
             self.clear_word(slot, k, hint, dead);
             return;
         };
@@ -191,16 +191,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let after = word.0 | HINTED;
         // ORDERING: Relaxed, as above; the CAS that installs the hint publishes.
-        !lost!(
-            ClaimRefused,
-            item.next().compare_exchange(word.0, after, Ordering::Relaxed, Ordering::Relaxed)
-        )
-    }
-
-    /// Whether hints move without claims, as two of the wrong variants have it.
-    #[inline(always)]
-    pub(crate) fn moves_naively(&self) -> bool {
-        wrong!(self, NaiveHead | RecheckHead)
+        cas(item.next(), word.0, after, Ordering::Relaxed, Step::ClaimRefused)
     }
 
     /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`, unless
@@ -216,12 +207,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if hint.is_reserved() || !self.claim(item) {
             return false;
         }
-        if !hint.is_empty() && !wrong!(self, DisplaceKeepsComplete) {
-            // The old item leaves the line: it must not count as complete any more (I9).
-            self.make_incomplete(slot);
+        if !hint.is_empty() {
+            // The old item leaves the line (I9).
+            self.make_incomplete(slot, Cause::Displaced);
         }
         let word = &self.engine.table.slot(slot).hints[k];
-        if lost!(MoveLost, change_word(word, hint, after)) {
+        // ORDERING: AcqRel, as in `change_word`.
+        if !cas(word, hint.0, after.0, Ordering::AcqRel, Step::MoveLost) {
             self.release(item);
             return false;
         }
@@ -232,13 +224,20 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         true
     }
 
-    /// Takes from a line the word that it is, or may become, complete (section "Complete lines").
-    pub(crate) fn make_incomplete(&mut self, slot: u64) {
+    /// Takes COMPLETE and CANDIDATE from a line (I9).
+    #[inline(always)]
+    pub(super) fn make_incomplete(&mut self, slot: u64, cause: Cause) {
+        if self.invalidates(cause) {
+            self.clear_completeness(slot);
+        }
+    }
+
+    fn clear_completeness(&mut self, slot: u64) {
         let anchor = &self.engine.table.slot(slot).anchor;
         // ORDERING: Relaxed: nothing is read through it. Bits that we miss are those of a candidate
         // that is younger than our pin, which cannot become complete before the pin ends (I9).
         let mut word = Next(anchor.load(Ordering::Relaxed));
-        let bits = if wrong!(self, InsertKeepsCandidate) { COMPLETE } else { CONTROL };
+        let bits = self.completeness_bits();
         while word.is(bits) {
             // ORDERING: Relaxed: what the caller does next publishes. A reader that sees the changed hint
             // word or the linked item sees at its second look that the line is not complete.

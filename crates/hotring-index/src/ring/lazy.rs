@@ -59,7 +59,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn may_leave_more(&mut self, hash: u64) -> bool {
         self.local.engine.lazy.until_look = 0;
         if self.local.engine.lazy.wait == 0 {
-            let share = self.share_of_room();
+            let share = self.share_of_allowance();
             if share > 0 {
                 self.local.engine.lazy.until_look = share;
                 return true;
@@ -72,7 +72,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// What this session may leave if all leave as much.
-    fn share_of_room(&self) -> i64 {
+    fn share_of_allowance(&self) -> i64 {
         let (mut left, mut bytes, mut sessions) = (0, 0, 0);
         for record in self.shared.collector.records() {
             left += record.left_bytes.load();

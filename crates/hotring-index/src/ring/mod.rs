@@ -20,14 +20,17 @@
 //! # The operations, and where to read them
 //!
 //! * *Lookup*: [`lookup`]. Hints with the key's tag, then a complete line's word for a miss, then a walk.
-//! * *Insert*: [`search`] finds the place between x < key < y and takes out what is dead on its way;
-//!   `link` in [`link`] reserves a word of the line, links by one CAS on x, and fills the word.
-//! * *Update*: in place by a CAS on the value, or `replace` in [`link`]: one CAS on the old item marks
-//!   it and makes its copy its successor; then the hint goes to the copy, and the old item is cut out.
-//! * *Delete*: `kill` in [`link`]: one CAS marks the item; then it is cut out, its hint is cleared
-//!   ([`hint`]), and who comes second of the two retires it.
+//! * *Insert*: [`search`] finds the place between x < key < y and unlinks dead items on its way;
+//!   `link` in [`write`] reserves a word of the line, links by one CAS on x, and fills the word.
+//! * *Update*: in place by a CAS on the value, or `replace` in [`write`]: one CAS on the old item marks
+//!   it and makes its copy its successor; then the hint goes to the copy, and the old item is unlinked.
+//! * *Delete*: `kill` in [`write`]: one CAS marks the item; then it is unlinked, its hint is cleared
+//!   ([`hint`]), and the second of the two retires it.
 //! * *Split*: `split` in [`split`] claims the slot with BUSY, links its anchor by one CAS, clears BUSY,
 //!   and takes along the hints of the bucket's items.
+//!
+//! A model checker runs the same code. Where it may ask for a wrong variant, the code calls a function
+//! of [`variants`], or a macro of [`hooks`](crate::core::hooks).
 //!
 //! # Invariants
 //!
@@ -87,7 +90,6 @@ mod grow;
 mod hint;
 mod hotspot;
 mod lazy;
-mod link;
 mod lookup;
 mod pipeline;
 mod scan;
@@ -97,11 +99,13 @@ mod split;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod variants;
+mod write;
 
 use crate::core::config::Growth;
 use crate::core::sync::{TallyI64, TallyU64};
 use shrink::Resizing;
-use split::Ahead;
+use split::EagerWork;
 use table::Table;
 
 /// HotRing's engine, with `H` hints a slot: 7 (a slot is a cache line of 64 bytes, the default and
@@ -114,7 +118,7 @@ pub struct Ring<const H: usize> {
     /// Whether lines may become complete.
     completes: bool,
     resizing: Resizing,
-    ahead: Ahead,
+    eager: EagerWork,
     /// Anchors linked so far.
     splits: TallyU64,
     /// What the sums of lookups and visits were when the access overhead was last measured from there.

@@ -185,7 +185,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     #[inline(never)]
     fn ask_for_walk(&self, index: u64, control: Next) {
         if control.is_start() {
-            self.fetch_hinted(index);
+            self.prefetch_hinted(index);
         } else if index != 0 {
             // Not split off yet.
             prefetch(std::ptr::from_ref(self.engine.table.slot(parent(index))).cast());

@@ -59,7 +59,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
 
     /// As [`look_at_memory`](Self::look_at_memory), for a session that goes on: pages that no session uses, and that would go
     /// back to the system by and by, go at once as far as they are in the way.
-    fn look_again(&self, more: u64) -> Result<(), Full> {
+    fn check_memory_after_release(&self, more: u64) -> Result<(), Full> {
         self.look_at_memory(more).or_else(|full| {
             self.blocks.give_back(full.used_bytes - full.max);
             self.look_at_memory(more)
@@ -105,11 +105,11 @@ impl<K: Kind, E: Engine> Session<K, E> {
     ///
     /// # Errors
     /// As `admit`.
-    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
+    pub fn try_admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
         if self.local.participant.is_over_limit() {
             self.admit_over_limit()?;
         }
-        match self.shared.look_again(bytes as u64) {
+        match self.shared.check_memory_after_release(bytes as u64) {
             Ok(()) => return Ok(()),
             Err(full) if full.waste_bytes > 0 => _ = self.move_together(),
             Err(_) => {}
@@ -117,7 +117,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.has_garbage() {
             self.collect_garbage();
         }
-        self.shared.look_again(bytes as u64).map_err(Refused::Full)
+        self.shared.check_memory_after_release(bytes as u64).map_err(Refused::Full)
     }
 
     #[cold]
@@ -126,10 +126,12 @@ impl<K: Kind, E: Engine> Session<K, E> {
             self.admit_over_limit()?;
         }
         for round in 0..FULL_ROUNDS {
-            match self.shared.look_again(bytes) {
+            match self.shared.check_memory_after_release(bytes) {
                 Ok(()) => return Ok(()),
                 Err(full) if bytes > full.max => return Err(Refused::Full(full)),
-                Err(full) if full.waste_bytes > 0 && round == 0 && self.gain_room(bytes) => {
+                Err(full)
+                    if full.waste_bytes > 0 && round == 0 && self.compact_until_free(bytes) =>
+                {
                     return Ok(());
                 }
                 Err(_) => {}
@@ -140,7 +142,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 self.collect_garbage();
             }
         }
-        self.shared.look_again(bytes).map_err(Refused::Full)
+        self.shared.check_memory_after_release(bytes).map_err(Refused::Full)
     }
 
     /// Moves some items together. False: there was nothing to move.
@@ -152,12 +154,12 @@ impl<K: Kind, E: Engine> Session<K, E> {
 
     /// Moves items together until there is room for this many bytes, a bounded number of times: a client
     /// cannot help it when its write is refused although most memory is free.
-    fn gain_room(&mut self, bytes: u64) -> bool {
+    fn compact_until_free(&mut self, bytes: u64) -> bool {
         for _ in 0..MOVES {
             if !self.move_together() {
                 return false;
             }
-            if self.shared.look_again(bytes).is_ok() {
+            if self.shared.check_memory_after_release(bytes).is_ok() {
                 return true;
             }
         }

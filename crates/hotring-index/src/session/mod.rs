@@ -67,7 +67,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             kind: K::new(&config)?,
             engine: E::new(&config)?,
             collector: Arc::new(collector(&config)),
-            arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
+            arena: Arc::new(Arena::new(config.huge_pages, E::PRIVATE_CHUNKS)),
             blocks: Arc::new(Blocks::new()),
             budget: Budget::new(),
             compaction: Mutex::new(Some(Compaction::default())),
@@ -343,11 +343,11 @@ impl<K: Kind, E: Engine> Session<K, E> {
     ///
     /// Operations do this work, too, a little now and then. Call it after a bulk load, until it returns
     /// false, or where a thread is idle: lookups are faster when it is done.
-    pub fn work_ahead(&mut self, buckets: u32) -> bool {
+    pub fn growth_step(&mut self, buckets: u32) -> bool {
         if self.shared.engine.is_busy() {
             self.collect_garbage();
         }
-        E::go_ahead(&mut self.pin(), u64::from(buckets.max(1)))
+        E::growth_step(&mut self.pin(), u64::from(buckets.max(1)))
     }
 
     /// Doubles the table now, if the engine can and nothing else is under way with it; true if it
@@ -422,7 +422,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     /// The same session, pinned once, for what is called rarely: so the common path's own need not
     /// have an address.
     #[inline(always)]
-    pub(crate) fn again(&mut self) -> ManuallyDrop<Pinned<'_, K, E>> {
+    pub(crate) fn reborrow(&mut self) -> ManuallyDrop<Pinned<'_, K, E>> {
         ManuallyDrop::new(Pinned { shared: self.shared, engine: self.engine, local: self.local })
     }
 

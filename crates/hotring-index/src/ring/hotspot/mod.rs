@@ -21,7 +21,7 @@ use crate::ring::hint::VOTES_NEW;
 use crate::session::Pinned;
 
 /// Buckets that are seen to in advance by one access in this many.
-const AHEAD_OF_ACCESSES: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
+const EAGER_BUCKETS: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
 /// Items that one adjustment looks at; longer arcs are judged by their first part.
 const ARC_MAX: usize = 64;
 /// The longest period is 2 to the power of this times R.
@@ -45,7 +45,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         self.local.countdown -= 1;
         if self.local.countdown == 0 {
-            self.again().every_rth(hash, hit, visits);
+            self.reborrow().every_rth(hash, hit, visits);
         }
     }
 
@@ -69,7 +69,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.record().lookups.add(lookups as i64);
         self.record().visits.add(visits as i64);
         self.consider_overhead(lookups, visits);
-        let ahead = self.go_ahead(AHEAD_OF_ACCESSES);
+        let ahead = self.growth_step(EAGER_BUCKETS);
         let settled = self.decide(hash, hit) && !ahead;
         let config = &self.shared.config;
         if config.strategy == Strategy::Vote && config.period.is_none() {
