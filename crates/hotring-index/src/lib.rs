@@ -22,14 +22,14 @@
 //! # Ok::<(), hotring_index::ConfigError>(())
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! All operations on a key are linearizable. Reads are wait-free in the number of items of a bucket
 //! and never restart; writes are lock-free. Memory that is removed is reused once no session can
 //! see it any more. A session that is pinned for long (a slow callback) holds that up:
-//! [`HotRing::stalled`] names it. Operations do not look at how much is waiting. Who asks
-//! [`Session::admit`] before each one that may take memory has a bound, [`Config::limbo_max`]; who
-//! does not has none.
+//! [`HotRing::stalled`] names it. Operations do not check how much
+//! memory waits. It is bounded by [`Config::limbo_max`] only if [`Session::admit`] is asked before each
+//! operation that may take memory.
 //!
 //! The index reads no clock, draws no random numbers from the system and starts no thread: times
 //! and the seed are arguments.

@@ -15,7 +15,7 @@ use crate::ring::write::Reservation;
 use crate::ring::{Ring, search};
 use crate::session::Pinned;
 
-/// What a session keeps for the ring.
+/// A session's part of the ring.
 #[derive(Default)]
 pub struct OfSession {
     pub(super) lazy: Laziness,
@@ -122,7 +122,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         EngineStats::new(vec![("slots_split", slots_split)])
     }
 
-    /// What is in the chain, and what only a hint still holds.
+    /// Items in the chain, and those that only a hint still holds.
     fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
         for anchor in self.chain().filter(|link| link.is_anchor()) {
             for hint in &self.table.slot(anchor.slot()).hints {

@@ -1,9 +1,9 @@
-//! Hints: claiming an item for a hint word, releasing it, and who retires it in the end.
+//! Hints: an item is claimed for a hint word, released, and in the end retired by one session.
 //!
 //! A hint word owns its item: the claim is the HINTED bit in the item's `next`, set by one CAS on
-//! the unmarked word (I4). Whoever takes an item out of a hint word clears the bit, whoever takes
-//! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
-//! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
+//! the unmarked word (I4). Taking the item out of a hint word clears the bit; taking it out of the
+//! chain sets UNLINKED if the bit is set; the second of the two sessions retires it (I5). One word
+//! decides all of this, so no generation counter and no re-check is needed.
 
 use crate::core::config::Strategy;
 use crate::core::hooks::{Step, cas, order, sometimes, wrong};
@@ -50,7 +50,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Called once for each dead item that left the chain, by whose CAS it left.
+    /// Must be called once for each dead item that left the chain, by the session whose CAS removed it.
     pub(crate) fn unlinked(&mut self, item: Item) {
         // ORDERING: Acquire: if the bit is clear, the release that cleared it happens before our
         // retire (pairs with `release`).
@@ -73,7 +73,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         } else if !old.is(REPL) {
             self.clear_hint(item);
         }
-        // A replaced item's word is left to its replacer, who puts the copy there.
+        // The replacer of an item puts the copy into its hint word.
     }
 
     /// Empties hint `k` of a slot, which leads to a dead item, if it still is `hint`.
@@ -87,7 +87,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
     /// Finds the hint word that holds an item: in its bucket's slot, or in that of a bucket from
     /// which this one was split off. While the table is being halved, in the slot that goes, too:
-    /// else what is removed meanwhile would be kept, and counted nowhere, until that is swept.
+    /// otherwise items removed meanwhile would be kept, and not counted, until that slot is swept.
     pub(crate) fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
         let mut mask = self.engine.table.mask();
         if self.engine.resizing.is_halved() && self.engine.table.has(mask << 1 | 1) {
@@ -96,7 +96,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let mut slot = self.shared.kind.item_hash(item) & mask;
         loop {
             for (k, word) in self.engine.table.slot(slot).hints.iter().enumerate() {
-                // ORDERING: Relaxed, only compared; who changes the word validates it.
+                // ORDERING: Relaxed, only compared; a change of the word validates it.
                 let hint = Hint(word.load(Ordering::Relaxed));
                 if hint.address() == item.address() {
                     return Some((slot, k, hint));
@@ -139,8 +139,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// After putting an item into a word: if it died meanwhile, its killer may not have found the
-    /// word, so we clear it. Best effort; readers who meet it repair what is missed.
+    /// Must be called after putting an item into a word: if the item died meanwhile, the session that
+    /// killed it may not have found the word, so it is cleared here. Best effort; a reader that meets a
+    /// dead hint clears it as well.
     pub(crate) fn recheck(&mut self, slot: u64, item: Item) {
         if wrong!(self, NaiveHead) {
             return;
@@ -156,7 +157,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// A reader met a replaced item in word `k` and then found its live version, or none.
+    /// A reader met a replaced item in word `k`, and then found its live version or none.
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
         let Some(live) = live else {
@@ -164,7 +165,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             self.clear_word(slot, k, hint, dead);
             return;
         };
-        // If the live version has a claim, whoever made it is on the way to a word.
+        // If the live version is claimed, the claiming session is about to put it into a word.
         if !self.claim(live) {
             return;
         }
@@ -194,7 +195,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         cas(item.next(), word.0, after, Ordering::Relaxed, Step::ClaimRefused)
     }
 
-    /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`, unless
+    /// Moves hint `k` of a slot from its present value `hint`, which may be empty, to `item`, unless
     /// another session has changed either.
     pub(crate) fn move_hint(
         &mut self,
@@ -239,8 +240,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let mut word = Next(anchor.load(Ordering::Relaxed));
         let bits = self.completeness_bits();
         while word.is(bits) {
-            // ORDERING: Relaxed: what the caller does next publishes. A reader that sees the changed hint
-            // word or the linked item sees at its second look that the line is not complete.
+            // ORDERING: Relaxed: the caller's next CAS publishes. A reader that sees the changed hint word or
+            // the linked item sees at its second look that the line is not complete.
             match anchor.compare_exchange_weak(
                 word.0,
                 word.0 & !bits,
@@ -254,7 +255,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 }
 
-/// Changes a hint word if it still is `from`. Then the claim of what it held is the caller's.
+/// Changes a hint word if it still is `from`. On success the caller owns the claim of the old item.
 pub(crate) fn change_word(word: &AtomicU64, from: Hint, to: Hint) -> Result<u64, u64> {
     // ORDERING: Release publishes the item that is put in, and that the line is not complete any more
     // to a reader that misses the removed one (I9). Acquire, because the word may have been emptied and

@@ -45,8 +45,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         hit
     }
 
-    /// The usual cases of a lookup, kept free of everything else: the first hint with the tag is the
-    /// key's, or no hint of a complete line has it. Counts nothing.
+    /// The fast path: the first hint with the tag is the key's, or no hint of a complete line has the
+    /// tag. Counts no access.
     #[inline(always)]
     pub(crate) fn fast_lookup(&self, goal: KeyGoal<'_, K>) -> FastLookup {
         let table = &self.engine.table;
@@ -68,7 +68,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             let is_hit = !word.is(MARK) && self.has_key(item, goal);
             if is_hit { FastLookup::Hit(Hit { item, word }) } else { FastLookup::Unknown }
         };
-        // Each way by itself: what they have in common is shorter without a choice before it.
+        // Two copies: the code after the match is shorter without a branch before it.
         if table.is_wide() {
             judge(slot.first_match(goal.hash, true))
         } else {
@@ -87,7 +87,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         is_complete
     }
 
-    /// The whole of a lookup, for what a glance leaves.
+    /// The slow path: all hints with the tag, then a walk.
     #[inline(never)]
     pub(crate) fn slow_lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let (bucket, serves) = self.bucket_to_read(goal.hash);
@@ -125,7 +125,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             // Never walk on from a dead hint: its successor may be freed already (P3).
             certain = false;
             if self.is_replaced(word) {
-                // The key has a newer item, which is to have this word (I8).
+                // The key has a newer item, which must get this word (I8).
                 sometimes!(StaleHint);
                 stale = Some((k, hint));
             } else {
@@ -136,7 +136,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             self.access(goal.hash, None, visits);
             return None;
         }
-        // Most of what the walk passes is hinted: asked for at once, and not one after the other.
+        // Most items on the walk are hinted: prefetch them together.
         self.prefetch_hinted(bucket);
         // ORDERING: Acquire, as for every step of a walk.
         let word = Next(slot.anchor.load(Ordering::Acquire));
@@ -182,9 +182,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// As `bucket`, for a lookup, which may do without a split, but not for ever: after a doubling
-    /// all lookups would pay for one otherwise, and the rate would break down for that time. Also
-    /// says whether the bucket's line, if complete, answers for the key (I8).
+    /// As `bucket`, for a lookup. It splits only now and then: if all lookups split after a doubling,
+    /// their rate would break down for that time. Also returns whether the bucket's line, if complete,
+    /// answers for the key (I8).
     fn bucket_to_read(&mut self, hash: u64) -> (u64, bool) {
         let mask = self.engine.table.mask();
         let home = hash & mask;

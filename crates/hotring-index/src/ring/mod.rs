@@ -35,12 +35,13 @@
 //! # Invariants
 //!
 //! * I1 The successor in the word of a MARKed node never changes (its flags may).
-//! * I2 Only MARKed nodes leave the chain; what is not MARKed can be reached from anchor 0.
+//! * I2 Only MARKed nodes leave the chain; every other node can be reached from anchor 0.
 //! * I3 Reachable nodes are in order; equal keys only as dead versions before the live one.
 //! * I4 HINTED is set by one CAS on an unmarked word, the *claim*. An item in a hint word is HINTED,
 //!   and is in one hint word only.
-//! * I5 Who takes an item out of a hint word (or fails to put it in) clears HINTED once; who takes
-//!   it out of the chain sets UNLINKED if HINTED is set; the second of the two retires it, once.
+//! * I5 The session that takes an item out of a hint word (or fails to put it in) clears HINTED once.
+//!   The session that takes it out of the chain sets UNLINKED if HINTED is set. The second of the two
+//!   must retire it, once.
 //! * I6 A value word is written by CAS from an unfrozen value only, and FROZEN is never cleared.
 //! * I7 An anchor is a start only once it is linked (BUSY is clear) and until it is MARKed.
 //! * I8, I9 for complete lines are in [`complete`].
@@ -63,14 +64,14 @@
 //! A hit: its load of the item's unmarked word. A miss: the moment of P2. An insert: the CAS on the
 //! predecessor's word. A replacement or removal: the CAS that marks the item. A write in place: the
 //! CAS on the value; if the item is marked meanwhile, just before that mark, which no observer can tell
-//! apart, because whoever marks an item *because of* its value freezes the value first (I6).
+//! apart, because a session that marks an item *because of* its value must freeze the value first (I6).
 //!
 //! # Progress
 //!
 //! Readers never wait and never restart. A writer restarts only because another operation's
 //! CAS succeeded. Moving a hint and splitting a bucket are given up, not retried. Halving the table
-//! ([`shrink`]) goes on in steps of whoever comes by; each grace period that it needs waits for
-//! readers, no session waits for it.
+//! ([`shrink`]) proceeds in steps that any session takes; each grace period that it needs waits for
+//! readers, but no session waits for it.
 //!
 //! # Memory orders
 //!
@@ -121,7 +122,7 @@ pub struct Ring<const H: usize> {
     eager: EagerWork,
     /// Anchors linked so far.
     splits: TallyU64,
-    /// What the sums of lookups and visits were when the access overhead was last measured from there.
+    /// The sums of lookups and visits from which the access overhead is measured.
     lookups_before: TallyI64,
     visits_before: TallyI64,
 }

@@ -180,7 +180,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         address
     }
 
-    /// Asks for what a walk to a key will pass, most of which is hinted.
+    /// Prefetches the items that a walk to a key will pass: most are hinted.
     #[cold]
     #[inline(never)]
     fn ask_for_walk(&self, index: u64, control: Next) {

@@ -1,4 +1,4 @@
-//! The walk of writers, which takes out what is dead on its way, and where it begins.
+//! The walk of writers, which unlinks dead items on its way, and its start.
 
 use crate::core::hooks::{Step, cas, sometimes};
 use crate::core::item::{Item, Kind};
@@ -53,7 +53,7 @@ impl<K: Kind> Goal<K> for AnchorGoal {
     }
 }
 
-/// What a writer's walk found.
+/// Where a writer's walk ended.
 pub struct Found<'s> {
     /// The `next` word of the last live node before the goal, and the value it had.
     pub(crate) pred: &'s AtomicU64,
@@ -92,7 +92,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         0
     }
 
-    /// The walk of writers: unlinks what is dead on its way, restarts when another session interferes.
+    /// The walk of writers: unlinks dead items on its way, and restarts when another session interferes.
     pub(crate) fn find(&mut self, goal: &impl Goal<K>, bucket: u64) -> Found<'s> {
         self.find_from(goal, bucket, H == 1)
     }
@@ -172,7 +172,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// Settles the fate of the dead items from `from` up to `to`, which our CAS took out.
+    /// Retires the dead items from `from` up to `to`, which our CAS unlinked, or leaves them to their claims.
     fn unlinked_run(&mut self, from: Link, to: Link) {
         let mut link = from;
         while link != to {

@@ -67,7 +67,7 @@ const BUSY: u64 = 1;
 /// The mask is halved, and upper slots may still have hints.
 const HALVED: u64 = 2;
 
-/// Where a change of the table's size stands. Whoever changes the mask holds the lock, and no session
+/// The progress of a change of the table's size. The lock must be held to change the mask. No session
 /// waits for it.
 pub(crate) struct Resizing {
     phase: Mutex<Phase>,
@@ -95,15 +95,15 @@ impl Resizing {
 
     /// Whether upper slots may still have hints. Asked under a pin.
     pub(crate) fn is_halved(&self) -> bool {
-        // ORDERING: Relaxed, advice: who is late to see that they have none any more is pinned since
-        // before the end of the last grace period, so they are not zeroed yet.
+        // ORDERING: Relaxed, advice: a session that reads an old value has been pinned since before the end
+        // of the last grace period, so the slots are not zeroed yet.
         self.busy.load(Ordering::Relaxed) == HALVED
     }
 
     /// Asked under a pin, before a line's words are read.
     pub(crate) fn forbids_completing(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `begin`; who misses it is pinned since before
-        // the end of the grace period that follows.
+        // ORDERING: Acquire pairs with the Release in `set_quiet`; a session that misses it has been pinned
+        // since before the end of the grace period that follows.
         self.quiet.load(Ordering::Acquire)
     }
 
@@ -179,8 +179,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Begins a halving if the table holds few items for its size. Called now and then by those
-    /// who remove.
+    /// Begins a halving if the table holds few items for its size. Called now and then by removals.
     pub(crate) fn shrink_if_due(&mut self) {
         let Growth::Auto { items_low, .. } = self.engine.growth else { return };
         let slots = self.engine.table.mask() + 1;

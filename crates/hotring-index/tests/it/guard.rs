@@ -140,7 +140,7 @@ fn a_forgotten_guard_ends_with_its_session() {
 }
 
 #[test]
-fn work_ahead_ends_and_lookups_find_all() {
+fn growth_steps_end_and_lookups_find_all() {
     let index: HotRing<U64> = HotRing::new(Config::default()).expect("the defaults are accepted");
     let mut session = index.session();
     for key in 0..50_000 {
