@@ -36,6 +36,10 @@
 //!
 //! # Inside
 //!
+//! From the lowest layer up: `core/` (words, items, their memory and its reclamation), `engine.rs` and
+//! `session/` (the engine trait and pins), `ring/`, `index.rs`, `bytes/` and `u64s/` (kinds of items),
+//! `erased.rs` and `any.rs`. A module must not use a higher layer; `cargo xtask tidy` checks that.
+//!
 //! `ring/mod.rs` has the protocol: picture, invariants, proofs in short, memory orders.
 #![allow(unsafe_code)]
 
