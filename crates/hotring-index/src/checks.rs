@@ -1,5 +1,5 @@
-//! What the suites of the model checkers need of the index beyond its API: wrong variants to be
-//! caught, the rare steps on demand, and a look at an index at rest. Not in ordinary builds.
+//! Support for the suites of the model checkers: wrong variants that they must catch, accesses that move
+//! hints on demand, and checks of an index at rest. Not in ordinary builds.
 
 pub use crate::core::faults::{Fault, Reclaim};
 
@@ -37,7 +37,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
     }
 }
 
-/// What the suites of the model checkers ask of an engine.
+/// Checks of an engine, for the suites of the model checkers.
 pub trait Checked: Engine {
     /// Whether a doubling only begins with `grow`.
     const GROWS_IN_STEPS: bool = false;
@@ -203,7 +203,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         Some(word)
     }
 
-    /// What a wrong variant does: a word for an item that is in the chain already.
+    /// Wrong variant: a hint for an item that is in the chain already.
     pub(crate) fn hint_late(&mut self, hash: u64, bucket: u64, item: Item) {
         // ORDERING: Relaxed, the CAS validates it.
         let empty = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
@@ -213,7 +213,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// What a wrong variant does in the place of `replace`.
+    /// Wrong variant of `replace`.
     pub(crate) fn drop_in(&mut self, found: &Found<'s>, old: Item, copy: Item) -> bool {
         let (word, after) = (found.pred_word.0, found.pred_word.with(Link::item(copy.address())));
         // ORDERING: AcqRel, as in `link`.
@@ -224,13 +224,15 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         cas.is_ok()
     }
 
-    /// Takes an anchor out of the chain that is not marked.
-    pub(crate) fn cut_anchor(&mut self, index: u64, bucket: u64) {
+    /// Wrong variant: takes an anchor out of the chain that is not marked.
+    pub(crate) fn cut_anchor(&mut self, index: u64) {
+        let bucket = self.bucket(index);
         let found = self.find_from(&crate::ring::search::AnchorGoal(index), bucket, false);
         if found.at == Link::anchor(index) {
             let (word, after) = (found.pred_word.0, found.pred_word.with(found.word.link()));
             // ORDERING: AcqRel, as in `find`.
             let _ = found.pred.compare_exchange(word, after.0, Ordering::AcqRel, Ordering::Relaxed);
         }
+        let _ = self.find_from(&crate::ring::search::AnchorGoal(index), bucket, false);
     }
 }

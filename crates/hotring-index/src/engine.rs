@@ -1,4 +1,4 @@
-//! What an engine is: how items are found, put in and taken out.
+//! The engine trait: finding, inserting, replacing and deleting items.
 //!
 //! The rest is common. Above an engine are the operations on values, expiries and versions
 //! (`bytes/`, `u64s.rs`), beside it the memory of items and their reclamation; below it is nothing.
@@ -38,7 +38,7 @@ impl<K: Kind> KeyGoal<'_, K> {
     }
 }
 
-/// A live item that was found, and what its `next` word was at that moment.
+/// A live item that was found, and its `next` word at that moment.
 #[derive(Clone, Copy)]
 pub struct Hit {
     /// The item.
@@ -47,7 +47,7 @@ pub struct Hit {
     pub word: Next,
 }
 
-/// What the search of a writer found: the key's live item or that there is none, and where.
+/// The result of a writer's search: the key's live item, if there is one, and the place.
 pub struct Found<P> {
     /// The item, if there is one.
     pub hit: Option<Hit>,
@@ -60,14 +60,13 @@ pub struct Found<P> {
 /// # What every engine guarantees
 ///
 /// * Each operation on one key is linearizable; so is the answer that there is no such key.
-/// * What a session has found stays readable until its operation ends, whatever others do, and an
-///   operation's closure may take its time and may use other sessions: no engine holds a lock
-///   while it runs.
+/// * An item that a session has found stays readable until its operation ends. The operation's closure
+///   may take long and may use other sessions: no engine must hold a lock while it runs.
 /// * Memory that is removed or replaced is reused when no session can see it any more, within the
 ///   limits of [`Config::limbo_max`].
 /// * A scan visits a key that is present all the time exactly once, also while the table grows.
-/// * No choice of keys makes an operation fail or run for ever, at worst it is slow; and who does not
-///   know the seed cannot choose keys that collide (byte strings).
+/// * No choice of keys makes an operation fail or run for ever; at worst it is slow. Keys that collide
+///   (byte strings) cannot be chosen without knowing the seed.
 /// * Settings that mean nothing to an engine are refused, with a sentence that says what would do.
 ///
 /// Where they differ, the engine's own page says so: whether readers ever wait, how the table grows,
@@ -79,7 +78,7 @@ pub struct Found<P> {
 ///
 /// # Safety
 /// An engine hands out raw memory. Each [`Item`] that it returns must satisfy the invariant P (see
-/// there) under the pin it was found with, and each item that leaves the table must be retired once.
+/// there) under the pin it was found with. Each item that leaves the table must be retired once.
 #[doc(hidden)]
 pub unsafe trait Engine:
     Scan + Batch + Sizing + Hotspots + FastPath + Send + Sync + 'static
@@ -88,14 +87,14 @@ pub unsafe trait Engine:
     const NAME: &'static str;
     /// Whether sessions take memory for items a chunk of 2 MiB at a time, for themselves only,
     /// or share chunks.
-    const WHOLE_CHUNKS: bool = false;
+    const PRIVATE_CHUNKS: bool = false;
     /// A session's own part.
     type Local: Send;
     /// Where a hash belongs; asked for once per operation, under its pin.
     type Bucket: Copy;
     /// Where the search of a writer ended. Holds no lock.
     type Place<'s>;
-    /// What an insert keeps between two attempts.
+    /// Kept by an insert between two attempts.
     type Reservation: Reservation<Self>;
 
     /// The empty engine.
@@ -110,7 +109,7 @@ pub unsafe trait Engine:
     /// The live item with this key: the path of readers. Counts as an access.
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>;
 
-    /// A cheap look for writers, which may miss what is there.
+    /// A cheap search for writers, which may miss an item that is present.
     #[inline(always)]
     fn probe<K: Kind>(_p: &Pinned<'_, K, Self>, _goal: KeyGoal<'_, K>) -> Option<Hit> {
         None
@@ -163,7 +162,7 @@ pub unsafe trait Engine:
     fn drain<K: Kind>(&self, f: impl FnMut(Item));
 }
 
-/// What an insert has reserved before its item is linked. Most engines reserve nothing: `()`.
+/// A reservation of an insert, made before its item is linked. Most engines reserve nothing: `()`.
 #[doc(hidden)]
 pub trait Reservation<E: Engine>: Default {
     /// Gives it back, as no item came to use it.
@@ -253,16 +252,16 @@ pub trait Sizing: Sized {
         false
     }
 
-    /// A bounded part of the work that growing or shrinking has left. Called now and then by
-    /// whoever collects removed memory.
+    /// A bounded part of the pending work of growing or shrinking. Called by collections of removed
+    /// memory.
     fn step<K: Kind>(_p: &mut Pinned<'_, K, Self>)
     where
         Self: Engine,
     {
     }
 
-    /// Does a part of what growth has left for later, up to `count` buckets; whether there was any.
-    fn go_ahead<K: Kind>(_p: &mut Pinned<'_, K, Self>, _count: u64) -> bool
+    /// Does pending work of a growth on up to `count` buckets. False: there is none.
+    fn growth_step<K: Kind>(_p: &mut Pinned<'_, K, Self>, _count: u64) -> bool
     where
         Self: Engine,
     {
@@ -291,7 +290,7 @@ pub trait Sizing: Sized {
     }
 }
 
-/// What the fast path of a lookup found.
+/// The result of a lookup's fast path.
 #[doc(hidden)]
 pub enum FastLookup {
     /// The live item.

@@ -65,7 +65,7 @@ macro_rules! session_operations {
             fn is_refusing(self: &Self) -> bool;
             /// # Errors
             /// As `admit`.
-            fn look_for_room(self: &mut Self, bytes: usize) -> Result<(), Refused>;
+            fn try_admit_bytes(self: &mut Self, bytes: usize) -> Result<(), Refused>;
             fn compact_step(self: &mut Self, budget: usize) -> Compacted;
             fn collect(self: &mut Self);
             fn grow(self: &mut Self) -> bool;

@@ -80,23 +80,23 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// [`Session::admit`] refuses while more is used.
     pub fn set_memory_max(&self, bytes: u64) {
         self.shared.budget.set_max(bytes);
-        // Who is not asked again would wait for it.
-        let _ = self.shared.look_at_memory(0);
+        // Publishes the result, as a session may wait for it.
+        let _ = self.shared.check_memory(0);
     }
 
-    /// Says how much memory is used beside the index that is to count.
+    /// Sets the memory used outside the index that counts for the limit.
     pub fn set_memory_beside(&self, bytes: u64) {
         self.shared.budget.set_beside(bytes);
     }
 
-    /// Says how much may be held beyond the limit because it lies free between items. What is more counts as used, after
-    /// items have been moved together; `u64::MAX`, as at the beginning: nothing counts. The nearer to nothing, the more is
-    /// moved.
+    /// Sets how many free bytes between items may be held beyond the limit. More than that counts as used,
+    /// after compaction has tried to return it. `u64::MAX`, the default: free bytes do not count. The
+    /// smaller the number, the more items are moved.
     pub fn set_memory_spare(&self, bytes: u64) {
         self.shared.budget.set_spare(bytes);
     }
 
-    /// Memory for about this many bytes that are to become a value ([`Buffer`]).
+    /// Memory for about this many bytes of a future value ([`Buffer`]).
     ///
     /// # Errors
     /// The system has no address space left.

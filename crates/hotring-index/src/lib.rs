@@ -22,19 +22,23 @@
 //! # Ok::<(), hotring_index::ConfigError>(())
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! All operations on a key are linearizable. Reads are wait-free in the number of items of a bucket
 //! and never restart; writes are lock-free. Memory that is removed is reused once no session can
 //! see it any more. A session that is pinned for long (a slow callback) holds that up:
-//! [`HotRing::stalled`] names it. Operations do not look at how much is waiting. Who asks
-//! [`Session::admit`] before each one that may take memory has a bound, [`Config::limbo_max`]; who
-//! does not has none.
+//! [`HotRing::stalled`] names it. Operations do not check how much
+//! memory waits. It is bounded by [`Config::limbo_max`] only if [`Session::admit`] is asked before each
+//! operation that may take memory.
 //!
 //! The index reads no clock, draws no random numbers from the system and starts no thread: times
 //! and the seed are arguments.
 //!
 //! # Inside
+//!
+//! From the lowest layer up: `core/` (words, items, their memory and its reclamation), `engine.rs` and
+//! `session/` (the engine trait and pins), `ring/`, `index.rs`, `bytes/` and `u64s/` (kinds of items),
+//! `erased.rs` and `any.rs`. A module must not use a higher layer; `cargo xtask tidy` checks that.
 //!
 //! `ring/mod.rs` has the protocol: picture, invariants, proofs in short, memory orders.
 #![allow(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What an engine outside of this crate is built from. No part of the API: it changes with the engines.
+//! Building blocks of engines outside this crate. No part of the API: it changes with the engines.
 //!
 //! Much of it is unsafe to misuse although it is not marked so: retiring an item twice, for example.
 //! Safe code cannot reach it. All of it starts from a [`Pinned`], which only the functions of

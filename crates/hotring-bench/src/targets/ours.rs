@@ -115,7 +115,7 @@ impl<E: hotring_index::Engine> BytesSession for hotring_index::Session<Bytes, E>
 }
 
 fn settle<K: Kind, E: hotring_index::Engine>(session: &mut hotring_index::Session<K, E>) {
-    while session.work_ahead(BUCKETS_AHEAD) {}
+    while session.growth_step(BUCKETS_AHEAD) {}
 }
 
 fn bytes_of(value: Value<'_>) -> &[u8] {

@@ -3,12 +3,13 @@
 use crate::chaining::Chaining;
 use crate::chaining::search::Place;
 use crate::chaining::word::{SEALED, address, with_address};
+use crate::hooks::{Step, cas};
 use hotring_index::sync::Ordering;
 use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::{Found, Hit};
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::word::{MADE_WITH, MARK, Next, REPL};
-use hotring_index::{lost, wrong};
+use hotring_index::{order, wrong};
 
 impl Chaining {
     /// Links a private item at the head of the home where `found` did not find its key.
@@ -25,9 +26,8 @@ impl Chaining {
         let after = with_address(head.0, item.address());
         // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word
         // may have returned to an older value: the unlinking it went through must happen before us.
-        let order = if wrong!(p, RelaxedPublish) { Ordering::Relaxed } else { Ordering::AcqRel };
-        // ORDERING: as above.
-        if lost!(LinkLost, word.compare_exchange(head.0, after, order, Ordering::Relaxed)) {
+        let order = order!(p, Ordering::AcqRel, RelaxedPublish);
+        if !cas(word, head.0, after, order, Step::LinkLost) {
             return false;
         }
         p.count_in(item);
@@ -54,10 +54,8 @@ impl Chaining {
         Self::point(copy, address(old.word.0));
         let dead = with_address(old.word.0 | MARK | REPL, copy.address());
         // ORDERING: AcqRel: publishes the copy; our reads of the old item come before its death.
-        let order = if wrong!(p, RelaxedPublish) { Ordering::Relaxed } else { Ordering::AcqRel };
-        let next = old.item.next();
-        // ORDERING: as above.
-        if lost!(ReplaceLost, next.compare_exchange(old.word.0, dead, order, Ordering::Relaxed)) {
+        let order = order!(p, Ordering::AcqRel, RelaxedPublish);
+        if !cas(old.item.next(), old.word.0, dead, order, Step::ReplaceLost) {
             return false;
         }
         p.count_replaced(old.item, copy);
@@ -77,10 +75,9 @@ impl Chaining {
         found: &Found<Place<'s>>,
     ) -> bool {
         let Some(hit) = found.hit else { return false };
-        let (next, word) = (hit.item.next(), hit.word.0);
+        let word = hit.word.0;
         // ORDERING: AcqRel: our reads of the item come before its death.
-        let cas = || next.compare_exchange(word, word | MARK, Ordering::AcqRel, Ordering::Relaxed);
-        if lost!(KillLost, cas()) {
+        if !cas(hit.item.next(), word, word | MARK, Ordering::AcqRel, Step::KillLost) {
             return false;
         }
         p.count_out(hit.item);
@@ -96,10 +93,8 @@ impl Chaining {
         successor: u64,
     ) {
         let after = with_address(place.pred_word, successor);
-        let (pred, word) = (place.pred, place.pred_word);
         // ORDERING: AcqRel, as in `pass`.
-        let cas = || pred.compare_exchange(word, after, Ordering::AcqRel, Ordering::Relaxed);
-        if lost!(UnlinkLeft, cas()) {
+        if !cas(place.pred, place.pred_word, after, Ordering::AcqRel, Step::UnlinkLeft) {
             // In the bucket where it died: its key may have another home by now.
             Self::tidy(p, place.home.index);
         } else {

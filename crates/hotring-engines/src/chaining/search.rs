@@ -2,12 +2,13 @@
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{Head, SEALED, address, with_address};
+use crate::hooks::{Step, cas};
 use hotring_index::sync::{AtomicU64, Ordering};
 use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::{Found, Hit, KeyGoal};
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::word::{MARK, Next};
-use hotring_index::{lost, sometimes, wrong};
+use hotring_index::{sometimes, wrong};
 
 /// Lookups between two that are counted, on average.
 const PERIOD: u32 = if cfg!(shuttle) { 2 } else { 64 };
@@ -222,12 +223,9 @@ impl Chaining {
             let (at, word) = Self::skip_dead(p, first);
             if at != first {
                 let after = with_address(pred_word, at);
-                let cas = || {
-                    // ORDERING: AcqRel publishes nothing new but keeps the release sequence of the
-                    // skipped items; pairs with the Acquire of walks.
-                    pred.compare_exchange(pred_word, after, Ordering::AcqRel, Ordering::Relaxed)
-                };
-                if lost!(CutLost, cas()) {
+                // ORDERING: AcqRel publishes nothing new but keeps the release sequence of the skipped
+                // items; pairs with the Acquire of walks.
+                if !cas(pred, pred_word, after, Ordering::AcqRel, Step::CutLost) {
                     return None;
                 }
                 Self::retire_run(p, first, at);
@@ -274,9 +272,7 @@ impl Chaining {
             let dead = Self::item(p, at);
             // ORDERING: Relaxed, the successor of a dead item is fixed (C1) and was read before.
             at = address(dead.next().load(Ordering::Relaxed));
-            if at != to {
-                sometimes!(RunCut);
-            }
+            sometimes!(at != to => RunCut);
             p.retire(dead);
         }
     }

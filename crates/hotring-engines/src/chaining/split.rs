@@ -2,11 +2,12 @@
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{Head, SEALED, address, low_bits};
+use crate::hooks::{Step, cas};
 use hotring_index::sync::Ordering;
 use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::word::{MARK, Next, REPL};
-use hotring_index::{lost, sometimes, wrong};
+use hotring_index::{sometimes, wrong};
 
 /// Private copies of what leaves a bucket, linked among themselves.
 #[derive(Default)]
@@ -32,9 +33,7 @@ impl Chaining {
             let word = p.engine.table.word(index);
             let after = head.frozen();
             // ORDERING: AcqRel: inserts come before, or fail.
-            let cas =
-                || word.compare_exchange(head.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
-            if lost!(FreezeLost, cas()) {
+            if !cas(word, head.0, after.0, Ordering::AcqRel, Step::FreezeLost) {
                 return;
             }
             head = after;
@@ -132,10 +131,8 @@ impl Chaining {
                 return (word, true);
             }
             let after = word.0 | SEALED | REPL;
-            let next = item.next();
             // ORDERING: AcqRel: removals, replacements and unlinkings behind it come before, or fail.
-            let cas = || next.compare_exchange(word.0, after, Ordering::AcqRel, Ordering::Relaxed);
-            if !lost!(SealLost, cas()) {
+            if cas(item.next(), word.0, after, Ordering::AcqRel, Step::SealLost) {
                 return (Next(after), true);
             }
             word = Self::next(item);

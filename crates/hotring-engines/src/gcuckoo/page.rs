@@ -217,7 +217,7 @@ impl<const S: usize> Page<S> {
     }
 
     /// A vacant word of the stash, which is made larger if there is none. Under the page's lock.
-    pub(crate) fn room(&self, state: &mut State) -> usize {
+    pub(crate) fn free_stash_slot(&self, state: &mut State) -> usize {
         let shelf = self.shelf();
         if let Some(index) = (0..shelf.len()).find(|&i| self.load_stash(i).is_vacant()) {
             return index;
@@ -280,7 +280,7 @@ impl<const S: usize> Page<S> {
         let view = View { page: self, kind, since: 0 };
         view.plan(state, at, scratch);
         if scratch.path.is_empty() {
-            let index = self.room(state);
+            let index = self.free_stash_slot(state);
             self.stash(index, word.0);
         } else {
             scratch.path.apply(&view, word.0);

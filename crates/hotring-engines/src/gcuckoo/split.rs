@@ -13,8 +13,8 @@ use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::prefetch_item;
 use hotring_index::{sometimes, wrong};
 
-/// Items that are fetched ahead of the one that is moved.
-const AHEAD: usize = 16;
+/// Items that are prefetched before the one that is moved.
+const PREFETCH_DISTANCE: usize = 16;
 
 impl<const S: usize> GCuckoo<S> {
     /// Splits a page. False: another session has, or it may not be split any more.
@@ -54,7 +54,7 @@ impl<const S: usize> GCuckoo<S> {
         let (view, kind) = (Self::view(p, page), &p.shared.kind);
         let words: Vec<Entry> = page.words().collect();
         for (i, &word) in words.iter().enumerate() {
-            if let Some(later) = words.get(i + AHEAD) {
+            if let Some(later) = words.get(i + PREFETCH_DISTANCE) {
                 prefetch_item::<K>(later.address());
             }
             let item = view.item(word);

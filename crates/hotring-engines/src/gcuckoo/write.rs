@@ -230,7 +230,7 @@ impl<const S: usize> GCuckoo<S> {
         goal: KeyGoal<'_, K>,
         item: Item,
     ) -> Link {
-        let index = page.room(state);
+        let index = page.free_stash_slot(state);
         let word = page.entry(goal.hash, item);
         let (groups, n) = page.two_groups(at);
         let attempt = Self::atomically(p, page, &groups[..n], true, || {

@@ -25,7 +25,7 @@ const FLIGHTS_MAX: usize = 64;
 unsafe impl<L: Locking> Engine for Mercury<L> {
     const NAME: &'static str = "mercury";
     /// Section 3, "Memory allocator".
-    const WHOLE_CHUNKS: bool = true;
+    const PRIVATE_CHUNKS: bool = true;
     type Local = Worker<L>;
     type Bucket = ();
     type Place<'s> = ();

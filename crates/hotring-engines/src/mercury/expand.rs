@@ -25,8 +25,8 @@ use std::ptr::null_mut;
 
 /// Buckets moved in one step: some 5 microseconds.
 const BUCKETS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
-/// Buckets whose first item is asked for ahead.
-const AHEAD: u64 = 8;
+/// Buckets whose first item is prefetched.
+const PREFETCH_DISTANCE: u64 = 8;
 /// Inserts of a session between two steps while the table grows: four buckets for each, so that it
 /// has grown when a quarter of what it has room for has come.
 const INSERTS_A_STEP: u64 = 16;
@@ -261,9 +261,10 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         // ORDERING: the fault is that it comes before.
         wrong!(self, CountEarly => engine.moved.0.store(to, Ordering::Release));
         for index in from..to {
-            if index + AHEAD < current.len() {
-                let ahead = Next(current.bucket(index + AHEAD).peek()).link().address();
-                prefetch_item::<K>(ahead);
+            if index + PREFETCH_DISTANCE < current.len() {
+                let address =
+                    Next(current.bucket(index + PREFETCH_DISTANCE).peek()).link().address();
+                prefetch_item::<K>(address);
             }
             drop(self.split(current, next, index));
         }

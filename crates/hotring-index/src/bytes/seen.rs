@@ -10,7 +10,7 @@ use crate::bytes::item::{
     is_past, kind_of, size, value, version_of, word_of,
 };
 use crate::bytes::value::{Content, Entry, Expiry, Value};
-use crate::core::hooks::{lost, sometimes};
+use crate::core::hooks::{Step, cas, sometimes};
 use crate::core::item::{Item, Kind};
 use crate::core::sync::Ordering;
 use crate::core::word::{FROZEN, SIGN};
@@ -33,12 +33,8 @@ pub(crate) fn doom(kind: &Bytes, item: Item, now: u64) -> bool {
     if !is_past(expiry, now) {
         return false;
     }
-    expiry & DEAD != 0
-        || !lost!(
-            DoomLost,
-            // ORDERING: AcqRel: renewals come before, or see DEAD.
-            word.compare_exchange(expiry, expiry | DEAD, Ordering::AcqRel, Ordering::Relaxed)
-        )
+    // ORDERING: AcqRel: renewals come before, or see DEAD.
+    expiry & DEAD != 0 || cas(word, expiry, expiry | DEAD, Ordering::AcqRel, Step::DoomLost)
 }
 
 /// Whether an item is live at `now` and stays so until it is marked: its expiry changes no more.

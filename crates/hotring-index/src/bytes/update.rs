@@ -62,9 +62,9 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     fn make_long(&mut self, parts: &Parts<'_>) -> Item {
         let copied;
         // One that is another index's would not count here.
-        let own = |block: BlockRef<'_>| block.is_of(&self.shared.blocks);
+        let is_ours = |block: BlockRef<'_>| block.is_of(&self.shared.blocks);
         let value = match parts.value {
-            Content::Block { kind, block } if parts.checksum || !own(block) => {
+            Content::Block { kind, block } if parts.checksum || !is_ours(block) => {
                 Content::Bytes { kind, bytes: block.bytes() }
             }
             stored => stored,

@@ -298,7 +298,7 @@ impl Block {
     pub fn lend(&self) -> BlockRef<'_> {
         let buffer = Arc::as_ptr(&self.buffer).cast_mut();
         let buffer = NonNull::new(buffer).expect("an Arc is somewhere");
-        BlockRef { raw: Raw { buffer, from: self.from, len: self.len }, lent: PhantomData }
+        BlockRef { raw: Raw { buffer, from: self.from, len: self.len }, borrow: PhantomData }
     }
 
     /// Leaves its share of the buffer to whoever has the result.
@@ -348,7 +348,7 @@ pub(crate) const STORED: usize = size_of::<Raw>();
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRef<'a> {
     raw: Raw,
-    lent: PhantomData<&'a Buffer>,
+    borrow: PhantomData<&'a Buffer>,
 }
 
 impl<'a> BlockRef<'a> {
@@ -358,7 +358,7 @@ impl<'a> BlockRef<'a> {
     /// [`store`](Self::store) wrote it there, and it is not taken away for as long as the result is used.
     pub(crate) unsafe fn at(place: NonNull<u8>) -> Self {
         // SAFETY: the caller's promise; the place need not be aligned.
-        BlockRef { raw: unsafe { place.cast::<Raw>().read_unaligned() }, lent: PhantomData }
+        BlockRef { raw: unsafe { place.cast::<Raw>().read_unaligned() }, borrow: PhantomData }
     }
 
     /// Stores another share of it.

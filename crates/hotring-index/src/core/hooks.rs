@@ -1,29 +1,58 @@
-//! Rare steps: in debug builds and under checkers each notes that it was taken, so that a suite can
-//! show that it came by all of them, and those that depend on bad luck can be forced. In release
-//! builds all of it is nothing.
+//! Test hooks: coverage of rare steps, forced failures, and wrong variants. Release builds contain none.
 //!
-//! `sometimes!(Step)` notes a step. `lost!(Step, cas)` is whether a compare-exchange failed; forced,
-//! it fails without having been tried. `wrong!(pinned, Fault)` is whether a checker asked for a
-//! wrong variant (see `checks`); `wrong!(pinned, Fault => code)` is what it does then.
+//! * `sometimes!(Step)` counts a rare step, so that a suite can show that it took it.
+//!   `sometimes!(condition => Step)` does if the condition holds.
+//! * [`cas`] is a compare-exchange of the protocol. It counts its failures, and a debug build can force
+//!   some: they fail without being tried.
+//! * `wrong!(pinned, Fault)` is whether a model checker asked for this wrong variant (`core/faults.rs`);
+//!   `wrong!(pinned, Fault => code)` runs code in its place. `order!(pinned, order, Fault)` is the
+//!   memory order, or Relaxed in the wrong variant.
 //!
 //! A crate of engines has steps and faults of its own: `rare_steps!` defines the steps in its module
-//! `rare`, and the macros look for both in the crate that calls them.
+//! `hooks`, and the macros use the modules of the crate that calls them.
 #![allow(clippy::crate_in_macro_def)]
 
-/// Defines `Step` and counts of the steps, in the module `rare` of a crate of engines.
+/// Defines `Step`, the counts of the steps, and `cas`, in the module `hooks` of a crate of engines.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! rare_steps {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        #[cfg(any(debug_assertions, loom, shuttle))]
-        mod kept {
-            use $crate::sync::{Ordering, TallyU64};
+        /// A step that ordinary runs rarely take.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Step {
+            $($(#[$doc])* $name,)*
+        }
 
-            /// A step that ordinary runs rarely take.
-            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-            pub enum Step {
-                $($(#[$doc])* $name,)*
+        /// A compare-exchange of the protocol; false if it failed. Debug builds count failures as
+        /// `lost`, and force some of them.
+        #[inline(always)]
+        pub(crate) fn cas(
+            word: &$crate::sync::AtomicU64,
+            from: u64,
+            to: u64,
+            order: $crate::sync::Ordering,
+            lost: Step,
+        ) -> bool {
+            #[cfg(any(debug_assertions, loom, shuttle))]
+            if $crate::hooks::is_failure_forced() {
+                note(lost);
+                return false;
             }
+            // ORDERING: Relaxed on failure: nothing is read through the value that was found.
+            let won = word.compare_exchange(from, to, order, $crate::sync::Ordering::Relaxed);
+            #[cfg(any(debug_assertions, loom, shuttle))]
+            if won.is_err() {
+                note(lost);
+            }
+            #[cfg(not(any(debug_assertions, loom, shuttle)))]
+            let _ = lost;
+            won.is_ok()
+        }
+
+        #[cfg(any(debug_assertions, loom, shuttle))]
+        mod counts {
+            use crate::hooks::Step;
+            use $crate::sync::{Ordering, TallyU64};
 
             impl Step {
                 /// All of them.
@@ -46,9 +75,9 @@ macro_rules! rare_steps {
         }
 
         #[cfg(any(debug_assertions, loom, shuttle))]
-        pub(crate) use kept::note;
+        pub(crate) use counts::note;
         #[cfg(any(debug_assertions, loom, shuttle))]
-        pub use kept::{Step, taken};
+        pub use counts::taken;
     };
 }
 
@@ -67,8 +96,8 @@ rare_steps! {
     RunCut,
     /// A reader passed a dead item.
     DeadPassed,
-    /// A bucket was split off before anybody asked for it.
-    SplitAhead,
+    /// A bucket was split off before its first use.
+    SplitEagerly,
     /// A split gave a free word to an item that had none.
     LineFilled,
     /// A new item took the hint of the one behind the anchor.
@@ -122,7 +151,7 @@ rare_steps! {
     /// A line became a candidate.
     Candidate,
     /// A candidate's stamp had become useless.
-    StampedAnew,
+    StampRenewed,
     /// A line became complete.
     Complete,
     /// A doubling.
@@ -159,9 +188,9 @@ mod forcing {
         ONE_IN.store(one_in, Ordering::Relaxed);
     }
 
-    /// Whether this one is.
+    /// Whether the next step that can be forced must be.
     #[doc(hidden)]
-    pub fn forced() -> bool {
+    pub fn is_failure_forced() -> bool {
         // ORDERING: Relaxed, advice.
         let one_in = ONE_IN.load(Ordering::Relaxed);
         // ORDERING: Relaxed, a number of a turn.
@@ -170,9 +199,9 @@ mod forcing {
 }
 
 #[cfg(any(debug_assertions, loom, shuttle))]
-pub use forcing::{force, forced};
+pub use forcing::{force, is_failure_forced};
 
-/// Notes that a rare step was taken.
+/// Counts a rare step.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! sometimes {
@@ -180,23 +209,12 @@ macro_rules! sometimes {
         #[cfg(any(debug_assertions, loom, shuttle))]
         crate::hooks::note(crate::hooks::Step::$step);
     };
-}
-
-/// Whether a compare-exchange failed; noted, and in debug builds sometimes so without a try.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! lost {
-    ($step:ident, $cas:expr) => {{
+    ($condition:expr => $step:ident) => {
         #[cfg(any(debug_assertions, loom, shuttle))]
-        let forced = $crate::hooks::forced();
-        #[cfg(not(any(debug_assertions, loom, shuttle)))]
-        let forced = false;
-        let lost = forced || $cas.is_err();
-        if lost {
-            $crate::sometimes!($step);
+        if $condition {
+            crate::hooks::note(crate::hooks::Step::$step);
         }
-        lost
-    }};
+    };
 }
 
 /// Whether a checker asked for this wrong variant.
@@ -221,4 +239,14 @@ macro_rules! wrong {
     }};
 }
 
-pub(crate) use {lost, sometimes, wrong};
+/// A memory order, which a wrong variant weakens to Relaxed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! order {
+    ($pinned:expr, $order:expr, $fault:ident) => {
+        // ORDERING: Relaxed, the fault. The caller says why its order suffices.
+        if $crate::wrong!($pinned, $fault) { $crate::sync::Ordering::Relaxed } else { $order }
+    };
+}
+
+pub(crate) use {order, sometimes, wrong};

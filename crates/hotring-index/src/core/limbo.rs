@@ -10,8 +10,8 @@
 //!   wait for a session that has gone idle; and readers help to free.
 //! * Over the limit `admit` collects first. It refuses only if that freed nothing, a pinned session
 //!   forbids the epoch to move on, and limbo has grown by a sixteenth of the limit beyond the least
-//!   that was weighed since it last moved. Without the last condition the ordinary short pins of others would be blamed while a
-//!   large backlog (a store that was just cleared) is being worked off.
+//!   that was weighed since it last moved. Without the last condition the ordinary short pins of
+//!   others would be blamed while a large backlog (a store that was just cleared) is being worked off.
 //!
 //! Removals and reads are never refused: a removal moves bytes from the live ones to limbo, so the
 //! sum of both does not grow. Hence the bound: while a session stays pinned, the others can raise

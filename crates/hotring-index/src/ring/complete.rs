@@ -20,20 +20,21 @@
 //! throughout, since setting it again takes a grace period that the pinned reader holds up; so the
 //! word that covered a live key was seen, and a miss is certain.
 
-use crate::core::hooks::{sometimes, wrong};
+use crate::core::hooks::sometimes;
 use crate::core::item::Kind;
 use crate::core::sync::Ordering;
 use crate::core::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next, STAMPS};
 use crate::ring::Ring;
 use crate::session::Pinned;
 
-const GRACE: u64 = 3;
+/// Epochs between CANDIDATE and COMPLETE (I9).
+pub(super) const GRACE: u64 = 3;
 /// Distances beyond this may come from a stamp that is ahead of us: stamp again.
 const DISTANCE_MAX: u64 = STAMPS - 2;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes a line one step further: nothing, CANDIDATE, COMPLETE; or back to nothing, if it should
-    /// not have been a candidate. Called after a split and ahead of use, on an R-th access that
+    /// not have been a candidate. Called after a split, by eager work, on an R-th access that
     /// missed, and on each miss that walks through a candidate. False: it may lack an item.
     pub(crate) fn try_complete(&mut self, index: u64) -> bool {
         let anchor = &self.engine.table.slot(index).anchor;
@@ -44,23 +45,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if !control.is_start() || control.is(COMPLETE) {
             return true;
         }
-        if self.engine.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
+        if !self.may_complete() {
             return false;
         }
         let distance = epoch.wrapping_sub(control.stamp()) % STAMPS;
-        let grace = match () {
-            () if wrong!(self, CompleteNoGrace) => 0,
-            () if wrong!(self, CompleteStampEarly) => GRACE - 1,
-            () => GRACE,
-        };
+        let grace = self.candidate_epochs();
         let after = if !control.is(CANDIDATE) || distance > DISTANCE_MAX {
             if !self.all_hinted(index, control) {
                 return false;
             }
             sometimes!(Candidate);
-            if control.is(CANDIDATE) {
-                sometimes!(StampedAnew);
-            }
+            sometimes!(control.is(CANDIDATE) => StampRenewed);
             control.with_candidate(epoch)
         } else if distance < grace {
             // Nothing else may be moving the epoch on when no memory is retired. Rarely: it costs a
@@ -73,11 +68,11 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             sometimes!(Complete);
             Next(control.0 & !CONTROL | COMPLETE)
         } else {
-            // Room was lost since: whoever misses next need not look again.
+            // A word was lost since: the next miss need not check again.
             sometimes!(CandidateDropped);
             Next(control.0 & !CONTROL)
         };
-        // ORDERING: Release: who sees the line complete sees the hints that we saw in it. On the whole
+        // ORDERING: Release: a reader that sees the line complete sees the hints that we saw in it. On the whole
         // word: fails if the bits or the first link have changed.
         let _ = anchor.compare_exchange(control.0, after.0, Ordering::Release, Ordering::Relaxed);
         after.is(CANDIDATE | COMPLETE)
@@ -110,7 +105,7 @@ mod tests {
     use super::*;
     use crate::{Config, Growth, HotRing, U64};
 
-    /// A stamp that is ahead of us is none that is old enough: a line was complete as soon as it was a
+    /// A stamp that is newer than our epoch must not pass for an old one: a line was complete as soon as it was a
     /// candidate of a session that had seen a newer epoch.
     #[test]
     fn only_a_candidate_of_three_epochs_and_more_becomes_complete() {

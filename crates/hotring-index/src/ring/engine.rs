@@ -8,14 +8,14 @@ use crate::core::word::{Hint, Link, Next, UNLINKED};
 use crate::engine::{self, Engine, FastLookup, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use crate::ring::grow::Seen;
 use crate::ring::lazy::Laziness;
-use crate::ring::link::Reservation;
 use crate::ring::shrink::Resizing;
-use crate::ring::split::Ahead;
+use crate::ring::split::EagerWork;
 use crate::ring::table::{Slot, Table};
+use crate::ring::write::Reservation;
 use crate::ring::{Ring, search};
 use crate::session::Pinned;
 
-/// What a session keeps for the ring.
+/// A session's part of the ring.
 #[derive(Default)]
 pub struct OfSession {
     pub(super) lazy: Laziness,
@@ -37,7 +37,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         // ORDERING: Relaxed, no other session sees the table yet. The empty ring is anchor 0 alone.
         table.slot(0).anchor.store(Link::END.address(), Ordering::Relaxed);
         Ok(Self {
-            ahead: Ahead::new(table.mask() + 1),
+            eager: EagerWork::new(table.mask() + 1),
             table,
             growth: config.growth_for(H),
             completes: config.completes(H),
@@ -100,7 +100,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         found: Option<&Found<search::Found<'s>>>,
     ) -> bool {
         let place = found.map(|found| &found.place);
-        p.replace(&goal, bucket, (old.item, old.word), copy, place)
+        p.replace(&goal, bucket, old, copy, place)
     }
 
     fn kill<'s, K: Kind>(
@@ -122,7 +122,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         EngineStats::new(vec![("slots_split", slots_split)])
     }
 
-    /// What is in the chain, and what only a hint still holds.
+    /// Items in the chain, and those that only a hint still holds.
     fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
         for anchor in self.chain().filter(|link| link.is_anchor()) {
             for hint in &self.table.slot(anchor.slot()).hints {
@@ -155,8 +155,8 @@ impl<const H: usize> Sizing for Ring<H> {
         p.step_resizing();
     }
 
-    fn go_ahead<K: Kind>(p: &mut Pinned<'_, K, Self>, count: u64) -> bool {
-        p.go_ahead(count)
+    fn growth_step<K: Kind>(p: &mut Pinned<'_, K, Self>, count: u64) -> bool {
+        p.growth_step(count)
     }
 
     fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {

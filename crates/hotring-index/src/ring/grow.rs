@@ -1,8 +1,8 @@
 //! When the table doubles. How it does is in [`crate::ring::split`]: bucket by bucket.
 //!
-//! By its load, which inserts look at, or by the access overhead (FAST'20 section 3.4), which a table that
-//! is only read has as well. So each session adds up what its own R-th accesses visited, and looks at
-//! everybody's figures when its own are bad: a session whose lookups are short never does.
+//! The load decides, which inserts check, or the access overhead (FAST'20 section 3.4), which a table that
+//! is only read has as well. So each session sums the visits of its own R-th accesses, and checks all
+//! sessions' sums when its own are bad: a session whose lookups are short never does.
 
 use crate::core::config::Growth;
 use crate::core::item::Kind;
@@ -13,9 +13,9 @@ use crate::session::Pinned;
 
 /// Lookups, as the R-th accesses count them, that a mean must rest on.
 const LOOKUPS_MIN: i64 = 4096;
-/// After this many a mean begins again: what was long ago says nothing of what is hot now.
+/// After this many a mean begins again: old accesses say nothing about the keys that are hot now.
 const LOOKUPS_MAX: i64 = 4 * LOOKUPS_MIN;
-/// R-th accesses of a session between two looks at what they visited.
+/// R-th accesses of a session between two checks of its sums.
 const ACCESSES_A_LOOK: u32 = 64;
 /// Pages of memory for the next doubling that are asked for at one look at the load: as it comes near,
 /// many, as they have to be there in time; in a crowded table, few, as the doubling waits for them and so
@@ -25,7 +25,7 @@ const PAGES_WHEN_CROWDED: u64 = 8;
 /// Between these parts of the load that doubles the table, its memory is asked for.
 const READY: [f64; 2] = [0.95, 0.98];
 
-/// What a session's R-th accesses visited since it last looked.
+/// Sums of a session's R-th accesses since its last check.
 #[derive(Default)]
 pub(super) struct Seen {
     accesses: u32,
@@ -34,8 +34,8 @@ pub(super) struct Seen {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Notes what the R-th access visited, in the place of `lookups` of them. Now and then it is asked
-    /// whether the table should double.
+    /// Adds the visits of an R-th access, which stands for `lookups` of them. Now and then checks whether
+    /// the table should double.
     pub(super) fn consider_overhead(&mut self, lookups: u64, visits: u64) {
         let seen = &mut self.local.engine.seen;
         seen.accesses += 1;
@@ -70,7 +70,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
                 let (part, pages) =
                     if crowded { (1.0, PAGES_WHEN_CROWDED) } else { (near, PAGES_WHEN_NEAR) };
-                let ready = self.engine.table.touch_ahead(mask, part, pages);
+                let ready = self.engine.table.prefault(mask, part, pages);
                 self.engine.is_small_for(items) || (crowded && ready)
             }
             Growth::BytesPerKey(_) => self.engine.is_small_for(items),
@@ -90,7 +90,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         (self.shared.sum(|r| r.lookups.load()), self.shared.sum(|r| r.visits.load()))
     }
 
-    /// The overhead is that of what comes from here on.
+    /// Measures the overhead from here on.
     fn measure_from(&self, lookups: i64, visits: i64) {
         // ORDERING: Relaxed, statistics.
         self.engine.lookups_before.store(lookups, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let splits = self.engine.splits.load(Ordering::Relaxed);
         let sums = self.lookups();
         if splits < (self.engine.table.mask() + 1) * 3 / 4 {
-            // What is visited until then is the doubling's price, not a reason for the next one.
+            // The visits until then are the price of the doubling, not a reason for the next one.
             self.measure_from(sums.0, sums.1);
             return 0.0;
         }

@@ -1,19 +1,20 @@
-//! Hints: claiming an item for a hint word, releasing it, and who retires it in the end.
+//! Hints: an item is claimed for a hint word, released, and in the end retired by one session.
 //!
 //! A hint word owns its item: the claim is the HINTED bit in the item's `next`, set by one CAS on
-//! the unmarked word (I4). Whoever takes an item out of a hint word clears the bit, whoever takes
-//! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
-//! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
+//! the unmarked word (I4). Taking the item out of a hint word clears the bit; taking it out of the
+//! chain sets UNLINKED if the bit is set; the second of the two sessions retires it (I5). One word
+//! decides all of this, so no generation counter and no re-check is needed.
 
 use crate::core::config::Strategy;
-use crate::core::hooks::{lost, sometimes, wrong};
+use crate::core::hooks::{Step, cas, order, sometimes, wrong};
 use crate::core::item::{Item, Kind};
 use crate::core::sync::{AtomicU64, Ordering};
-use crate::core::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
+use crate::core::word::{HINTED, Hint, MARK, Next, REPL, UNLINKED};
 use crate::engine::Hit;
 use crate::ring::Ring;
 use crate::ring::lazy::LEFT;
 use crate::ring::search::parent;
+use crate::ring::variants::Cause;
 use crate::session::Pinned;
 
 /// Votes of an item that was given a free word.
@@ -49,19 +50,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Called once for each dead item that left the chain, by whose CAS it left.
+    /// Must be called once for each dead item that left the chain, by the session whose CAS removed it.
     pub(crate) fn unlinked(&mut self, item: Item) {
         // ORDERING: Acquire: if the bit is clear, the release that cleared it happens before our
         // retire (pairs with `release`).
-        let order =
-            if wrong!(self, RelaxedUnlinked) { Ordering::Relaxed } else { Ordering::Acquire };
+        let order = order!(self, Ordering::Acquire, RelaxedUnlinked);
         let word = Next(item.next().load(order));
         debug_assert!(word.is(MARK), "only dead items leave the chain (I2)");
         if word.debt() == LEFT {
             self.note_cleared(item);
         }
         wrong!(self, NaiveHead | RecheckHead => let _ = self.swap_hint(item, |_| Hint::EMPTY););
-        if !word.is(HINTED) || wrong!(self, NoUnlinkWait) {
+        if !self.is_claimed(word) {
             self.retire(item);
             return;
         }
@@ -73,7 +73,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         } else if !old.is(REPL) {
             self.clear_hint(item);
         }
-        // A replaced item's word is left to its replacer, who puts the copy there.
+        // The replacer of an item puts the copy into its hint word.
     }
 
     /// Empties hint `k` of a slot, which leads to a dead item, if it still is `hint`.
@@ -87,7 +87,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
     /// Finds the hint word that holds an item: in its bucket's slot, or in that of a bucket from
     /// which this one was split off. While the table is being halved, in the slot that goes, too:
-    /// else what is removed meanwhile would be kept, and counted nowhere, until that is swept.
+    /// otherwise items removed meanwhile would be kept, and not counted, until that slot is swept.
     pub(crate) fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
         let mut mask = self.engine.table.mask();
         if self.engine.resizing.is_halved() && self.engine.table.has(mask << 1 | 1) {
@@ -96,7 +96,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let mut slot = self.shared.kind.item_hash(item) & mask;
         loop {
             for (k, word) in self.engine.table.slot(slot).hints.iter().enumerate() {
-                // ORDERING: Relaxed, only compared; who changes the word validates it.
+                // ORDERING: Relaxed, only compared; a change of the word validates it.
                 let hint = Hint(word.load(Ordering::Relaxed));
                 if hint.address() == item.address() {
                     return Some((slot, k, hint));
@@ -139,8 +139,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// After putting an item into a word: if it died meanwhile, its killer may not have found the
-    /// word, so we clear it. Best effort; readers who meet it repair what is missed.
+    /// Must be called after putting an item into a word: if the item died meanwhile, the session that
+    /// killed it may not have found the word, so it is cleared here. Best effort; a reader that meets a
+    /// dead hint clears it as well.
     pub(crate) fn recheck(&mut self, slot: u64, item: Item) {
         if wrong!(self, NaiveHead) {
             return;
@@ -150,21 +151,21 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if word.is(MARK) {
             sometimes!(DeadOnArrival);
             if word.is(REPL) {
-                self.make_incomplete(slot);
+                self.make_incomplete(slot, Cause::StaleHint);
             }
             self.clear_hint(item);
         }
     }
 
-    /// A reader met a replaced item in word `k` and then found its live version, or none.
+    /// A reader met a replaced item in word `k`, and then found its live version or none.
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
         let Some(live) = live else {
-            self.make_incomplete(slot);
+            self.make_incomplete(slot, Cause::StaleHint);
             self.clear_word(slot, k, hint, dead);
             return;
         };
-        // If the live version has a claim, whoever made it is on the way to a word.
+        // If the live version is claimed, the claiming session is about to put it into a word.
         if !self.claim(live) {
             return;
         }
@@ -191,19 +192,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let after = word.0 | HINTED;
         // ORDERING: Relaxed, as above; the CAS that installs the hint publishes.
-        !lost!(
-            ClaimRefused,
-            item.next().compare_exchange(word.0, after, Ordering::Relaxed, Ordering::Relaxed)
-        )
+        cas(item.next(), word.0, after, Ordering::Relaxed, Step::ClaimRefused)
     }
 
-    /// Whether hints move without claims, as two of the wrong variants have it.
-    #[inline(always)]
-    pub(crate) fn moves_naively(&self) -> bool {
-        wrong!(self, NaiveHead | RecheckHead)
-    }
-
-    /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`, unless
+    /// Moves hint `k` of a slot from its present value `hint`, which may be empty, to `item`, unless
     /// another session has changed either.
     pub(crate) fn move_hint(
         &mut self,
@@ -216,12 +208,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if hint.is_reserved() || !self.claim(item) {
             return false;
         }
-        if !hint.is_empty() && !wrong!(self, DisplaceKeepsComplete) {
-            // The old item leaves the line: it must not count as complete any more (I9).
-            self.make_incomplete(slot);
+        if !hint.is_empty() {
+            // The old item leaves the line (I9).
+            self.make_incomplete(slot, Cause::Displaced);
         }
         let word = &self.engine.table.slot(slot).hints[k];
-        if lost!(MoveLost, change_word(word, hint, after)) {
+        // ORDERING: AcqRel, as in `change_word`.
+        if !cas(word, hint.0, after.0, Ordering::AcqRel, Step::MoveLost) {
             self.release(item);
             return false;
         }
@@ -232,16 +225,23 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         true
     }
 
-    /// Takes from a line the word that it is, or may become, complete (section "Complete lines").
-    pub(crate) fn make_incomplete(&mut self, slot: u64) {
+    /// Takes COMPLETE and CANDIDATE from a line (I9).
+    #[inline(always)]
+    pub(super) fn make_incomplete(&mut self, slot: u64, cause: Cause) {
+        if self.invalidates(cause) {
+            self.clear_completeness(slot);
+        }
+    }
+
+    fn clear_completeness(&mut self, slot: u64) {
         let anchor = &self.engine.table.slot(slot).anchor;
         // ORDERING: Relaxed: nothing is read through it. Bits that we miss are those of a candidate
         // that is younger than our pin, which cannot become complete before the pin ends (I9).
         let mut word = Next(anchor.load(Ordering::Relaxed));
-        let bits = if wrong!(self, InsertKeepsCandidate) { COMPLETE } else { CONTROL };
+        let bits = self.completeness_bits();
         while word.is(bits) {
-            // ORDERING: Relaxed: what the caller does next publishes. A reader that sees the changed hint
-            // word or the linked item sees at its second look that the line is not complete.
+            // ORDERING: Relaxed: the caller's next CAS publishes. A reader that sees the changed hint word or
+            // the linked item sees at its second look that the line is not complete.
             match anchor.compare_exchange_weak(
                 word.0,
                 word.0 & !bits,
@@ -255,7 +255,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 }
 
-/// Changes a hint word if it still is `from`. Then the claim of what it held is the caller's.
+/// Changes a hint word if it still is `from`. On success the caller owns the claim of the old item.
 pub(crate) fn change_word(word: &AtomicU64, from: Hint, to: Hint) -> Result<u64, u64> {
     // ORDERING: Release publishes the item that is put in, and that the line is not complete any more
     // to a reader that misses the removed one (I9). Acquire, because the word may have been emptied and

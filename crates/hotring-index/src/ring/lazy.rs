@@ -1,19 +1,18 @@
-//! Dead versions that writers leave in the chain for others to take out: how many bytes of them there
-//! may be.
+//! The limit of dead versions that writers leave in the chain for later walks to unlink.
 //!
-//! Who replaces a hinted item need not find its predecessor, if the dead version may stay until a
-//! walk comes by. Of a few hot keys these are few bytes. Where many keys are overwritten they would be
-//! several times what lives. So each session counts the bytes of what it leaves and of what it takes
-//! out, and may leave more only while the sum of all is below a part of what items take. Beyond it,
-//! only keys that the session has replaced a moment ago go on as before: there are at most as many as
-//! it remembers, and what they leave is counted too.
+//! Replacing a hinted item needs no search for its predecessor if the dead version may stay until a walk
+//! passes it. For a few hot keys these are few bytes. Where many keys are overwritten, dead versions
+//! would take several times the memory of live items. So each session counts the bytes that it leaves
+//! and those that it unlinks, and may leave more only while the sum over all sessions is below a share
+//! of the items' bytes. Beyond it a session may leave dead versions only of keys that it replaced a
+//! moment ago: at most as many as it remembers, and these bytes are counted, too.
 
 use crate::core::item::{Item, Kind};
 use crate::ring::Ring;
 use crate::session::Pinned;
 
-/// What a dead item has in the place of its debt if its replacer has left it in the chain. No live
-/// item owes as much.
+/// The debt of a dead item that its replacer has left in the chain. Must be larger than the debt of
+/// any live item.
 pub(super) const LEFT: u64 = 15;
 
 /// Items of this size or more are unlinked at once.
@@ -33,7 +32,7 @@ pub(super) struct Laziness {
     until_look: i64,
     /// Where that is nothing: replacements before it.
     wait: u32,
-    /// Hashes of what was replaced last, each where its low bits say.
+    /// Hashes of the keys that were replaced last, indexed by their low bits.
     recent: [u64; RECENT],
 }
 
@@ -59,7 +58,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn may_leave_more(&mut self, hash: u64) -> bool {
         self.local.engine.lazy.until_look = 0;
         if self.local.engine.lazy.wait == 0 {
-            let share = self.share_of_room();
+            let share = self.share_of_allowance();
             if share > 0 {
                 self.local.engine.lazy.until_look = share;
                 return true;
@@ -71,8 +70,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         std::mem::replace(recent, hash) == hash
     }
 
-    /// What this session may leave if all leave as much.
-    fn share_of_room(&self) -> i64 {
+    /// The bytes that this session may leave if all sessions leave as much.
+    fn share_of_allowance(&self) -> i64 {
         let (mut left, mut bytes, mut sessions) = (0, 0, 0);
         for record in self.shared.collector.records() {
             left += record.left_bytes.load();

@@ -9,7 +9,7 @@
 //! The paper's three conditions for a miss become one, because an anchor bounds every arc: the first
 //! node that is not before the target ends the search (P2).
 
-use crate::core::hooks::{sometimes, wrong};
+use crate::core::hooks::sometimes;
 use crate::core::item::Kind;
 use crate::core::sync::Ordering;
 use crate::core::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next, REPL};
@@ -39,14 +39,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let (hit, visits) = match self.fast_lookup(goal) {
             FastLookup::Hit(hit) => (Some(hit), 1),
             FastLookup::Miss => (None, 0),
-            FastLookup::Unknown => return self.again().slow_lookup(goal),
+            FastLookup::Unknown => return self.reborrow().slow_lookup(goal),
         };
         self.access(goal.hash, hit, visits);
         hit
     }
 
-    /// The usual cases of a lookup, kept free of everything else: the first hint with the tag is the
-    /// key's, or no hint of a complete line has it. Counts nothing.
+    /// The fast path: the first hint with the tag is the key's, or no hint of a complete line has the
+    /// tag. Counts no access.
     #[inline(always)]
     pub(crate) fn fast_lookup(&self, goal: KeyGoal<'_, K>) -> FastLookup {
         let table = &self.engine.table;
@@ -65,11 +65,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load is
             // the linearization point.
             let word = Next(item.next().load(Ordering::Acquire));
-            let same = self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
-            let is_hit = !word.is(MARK) && same;
+            let is_hit = !word.is(MARK) && self.has_key(item, goal);
             if is_hit { FastLookup::Hit(Hit { item, word }) } else { FastLookup::Unknown }
         };
-        // Each way by itself: what they have in common is shorter without a choice before it.
+        // Two copies: the code after the match is shorter without a branch before it.
         if table.is_wide() {
             judge(slot.first_match(goal.hash, true))
         } else {
@@ -82,17 +81,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     pub(crate) fn is_complete(&self, slot: &Slot<H>) -> bool {
         // ORDERING: Relaxed, nothing is read through it. The loads of the hints were Acquire, so this one
         // comes after them.
-        let again = Next(slot.anchor.load(Ordering::Relaxed));
-        let is_complete = again.is(COMPLETE) || wrong!(self, NoSecondLook);
-        if is_complete {
-            sometimes!(LineMiss);
-        } else {
-            sometimes!(LineChanged);
-        }
+        let is_complete = self.confirms_complete(Next(slot.anchor.load(Ordering::Relaxed)));
+        sometimes!(is_complete => LineMiss);
+        sometimes!(!is_complete => LineChanged);
         is_complete
     }
 
-    /// The whole of a lookup, for what a glance leaves.
+    /// The slow path: all hints with the tag, then a walk.
     #[inline(never)]
     pub(crate) fn slow_lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let (bucket, serves) = self.bucket_to_read(goal.hash);
@@ -108,7 +103,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             // Changed since it matched: its item was displaced or replaced, and may be the key's.
             certain &= hint.has_tag(tag);
             let Some(item) = self.hinted(hint) else {
-                if hint.is_reserved() && !wrong!(self, ReservedMissed) {
+                if self.is_reserved(hint) {
                     // Its item may be linked already.
                     sometimes!(ReservedMet);
                     certain = false;
@@ -129,8 +124,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             }
             // Never walk on from a dead hint: its successor may be freed already (P3).
             certain = false;
-            if word.is(REPL) && !wrong!(self, ClearReplaced) {
-                // The key has a newer item, which is to have this word (I8).
+            if self.is_replaced(word) {
+                // The key has a newer item, which must get this word (I8).
                 sometimes!(StaleHint);
                 stale = Some((k, hint));
             } else {
@@ -141,8 +136,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             self.access(goal.hash, None, visits);
             return None;
         }
-        // Most of what the walk passes is hinted: asked for at once, and not one after the other.
-        self.fetch_hinted(bucket);
+        // Most items on the walk are hinted: prefetch them together.
+        self.prefetch_hinted(bucket);
         // ORDERING: Acquire, as for every step of a walk.
         let word = Next(slot.anchor.load(Ordering::Acquire));
         let (hit, walked) = self.walk(goal, word);
@@ -187,9 +182,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// As `bucket`, for a lookup, which may do without a split, but not for ever: after a doubling
-    /// all lookups would pay for one otherwise, and the rate would break down for that time. Also
-    /// says whether the bucket's line, if complete, answers for the key (I8).
+    /// As `bucket`, for a lookup. It splits only now and then: if all lookups split after a doubling,
+    /// their rate would break down for that time. Also returns whether the bucket's line, if complete,
+    /// answers for the key (I8).
     fn bucket_to_read(&mut self, hash: u64) -> (u64, bool) {
         let mask = self.engine.table.mask();
         let home = hash & mask;
@@ -197,7 +192,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         while index != 0 {
             // ORDERING: Acquire, as in `bucket`.
             let word = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
-            if word.is_start() || (word.0 != 0 && wrong!(self, NoBusy)) {
+            if self.is_start(word) {
                 break;
             }
             if self.local.random() >> 32 & (READS_A_SPLIT - 1) == 0 {
@@ -206,12 +201,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             }
             index = parent(index);
         }
-        let serves = match () {
-            () if wrong!(self, ServesAll) => true,
-            () if wrong!(self, ServesChildren) => index == home || index == parent(home),
-            () => serves(index, home, mask),
-        };
-        (index, serves)
+        (index, self.serves(index, home, mask))
     }
 
     /// One head per bucket, as in the paper: start at the hot item if it is not beyond the goal.
@@ -231,7 +221,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 if !word.is(REPL) {
                     self.clear_word(bucket, 0, hint, item);
                 }
-                wrong!(self, TrustDead | FollowDead => start = self.wrong_start(&goal, item, word));
+                start = self.start_at_dead(&goal, item, word);
             } else {
                 match goal.cmp_item(&self.shared.kind, item) {
                     cmp::Ordering::Equal => {
@@ -268,11 +258,4 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         None
     }
-}
-
-/// Whether the keys of bucket `home` lie between the anchor of `index` and the next one that a table
-/// with this mask can have, `home`'s own aside: for the bucket itself, and for the one that it is
-/// split from last. Any other ancestor may have buckets in between that are split off already.
-fn serves(index: u64, home: u64, mask: u64) -> bool {
-    index == home || (home > mask >> 1 && index == parent(home))
 }

@@ -20,24 +20,28 @@
 //! # The operations, and where to read them
 //!
 //! * *Lookup*: [`lookup`]. Hints with the key's tag, then a complete line's word for a miss, then a walk.
-//! * *Insert*: [`search`] finds the place between x < key < y and takes out what is dead on its way;
-//!   `link` in [`link`] reserves a word of the line, links by one CAS on x, and fills the word.
-//! * *Update*: in place by a CAS on the value, or `replace` in [`link`]: one CAS on the old item marks
-//!   it and makes its copy its successor; then the hint goes to the copy, and the old item is cut out.
-//! * *Delete*: `kill` in [`link`]: one CAS marks the item; then it is cut out, its hint is cleared
-//!   ([`hint`]), and who comes second of the two retires it.
+//! * *Insert*: [`search`] finds the place between x < key < y and unlinks dead items on its way;
+//!   `link` in [`write`] reserves a word of the line, links by one CAS on x, and fills the word.
+//! * *Update*: in place by a CAS on the value, or `replace` in [`write`]: one CAS on the old item marks
+//!   it and makes its copy its successor; then the hint goes to the copy, and the old item is unlinked.
+//! * *Delete*: `kill` in [`write`]: one CAS marks the item; then it is unlinked, its hint is cleared
+//!   ([`hint`]), and the second of the two retires it.
 //! * *Split*: `split` in [`split`] claims the slot with BUSY, links its anchor by one CAS, clears BUSY,
 //!   and takes along the hints of the bucket's items.
+//!
+//! A model checker runs the same code. Where it may ask for a wrong variant, the code calls a function
+//! of [`variants`], or a macro of [`hooks`](crate::core::hooks).
 //!
 //! # Invariants
 //!
 //! * I1 The successor in the word of a MARKed node never changes (its flags may).
-//! * I2 Only MARKed nodes leave the chain; what is not MARKed can be reached from anchor 0.
+//! * I2 Only MARKed nodes leave the chain; every other node can be reached from anchor 0.
 //! * I3 Reachable nodes are in order; equal keys only as dead versions before the live one.
 //! * I4 HINTED is set by one CAS on an unmarked word, the *claim*. An item in a hint word is HINTED,
 //!   and is in one hint word only.
-//! * I5 Who takes an item out of a hint word (or fails to put it in) clears HINTED once; who takes
-//!   it out of the chain sets UNLINKED if HINTED is set; the second of the two retires it, once.
+//! * I5 The session that takes an item out of a hint word (or fails to put it in) clears HINTED once.
+//!   The session that takes it out of the chain sets UNLINKED if HINTED is set. The second of the two
+//!   must retire it, once.
 //! * I6 A value word is written by CAS from an unfrozen value only, and FROZEN is never cleared.
 //! * I7 An anchor is a start only once it is linked (BUSY is clear) and until it is MARKed.
 //! * I8, I9 for complete lines are in [`complete`].
@@ -60,14 +64,14 @@
 //! A hit: its load of the item's unmarked word. A miss: the moment of P2. An insert: the CAS on the
 //! predecessor's word. A replacement or removal: the CAS that marks the item. A write in place: the
 //! CAS on the value; if the item is marked meanwhile, just before that mark, which no observer can tell
-//! apart, because whoever marks an item *because of* its value freezes the value first (I6).
+//! apart, because a session that marks an item *because of* its value must freeze the value first (I6).
 //!
 //! # Progress
 //!
 //! Readers never wait and never restart. A writer restarts only because another operation's
 //! CAS succeeded. Moving a hint and splitting a bucket are given up, not retried. Halving the table
-//! ([`shrink`]) goes on in steps of whoever comes by; each grace period that it needs waits for
-//! readers, no session waits for it.
+//! ([`shrink`]) proceeds in steps that any session takes; each grace period that it needs waits for
+//! readers, but no session waits for it.
 //!
 //! # Memory orders
 //!
@@ -87,7 +91,6 @@ mod grow;
 mod hint;
 mod hotspot;
 mod lazy;
-mod link;
 mod lookup;
 mod pipeline;
 mod scan;
@@ -97,11 +100,13 @@ mod split;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod variants;
+mod write;
 
 use crate::core::config::Growth;
 use crate::core::sync::{TallyI64, TallyU64};
 use shrink::Resizing;
-use split::Ahead;
+use split::EagerWork;
 use table::Table;
 
 /// HotRing's engine, with `H` hints a slot: 7 (a slot is a cache line of 64 bytes, the default and
@@ -114,10 +119,10 @@ pub struct Ring<const H: usize> {
     /// Whether lines may become complete.
     completes: bool,
     resizing: Resizing,
-    ahead: Ahead,
+    eager: EagerWork,
     /// Anchors linked so far.
     splits: TallyU64,
-    /// What the sums of lookups and visits were when the access overhead was last measured from there.
+    /// The sums of lookups and visits from which the access overhead is measured.
     lookups_before: TallyI64,
     visits_before: TallyI64,
 }

@@ -180,12 +180,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         address
     }
 
-    /// Asks for what a walk to a key will pass, most of which is hinted.
+    /// Prefetches the items that a walk to a key will pass: most are hinted.
     #[cold]
     #[inline(never)]
     fn ask_for_walk(&self, index: u64, control: Next) {
         if control.is_start() {
-            self.fetch_hinted(index);
+            self.prefetch_hinted(index);
         } else if index != 0 {
             // Not split off yet.
             prefetch(std::ptr::from_ref(self.engine.table.slot(parent(index))).cast());

@@ -55,29 +55,3 @@ impl<const H: usize> Scan for Ring<H> {
         p.find_from(&AnchorGoal(last), from, false);
     }
 }
-
-impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Marks an item dead wherever it is, again and again if its word changes; the unlinking is
-    /// left to a walk. False: it was dead already.
-    pub(crate) fn kill_at(&mut self, hit: Hit) -> bool {
-        let next = hit.item.next();
-        let mut word = hit.word;
-        while !word.is(MARK) {
-            // ORDERING: Release, as in `kill`. Relaxed on failure: the next try validates the word.
-            match next.compare_exchange_weak(
-                word.0,
-                word.0 | MARK,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => {
-                    self.count_out(hit.item);
-                    self.consider_shrinking();
-                    return true;
-                }
-                Err(now) => word = Next(now),
-            }
-        }
-        false
-    }
-}

@@ -1,6 +1,6 @@
-//! The walk of writers, which takes out what is dead on its way, and where it begins.
+//! The walk of writers, which unlinks dead items on its way, and its start.
 
-use crate::core::hooks::{lost, sometimes, wrong};
+use crate::core::hooks::{Step, cas, sometimes};
 use crate::core::item::{Item, Kind};
 use crate::core::sync::{AtomicU64, Ordering};
 use crate::core::word::{Hint, Link, MARK, Next, REPL, ring_cmp};
@@ -53,7 +53,7 @@ impl<K: Kind> Goal<K> for AnchorGoal {
     }
 }
 
-/// What a writer's walk found.
+/// Where a writer's walk ended.
 pub struct Found<'s> {
     /// The `next` word of the last live node before the goal, and the value it had.
     pub(crate) pred: &'s AtomicU64,
@@ -74,11 +74,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let index = hash & self.engine.table.mask();
         // ORDERING: Acquire pairs with the AcqRel that clears BUSY: a usable anchor is linked (I7).
         let word = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
-        if word.is_start() || (word.0 != 0 && wrong!(self, NoBusy)) {
-            index
-        } else {
-            self.bucket_or_parent(index)
-        }
+        if self.is_start(word) { index } else { self.bucket_or_parent(index) }
     }
 
     /// The bucket, split off if it is new, or the nearest ancestor that can be used now.
@@ -96,7 +92,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         0
     }
 
-    /// The walk of writers: unlinks what is dead on its way, restarts when another session interferes.
+    /// The walk of writers: unlinks dead items on its way, and restarts when another session interferes.
     pub(crate) fn find(&mut self, goal: &impl Goal<K>, bucket: u64) -> Found<'s> {
         self.find_from(goal, bucket, H == 1)
     }
@@ -116,12 +112,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 let (at, word) = self.skip_dead(pred_word.link());
                 if at != pred_word.link() {
                     let after = pred_word.with(at);
-                    let cas = |old: u64, new: u64| {
-                        // ORDERING: Release passes on that `at` is initialised, which we have from the
-                        // word of a skipped item; pairs with the Acquire of walks.
-                        pred.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed)
-                    };
-                    if lost!(CutLost, cas(pred_word.0, after.0)) {
+                    // ORDERING: Release passes on that `at` is initialised, which we have from the word
+                    // of a skipped item; pairs with the Acquire of walks.
+                    if !cas(pred, pred_word.0, after.0, Ordering::Release, Step::CutLost) {
                         continue 'start;
                     }
                     self.unlinked_run(pred_word.link(), at);
@@ -179,7 +172,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// Settles the fate of the dead items from `from` up to `to`, which our CAS took out.
+    /// Retires the dead items from `from` up to `to`, which our CAS unlinked, or leaves them to their claims.
     fn unlinked_run(&mut self, from: Link, to: Link) {
         let mut link = from;
         while link != to {
@@ -191,9 +184,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 sometimes!(AnchorCut);
                 continue;
             }
-            if link != to {
-                sometimes!(RunCut);
-            }
+            sometimes!(link != to => RunCut);
             self.unlinked(self.item(dead));
         }
     }

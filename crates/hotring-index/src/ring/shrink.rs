@@ -24,6 +24,7 @@ use crate::core::sync::{AtomicBool, Mutex, Ordering, TallyU64};
 use crate::core::word::{Hint, MARK};
 use crate::ring::Ring;
 use crate::ring::search::AnchorGoal;
+use crate::ring::variants::Cause;
 use crate::session::Pinned;
 
 /// Slots looked at in one step: some 20 microseconds.
@@ -66,7 +67,7 @@ const BUSY: u64 = 1;
 /// The mask is halved, and upper slots may still have hints.
 const HALVED: u64 = 2;
 
-/// Where a change of the table's size stands. Whoever changes the mask holds the lock, and no session
+/// The progress of a change of the table's size. The lock must be held to change the mask. No session
 /// waits for it.
 pub(crate) struct Resizing {
     phase: Mutex<Phase>,
@@ -94,15 +95,15 @@ impl Resizing {
 
     /// Whether upper slots may still have hints. Asked under a pin.
     pub(crate) fn is_halved(&self) -> bool {
-        // ORDERING: Relaxed, advice: who is late to see that they have none any more is pinned since
-        // before the end of the last grace period, so they are not zeroed yet.
+        // ORDERING: Relaxed, advice: a session that reads an old value has been pinned since before the end
+        // of the last grace period, so the slots are not zeroed yet.
         self.busy.load(Ordering::Relaxed) == HALVED
     }
 
     /// Asked under a pin, before a line's words are read.
     pub(crate) fn forbids_completing(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `begin`; who misses it is pinned since before
-        // the end of the grace period that follows.
+        // ORDERING: Acquire pairs with the Release in `set_quiet`; a session that misses it has been pinned
+        // since before the end of the grace period that follows.
         self.quiet.load(Ordering::Acquire)
     }
 
@@ -153,7 +154,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let grown = self.engine.table.double(mask);
                 if grown {
                     sometimes!(Grown);
-                    self.engine.ahead.restart(mask + 1);
+                    self.engine.eager.restart(mask + 1);
                 }
                 grown
             }
@@ -161,7 +162,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 // Some lines are not complete any more, which they may be at any time.
                 sometimes!(ShrinkUndone);
                 // Also for the lines that are not complete any more, if the table stays as it is.
-                self.engine.ahead.restart(mask + 1);
+                self.engine.eager.restart(mask + 1);
                 resizing.set_quiet(false);
                 resizing.set(&mut phase, Phase::Idle);
                 self.engine.table.double(mask)
@@ -178,8 +179,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Begins a halving if the table holds few items for its size. Called now and then by those
-    /// who remove.
+    /// Begins a halving if the table holds few items for its size. Called now and then by removals.
     pub(crate) fn shrink_if_due(&mut self) {
         let Growth::Auto { items_low, .. } = self.engine.growth else { return };
         let slots = self.engine.table.mask() + 1;
@@ -201,7 +201,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return false;
         }
         sometimes!(Shrinking);
-        let next = if self.engine.completes && !wrong!(self, ShrinkComplete) {
+        let next = if self.halving_needs_quiet() {
             resizing.set_quiet(true);
             Phase::Quiet { tag: self.local.participant.grace() }
         } else {
@@ -213,7 +213,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
     fn halve(&mut self) -> Phase {
         self.engine.table.set_mask(self.engine.table.mask() >> 1);
-        self.engine.ahead.restart(self.engine.table.mask() + 1);
+        self.engine.eager.restart(self.engine.table.mask() + 1);
         Phase::Halved { tag: self.local.participant.grace() }
     }
 
@@ -222,9 +222,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let slots = self.engine.table.mask() + 1;
         match phase {
             Phase::Idle => Phase::Idle,
-            Phase::Quiet { tag } if self.is_over(tag) => Phase::Incomplete { next: 0 },
-            Phase::Halved { tag } if self.is_over(tag) => Phase::Sweep { next: slots },
-            Phase::Unlinked { tag } if self.is_over(tag) => self.zero(slots),
+            Phase::Quiet { tag } if self.is_grace_over(tag) => Phase::Incomplete { next: 0 },
+            Phase::Halved { tag } if self.is_grace_over(tag) => Phase::Sweep { next: slots },
+            Phase::Unlinked { tag } if self.is_grace_over(tag) => self.zero(slots),
             Phase::Zero { next } => self.zero(next),
             waiting @ (Phase::Quiet { .. } | Phase::Halved { .. } | Phase::Unlinked { .. }) => {
                 waiting
@@ -233,7 +233,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 // The upper ones too: once the mask is halved, inserts of their keys do not look
                 // at them any more, and the halving may be undone.
                 let end = (next + SLOTS_A_STEP).min(slots);
-                (next..end).for_each(|slot| self.make_incomplete(slot));
+                (next..end).for_each(|slot| self.make_incomplete(slot, Cause::Halving));
                 if end < slots { Phase::Incomplete { next: end } } else { self.halve() }
             }
             Phase::Sweep { next } => {
@@ -261,10 +261,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         Phase::Idle
     }
 
-    fn is_over(&self, tag: u64) -> bool {
-        self.shared.collector.is_over(tag) || wrong!(self, NoGrace)
-    }
-
     /// Takes the anchor of an upper slot out of the chain, and its hints with it.
     fn sweep_slot(&mut self, index: u64) {
         let slot = self.engine.table.slot(index);
@@ -288,15 +284,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 }
             }
         }
-        if !wrong!(self, NoAnchorMark) {
-            // ORDERING: Relaxed: links behind the anchor come before, or fail, as all are changes of this
-            // one word (I1); as a read-modify-write it passes on what they published.
-            slot.anchor.fetch_or(MARK, Ordering::Relaxed);
-        }
-        let bucket = self.bucket(index);
-        wrong!(self, NoAnchorMark => self.cut_anchor(index, bucket));
-        let _ = self.find_from(&AnchorGoal(index), bucket, false);
+        self.unlink_anchor(index);
         // ORDERING: Relaxed, statistics.
         self.engine.splits.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Marks the anchor of an upper slot, so that a walk unlinks it.
+    fn unlink_anchor(&mut self, index: u64) {
+        wrong!(self, NoAnchorMark => return self.cut_anchor(index););
+        // ORDERING: Relaxed: links behind the anchor come before, or fail, as all are changes of this
+        // one word (I1); as a read-modify-write it passes on what they published.
+        self.engine.table.slot(index).anchor.fetch_or(MARK, Ordering::Relaxed);
+        let bucket = self.bucket(index);
+        let _ = self.find_from(&AnchorGoal(index), bucket, false);
     }
 }

@@ -1,47 +1,48 @@
-//! Splits: how a bucket of a table that has doubled comes to its anchor and its hints.
+//! Splits: a bucket of a doubled table gets its anchor and its hints.
 //!
-//! A bucket is split off by whoever writes to it first, or *ahead* of that: where FAST'20 (section
-//! 3.4) has a thread that moves the whole table, sessions see to a few buckets each now and then.
-//! No session waits for it. But as long as a bucket is not there, a lookup has another line to fetch and
-//! is hard to predict, and the first miss of a line that could be complete has to walk.
+//! A bucket is split off by the first session that writes to it, or *eagerly* before that. FAST'20
+//! (section 3.4) has a thread that moves the whole table; here sessions split a few buckets each now and
+//! then, and none waits for it. Until a bucket is split, a lookup fetches a second line and is hard to
+//! predict, and the first miss of a line that could be complete must walk.
 
 use crate::core::config::Strategy;
-use crate::core::hooks::{lost, sometimes, wrong};
-use crate::core::item::Kind;
+use crate::core::hooks::{Step, cas, order, sometimes};
+use crate::core::item::{Item, Kind};
 use crate::core::prefetch::prefetch_item;
 use crate::core::sync::{AtomicU64, Ordering};
 use crate::core::word::{BUSY, HINTED, Hint, Link, MARK, Next};
 use crate::ring::Ring;
 use crate::ring::hint::{VOTES_NEW, change_word};
 use crate::ring::search::{AnchorGoal, parent};
+use crate::ring::variants::Cause;
 use crate::session::Pinned;
 use std::ops::Range;
 
-/// Buckets whose memory is asked for before it is their turn.
-const FETCHED: u64 = 3;
+/// Buckets whose items are prefetched before their turn.
+const PREFETCH_DISTANCE: u64 = 3;
 
-/// How far sessions have seen to the table ahead of its use. Below the number of slots: to buckets before
-/// this one. From there on: to as many lines, whether they are complete. It is advice: what it passes
-/// over is done on first use.
-pub(crate) struct Ahead(AtomicU64);
+/// How far the eager work on the table has come. Below the number of slots: all buckets before this one
+/// are split. From there on: that many lines were checked for completeness. It is advice: buckets that it
+/// passes over are split on first use.
+pub(crate) struct EagerWork(AtomicU64);
 
-impl Ahead {
-    /// The first buckets are left to their use: there may be far more than items.
+impl EagerWork {
+    /// The first buckets are left to their use: there may be far more of them than items.
     pub(crate) fn new(slots: u64) -> Self {
         Self(AtomicU64::new(2 * slots))
     }
 
-    /// Goes back to where a table of this many slots is when all its buckets are split: to be called when
-    /// it has got more than that, or has no more than that again.
+    /// Goes back to the state of a table whose `slots` buckets are all split. Must be called when the
+    /// table gets more slots than that, or has no more than that again.
     pub(crate) fn restart(&self, slots: u64) {
-        // ORDERING: Relaxed, it only says who does what; whether that may be done is seen there.
+        // ORDERING: Relaxed, it only divides the work; each step checks whether it may be done.
         if self.0.load(Ordering::Relaxed) > slots {
-            // ORDERING: Relaxed, as above. What another session takes meanwhile is done twice, or on first use.
+            // ORDERING: Relaxed, as above. Work that another session takes meanwhile is done twice, or on first use.
             self.0.store(slots, Ordering::Relaxed);
         }
     }
 
-    /// Takes what there is to do from `from` up to `to`, unless another session has begun with it.
+    /// Takes the work from `from` up to `to`, unless another session has.
     fn take(&self, from: u64, to: u64) -> bool {
         // ORDERING: Relaxed, as in `restart`.
         self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -49,42 +50,96 @@ impl Ahead {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Sees to at most `count` buckets or lines, if there are some that no session has seen to since the
-    /// table doubled; whether there were.
+    /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, without
+    /// its phases: one CAS, no copying, no session waits). False: another session is at it.
+    #[cold]
+    pub(crate) fn split(&mut self, index: u64) -> bool {
+        // 1. BUSY makes this session the only one that splits the slot.
+        let anchor = &self.engine.table.slot(index).anchor;
+        let claim = Link::anchor(0).address() | BUSY;
+        // ORDERING: Relaxed, chooses one initialiser; the linking CAS publishes.
+        if anchor.compare_exchange(0, claim, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        let from = self.bucket_or_parent(parent(index));
+        self.prefetch_hinted(from);
+        // 2. Once the anchor is linked the arc of `from` ends there, but its line serves all of it until
+        // BUSY is cleared. A candidate that is old enough would become complete by its half. One that is
+        // set later cannot become complete while we are pinned.
+        self.make_incomplete(from, Cause::SplitBegins);
+        // 3. From this CAS on the bucket has an arc of its own.
+        self.link_anchor(index, anchor, from);
+        // 4. From here on walks may start at the anchor.
+        // ORDERING: Release: a session that sees the slot usable must see its anchor linked (I7), and
+        // the items behind it; pairs with the Acquire in `bucket`.
+        anchor.fetch_and(!BUSY, order!(self, Ordering::Release, RelaxedBusy));
+        // 5. The hints of the bucket's items move over, from all lines that served it: several, if the
+        // parent was being split off, too. Not earlier: a session that chose one of these lines for one
+        // of our keys has been pinned since, so that the line cannot become complete again before.
+        let mut ancestor = index;
+        while ancestor != from {
+            ancestor = parent(ancestor);
+            self.make_incomplete(ancestor, Cause::SplitEnds);
+            self.hand_over(ancestor, index);
+        }
+        // 6. Both lines have free words now.
+        self.refill(from);
+        self.refill(index);
+        // ORDERING: Relaxed, statistics.
+        self.engine.splits.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Links the anchor of a claimed slot into the arc of `from`.
+    fn link_anchor(&mut self, index: u64, anchor: &AtomicU64, from: u64) {
+        loop {
+            let found = self.find(&AnchorGoal(index), from);
+            // ORDERING: Relaxed, published by the CAS.
+            anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
+            let after = found.pred_word.with(Link::anchor(index));
+            // ORDERING: AcqRel, as for the link of an item.
+            let order = self.link_order();
+            if cas(found.pred, found.pred_word.0, after.0, order, Step::SplitLost) {
+                return;
+            }
+        }
+    }
+
+    /// Does eager work on at most `count` buckets or lines. False: there is none.
     #[inline]
-    pub(crate) fn go_ahead(&mut self, count: u64) -> bool {
+    pub(crate) fn growth_step(&mut self, count: u64) -> bool {
         let slots = self.engine.table.mask() + 1;
         // ORDERING: Relaxed, as in `restart`.
-        let from = self.engine.ahead.0.load(Ordering::Relaxed);
+        let from = self.engine.eager.0.load(Ordering::Relaxed);
         from < 2 * slots
             && !self.engine.resizing.is_busy()
             && !cfg!(loom)
-            && self.go_on_from(from, count, slots)
+            && self.growth_step_from(from, count, slots)
     }
 
     #[cold]
-    fn go_on_from(&mut self, from: u64, count: u64, slots: u64) -> bool {
+    fn growth_step_from(&mut self, from: u64, count: u64, slots: u64) -> bool {
         let splits = from < slots;
-        // Of a table that was enlarged for what is to come, nothing is touched before that comes.
+        // A table that was enlarged for items to come is not touched before they come.
         let waits = self.shared.items() < slots as i64 && !cfg!(shuttle);
         if splits && waits {
             return false;
         }
         let to = (from + count).min(if splits { slots } else { 2 * slots });
-        if !self.engine.ahead.take(from, to) {
+        if !self.engine.eager.take(from, to) {
             return true;
         }
         if splits {
-            self.fetching(from..to, parent, |p, bucket| {
+            self.for_each_prefetched(from..to, parent, |p, bucket| {
                 // ORDERING: Relaxed, the CAS of the splitting session validates.
                 if p.engine.table.slot(bucket).anchor.load(Ordering::Relaxed) == 0 {
-                    sometimes!(SplitAhead);
+                    sometimes!(SplitEagerly);
                     p.split(bucket);
                 }
             });
         } else if self.engine.completes {
             let itself = |line| line;
-            self.fetching(from - slots..to - slots, itself, |p, line| {
+            self.for_each_prefetched(from - slots..to - slots, itself, |p, line| {
                 if p.is_usable(line) {
                     p.refill(line);
                 }
@@ -93,83 +148,30 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         true
     }
 
-    /// Calls `see_to` for each number, for which it will want the items of the line that `line_of`
-    /// gives. They are asked for some steps before.
-    fn fetching(
+    /// Calls `visit` for each number. The hinted items of the line `line_of` it are prefetched some
+    /// steps before.
+    fn for_each_prefetched(
         &mut self,
         range: Range<u64>,
         line_of: impl Fn(u64) -> u64,
-        mut see_to: impl FnMut(&mut Self, u64),
+        mut visit: impl FnMut(&mut Self, u64),
     ) {
         let end = range.end;
-        range.clone().take(FETCHED as usize).for_each(|at| self.fetch_hinted(line_of(at)));
+        let first = range.clone().take(PREFETCH_DISTANCE as usize);
+        first.for_each(|at| self.prefetch_hinted(line_of(at)));
         for at in range {
-            if at + FETCHED < end {
-                self.fetch_hinted(line_of(at + FETCHED));
+            if at + PREFETCH_DISTANCE < end {
+                self.prefetch_hinted(line_of(at + PREFETCH_DISTANCE));
             }
-            see_to(self, at);
+            visit(self, at);
         }
     }
 
-    /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, without
-    /// its phases: one CAS, no copying, no session waits). False: another session is at it.
-    #[cold]
-    pub(crate) fn split(&mut self, index: u64) -> bool {
-        let slot = self.engine.table.slot(index);
-        let claim = Link::anchor(0).address() | BUSY;
-        // ORDERING: Relaxed, chooses one initialiser; the linking CAS below publishes.
-        if slot.anchor.compare_exchange(0, claim, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        let from = self.bucket_or_parent(parent(index));
-        self.fetch_hinted(from);
-        // Before the anchor is linked: the arc of `from` ends there at once, but its line serves all of
-        // it until BUSY is cleared. A candidate that is old enough would become complete by its half.
-        // One set later cannot while we are pinned.
-        if !wrong!(self, SplitTrustsCandidate | SplitKeepsComplete) {
-            self.make_incomplete(from);
-        }
-        let goal = AnchorGoal(index);
-        loop {
-            let found = self.find(&goal, from);
-            // ORDERING: Relaxed, published by the CAS.
-            slot.anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
-            let after = found.pred_word.with(Link::anchor(index));
-            let (pred, word, order) = (found.pred, found.pred_word.0, self.publishing());
-            // ORDERING: AcqRel, as for the link of an item.
-            let cas = || pred.compare_exchange(word, after.0, order, Ordering::Relaxed);
-            if !lost!(SplitLost, cas()) {
-                break;
-            }
-        }
-        // ORDERING: Release: whoever sees the slot usable sees its anchor linked (I7), and what lies
-        // behind the anchor; pairs with the Acquire in `bucket`.
-        let order = if wrong!(self, RelaxedBusy) { Ordering::Relaxed } else { Ordering::Release };
-        slot.anchor.fetch_and(!BUSY, order);
-        // All lines that served our keys: of several, if the parent was being split off, too. Only now:
-        // whoever still chose one of them for one of our keys is pinned since before it can become
-        // complete again.
-        let mut ancestor = index;
-        while ancestor != from {
-            ancestor = parent(ancestor);
-            if !wrong!(self, SplitKeepsComplete) {
-                self.make_incomplete(ancestor);
-            }
-            self.hand_over(ancestor, index);
-        }
-        self.refill(from);
-        self.refill(index);
-        // ORDERING: Relaxed, statistics.
-        self.engine.splits.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
-    /// Asks for all items that a line hints, so that who is going to pass them waits once and not for
-    /// each.
+    /// Prefetches all items that a line hints, so that a walk waits once and not for each.
     #[inline]
-    pub(crate) fn fetch_hinted(&self, bucket: u64) {
+    pub(crate) fn prefetch_hinted(&self, bucket: u64) {
         for word in &self.engine.table.slot(bucket).hints {
-            // ORDERING: Relaxed, a guess what is going to be wanted.
+            // ORDERING: Relaxed, only a prefetch.
             prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());
         }
     }
@@ -187,19 +189,23 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             if change_word(word, hint, Hint::EMPTY).is_err() {
                 continue;
             }
-            let mut words = self.engine.table.slot(to).hints.iter();
-            let taken = words.any(|word| change_word(word, Hint::EMPTY, hint).is_ok());
-            if taken {
-                sometimes!(HandedOver);
-                self.recheck(to, item);
-            } else {
-                sometimes!(NotHandedOver);
-                self.release(item);
-            }
+            self.take_over(to, hint, item);
         }
     }
 
-    /// After a split: gives a half what the full line had no room for.
+    /// Puts a hint that was taken from another line into a free word, or gives up its claim.
+    fn take_over(&mut self, line: u64, hint: Hint, item: Item) {
+        let mut words = self.engine.table.slot(line).hints.iter();
+        if words.any(|word| change_word(word, Hint::EMPTY, hint).is_ok()) {
+            sometimes!(HandedOver);
+            self.recheck(line, item);
+        } else {
+            sometimes!(NotHandedOver);
+            self.release(item);
+        }
+    }
+
+    /// After a split: hints items for which the full line had no word.
     pub(crate) fn refill(&mut self, bucket: u64) {
         if !self.engine.completes {
             self.fill_line(bucket);

@@ -264,7 +264,7 @@ impl<const H: usize> Table<H> {
     /// Lets the system get the memory ready for a part (0 to 1) of the slots that a doubling would
     /// bring into use, `pages` at a time; whether it is. Else all threads would wait for it at once, as
     /// they touch all of it right away.
-    pub(crate) fn touch_ahead(&self, mask: u64, part: f64, pages: u64) -> bool {
+    pub(crate) fn prefault(&self, mask: u64, part: f64, pages: u64) -> bool {
         let half = mask + 1;
         let wanted = (half + (half as f64 * part) as u64).min(self.slots.len());
         // ORDERING: Relaxed, it only says who does what.
@@ -299,7 +299,7 @@ impl<const H: usize> Table<H> {
     /// Zeroes the slots from `from` to `to`. No session uses them.
     pub(crate) fn give_back(&self, from: u64, to: u64) {
         self.slots.zero(from, to);
-        // ORDERING: Relaxed, as in `touch_ahead`.
+        // ORDERING: Relaxed, as in `prefault`.
         self.touched.fetch_min(from, Ordering::Relaxed);
     }
 }
@@ -411,7 +411,7 @@ mod tests {
             ..Config::default()
         };
         let table = Table::<7>::new(&config).expect("memory for 256 KiB");
-        let steps = |part| (1..100).find(|_| table.touch_ahead(table.mask(), part, 4));
+        let steps = |part| (1..100).find(|_| table.prefault(table.mask(), part, 4));
         // 1024 slots are 16 pages.
         assert_eq!(steps(0.5), Some(2));
         assert_eq!(steps(1.0), Some(2));

@@ -1,4 +1,5 @@
-//! Whether what takes memory may begin ([`budget`](crate::core::memory_limit)), and what a session does for it.
+//! Admission of operations that take memory, by the limits of [`memory_limit`](crate::core::memory_limit) and
+//! [`limbo`](crate::core::limbo).
 
 use super::{Session, Shared};
 use crate::core::item::Kind;
@@ -6,17 +7,17 @@ use crate::core::memory_limit::{Full, Refused};
 use crate::core::sync::Ordering;
 use crate::engine::Engine;
 
-/// Times that a write at the limit of all memory looks for some that can be freed: a grace period takes
-/// three, if no session is pinned meanwhile.
+/// Rounds in which a write at the memory limit tries to free memory: a grace period takes three, if no
+/// session is pinned meanwhile.
 const FULL_ROUNDS: usize = 8;
 
-/// Items among which it looks each time.
+/// Items of the table that each round sweeps.
 const SWEPT: usize = 64;
 
-/// Items that a session looks at, that is refused memory, to move them together.
+/// Items that one step of compaction looks at.
 const MOVED: usize = 2048;
 
-/// Times that it does so when nothing else is in the way.
+/// Steps of compaction before a write is refused.
 const MOVES: usize = 64;
 
 impl<K: Kind, E: Engine> Shared<K, E> {
@@ -43,9 +44,8 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
     }
 
-    /// Looks whether memory for this many bytes more is to be had, and shows all sessions whether there is
-    /// any.
-    pub(crate) fn look_at_memory(&self, more: u64) -> Result<(), Full> {
+    /// Checks whether this many more bytes fit, and publishes to all sessions whether the limit is reached.
+    pub(crate) fn check_memory(&self, more: u64) -> Result<(), Full> {
         if self.budget.max() == u64::MAX {
             self.collector.shown().show_full(false);
             return Ok(());
@@ -57,12 +57,12 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.budget.check(used.saturating_add(more), limbo, waste)
     }
 
-    /// As [`look_at_memory`](Self::look_at_memory), for a session that goes on: pages that no session uses, and that would go
-    /// back to the system by and by, go at once as far as they are in the way.
-    fn look_again(&self, more: u64) -> Result<(), Full> {
-        self.look_at_memory(more).or_else(|full| {
+    /// As `check_memory`, but free pages that would return to the system later are returned first, as far
+    /// as the limit requires.
+    fn check_memory_after_release(&self, more: u64) -> Result<(), Full> {
+        self.check_memory(more).or_else(|full| {
             self.blocks.give_back(full.used_bytes - full.max);
-            self.look_at_memory(more)
+            self.check_memory(more)
         })
     }
 }
@@ -78,7 +78,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// 1,024 items; looks at every session's record; and a walk over some hundred items.
     ///
     /// # Errors
-    /// Who is in the way, and of how much: as soon as that session goes on, writes are admitted. Or how
+    /// The stalled session and the bytes that wait for it: once it proceeds, writes are admitted. Or how
     /// much is used: as soon as something is removed and no session can see it any more, writes are admitted.
     #[inline(always)]
     pub fn admit(&mut self) -> Result<(), Refused> {
@@ -105,11 +105,11 @@ impl<K: Kind, E: Engine> Session<K, E> {
     ///
     /// # Errors
     /// As `admit`.
-    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
+    pub fn try_admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
         if self.local.participant.is_over_limit() {
             self.admit_over_limit()?;
         }
-        match self.shared.look_again(bytes as u64) {
+        match self.shared.check_memory_after_release(bytes as u64) {
             Ok(()) => return Ok(()),
             Err(full) if full.waste_bytes > 0 => _ = self.move_together(),
             Err(_) => {}
@@ -117,7 +117,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.has_garbage() {
             self.collect_garbage();
         }
-        self.shared.look_again(bytes as u64).map_err(Refused::Full)
+        self.shared.check_memory_after_release(bytes as u64).map_err(Refused::Full)
     }
 
     #[cold]
@@ -126,21 +126,23 @@ impl<K: Kind, E: Engine> Session<K, E> {
             self.admit_over_limit()?;
         }
         for round in 0..FULL_ROUNDS {
-            match self.shared.look_again(bytes) {
+            match self.shared.check_memory_after_release(bytes) {
                 Ok(()) => return Ok(()),
                 Err(full) if bytes > full.max => return Err(Refused::Full(full)),
-                Err(full) if full.waste_bytes > 0 && round == 0 && self.gain_room(bytes) => {
+                Err(full)
+                    if full.waste_bytes > 0 && round == 0 && self.compact_until_free(bytes) =>
+                {
                     return Ok(());
                 }
                 Err(_) => {}
             }
-            // What is dead counts until it is freed.
+            // Dead items count until they are freed.
             self.sweep_some();
             if self.local.participant.has_garbage() {
                 self.collect_garbage();
             }
         }
-        self.shared.look_again(bytes).map_err(Refused::Full)
+        self.shared.check_memory_after_release(bytes).map_err(Refused::Full)
     }
 
     /// Moves some items together. False: there was nothing to move.
@@ -152,12 +154,12 @@ impl<K: Kind, E: Engine> Session<K, E> {
 
     /// Moves items together until there is room for this many bytes, a bounded number of times: a client
     /// cannot help it when its write is refused although most memory is free.
-    fn gain_room(&mut self, bytes: u64) -> bool {
+    fn compact_until_free(&mut self, bytes: u64) -> bool {
         for _ in 0..MOVES {
             if !self.move_together() {
                 return false;
             }
-            if self.shared.look_again(bytes).is_ok() {
+            if self.shared.check_memory_after_release(bytes).is_ok() {
                 return true;
             }
         }

@@ -1,4 +1,4 @@
-//! The whole index: random picks, and the removal of everything.
+//! Operations on all items: random picks, and clear.
 
 use crate::core::item::Kind;
 use crate::core::sync::Ordering;

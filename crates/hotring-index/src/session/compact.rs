@@ -2,7 +2,7 @@
 //!
 //! Blocks of one class are together in spans, spans in chunks, and only a chunk that is free goes back. Where
 //! items of all ages are removed, every chunk keeps a few. [`arena`](crate::core::arena) says when that wastes much,
-//! and closes the chunks that have least; a walk over the table then replaces each item in them by a copy
+//! and closes the chunks with the fewest items; a walk over the table then replaces each item in them by a copy
 //! elsewhere, as a write does that needs a copy: the item is frozen, copied, and replaced by one CAS, which
 //! fails if anybody else was first. Readers and writers notice nothing. Sign, expiry, version and checksum are the
 //! copy's, too. Old items are retired like any others.
@@ -23,7 +23,7 @@ use std::sync::MutexGuard;
 const PIECE: usize = 256;
 /// Chunks, which cost as much as an item each.
 const CHUNKS: usize = 64;
-/// Bytes moved under one pin: what is moved takes memory twice until it is freed.
+/// Bytes moved under one pin: moved items take memory twice until the old ones are freed.
 const PIECE_BYTES: usize = 256 << 10;
 /// Times that a move is tried again, because an item beside this one came or went.
 const TRIES: usize = 3;
@@ -32,10 +32,10 @@ const GRACE: usize = 4;
 /// Steps of a pause that one step counts for where memory is tight.
 const TIGHT_STEPS: u32 = 8;
 
-/// What a step of compaction has done.
+/// The result of a step of compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Items (and pieces of memory) looked at: what the step has cost. 0: there was nothing to do.
+    /// The cost: items (and pieces of memory) looked at. 0: there was nothing to do.
     pub visited: usize,
     /// Items moved.
     pub moved: usize,
@@ -44,16 +44,17 @@ pub struct Compacted {
 }
 
 impl<K: Kind, E: Engine> Session<K, E> {
-    /// Does a part of what brings item memory together where much of it is held and not used (more than an
-    /// eighth, and 2 MiB, as far as that can be gained; where more is held than may be used, a thirty-second): looks at up to about `budget` items. Call it now and then, more often while it
-    /// has something to do; calls by several sessions at once do no harm, and only one of them does anything.
+    /// A step of compaction, if much item memory is held and not used: more than an eighth and 2 MiB of
+    /// gainable memory, or a thirty-second if more is held than may be used. Looks at up to about `budget`
+    /// items. Call it now and then, more often while it has something to do. Of concurrent calls only one
+    /// does anything.
     ///
     /// Moved items take memory twice until [`Session::collect`] frees them, 256 KiB for each piece of 256
     /// items, after which it is called.
     pub fn compact_step(&mut self, budget: usize) -> Compacted {
         let mut done = Compacted::default();
         if self.local().participant.is_over_limit() {
-            // What is moved would only wait for whoever stays pinned.
+            // Moved items would only wait for the pinned session.
             return done;
         }
         let taken = self.compaction().take();
@@ -102,7 +103,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 let count = (budget - done.visited).min(PIECE);
                 walk.cursor = self.move_piece(walk.cursor, count, done);
                 if walk.cursor == 0 {
-                    // What was moved last is freed, if no session is in the way.
+                    // Frees the items that were moved last, if no pinned session prevents it.
                     (0..GRACE).for_each(|_| self.leave_caches());
                     let arena = &self.shared().arena;
                     if arena.has_gained(walk.held) {
@@ -117,7 +118,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         true
     }
 
-    /// Moves what is to move of about `count` items from `cursor` on, and returns where to go on.
+    /// Moves the items of closed chunks among about `count` items from `cursor` on; returns the next cursor.
     fn move_piece(&mut self, cursor: u64, count: usize, done: &mut Compacted) -> u64 {
         let mut pinned = self.pin();
         let from = E::bucket(&mut pinned, cursor.reverse_bits());

@@ -1,4 +1,4 @@
-//! The shared state of an index, and what a session adds to it.
+//! The shared state of an index, a session's own state, and pins.
 
 mod admit;
 mod clear;
@@ -16,10 +16,10 @@ use crate::engine::Engine;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-/// The size with which an item is retired that has something elsewhere is odd, which footprints are not.
+/// Added to the size of a retired item that has memory elsewhere: footprints are even.
 const HAS_MORE: usize = 1;
 
-/// Gives up what a retired item has elsewhere; bytes of its block.
+/// Releases the memory that a retired item has outside its block; returns the size of the block.
 #[inline(always)]
 fn released<K: Kind>(kind: &K, retired: &Retired) -> usize {
     if retired.size & HAS_MORE == 0 { retired.size } else { release_more(kind, retired) }
@@ -37,7 +37,7 @@ fn release_more<K: Kind>(kind: &K, retired: &Retired) -> usize {
 /// Versions that a session draws from the shared counter at a time.
 const VERSION_BLOCK: u64 = 1024;
 
-/// What all sessions of an index share.
+/// The state that all sessions of an index share.
 pub struct Shared<K: Kind, E: Engine> {
     /// The kind of items.
     pub kind: K,
@@ -67,7 +67,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             kind: K::new(&config)?,
             engine: E::new(&config)?,
             collector: Arc::new(collector(&config)),
-            arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
+            arena: Arc::new(Arena::new(config.huge_pages, E::PRIVATE_CHUNKS)),
             blocks: Arc::new(Blocks::new()),
             budget: Budget::new(),
             compaction: Mutex::new(Some(Compaction::default())),
@@ -138,7 +138,7 @@ impl<K: Kind, E: Engine> Drop for Shared<K, E> {
 /// Sessions are cheap to keep and meant to be kept: one per thread, not one per operation. A
 /// session may move between threads but serves one at a time.
 pub struct Session<K: Kind, E: Engine> {
-    /// Before the index, whose drop wants what the session leaves behind.
+    /// Must be dropped before the index, which frees the session's orphans.
     local: Local<E>,
     shared: Arc<Shared<K, E>>,
 }
@@ -158,7 +158,7 @@ pub struct Local<E: Engine> {
     pub(crate) removals: u32,
     /// Bytes that may be taken before the next look at how much memory is used.
     until_look: i64,
-    /// What it was after the last one.
+    /// Its value after the last check.
     look: i64,
     random: u64,
     versions: std::ops::Range<u64>,
@@ -169,7 +169,7 @@ pub struct Local<E: Engine> {
     /// The first damaged item that was met and not yet asked for, and how many there were.
     pub(crate) damage: Option<Box<Damaged>>,
     pub(crate) damages: u64,
-    /// What the engine keeps here.
+    /// The engine's part.
     pub engine: E::Local,
 }
 
@@ -239,8 +239,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.arena.give_back();
     }
 
-    /// Frees what can be freed, and gives up the session's free memory, so that what is taken next is what
-    /// is to be taken first.
+    /// Collects, and gives up the session's cached memory, so that the arena chooses where the next items
+    /// go.
     pub(crate) fn leave_caches(&mut self) {
         if self.local.participant.has_garbage() {
             self.collect_garbage();
@@ -248,7 +248,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.arena.give_back();
     }
 
-    /// Pins the session: until the guard drops, what it finds stays in memory.
+    /// Pins the session: items that it finds stay in memory until the result is dropped.
     #[inline(always)]
     pub(crate) fn pin(&mut self) -> Pinned<'_, K, E> {
         if !self.pins_at_once() {
@@ -293,7 +293,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.participant.pin();
     }
 
-    /// Pins the session, unless there is other work to do first: then `pin` is to be called.
+    /// Pins the session if no other work must be done first. False: the caller must use `pin`.
     #[inline(always)]
     pub(crate) fn pins_at_once(&mut self) -> bool {
         let at_once = self.local.participant.can_pin_fast();
@@ -303,7 +303,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         at_once
     }
 
-    /// The session as it is, which was pinned before.
+    /// The session, which must be pinned already.
     #[inline(always)]
     pub(crate) fn pinned(&mut self) -> Pinned<'_, K, E> {
         Pinned { shared: &self.shared, engine: &self.shared.engine, local: &mut self.local }
@@ -337,24 +337,23 @@ impl<K: Kind, E: Engine> Session<K, E> {
         freed
     }
 
-    /// Does a part of what the growth of the table has left for later operations; false if there is
-    /// nothing that can be done now. `buckets` buckets (at least one) are seen to, under one pin, some
-    /// 100 ns each.
+    /// Does pending work of the table's growth on `buckets` buckets (at least one), under one pin, some
+    /// 100 ns each. False: there is none that can be done now.
     ///
     /// Operations do this work, too, a little now and then. Call it after a bulk load, until it returns
     /// false, or where a thread is idle: lookups are faster when it is done.
-    pub fn work_ahead(&mut self, buckets: u32) -> bool {
+    pub fn growth_step(&mut self, buckets: u32) -> bool {
         if self.shared.engine.is_busy() {
             self.collect_garbage();
         }
-        E::go_ahead(&mut self.pin(), u64::from(buckets.max(1)))
+        E::growth_step(&mut self.pin(), u64::from(buckets.max(1)))
     }
 
     /// Doubles the table now, if the engine can and nothing else is under way with it; true if it
     /// did. Where the engine grows in steps it begins to, and later operations and
     /// [`Session::collect`] do the rest.
     ///
-    /// Tables grow by themselves ([`crate::Growth`]); this is for those who know what is to come.
+    /// Tables grow by themselves ([`crate::Growth`]); this is for callers that know the future size.
     pub fn grow(&mut self) -> bool {
         E::grow(&mut self.pin())
     }
@@ -369,15 +368,16 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// else is under way with it; true if it did. The rest is done in small steps by later operations
     /// and [`Session::collect`].
     ///
-    /// Tables that can shrink do so by themselves ([`crate::Growth`]); this is for those who know
-    /// what is to come.
+    /// Tables that can shrink do so by themselves ([`crate::Growth`]); this is for callers that know the
+    /// future size.
     pub fn shrink(&mut self) -> bool {
         E::shrink(&mut self.pin())
     }
 }
 
 impl<E: Engine> Local<E> {
-    /// Notes an access, unless it is the R-th: of that more is to be noted, after `not_counted`.
+    /// Counts an access. False: it is the R-th, which the caller must hand to the strategy, after
+    /// `not_counted`.
     #[inline(always)]
     pub(crate) fn count_down(&mut self) -> bool {
         self.countdown -= 1;
@@ -420,10 +420,9 @@ impl<K: Kind, E: Engine> Drop for Pinned<'_, K, E> {
 }
 
 impl<K: Kind, E: Engine> Pinned<'_, K, E> {
-    /// The same session, pinned once, for what is called rarely: so the common path's own need not
-    /// have an address.
+    /// The same pin for a rarely called function, so that the common path's own stays in registers.
     #[inline(always)]
-    pub(crate) fn again(&mut self) -> ManuallyDrop<Pinned<'_, K, E>> {
+    pub(crate) fn reborrow(&mut self) -> ManuallyDrop<Pinned<'_, K, E>> {
         ManuallyDrop::new(Pinned { shared: self.shared, engine: self.engine, local: self.local })
     }
 
@@ -439,7 +438,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         self.record().item_bytes.add(len);
         self.local.until_look -= len;
         if self.local.until_look < 0 {
-            self.look_at_memory();
+            self.check_memory();
         }
         self.local.arena.alloc(size)
     }
@@ -450,7 +449,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     #[cold]
-    fn look_at_memory(&mut self) {
+    fn check_memory(&mut self) {
         self.shared.kind.wrote((self.local.look - self.local.until_look).cast_unsigned());
         self.local.look = LOOK as i64;
         if self.shared.budget.is_short(self.shared.held_bytes()) {
@@ -459,8 +458,8 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
             self.local.look = LOOK_SHORT as i64;
         }
         self.local.until_look = self.local.look;
-        // Who asks to be admitted next is told.
-        let _ = self.shared.look_at_memory(0);
+        // The result is published for the next `admit`.
+        let _ = self.shared.check_memory(0);
     }
 
     /// Frees an item that was never published.
@@ -468,14 +467,14 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         let (size, has_more) = self.shared.kind.extent(item);
         self.record().item_bytes.add(-(footprint(size) as i64));
         item.lifetime().free();
-        // As in `retire`: a copy of what is damaged is, too.
+        // As in `retire`: the copy of a damaged item is damaged, too.
         if size > 0 {
             // SAFETY: as below.
             unsafe { self.shared.arena.check_end(item.start(), size) };
             if has_more {
                 K::release(item);
             }
-            // SAFETY: the item is its maker's alone, who gives it up here.
+            // SAFETY: the item is private to its maker, which gives it up here.
             unsafe { self.local.arena.free(item.start(), size) };
         }
     }
@@ -488,7 +487,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
             unsafe { self.shared.arena.check_end(item.start(), size) };
         }
         let size = footprint(size);
-        // What is damaged beyond knowing its size is lost: better than giving it back with another.
+        // A damaged item of unknown size is leaked: freeing it with a wrong size would be worse.
         if size > 0 {
             let size = if has_more { size + K::elsewhere(item) + HAS_MORE } else { size };
             self.local.participant.retire(item, size);

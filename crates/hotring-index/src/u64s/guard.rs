@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 const OPERATIONS_A_PIN: u32 = 64;
 
 /// A session of `u64` items that stays pinned from one operation to the next: the fast way to do many
-/// one after the other, as each leaves out what a pin of its own costs.
+/// one after the other, as each saves the cost of its own pin.
 ///
 /// A guard that is used pins again and again, and so holds nothing up for long: after 64
 /// operations, or, as long as there are only reads, one and a half times R of them
@@ -97,7 +97,7 @@ fn slow_get<E: Engine>(session: &mut Session<U64, E>, key: u64) -> Option<u64> {
     with(session, |pinned| pinned.get(key))
 }
 
-/// One operation under a pin that is there and stays, after which nothing of what it has seen is used.
+/// One operation under the guard's pin. Nothing that it has found may be used after it.
 #[inline(always)]
 fn with<E: Engine, R>(
     session: &mut Session<U64, E>,

@@ -17,8 +17,8 @@ use std::ptr::NonNull;
 /// The item kind of `u64` keys and values.
 ///
 /// The hash is a fixed bijection behind an exclusive or with the seed. It spreads ordinary keys, but
-/// it is no keyed hash: who knows the seed can choose keys for any bucket and tag, and who can measure
-/// times may learn enough of it. Where keys come from people one does not trust, use
+/// it is no keyed hash: with the seed, keys can be chosen for any bucket and tag, and measured times may
+/// reveal enough of it. Where keys come from people one does not trust, use
 /// [`crate::Bytes`], whose hash is SipHash-1-3.
 pub struct U64 {
     seed: u64,
@@ -148,14 +148,14 @@ fn get_by_pipeline<E: Engine>(
     E::pipeline(pinned, keys.len(), goal, |i, hit| out[i] = hit.map(load));
 }
 
-/// What a read-modify-write decides.
+/// The decision of a read-modify-write.
 enum Decision {
     Keep,
     Write(u64),
     Remove,
 }
 
-/// What an attempt came to, and the item that holds the key's value now.
+/// The result of an attempt, with the item that holds the key's value now.
 enum Attempt {
     Done(Option<Item>),
     Again,
@@ -479,7 +479,7 @@ impl<E: Engine> Session<U64, E> {
         }
     }
 
-    /// Stores a batch of pairs, in order, with the memory of later ones fetched ahead.
+    /// Stores a batch of pairs, in order, and prefetches the memory of later ones.
     pub fn put_many(&mut self, pairs: &[(u64, u64)]) {
         self.batch(pairs, |pinned, &(key, value)| {
             pinned.put(key, value);

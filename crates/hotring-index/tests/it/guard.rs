@@ -140,7 +140,7 @@ fn a_forgotten_guard_ends_with_its_session() {
 }
 
 #[test]
-fn work_ahead_ends_and_lookups_find_all() {
+fn growth_steps_end_and_lookups_find_all() {
     let index: HotRing<U64> = HotRing::new(Config::default()).expect("the defaults are accepted");
     let mut session = index.session();
     for key in 0..50_000 {
@@ -148,13 +148,13 @@ fn work_ahead_ends_and_lookups_find_all() {
     }
     let slots = index.stats().slots;
     let mut calls = 0;
-    while session.work_ahead(64) {
+    while session.growth_step(64) {
         calls += 1;
         assert!(calls <= slots / 16, "{calls} calls for {slots} slots");
     }
     assert!(calls > 0, "nothing was left of a doubling");
     (0..50_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
-    assert!(!session.work_ahead(64));
+    assert!(!session.growth_step(64));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn who_has_forgotten_a_guard_can_go_on() {
         session.remove(key);
         forget(session.guard());
         session.collect();
-        assert!(!session.work_ahead(0));
+        assert!(!session.growth_step(0));
         session.admit().expect("nobody is in the way");
     }
     assert_eq!(index.stats().oldest_pin, 0);

@@ -1,7 +1,6 @@
 //! One binary of integration tests.
 
 mod adversarial;
-mod ahead;
 mod blocks;
 mod budget;
 mod bytes;
@@ -9,6 +8,7 @@ mod chaining;
 mod checksums;
 mod colliding;
 mod compaction;
+mod eager;
 mod flooding;
 mod gcuckoo;
 mod guard;

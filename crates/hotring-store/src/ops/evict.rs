@@ -63,7 +63,7 @@ impl Session {
     /// # Errors
     /// What is in the way.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Refused> {
-        let mut refused = match self.index.look_for_room(bytes) {
+        let mut refused = match self.index.try_admit_bytes(bytes) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
@@ -89,7 +89,7 @@ impl Session {
                     break;
                 }
             }
-            match self.index.look_for_room(bytes) {
+            match self.index.try_admit_bytes(bytes) {
                 Ok(()) => return Ok(()),
                 Err(why) => refused = why,
             }
@@ -115,7 +115,7 @@ impl Session {
                 refused if is_little(refused) => return Ok(()),
                 Refused::Full(_) => thread::yield_now(),
             }
-            match self.index.look_for_room(bytes) {
+            match self.index.try_admit_bytes(bytes) {
                 Ok(()) => return Ok(()),
                 Err(why) => refused = why,
             }
@@ -134,7 +134,7 @@ impl Session {
         if self.eviction.policy() == Policy::NoEviction {
             return false;
         }
-        match self.index.look_for_room(0) {
+        match self.index.try_admit_bytes(0) {
             Err(Refused::Full(full)) if is_waste(&full) => false,
             Err(Refused::Full(full)) if live(&full) > full.max => {
                 self.evict(BATCH, full.max).bytes > 0

@@ -52,7 +52,7 @@ impl Width {
     }
 
     /// Bytes for blocks.
-    const fn room(self) -> usize {
+    const fn usable_len(self) -> usize {
         match self {
             Self::Whole => CHUNK_LEN - CHUNK_HEADER,
             _ => self.len(),
@@ -67,8 +67,8 @@ const fn after(len: usize) -> usize {
     let mut i = 0;
     while i < Width::ALL.len() {
         let width = Width::ALL[i];
-        let blocks = width.room().div_ceil(most);
-        let next = width.room() / blocks / GRAIN * GRAIN;
+        let blocks = width.usable_len().div_ceil(most);
+        let next = width.usable_len() / blocks / GRAIN * GRAIN;
         if blocks >= BLOCKS_MIN && next > len {
             return next;
         }
@@ -142,7 +142,7 @@ pub(super) fn len_of(class: usize) -> usize {
 
 /// In which spans a class's blocks are.
 pub(super) fn width_of(class: usize) -> Width {
-    let fits = |width: &&Width| len_of(class) * BLOCKS_MIN <= width.room();
+    let fits = |width: &&Width| len_of(class) * BLOCKS_MIN <= width.usable_len();
     *Width::ALL.iter().find(fits).expect("the longest block fits")
 }
 
@@ -179,9 +179,13 @@ mod tests {
     #[test]
     fn blocks_fill_their_spans() {
         for class in FINE + 1..CLASSES {
-            let room = width_of(class).room();
-            let left = room % len_of(class);
-            assert!(left < room / 100, "{left} of {room} are left by blocks of {}", len_of(class));
+            let usable_len = width_of(class).usable_len();
+            let left = usable_len % len_of(class);
+            assert!(
+                left < usable_len / 100,
+                "{left} of {usable_len} are left by blocks of {}",
+                len_of(class)
+            );
         }
     }
 }

@@ -21,12 +21,12 @@ use crate::ring::hint::VOTES_NEW;
 use crate::session::Pinned;
 
 /// Buckets that are seen to in advance by one access in this many.
-const AHEAD_OF_ACCESSES: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
+const EAGER_BUCKETS: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
 /// Items that one adjustment looks at; longer arcs are judged by their first part.
 const ARC_MAX: usize = 64;
 /// The longest period is 2 to the power of this times R.
 const CALM_MAX: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 3 };
-/// What a checker decides is decided by schedules alone.
+/// Under a checker only schedules may differ from run to run.
 const ALWAYS: bool = cfg!(any(loom, shuttle));
 /// With no strategy accesses are only counted, and rarely.
 const PERIOD_IDLE: u32 = 64;
@@ -34,7 +34,7 @@ const PERIOD_IDLE: u32 = 64;
 const BACKOFF_MAX: u64 = 7;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Notes one access to the item of a lookup or of a write in place.
+    /// Counts an access by a lookup or a write in place.
     #[inline(always)]
     pub(crate) fn access(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
         if H == 1
@@ -45,11 +45,11 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         self.local.countdown -= 1;
         if self.local.countdown == 0 {
-            self.again().every_rth(hash, hit, visits);
+            self.reborrow().every_rth(hash, hit, visits);
         }
     }
 
-    /// Notes a read-copy-update write (FAST'20 section 3.2.2, "Write-Intensive Hotspot").
+    /// Counts a read-copy-update write (FAST'20 section 3.2.2, "Write-Intensive Hotspot").
     pub(crate) fn access_rcu(&mut self, item: Item, pred: Link) {
         let item = match self.shared.config.rcu_counts {
             RcuCounts::Predecessor if pred.is_anchor() => return,
@@ -69,8 +69,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.record().lookups.add(lookups as i64);
         self.record().visits.add(visits as i64);
         self.consider_overhead(lookups, visits);
-        let ahead = self.go_ahead(AHEAD_OF_ACCESSES);
-        let settled = self.decide(hash, hit) && !ahead;
+        let has_eager_work = self.growth_step(EAGER_BUCKETS);
+        let settled = self.decide(hash, hit) && !has_eager_work;
         let config = &self.shared.config;
         if config.strategy == Strategy::Vote && config.period.is_none() {
             self.local.calm = if settled { CALM_MAX.min(self.local.calm + 1) } else { 0 };
@@ -85,7 +85,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.local.participant.count_accesses(self.engine.resizing.is_busy(), period);
     }
 
-    /// What the R-th access does for hot items and for misses. True: there was nothing to decide.
+    /// The R-th access: moves hints to hot items, and completes lines for misses. True: nothing had to
+    /// change.
     fn decide(&mut self, hash: u64, hit: Option<Hit>) -> bool {
         let bucket = hash & self.engine.table.mask();
         let Some(hit) = hit else {
@@ -216,7 +217,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// After a hint was put into the line of `bucket`: if the item's own bucket was split off meanwhile,
-    /// its readers do not look there, so the hint goes. Whoever is still splitting takes it along.
+    /// its readers do not look there, so the hint goes. A session that is still splitting takes it along.
     fn bring_home(&mut self, bucket: u64, hash: u64, item: Item) {
         let home = hash & self.engine.table.mask();
         if home != bucket && self.is_usable(home) {

@@ -60,7 +60,7 @@ unsafe impl Send for LocalArena {}
 
 impl LocalArena {
     pub(crate) fn new(shared: Arc<Arena>) -> Self {
-        let whole = shared.pool.takes_whole_chunks();
+        let whole = shared.pool.has_private_chunks();
         let ask = if whole { UNIT as u32 } else { RUN_LEN_MIN };
         let class = |number: usize| LocalClass {
             // No block has class 0.

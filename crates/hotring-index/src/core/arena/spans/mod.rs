@@ -24,7 +24,7 @@
 //! garbage. What is kept of memory that is free is thus bounded by one chunk, and one more for each
 //! block that is cached by another session that has not come to that yet.
 //!
-//! Where an engine asks for it ([`Engine::WHOLE_CHUNKS`](crate::Engine)), a session that wants a span
+//! Where an engine asks for it ([`Engine::PRIVATE_CHUNKS`](crate::Engine)), a session that wants a span
 //! takes all that are free of a chunk, a whole one if none is in use in part, and has the next ones
 //! without asking anybody; and a span's blocks all go to the session that began it, until they are
 //! freed. What is left of the chunk goes back with the session's cache, so that is one chunk more

@@ -239,7 +239,7 @@ impl Pool {
         self.held.load(Ordering::Relaxed) as usize
     }
 
-    pub(super) fn takes_whole_chunks(&self) -> bool {
+    pub(super) fn has_private_chunks(&self) -> bool {
         self.whole_chunks
     }
 

@@ -74,7 +74,7 @@ struct Choice {
     /// All, the ones first of which least is out, and how many of them were reckoned with.
     chunks: Vec<Chosen>,
     reckoned: usize,
-    room: Room,
+    free_space: FreeSpace,
     /// Bytes that are out of these.
     moved: usize,
     /// The number to close of the first ones, the number gained, and its worth in bytes moved.
@@ -85,14 +85,14 @@ struct Choice {
 
 /// What is free in the chunks that stay.
 #[derive(Default)]
-struct Room {
+struct FreeSpace {
     /// Bytes of each class's spans.
     free: Vec<isize>,
     /// Bytes of free spans, for each width. Below zero: of other chunks, which are taken for them.
     unused: [isize; Width::ALL.len()],
 }
 
-impl Room {
+impl FreeSpace {
     /// Takes a chunk away, and puts what is out of it elsewhere.
     fn empty(&mut self, chunk: Chosen) {
         chunk.each_span(|width, used| match used {
@@ -118,7 +118,7 @@ impl Room {
         }
     }
 
-    /// Chunks that are taken for what has no room in the others.
+    /// Chunks that are taken for blocks that do not fit into the others.
     fn taken(&self) -> usize {
         self.unused.iter().map(|&free| free.min(0).unsigned_abs().div_ceil(CHUNK_LEN)).sum()
     }
@@ -129,8 +129,8 @@ impl Choice {
         let mut chunks = std::mem::take(&mut found.chunks);
         chunks.sort_unstable();
         let free = found.free.iter().map(|&free| free as isize).collect();
-        let room = Room { free, unused: found.unused.map(usize::cast_signed) };
-        Self { chunks, room, ..Self::default() }
+        let free_space = FreeSpace { free, unused: found.unused.map(usize::cast_signed) };
+        Self { chunks, free_space, ..Self::default() }
     }
 
     /// Reckons with `count` chunks more, until this many bytes are gained. True: that was all.
@@ -138,14 +138,14 @@ impl Choice {
         for &chunk in self.chunks.iter().skip(self.reckoned).take(count) {
             let is_enough = self.gained * CHUNK_LEN >= goal
                 || self.moved >= moved_max
-                || self.room.taken() > aim.taken_max;
+                || self.free_space.taken() > aim.taken_max;
             if is_enough || chunk.out > aim.dense {
                 return true;
             }
-            self.room.empty(chunk);
+            self.free_space.empty(chunk);
             self.reckoned += 1;
             self.moved += chunk.out;
-            let gained = self.reckoned.saturating_sub(self.room.taken());
+            let gained = self.reckoned.saturating_sub(self.free_space.taken());
             let worth = (gained * CHUNK_LEN * aim.price).saturating_sub(self.moved);
             if worth > self.worth {
                 (self.len, self.gained, self.worth) = (self.reckoned, gained, worth);

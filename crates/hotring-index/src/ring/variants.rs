@@ -1,0 +1,146 @@
+//! Decisions of the ring that a model checker can get wrong on request.
+//!
+//! In ordinary builds each function is its plain expression; under a checker [`Fault`] may select the
+//! wrong variant that the suites must find. The algorithm's own files so contain few hooks.
+//!
+//! [`Fault`]: crate::core::faults
+
+use crate::core::hooks::wrong;
+use crate::core::item::{Item, Kind};
+use crate::core::word::{COMPLETE, CONTROL, HINTED, Hint, Next, REPL};
+use crate::engine::KeyGoal;
+use crate::ring::Ring;
+use crate::ring::search::parent;
+use crate::session::Pinned;
+
+/// Why a line stops being complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// An insert found no free word.
+    Insert,
+    /// A hint is displaced by another.
+    Displaced,
+    /// A child is about to be split off, whose part of the line is not checked yet.
+    SplitBegins,
+    /// A child is split off, and takes its hints along.
+    SplitEnds,
+    /// A replaced item loses its word.
+    StaleHint,
+    /// The table is about to be halved.
+    Halving,
+}
+
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
+    /// Whether a slot's anchor is linked, so that walks may start there (I7).
+    #[inline(always)]
+    pub(super) fn is_start(&self, control: Next) -> bool {
+        control.is_start() || (control.0 != 0 && wrong!(self, NoBusy))
+    }
+
+    /// Whether the item under a hint with the key's tag is the key's.
+    #[inline(always)]
+    pub(super) fn has_key(&self, item: Item, goal: KeyGoal<'_, K>) -> bool {
+        self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag)
+    }
+
+    /// Whether a line is complete at the second look.
+    #[inline(always)]
+    pub(super) fn confirms_complete(&self, control: Next) -> bool {
+        control.is(COMPLETE) || wrong!(self, NoSecondLook)
+    }
+
+    /// Whether a reserved word forbids to answer for a miss.
+    #[inline(always)]
+    pub(super) fn is_reserved(&self, hint: Hint) -> bool {
+        hint.is_reserved() && !wrong!(self, ReservedMissed)
+    }
+
+    /// Whether a dead item's key has a newer version, which must get the hint (I8).
+    #[inline(always)]
+    pub(super) fn is_replaced(&self, dead: Next) -> bool {
+        dead.is(REPL) && !wrong!(self, ClearReplaced)
+    }
+
+    /// Whether the line of `index`, if complete, answers for the keys of bucket `home` (I8): they must
+    /// lie between its anchor and the next one that a table with this mask can have, except for
+    /// `home`'s own. That holds for the bucket itself and for its parent, if that was split last. Any
+    /// other ancestor may have buckets in between that are split off already.
+    #[inline(always)]
+    pub(super) fn serves(&self, index: u64, home: u64, mask: u64) -> bool {
+        match () {
+            () if wrong!(self, ServesAll) => true,
+            () if wrong!(self, ServesChildren) => index == home || index == parent(home),
+            () => index == home || (home > mask >> 1 && index == parent(home)),
+        }
+    }
+
+    /// Whether lines may become complete now. Must be asked before a line's words are read.
+    #[inline(always)]
+    pub(super) fn may_complete(&self) -> bool {
+        !self.engine.resizing.forbids_completing() || wrong!(self, ShrinkComplete)
+    }
+
+    /// Epochs between CANDIDATE and COMPLETE (I9).
+    #[inline(always)]
+    pub(super) fn candidate_epochs(&self) -> u64 {
+        match () {
+            () if wrong!(self, CompleteNoGrace) => 0,
+            () if wrong!(self, CompleteStampEarly) => super::complete::GRACE - 1,
+            () => super::complete::GRACE,
+        }
+    }
+
+    /// Whether a halving must make all lines incomplete first.
+    #[inline(always)]
+    pub(super) fn halving_needs_quiet(&self) -> bool {
+        self.engine.completes && !wrong!(self, ShrinkComplete)
+    }
+
+    /// Whether the grace period with this tag is over.
+    #[inline(always)]
+    pub(super) fn is_grace_over(&self, tag: u64) -> bool {
+        self.shared.collector.is_over(tag) || wrong!(self, NoGrace)
+    }
+
+    /// Whether a change must take COMPLETE and CANDIDATE from a line.
+    #[inline(always)]
+    pub(super) fn invalidates(&self, cause: Cause) -> bool {
+        match cause {
+            Cause::Insert => !wrong!(self, InsertKeepsComplete),
+            Cause::Displaced => !wrong!(self, DisplaceKeepsComplete),
+            Cause::SplitBegins => !wrong!(self, SplitTrustsCandidate | SplitKeepsComplete),
+            Cause::SplitEnds => !wrong!(self, SplitKeepsComplete),
+            Cause::StaleHint | Cause::Halving => true,
+        }
+    }
+
+    /// The bits of a line that is, or may become, complete.
+    #[inline(always)]
+    pub(super) fn completeness_bits(&self) -> u64 {
+        if wrong!(self, InsertKeepsCandidate) { COMPLETE } else { CONTROL }
+    }
+
+    /// Whether a hint holds the item, so that it must not be retired yet (I5).
+    #[inline(always)]
+    pub(super) fn is_claimed(&self, word: Next) -> bool {
+        word.is(HINTED) && !wrong!(self, NoUnlinkWait)
+    }
+
+    /// Whether hints move without claims.
+    #[inline(always)]
+    pub(super) fn moves_naively(&self) -> bool {
+        wrong!(self, NaiveHead | RecheckHead)
+    }
+
+    /// Where a walk may continue from a dead head: nowhere (P3).
+    #[inline(always)]
+    pub(super) fn start_at_dead(
+        &self,
+        _goal: &KeyGoal<'_, K>,
+        _dead: Item,
+        _word: Next,
+    ) -> Option<Next> {
+        wrong!(self, TrustDead | FollowDead => return self.wrong_start(_goal, _dead, _word));
+        None
+    }
+}
