@@ -148,7 +148,7 @@ pub struct Store {
     wheels: Arc<Wheels>,
     logged: Arc<Logged>,
     /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
-    unique: Arc<AtomicU64>,
+    last_unique: Arc<AtomicU64>,
     checksum: Checksum,
     /// Of the stripes.
     seed: u64,
@@ -202,11 +202,22 @@ impl Store {
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
         let hooks = Hooks::new(history, watchers);
-        let unique = Arc::new(AtomicU64::new(options.unique_base));
+        let last_unique = Arc::new(AtomicU64::new(options.unique_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
         let logged = Arc::new(Logged::new(seed, fault));
-        Ok(Store { index, gate, limits, hooks, eviction, wheels, logged, unique, checksum, seed })
+        Ok(Store {
+            index,
+            gate,
+            limits,
+            hooks,
+            eviction,
+            wheels,
+            logged,
+            last_unique,
+            checksum,
+            seed,
+        })
     }
 
     /// Opens a session for one thread.
@@ -230,7 +241,7 @@ impl Store {
             self.hooks.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
             self.index.clone(),
-            self.unique.clone(),
+            self.last_unique.clone(),
             (self.checksum == Checksum::Verify, self.seed),
         )
     }

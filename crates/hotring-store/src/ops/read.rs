@@ -140,7 +140,7 @@ impl Session {
     }
 }
 
-/// Redis's GETRANGE: out-of-range ends are clamped, an inverted range is empty.
+/// Out-of-range ends are clamped, an inverted range is empty.
 fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     let len = i64::try_from(bytes.len()).expect("values are shorter than 4 GiB");
     if start < 0 && end < 0 && start > end {

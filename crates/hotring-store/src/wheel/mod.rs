@@ -275,7 +275,7 @@ impl Wheels {
 mod tests {
     use super::*;
 
-    /// Hundreds of megabytes of entries were once freed by FLUSHALL while it held the store.
+    /// Hundreds of megabytes of entries were once freed by a clear while it held the store.
     #[test]
     fn who_forgets_all_frees_nothing() {
         let wheels = Wheels::new();
