@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// Forgets what was noted of the accesses to about `count` keys from `cursor` on, which means nothing to another
+    /// Clears the marks of the accesses to about `count` keys from `cursor` on, which mean nothing to another
     /// policy: a walk over all keys when [`Store::notings`](crate::Store::notings) has changed. Returns where to go on, 0
     /// at the end.
     pub fn forget_accesses(&mut self, cursor: u64, count: usize) -> u64 {

@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{ValueRef, view, view_string};
 
-/// What is noted of the accesses to a key.
+/// What is known of the accesses to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Accesses {

@@ -121,7 +121,7 @@ impl Wheels {
         }
     }
 
-    /// Notes that an item of this hash expires at `due`. Called when it does so already.
+    /// Enters that an item of this hash expires at `due`. Called when it does so already.
     pub(crate) fn enter(&self, hash: u64, due: u64, now: u64) {
         self.shard(hash as usize % SHARDS).present.enter(hash, due, now.min(TIME_MAX));
         // ORDERING: Relaxed; the shard's mutex orders it, see "Who sleeps".
