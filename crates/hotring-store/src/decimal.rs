@@ -1,4 +1,4 @@
-//! Decimal addition for INCRBYFLOAT, on text.
+//! Decimal addition, on text.
 //!
 //! Redis adds in 80-bit floating point and prints `%.17Lf` without trailing zeros, which makes
 //! 0.1 + 0.2 come out as 0.3. Rust has no such type, and an f64 would give

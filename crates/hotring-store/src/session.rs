@@ -28,6 +28,10 @@ use crate::write::{ActiveHooks, Hooks, Write};
 /// All operations take `now`, the caller's time in Unix milliseconds: the store reads no clock.
 /// A key whose expiry is at or before `now` is absent for the operation.
 ///
+/// Operations are those of an [`Origin`](crate::Origin), which [`act`](Session::act) sets: once for each batch of requests.
+/// What they leave besides their results is an [`Effects`](crate::Effects), which must be taken at the end of the batch
+/// ([`take_effects`](Session::take_effects)).
+///
 /// A session can move to another thread but not be shared.
 pub struct Session {
     pub(crate) index: Index,
@@ -43,7 +47,7 @@ pub struct Session {
     /// What writes have done, if changes are observed.
     pub(crate) changes: Option<Vec<Change>>,
     /// The last unique number, shared by all sessions.
-    pub(crate) unique: Arc<AtomicU64>,
+    pub(crate) last_unique: Arc<AtomicU64>,
     seed: u64,
     /// Items are verified, or changes are recorded: there may be more effects than a position of the log.
     pub(crate) has_rare_effects: bool,
@@ -64,7 +68,7 @@ impl Session {
         hooks: Hooks,
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
         store: AnyIndex,
-        unique: Arc<AtomicU64>,
+        last_unique: Arc<AtomicU64>,
         (verifies, seed): (bool, u64),
     ) -> Session {
         Session {
@@ -78,7 +82,7 @@ impl Session {
             logged,
             logging: Logging::default(),
             changes: None,
-            unique,
+            last_unique,
             seed,
             has_rare_effects: verifies,
             verifies,

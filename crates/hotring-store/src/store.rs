@@ -148,7 +148,7 @@ pub struct Store {
     wheels: Arc<Wheels>,
     logged: Arc<Logged>,
     /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
-    unique: Arc<AtomicU64>,
+    last_unique: Arc<AtomicU64>,
     checksum: Checksum,
     /// Of the stripes.
     seed: u64,
@@ -202,11 +202,22 @@ impl Store {
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
         let hooks = Hooks::new(history, watchers);
-        let unique = Arc::new(AtomicU64::new(options.unique_base));
+        let last_unique = Arc::new(AtomicU64::new(options.unique_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
         let logged = Arc::new(Logged::new(seed, fault));
-        Ok(Store { index, gate, limits, hooks, eviction, wheels, logged, unique, checksum, seed })
+        Ok(Store {
+            index,
+            gate,
+            limits,
+            hooks,
+            eviction,
+            wheels,
+            logged,
+            last_unique,
+            checksum,
+            seed,
+        })
     }
 
     /// Opens a session for one thread.
@@ -230,7 +241,7 @@ impl Store {
             self.hooks.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
             self.index.clone(),
-            self.unique.clone(),
+            self.last_unique.clone(),
             (self.checksum == Checksum::Verify, self.seed),
         )
     }
@@ -251,9 +262,9 @@ impl Store {
     /// beginning, is none. While more is used, what takes memory is refused
     /// ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
     pub fn set_memory_max(&self, bytes: u64) {
-        let noting = self.eviction.set_memory_max(bytes);
-        // The policy was accepted, so that its notes are.
-        let _ = self.index.set_noting(noting);
+        let marking = self.eviction.set_memory_max(bytes);
+        // The policy was accepted, and so were its marks.
+        let _ = self.index.set_noting(marking);
         self.index.set_memory_max(bytes);
     }
 
@@ -262,16 +273,16 @@ impl Store {
     /// # Errors
     /// The index's settings leave no room for what the policy wants to know of accesses.
     pub fn set_eviction(&self, options: EvictionOptions) -> Result<(), OpenError> {
-        // Asked although it may not have to be noted, as there is no limit.
-        self.index.can_note(options.noting(1)).map_err(OpenError::Index)?;
-        let noting = self.eviction.set(options);
-        self.index.set_noting(noting).map_err(OpenError::Index)
+        // Asked although nothing is marked while there is no limit.
+        self.index.can_note(options.marking(1)).map_err(OpenError::Index)?;
+        let marking = self.eviction.set(options);
+        self.index.set_noting(marking).map_err(OpenError::Index)
     }
 
-    /// How often what is noted of accesses has become something else, by another policy or by the first limit of
-    /// memory: what was noted before means something else then ([`Session::forget_accesses`]).
+    /// How often the marks of accesses have got another meaning, by another policy or by the first limit of memory: marks
+    /// from before mean nothing then ([`Session::forget_accesses`]).
     pub fn notings(&self) -> u64 {
-        self.eviction.turns()
+        self.eviction.marking_changes()
     }
 
     /// With a policy that goes by the last accesses, the tick that dates them now
@@ -328,7 +339,7 @@ impl Store {
         self.wheels.set_waker(waker)
     }
 
-    /// Takes the log in which writes are noted while [`Session::switch_log`] says so. There is one for good: false,
+    /// Takes the log in which writes are recorded while [`Session::switch_log`] says so. There is one for good: false,
     /// and nothing changes, if there is one already.
     pub fn set_log(&self, log: Arc<Log>) -> bool {
         self.logged.set_log(log)

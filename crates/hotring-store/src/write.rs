@@ -25,7 +25,7 @@ pub(crate) struct Write<'a> {
     pub(crate) stripe: u32,
     /// Where each expiry is entered that the write gives the key.
     pub(crate) wheels: &'a Wheels,
-    /// Where to note for the log what it has done, if there is one.
+    /// Where to record for the log what it has done, if there is one.
     pub(crate) records: Option<&'a mut Records>,
     /// None if there is nothing to do besides.
     pub(crate) hooks: Option<ActiveHooks<'a>>,

@@ -112,8 +112,8 @@ impl Default for EvictionOptions {
 const UNLIMITED: u64 = 64 << 30;
 
 impl EvictionOptions {
-    /// What must be noted of accesses under this limit of memory.
-    pub(crate) fn noting(self, memory_max: u64) -> Noting {
+    /// How accesses must be marked under this limit of memory.
+    pub(crate) fn marking(self, memory_max: u64) -> Noting {
         match self.policy {
             Policy::Heat => Noting::Visits { fresh: YOUNG },
             policy if policy.is_lru() => Noting::Ticks { every: memory_max / TICKS_A_TURN },
@@ -147,8 +147,8 @@ pub(crate) struct Eviction {
     evicted: AtomicU64,
     /// Memory of `heat`, as it was when it was last used.
     heat_bytes: AtomicUsize,
-    /// How often what is noted of accesses has become something else.
-    turns: AtomicU64,
+    /// Changes of how accesses are marked.
+    marking_changes: AtomicU64,
 }
 
 impl Eviction {
@@ -165,7 +165,7 @@ impl Eviction {
             dated: Dated::default(),
             evicted: AtomicU64::new(0),
             heat_bytes: AtomicUsize::new(0),
-            turns: AtomicU64::new(0),
+            marking_changes: AtomicU64::new(0),
         }
     }
 
@@ -180,9 +180,9 @@ impl Eviction {
         EvictionOptions { policy: self.policy(), samples: self.samples(), frequency_log_factor }
     }
 
-    /// Takes the options; returns what must be noted of accesses from now on.
+    /// Takes the options; remarking_changes what must be noted of accesses from now on.
     pub(crate) fn set(&self, options: EvictionOptions) -> Noting {
-        let before = self.noting();
+        let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.
         self.samples.store(options.samples.clamp(1, 64) as u64, Ordering::Relaxed);
         // ORDERING: Relaxed, as in `policy`.
@@ -194,34 +194,34 @@ impl Eviction {
         }
         // ORDERING: Relaxed, as in `policy`.
         self.policy.store(options.policy as u8, Ordering::Relaxed);
-        self.turned(before)
+        self.changed_marking(before)
     }
 
-    /// Takes the limit of all memory; returns what must be noted from now on.
+    /// Takes the limit of all memory; remarking_changes what must be noted from now on.
     pub(crate) fn set_memory_max(&self, bytes: u64) -> Noting {
-        let before = self.noting();
+        let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.
         self.memory_max.store(bytes, Ordering::Relaxed);
-        self.turned(before)
+        self.changed_marking(before)
     }
 
-    /// What is noted from now on, which may be something else than before.
-    fn turned(&self, before: Noting) -> Noting {
-        let noting = self.noting();
-        if std::mem::discriminant(&noting) != std::mem::discriminant(&before) {
+    /// How accesses are marked from now on; counts a change.
+    fn changed_marking(&self, before: Noting) -> Noting {
+        let marking = self.marking();
+        if std::mem::discriminant(&marking) != std::mem::discriminant(&before) {
             // ORDERING: Relaxed, as in `policy`.
-            self.turns.fetch_add(1, Ordering::Relaxed);
+            self.marking_changes.fetch_add(1, Ordering::Relaxed);
         }
-        noting
+        marking
     }
 
     /// Without a limit nothing is ever evicted; but who asks for a key's accesses is to be answered.
-    fn noting(&self) -> Noting {
+    fn marking(&self) -> Noting {
         // ORDERING: Relaxed, as in `policy`.
         let max = self.memory_max.load(Ordering::Relaxed);
         match self.policy() {
             Policy::Heat if max == u64::MAX => Noting::Off,
-            _ => self.options().noting(max.min(UNLIMITED)),
+            _ => self.options().marking(max.min(UNLIMITED)),
         }
     }
 
@@ -249,9 +249,9 @@ impl Eviction {
     }
 
     /// See [`Store::notings`](crate::Store::notings).
-    pub(crate) fn turns(&self) -> u64 {
+    pub(crate) fn marking_changes(&self) -> u64 {
         // ORDERING: Relaxed, as in `policy`.
-        self.turns.load(Ordering::Relaxed)
+        self.marking_changes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_bytes(&self, heat: &Heat) {

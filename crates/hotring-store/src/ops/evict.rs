@@ -1,23 +1,24 @@
-//! Making room: how a write that finds the limit of all memory reached has others' items go.
+//! Evicting: how a write that finds the limit of all memory reached makes room.
 //!
-//! A policy chooses under its lock, from the index alone; what it has chosen is removed after that, as a
-//! write in the gate. (A session that holds stripes may ask for the lock, so who has the lock must not wait for
-//! stripes.) Between the two a key may have been pinned, which is asked in the gate, or removed, which does no harm.
+//! A policy chooses victims under its lock, from the index alone. The write then removes them, each as a write in the
+//! gate. A session that holds keys may ask for the lock, so the lock's owner must not wait for keys. Between choice and
+//! removal a victim may be pinned, which is checked in the gate, or removed, which does no harm.
 //!
-//! # How much goes, and what is kept to
-//! The index says every 16 KiB that a session has written whether all memory is within the limit
-//! (`hotring_index::Session::admit`). If it is not, the session that asks next evicts what is too much, without what
-//! is removed and only waits for readers, and `RESERVE` more, so that the next one need not. Then it frees what it
-//! can. It goes on if that suffices; or if the rest only waits for readers and is little (`SLACK`, `CHUNK`), for
-//! which it waits some milliseconds if need be; or if it has evicted more than it is about to write, as after the limit
-//! was lowered, when no single write is to wait for all that is to go. Otherwise it is refused, as it is if nothing
-//! may go.
+//! # How much is evicted
+//! Every 16 KiB that a session writes, the index says whether all memory is within the limit
+//! (`hotring_index::Session::admit`). If not, the session evicts the excess and `RESERVE` more, so that the next session
+//! need not; memory that only waits for readers is no excess. Then it frees what it can. The write goes on if
+//! * that suffices;
+//! * the rest only waits for readers and is little (`SLACK`, `CHUNK`): the write waits some milliseconds for it;
+//! * it has evicted more than it will write: after the limit was lowered, one write must not wait for all evictions.
 //!
-//! Memory that lies free between items may be the reason, too. The index moves items together then, before it says so; a write
-//! evicts twice what sessions write until they look again, and goes on.
+//! Otherwise it is refused, as it is if nothing may be evicted.
 //!
-//! Who holds stripes evicts nothing: a key that is to go may be in another stripe, and who holds several keys is to find
-//! them as they were. Room is made before the hold; within it only that little beyond the limit is let through.
+//! Memory that lies free between items may be the excess, too. The index has compacted items by then; a write evicts
+//! twice what sessions write until they look again, and goes on.
+//!
+//! A session that holds keys must not evict: a multi-key operation must not see its own keys disappear, and the victim
+//! may be held by another session. Room is made before the hold; within it only a little beyond the limit is let through.
 
 use std::collections::HashSet;
 use std::thread;
@@ -48,12 +49,12 @@ const PINNED_MAX: usize = 1024;
 /// New keys of a session that the policy is told of together.
 const ENTERED: usize = 64;
 
-/// What became of an eviction.
+/// What an eviction has done.
 #[derive(Default)]
 struct Evicted {
-    /// Keys that were to go, whether they were still there or not.
+    /// Victims, also those that were not removed.
     chosen: usize,
-    /// Bytes of those that went.
+    /// Bytes of the removed items.
     bytes: u64,
 }
 
@@ -120,8 +121,8 @@ impl Session {
                 Err(why) => refused = why,
             }
         }
-        // Enough has gone: who is interrupted in the middle of an operation is no reason to refuse others theirs. How much
-        // may wait for him has a limit of its own (`Refused::Stalled`).
+        // Enough was evicted: a session that is interrupted in an operation is no reason to refuse others theirs. How much
+        // may wait for it has a limit of its own (`Refused::Stalled`).
         match refused {
             Refused::Full(full) if has_evicted && live(&full) <= full.max => Ok(()),
             refused => Err(refused),
@@ -143,7 +144,7 @@ impl Session {
         }
     }
 
-    /// Forgets what was noted of the accesses to about `count` keys from `cursor` on, which means nothing to another
+    /// Clears the marks of the accesses to about `count` keys from `cursor` on, which mean nothing to another
     /// policy: a walk over all keys when [`Store::notings`](crate::Store::notings) has changed. Returns where to go on, 0
     /// at the end.
     pub fn forget_accesses(&mut self, cursor: u64, count: usize) -> u64 {

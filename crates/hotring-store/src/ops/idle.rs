@@ -7,7 +7,7 @@ use crate::store::Store;
 
 impl Store {
     /// Says what time it is, so that accesses are dated ([`Accesses::Idle`](crate::Accesses::Idle)) where nothing else
-    /// is noted of them: without a policy that goes by accesses, or without a limit of memory for
+    /// marks them: without a policy that goes by accesses, or without a limit of memory for
     /// [`EvictionPolicy::Heat`](crate::EvictionPolicy::Heat). Whoever begins with it goes on, some times in half a
     /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it does
     /// nothing. At first accesses are not dated, which costs nothing.
@@ -15,7 +15,7 @@ impl Store {
         let begins = self.index.stamp().is_none();
         self.index.set_stamp(stamp(now));
         if begins {
-            // Of no items there are no notes of before.
+            // No item is marked from before.
             self.eviction.dated.begin(if self.index.is_empty() { 0 } else { now });
         }
     }

@@ -22,7 +22,7 @@ impl Session {
         has_log
     }
 
-    /// Notes an effect that is not a write of an item, within a hold.
+    /// Logs an effect that is not a write of an item, within a hold.
     pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
         if self.logged.is_on() {
             self.logging.records.push(effect);

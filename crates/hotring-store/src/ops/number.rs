@@ -1,4 +1,4 @@
-//! INCRBY and INCRBYFLOAT: single-key writes that read the value as a number. The expiry stays.
+//! Adding to a value: single-key writes that read the value as a number. The expiry stays.
 
 use hotring_index::{Action, Expiry, Key};
 

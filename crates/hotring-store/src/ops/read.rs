@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{ValueRef, view, view_string};
 
-/// What is noted of the accesses to a key.
+/// What is known of the accesses to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Accesses {
@@ -140,7 +140,7 @@ impl Session {
     }
 }
 
-/// Redis's GETRANGE: out-of-range ends are clamped, an inverted range is empty.
+/// Out-of-range ends are clamped, an inverted range is empty.
 fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     let len = i64::try_from(bytes.len()).expect("values are shorter than 4 GiB");
     if start < 0 && end < 0 && start > end {

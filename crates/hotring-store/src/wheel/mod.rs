@@ -121,7 +121,7 @@ impl Wheels {
         }
     }
 
-    /// Notes that an item of this hash expires at `due`. Called when it does so already.
+    /// Enters that an item of this hash expires at `due`. Called when it does so already.
     pub(crate) fn enter(&self, hash: u64, due: u64, now: u64) {
         self.shard(hash as usize % SHARDS).present.enter(hash, due, now.min(TIME_MAX));
         // ORDERING: Relaxed; the shard's mutex orders it, see "Who sleeps".
@@ -275,7 +275,7 @@ impl Wheels {
 mod tests {
     use super::*;
 
-    /// Hundreds of megabytes of entries were once freed by FLUSHALL while it held the store.
+    /// Hundreds of megabytes of entries were once freed by a clear while it held the store.
     #[test]
     fn who_forgets_all_frees_nothing() {
         let wheels = Wheels::new();

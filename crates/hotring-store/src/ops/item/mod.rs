@@ -83,7 +83,7 @@ impl UniqueNumbers {
 impl Session {
     /// The source of the numbers of [`Metadata::unique`].
     pub fn unique_numbers(&self) -> UniqueNumbers {
-        UniqueNumbers(self.unique.clone())
+        UniqueNumbers(self.last_unique.clone())
     }
 
     /// Hands what the key has to `f`. None if it is absent.
