@@ -5,6 +5,7 @@
 
 mod code;
 mod edges;
+mod interfaces;
 mod layers;
 mod names;
 #[cfg(test)]
@@ -81,8 +82,11 @@ const RULES: &[Rule] = &[
     text::links,
     wording::phrases,
     names::names,
+    interfaces::variables,
+    interfaces::sections,
     code::header,
     code::length,
+    code::width,
     code::unsafe_forbidden,
     code::effects,
     code::ordering,
