@@ -10,8 +10,8 @@ use libfuzzer_sys::fuzz_target;
 const LIMITS: Limits =
     Limits { args_max: 16, bulk_len_max: 256, inline_len_max: 128, authenticated: true };
 
-/// Stands for a table of commands: one for each name with a `t` or odd number of arguments, told by the name alone unless
-/// that is `client`.
+/// Stands for a table of commands: one for each name with a `t` or odd number of arguments, told by the name alone
+/// unless that is `client`.
 fn resolve(request: ArgsView<'_>) -> Option<Called<(usize, u8)>> {
     let name = request.get(0)?;
     let is_client = name.eq_ignore_ascii_case(b"client");

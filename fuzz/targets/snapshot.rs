@@ -1,5 +1,5 @@
-//! Reading snapshots of arbitrary bytes: nothing panics, no length is believed that the file has not, and what can be read
-//! of a damaged one is a whole one afterwards. Checksums are made to hold, as no fuzzer finds them.
+//! Reading snapshots of arbitrary bytes: nothing panics, no length is believed that the file has not, and what can be
+//! read of a damaged one is a whole one afterwards. Checksums are made to hold, as no fuzzer finds them.
 //!
 //! The first byte says which of that is done.
 #![no_main]

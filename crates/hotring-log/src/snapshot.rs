@@ -15,11 +15,11 @@
 //! `after` must be replayed over it, up to `end` at least. Replaying a record over a newer value does no harm,
 //! because the newer value's record follows.
 //!
-//! The checksum of a block or the footer continues the header's, so that a block of another file is never taken for one of
-//! this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than once.
+//! The checksum of a block or the footer continues the header's, so that a block of another file is never taken for one
+//! of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than once.
 //!
-//! The file is written under a temporary name and gets its own once it is complete and on the disk, and the log is synced up to
-//! `end`. Until then no older file may be touched.
+//! The file is written under a temporary name and gets its own once it is complete and on the disk, and the log is
+//! synced up to `end`. Until then no older file may be touched.
 
 mod read;
 mod repair;

@@ -5,6 +5,13 @@ use super::{Fault, Source};
 /// Most lines per file.
 const LINES_MAX: usize = 650;
 
+/// Most columns of a line that is a comment; rustfmt sees to the others.
+const COLUMNS_MAX: usize = 120;
+
+/// Crates with wider comments.
+const UNWRAPPED: &[&str] =
+    &["crates/hotring-commands/", "crates/hotring-index/", "crates/hotring-store/"];
+
 /// The only crates with unsafe code: the index, its other engines, and the bindings to C++ maps that they
 /// are compared with.
 const UNSAFE_CRATES: &[&str] =
@@ -32,6 +39,7 @@ const EFFECTS: &[&str] = &[
     "tokio",
     "getrandom",
     "rand::",
+    "Rng::new",
     "RandomState",
 ];
 
@@ -50,6 +58,24 @@ const ORDERING_LINES: usize = 6;
 pub fn header(source: &Source) -> Vec<Fault> {
     let good = !source.is_rust() || source.text.starts_with("//!");
     if good { Vec::new() } else { vec![Fault::at(1, "no //! header that says what the file is")] }
+}
+
+/// Comments must fit beside another file on a screen.
+pub fn width(source: &Source) -> Vec<Fault> {
+    if !source.is_rust() || UNWRAPPED.iter().any(|folder| source.is_in(folder)) {
+        return Vec::new();
+    }
+    let is_wide = |line: &str| line.trim_start().starts_with("//") && columns(line) > COLUMNS_MAX;
+    let wide = source.lines().filter(|(_, line)| is_wide(line));
+    wide.map(|(n, line)| {
+        let columns = columns(line);
+        Fault::at(n, format!("a comment of {columns} columns, more than {COLUMNS_MAX}"))
+    })
+    .collect()
+}
+
+fn columns(line: &str) -> usize {
+    line.chars().count()
 }
 
 /// A file must be short enough to be read in one go.

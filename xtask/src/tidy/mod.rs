@@ -1,11 +1,13 @@
 //! Checks the tracked files for style rules that rustfmt and clippy do not know.
 //!
-//! Each rule is a function that returns the faults of one file; `edges` checks the package graph
-//! instead. Whether a comment is true is not checked.
+//! Each rule is a function that returns the faults of one file; `edges`, `layers` and `layout` check
+//! complete crates instead. Whether a comment is true is not checked.
 
 mod code;
 mod edges;
+mod interfaces;
 mod layers;
+mod layout;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -81,8 +83,11 @@ const RULES: &[Rule] = &[
     text::links,
     wording::phrases,
     names::names,
+    interfaces::variables,
+    interfaces::sections,
     code::header,
     code::length,
+    code::width,
     code::unsafe_forbidden,
     code::effects,
     code::ordering,
@@ -93,6 +98,7 @@ pub fn run() -> Result<Done> {
     let sources = sources()?;
     let mut faults = edges::check()?;
     faults.extend(layers::check(&sources));
+    faults.extend(layout::check(&sources));
     for source in &sources {
         for fault in RULES.iter().flat_map(|rule| rule(source)) {
             faults.push(format!("{}:{}: {}", source.path, fault.line, fault.what));

@@ -1,6 +1,6 @@
 //! Tests: every rule finds its faults, and leaves good code alone.
 
-use super::{Rule, Source, code, edges, names, text, wording};
+use super::{Rule, Source, code, edges, interfaces, names, text, wording};
 
 fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
     let source = Source { path: path.into(), text: text.into() };
@@ -64,6 +64,44 @@ fn names_in_pages_exist() {
 }
 
 #[test]
+fn variables_in_pages_are_read() {
+    let found = |text: &str| lines(interfaces::variables, "x.md", text);
+    // A setting, its default, a variable of a test, a prefix.
+    let known = "`HOTRING_PORT=1`, HOTRING_DEFAULT_TCP_KEEPALIVE\nHOTRING_SEQUENCES `HOTRING_DEFAULT_...`\n";
+    assert_eq!(found(known), [0; 0]);
+    assert_eq!(
+        found("```\nHOTRING_PROT=1 hotring serve\n```\nHOTRING_DEFAULT_SEQUENCES\n"),
+        [2, 4]
+    );
+    // Only a test of settings passes this one.
+    assert_eq!(found("HOTRING_MAXCLEINTS\n"), [1]);
+    assert_eq!(lines(interfaces::variables, "x.rs", "HOTRING_PROT"), [0; 0]);
+}
+
+#[test]
+fn sections_of_info_in_pages_exist() {
+    let found = |text: &str| lines(interfaces::sections, "x.md", text);
+    assert_eq!(
+        found("`INFO memory`, `INFO stats hotkeys`, `INFO`, `INFO all`\nINFO shows\n"),
+        [0; 0]
+    );
+    assert_eq!(
+        found("`INFO memmory`\n`INFO stats nothing` and `INFO cpu`\n`INFO txt`\n"),
+        [1, 2, 3]
+    );
+    assert_eq!(found("```console\nredis-cli INFO persistance\n```\nINFO shows it\n"), [2]);
+    assert_eq!(lines(interfaces::sections, "x.rs", "`INFO memmory`"), [0; 0]);
+}
+
+#[test]
+fn wide_comments_are_found() {
+    let line = |columns: usize| format!("    // {}\n", "\u{e9}".repeat(columns - 7));
+    let text = [line(120), line(121), format!("let x = \"{}\";\n", "x".repeat(200))].concat();
+    assert_eq!(lines(code::width, "crates/hotring-log/src/a.rs", &text), [2]);
+    assert_eq!(lines(code::width, "a.md", &text), [0; 0]);
+}
+
+#[test]
 fn files_have_headers_and_an_end() {
     assert_eq!(lines(code::header, "a.rs", "fn main() {}\n"), [1]);
     assert_eq!(lines(code::header, "a.rs", "//! A.\n"), [0; 0]);
@@ -85,6 +123,8 @@ fn effects_in_libraries_are_found() {
     let text = "use std::time::Duration;\nlet t = Instant::now();\n// Instant\nfn brand::x();\n\
                 #[cfg(test)]\nmod tests {\n    std::thread::spawn(f);\n}\n";
     assert_eq!(lines(code::effects, STORE, text), [2]);
+    let random = "let a = Rng::with_seed(1);\nlet b = fastrand::Rng::new();\n";
+    assert_eq!(lines(code::effects, STORE, random), [2]);
     assert_eq!(lines(code::effects, "crates/hotring-commands/src/host/clock.rs", text), [0; 0]);
     assert_eq!(lines(code::effects, "crates/hotring-store/src/gate/tests.rs", text), [0; 0]);
 }

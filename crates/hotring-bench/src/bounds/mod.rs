@@ -1,9 +1,9 @@
 //! `bounds`: what memory a server's process takes, held against what it promises.
 //!
 //! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their processes:
-//! `fall` after most of the data was removed, `info` beside what INFO tells, `limit` and `tight` at `maxmemory`, `large` around
-//! requests of one very long value, together with how long requests of others wait meanwhile. A promise that is not
-//! kept is said, and is no error: these are measurements.
+//! `fall` after most of the data was removed, `info` beside what INFO tells, `limit` and `tight` at `maxmemory`,
+//! `large` around requests of one very long value, together with how long requests of others wait meanwhile. A promise
+//! that is not kept is said, and is no error: these are measurements.
 
 mod fall;
 mod info;

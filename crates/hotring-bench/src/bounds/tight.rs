@@ -1,5 +1,5 @@
-//! `tight`: loads that take memory in other ways than as new values, one at a time, at `maxmemory`. A server is filled to
-//! its limit first, where the load does not do that itself. The process is looked at every few milliseconds, for the
+//! `tight`: loads that take memory in other ways than as new values, one at a time, at `maxmemory`. A server is filled
+//! to its limit first, where the load does not do that itself. The process is looked at every few milliseconds, for the
 //! most that it grows by, and some seconds afterwards, for what it keeps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

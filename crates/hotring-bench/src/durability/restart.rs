@@ -14,8 +14,8 @@ use crate::report;
 use crate::resp::{Client, Reply, rest_if_loading};
 use crate::servers::{Content, Data, Kind, Plan};
 
-/// Writes that are sent together, and reads. Few of these, as a server finds hot keys by a look at some of its reads from a
-/// connection, and is to have many of them.
+/// Writes that are sent together, and reads. Few of these, as a server finds hot keys by a look at some of its reads
+/// from a connection, and is to have many of them.
 const WRITES: u64 = 256;
 const READS: u64 = 16;
 /// The log's promise, which both servers call so: what was acknowledged outlives the kill.
@@ -27,8 +27,8 @@ const LOG: &str = "everysec";
 /// (BGREWRITEAOF: in Redis the log's new beginning in RDB's format), some more is written, and the process is killed.
 /// Then it is started on what it has left, and asked each millisecond for one of the hot keys, and for PING, which a
 /// server that is not ready answers by -LOADING. "log alone" is a server that never wrote a snapshot. Redis with an RDB
-/// has no log: it is killed when it has dumped all, and would have lost what was written afterwards. What is read is in the
-/// system's cache.
+/// has no log: it is killed when it has dumped all, and would have lost what was written afterwards. What is read is in
+/// the system's cache.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RestartArgs {

@@ -35,10 +35,10 @@ const LATENCIES: [(&str, &str, f64); 4] = [
 /// Measure what writers notice of a snapshot that is being written, and the memory it takes
 ///
 /// Connections overwrite values all the time, evenly over all keys. In every second window of time one snapshot is
-/// written after the other (BGSAVE). Memory is what the process has in use, looked at each 10 ms, and of Redis also what
-/// its child has for itself alone (Private_Dirty): pages that were copied because one of the two wrote to them. "memory
-/// more" is the most of a window above what the process had at the window's beginning. "longest pause" is the longest
-/// time in which no connection got an answer. A snapshot that is not whole at a
+/// written after the other (BGSAVE). Memory is what the process has in use, looked at each 10 ms, and of Redis also
+/// what its child has for itself alone (Private_Dirty): pages that were copied because one of the two wrote to them.
+/// "memory more" is the most of a window above what the process had at the window's beginning. "longest pause" is the
+/// longest time in which no connection got an answer. A snapshot that is not whole at a
 /// window's end is waited for, and its last part has no load beside it: windows should be longer than snapshots.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -26,9 +26,9 @@ const RESIDENT: &str = "of live, in memory";
 /// All keys are loaded and then overwritten, each once in every pass. Servers see by themselves to it that the log does
 /// not grow for ever, as they do by default; those with "log only" are told not to. What is there is looked at when the
 /// pass has ended and the server rewrites nothing any more: "live MB" are the keys and values that it holds, "MB" the
-/// lengths of its files, "MB allocated" what the file system has given them, "MB written" what has been written of them:
-/// hotring has room for its log set aside beforehand, 64 MiB at a time. "MB in memory" is what its process has in use.
-/// "most" is the most length that files had at any time of the pass.
+/// lengths of its files, "MB allocated" what the file system has given them, "MB written" what has been written of
+/// them: hotring has room for its log set aside beforehand, 64 MiB at a time. "MB in memory" is what its process has in
+/// use. "most" is the most length that files had at any time of the pass.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SpaceArgs {

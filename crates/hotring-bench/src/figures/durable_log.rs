@@ -34,8 +34,8 @@ const CLIENTS: usize = 10;
 const KEYS: u64 = 18_430;
 const KEY_LEN: usize = 16;
 const VALUE_LEN: usize = 100;
-/// Requests of a window at least, as far as [`WINDOW_MAX`] allows: the paper has 500 in all. Fewer where a scale has not
-/// even a hundred times as many operations.
+/// Requests of a window at least, as far as [`WINDOW_MAX`] allows: the paper has 500 in all. Fewer where a scale has
+/// not even a hundred times as many operations.
 const REQUESTS_MIN: u64 = 600;
 const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// Requests drawn; they are repeated.

@@ -2,9 +2,9 @@
 //! least this to do; nothing is looked up, compared, counted or reclaimed. In batches it asks for
 //! all cells before it reads the first one, which is the limit for batches.
 //!
-//! A key is present if it is below the end, as keys are numbered from 0 on. A word of presence in each cell would cost a
-//! third of the rate, as what depends on it waits for memory. A session knows the end of its beginning, and looks for the
-//! present one behind that only.
+//! A key is present if it is below the end, as keys are numbered from 0 on. A word of presence in each cell would cost
+//! a third of the rate, as what depends on it waits for memory. A session knows the end of its beginning, and looks for
+//! the present one behind that only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -54,8 +54,9 @@ const UNROLLED: usize = 8;
 
 /// Runs operations one after the other. Inlined, so that a guard stays in its register.
 ///
-/// The loop over reads has as few instructions as possible: a lookup's misses overlap with those of as many others as fit
-/// into the processor's window, so that each instruction here would slow the fast targets down and flatter the slow ones.
+/// The loop over reads has as few instructions as possible: a lookup's misses overlap with those of as many others as
+/// fit into the processor's window, so that each instruction here would slow the fast targets down and flatter the slow
+/// ones.
 #[inline(always)]
 pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
     let mut seen = Seen::default();
@@ -91,7 +92,8 @@ pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
     Tally { found: seen.reads - seen.missed, missed: seen.missed, wrong: wrong.into() }
 }
 
-/// What reads have answered. The sum of all values must be the sum of all keys, where a missing value counts as its key.
+/// What reads have answered. The sum of all values must be the sum of all keys, where a missing value counts as its
+/// key.
 #[derive(Default)]
 struct Seen {
     reads: u64,

@@ -1,5 +1,5 @@
-//! Work that no client waits for, except expiry ([`crate::tasks::expire`]) and memory ([`crate::tasks::bound`]): the walk of
-//! SCRUB, moving items together so that memory goes back, closing connections that are idle or do not finish a
+//! Work that no client waits for, except expiry ([`crate::tasks::expire`]) and memory ([`crate::tasks::bound`]): the
+//! walk of SCRUB, moving items together so that memory goes back, closing connections that are idle or do not finish a
 //! request, measuring the rate of commands, looking for stalled threads.
 //!
 //! Expiry has its own thread ([`super::expire`]). This runs on the accepting thread, which has

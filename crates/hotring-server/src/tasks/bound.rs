@@ -1,16 +1,17 @@
-//! Keeps the process within `maxmemory`: looks at what all parts take, and at the process itself, and has them take less.
+//! Keeps the process within `maxmemory`: looks at what all parts take, and at the process itself, and has them take
+//! less.
 //!
 //! ```text
 //!   items, table, long values    the index counts by itself
 //!   buffers, lists, scripts, ... are added up here          --> the store's limit: writes evict, or are refused
 //!   the process beyond all that  is seen by the kernel alone
 //! ```
-//! What the process takes and nothing counts (memory that its allocator keeps, a script that runs) counts as used, too. It
-//! is what resident anonymous memory has grown by since the server was empty, less all that is held for what counts: so
-//! it is only asked for where the process is the server's alone ([`Config::owns_process`]).
+//! What the process takes and nothing counts (memory that its allocator keeps, a script that runs) counts as used, too.
+//! It is what resident anonymous memory has grown by since the server was empty, less all that is held for what counts:
+//! so it is only asked for where the process is the server's alone ([`Config::owns_process`]).
 //!
-//! What lies free between items is another matter: evictions add to it until items have been moved together. What the index does
-//! about that by itself keeps it below a bound; what is left of it after a while of moving
+//! What lies free between items is another matter: evictions add to it until items have been moved together. What the
+//! index does about that by itself keeps it below a bound; what is left of it after a while of moving
 //! counts bit by bit, until enough has gone.
 //!
 //! It runs on a thread of its own, which looks every [`LOOK`] where there is a limit, and does nothing else where the
@@ -52,7 +53,8 @@ const CHUNK: u64 = 2 << 20;
 /// Above that for `PATIENCE` ticks, another of `RAISE_PARTS` parts counts with each tick, up to half of all.
 const PATIENCE: u32 = 3;
 const RAISE_PARTS: u64 = 50;
-/// Unused memory that the allocator may keep, beside a part of the limit: less is not worth a walk over all that it has.
+/// Unused memory that the allocator may keep, beside a part of the limit: less is not worth a walk over all that it
+/// has.
 const KEPT: u64 = 1 << 20;
 const KEPT_PARTS: u64 = 128;
 

@@ -4,7 +4,8 @@
 //!  "REDIS" | version, 4 digits | parts ... | 255 | CRC-64 of all before, from version 5 on; 0 if there is none
 //!
 //!  part   optional attributes of a key (252 or 253 time, 248 idle, 249 frequency), then type, key, value
-//!         or 254 number of the database | 251 sizes | 250 about the file | 247 a module's data | 245 functions | 244 slots
+//!         or 254 number of the database | 251 sizes | 250 about the file | 247 a module's data
+//!         or 245 functions | 244 slots
 //! ```
 //! Damage may show only at the end of the file, by the checksum.
 

@@ -2,8 +2,8 @@
 //! far, whose ranks are not looked at again.
 //!
 //! Redis measures time in seconds and minutes, which a trace does not tell. For LRU each access is a moment of
-//! its own, which is finer than Redis's clock; for LFU 60,000 accesses are a minute. The sample is of single items, where Redis
-//! takes runs of its table.
+//! its own, which is finer than Redis's clock; for LFU 60,000 accesses are a minute. The sample is of single items,
+//! where Redis takes runs of its table.
 
 use fastrand::Rng;
 
