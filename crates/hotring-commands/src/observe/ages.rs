@@ -1,6 +1,6 @@
 //! When the ticks were that date accesses under an LRU policy, for OBJECT IDLETIME.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Ticks come round: one that is 256 ticks ago looks like now. No age that is said is more than this.
 const AGE_MAX: u8 = 191;
@@ -8,53 +8,87 @@ const AGE_MAX: u8 = 191;
 /// By how many ticks the age grows with each doubling of a time beyond the first known tick.
 const STEPS_A_DOUBLING: f64 = 4.0;
 
-/// The Unix milliseconds at which each tick was seen first.
-pub struct Ages {
-    begun: [AtomicU64; 256],
-    last: AtomicU64,
+/// The dates of ticks.
+#[derive(Default)]
+pub struct Ages(Mutex<Known>);
+
+struct Known {
+    /// The Unix milliseconds at which each tick was seen first.
+    begun: [u64; 256],
+    last: u8,
+    /// The Unix milliseconds of the oldest access that was not this server's.
+    oldest: u64,
 }
 
-impl Default for Ages {
+impl Default for Known {
     fn default() -> Self {
-        Ages { begun: std::array::from_fn(|_| AtomicU64::new(0)), last: AtomicU64::new(0) }
+        Known { begun: [0; 256], last: 0, oldest: u64::MAX }
     }
 }
 
 impl Ages {
     /// Takes note of the tick that it is now.
-    pub fn note(&self, tick: u8, now: u64) {
-        // ORDERING: Relaxed, figures for people. So for all here.
-        let last = self.last.load(Ordering::Relaxed);
-        // Those that were passed over began by now, too.
-        let passed = tick.wrapping_sub(last as u8);
-        for back in 0..passed {
-            // ORDERING: Relaxed, as above.
-            self.begun[usize::from(tick.wrapping_sub(back))].store(now, Ordering::Relaxed);
-        }
-        // ORDERING: Relaxed, as above.
-        self.last.store(tick.into(), Ordering::Relaxed);
+    pub fn note(&self, tick: impl FnOnce() -> u8, now: u64) {
+        let mut known = self.lock();
+        // Asked under the lock: ticks must not go back.
+        known.note(tick(), now);
     }
 
-    /// The age in ticks of an access this many milliseconds ago, rounded down. Ticks before the first known
-    /// one have no dates, so older accesses get ages that grow with the logarithm of the time beyond it: keys
-    /// that a new server restores must stay in the order of their idle times.
+    /// The age in ticks of an access to a restored key, this many milliseconds ago, rounded down. Ticks before
+    /// the first known one have no dates, so older accesses get ages that grow with the logarithm of the time
+    /// beyond it: keys that a new server restores must stay in the order of their idle times.
     pub(crate) fn age(&self, milliseconds: u64, now: u64) -> u8 {
-        let known = (0..=AGE_MAX).rev().filter_map(|age| Some((age, self.ended(age, now)?)));
-        let mut known = known.peekable();
-        let oldest = known.peek().map_or(0, |(age, _)| *age);
-        let (age, ended) = known.find(|(_, ended)| *ended <= milliseconds).unwrap_or((0, 0));
+        let mut known = self.lock();
+        known.oldest = known.oldest.min(now.saturating_sub(milliseconds));
+        known.age(milliseconds, now)
+    }
+
+    /// How many milliseconds ago, at least, the access was whose age this is.
+    pub(crate) fn since(&self, age: u8, now: u64) -> u64 {
+        self.lock().since(age, now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn note(&mut self, tick: u8, now: u64) {
+        // Those that were passed over began by now, too.
+        let passed = tick.wrapping_sub(self.last);
+        (0..passed).for_each(|back| self.begun[usize::from(tick.wrapping_sub(back))] = now);
+        self.last = tick;
+    }
+
+    fn age(&self, milliseconds: u64, now: u64) -> u8 {
+        let (oldest, _) = self.last_known(AGE_MAX, now);
+        let known = (0..=oldest).rev().filter_map(|age| Some((age, self.ended(age, now)?)));
+        let (age, ended) = { known }.find(|(_, ended)| *ended <= milliseconds).unwrap_or((0, 0));
         if age < oldest {
             return age;
         }
-        let beyond = milliseconds - ended;
-        let seconds = (1 + beyond / 1000) as f64;
+        let seconds = (milliseconds - ended) / 1000;
         // At most 4 times 54, below 256.
-        age.saturating_add((STEPS_A_DOUBLING * seconds.log2()) as u8).min(AGE_MAX)
+        let steps = (STEPS_A_DOUBLING * (1.0 + seconds as f64).log2()) as u8;
+        age.saturating_add(steps).min(AGE_MAX)
     }
 
-    /// How many milliseconds ago, at least, the tick ended that was `age` ticks ago.
-    pub(crate) fn since(&self, age: u8, now: u64) -> u64 {
-        (0..=age).rev().find_map(|age| self.ended(age, now)).unwrap_or(0)
+    fn since(&self, age: u8, now: u64) -> u64 {
+        let (known, ended) = self.last_known(age, now);
+        if known == age {
+            return ended;
+        }
+        // The inverse of what `age` says of times beyond the first tick.
+        let seconds = (f64::from(age - known) / STEPS_A_DOUBLING).exp2() - 1.0;
+        let told = ended.saturating_add((seconds * 1000.0) as u64);
+        // Bits that another policy left may look like any age.
+        told.min(now.saturating_sub(self.oldest)).max(ended)
+    }
+
+    /// The oldest tick with a date, of those up to this age: its age, and how many milliseconds ago it ended.
+    fn last_known(&self, age: u8, now: u64) -> (u8, u64) {
+        (0..=age).rev().find_map(|age| Some((age, self.ended(age, now)?))).unwrap_or((0, 0))
     }
 
     /// How many milliseconds ago the tick ended that was `age` ticks ago; 0 for the present one, None if the
@@ -63,11 +97,7 @@ impl Ages {
         if age == 0 {
             return Some(0);
         }
-        // ORDERING: Relaxed, as in `note`.
-        let last = self.last.load(Ordering::Relaxed) as u8;
-        let next = usize::from(last.wrapping_sub(age).wrapping_add(1));
-        // ORDERING: Relaxed, as in `note`.
-        match self.begun[next].load(Ordering::Relaxed) {
+        match self.begun[usize::from(self.last.wrapping_sub(age).wrapping_add(1))] {
             0 => None,
             begun => Some(now.saturating_sub(begun)),
         }
@@ -78,12 +108,14 @@ impl Ages {
 mod tests {
     use super::*;
 
+    const NOW: u64 = 1_700_000_000_000;
+
     #[test]
     fn an_access_was_before_the_next_tick_began() {
         let ages = Ages::default();
-        ages.note(0, 1_000);
-        ages.note(1, 2_000);
-        ages.note(4, 5_000);
+        ages.note(|| 0, 1_000);
+        ages.note(|| 1, 2_000);
+        ages.note(|| 4, 5_000);
         assert_eq!(ages.since(0, 9_000), 0, "it may have been now");
         assert_eq!(ages.since(1, 9_000), 4_000, "tick 3 ended by 5,000");
         assert_eq!(ages.since(4, 9_000), 7_000, "tick 0 ended by 2,000");
@@ -95,16 +127,42 @@ mod tests {
     #[test]
     fn idle_times_before_the_first_tick_keep_their_order() {
         let ages = Ages::default();
-        ages.note(0, 1_000);
+        ages.note(|| 0, 1_000);
         let idle = [0, 10, 100, 1_000, 10_000, 100_000, u64::MAX / 1000];
         let told = idle.map(|seconds| ages.age(seconds * 1000, 2_000));
         assert!(told.is_sorted_by(|younger, older| younger < older), "{told:?}");
         assert_eq!((told[0], told[6]), (0, AGE_MAX));
-        assert_eq!(ages.since(told[5], 2_000), 0, "no tick of this server is that old");
-        ages.note(1, 10_000);
-        ages.note(3, 30_000);
+        ages.note(|| 1, 10_000);
+        ages.note(|| 3, 30_000);
         assert_eq!(ages.age(10_000, 31_000), 2, "a known age");
         let told = [21_000, 60_000, 600_000].map(|ms| ages.age(ms, 31_000));
         assert!(told[0] == 3 && told.is_sorted_by(|younger, older| younger < older), "{told:?}");
+    }
+
+    #[test]
+    fn idle_times_of_another_server_are_told_within_a_sixth() {
+        const LONGEST: u64 = 160 * 86_400_000;
+        let ages = Ages::default();
+        ages.note(|| 0, NOW);
+        let told = ages.since(191, NOW + 1_000);
+        assert_eq!(told, 0, "nothing was restored: no such access is known");
+        let is_near = |told, ms| told <= ms && told + 1_000 >= ms * 5 / 6;
+        let check = |known, now| {
+            for beyond in (0..42).map(|power| 3u64 << power).filter(|ms| *ms < LONGEST) {
+                let ms = known + beyond;
+                let told = ages.since(ages.age(ms, now), now);
+                assert!(is_near(told, ms), "{told} of {ms}");
+            }
+        };
+        check(0, NOW + 1_000);
+        let restored = ages.age(600_000, NOW + 1_000);
+        // As long as three quarters of a turn.
+        ages.note(|| 1, NOW + 10_000);
+        ages.note(|| 96, NOW + 900_000);
+        check(990_000, NOW + 1_000_000);
+        let told = ages.since(restored + 96, NOW + 1_000_000);
+        assert!(is_near(told, 600_000 + 990_000), "the time since is added: {told}");
+        let told = ages.since(255, NOW + 1_000_000);
+        assert!(told <= 990_000 + LONGEST, "no more than was restored: {told}");
     }
 }

@@ -254,9 +254,13 @@ static PARTS: &[Part] = &[
         l.value(f.facts.server.clients.len());
     }),
     gauge("max_clients", "The setting maxclients", |f, l| l.value(f.facts.config.maxclients)),
-    gauge("blocked_clients", "Connections waiting for a key", |f, l| {
-        l.value(f.facts.store.watches);
-    }),
+    gauge(
+        "blocked_clients",
+        "Connections in the queue for a key: waiting_clients in INFO",
+        |f, l| {
+            l.value(f.facts.store.watches);
+        },
+    ),
     Part::Counters(Group::Accepts),
     Part::Counters(Group::Closes),
     Part::Counters(Group::Network),

@@ -146,7 +146,7 @@ impl Upkeep {
     /// One tick's part of decaying access counts, dating accesses, and measuring pinned keys.
     fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
         let (config, now) = (server.settings.config(), clock::unix_ms());
-        server.observe.ages.note(server.store.tick(), now);
+        server.observe.ages.note(|| server.store.tick(), now);
         server.store.date_accesses(now);
         self.aging.step(items, AGE_ROUND_TICKS, |cursor, count| store.age_some(cursor, count, now));
         self.forgetting.step(server, store);

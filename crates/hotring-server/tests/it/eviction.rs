@@ -271,6 +271,41 @@ fn accesses_are_told_by_the_policies_that_know_them() {
     assert!(wire.say("OBJECT FREQ k:0:0").is_error());
 }
 
+/// It was 0 for all keys on a new server: their ages were noted, and not told.
+#[test]
+fn restored_idle_times_are_told_by_lru() {
+    const KEYS: usize = 4_000;
+    let idle_times = [0, 1, 59, 600, 86_400, 30 * 86_400];
+    let server = server(EvictionPolicy::AllKeysLru);
+    let mut wire = server.connect();
+    wire.ask(&["SET", "from", &"v".repeat(VALUE_LEN)]);
+    let Reply::Bulk(payload) = wire.say("DUMP from") else { panic!("no payload") };
+    let asked = |i: usize| (format!("r:{i}"), idle_times[i % idle_times.len()]);
+    let is_told = |told: i64, seconds: i64| told <= seconds && told + 1 >= seconds * 5 / 6;
+    // Half of the memory is written: ticks pass between the server's looks at them.
+    for pipeline in (0..KEYS).step_by(100) {
+        let requests = (pipeline..pipeline + 100).flat_map(|i| {
+            let (key, seconds) = asked(i);
+            let seconds = seconds.to_string();
+            let words: [&[u8]; 6] =
+                [b"RESTORE", key.as_bytes(), b"0", &payload, b"IDLETIME", seconds.as_bytes()];
+            [request(&words), request(&["OBJECT", "IDLETIME", &key])].concat()
+        });
+        wire.send(&requests.collect::<Vec<u8>>());
+        for i in pipeline..pipeline + 100 {
+            assert_eq!(wire.reply(), ok());
+            let (told, (key, seconds)) = (wire.reply().int(), asked(i));
+            assert!(is_told(told, seconds), "{key}: {told} of {seconds}");
+        }
+    }
+    assert_eq!(info(&mut wire, "evicted_keys"), "0");
+    // They stay as more is written, and an access ends them.
+    let told = wire.say("OBJECT IDLETIME r:4").int();
+    assert!(told >= 86_400 * 5 / 6, "{told}");
+    wire.say("GET r:4");
+    assert_eq!(wire.say("OBJECT IDLETIME r:4"), Reply::Int(0));
+}
+
 #[test]
 fn memcached_evicts_as_well() {
     let server = Both::with(|config| config.memory_max = MAX);

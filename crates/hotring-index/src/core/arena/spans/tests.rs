@@ -425,6 +425,19 @@ fn a_write_after_the_free_is_noticed_at_each_byte() {
     }
 }
 
+#[test]
+#[cfg(debug_assertions)]
+fn a_new_block_shows_nothing_of_what_it_held() {
+    for size in [16, 24, 1000, 1600] {
+        let (mut local, block) = freed(size);
+        let again = local.alloc(size);
+        assert!(again == block, "the last that was freed is the first to serve");
+        // SAFETY: the block is the caller's, and was filled when it was given out.
+        let bytes = unsafe { std::slice::from_raw_parts(again.as_ptr(), size.min(512)) };
+        assert!(bytes.iter().all(|byte| *byte == 0xa5), "{size} bytes: {bytes:?}");
+    }
+}
+
 /// An item's word is changed by others than its owner, so it is what a late writer writes to.
 #[test]
 #[cfg(debug_assertions)]
