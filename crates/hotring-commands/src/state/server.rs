@@ -184,3 +184,21 @@ impl Server {
         self.tasks.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection leaves at its end, and again when its socket is dropped.
+    #[test]
+    fn a_connection_leaves_once() {
+        let server = Server::new(Parts::unconnected(Default::default(), Config::default()));
+        let connections = || server.threads[0].connections.load(Ordering::Relaxed);
+        server.threads[0].connections.store(2, Ordering::Relaxed);
+        let client = server.clients.enter("peer".into(), "local".into(), 0);
+        assert_eq!((server.clients.len(), server.clients.find(client.id).is_some()), (1, true));
+        server.leave(&client);
+        server.leave(&client);
+        assert_eq!((server.clients.len(), connections()), (0, 1));
+    }
+}
