@@ -83,7 +83,7 @@ fn refused(why: Undumped, c: &Context<'_>) -> Failure {
 /// there is nothing to say, as in Redis.
 fn set_accesses(c: &mut Context<'_>, idle_seconds: Option<u64>, frequency: Option<u8>) {
     let idle = idle_seconds.map(|seconds| seconds.saturating_mul(1000));
-    c.server.ages.note(|| c.server.store.tick(), c.now);
+    c.server.observe.ages.note(|| c.server.store.tick(), c.now);
     let known = match c.store.accesses(&c.args[1], c.now) {
         Some(Accesses::Frequency(_)) => frequency.map(Accesses::Frequency),
         Some(Accesses::Age(_)) => {

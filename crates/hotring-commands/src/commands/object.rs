@@ -51,7 +51,7 @@ pub(crate) fn freq(c: &mut Context<'_>) -> Outcome {
 /// In seconds, as many as are certain: by the policies with lru to a 128th of the time in which `maxmemory` bytes are
 /// written; by `heat`, which counts visits and has no time of them, none; else by the clock.
 pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
-    c.server.ages.note(|| c.server.store.tick(), c.now);
+    c.server.observe.ages.note(|| c.server.store.tick(), c.now);
     match c.store.accesses(&c.args[2], c.now) {
         None => c.reply.null(),
         Some(Accesses::Frequency(_)) => {
