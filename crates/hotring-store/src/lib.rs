@@ -4,8 +4,8 @@
 //! which keeps hot keys a step from the table.
 //!
 //! The store owns the encoding of values (`value`), the semantics of each operation (`ops`),
-//! the gate that makes multi-key operations atomic (`gate`), and when which key expires (`wheel`). It reads no clock, draws no
-//! randomness, starts no thread and opens no file: the time comes in as an argument, and expired
+//! the gate that makes multi-key operations atomic (`gate`), and when which key expires (`wheel`). It reads no clock,
+//! draws no randomness, starts no thread and opens no file: the time comes in as an argument, and expired
 //! keys are reclaimed by whoever calls [`Session::expire_due`].
 //!
 //! Removed memory is free again once every session has left the operation that it was in. A session

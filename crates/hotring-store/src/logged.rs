@@ -3,8 +3,8 @@
 //! # The order
 //! The index has no lock under which a record could get its place: two writers of a key who race are ordered by one
 //! CAS each, and may come to the log in the other order. So while there is a log, a write of one key holds the key's
-//! *order lock*, one of [`LOCKS`], from before it looks at the key until its record is in the log's queue. Readers never
-//! look at these locks, and writers of other keys rarely meet there. A session that holds stripes exclusively
+//! *order lock*, one of [`LOCKS`], from before it looks at the key until its record is in the log's queue. Readers
+//! never look at these locks, and writers of other keys rarely meet there. A session that holds stripes exclusively
 //! ([`crate::gate`]) excludes all writers of its keys, so it takes none; its records are handed over together, as one
 //! batch, before it gives the stripes back.
 //!
@@ -14,9 +14,9 @@
 //! was lost could be half visible in the counts of later writes.)
 //!
 //! # When it begins
-//! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]): each write is wholly
-//! before or behind that moment. A record that has a place in the log was applied before it got it: whoever scans the
-//! store from then on meets what it did, or what came later.
+//! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]): each write is
+//! wholly before or behind that moment. A record that has a place in the log was applied before it got it: whoever
+//! scans the store from then on meets what it did, or what came later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -46,8 +46,8 @@ pub(crate) struct Logged {
 
 pub(crate) struct Parts {
     log: Arc<Log>,
-    /// Close together: whoever writes one thread's keys has them all at hand, and of several threads hardly two want the
-    /// same line of the cache at one time.
+    /// Close together: whoever writes one thread's keys has them all at hand, and of several threads hardly two want
+    /// the same line of the cache at one time.
     locks: Box<[Mutex<()>]>,
 }
 

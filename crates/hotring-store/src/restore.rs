@@ -1,13 +1,13 @@
 //! Loads a snapshot in two parts with the log replayed in between, so that the hottest keys can be served before the
 //! rest has loaded.
 //!
-//! The plain order is the complete snapshot and then the log. Here the hottest part of the snapshot is loaded first, then
-//! the log, and then the rest of the snapshot. A key that is there when the rest is loaded already has its value: from the
-//! log, or from the first part as the log has changed it. So only absent keys are taken from the rest, with what the log
-//! said of them: [`KeyFates`] remembers that a key was removed, or got another expiry.
+//! The plain order is the complete snapshot and then the log. Here the hottest part of the snapshot is loaded first,
+//! then the log, and then the rest of the snapshot. A key that is there when the rest is loaded already has its value:
+//! from the log, or from the first part as the log has changed it. So only absent keys are taken from the rest, with
+//! what the log said of them: [`KeyFates`] remembers that a key was removed, or got another expiry.
 //!
-//! Nothing else may change the store until the rest is loaded. Expired keys must stay, too: the rest may have an earlier
-//! version of a key that never expires.
+//! Nothing else may change the store until the rest is loaded. Expired keys must stay, too: the rest may have an
+//! earlier version of a key that never expires.
 
 use std::collections::HashMap;
 
@@ -52,8 +52,8 @@ impl KeyFates {
 }
 
 impl Store {
-    /// Has the table be as large as this many items will need it, before they come, if the engine can, or until `stop` says
-    /// so. It saves the work of moving those that are there at each doubling.
+    /// Has the table be as large as this many items will need it, before they come, if the engine can, or until `stop`
+    /// says so. It saves the work of moving those that are there at each doubling.
     pub fn expect(&self, items: u64, stop: impl Fn() -> bool) {
         let mut session = self.session();
         while session.index.is_small_for(items) && !stop() && session.index.grow() {}
@@ -71,8 +71,9 @@ impl Session {
         self.peek(key, now, |_| ()).is_some()
     }
 
-    /// Does what records say, as [`replay`](Self::replay), before the rest of the snapshot is loaded. Records of a key must
-    /// be replayed in order, with the same `fates`. On `Clear` the caller must also clear the fates of the other parts.
+    /// Does what records say, as [`replay`](Self::replay), before the rest of the snapshot is loaded. Records of a key
+    /// must be replayed in order, with the same `fates`. On `Clear` the caller must also clear the fates of the other
+    /// parts.
     ///
     /// # Errors
     /// A value has no form that this version knows.

@@ -162,7 +162,8 @@ impl Session {
     }
 
     /// Hands out the values of about `count` keys from `cursor` on and returns the next cursor, 0 at the end. Begin
-    /// with 0. A key that is there from the first step to the last is met. That is no access. Long values are for `longs`.
+    /// with 0. A key that is there from the first step to the last is met. That is no access. Long values are for
+    /// `longs`.
     ///
     /// # Errors
     /// An item is damaged, and has been left out.

@@ -279,8 +279,8 @@ impl Store {
         self.index.set_noting(marking).map_err(OpenError::Index)
     }
 
-    /// How often the marks of accesses have got another meaning, by another policy or by the first limit of memory: marks
-    /// from before mean nothing then ([`Session::forget_accesses`]).
+    /// How often the marks of accesses have got another meaning, by another policy or by the first limit of memory:
+    /// marks from before mean nothing then ([`Session::forget_accesses`]).
     pub fn notings(&self) -> u64 {
         self.eviction.marking_changes()
     }
@@ -296,8 +296,8 @@ impl Store {
         self.eviction.pins.set_bytes_max(bytes);
     }
 
-    /// Says how much may be held beyond the limit of all memory because it lies free between items. More of it counts, after
-    /// items have been moved together. `u64::MAX`, as at the beginning: none counts.
+    /// Says how much may be held beyond the limit of all memory because it lies free between items. More of it counts,
+    /// after items have been moved together. `u64::MAX`, as at the beginning: none counts.
     pub fn set_memory_spare(&self, bytes: u64) {
         self.index.set_memory_spare(bytes);
     }

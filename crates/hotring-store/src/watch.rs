@@ -27,8 +27,8 @@
 //!
 //! # Who is told of everything
 //! An [`Observer`] is told of all changes while one is registered ([`crate::Session::observe`]): then all bits
-//! are set, and stay. They are set by a session that holds all stripes, so that the argument above is the same: a write is
-//! over before the hold, or it finds its bit. Who reads a key after the hold has thus either read what a write
+//! are set, and stay. They are set by a session that holds all stripes, so that the argument above is the same: a write
+//! is over before the hold, or it finds its bit. Who reads a key after the hold has thus either read what a write
 //! stored, or the observer is told of that write.
 //!
 //! # What it costs

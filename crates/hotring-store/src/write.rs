@@ -99,8 +99,8 @@ impl Write<'_> {
         }
     }
 
-    /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later ones
-    /// again and again needs no entry for each.
+    /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later
+    /// ones again and again needs no entry for each.
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
         let Write { index, key, stripe, wheels, mut records, hooks } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));

@@ -8,10 +8,6 @@ const LINES_MAX: usize = 650;
 /// Most columns of a line that is a comment; rustfmt sees to the others.
 const COLUMNS_MAX: usize = 120;
 
-/// Crates with wider comments.
-const UNWRAPPED: &[&str] =
-    &["crates/hotring-commands/", "crates/hotring-index/", "crates/hotring-store/"];
-
 /// The only crates with unsafe code: the index, its other engines, and the bindings to C++ maps that they
 /// are compared with.
 const UNSAFE_CRATES: &[&str] =
@@ -62,7 +58,7 @@ pub fn header(source: &Source) -> Vec<Fault> {
 
 /// Comments must fit beside another file on a screen.
 pub fn width(source: &Source) -> Vec<Fault> {
-    if !source.is_rust() || UNWRAPPED.iter().any(|folder| source.is_in(folder)) {
+    if !source.is_rust() {
         return Vec::new();
     }
     let is_wide = |line: &str| line.trim_start().starts_with("//") && columns(line) > COLUMNS_MAX;

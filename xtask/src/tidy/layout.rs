@@ -4,17 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Source;
 
-/// Crates that are not laid out like this.
-const OTHERWISE: &[&str] = &["hotring-commands", "hotring-index", "hotring-store"];
-
 /// Faults of all crates.
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
     let mut crates: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is_rust()) {
         let path = source.path.strip_prefix("crates/").unwrap_or(&source.path);
-        if let Some((name, file)) = path.split_once("/src/")
-            && !OTHERWISE.contains(&name)
-        {
+        if let Some((name, file)) = path.split_once("/src/") {
             crates.entry(name).or_default().insert(file);
         }
     }

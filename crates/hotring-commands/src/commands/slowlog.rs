@@ -85,7 +85,8 @@ mod tests {
         assert_eq!(dialogue.say("SLOWLOG GET -1"), "*0¶");
     }
 
-    /// MGET, MSET and DEL of 200,000 keys took up to five seconds, and a SET of 100 MB a quarter, with nothing in the log.
+    /// MGET, MSET and DEL of 200,000 keys took up to five seconds, and a SET of 100 MB a quarter, with nothing in the
+    /// log.
     #[test]
     fn a_quick_command_is_kept_that_has_many_keys_or_bytes() {
         let mut dialogue = Dialogue::new(Version::Resp2);

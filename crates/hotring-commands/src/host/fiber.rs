@@ -1,8 +1,8 @@
 //! Stacks of their own for the batches that a thread runs, so that a batch can stop in the middle, deep inside of a
 //! command, while its thread serves other connections.
 //!
-//! A [`Fiber`] runs one batch after the other. A batch that stops ([`give_turn`], [`Beside`]) gives its thread back with
-//! a [`Step`] that says when it is to go on, with all that it has: its work, which others don't use meanwhile, and
+//! A [`Fiber`] runs one batch after the other. A batch that stops ([`give_turn`], [`Beside`]) gives its thread back
+//! with a [`Step`] that says when it is to go on, with all that it has: its work, which others don't use meanwhile, and
 //! what it holds of the store. So it is never dropped in the middle, and always comes to its end.
 //!
 //! A batch must not stop while it has a lock of the standard library: the next one of the same thread that asks

@@ -44,8 +44,8 @@ impl Drop for Unfinished {
 }
 
 impl NewFile {
-    /// Begins a file that will stand at `path`. It has the rights and the owner of the one that it replaces, or is for its
-    /// owner only.
+    /// Begins a file that will stand at `path`. It has the rights and the owner of the one that it replaces, or is for
+    /// its owner only.
     ///
     /// # Errors
     /// `path` is a directory, or special and to be refused; links form a circle; the system refuses a step.

@@ -1,4 +1,5 @@
-//! Warnings in the server's own log, each at most once in an interval whatever the number of threads that meet its cause.
+//! Warnings in the server's own log, each at most once in an interval whatever the number of threads that meet its
+//! cause.
 
 #[cfg(any(test, feature = "testing"))]
 use std::sync::Mutex;

@@ -11,8 +11,8 @@
 //!
 //! A word (an 8-byte value that is updated in place) has no value length; a key length of 255 means
 //! that a longer one follows; a value length of all ones, that the value is elsewhere (`block.rs`), and what
-//! the item has in its place says where. `meta` and `check` (`check.rs`) never change. Bit 63 of the word is FROZEN, its real bit 63
-//! is SIGN in `next`.
+//! the item has in its place says where. `meta` and `check` (`check.rs`) never change. Bit 63 of the word is FROZEN,
+//! its real bit 63 is SIGN in `next`.
 
 use crate::bytes::check;
 use crate::bytes::marks::Marks;

@@ -264,8 +264,8 @@ impl<E: Engine> Session<Bytes, E> {
         }
     }
 
-    /// Looks at about `budget` items (or empty slots, eight for one) from where the last call (of any session) stopped, and removes
-    /// those that have expired. Returns how many were looked at and how many removed. Also frees
+    /// Looks at about `budget` items (or empty slots, eight for one) from where the last call (of any session) stopped,
+    /// and removes those that have expired. Returns how many were looked at and how many removed. Also frees
     /// what can be freed ([`Session::collect`]).
     pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
         let (mut visited, mut removed, mut work) = (0, 0, 0);

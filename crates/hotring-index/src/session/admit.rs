@@ -69,8 +69,8 @@ impl<K: Kind, E: Engine> Shared<K, E> {
 
 impl<K: Kind, E: Engine> Session<K, E> {
     /// Asks whether an operation that takes memory may begin: not while more than
-    /// [`Config::limbo_max`](crate::Config::limbo_max) bytes of removed items wait for a session that stays pinned, nor while more
-    /// is used than [`Index::set_memory_max`](crate::Index::set_memory_max) says. Nothing
+    /// [`Config::limbo_max`](crate::Config::limbo_max) bytes of removed items wait for a session that stays pinned, nor
+    /// while more is used than [`Index::set_memory_max`](crate::Index::set_memory_max) says. Nothing
     /// else asks: without this call before each insert and each update, a stalled reader lets
     /// memory grow without bound. Removals and reads need not ask.
     ///

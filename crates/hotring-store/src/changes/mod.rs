@@ -1,7 +1,7 @@
 //! For whom a session acts ([`Origin`]), and what its operations leave for the caller to pass on ([`Effects`]).
 //!
-//! Changes of keys are recorded only if the origin asks for them; otherwise writes pay nothing for it. They are recorded
-//! once they have taken effect, in order. [`Session::clear`](crate::Session::clear) is not recorded. An
+//! Changes of keys are recorded only if the origin asks for them; otherwise writes pay nothing for it. They are
+//! recorded once they have taken effect, in order. [`Session::clear`](crate::Session::clear) is not recorded. An
 //! [`Observer`](crate::Observer) is told at once instead, within the write, by every session.
 
 use hotring_index::{Action, Damaged};
@@ -31,8 +31,8 @@ impl Default for Origin {
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Effects {
-    /// The last record of the log, if writes are logged: [`hotring_log::Log::poll_reached`] tells when the writes may be
-    /// acknowledged.
+    /// The last record of the log, if writes are logged: [`hotring_log::Log::poll_reached`] tells when the writes may
+    /// be acknowledged.
     pub logged: Option<Lsn>,
     /// The first damaged item that was met, if items are verified.
     pub damage: Option<Damaged>,

@@ -44,7 +44,8 @@ impl GateSession {
         true
     }
 
-    /// Enters all of the keys into the list of what is held, once none of them is in it or wanted by an earlier session.
+    /// Enters all of the keys into the list of what is held, once none of them is in it or wanted by an earlier
+    /// session.
     fn enter(&mut self, keys: &Keys) {
         let (mut ticket, mut round) = (None, 0);
         loop {

@@ -1,6 +1,7 @@
 //! The gate: what makes operations on several keys atomic to every observer, while operations on
 //! one key stay lock-free and write no shared memory. It knows keys by their hashes, whose first bits are one of 64
-//! *stripes* ([`crate::stripe`]). Stripes say fast that nothing is held; keys are held. Alternatives: `docs/decisions/0003`.
+//! *stripes* ([`crate::stripe`]). Stripes say fast that nothing is held; keys are held. Alternatives:
+//! `docs/decisions/0003`.
 //!
 //! # Picture
 //! ```text
@@ -25,12 +26,14 @@
 //! odd; read; collect again; the same numbers mean that nothing was written in between.
 //!
 //! # Invariants
-//! * **G1** Each change of `held` is made under the mutex: a bit is set exactly while a key of its stripe is in the list.
+//! * **G1** Each change of `held` is made under the mutex: a bit is set exactly while a key of its stripe is in the
+//!   list.
 //! * **G2** While a session holds a key and has drained its stripe, no other session changes that
 //!   key. (Reads may reclaim expired keys; see Expiry.)
 //! * **G3** A change of a key in stripe `s` happens while its session's `writes[s]` is odd, and
 //!   that counter never takes a number again under which a change happened.
-//! * **G4** A session that is not in the list that a holder or a snapshot uses has changed nothing since its validation.
+//! * **G4** A session that is not in the list that a holder or a snapshot uses has changed nothing since its
+//!   validation.
 //!
 //! # Why a writer and a holder cannot miss each other (G2)
 //! The writer stores its counter and then loads `held`; the holder stores `held` and then loads the counter. With a

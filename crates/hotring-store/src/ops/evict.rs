@@ -6,8 +6,8 @@
 //!
 //! # How much is evicted
 //! Every 16 KiB that a session writes, the index says whether all memory is within the limit
-//! (`hotring_index::Session::admit`). If not, the session evicts the excess and `RESERVE` more, so that the next session
-//! need not; memory that only waits for readers is no excess. Then it frees what it can. The write goes on if
+//! (`hotring_index::Session::admit`). If not, the session evicts the excess and `RESERVE` more, so that the next
+//! session need not; memory that only waits for readers is no excess. Then it frees what it can. The write goes on if
 //! * that suffices;
 //! * the rest only waits for readers and is little (`SLACK`, `CHUNK`): the write waits some milliseconds for it;
 //! * it has evicted more than it will write: after the limit was lowered, one write must not wait for all evictions.
@@ -18,7 +18,8 @@
 //! twice what sessions write until they look again, and goes on.
 //!
 //! A session that holds keys must not evict: a multi-key operation must not see its own keys disappear, and the victim
-//! may be held by another session. Room is made before the hold; within it only a little beyond the limit is let through.
+//! may be held by another session. Room is made before the hold; within it only a little beyond the limit is let
+//! through.
 
 use std::collections::HashSet;
 use std::thread;
@@ -121,8 +122,8 @@ impl Session {
                 Err(why) => refused = why,
             }
         }
-        // Enough was evicted: a session that is interrupted in an operation is no reason to refuse others theirs. How much
-        // may wait for it has a limit of its own (`Refused::Stalled`).
+        // Enough was evicted: a session that is interrupted in an operation is no reason to refuse others theirs. How
+        // much may wait for it has a limit of its own (`Refused::Stalled`).
         match refused {
             Refused::Full(full) if has_evicted && live(&full) <= full.max => Ok(()),
             refused => Err(refused),
@@ -145,8 +146,8 @@ impl Session {
     }
 
     /// Clears the marks of the accesses to about `count` keys from `cursor` on, which mean nothing to another
-    /// policy: a walk over all keys when [`Store::notings`](crate::Store::notings) has changed. Returns where to go on, 0
-    /// at the end.
+    /// policy: a walk over all keys when [`Store::notings`](crate::Store::notings) has changed. Returns where to go on,
+    /// 0 at the end.
     pub fn forget_accesses(&mut self, cursor: u64, count: usize) -> u64 {
         self.index.review(cursor, count, |_, _| (0, true))
     }
@@ -251,7 +252,8 @@ impl Session {
         victims
     }
 
-    /// Removes a key that was chosen, unless it has been pinned or another session holds it. Returns the bytes that were its item's.
+    /// Removes a key that was chosen, unless it has been pinned or another session holds it. Returns the bytes that
+    /// were its item's.
     fn evict_key(&mut self, eviction: &Eviction, policy: Policy, key: &[u8]) -> u64 {
         let freed = self.change_unless_held(key, |write| {
             // Within the gate: who pins waits for those that are in it.
@@ -274,8 +276,8 @@ fn is_waste(full: &Full) -> bool {
     live(full).saturating_sub(full.waste_bytes) <= full.max
 }
 
-/// Whether what is too much only waits for readers, or lies free between items, and is little. Nothing that a session could do
-/// at once makes free memory between items less.
+/// Whether what is too much only waits for readers, or lies free between items, and is little. Nothing that a session
+/// could do at once makes free memory between items less.
 fn is_little(refused: &Refused) -> bool {
     let Refused::Full(full) = refused else { return false };
     full.used_bytes.saturating_sub(full.waste_bytes) <= full.max + full.max / SLACK + CHUNK

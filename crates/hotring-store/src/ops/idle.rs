@@ -9,8 +9,8 @@ impl Store {
     /// Says what time it is, so that accesses are dated ([`Accesses::Idle`](crate::Accesses::Idle)) where nothing else
     /// marks them: without a policy that goes by accesses, or without a limit of memory for
     /// [`EvictionPolicy::Heat`](crate::EvictionPolicy::Heat). Whoever begins with it goes on, some times in half a
-    /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it does
-    /// nothing. At first accesses are not dated, which costs nothing.
+    /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it
+    /// does nothing. At first accesses are not dated, which costs nothing.
     pub fn date_accesses(&self, now: u64) {
         let begins = self.index.stamp().is_none();
         self.index.set_stamp(stamp(now));
@@ -45,8 +45,8 @@ impl Session {
 
     /// Keeps the dates of about `count` keys from `cursor` on from coming round
     /// ([`Store::date_accesses`](crate::Store::date_accesses)): a walk over all keys in
-    /// [`AGE_ROUND_MS`](Self::AGE_ROUND_MS) does so for all. Returns where to go on, 0 at the end, or where accesses are
-    /// not dated.
+    /// [`AGE_ROUND_MS`](Self::AGE_ROUND_MS) does so for all. Returns where to go on, 0 at the end, or where accesses
+    /// are not dated.
     pub fn age_some(&mut self, cursor: u64, count: usize, now: u64) -> u64 {
         if !self.dates_accesses() {
             return 0;

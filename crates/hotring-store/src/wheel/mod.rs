@@ -233,8 +233,8 @@ impl Wheels {
         self.lock_walk().is_some()
     }
 
-    /// Has `go` do a part of the walk, from a cursor to the one that it returns, if there is a walk and no other session
-    /// is at it. At the end the previous wheels go.
+    /// Has `go` do a part of the walk, from a cursor to the one that it returns, if there is a walk and no other
+    /// session is at it. At the end the previous wheels go.
     pub(crate) fn walk(&self, go: impl FnOnce(u64) -> u64) {
         let Ok(mut walk) = self.walk.try_lock() else { return };
         let Some(cursor) = *walk else { return };

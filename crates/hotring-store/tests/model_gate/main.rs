@@ -327,7 +327,8 @@ fn hold_and_newcomer(left_out: LeftOut) {
     });
 }
 
-/// While one session holds another key of the stripe, a write and a hold of key 0 never overlap, and all come to an end.
+/// While one session holds another key of the stripe, a write and a hold of key 0 never overlap, and all come to an
+/// end.
 fn write_and_hold_beside(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();

@@ -9,8 +9,8 @@ pub const WASTE_COUNTED: u64 = 32;
 /// Under policies that evict it is more for moments: one part in this many.
 const SPARE_PARTS: u64 = 16;
 
-/// Below this limit what lies free between items is not looked at so closely: classes of items have begun a piece of memory
-/// each, which would be most of it.
+/// Below this limit what lies free between items is not looked at so closely: classes of items have begun a piece of
+/// memory each, which would be most of it.
 pub const SMALL: u64 = 24 << 20;
 const SMALL_SPARE: u64 = 8 << 20;
 

@@ -14,8 +14,8 @@
 //! become empty. All spans of a chunk that is in use are of one length. Longer items have pages of their
 //! own ([`Large`]).
 //!
-//! A session caches free blocks: less than two batches of what it freed (256 blocks or 32 KiB each), and what it last took from
-//! the class's spans, which is a run, or the free blocks of a few spans. Beyond two batches a batch
+//! A session caches free blocks: less than two batches of what it freed (256 blocks or 32 KiB each), and what it last
+//! took from the class's spans, which is a run, or the free blocks of a few spans. Beyond two batches a batch
 //! goes back, each block to its own span. A span all of whose blocks are back goes to its chunk, a
 //! chunk all of whose spans are back to the system, except for one ([`pool`]).
 //!

@@ -26,13 +26,13 @@ struct Aim {
     waste_parts: usize,
     /// When it is more, it is brought down to one part in this many, and what gains less is not begun.
     goal_parts: usize,
-    /// This many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them is
-    /// of no use meanwhile.
+    /// This many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them
+    /// is of no use meanwhile.
     price: usize,
     /// Chunks of which more than this is out are left alone.
     dense: usize,
-    /// In one round at most one part in this many of what is held is moved, and about this many chunks are taken for it: until
-    /// its end it takes memory twice.
+    /// In one round at most one part in this many of what is held is moved, and about this many chunks are taken for
+    /// it: until its end it takes memory twice.
     moved_parts: usize,
     taken_max: usize,
 }
