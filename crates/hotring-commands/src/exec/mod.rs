@@ -171,6 +171,7 @@ impl Executor {
     }
 
     /// The last log record of this thread's commands since the last call, if any.
+    #[inline]
     pub fn take_logged(&mut self) -> Option<Lsn> {
         self.thread.take_logged()
     }

@@ -12,7 +12,7 @@ use crate::table::{CommandId, Flags, Spec};
 #[derive(Debug, Default)]
 pub struct Transaction {
     queue: Option<Box<Queue>>,
-    /// The stamps of the watched keys. Each change must be followed by
+    /// The states of the watched keys. Each change must be followed by
     /// [`publish_watched`](crate::state::client::Client::publish_watched).
     pub watched: Vec<Arc<KeyState>>,
 }

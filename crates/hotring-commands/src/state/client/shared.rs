@@ -103,7 +103,7 @@ pub struct ClientShared {
     pub redirect: AtomicI64,
     has_left: AtomicBool,
     labels: Mutex<Labels>,
-    /// The stamps of the watched keys.
+    /// The states of the watched keys.
     watched: Mutex<Vec<Arc<KeyState>>>,
     /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     pub(super) signals: AtomicU8,
@@ -205,7 +205,7 @@ impl ClientShared {
         change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The stamps of the watched keys.
+    /// The states of the watched keys.
     pub(crate) fn watched(&self) -> Vec<Arc<KeyState>> {
         self.lock_watched().clone()
     }
