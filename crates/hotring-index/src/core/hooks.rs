@@ -2,7 +2,7 @@
 //!
 //! * `sometimes!(Step)` counts a rare step, so that a suite can show that it took it.
 //!   `sometimes!(condition => Step)` does if the condition holds.
-//! * [`cas`] is a compare-exchange of the protocol. It counts its failures, and a debug build can force
+//! * `cas` is a compare-exchange of the protocol. It counts its failures, and a debug build can force
 //!   some: they fail without being tried.
 //! * `wrong!(pinned, Fault)` is whether a model checker asked for this wrong variant (`core/faults.rs`);
 //!   `wrong!(pinned, Fault => code)` runs code in its place. `order!(pinned, order, Fault)` is the
