@@ -10,7 +10,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-engines", &["hotring-index"]),
     ("hotring-protocol", &[]),
     ("hotring-log", &[]),
-    ("hotring-store", &["hotring-index", "hotring-log"]),
+    ("hotring-containers", &[]),
+    ("hotring-store", &["hotring-index", "hotring-containers", "hotring-log"]),
     ("hotring-commands", &["hotring-store", "hotring-engines", "hotring-protocol", "hotring-log"]),
     ("hotring-server", &["hotring-commands", "hotring-store", "hotring-protocol", "hotring-log"]),
     (

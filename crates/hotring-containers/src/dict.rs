@@ -1,0 +1,322 @@
+//! A dictionary: values by key, in the order of the keys' hashes.
+
+use std::ops::Range;
+
+use crate::entries::{append, len_of_len, open, read_len, write_len};
+use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
+
+/// Entries of a leaf.
+const LEN_MAX: usize = 32;
+/// Bytes of a leaf with more than one entry.
+const BYTES_MAX: usize = 2048;
+/// Bytes of a hash.
+const HASH: usize = size_of::<u32>();
+
+/// Byte strings by byte strings. Get, insert, remove: O(log n), with 64 children a node. Clone: O(1).
+///
+/// Callers give each key with its hash, always the same. Keys of equal hashes share a leaf, so the hash
+/// must be one that clients cannot foresee.
+#[derive(Clone, Default)]
+pub struct Dict {
+    tree: Tree<Bucket>,
+}
+
+/// A key with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Entries of a range of hashes, in no order: hash, length of the key, length of the value, key, value; one
+/// behind the other.
+#[derive(Clone, Default)]
+struct Bucket {
+    data: Vec<u8>,
+    len: u16,
+}
+
+/// Where an entry lies.
+#[derive(Clone, Copy)]
+struct Place {
+    start: usize,
+    key: usize,
+    value: usize,
+    end: usize,
+}
+
+impl Bucket {
+    #[inline]
+    fn place(&self, start: usize) -> Place {
+        let (key_len, at) = read_len(&self.data, start + HASH);
+        let (value_len, key) = read_len(&self.data, at);
+        let value = key + key_len;
+        Place { start, key, value, end: value + value_len }
+    }
+
+    fn hash(&self, start: usize) -> u32 {
+        let hash = self.data[start..].first_chunk();
+        u32::from_le_bytes(*hash.expect("an entry begins with its hash"))
+    }
+
+    fn find(&self, hash: u32, key: &[u8]) -> Option<Place> {
+        let mut at = 0;
+        while at < self.data.len() {
+            let place = self.place(at);
+            if self.hash(at) == hash && self.data[place.key..place.value] == *key {
+                return Some(place);
+            }
+            at = place.end;
+        }
+        None
+    }
+
+    fn entry(&self, place: Place) -> Entry<'_> {
+        Entry { key: &self.data[place.key..place.value], value: &self.data[place.value..place.end] }
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            (at < self.data.len()).then(|| {
+                let place = self.place(at);
+                at = place.end;
+                place
+            })
+        })
+    }
+
+    fn put(&mut self, at: Range<usize>, hash: u32, key: &[u8], value: &[u8]) {
+        let lens = len_of_len(key.len()) + len_of_len(value.len());
+        let gap = open(&mut self.data, at.start, at.end, HASH + lens + key.len() + value.len());
+        gap[..HASH].copy_from_slice(&hash.to_le_bytes());
+        let mut at = HASH + write_len(&mut gap[HASH..], key.len());
+        at += write_len(&mut gap[at..], value.len());
+        gap[at..at + key.len()].copy_from_slice(key);
+        gap[at + key.len()..].copy_from_slice(value);
+    }
+
+    /// Stores a value, and returns what `old` says of the one that it replaces.
+    fn insert<R>(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        value: &[u8],
+        old: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let Some(place) = self.find(hash, key) else {
+            let end = self.data.len();
+            self.put(end..end, hash, key, value);
+            self.len += 1;
+            return None;
+        };
+        let result = old(&self.data[place.value..place.end]);
+        if place.end - place.value == value.len() {
+            self.data[place.value..place.end].copy_from_slice(value);
+        } else {
+            self.put(place.start..place.end, hash, key, value);
+        }
+        Some(result)
+    }
+}
+
+impl Leaf for Bucket {
+    /// The lowest hash.
+    type Bound = u32;
+
+    fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    fn heap(&self) -> usize {
+        self.data.capacity()
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() > LEN_MAX || (self.data.len() > BYTES_MAX && self.len > 1)
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.len() < LEN_MAX / 4 && self.data.len() < BYTES_MAX / 4
+    }
+
+    fn fits_with(&self, right: &Self) -> bool {
+        self.len() + right.len() <= LEN_MAX * 3 / 4
+            && self.data.len() + right.data.len() <= BYTES_MAX * 3 / 4
+    }
+
+    fn split(&mut self, _edge: Edge) -> Option<(u32, Self)> {
+        let mut hashes: Vec<u32> = self.places().map(|place| self.hash(place.start)).collect();
+        hashes.sort_unstable();
+        let middle = hashes.len() / 2;
+        // The first hash from the middle on that its neighbour does not have; before it, if there is none.
+        let differs = |i: &usize| hashes[*i] != hashes[*i - 1];
+        let at =
+            (middle..hashes.len()).find(differs).or_else(|| (1..middle).rev().find(differs))?;
+        let bound = hashes[at];
+        let (mut left, mut right) = (Vec::with_capacity(self.data.len() / 2), Vec::new());
+        for place in self.places() {
+            let entry = &self.data[place.start..place.end];
+            let side = if self.hash(place.start) < bound { &mut left } else { &mut right };
+            side.extend_from_slice(entry);
+        }
+        left.shrink_to_fit();
+        right.shrink_to_fit();
+        let right = Bucket { data: right, len: (hashes.len() - at) as u16 };
+        *self = Bucket { data: left, len: at as u16 };
+        Some((bound, right))
+    }
+
+    fn absorb(&mut self, right: &Self) {
+        append(&mut self.data, &right.data);
+        self.len += right.len;
+    }
+
+    fn remove_run(&mut self, at: usize, n: usize) {
+        for _ in 0..n {
+            let place = self.places().nth(at).expect("an entry of the leaf");
+            open(&mut self.data, place.start, place.end, 0);
+            self.len -= 1;
+        }
+    }
+}
+
+impl Dict {
+    /// An empty dictionary.
+    pub fn new() -> Dict {
+        Dict::default()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn footprint(&self) -> usize {
+        self.tree.footprint()
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub fn get(&self, hash: u32, key: &[u8]) -> Option<&[u8]> {
+        let bucket = self.tree.leaf(|inner| inner.child_of_bound(|bound| *bound <= hash));
+        bucket.find(hash, key).map(|place| &bucket.data[place.value..place.end])
+    }
+
+    /// Stores a value. True if the key is new.
+    pub fn insert(&mut self, hash: u32, key: &[u8], value: &[u8]) -> bool {
+        self.replace(hash, key, value, |_| ()).is_none()
+    }
+
+    /// Stores a value, and returns what `old` says of the one that it replaces; None if the key is new.
+    pub fn replace<R>(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        value: &[u8],
+        old: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        self.tree.edit(
+            |inner| inner.child_of_bound(|bound| *bound <= hash),
+            |bucket| bucket.insert(hash, key, value, old),
+        )
+    }
+
+    /// Removes a key. True if it was there.
+    pub fn remove(&mut self, hash: u32, key: &[u8]) -> bool {
+        self.take(hash, key, |_| ()).is_some()
+    }
+
+    /// Removes a key, and returns what `old` says of its value; None if it was not there.
+    pub fn take<R>(&mut self, hash: u32, key: &[u8], old: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.tree.edit(
+            |inner| inner.child_of_bound(|bound| *bound <= hash),
+            |bucket| {
+                let place = bucket.find(hash, key)?;
+                let result = old(&bucket.data[place.value..place.end]);
+                open(&mut bucket.data, place.start, place.end, 0);
+                bucket.len -= 1;
+                Some(result)
+            },
+        )
+    }
+
+    /// The entry of a rank, in the order of a walk: for a random one. None behind the last.
+    pub fn entry_of_rank(&self, rank: usize) -> Option<Entry<'_>> {
+        if rank >= self.len() {
+            return None;
+        }
+        let (bucket, i) = self.tree.leaf_of_rank(rank);
+        bucket.places().nth(i).map(|place| bucket.entry(place))
+    }
+
+    /// All entries, in the order of their hashes, nearly.
+    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        Walk { leaves: self.tree.leaves(|_| 0), at: 0 }
+    }
+
+    /// Calls `f` with the entries whose hashes are `from` or above, and with some just below, until it has
+    /// been called `at_least` times. Returns where to go on, None at the end.
+    ///
+    /// A series of calls, each of which begins where the last one ended, shows each entry that is there
+    /// all the time at least once, whatever is changed in between.
+    pub fn scan<'a>(
+        &'a self,
+        from: u32,
+        at_least: usize,
+        mut f: impl FnMut(Entry<'a>),
+    ) -> Option<u32> {
+        let mut leaves = self.tree.leaves(|inner| inner.child_of_bound(|bound| *bound <= from));
+        let mut seen = 0;
+        loop {
+            let bucket = leaves.leaf();
+            bucket.places().for_each(|place| f(bucket.entry(place)));
+            seen += bucket.len();
+            let next = *leaves.bound()?;
+            if seen >= at_least {
+                return Some(next);
+            }
+            leaves.forward();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        self.tree.check();
+    }
+
+    /// Takes it apart.
+    pub fn into_remains(self) -> Remains {
+        self.tree.remains()
+    }
+}
+
+struct Walk<'a> {
+    leaves: Leaves<'a, Bucket>,
+    at: usize,
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        if self.at == self.leaves.leaf().data.len() {
+            if !self.leaves.forward() {
+                return None;
+            }
+            self.at = 0;
+        }
+        let bucket = self.leaves.leaf();
+        let place = bucket.place(self.at);
+        self.at = place.end;
+        Some(bucket.entry(place))
+    }
+}

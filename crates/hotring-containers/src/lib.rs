@@ -1,0 +1,30 @@
+//! Containers for values that are too long to be copied at each change: [`List`], [`Dict`] and
+//! [`ScoredSet`].
+//!
+//! Each is a counted B+ tree ([`tree`]) whose leaves hold their entries packed, one behind the
+//! other, in one allocation. So an entry costs a few bytes more than its content, and a change moves
+//! at most about two kilobytes.
+//!
+//! * **Changes in place.** A change touches one leaf and the counts above it: O(log n).
+//! * **Snapshots in O(1).** A clone shares all nodes. From then on a change copies the nodes on its
+//!   path that are still shared, and no others, so a reader may keep a clone for as long as it wants.
+//! * **Freed in steps.** Dropping millions of entries takes long. [`Remains`] takes a container apart
+//!   a bounded part at a time.
+//!
+//! The crate computes no hashes and knows no time: callers hand in what they need. It has no locks; a
+//! caller that shares a container between threads brings its own.
+
+#![forbid(unsafe_code)]
+
+mod dict;
+mod entries;
+mod list;
+mod scored;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use dict::{Dict, Entry};
+pub use list::List;
+pub use scored::{Inserted, Scored, ScoredSet};
+pub use tree::Remains;

@@ -1,0 +1,257 @@
+//! Each container against a plain one, in random steps, with snapshots that must stay as they were.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+
+use crate::{Dict, Inserted, List, ScoredSet};
+
+/// Short strings mostly, sometimes long ones, so that leaves are full by number and by bytes.
+fn text(rng: &mut Rng, longest: usize) -> Vec<u8> {
+    let len = match rng.u32(..50) {
+        0 => rng.usize(..longest),
+        1..5 => rng.usize(..300),
+        _ => rng.usize(..20),
+    };
+    (0..len).map(|_| rng.u8(..)).collect()
+}
+
+/// Grows and shrinks in turns: the chance of a removal in a hundred.
+fn removals(step: usize, period: usize) -> u32 {
+    if (step / period).is_multiple_of(2) { 10 } else { 60 }
+}
+
+fn hash_of(key: &[u8]) -> u32 {
+    // FNV-1a: spreads enough for a test. Of some keys nothing but a few bits, so that hashes are equal.
+    let hash =
+        key.iter().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(*b)).wrapping_mul(0x0100_0193));
+    if key.first().is_some_and(|first| first % 16 == 0) { hash & 0x8000_0003 } else { hash }
+}
+
+#[test]
+fn a_list_is_as_a_vector() {
+    for seed in 0..6 {
+        let mut rng = Rng::with_seed(seed);
+        let (mut list, mut model) = (List::new(), Vec::<Vec<u8>>::new());
+        let (mut snapshots, mut largest) = (Vec::new(), 0);
+        for step in 0..6_000 {
+            let at = rng.usize(..=model.len());
+            if rng.u32(..100) < removals(step, 1500) && !model.is_empty() {
+                let from = at.min(model.len() - 1);
+                let n = if rng.u32(..200) == 0 { rng.usize(..model.len()) / 2 } else { 1 };
+                let to = (from + n).min(model.len());
+                let end = match rng.u32(..4) {
+                    0 => 0..1,
+                    1 => model.len() - 1..model.len(),
+                    _ => from..to,
+                };
+                let mut gone = list.remove(end.clone());
+                model.drain(end);
+                while gone.free(1).is_some() {}
+            } else {
+                let element = text(&mut rng, 5_000);
+                match rng.u32(..5) {
+                    0 => {
+                        list.push_front(&element);
+                        model.insert(0, element);
+                    }
+                    1 | 2 => {
+                        list.push_back(&element);
+                        model.push(element);
+                    }
+                    3 if at < model.len() => {
+                        assert!(list.set(at, &element));
+                        model[at] = element;
+                    }
+                    _ => {
+                        list.insert(at, &element);
+                        model.insert(at, element);
+                    }
+                }
+            }
+            let at = at.min(model.len());
+            largest = largest.max(model.len());
+            assert_eq!(list.len(), model.len());
+            assert_eq!(list.get(at), model.get(at).map(|e| &e[..]));
+            if step % 100 == 0 {
+                list.check();
+                assert!(list.iter_from(0).eq(model.iter()));
+                assert!(list.iter_from(at).eq(model[at..].iter()));
+                assert!(list.iter_back_from(at).eq(model[..at].iter().rev()));
+                snapshots.push((list.clone(), model.clone()));
+            }
+        }
+        assert!(!list.set(model.len(), b""));
+        assert!(largest > 400, "{largest}");
+        for (list, model) in snapshots {
+            assert!(list.iter_from(0).eq(model.iter()));
+            let mut gone = list.into_remains();
+            while gone.free(3).is_some() {}
+        }
+        list.check();
+    }
+}
+
+#[test]
+fn a_dictionary_is_as_a_map() {
+    for seed in 0..6 {
+        let mut rng = Rng::with_seed(seed);
+        let (mut dict, mut model) = (Dict::new(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
+        let (mut snapshots, mut largest) = (Vec::new(), 0);
+        for step in 0..8_000 {
+            let known = model.len().checked_sub(1).map(|last| {
+                let entry =
+                    dict.entry_of_rank(rng.usize(..=last)).expect("a rank of the dictionary");
+                assert_eq!(model.get(entry.key).map(|v| &v[..]), Some(entry.value));
+                entry.key.to_vec()
+            });
+            let key = known.filter(|_| rng.bool()).unwrap_or_else(|| text(&mut rng, 400));
+            let hash = hash_of(&key);
+            assert_eq!(dict.get(hash, &key), model.get(&key).map(|v| &v[..]));
+            if rng.u32(..100) < removals(step, 2000) {
+                assert_eq!(dict.remove(hash, &key), model.remove(&key).is_some());
+                assert_eq!(dict.get(hash, &key), None);
+            } else {
+                let value = text(&mut rng, 5_000);
+                assert_eq!(dict.insert(hash, &key, &value), !model.contains_key(&key));
+                assert_eq!(dict.get(hash, &key), Some(&value[..]));
+                model.insert(key, value);
+            }
+            largest = largest.max(model.len());
+            assert_eq!(dict.len(), model.len());
+            if step % 100 == 0 {
+                dict.check();
+                snapshots.push((dict.clone(), model.clone()));
+            }
+        }
+        assert!(largest > 400, "{largest}");
+        assert_eq!(dict.entry_of_rank(model.len()), None);
+        for (dict, model) in snapshots {
+            let all: BTreeMap<_, _> =
+                dict.iter().map(|e| (e.key.to_vec(), e.value.to_vec())).collect();
+            assert_eq!(all, model);
+            assert_eq!(dict.iter().count(), model.len());
+            let mut gone = dict.into_remains();
+            while gone.free(3).is_some() {}
+        }
+    }
+}
+
+#[test]
+fn a_scan_shows_what_is_there_all_the_time() {
+    let mut rng = Rng::with_seed(1);
+    for round in 0..50 {
+        let mut dict = Dict::new();
+        let stays: Vec<Vec<u8>> = (0..500 * (round % 4)).map(|i| format!("s{i}").into()).collect();
+        for key in &stays {
+            dict.insert(hash_of(key), key, b"v");
+        }
+        let mut seen = BTreeMap::<Vec<u8>, usize>::new();
+        let mut from = Some(0);
+        let mut others = Vec::new();
+        while let Some(start) = from {
+            from = dict.scan(start, 10, |entry| *seen.entry(entry.key.to_vec()).or_default() += 1);
+            for _ in 0..rng.usize(..60) {
+                if rng.bool() {
+                    let key = format!("o{}", rng.u32(..)).into_bytes();
+                    dict.insert(hash_of(&key), &key, b"");
+                    others.push(key);
+                } else if let Some(key) = others.pop() {
+                    dict.remove(hash_of(&key), &key);
+                }
+            }
+        }
+        for key in &stays {
+            assert!(seen.contains_key(key), "{}", String::from_utf8_lossy(key));
+        }
+    }
+}
+
+#[test]
+fn a_scored_set_is_as_a_sorted_vector() {
+    for seed in 0..6 {
+        let mut rng = Rng::with_seed(seed);
+        let (mut set, mut model) = (ScoredSet::new(), Vec::<(f64, Vec<u8>)>::new());
+        let (mut snapshots, mut largest) = (Vec::new(), 0);
+        let find = |model: &Vec<(f64, Vec<u8>)>, member: &[u8]| {
+            model.iter().position(|(_, other)| other == member)
+        };
+        for step in 0..6_000 {
+            let known = (!model.is_empty()).then(|| model[rng.usize(..model.len())].1.clone());
+            let member =
+                known.filter(|_| rng.u32(..3) == 0).unwrap_or_else(|| text(&mut rng, 3_000));
+            let hash = hash_of(&member);
+            let at = find(&model, &member);
+            assert_eq!(set.score(hash, &member), at.map(|at| model[at].0));
+            if let Some(at) = at {
+                assert_eq!(set.rank(model[at].0, &member), at);
+            }
+            if rng.u32(..100) < removals(step, 1500) {
+                if rng.u32(..200) == 0 {
+                    let from = rng.usize(..=model.len());
+                    let to = (from + rng.usize(..80)).min(model.len());
+                    set.remove_ranks(from..to, hash_of);
+                    model.drain(from..to);
+                } else {
+                    assert_eq!(set.remove(hash, &member), at.map(|at| model.remove(at).0));
+                }
+            } else {
+                let score = match rng.u32(..6) {
+                    0 => f64::INFINITY,
+                    1 => -0.0,
+                    2 => step as f64,
+                    _ => f64::from(rng.i32(-50..50)),
+                };
+                let old = at.map(|at| model.remove(at).0);
+                assert_eq!(
+                    set.insert(hash, &member, score),
+                    old.map_or(Inserted::New, Inserted::Had)
+                );
+                let place =
+                    model.partition_point(|(s, m)| *s < score || (*s == score && *m < member));
+                model.insert(place, (score, member));
+            }
+            largest = largest.max(model.len());
+            assert_eq!(set.len(), model.len());
+            let score = f64::from(rng.i32(-60..60));
+            let below = model.partition_point(|(s, _)| *s <= score);
+            assert_eq!(set.count_before(|scored| scored.score <= score), below);
+            if step % 100 == 0 {
+                set.check();
+                let is = |(a, b): (crate::Scored<'_>, &(f64, Vec<u8>))| {
+                    a.score == b.0 && a.member == &b.1[..]
+                };
+                let at = rng.usize(..=model.len());
+                assert_eq!(set.iter_from(at).count(), model.len() - at);
+                assert!(set.iter_from(at).zip(&model[at..]).all(is));
+                assert_eq!(set.iter_back_from(at).count(), at);
+                assert!(set.iter_back_from(at).zip(model[..at].iter().rev()).all(is));
+                snapshots.push((set.clone(), model.clone()));
+            }
+        }
+        assert!(largest > 400, "{largest}");
+        for (set, model) in snapshots {
+            assert!(set.iter_from(0).map(|s| s.member).eq(model.iter().map(|(_, m)| &m[..])));
+            let mut gone = set.into_remains();
+            while gone.free(3).is_some() {}
+        }
+    }
+}
+
+#[test]
+fn a_change_after_a_snapshot_copies_one_path() {
+    let mut list = List::new();
+    for i in 0..200_000 {
+        list.push_back(format!("{i}").as_bytes());
+    }
+    let snapshot = list.clone();
+    let before = list.footprint();
+    list.set(100_000, b"other");
+    assert_eq!(snapshot.get(100_000), Some(&b"100000"[..]));
+    assert!(list.footprint().abs_diff(before) < 200);
+    // Freed while the other lives: what is shared stays.
+    let mut gone = snapshot.into_remains();
+    while gone.free(1).is_some() {}
+    assert_eq!(list.iter_from(0).count(), 200_000);
+    list.check();
+}

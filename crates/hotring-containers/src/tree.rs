@@ -1,0 +1,596 @@
+//! A counted B+ tree over packed leaves, whose nodes are shared by clones.
+//!
+//! ```text
+//!   Inner  children  c0   c1   c2        one leaf or inner node each, all of one height
+//!          counts    17   40   9         entries below each child: an entry's rank is found by sums
+//!          bounds       b1   b2          b2 is above the last entry of c1, at or below the first of c2
+//! ```
+//! Entries have ranks from 0. Trees whose entries have an order find their way by `bounds`, others by
+//! `counts`; the order itself is the leaves' business ([`Leaf::Bound`]).
+//!
+//! # Invariants
+//! * A node changes only while it is not shared. [`Arc::make_mut`] copies one that is, so that a clone
+//!   of the tree shows for ever what it showed when it was made.
+//! * No leaf is empty but that of an empty tree. The root has at least two children, if it has any.
+//! * `counts` are exact, and so is `below`, for all nodes of this tree, shared or not.
+
+use std::cell::Cell;
+
+use arrayvec::{ArrayVec, Drain};
+use triomphe::Arc;
+
+/// Children of an inner node.
+const CHILDREN_MAX: usize = 64;
+/// With one more a node is split.
+const ROOM: usize = CHILDREN_MAX + 1;
+/// With fewer it is merged with a neighbour, if both fit in one.
+const CHILDREN_MIN: usize = 16;
+/// Children of a node that comes from a merge: it must not split again at once.
+const MERGED_MAX: usize = 48;
+
+/// Packed entries.
+pub(crate) trait Leaf: Clone + Default + Send + Sync + 'static {
+    /// Separates neighbours.
+    type Bound: Clone + Send + Sync;
+
+    /// Number of entries.
+    fn len(&self) -> usize;
+
+    /// Bytes of memory that its entries take.
+    fn heap(&self) -> usize;
+
+    /// Whether it must be split, if it can be.
+    fn is_full(&self) -> bool;
+
+    /// Whether it is to be merged with a neighbour that it fits in.
+    fn is_sparse(&self) -> bool;
+
+    /// Whether both fit in one leaf that is not soon full.
+    fn fits_with(&self, right: &Self) -> bool;
+
+    /// Moves the upper part to a new leaf, and returns it with its bound. None if all stay together.
+    fn split(&mut self, edge: Edge) -> Option<(Self::Bound, Self)>;
+
+    /// Appends a right neighbour's entries.
+    fn absorb(&mut self, right: &Self);
+
+    /// Removes `n` entries from the one at `at` on.
+    fn remove_run(&mut self, at: usize, n: usize);
+}
+
+/// Where in the tree the leaf that is split lies. One that grows at an end of the tree will grow there
+/// again, so the part that stays behind is left full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Edge {
+    Start,
+    Middle,
+    End,
+}
+
+enum Node<L: Leaf> {
+    Leaf(Arc<L>),
+    Inner(Arc<Inner<L>>),
+}
+
+/// See the picture above.
+pub(crate) struct Inner<L: Leaf> {
+    pub(crate) counts: ArrayVec<usize, ROOM>,
+    pub(crate) bounds: ArrayVec<L::Bound, ROOM>,
+    children: ArrayVec<Node<L>, ROOM>,
+    /// Bytes of all nodes below.
+    below: usize,
+}
+
+/// The tree. Clone: O(1), shares all nodes.
+pub(crate) struct Tree<L: Leaf> {
+    root: Node<L>,
+    len: usize,
+}
+
+impl<L: Leaf> Clone for Node<L> {
+    fn clone(&self) -> Self {
+        match self {
+            Node::Leaf(leaf) => Node::Leaf(leaf.clone()),
+            Node::Inner(inner) => Node::Inner(inner.clone()),
+        }
+    }
+}
+
+impl<L: Leaf> Clone for Inner<L> {
+    fn clone(&self) -> Self {
+        Inner {
+            children: self.children.clone(),
+            counts: self.counts.clone(),
+            bounds: self.bounds.clone(),
+            below: self.below,
+        }
+    }
+}
+
+impl<L: Leaf> Clone for Tree<L> {
+    fn clone(&self) -> Self {
+        Tree { root: self.root.clone(), len: self.len }
+    }
+}
+
+impl<L: Leaf> Default for Tree<L> {
+    fn default() -> Self {
+        Tree { root: Node::Leaf(Arc::new(L::default())), len: 0 }
+    }
+}
+
+impl<L: Leaf> Node<L> {
+    /// Bytes of this node and all below. O(1)
+    fn bytes(&self) -> usize {
+        match self {
+            Node::Leaf(_) => self.own_bytes(),
+            Node::Inner(inner) => self.own_bytes() + inner.below,
+        }
+    }
+
+    /// Bytes of this node alone.
+    fn own_bytes(&self) -> usize {
+        match self {
+            Node::Leaf(leaf) => COUNT + size_of::<L>() + leaf.heap(),
+            Node::Inner(_) => COUNT + size_of::<Inner<L>>(),
+        }
+    }
+
+    /// Entries of this node and all below.
+    fn len(&self) -> usize {
+        match self {
+            Node::Leaf(leaf) => leaf.len(),
+            Node::Inner(inner) => inner.counts.iter().sum(),
+        }
+    }
+
+    fn is_sparse(&self) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.is_sparse(),
+            Node::Inner(inner) => inner.children.len() < CHILDREN_MIN,
+        }
+    }
+
+    /// Changes one leaf of this subtree, found by `choose`.
+    fn edit<R>(
+        &mut self,
+        edges: Edges,
+        choose: &mut impl FnMut(&Inner<L>) -> usize,
+        change: impl FnOnce(&mut L) -> R,
+    ) -> (R, Option<Split<L>>) {
+        match self {
+            Node::Leaf(leaf) => {
+                let leaf = Arc::make_mut(leaf);
+                let result = change(leaf);
+                let split = if leaf.is_full() { leaf.split(edges.edge()) } else { None };
+                (result, split.map(|(bound, right)| (bound, Node::Leaf(Arc::new(right)))))
+            }
+            Node::Inner(inner) => Arc::make_mut(inner).edit(edges, choose, change),
+        }
+    }
+
+    /// Removes the entries of ranks `from..to`, in part. Nodes that go whole are pushed to `gone`.
+    fn cut(&mut self, from: usize, to: usize, gone: &mut Vec<Node<L>>) {
+        match self {
+            Node::Leaf(leaf) => Arc::make_mut(leaf).remove_run(from, to - from),
+            Node::Inner(inner) => Arc::make_mut(inner).cut(from, to, gone),
+        }
+    }
+}
+
+/// A part that no longer fits, and its bound.
+type Split<L> = (<L as Leaf>::Bound, Node<L>);
+
+/// Whether a node lies at the start of the tree, and at its end.
+#[derive(Clone, Copy)]
+struct Edges {
+    start: bool,
+    end: bool,
+}
+
+impl Edges {
+    fn edge(self) -> Edge {
+        match self {
+            Edges { end: true, .. } => Edge::End,
+            Edges { start: true, .. } => Edge::Start,
+            _ => Edge::Middle,
+        }
+    }
+}
+
+impl<L: Leaf> Inner<L> {
+    /// The child that has this rank, which becomes the rank within it. The last one has the rank behind
+    /// its end too.
+    pub(crate) fn child_of_rank(&self, rank: &mut usize) -> usize {
+        for (i, count) in self.counts.iter().enumerate() {
+            if *rank < *count {
+                return i;
+            }
+            *rank -= count;
+        }
+        let last = self.counts.len() - 1;
+        *rank += self.counts[last];
+        last
+    }
+
+    /// The last child whose bound is at or below what is looked for, as `is_below` says.
+    #[inline]
+    pub(crate) fn child_of_bound(&self, is_below: impl FnMut(&L::Bound) -> bool) -> usize {
+        self.bounds.partition_point(is_below)
+    }
+
+    fn edit<R>(
+        &mut self,
+        edges: Edges,
+        choose: &mut impl FnMut(&Inner<L>) -> usize,
+        change: impl FnOnce(&mut L) -> R,
+    ) -> (R, Option<Split<L>>) {
+        let i = choose(self);
+        let edges =
+            Edges { start: edges.start && i == 0, end: edges.end && i + 1 == self.children.len() };
+        let child = &mut self.children[i];
+        let (len, bytes) = (self.counts[i], child.bytes());
+        let (result, split) = child.edit(edges, choose, change);
+        let (now_len, now_bytes) = (child.len(), child.bytes());
+        self.below = self.below - bytes + now_bytes;
+        self.counts[i] = now_len;
+        if let Some((bound, right)) = split {
+            self.below += right.bytes();
+            self.counts.insert(i + 1, right.len());
+            self.children.insert(i + 1, right);
+            self.bounds.insert(i, bound);
+        } else if (now_len < len || now_bytes < bytes) && child.is_sparse() {
+            self.merge(i);
+        }
+        let split = if self.children.len() > CHILDREN_MAX { Some(self.split(edges)) } else { None };
+        (result, split)
+    }
+
+    fn split(&mut self, edges: Edges) -> Split<L> {
+        let at = match edges.edge() {
+            Edge::Start => 2,
+            Edge::Middle => self.children.len() / 2,
+            Edge::End => self.children.len() - 2,
+        };
+        let mut right = Inner {
+            children: self.children.drain(at..).collect(),
+            counts: self.counts.drain(at..).collect(),
+            bounds: self.bounds.drain(at..).collect(),
+            below: 0,
+        };
+        right.below = right.children.iter().map(Node::bytes).sum();
+        self.below -= right.below;
+        let bound = self.bounds.pop().expect("a bound between any two children");
+        (bound, Node::Inner(Arc::new(right)))
+    }
+
+    /// Takes the child away if it is empty; if it is sparse, merges it with a neighbour that it fits in.
+    fn merge(&mut self, i: usize) {
+        if self.children.len() == 1 {
+            return;
+        }
+        if self.counts[i] == 0 {
+            drop(self.take_children(i, i + 1));
+            return;
+        }
+        let left = if i == 0 { 0 } else { i - 1 };
+        let (before, after) = self.children.split_at_mut(left + 1);
+        match (&mut before[left], &after[0]) {
+            (Node::Leaf(a), Node::Leaf(b)) if a.fits_with(b) => {
+                self.below -= COUNT + size_of::<L>() + a.heap();
+                let a = Arc::make_mut(a);
+                a.absorb(b);
+                self.below += COUNT + size_of::<L>() + a.heap();
+            }
+            (Node::Inner(a), Node::Inner(b))
+                if a.children.len() + b.children.len() <= MERGED_MAX =>
+            {
+                let a = Arc::make_mut(a);
+                a.children.extend(b.children.iter().cloned());
+                a.counts.extend(b.counts.iter().copied());
+                a.bounds.push(self.bounds[left].clone());
+                a.bounds.extend(b.bounds.iter().cloned());
+                a.below += b.below;
+                // What moved is counted at both for the moment: `take_children` takes off the right one.
+                self.below += b.below;
+            }
+            _ => return,
+        }
+        self.counts[left] += self.counts[left + 1];
+        // The left one has its entries.
+        drop(self.take_children(left + 1, left + 2));
+    }
+
+    /// Takes children away, with the bounds on their left; with those on their right from the first on.
+    fn take_children(&mut self, from: usize, to: usize) -> Drain<'_, Node<L>, ROOM> {
+        let bounds = from.saturating_sub(1);
+        let n = (to - from).min(self.bounds.len() - bounds);
+        self.bounds.drain(bounds..bounds + n);
+        self.counts.drain(from..to);
+        self.below -= self.children[from..to].iter().map(Node::bytes).sum::<usize>();
+        self.children.drain(from..to)
+    }
+
+    fn cut(&mut self, from: usize, to: usize, gone: &mut Vec<Node<L>>) {
+        let (mut start, mut whole) = (0, None);
+        for i in 0..self.children.len() {
+            let end = start + self.counts[i];
+            let (a, b) = (from.max(start), to.min(end));
+            if a < b {
+                if b - a == self.counts[i] {
+                    let (first, _) = whole.unwrap_or((i, i));
+                    whole = Some((first, i + 1));
+                } else {
+                    let child = &mut self.children[i];
+                    self.below -= child.bytes();
+                    child.cut(a - start, b - start, gone);
+                    self.below += child.bytes();
+                    self.counts[i] -= b - a;
+                }
+            }
+            start = end;
+        }
+        if let Some((first, end)) = whole {
+            gone.extend(self.take_children(first, end));
+        }
+        self.merge_sparse();
+    }
+
+    /// Merges what a cut has left sparse: at most the children on both sides of it, and those below.
+    fn merge_sparse(&mut self) {
+        let mut i = 0;
+        while i < self.children.len() {
+            let n = self.children.len();
+            if self.children[i].is_sparse() {
+                self.merge(i);
+            }
+            if self.children.len() == n {
+                i += 1;
+            }
+        }
+    }
+}
+
+impl<L: Leaf> Tree<L> {
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of all nodes.
+    pub(crate) fn footprint(&self) -> usize {
+        self.root.bytes()
+    }
+
+    /// The leaf that `choose` leads to.
+    #[inline]
+    pub(crate) fn leaf(&self, mut choose: impl FnMut(&Inner<L>) -> usize) -> &L {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf,
+                Node::Inner(inner) => node = &inner.children[choose(inner)],
+            }
+        }
+    }
+
+    /// The leaf that has this rank, and the rank within it. `rank` is below the number of entries.
+    pub(crate) fn leaf_of_rank(&self, mut rank: usize) -> (&L, usize) {
+        let leaf = self.leaf(|inner| inner.child_of_rank(&mut rank));
+        (leaf, rank)
+    }
+
+    /// Changes one leaf, to which `choose` leads.
+    pub(crate) fn edit<R>(
+        &mut self,
+        mut choose: impl FnMut(&Inner<L>) -> usize,
+        change: impl FnOnce(&mut L) -> R,
+    ) -> R {
+        let edges = Edges { start: true, end: true };
+        let (result, split) = self.root.edit(edges, &mut choose, change);
+        if let Some((bound, right)) = split {
+            let left = std::mem::replace(&mut self.root, Node::Leaf(Arc::new(L::default())));
+            let inner = Inner {
+                counts: [left.len(), right.len()].into_iter().collect(),
+                below: left.bytes() + right.bytes(),
+                children: [left, right].into_iter().collect(),
+                bounds: [bound].into_iter().collect(),
+            };
+            self.root = Node::Inner(Arc::new(inner));
+        }
+        self.lower();
+        self.len = self.root.len();
+        result
+    }
+
+    /// Removes the entries of ranks `from..to`; what is left of them is to be freed. O(log n)
+    pub(crate) fn cut(&mut self, from: usize, to: usize) -> Remains {
+        let mut gone = Vec::new();
+        if from == 0 && to == self.len {
+            gone.push(std::mem::take(self).root);
+        } else if from < to {
+            self.root.cut(from, to, &mut gone);
+            self.lower();
+            self.len = self.root.len();
+        }
+        Remains(vec![Box::new(gone)])
+    }
+
+    /// Takes inner nodes with one child away from the top.
+    fn lower(&mut self) {
+        while let Node::Inner(inner) = &self.root {
+            let [child] = &inner.children[..] else { break };
+            self.root = child.clone();
+        }
+    }
+
+    /// Changes the leaf that has this rank, or the last one for the rank behind the end. `change` gets the
+    /// rank within it.
+    pub(crate) fn edit_rank<R>(
+        &mut self,
+        rank: usize,
+        change: impl FnOnce(&mut L, usize) -> R,
+    ) -> R {
+        let rank = Cell::new(rank);
+        let choose = |inner: &Inner<L>| {
+            let mut within = rank.get();
+            let child = inner.child_of_rank(&mut within);
+            rank.set(within);
+            child
+        };
+        self.edit(choose, |leaf| change(leaf, rank.get()))
+    }
+
+    /// All leaves from the one on that `choose` leads to.
+    pub(crate) fn leaves(&self, mut choose: impl FnMut(&Inner<L>) -> usize) -> Leaves<'_, L> {
+        let mut path = Vec::new();
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return Leaves { path, leaf },
+                Node::Inner(inner) => {
+                    let i = choose(inner);
+                    path.push((&**inner, i));
+                    node = &inner.children[i];
+                }
+            }
+        }
+    }
+
+    pub(crate) fn remains(self) -> Remains {
+        Remains(vec![Box::new(vec![self.root])])
+    }
+
+    /// Checks all invariants.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        fn check<L: Leaf>(node: &Node<L>, is_root: bool) -> (usize, usize, usize) {
+            match node {
+                Node::Leaf(leaf) => {
+                    assert!(is_root || leaf.len() > 0, "an empty leaf");
+                    (0, leaf.len(), node.bytes())
+                }
+                Node::Inner(inner) => {
+                    let n = inner.children.len();
+                    assert!((1 + usize::from(is_root)..=CHILDREN_MAX).contains(&n), "{n} children");
+                    assert_eq!((inner.counts.len(), inner.bounds.len()), (n, n - 1));
+                    let mut below = 0;
+                    let mut heights = Vec::new();
+                    for (child, count) in inner.children.iter().zip(&inner.counts) {
+                        let (height, len, bytes) = check(child, false);
+                        assert_eq!(len, *count);
+                        below += bytes;
+                        heights.push(height);
+                    }
+                    assert!(heights.iter().all(|height| *height == heights[0]));
+                    assert_eq!(below, inner.below);
+                    (heights[0] + 1, node.len(), node.bytes())
+                }
+            }
+        }
+        let (_, len, bytes) = check(&self.root, true);
+        assert_eq!((len, bytes), (self.len(), self.footprint()));
+    }
+}
+
+/// A walk over leaves, in both directions.
+pub(crate) struct Leaves<'a, L: Leaf> {
+    path: Vec<(&'a Inner<L>, usize)>,
+    leaf: &'a L,
+}
+
+impl<'a, L: Leaf> Leaves<'a, L> {
+    /// Where the walk is.
+    pub(crate) fn leaf(&self) -> &'a L {
+        self.leaf
+    }
+
+    /// Goes to the next leaf; false if there is none.
+    pub(crate) fn forward(&mut self) -> bool {
+        self.turn(|inner, i| if i + 1 < inner.children.len() { Some(i + 1) } else { None }, |_| 0)
+    }
+
+    /// Goes to the leaf before; false if there is none.
+    pub(crate) fn backward(&mut self) -> bool {
+        self.turn(|_, i| i.checked_sub(1), |inner| inner.children.len() - 1)
+    }
+
+    /// The upper bound of this leaf's entries; None if it is the last.
+    pub(crate) fn bound(&self) -> Option<&'a L::Bound> {
+        self.path.iter().rev().find_map(|(inner, i)| inner.bounds.get(*i))
+    }
+
+    fn turn(
+        &mut self,
+        step: impl Fn(&Inner<L>, usize) -> Option<usize>,
+        first: impl Fn(&Inner<L>) -> usize,
+    ) -> bool {
+        let turns = self.path.iter().rposition(|(inner, i)| step(inner, *i).is_some());
+        let Some(level) = turns else { return false };
+        self.path.truncate(level + 1);
+        let (inner, i) = &mut self.path[level];
+        *i = step(inner, *i).expect("just seen");
+        let mut node = &inner.children[*i];
+        loop {
+            match node {
+                Node::Leaf(leaf) => {
+                    self.leaf = leaf;
+                    return true;
+                }
+                Node::Inner(inner) => {
+                    let i = first(inner);
+                    self.path.push((inner, i));
+                    node = &inner.children[i];
+                }
+            }
+        }
+    }
+}
+
+/// What is left of containers, to be freed a part at a time. Dropping it frees all of it at once.
+#[derive(Default)]
+pub struct Remains(Vec<Box<dyn Dismantle>>);
+
+trait Dismantle: Send + Sync {
+    /// Frees one node, and returns its bytes; None if there is none left.
+    fn free_one(&mut self) -> Option<usize>;
+}
+
+impl<L: Leaf> Dismantle for Vec<Node<L>> {
+    fn free_one(&mut self) -> Option<usize> {
+        let node = self.pop()?;
+        let bytes = node.own_bytes();
+        if let Node::Inner(inner) = node
+            // One that is shared lives on in a clone.
+            && let Ok(inner) = Arc::try_unwrap(inner)
+        {
+            self.extend(inner.children);
+        }
+        Some(bytes)
+    }
+}
+
+impl Remains {
+    /// Frees up to this many nodes, of some kilobytes each, and returns their bytes; None if there was nothing
+    /// left.
+    pub fn free(&mut self, nodes: usize) -> Option<usize> {
+        let mut freed = None;
+        for _ in 0..nodes {
+            let Some(last) = self.0.last_mut() else { break };
+            match last.free_one() {
+                Some(bytes) => freed = Some(freed.unwrap_or(0) + bytes),
+                None => drop(self.0.pop()),
+            }
+        }
+        freed.or_else(|| self.0.last().map(|_| 0))
+    }
+
+    /// Both of them.
+    pub fn and(mut self, other: Remains) -> Remains {
+        self.0.extend(other.0);
+        self
+    }
+}
+
+/// Bytes of a node's reference count.
+const COUNT: usize = size_of::<usize>();
