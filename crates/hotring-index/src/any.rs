@@ -5,7 +5,7 @@
 //! branch an operation is what it costs.
 
 use crate::bytes::{Action, Bytes, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub};
-use crate::core::block::Buffer;
+use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::{Checksum, Config, ConfigError};
 use crate::core::item::Damaged;
 use crate::core::limbo::Stalled;

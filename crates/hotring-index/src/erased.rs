@@ -5,7 +5,7 @@
 //! they pay with a virtual call for each operation and each entry.
 
 use crate::bytes::{Action, Bytes, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub};
-use crate::core::block::Buffer;
+use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::ConfigError;
 use crate::core::item::Damaged;
 use crate::core::limbo::Stalled;
@@ -26,6 +26,7 @@ macro_rules! index_operations {
             /// # Errors
             /// As there.
             fn buffer(self: &Self, capacity: usize) -> std::io::Result<Buffer>;
+            fn object(self: &Self, object: Box<dyn Object>, bytes: usize) -> Block;
             fn set_memory_spare(self: &Self, bytes: u64);
             fn set_memory_beside(self: &Self, bytes: u64);
             /// # Errors

@@ -1,6 +1,6 @@
 //! The shared handle to an index.
 
-use crate::core::block::Buffer;
+use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::{Config, ConfigError};
 use crate::core::item::Kind;
 use crate::core::limbo::Stalled;
@@ -102,6 +102,12 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// The system has no address space left.
     pub fn buffer(&self, capacity: usize) -> std::io::Result<Buffer> {
         Buffer::new(self.shared.blocks.clone(), capacity)
+    }
+
+    /// A value that stands for an object, which takes this many bytes of memory. For items without checksums
+    /// only: they have their values inside.
+    pub fn object(&self, object: Box<dyn Object>, bytes: usize) -> Block {
+        Block::of_object(&self.shared.blocks, object, bytes)
     }
 
     /// Items present; exact when no operation is running.

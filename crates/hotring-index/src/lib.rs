@@ -59,7 +59,7 @@ pub mod toolkit;
 mod u64s;
 
 pub use crate::core::barrier;
-pub use crate::core::block::{Block, BlockRef, Buffer, LONG_LEN};
+pub use crate::core::block::{Block, BlockRef, Buffer, LONG_LEN, Object};
 pub use crate::core::config::{
     Checksum, Config, ConfigError, EngineConfig, Growth, RcuCounts, Strategy,
 };
@@ -75,6 +75,10 @@ pub use crate::core::memory::trim_heap;
 pub use crate::core::memory_limit::{Full, Refused};
 #[doc(hidden)]
 pub use crate::core::prefetch::prefetch_value;
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub use crate::core::shared::SharedFault;
+pub use crate::core::shared::{Shared, Visitor, Visitors};
 pub use crate::core::stats::{EngineStats, Stats};
 #[doc(hidden)]
 pub use crate::core::sync;

@@ -47,7 +47,13 @@ pub fn tsan(form: Form) -> Result<Done> {
         Ok(command) => command,
         Err(skipped) => return Ok(skipped),
     };
-    command.env("TSAN_OPTIONS", options).args(["--", "linearizability", "shrink", "stalled"]);
+    command.env("TSAN_OPTIONS", options).args([
+        "--",
+        "linearizability",
+        "objects",
+        "shrink",
+        "stalled",
+    ]);
     let done = count_some(&mut command)?;
     let mut seen = 0;
     for path in reports(&folder)? {

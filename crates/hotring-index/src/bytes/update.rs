@@ -65,6 +65,10 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         let is_ours = |block: BlockRef<'_>| block.is_of(&self.shared.blocks);
         let value = match parts.value {
             Content::Block { kind, block } if parts.checksum || !is_ours(block) => {
+                assert!(
+                    block.object().is_none(),
+                    "an object of this index, in one without checksums"
+                );
                 Content::Bytes { kind, bytes: block.bytes() }
             }
             stored => stored,

@@ -16,6 +16,7 @@
 use crate::core::arena::CLASSED_MAX;
 use crate::core::memory::{PAGE, grow_pages, map_sparse, unmap_pages};
 use crate::core::sync::{Arc, Mutex, Ordering, TallyU64};
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -38,12 +39,14 @@ pub(crate) struct Blocks {
     /// Of these, bytes that no session uses any more.
     dying_bytes: TallyU64,
     dying: Mutex<Vec<Pages>>,
+    dying_objects: Mutex<Vec<Attached>>,
 }
 
 impl Blocks {
     pub(crate) fn new() -> Self {
         let none = || TallyU64::new(0);
-        Self { bytes: none(), dying_bytes: none(), dying: Mutex::default() }
+        let (dying, dying_objects) = (Mutex::default(), Mutex::default());
+        Self { bytes: none(), dying_bytes: none(), dying, dying_objects }
     }
 
     /// Bytes of memory that buffers and blocks take, those included that are being given back.
@@ -80,7 +83,10 @@ impl Blocks {
     #[cold]
     fn give_back_some(&self) {
         let mut dying = self.dying.lock().expect("no code panics under this lock");
-        let Some(last) = dying.last_mut() else { return };
+        let Some(last) = dying.last_mut() else {
+            drop(dying);
+            return self.dismantle_some();
+        };
         let part = last.cut(last.len.saturating_sub(AT_ONCE));
         if last.len == 0 {
             dying.pop();
@@ -88,9 +94,38 @@ impl Blocks {
         drop(dying);
         let len = part.len as u64;
         drop(part);
-        // ORDERING: Relaxed, as in `bytes`; both only once the system has it.
-        self.dying_bytes.fetch_sub(len, Ordering::Relaxed);
-        self.bytes.fetch_sub(len, Ordering::Relaxed);
+        self.given_back(len);
+    }
+
+    /// Bytes that were dying are free.
+    fn given_back(&self, bytes: u64) {
+        // ORDERING: Relaxed, as in `bytes`; both only once they are free.
+        self.dying_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Frees a part of an object that no session uses any more.
+    fn dismantle_some(&self) {
+        let next = self.dying_objects.lock().expect("no code panics under this lock").pop();
+        // Others may be at other objects, or there is none left.
+        let Some(mut dying) = next else { return };
+        let counted = dying.bytes();
+        match dying.object.dismantle() {
+            Some(freed) => {
+                let freed = counted.min(freed as u64);
+                dying.set_bytes(counted - freed);
+                self.dying_objects.lock().expect("no code panics under this lock").push(dying);
+                self.given_back(freed);
+            }
+            None => self.given_back(counted),
+        }
+    }
+
+    /// Takes an object that no session uses any more.
+    fn bury_object(&self, object: Attached) {
+        // ORDERING: Relaxed, as in `bytes`. Before another session can take them off again.
+        self.dying_bytes.fetch_add(object.bytes(), Ordering::Relaxed);
+        self.dying_objects.lock().expect("no code panics under this lock").push(object);
     }
 
     /// Takes pages, all in memory, that no session uses any more.
@@ -105,6 +140,37 @@ impl Blocks {
         // ORDERING: Relaxed, as in `bytes`. Before anybody can take them off again.
         self.dying_bytes.fetch_add(len, Ordering::Relaxed);
         self.dying.lock().expect("no code panics under this lock").push(pages);
+    }
+}
+
+/// A value with an inside of its own, for which a block stands: what reads and changes it is its own
+/// affair. The index counts its memory, and takes it apart in steps when it goes.
+pub trait Object: Any + Send + Sync {
+    /// Frees a part of about a megabyte, and returns the bytes; None once nothing is left. No session can
+    /// see the object any more.
+    fn dismantle(&mut self) -> Option<usize>;
+}
+
+/// An object, with the bytes that are counted for it.
+struct Attached {
+    object: Box<dyn Object>,
+    bytes: TallyU64,
+}
+
+impl Attached {
+    /// What is counted for an object of this many bytes: an even number, as for all that items have elsewhere.
+    fn counted(bytes: usize) -> u64 {
+        (bytes + size_of::<Buffer>()).next_multiple_of(8) as u64
+    }
+
+    fn bytes(&self) -> u64 {
+        // ORDERING: Relaxed, a count; so for its changes.
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns what was counted before.
+    fn set_bytes(&self, bytes: u64) -> u64 {
+        self.bytes.swap(bytes, Ordering::Relaxed)
     }
 }
 
@@ -151,6 +217,7 @@ pub struct Buffer {
     /// Bytes of memory that are counted: pages that something has arrived in.
     counted: usize,
     blocks: Arc<Blocks>,
+    object: Option<Attached>,
 }
 
 impl Buffer {
@@ -162,7 +229,7 @@ impl Buffer {
         let len =
             capacity.max(1).checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let pages = Pages::map(len)?;
-        Ok(Buffer { pages, len: 0, counted: 0, blocks })
+        Ok(Buffer { pages, len: 0, counted: 0, blocks, object: None })
     }
 
     /// The bytes behind those that have arrived, for more of them, at least one. They have arrived once
@@ -216,7 +283,7 @@ impl Buffer {
 
     /// Bytes of memory that it takes.
     pub fn footprint(&self) -> usize {
-        self.counted
+        self.counted + self.object.as_ref().map_or(0, |object| object.bytes() as usize)
     }
 
     /// These bytes of it, as a value that is stored as it is; None if they are not, or are so little of it
@@ -240,6 +307,9 @@ impl Deref for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if let Some(object) = self.object.take() {
+            self.blocks.bury_object(object);
+        }
         // What nothing has arrived in is no memory.
         drop(self.pages.cut(self.counted));
         let nothing = Pages { start: self.pages.start, len: 0 };
@@ -271,6 +341,22 @@ impl Block {
         let mut buffer = Buffer::new(blocks.clone(), bytes.len())?;
         buffer.extend(bytes)?;
         Ok(Block { buffer: Arc::new(buffer), from: 0, len: bytes.len() })
+    }
+
+    /// A block without bytes that stands for an object, with the bytes of memory that it takes.
+    pub(crate) fn of_object(blocks: &Arc<Blocks>, object: Box<dyn Object>, bytes: usize) -> Block {
+        let bytes = Attached::counted(bytes);
+        // ORDERING: Relaxed, a sum.
+        blocks.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let pages = Pages { start: NonNull::dangling(), len: 0 };
+        let object = Some(Attached { object, bytes: TallyU64::new(bytes) });
+        let buffer = Buffer { pages, len: 0, counted: 0, blocks: blocks.clone(), object };
+        Block { buffer: Arc::new(buffer), from: 0, len: 0 }
+    }
+
+    /// The object that it stands for.
+    pub fn object(&self) -> Option<&dyn Object> {
+        self.lend().object()
     }
 
     /// A part of these bytes, which is given as a slice of them; None if it is another's.
@@ -388,6 +474,20 @@ impl<'a> BlockRef<'a> {
     /// All of its bytes.
     pub fn bytes(self) -> &'a [u8] {
         &self.buffer()[self.raw.from..self.raw.from + self.raw.len]
+    }
+
+    /// The object that it stands for.
+    pub fn object(self) -> Option<&'a dyn Object> {
+        self.buffer().object.as_ref().map(|attached| &*attached.object)
+    }
+
+    /// Says how many bytes of memory the object takes now. Of calls for one object, none overlaps another.
+    pub fn set_object_bytes(self, bytes: usize) {
+        let Some(attached) = &self.buffer().object else { return };
+        let bytes = Attached::counted(bytes);
+        let before = attached.set_bytes(bytes);
+        // ORDERING: Relaxed, a sum, which wraps as the difference does.
+        self.buffer().blocks.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
     fn buffer(self) -> &'a Buffer {

@@ -17,6 +17,7 @@ pub(crate) mod memory;
 pub(crate) mod memory_limit;
 pub(crate) mod prefetch;
 pub(crate) mod reclaim;
+pub(crate) mod shared;
 pub(crate) mod stats;
 #[doc(hidden)]
 pub mod sync;

@@ -22,6 +22,7 @@ mod mercury;
 mod metamorphic;
 mod model_bytes;
 mod model_u64s;
+mod objects;
 mod operate;
 mod overhead;
 mod regressions;

@@ -21,6 +21,7 @@ mod notes;
 #[path = "../it/operate.rs"]
 mod operate;
 mod scenarios;
+mod shared;
 mod world;
 
 use hotring_engines::{Chaining, Mercury, OsMutex, TestAndSet};
