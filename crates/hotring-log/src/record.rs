@@ -10,10 +10,11 @@
 //!         clear:   nothing
 //!         pin:     key
 //!         unpin:   key
+//!         change:  key length, LEB128 | number of the change, LEB128 | key | change
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
 //! Numbers are little endian. The checksum is of the sequence number and the body. A length is never 0, so that
-//! zeros are no record. The form of a value is the store's; the log does not interpret values.
+//! zeros are no record. The form of a value and a change are the store's; the log does not interpret them.
 //!
 //! A durable record belongs to the log itself and is not counted: instead of a number it has the store's
 //! mark, which tells it from bytes in a value that look like one.
@@ -42,6 +43,7 @@ const PIN: u8 = 5;
 const UNPIN: u8 = 6;
 const DURABLE: u8 = 7;
 const EXPIRE: u8 = 8;
+const CHANGE: u8 = 9;
 /// The next record belongs to the same batch.
 const MORE: u8 = 0x80;
 
@@ -70,6 +72,16 @@ pub enum Effect<'a> {
         key: &'a [u8],
         /// Expiry time in Unix milliseconds; never 0.
         expire_at: Option<u64>,
+    },
+    /// The key's value changes in part.
+    Change {
+        /// The key.
+        key: &'a [u8],
+        /// Changes of this value up to this one, as the store counts them: a value that is younger than the
+        /// record has the change already.
+        number: u64,
+        /// The change, in the store's representation.
+        change: &'a [u8],
     },
     /// All keys and pins are removed.
     Clear,
@@ -182,6 +194,16 @@ impl Records {
             Effect::Remove { key } => self.plain(REMOVE, &[], key),
             Effect::Expire { key, expire_at } => {
                 self.plain(EXPIRE, &expire_at.unwrap_or(0).to_le_bytes(), key);
+            }
+            Effect::Change { key, number, change } => {
+                let (mut key_len, mut digits) = ([0; 10], [0; 10]);
+                let key_len = leb128(key.len() as u64, &mut key_len);
+                let digits = leb128(number, &mut digits);
+                let lens = key_len.len() + digits.len();
+                self.begin(CHANGE, 1 + lens + key.len() + change.len());
+                for part in [key_len, digits, key, change] {
+                    self.bytes.extend_from_slice(part);
+                }
             }
             Effect::Clear => self.plain(CLEAR, &[], &[]),
             Effect::Pin { key } => self.plain(PIN, &[], key),

@@ -56,8 +56,8 @@ pub const ALL: u8 = 255;
 const MAGIC: &[u8; 8] = b"hotr-snp";
 const FOOTER_MAGIC: &[u8; 8] = b"hotr-end";
 
-/// The version that is written; readers accept it and those before.
-const FORMAT: u32 = 1;
+/// The version that is written; readers accept it and those before. 2: there are forms of long hashes.
+const FORMAT: u32 = 2;
 
 /// The header of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Reads records.
 
 use super::{
-    CLEAR, DURABLE, DURABLE_LEN, EXPIRE, Effect, HEAD_LEN, Lsn, MORE, PIN, PUT, PUT_EXPIRING,
-    REMOVE, UNPIN, word,
+    CHANGE, CLEAR, DURABLE, DURABLE_LEN, EXPIRE, Effect, HEAD_LEN, Lsn, MORE, PIN, PUT,
+    PUT_EXPIRING, REMOVE, UNPIN, word,
 };
 
 /// The highest number in a durable record anywhere in `bytes`; only of this mark, if it is known.
@@ -97,6 +97,12 @@ fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
             let (at, key) = rest.split_first_chunk()?;
             let at = u64::from_le_bytes(*at);
             Effect::Expire { key, expire_at: (at != 0).then_some(at) }
+        }
+        CHANGE => {
+            let (key_len, rest) = read_leb128(rest)?;
+            let (number, rest) = read_leb128(rest)?;
+            let (key, change) = rest.split_at_checked(usize::try_from(key_len).ok()?)?;
+            Effect::Change { key, number, change }
         }
         CLEAR if rest.is_empty() => Effect::Clear,
         PIN => Effect::Pin { key: rest },

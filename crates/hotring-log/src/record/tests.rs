@@ -11,6 +11,8 @@ fn effects() -> Vec<Effect<'static>> {
         Effect::Remove { key: b"" },
         Effect::Expire { key: b"k", expire_at: Some(7) },
         Effect::Expire { key: b"", expire_at: None },
+        Effect::Change { key: b"k", number: 1, change: b"" },
+        Effect::Change { key: &[7; 300], number: 1 << 40, change: &[9; 70_000] },
         Effect::Clear,
         Effect::Pin { key: b"p" },
         Effect::Unpin { key: b"p" },

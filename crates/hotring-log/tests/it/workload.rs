@@ -23,6 +23,7 @@ fn put_down(bytes: &mut Vec<u8>, effect: &Effect<'_>) {
         Effect::Pin { key } => (4, *key),
         Effect::Unpin { key } => (5, *key),
         Effect::Expire { key, .. } => (6, *key),
+        Effect::Change { key, .. } => (7, *key),
         Effect::Durable { .. } => panic!("the log's own records are not handed over"),
     };
     bytes.push(what);

@@ -144,6 +144,7 @@ impl<'a> Reader<'a> {
             Effect::Put { key, .. }
             | Effect::Remove { key }
             | Effect::Expire { key, .. }
+            | Effect::Change { key, .. }
             | Effect::Pin { key }
             | Effect::Unpin { key } => key,
             Effect::Clear => return self.clear(),
