@@ -13,6 +13,9 @@
 //! locks; then what another process reads from the log is in no order, each item takes 8 bytes more, and a batch that
 //! was lost could be half visible in the counts of later writes.)
 //!
+//! Writers of a large hash ([`crate::hash::large`]) take its order lock also while there is no log: they change the
+//! value itself, one after the other.
+//!
 //! # When it begins
 //! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]): each write is
 //! wholly before or behind that moment. A record that has a place in the log was applied before it got it: whoever
@@ -21,12 +24,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use hotring_index::{Action, Block, Entry, Expiry, NewValue, Value};
+use hotring_index::{Action, AnyIndex, Block, Entry, Expiry, NewValue, Value};
 use hotring_log::{Attached, Effect, Log, Lsn, Records};
 
 use crate::gate::Fault;
+use crate::hash::HashOptions;
+use crate::hash::large::{self, Fields, LargeHash};
 use crate::stripe::spread;
 use crate::sync::Arc;
+use crate::value::{KIND_HASH, KIND_LARGE_HASH};
 
 /// Locks that order writes. Enough that two threads rarely want the same one at one time.
 const LOCKS: usize = 1 << LOCK_BITS;
@@ -40,15 +46,15 @@ const KIND_MAX: u8 = 15;
 pub(crate) struct Logged {
     pub(crate) is_on: AtomicBool,
     pub(crate) parts: OnceLock<Parts>,
+    /// Close together: whoever writes one thread's keys has them all at hand, and of several threads hardly two want
+    /// the same line of the cache at one time.
+    locks: Box<[Mutex<()>]>,
     seed: u64,
     fault: Fault,
 }
 
 pub(crate) struct Parts {
     log: Arc<Log>,
-    /// Close together: whoever writes one thread's keys has them all at hand, and of several threads hardly two want
-    /// the same line of the cache at one time.
-    locks: Box<[Mutex<()>]>,
 }
 
 /// A session's half.
@@ -62,12 +68,12 @@ pub(crate) struct Logging {
 
 impl Logged {
     pub(crate) fn new(seed: u64, fault: Fault) -> Logged {
-        Logged { is_on: AtomicBool::new(false), parts: OnceLock::new(), seed, fault }
+        let locks = (0..LOCKS).map(|_| Mutex::default()).collect();
+        Logged { is_on: AtomicBool::new(false), parts: OnceLock::new(), locks, seed, fault }
     }
 
     pub(crate) fn set_log(&self, log: Arc<Log>) -> bool {
-        let locks = (0..LOCKS).map(|_| Mutex::default()).collect();
-        self.parts.set(Parts { log, locks }).is_ok()
+        self.parts.set(Parts { log }).is_ok()
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -91,7 +97,7 @@ impl Logged {
             return None;
         }
         let lock = (spread(self.seed, key) >> (u64::BITS - LOCK_BITS)) as usize;
-        let lock = &self.parts.get()?.locks[lock];
+        let lock = &self.locks[lock];
         // It guards no data that could be half changed.
         Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -177,6 +183,11 @@ pub(crate) fn push_put(
     expire_at: Option<u64>,
 ) {
     let value = match value {
+        NewValue::Block { block, .. } if let Some(hash) = LargeHash::of(block.lend()) => {
+            let value = hash.read(Fields::to_bytes);
+            let form = KIND_LARGE_HASH;
+            return records.push(&Effect::Put { key, form, expire_at, value: &value });
+        }
         NewValue::Block { kind, block } => {
             let block: Attached = Arc::new(Long(block.clone()));
             return records.push_attached(key, *kind, expire_at, block);
@@ -194,7 +205,21 @@ pub(crate) fn with_form<R>(value: Value<'_>, f: impl FnOnce(u8, &[u8]) -> R) -> 
     }
 }
 
-pub(crate) fn from_form(form: u8, bytes: &[u8]) -> Option<NewValue<'_>> {
+/// The value of a form and its bytes, for this index.
+pub(crate) fn from_form<'a>(
+    form: u8,
+    bytes: &'a [u8],
+    options: &HashOptions,
+    index: &AnyIndex,
+) -> Option<NewValue<'a>> {
+    if form == KIND_LARGE_HASH {
+        let fields = Fields::from_bytes(bytes, options.keys)?;
+        // Where no objects are taken it is one value.
+        return Some(match options.takes_objects {
+            true => large::new_value(fields, index),
+            false => NewValue::Bytes { kind: KIND_HASH, bytes: bytes[8..].into() },
+        });
+    }
     let kind = form & !FORM_WORD;
     if kind > KIND_MAX {
         return None;

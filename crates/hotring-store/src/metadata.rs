@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use hotring_index::{Entry, NewValue, Value};
 
 use crate::history;
-use crate::value::{KIND_HASH, KIND_HISTORY, KIND_METADATA, detach, encode, encode_owned, view};
+use crate::value::{KIND_HISTORY, KIND_METADATA, encode, encode_owned, view};
 
 /// Bytes that metadata takes at most.
 pub(crate) const LEN_MAX: usize = 1 + 4 + 8 + 4;
@@ -79,10 +79,9 @@ impl Metadata {
         }
     }
 
-    /// `value` with this metadata in place of its own; a hash has none.
+    /// `value`, a string, with this metadata in place of its own.
     pub(crate) fn amend(self, value: Value<'_>) -> NewValue<'static> {
         let (has_history, held) = match value {
-            Value::Bytes { kind: KIND_HASH, .. } => return detach(value),
             Value::Bytes { kind: KIND_METADATA, bytes } => {
                 let parts = split(bytes);
                 (parts.has_history, Cow::Borrowed(parts.held))

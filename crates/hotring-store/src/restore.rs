@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use hotring_index::Key;
 use hotring_log::{Effect, UNPACKED_MAX};
 
-use crate::logged::{UnknownForm, from_form};
+use crate::logged::UnknownForm;
 use crate::session::Session;
 use crate::store::Store;
 use crate::stripe::spread;
@@ -28,10 +28,19 @@ pub struct KeyFates {
 }
 
 /// What becomes of an item of the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Fate {
     Removed,
-    Expires(Option<u64>),
+    Kept(Kept),
+}
+
+/// What the log says of an item that stays.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Its expiry, if that is another.
+    expire_at: Option<Option<u64>>,
+    /// Changes of its value, with their numbers.
+    changes: Vec<(u64, Box<[u8]>)>,
 }
 
 impl KeyFates {
@@ -43,6 +52,15 @@ impl KeyFates {
     /// All keys were removed: of the rest none is needed.
     pub fn clear(&mut self) {
         *self = KeyFates::new(false);
+    }
+
+    /// What is said of a key, unless it was removed.
+    fn kept(&mut self, key: &[u8]) -> Option<&mut Kept> {
+        let fate = self.by_key.entry(key.into()).or_insert_with(|| Fate::Kept(Kept::default()));
+        match fate {
+            Fate::Removed => None,
+            Fate::Kept(kept) => Some(kept),
+        }
     }
 
     /// Whether nothing of the rest is needed.
@@ -90,9 +108,13 @@ impl Session {
                 Effect::Put { key, .. } if !fates.by_key.is_empty() => _ = fates.by_key.remove(key),
                 Effect::Remove { key } => _ = fates.by_key.insert(key.into(), Fate::Removed),
                 Effect::Expire { key, expire_at } if !self.is_stored(key, 0) => {
-                    let fate = fates.by_key.entry(key.into()).or_insert(Fate::Expires(expire_at));
-                    if *fate != Fate::Removed {
-                        *fate = Fate::Expires(expire_at);
+                    if let Some(kept) = fates.kept(key) {
+                        kept.expire_at = Some(expire_at);
+                    }
+                }
+                Effect::Change { key, number, change } if !self.is_stored(key, 0) => {
+                    if let Some(kept) = fates.kept(key) {
+                        kept.changes.push((number, change.into()));
                     }
                 }
                 Effect::Clear => fates.clear(),
@@ -119,16 +141,20 @@ impl Session {
                 self.replay(effect, now)?;
                 continue;
             };
-            let value = from_form(form, value).ok_or(UnknownForm { form })?;
+            let value = self.decode_form(form, value)?;
             let of_part = &fates[self.part(key, fates.len())];
             let fate = if of_part.by_key.is_empty() { None } else { of_part.by_key.get(key) };
-            let expire_at = match fate {
+            let kept = match fate {
                 _ if of_part.is_over => continue,
                 Some(Fate::Removed) => continue,
-                Some(Fate::Expires(at)) => *at,
-                None => expire_at,
+                Some(Fate::Kept(kept)) => Some(kept),
+                None => None,
             };
+            let expire_at = kept.and_then(|kept| kept.expire_at).unwrap_or(expire_at);
             self.change(key, |write| write.restore_item(value, expire_at, now));
+            for (number, change) in kept.into_iter().flat_map(|kept| &kept.changes) {
+                self.replay(&Effect::Change { key, number: *number, change }, now)?;
+            }
         }
         Ok(())
     }
@@ -138,8 +164,10 @@ impl Session {
         let mut keys = [Key::from(b""); UNPACKED_MAX];
         let mut len = 0;
         for effect in effects.iter().take(UNPACKED_MAX) {
-            if let Effect::Put { key, .. } | Effect::Remove { key } | Effect::Expire { key, .. } =
-                *effect
+            if let Effect::Put { key, .. }
+            | Effect::Remove { key }
+            | Effect::Expire { key, .. }
+            | Effect::Change { key, .. } = *effect
             {
                 keys[len] = key.into();
                 len += 1;

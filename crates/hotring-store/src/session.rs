@@ -16,12 +16,13 @@ use crate::changes::Change;
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, Writing, stripe_of};
+use crate::hash::HashOptions;
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
-use crate::write::{ActiveHooks, Hooks, Write};
+use crate::write::{ActiveHooks, Hooks, Objects, Write};
 
 /// One thread's access to a [`Store`](crate::Store).
 ///
@@ -40,7 +41,8 @@ pub struct Session {
     pub(crate) hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
     /// For what belongs to all sessions.
-    store: AnyIndex,
+    pub(crate) store: AnyIndex,
+    pub(crate) hash_options: Arc<HashOptions>,
     pub(crate) wheels: Arc<Wheels>,
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
@@ -67,7 +69,7 @@ impl Session {
         limits: Limits,
         hooks: Hooks,
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
-        store: AnyIndex,
+        (store, hash_options): (AnyIndex, Arc<HashOptions>),
         last_unique: Arc<AtomicU64>,
         (verifies, seed): (bool, u64),
     ) -> Session {
@@ -78,6 +80,7 @@ impl Session {
             hooks,
             eviction,
             store,
+            hash_options,
             wheels,
             logged,
             logging: Logging::default(),
@@ -181,13 +184,18 @@ impl Session {
         };
         let (index, wheels) = (&mut self.index, &*self.wheels);
         if !self.logged.is_on() {
-            return Some(f(Write { index, key, stripe, wheels, records: None, hooks: active }));
+            let orders = (!writing.is_held()).then_some(&*self.logged);
+            let objects = Objects { index: &self.store, options: &self.hash_options, orders };
+            let records = None;
+            return Some(f(Write { index, key, stripe, wheels, records, objects, hooks: active }));
         }
         // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(key.bytes()) };
         let records = Some(&mut self.logging.records);
-        let result = f(Write { index, key, stripe, wheels, records, hooks: active });
+        let (options, orders) = (&self.hash_options, None);
+        let objects = Objects { index: &self.store, options, orders };
+        let result = f(Write { index, key, stripe, wheels, records, objects, hooks: active });
         if !is_held {
             self.logging.hand_over(&self.logged);
         }

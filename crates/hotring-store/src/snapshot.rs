@@ -16,6 +16,7 @@ use hotring_index::{Block, Damaged, Entry};
 use hotring_log::{ALL, Effect, HOTTEST, Lsn, SnapshotWriter};
 
 use crate::gate::Hold;
+use crate::hash::large::{Fields, LargeHash};
 use crate::holds::Keys;
 use crate::logged::with_form;
 use crate::session::Session;
@@ -117,7 +118,7 @@ impl SnapshotWalk {
                     writer.push(put);
                 })?;
                 items += longs.len();
-                bytes += longs.iter().map(|long| long.block.len()).sum::<usize>();
+                bytes += longs.iter().map(Long::len).sum::<usize>();
                 self.met += items as u64;
                 // Those that follow are likely to be as long.
                 let fit = STEP_LEN * items / bytes.max(1);
@@ -132,7 +133,7 @@ impl SnapshotWalk {
             if writer.is_full() {
                 writer.write_block()?;
             }
-            writer.push(&long.put());
+            long.put(|put| writer.push(put));
         }
         if writer.is_full() {
             writer.write_block()?;
@@ -212,13 +213,35 @@ struct Long {
     key: Box<[u8]>,
     form: u8,
     expire_at: Option<u64>,
-    block: Block,
+    value: LongValue,
+}
+
+enum LongValue {
+    Block(Block),
+    /// A large hash, as it was then.
+    Hash(Fields),
 }
 
 impl Long {
-    fn put(&self) -> Effect<'_> {
-        let Long { key, form, expire_at, block } = self;
-        Effect::Put { key, form: *form, expire_at: *expire_at, value: block }
+    fn len(&self) -> usize {
+        match &self.value {
+            LongValue::Block(block) => block.len(),
+            LongValue::Hash(fields) => fields.len_of_all(),
+        }
+    }
+
+    /// Hands it out.
+    fn put(&self, f: impl FnOnce(&Effect<'_>)) {
+        let Long { key, form, expire_at, value } = self;
+        let bytes;
+        let value = match value {
+            LongValue::Block(block) => &block[..],
+            LongValue::Hash(fields) => {
+                bytes = fields.to_bytes();
+                &bytes
+            }
+        };
+        f(&Effect::Put { key, form: *form, expire_at: *expire_at, value });
     }
 }
 
@@ -227,7 +250,11 @@ fn hand_out(entry: &Entry<'_>, longs: &mut Vec<Long>, f: &mut impl FnMut(&Effect
     let Entry { key, expire_at, .. } = *entry;
     with_form(entry.value, |form, value| match entry.block() {
         Some(block) => {
-            longs.push(Long { key: key.into(), form, expire_at, block: block.to_block() });
+            let value = match LargeHash::of(block) {
+                Some(hash) => LongValue::Hash(hash.snapshot()),
+                None => LongValue::Block(block.to_block()),
+            };
+            longs.push(Long { key: key.into(), form, expire_at, value });
         }
         None => f(&Effect::Put { key, form, expire_at, value }),
     });
@@ -263,7 +290,11 @@ mod tests {
         session.value_of(b"long", &mut longs, &mut within).expect("it is whole");
         let next = session.values_from(0, 100, &mut longs, &mut within).expect("they are whole");
         assert_eq!((next, longs.len(), shorts), (0, 3, 1));
-        assert!(longs.iter().all(|met| *met.block == long[..]));
+        assert!(
+            longs
+                .iter()
+                .all(|met| matches!(&met.value, LongValue::Block(block) if **block == long[..]))
+        );
         let memory = Memory::new();
         let mut writer =
             SnapshotWriter::create(Arc::new(memory.clone()), [1; 16], 0).expect("room");

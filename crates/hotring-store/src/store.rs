@@ -10,6 +10,7 @@ use hotring_log::Log;
 
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
+use crate::hash::HashOptions;
 use crate::history::{HEAD_LEN, HistoryLimits};
 use crate::logged::Logged;
 use crate::metadata;
@@ -36,6 +37,11 @@ pub struct Options {
     /// Bytes that the earlier values of one key take, 12 for each besides its length; the oldest go
     /// first. A value that is too long alone leaves none.
     pub history_bytes_max: usize,
+    /// Most fields of a hash that is held as one value. A longer one is an object of its own: a change costs what is
+    /// changed, and not what the hash holds. Never where items have checksums, which cover one value only.
+    pub hash_packed_fields_max: usize,
+    /// Most bytes of each field and value of a hash that is held as one value.
+    pub hash_packed_len_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
     pub watches_max: u64,
     /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lasts:
@@ -53,6 +59,8 @@ impl Default for Options {
             value_len_max: 512 << 20,
             history: 0,
             history_bytes_max: 1 << 20,
+            hash_packed_fields_max: 512,
+            hash_packed_len_max: 64,
             watches_max: 1_000,
             unique_base: 0,
             index: Config::default(),
@@ -150,6 +158,7 @@ pub struct Store {
     /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
     last_unique: Arc<AtomicU64>,
     checksum: Checksum,
+    hash_options: Arc<HashOptions>,
     /// Of the stripes.
     seed: u64,
 }
@@ -197,6 +206,10 @@ impl Store {
         check_history(history, limits)?;
         let config = Config { seed: options.seed, ..options.index };
         let checksum = config.checksum;
+        let hash_options = HashOptions::new(checksum == Checksum::Off, options.seed);
+        let (fields, len) = (options.hash_packed_fields_max, options.hash_packed_len_max);
+        hash_options.set_packed_max(fields, len);
+        let hash_options = Arc::new(hash_options);
         let index = open(config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
@@ -216,6 +229,7 @@ impl Store {
             logged,
             last_unique,
             checksum,
+            hash_options,
             seed,
         })
     }
@@ -240,7 +254,7 @@ impl Store {
             self.limits,
             self.hooks.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
-            self.index.clone(),
+            (self.index.clone(), self.hash_options.clone()),
             self.last_unique.clone(),
             (self.checksum == Checksum::Verify, self.seed),
         )
@@ -319,6 +333,12 @@ impl Store {
     /// What the index's engine is called.
     pub fn engine(&self) -> &'static str {
         self.index.name()
+    }
+
+    /// Changes [`Options::hash_packed_fields_max`] and [`Options::hash_packed_len_max`]. A hash follows at its next
+    /// change; one that is an object stays one.
+    pub fn set_hash_packed_max(&self, fields: usize, len: usize) {
+        self.hash_options.set_packed_max(fields, len);
     }
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.

@@ -8,10 +8,11 @@
 //! | 1 | bytes | a string and earlier ones of the same key: [`crate::history`] |
 //! | 2 | bytes | a hash: [`crate::hash`] |
 //! | 3 | bytes | a string with metadata: [`crate::metadata`] |
+//! | 4 | bytes | a large hash, elsewhere: [`crate::hash::large`] |
 //!
 //! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
 //! bytes. So equal strings have equal forms, and a value that [`view`] does not show as an integer is
-//! not one for INCR. The remaining kinds (10..=15 as a word, 4..=15 as bytes) are free for later types.
+//! not one for INCR. The remaining kinds (10..=15 as a word, 5..=15 as bytes) are free for later types.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -19,7 +20,7 @@ use std::ops::Deref;
 use hotring_index::{Block, BlockRef, Entry, NewValue, Value};
 
 use crate::error::StoreError;
-use crate::hash::HashRef;
+use crate::hash::{HashRef, large};
 use crate::history;
 use crate::metadata;
 
@@ -33,6 +34,8 @@ const KIND_STRING: u8 = 0;
 pub(crate) const KIND_HISTORY: u8 = 1;
 /// Bytes kind of a hash.
 pub(crate) const KIND_HASH: u8 = 2;
+/// Bytes kind of a large hash.
+pub(crate) const KIND_LARGE_HASH: u8 = 4;
 /// Bytes kind of a string with metadata.
 pub(crate) const KIND_METADATA: u8 = 3;
 
@@ -53,7 +56,7 @@ impl ValueRef<'_> {
         match self {
             ValueRef::Int(n) => itoa::Buffer::new().format(*n).len(),
             ValueRef::Bytes(bytes) => bytes.len(),
-            ValueRef::Hash(hash) => hash.held().len(),
+            ValueRef::Hash(hash) => hash.footprint(),
         }
     }
 
@@ -154,11 +157,21 @@ pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R 
 #[cold]
 fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     let text = match kind {
-        KIND_HASH => return ValueRef::Hash(HashRef::new(held)),
+        KIND_HASH => return ValueRef::Hash(HashRef::packed(held)),
+        // Shown to callers that ask for the type only: others call `view_entry`.
+        KIND_LARGE_HASH => return ValueRef::Hash(HashRef::EMPTY),
         KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),
     };
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
+}
+
+/// As [`view`], of an entry: what a large hash has in it is shown, too, and its writers wait for `f`.
+pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
+    match large::of_entry(entry) {
+        Some(hash) => hash.read(|fields| f(ValueRef::Hash(HashRef::large(fields)))),
+        None => view(entry.value, f),
+    }
 }
 
 /// As [`view`], for a string.
@@ -178,7 +191,7 @@ pub(crate) fn view_string<R>(
 
 /// Whether it is a hash.
 pub(crate) fn is_hash(value: Value<'_>) -> bool {
-    matches!(value, Value::Bytes { kind: KIND_HASH, .. })
+    matches!(value, Value::Bytes { kind: KIND_HASH | KIND_LARGE_HASH, .. })
 }
 
 /// An optional entry's string, to be kept.
@@ -226,6 +239,11 @@ fn encode_word(bytes: &[u8]) -> Option<NewValue<'static>> {
     word.get_mut(..bytes.len())?.copy_from_slice(bytes);
     // The length is at most 8, or get_mut had returned None.
     Some(NewValue::Word { kind: bytes.len() as u8, word: u64::from_le_bytes(word) })
+}
+
+/// A large hash that the index has.
+pub(crate) fn large_hash(block: Block) -> NewValue<'static> {
+    NewValue::Block { kind: KIND_LARGE_HASH, block }
 }
 
 /// An entry's value so that it can be stored under another key, form and all.

@@ -6,12 +6,13 @@
 //! in the log ([`crate::logged`]). While the history and the log are off and there is no observer, a write goes
 //! straight to the index.
 
-use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
+use hotring_index::{Action, AnyIndex, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
 use crate::changes::{Change, Changed, Origin, remove_expired};
+use crate::hash::HashOptions;
 use crate::history::HistoryLimits;
-use crate::logged::{self, Puts};
+use crate::logged::{self, Logged, Puts};
 use crate::sync::Arc;
 use crate::value::{is_hash, reborrow, view_string};
 use crate::watch::{Event, Watchers};
@@ -27,8 +28,19 @@ pub(crate) struct Write<'a> {
     pub(crate) wheels: &'a Wheels,
     /// Where to record for the log what it has done, if there is one.
     pub(crate) records: Option<&'a mut Records>,
+    /// For writes of hashes.
+    pub(crate) objects: Objects<'a>,
     /// None if there is nothing to do besides.
     pub(crate) hooks: Option<ActiveHooks<'a>>,
+}
+
+/// What a write needs to store and to change objects.
+#[derive(Clone, Copy)]
+pub(crate) struct Objects<'a> {
+    pub(crate) index: &'a AnyIndex,
+    pub(crate) options: &'a HashOptions,
+    /// Where to take the key's order lock, for a write that does not have it.
+    pub(crate) orders: Option<&'a Logged>,
 }
 
 /// What a write has to do besides changing the index.
@@ -102,10 +114,11 @@ impl Write<'_> {
     /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later
     /// ones again and again needs no entry for each.
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, hooks } = self;
+        let Write { index, key, stripe, wheels, mut records, objects, hooks } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));
         let again = records.as_deref_mut();
-        let write = Write { index: &mut *index, key, stripe, wheels, records: again, hooks };
+        let write =
+            Write { index: &mut *index, key, stripe, wheels, records: again, objects, hooks };
         write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // This write is the repair.
@@ -120,7 +133,7 @@ impl Write<'_> {
 
     #[cold]
     fn put_with_hooks(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, mut hooks } = self;
+        let Write { index, key, stripe, wheels, mut records, objects, mut hooks } = self;
         let damages = index.damages();
         let again = hooks.as_mut().map(ActiveHooks::again);
         let write = Write {
@@ -129,6 +142,7 @@ impl Write<'_> {
             stripe,
             wheels,
             records: records.as_deref_mut(),
+            objects,
             hooks: again,
         };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
@@ -187,7 +201,7 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
     ) -> R {
-        let Write { index, key, stripe, wheels, records, mut hooks } = self;
+        let Write { index, key, stripe, wheels, records, mut hooks, .. } = self;
         if let Some(hooks) = &mut hooks {
             hooks.expire(index, key.bytes(), now);
         }
@@ -283,7 +297,9 @@ impl Write<'_> {
 
     /// The version of the key's entry in the index, given to it now if it has none.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
-        let Write { index, key, hooks, .. } = self;
+        let Write { index, key, objects, hooks, .. } = self;
+        // A large hash may be changing: its writer looks whether the entry has a version, and then changes it.
+        let _order = objects.orders.and_then(|orders| orders.order(key.bytes()));
         if let Some(mut hooks) = hooks {
             hooks.expire(index, key.bytes(), now);
         }
@@ -293,11 +309,11 @@ impl Write<'_> {
 
 impl ActiveHooks<'_> {
     /// For another attempt.
-    fn again(&mut self) -> ActiveHooks<'_> {
+    pub(crate) fn again(&mut self) -> ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut() }
     }
 
-    fn record(&mut self, key: &[u8], what: Changed) {
+    pub(crate) fn record(&mut self, key: &[u8], what: Changed) {
         // That a key's time is over is no session's doing, whichever finds out; nor is an eviction.
         let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
         let actor = if is_nobodys { 0 } else { self.all.origin.actor };

@@ -52,6 +52,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["snapshot", "repair"],
         ],
     ),
+    ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored"]]),
     (
         "hotring-store",
         &[
@@ -61,7 +62,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
             &["write"],
             &["session"],
-            &["store"],
+            &["store", "hash::write"],
             &["ops", "snapshot", "restore"],
         ],
     ),

@@ -71,7 +71,7 @@ pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
-    let found = c.store.hash(&c.args[1], c.now, |hash| {
+    let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
         c.reply.map(hash.iter().count());
         for (field, value) in hash.iter() {
             c.reply.bulk(field);
@@ -96,7 +96,7 @@ pub(crate) fn hvals(c: &mut Context<'_>) -> Outcome {
 type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
-    let found = c.store.hash(&c.args[1], c.now, |hash| {
+    let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
         c.reply.array(hash.iter().count());
         hash.iter().for_each(|pair| c.reply.bulk(part(pair)));
     })?;
@@ -169,52 +169,54 @@ fn of_field(error: StoreError) -> Failure {
 /// What HSCAN shows.
 struct Shown<'a> {
     pattern: Option<&'a [u8]>,
+    count: usize,
     values: bool,
 }
 
-/// All fields in one call, as Redis does with small hashes: one walk costs less than to find a place in
-/// the middle again.
+/// Fields that an HSCAN visits of a large hash when it doesn't say how many.
+const COUNT_DEFAULT: usize = 10;
+/// Most fields that one HSCAN visits of a large hash, whatever it says.
+const COUNT_MAX: usize = 1 << 16;
+
+/// All fields of a packed hash in one call, as Redis does: one walk costs less than to find a place in the
+/// middle again. Of a large one, a part at a time.
 pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
-    scan::cursor(&c.args[2])?;
+    let cursor = scan::cursor(&c.args[2])?;
     let shown = shown(c.args.tail(3));
-    let found = c.store.hash(&c.args[1], c.now, |hash| {
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let next = c.store.hash(&c.args[1], c.now, |hash| {
         let shown = shown?;
-        let fits =
-            |(field, _): &Pair<'_>| shown.pattern.is_none_or(|pattern| glob_match(pattern, field));
-        c.reply.array(2);
-        c.reply.bulk(b"0");
-        let parts = if shown.values { 2 } else { 1 };
-        c.reply.array(hash.iter().filter(fits).count() * parts);
-        for (field, value) in hash.iter().filter(fits) {
-            c.reply.bulk(field);
-            if shown.values {
-                c.reply.bulk(value);
+        Ok::<u64, Failure>(hash.scan(cursor, shown.count, |field, value| {
+            if shown.pattern.is_none_or(|pattern| glob_match(pattern, field)) {
+                found.push(field.to_vec());
+                if shown.values {
+                    found.push(value.to_vec());
+                }
             }
-        }
-        Ok::<(), Failure>(())
+        }))
     })?;
     // As in Redis, the options of a walk over nothing are not looked at.
-    if !is_found(c, found.transpose()?) {
-        c.reply.array(2);
-        c.reply.bulk(b"0");
-        c.reply.array(0);
-    }
+    let next = next.transpose()?;
+    is_found(c, next.map(|_| ()));
+    c.reply.array(2);
+    c.reply.bulk(next.unwrap_or(0).to_string().as_bytes());
+    c.reply.array(found.len());
+    found.iter().for_each(|part| c.reply.bulk(part));
     c.check_reply_len()
 }
 
 fn shown(options: ArgsView<'_>) -> Result<Shown<'_>, Failure> {
-    let mut shown = Shown { pattern: None, values: true };
+    let mut shown = Shown { pattern: None, count: COUNT_DEFAULT, values: true };
     let mut i = 0;
     while let Some(option) = options.get(i) {
         let value = options.get(i + 1).ok_or(Failure::Syntax);
         i += 2;
         match option.to_ascii_lowercase().as_slice() {
             b"match" => shown.pattern = Some(value?),
-            // Checked, though all are shown.
-            b"count" if parse_i64(value?).ok_or(Failure::NotAnInteger)? < 1 => {
-                return Err(Failure::Syntax);
-            }
-            b"count" => {}
+            b"count" => match parse_i64(value?).ok_or(Failure::NotAnInteger)? {
+                count if count < 1 => return Err(Failure::Syntax),
+                count => shown.count = usize::try_from(count).unwrap_or(COUNT_MAX).min(COUNT_MAX),
+            },
             b"novalues" => {
                 shown.values = false;
                 i -= 1;

@@ -14,7 +14,8 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
         ValueRef::Int(_) => "int",
         ValueRef::Bytes(bytes) if bytes.len() <= EMBEDDED_LEN_MAX => "embstr",
         ValueRef::Bytes(_) => "raw",
-        ValueRef::Hash(_) => "listpack",
+        ValueRef::Hash(hash) if hash.is_packed() => "listpack",
+        ValueRef::Hash(_) => "hashtable",
     }
 }
 

@@ -290,6 +290,8 @@ pub(crate) fn prepare<S: Storage + 'static>(
         value_len_max: config.bulk_len_max,
         history: config.history,
         history_bytes_max: config.history_bytes_max,
+        hash_packed_fields_max: config.hash_packed_fields_max,
+        hash_packed_len_max: config.hash_packed_len_max,
         watches_max: config.waiting_max,
         unique_base: clock::unix_ms() << CAS_BITS,
         index: IndexConfig { checksum: config.checksum, ..index },

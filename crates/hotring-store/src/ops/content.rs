@@ -6,7 +6,7 @@ use hotring_index::{Action, Expiry, NewValue};
 
 use crate::error::StoreError;
 use crate::hash::{Change, HashRef, value_of};
-use crate::session::{Limits, Session};
+use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
 /// A value of any type, in full.
@@ -37,7 +37,7 @@ impl Session {
         now: u64,
     ) -> Result<bool, StoreError> {
         self.check_key(key)?;
-        let value = encode_content(content, self.limits)?;
+        let value = self.encode_content(content)?;
         self.admit_bytes(value.as_ref().map_or(0, len_of))?;
         self.write(key, |key| {
             key.update(now, |entry| {
@@ -57,24 +57,29 @@ impl Session {
     }
 }
 
-/// The form of a value; None for a hash without fields.
-fn encode_content(
-    content: Content<'_>,
-    limits: Limits,
-) -> Result<Option<NewValue<'static>>, StoreError> {
-    Ok(match content {
-        Content::String(text) => {
-            limits.check_value(text.len())?;
-            Some(encode_owned(text.into_owned()))
-        }
-        Content::Hash(fields) => {
-            let changes: Vec<Change<'_>> =
-                fields.iter().map(|(field, value)| (&**field, Some(&**value))).collect();
-            let held = HashRef::EMPTY.changed(&changes).value;
-            limits.check_value(held.as_ref().map_or(0, Vec::len))?;
-            held.map(value_of)
-        }
-    })
+impl Session {
+    /// The form of a value; None for a hash without fields.
+    fn encode_content(
+        &self,
+        content: Content<'_>,
+    ) -> Result<Option<NewValue<'static>>, StoreError> {
+        let limits = self.limits;
+        Ok(match content {
+            Content::String(text) => {
+                limits.check_value(text.len())?;
+                Some(encode_owned(text.into_owned()))
+            }
+            Content::Hash(fields) => {
+                let changes: Vec<Change<'_>> = fields
+                    .iter()
+                    .map(|(field, value)| (&**field, Some(Cow::Borrowed(&**value))))
+                    .collect();
+                let (_, held) = HashRef::EMPTY.changed(&changes);
+                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+                held.map(|held| value_of(held, &changes, &self.hash_options, &self.store))
+            }
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,17 @@
-//! Hashes: single-key reads, and single-key writes that build the new hash from the old one. A key
-//! without fields is absent. The expiry stays.
+//! Hashes: single-key reads, and single-key writes that decide on changes of fields. A key without fields is
+//! absent. The expiry stays.
 
-use hotring_index::{Action, Entry, Expiry};
+use std::borrow::Cow;
+
+use hotring_index::Entry;
 
 use crate::decimal;
 use crate::error::{NumberKind, StoreError};
-use crate::hash::{Change, Changed, HashRef, value_of};
+use crate::hash::write::Decision;
+use crate::hash::{Change, HashRef, Tally, large};
 use crate::ops::counter::Decimal;
 use crate::session::Session;
-use crate::value::{ValueRef, parse_int, view};
+use crate::value::{ValueRef, parse_int, view_entry};
 
 impl Session {
     /// Hands the hash to `f`. None if the key is absent.
@@ -21,7 +24,31 @@ impl Session {
         now: u64,
         f: impl FnOnce(HashRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_hash(entry, f)).transpose()
+        self.read(key, now, |entry| view_hash(&entry, f)).transpose()
+    }
+
+    /// As [`hash`](Self::hash), for a walk over all of it: writers of a large hash do not wait for `f`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hash_walk<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(HashRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        // Either closure may be the one that consumes `f`.
+        let mut f = Some(f);
+        let mut call = |hash: HashRef<'_>| f.take().map(|f| f(hash));
+        let found = self.read(key, now, |entry| match large::of_entry(&entry) {
+            Some(hash) => Ok(Err(hash.snapshot())),
+            None => view_hash(&entry, &mut call).map(Ok),
+        });
+        match found.transpose()? {
+            Some(Ok(result)) => Ok(result),
+            Some(Err(fields)) => Ok(call(HashRef::large(&fields))),
+            None => Ok(None),
+        }
     }
 
     /// Sets fields to values, the last of equal fields wins, and returns how many were not there.
@@ -35,12 +62,10 @@ impl Session {
         pairs: &[(&[u8], &[u8])],
         now: u64,
     ) -> Result<usize, StoreError> {
-        let changes: Vec<Change<'_>> = pairs.iter().map(|(f, v)| (*f, Some(*v))).collect();
-        self.update_hash(key, now, |hash| {
-            let changed = hash.changed(&changes);
-            let added = changed.added;
-            Ok((Some(changed), added))
-        })
+        let set = pairs.iter().map(|(field, value)| (*field, Some(Cow::Borrowed(*value))));
+        let changes: Vec<Change<'_>> = set.collect();
+        let (tally, ()) = self.update_hash(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        Ok(tally.added)
     }
 
     /// Sets a field that is not there. True if it did.
@@ -54,10 +79,12 @@ impl Session {
         value: &[u8],
         now: u64,
     ) -> Result<bool, StoreError> {
-        self.update_hash(key, now, |hash| {
-            let is_new = hash.get(field).is_none();
-            Ok((is_new.then(|| hash.changed(&[(field, Some(value))])), is_new))
-        })
+        let (tally, ()) = self.update_hash(key, now, |hash| {
+            let change = (field, Some(Cow::Borrowed(value)));
+            let changes = if hash.get(field).is_none() { vec![change] } else { Vec::new() };
+            Ok((Cow::Owned(changes), ()))
+        })?;
+        Ok(tally.added > 0)
     }
 
     /// Removes fields and returns how many were there. With the last field goes the key.
@@ -74,11 +101,8 @@ impl Session {
         let changes: Vec<Change<'_>> = fields.iter().map(|field| (*field, None)).collect();
         self.check_key(key)?;
         self.admit_little()?;
-        self.change_hash(key, now, |hash| {
-            let changed = hash.changed(&changes);
-            let removed = changed.removed;
-            Ok(((removed > 0).then_some(changed), removed))
-        })
+        let (tally, ()) = self.change_hash(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        Ok(tally.removed)
     }
 
     /// Adds to the integer that a field has, an absent one counting as 0, and returns the sum.
@@ -92,14 +116,15 @@ impl Session {
         delta: i64,
         now: u64,
     ) -> Result<i64, StoreError> {
-        self.update_hash(key, now, |hash| {
+        let (_, sum) = self.update_hash(key, now, |hash| {
             let old = hash.get(field).map_or(Some(0), parse_int);
             let old = old.ok_or(StoreError::NotANumber(NumberKind::Integer))?;
             let sum = old.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))?;
             let mut text = itoa::Buffer::new();
-            let text = text.format(sum).as_bytes();
-            Ok((Some(hash.changed(&[(field, Some(text))])), sum))
-        })
+            let text = text.format(sum).as_bytes().to_vec();
+            Ok((Cow::Owned(vec![(field, Some(Cow::Owned(text)))]), sum))
+        })?;
+        Ok(sum)
     }
 
     /// Adds to the decimal number that a field has, an absent one counting as 0, and returns the sum as
@@ -115,64 +140,44 @@ impl Session {
         delta: Decimal,
         now: u64,
     ) -> Result<Vec<u8>, StoreError> {
-        self.update_hash(key, now, |hash| {
+        let (_, sum) = self.update_hash(key, now, |hash| {
             let old = hash.get(field).map_or(Ok(decimal::ZERO), decimal::parse);
             let sum = decimal::add_to_text(old?, delta.number())?;
-            Ok((Some(hash.changed(&[(field, Some(&sum))])), sum))
-        })
+            Ok((Cow::Owned(vec![(field, Some(Cow::Owned(sum.clone())))]), sum))
+        })?;
+        Ok(sum)
     }
 
-    /// Decides on the hash that the key holds, an empty one if it is absent, and stores what has become
-    /// of it, if anything has.
-    fn update_hash<R>(
+    /// Decides on the hash that the key holds, an empty one if it is absent, and makes the changes.
+    fn update_hash<'c, R>(
         &mut self,
         key: &[u8],
         now: u64,
-        decide: impl FnMut(HashRef<'_>) -> Result<(Option<Changed>, R), StoreError>,
-    ) -> Result<R, StoreError> {
+        decide: impl FnMut(HashRef<'_>) -> Decision<'c, R>,
+    ) -> Result<(Tally, R), StoreError> {
         self.check_key(key)?;
         self.admit()?;
         self.change_hash(key, now, decide)
     }
 
     /// As `update_hash`, for what has been admitted.
-    fn change_hash<R>(
+    fn change_hash<'c, R>(
         &mut self,
         key: &[u8],
         now: u64,
-        mut decide: impl FnMut(HashRef<'_>) -> Result<(Option<Changed>, R), StoreError>,
-    ) -> Result<R, StoreError> {
+        decide: impl FnMut(HashRef<'_>) -> Decision<'c, R>,
+    ) -> Result<(Tally, R), StoreError> {
         let limits = self.limits;
-        let mut decide = |entry: Option<Entry<'_>>| {
-            let (changed, result) = match entry {
-                Some(entry) => view_hash(entry, &mut decide)??,
-                None => decide(HashRef::EMPTY)?,
-            };
-            let action = match changed.map(|changed| changed.value) {
-                None => Action::Keep,
-                Some(None) => Action::Remove,
-                Some(Some(held)) => {
-                    limits.check_value(held.len())?;
-                    Action::Put { value: value_of(held), expiry: Expiry::Keep }
-                }
-            };
-            Ok((action, result))
-        };
-        self.change(key, |key| {
-            key.update(now, |entry| match decide(entry) {
-                Ok((action, result)) => (action, Ok(result)),
-                Err(error) => (Action::Keep, Err(error)),
-            })
-        })
+        self.change(key, |write| write.change_hash(limits, now, decide))
     }
 }
 
-/// Shows a hash.
+/// Shows a hash, for a short time: writers wait for it.
 ///
 /// # Errors
 /// [`StoreError::WrongType`]
-fn view_hash<R>(entry: Entry<'_>, f: impl FnOnce(HashRef<'_>) -> R) -> Result<R, StoreError> {
-    view(entry.value, |value| match value {
+fn view_hash<R>(entry: &Entry<'_>, f: impl FnOnce(HashRef<'_>) -> R) -> Result<R, StoreError> {
+    view_entry(entry, |value| match value {
         ValueRef::Hash(hash) => Ok(f(hash)),
         _ => Err(StoreError::WrongType),
     })

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use hotring_index::Expiry;
+use hotring_index::{Expiry, NewValue};
 use hotring_log::Effect;
 
 use crate::gate::Hold;
+use crate::hash::large::changes_from_bytes;
 use crate::holds::Keys;
 use crate::logged::{UnknownForm, from_form};
 use crate::session::Session;
+use crate::value::KIND_LARGE_HASH;
 
 impl Session {
     /// Begins to log writes, or ends it. Once this has returned, every write is in the log or was over before. False
@@ -29,6 +31,15 @@ impl Session {
         }
     }
 
+    /// A value of the log or of a snapshot.
+    pub(crate) fn decode_form<'v>(
+        &self,
+        form: u8,
+        value: &'v [u8],
+    ) -> Result<NewValue<'v>, UnknownForm> {
+        from_form(form, value, &self.hash_options, &self.store).ok_or(UnknownForm { form })
+    }
+
     /// Does what a record says. Records are done in their order, those of different keys in any order, and no observer
     /// writes meanwhile: what has expired stays until then, as a later record may give it more time.
     ///
@@ -37,7 +48,7 @@ impl Session {
     pub fn replay(&mut self, effect: &Effect<'_>, now: u64) -> Result<(), UnknownForm> {
         match *effect {
             Effect::Put { key, form, expire_at, value } => {
-                let value = from_form(form, value).ok_or(UnknownForm { form })?;
+                let value = self.decode_form(form, value)?;
                 let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
                 // No room is made: what went now would come back with the next start, as nothing is logged.
                 self.change(key, |write| write.put_item(value, expiry, now));
@@ -45,6 +56,11 @@ impl Session {
             Effect::Remove { key } => _ = self.change(key, |write| write.remove(0)),
             Effect::Expire { key, expire_at } => {
                 self.change(key, |write| write.restore_expiry(expire_at, now));
+            }
+            Effect::Change { key, number, change } => {
+                let changes =
+                    changes_from_bytes(change).ok_or(UnknownForm { form: KIND_LARGE_HASH })?;
+                self.change(key, |write| write.replay_changes(number, &changes));
             }
             Effect::Clear => self.clear(),
             Effect::Pin { key } => self.restore_pin(key, now),

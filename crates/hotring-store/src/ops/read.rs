@@ -4,7 +4,7 @@ use hotring_index::{BlockRef, Key};
 
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{ValueRef, view, view_string};
+use crate::value::{ValueRef, view_entry, view_string};
 
 /// What is known of the accesses to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Accesses {
 impl Session {
     /// Hands the value to `f`. None if the key is absent.
     pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
-        self.read(key, now, |entry| view(entry.value, f))
+        self.read(key, now, |entry| view_entry(&entry, f))
     }
 
     /// As [`get`](Self::get), for strings: what other operations on strings call the value.
@@ -106,7 +106,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>) -> R,
     ) -> Option<R> {
-        self.peek(key, now, |entry| view(entry.value, f))
+        self.peek(key, now, |entry| view_entry(&entry, f))
     }
 
     /// What the eviction policy knows, or who needs no policy, of the accesses to the key; None if the key is absent.

@@ -11,6 +11,7 @@ use hotring_index::{BlockRef, Expiry, Key, NewValue};
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
+use crate::hash::large;
 use crate::holds::Keys;
 use crate::ops::set::SetExpiry;
 use crate::session::Session;
@@ -200,6 +201,12 @@ impl Session {
                 return Ok(false);
             }
             session.admit_bytes(len_of(&value))?;
+            let value = match &value {
+                // Two keys never share what is changed in place.
+                NewValue::Block { block, .. } => large::copy_of(block, &session.store),
+                _ => None,
+            }
+            .unwrap_or(value);
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             Ok(true)
         })

@@ -11,7 +11,9 @@ use hotring_log::{
     Effect, Log, Lsn, Options as LogOptions, Recovered, Storage, When, Writer, recover,
 };
 use hotring_store::index::Config;
-use hotring_store::{ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, Store};
+use hotring_store::{
+    ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, Store, ValueRef,
+};
 
 use super::random::Random;
 
@@ -100,6 +102,37 @@ fn some_writes(session: &mut Session, random: &mut Random, count: usize) {
     }
 }
 
+/// A change of a hash, which is packed or large by then.
+pub(super) fn change_hash(session: &mut Session, random: &mut Random, now: u64) {
+    let key = format!("hash {}", random.below(6)).into_bytes();
+    let fields: [[u8; 2]; 4] = std::array::from_fn(|_| [b'f', b'a' + random.below(12) as u8]);
+    let number = random.next().to_string();
+    let n = 1 + random.below(4) as usize;
+    match random.below(10) {
+        0..5 => {
+            let pairs = fields.each_ref().map(|field| (&field[..], number.as_bytes()));
+            _ = session.hash_set(&key, &pairs[..n], now);
+        }
+        5..8 => _ = session.hash_remove(&key, &fields.each_ref().map(|field| &field[..])[..n], now),
+        8 => _ = session.hash_incr_by(&key, b"count", 1, now),
+        9 if random.one_in(2) => {
+            let all: Vec<[u8; 2]> = (b'a'..b'a' + 12).map(|letter| [b'f', letter]).collect();
+            let all: Vec<&[u8]> =
+                all.iter().map(|field| &field[..]).chain([&b"count"[..]]).collect();
+            _ = session.hash_remove(&key, &all, now);
+        }
+        _ => _ = session.hash_set_nx(&key, &fields[0], number.as_bytes(), now),
+    }
+}
+
+/// A value as bytes: a string, or the fields of a hash in order.
+pub(super) fn shown(value: ValueRef<'_>) -> Vec<u8> {
+    let ValueRef::Hash(hash) = value else { return value.to_vec() };
+    let mut pairs: Vec<_> = hash.iter().collect();
+    pairs.sort_unstable();
+    format!("{pairs:?}").into_bytes()
+}
+
 /// All values with their expiries.
 pub(super) type State = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
@@ -113,7 +146,7 @@ pub(super) fn state(store: &Store) -> State {
         }
     }
     let mut entry = |key: &Vec<u8>| {
-        let value = session.get(key, NOW, |value| value.to_vec())?;
+        let value = session.get(key, NOW, shown)?;
         Some((value, session.expiry(key, NOW)?))
     };
     keys.iter().filter_map(|key| Some((key.clone(), entry(key)?))).collect()

@@ -17,7 +17,7 @@ use hotring_store::{
     Session, SetExpiry, SetOptions, SnapshotWalk, Store, ValueRef,
 };
 
-use super::logged::{ID, Logged, NOW};
+use super::logged::{ID, Logged, NOW, change_hash, shown};
 use super::random::Random;
 
 const WRITERS: u64 = 3;
@@ -49,7 +49,8 @@ impl Clock {
 /// A key, few of them often.
 fn key(random: &mut Random) -> Vec<u8> {
     let keys = if random.one_in(2) { KEYS } else { 20 };
-    format!("key {}", random.below(keys)).into_bytes()
+    let what = if random.one_in(4) { "hash" } else { "key" };
+    format!("{what} {}", random.below(keys)).into_bytes()
 }
 
 /// One operation. What is refused, as there is no room or the key has another type, changes nothing.
@@ -95,7 +96,8 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
                 }
             });
         }
-        850..940 => _ = session.get(key, now, |_| ()),
+        850..900 => _ = session.get(key, now, |_| ()),
+        900..940 => (0..8).for_each(|_| change_hash(session, random, now)),
         940..970 => {
             let due = session.expire_due(now, 50, |_, _| ());
             met.expired.fetch_add(due.removed as u64, Relaxed);
@@ -123,7 +125,7 @@ fn state(store: &Store) -> State {
     let mut entry = |key: &Vec<u8>| {
         let metadata = session.item(key, BEFORE, |item| item.metadata);
         let value =
-            session.get(key, BEFORE, |value| (matches!(value, ValueRef::Hash(_)), value.to_vec()));
+            session.get(key, BEFORE, |value| (matches!(value, ValueRef::Hash(_)), shown(value)));
         (value, metadata, session.expiry(key, BEFORE).flatten())
     };
     keys.iter().map(|key| (key.clone(), entry(key))).collect()
@@ -187,7 +189,9 @@ fn round(seed: u64, met: &Met) {
     let mut random = Random::new(seed);
     let engine = random.pick(&["hotring", "chaining", "mercury", "gcuckoo"]);
     let choice = engine.parse().expect("its name");
-    let logged = Logged::on(choice, Options::default(), Fault::None, &storage);
+    let hash_packed_fields_max = random.pick(&[2, 512]);
+    let options = Options { hash_packed_fields_max, ..Options::default() };
+    let logged = Logged::on(choice, options, Fault::None, &storage);
     logged.log.set_when(When::Synced);
     let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::ExpiringTtl];
     let eviction = EvictionOptions { policy: random.pick(&policies), ..EvictionOptions::default() };

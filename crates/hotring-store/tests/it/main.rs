@@ -6,6 +6,7 @@ mod evict;
 mod expiry;
 mod growth;
 mod history;
+mod large_hash;
 mod linearizability;
 mod logged;
 mod logged_stress;

@@ -17,7 +17,7 @@ use hotring_store::{
     ExpireCondition, Fault, KeyFates, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, State, state};
+use super::logged::{ID, Logged, NOW, State, change_hash, state};
 use super::random::Random;
 
 const KEYS: u64 = 300;
@@ -28,6 +28,9 @@ fn key(random: &mut Random) -> Vec<u8> {
 }
 
 fn write(session: &mut Session, random: &mut Random) {
+    if random.one_in(3) {
+        return change_hash(session, random, NOW);
+    }
     let (key, number) = (&key(random)[..], random.next().to_string());
     match random.below(200) {
         0..60 => {
@@ -110,9 +113,10 @@ fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, 
     let mut replay = |lsn, effects: &[Effect<'_>]| {
         for effect in effects.iter().filter(|_| lsn <= last) {
             let part = match effect {
-                Effect::Put { key, .. } | Effect::Remove { key } | Effect::Expire { key, .. } => {
-                    session.part(key, parts)
-                }
+                Effect::Put { key, .. }
+                | Effect::Remove { key }
+                | Effect::Expire { key, .. }
+                | Effect::Change { key, .. } => session.part(key, parts),
                 _ => 0,
             };
             let one = std::slice::from_ref(effect);
@@ -187,7 +191,8 @@ fn a_snapshot_under_load_and_the_log_are_the_store() {
     for (seed, engine) in ["hotring", "chaining", "mercury", "gcuckoo"].into_iter().enumerate() {
         let memory = Memory::new();
         let choice = engine.parse().expect("its name");
-        let logged = Logged::on(choice, Options::default(), Fault::None, &memory);
+        let options = Options { hash_packed_fields_max: 3, ..Options::default() };
+        let logged = Logged::on(choice, options, Fault::None, &memory);
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         let finished = under_load(&logged, seed as u64, || {
             std::thread::sleep(Duration::from_millis(20));

@@ -217,3 +217,35 @@ fn hashes_have_no_history() {
         ",
     );
 }
+
+#[test]
+fn long_hashes_are_hashes() {
+    play(
+        "
+        CONFIG SET hash-max-listpack-entries 2  -> +OK¶
+        HSET h a 1 b 2          -> :2¶
+        OBJECT ENCODING h       -> $8¶listpack¶
+        HSET h c 3              -> :1¶
+        OBJECT ENCODING h       -> $9¶hashtable¶
+        HGET h c                -> $1¶3¶
+        HLEN h                  -> :3¶
+        HINCRBY h a 4           -> :5¶
+        HSCAN h 0 MATCH a       -> *2¶$1¶0¶*2¶$1¶a¶$1¶5¶
+        COPY h other            -> :1¶
+        HDEL h b                -> :1¶
+        OBJECT ENCODING h       -> $9¶hashtable¶
+        HGET other b            -> $1¶2¶
+        APPEND h x              -> -WRONGTYPE Operation against a key holding the wrong kind of value¶
+        EXPIRE h 100            -> :1¶
+        HSET h d 4              -> :1¶
+        TTL h                   -> :100¶
+        HDEL h a c d            -> :3¶
+        EXISTS h                -> :0¶
+        CONFIG SET hash-max-listpack-entries 512 hash-max-ziplist-value 3  -> +OK¶
+        HSET v a 123            -> :1¶
+        OBJECT ENCODING v       -> $8¶listpack¶
+        HSET v a 1234           -> :0¶
+        OBJECT ENCODING v       -> $9¶hashtable¶
+        ",
+    );
+}

@@ -114,6 +114,8 @@ pub struct Config {
     pub history: usize,
     /// Bytes that the earlier values of one key may take.
     pub history_bytes_max: usize,
+    pub hash_packed_fields_max: usize,
+    pub hash_packed_len_max: usize,
     /// Longest key.
     pub key_len_max: usize,
     /// Longest argument of a request.
@@ -208,6 +210,8 @@ impl Default for Config {
             checksum: Checksum::default(),
             history: 0,
             history_bytes_max: 1 << 20,
+            hash_packed_fields_max: 512,
+            hash_packed_len_max: 64,
             key_len_max: 64 << 10,
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,

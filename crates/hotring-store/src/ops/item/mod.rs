@@ -13,7 +13,7 @@ use crate::metadata::{self, Metadata};
 use crate::ops::set::SetExpiry;
 use crate::session::Limits;
 use crate::session::Session;
-use crate::value::{ValueRef, view};
+use crate::value::{ValueRef, is_hash, view};
 
 /// A value and all that is kept with it.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +180,11 @@ fn act<'x>(
             };
             match old == metadata {
                 true if stays => (puts, Action::Keep),
+                // A hash has no metadata.
+                false if is_hash(entry.value) => match stays {
+                    true => (puts, Action::Keep),
+                    false => (puts, Action::Expire(expiry)),
+                },
                 true => (puts, Action::Expire(expiry)),
                 false => (puts, Action::Put { value: metadata.amend(entry.value), expiry }),
             }
