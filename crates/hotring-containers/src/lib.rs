@@ -1,7 +1,7 @@
 //! Containers for values that are too long to be copied at each change: [`List`], [`Dict`] and
 //! [`ScoredSet`].
 //!
-//! Each is a counted B+ tree ([`tree`]) whose leaves hold their entries packed, one behind the
+//! Each is a counted B+ tree (`tree.rs`) whose leaves hold their entries packed, one behind the
 //! other, in one allocation. So an entry costs a few bytes more than its content, and a change moves
 //! at most about two kilobytes.
 //!

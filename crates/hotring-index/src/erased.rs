@@ -69,6 +69,7 @@ macro_rules! session_operations {
             fn try_admit_bytes(self: &mut Self, bytes: usize) -> Result<(), Refused>;
             fn compact_step(self: &mut Self, budget: usize) -> Compacted;
             fn collect(self: &mut Self);
+            fn grew(self: &mut Self, bytes: usize);
             fn grow(self: &mut Self) -> bool;
             fn is_small_for(self: &mut Self, items: u64) -> bool;
             fn shrink(self: &mut Self) -> bool;

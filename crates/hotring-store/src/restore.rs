@@ -141,7 +141,6 @@ impl Session {
                 self.replay(effect, now)?;
                 continue;
             };
-            let value = self.decode_form(form, value)?;
             let of_part = &fates[self.part(key, fates.len())];
             let fate = if of_part.by_key.is_empty() { None } else { of_part.by_key.get(key) };
             let kept = match fate {
@@ -150,6 +149,7 @@ impl Session {
                 Some(Fate::Kept(kept)) => Some(kept),
                 None => None,
             };
+            let value = self.decode_form(form, value)?;
             let expire_at = kept.and_then(|kept| kept.expire_at).unwrap_or(expire_at);
             self.change(key, |write| write.restore_item(value, expire_at, now));
             for (number, change) in kept.into_iter().flat_map(|kept| &kept.changes) {

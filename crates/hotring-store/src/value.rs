@@ -166,10 +166,10 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
-/// As [`view`], of an entry: what a large hash has in it is shown, too, and its writers wait for `f`.
+/// As [`view`], of an entry: what a large hash has in it is shown, too, as it is now.
 pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     match large::of_entry(entry) {
-        Some(hash) => hash.read(|fields| f(ValueRef::Hash(HashRef::large(fields)))),
+        Some(hash) => f(ValueRef::Hash(HashRef::large(&hash.snapshot()))),
         None => view(entry.value, f),
     }
 }
@@ -269,7 +269,8 @@ pub(crate) fn len_of(value: &NewValue<'_>) -> usize {
     match value {
         NewValue::Word { .. } => size_of::<u64>(),
         NewValue::Bytes { bytes, .. } => bytes.len(),
-        // It is there and counted.
+        // A copy of a large hash counts as much as the hash; any other block is there and counted.
+        NewValue::Block { block, .. } if block.object().is_some() => block.footprint(),
         NewValue::Block { .. } => 0,
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
     let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
-        c.reply.map(hash.iter().count());
+        c.reply.map(hash.count());
         for (field, value) in hash.iter() {
             c.reply.bulk(field);
             c.reply.bulk(value);
@@ -97,7 +97,7 @@ type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
     let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
-        c.reply.array(hash.iter().count());
+        c.reply.array(hash.count());
         hash.iter().for_each(|pair| c.reply.bulk(part(pair)));
     })?;
     if !is_found(c, found) {

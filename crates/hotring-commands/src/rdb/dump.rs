@@ -36,7 +36,7 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
         }
         ValueRef::Hash(hash) => {
             out.push(TYPE_HASH);
-            push_len(&mut out, hash.iter().count());
+            push_len(&mut out, hash.count());
             for (field, value) in hash.iter() {
                 push_string(&mut out, field);
                 push_string(&mut out, value);

@@ -87,7 +87,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         let parts = Parts { value, ..*parts };
         // Also for a copy of an item, which takes none: that is rare.
         if let Content::Block { block, .. } = value {
-            self.took(block.bytes().len());
+            self.took(block.weight());
         }
         let block = self.alloc(parts.size());
         // SAFETY: the block is fresh, 8-aligned, and as large as the parts say.

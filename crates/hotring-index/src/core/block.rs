@@ -481,6 +481,11 @@ impl<'a> BlockRef<'a> {
         self.buffer().object.as_ref().map(|attached| &*attached.object)
     }
 
+    /// Bytes that a value takes: its own, or those of the object.
+    pub(crate) fn weight(self) -> usize {
+        self.buffer().object.as_ref().map_or(self.raw.len, |object| object.bytes() as usize)
+    }
+
     /// Says how many bytes of memory the object takes now. Of calls for one object, none overlaps another.
     pub fn set_object_bytes(self, bytes: usize) {
         let Some(attached) = &self.buffer().object else { return };

@@ -20,7 +20,8 @@
 //! # Why a reader and a writer never meet
 //! The reader stores its slot and then loads `turn`; the writer stores `turn` and then loads the slots. Both
 //! have a sequentially consistent fence in between, so at least one sees the other. If the writer sees
-//! the slot it waits; the reader's Release of the slot pairs with its Acquire. If the reader sees the turn it takes
+//! the slot it waits; the reader's Release of the slot,
+//! or of the next value's address in it, pairs with its Acquire. If the reader sees the turn it takes
 //! its slot back and waits; the Release of the turn pairs with its Acquire.
 //!
 //! The list of slots is behind a mutex, with a count of its changes; writers keep a copy, and load the count behind
@@ -95,6 +96,8 @@ pub enum SharedFault {
     RelaxedTurn,
     /// A reader sees the turn with Relaxed.
     RelaxedLook,
+    /// A reader goes on to another value with Relaxed.
+    RelaxedNext,
 }
 
 impl Visitors {
@@ -224,8 +227,10 @@ impl<T> Shared<T> {
         let address = ptr::from_ref(self).addr() as u64;
         let mut waits = SpinWait::default();
         loop {
-            // ORDERING: Relaxed; the fence orders it before the look at the turn.
-            visitor.slot.reading.store(address, Ordering::Relaxed);
+            // ORDERING: Release: a writer of the value that was read before may see this in place of the store that
+            // ended that reading. The fence orders it before the look at the turn.
+            let order = order!(self.visitors, RelaxedNext, Release);
+            visitor.slot.reading.store(address, order);
             if !is_wrong!(self.visitors, ReaderNoFence) {
                 // ORDERING: SeqCst, against the writer's.
                 fence(Ordering::SeqCst);

@@ -239,6 +239,16 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.arena.give_back();
     }
 
+    /// Takes note that an object has grown by this many bytes, as the making of an item does of its own: the limit
+    /// of memory is looked at now and then. Gives back as much of what is free, if there is some.
+    pub fn grew(&mut self, bytes: usize) {
+        self.shared.blocks.give_back(bytes as u64);
+        self.local.until_look -= bytes as i64;
+        if self.local.until_look < 0 {
+            self.pin().check_memory();
+        }
+    }
+
     /// Collects, and gives up the session's cached memory, so that the arena chooses where the next items
     /// go.
     pub(crate) fn leave_caches(&mut self) {

@@ -79,7 +79,19 @@ fn newcomer(fault: SharedFault) {
     assert!((1..=2).contains(&thread.join().expect("no panic")));
 }
 
-const SCENARIOS: [fn(SharedFault); 3] = [reader_and_writer, two_writers, newcomer];
+/// One reads a value and then another, while the first is written.
+fn next_value(fault: SharedFault) {
+    let (visitors, value) = value(fault);
+    let other = Shared::new(&visitors, Probe { watched: UnsafeCell::new(()), count: 0 });
+    let (mut reader, mut writer) = (visitors.visitor(), visitors.visitor());
+    let written = value.clone();
+    let thread = thread::spawn(move || written.write(&mut writer, Probe::add));
+    value.read(&mut reader, Probe::read);
+    other.read(&mut reader, Probe::read);
+    thread.join().expect("no panic");
+}
+
+const SCENARIOS: [fn(SharedFault); 4] = [reader_and_writer, two_writers, newcomer, next_value];
 
 #[test]
 fn shared_values_are_never_read_while_they_change() {
@@ -98,6 +110,7 @@ fn wrong_variants_of_shared_values_are_found() {
         (SharedFault::RelaxedLeave, 0),
         (SharedFault::RelaxedTurn, 0),
         (SharedFault::RelaxedLook, 0),
+        (SharedFault::RelaxedNext, 3),
     ];
     for (fault, scenario) in faults {
         let complaint = explore(fault, SCENARIOS[scenario]);

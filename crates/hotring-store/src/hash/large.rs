@@ -18,11 +18,13 @@ use hotring_index::{
 };
 use siphasher::sip::SipHasher13;
 
-use super::{Change, HashRef, Tally, encode, push, push_len, split, split_len};
+use super::{Change, HEAD_LEN, HashRef, Tally, push, push_len, split, split_len};
 use crate::value::KIND_LARGE_HASH;
 
-/// Nodes of some kilobytes that are freed in one step.
-const FREE_STEP: usize = 512;
+/// Bytes that are freed in one step, at least.
+const FREE_STEP: usize = 1 << 20;
+/// Bytes after which a part of a walk ends.
+const SCAN_BYTES: usize = 1 << 20;
 
 /// All threads that look at large hashes, of whatever store.
 static VISITORS: LazyLock<Arc<Visitors>> = LazyLock::new(Visitors::new);
@@ -87,8 +89,31 @@ impl Fields {
         count: usize,
         mut f: impl FnMut(&'a [u8], &'a [u8]),
     ) -> u64 {
-        let Ok(from) = u32::try_from(cursor) else { return 0 };
-        self.dict.scan(from, count, |entry| f(entry.key, entry.value)).map_or(0, u64::from)
+        let Ok(mut from) = u32::try_from(cursor) else { return 0 };
+        let (mut met, mut bytes) = (0, 0);
+        loop {
+            // A leaf at a time: few long values are as much as many short ones.
+            let next = self.dict.scan(from, 1, |entry| {
+                met += 1;
+                bytes += entry.key.len() + entry.value.len();
+                f(entry.key, entry.value);
+            });
+            match next {
+                None => return 0,
+                Some(next) if met >= count || bytes >= SCAN_BYTES => return next.into(),
+                Some(next) => from = next,
+            }
+        }
+    }
+
+    /// What changes will have done that take all fields away; None if some stay.
+    pub(crate) fn emptied_by(&self, changes: &[Change<'_>]) -> Option<Tally> {
+        if changes.len() < self.len() || changes.iter().any(|(_, value)| value.is_some()) {
+            return None;
+        }
+        let mut after = self.clone();
+        let tally = after.apply(changes);
+        (after.len() == 0).then_some(tally)
     }
 
     /// Makes changes, in their order.
@@ -136,11 +161,15 @@ impl Fields {
 
     /// As bytes, for the log and snapshots: the number u64, then the packed form.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let pairs: Vec<_> = self.iter().map(|(field, value)| (field, Some(value))).collect();
-        let packed = encode(&pairs).unwrap_or_default();
-        let mut bytes = Vec::with_capacity(8 + packed.len());
+        // Lengths of up to 127 bytes take one.
+        let mut bytes = Vec::with_capacity(8 + HEAD_LEN + self.len_of_all + 2 * self.len());
         bytes.extend_from_slice(&self.number.to_le_bytes());
-        bytes.extend_from_slice(&packed);
+        let count = u32::try_from(self.len()).expect("fields below 4 GiB together, two bytes each");
+        bytes.extend_from_slice(&count.to_le_bytes());
+        for (field, value) in self.iter() {
+            push(&mut bytes, field);
+            push(&mut bytes, value);
+        }
         bytes
     }
 
@@ -194,7 +223,14 @@ impl Object for LargeHash {
             let dict = std::mem::take(&mut self.fields.get_mut().dict);
             self.remains = Some(dict.into_remains());
         }
-        self.remains.as_mut()?.free(FREE_STEP)
+        let remains = self.remains.as_mut()?;
+        let mut freed = remains.free(1)?;
+        while freed < FREE_STEP
+            && let Some(more) = remains.free(1)
+        {
+            freed += more;
+        }
+        Some(freed)
     }
 }
 

@@ -92,7 +92,7 @@ impl HashOptions {
         let fields_max = self.fields_max.load(Ordering::Relaxed);
         let len_max = self.len_max.load(Ordering::Relaxed);
         let fits = |(field, value): &Change<'_>| {
-            field.len() <= len_max && value.as_ref().is_none_or(|value| value.len() <= len_max)
+            value.as_ref().is_none_or(|value| field.len().max(value.len()) <= len_max)
         };
         fields <= fields_max && changes.iter().all(fits)
     }
@@ -139,6 +139,11 @@ impl<'a> HashRef<'a> {
             }
             Form::Large(fields) => fields.len(),
         }
+    }
+
+    /// Number of fields that a walk shows, also of a packed hash whose own number is damaged.
+    pub fn count(&self) -> usize {
+        if self.is_packed() { self.iter().count() } else { self.len() }
     }
 
     /// Whether it has no field, which no stored hash is.

@@ -11,7 +11,7 @@ use crate::hash::write::Decision;
 use crate::hash::{Change, HashRef, Tally, large};
 use crate::ops::counter::Decimal;
 use crate::session::Session;
-use crate::value::{ValueRef, parse_int, view_entry};
+use crate::value::{ValueRef, parse_int, view};
 
 impl Session {
     /// Hands the hash to `f`. None if the key is absent.
@@ -62,6 +62,7 @@ impl Session {
         pairs: &[(&[u8], &[u8])],
         now: u64,
     ) -> Result<usize, StoreError> {
+        self.admit_bytes(pairs.iter().map(|(field, value)| field.len() + value.len()).sum())?;
         let set = pairs.iter().map(|(field, value)| (*field, Some(Cow::Borrowed(*value))));
         let changes: Vec<Change<'_>> = set.collect();
         let (tally, ()) = self.update_hash(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
@@ -177,7 +178,10 @@ impl Session {
 /// # Errors
 /// [`StoreError::WrongType`]
 fn view_hash<R>(entry: &Entry<'_>, f: impl FnOnce(HashRef<'_>) -> R) -> Result<R, StoreError> {
-    view_entry(entry, |value| match value {
+    if let Some(hash) = large::of_entry(entry) {
+        return Ok(hash.read(|fields| f(HashRef::large(fields))));
+    }
+    view(entry.value, |value| match value {
         ValueRef::Hash(hash) => Ok(f(hash)),
         _ => Err(StoreError::WrongType),
     })

@@ -201,12 +201,7 @@ impl Session {
                 return Ok(false);
             }
             session.admit_bytes(len_of(&value))?;
-            let value = match &value {
-                // Two keys never share what is changed in place.
-                NewValue::Block { block, .. } => large::copy_of(block, &session.store),
-                _ => None,
-            }
-            .unwrap_or(value);
+            let value = session.unshared(value);
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             Ok(true)
         })
@@ -274,6 +269,8 @@ impl Session {
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
+            // A reader of the old name may still be at it, and must not see what is done under the new one.
+            let value = session.unshared(value);
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             session.remove(from, now);
             Ok(true)
@@ -284,6 +281,15 @@ impl Session {
     fn is_free(&mut self, key: &[u8], now: u64) -> bool {
         let damages = self.index.damages();
         !self.exists(key, now) && self.index.damages() == damages
+    }
+
+    /// The value, or another large hash with the same fields: two keys never share what changes in place.
+    fn unshared(&self, value: NewValue<'static>) -> NewValue<'static> {
+        let copy = match &value {
+            NewValue::Block { block, .. } => large::copy_of(block, &self.store),
+            _ => None,
+        };
+        copy.unwrap_or(value)
     }
 
     /// What a key holds, ready to be put under another.

@@ -230,3 +230,23 @@ fn threads_change_a_large_hash_one_after_the_other() {
     assert_eq!(all(&mut session, b"h", NOW).len(), 4);
     assert!(!session.exists(b"short", NOW));
 }
+
+/// Changes in place make no items, whose making looks at the limit of memory.
+#[test]
+fn a_large_hash_stops_at_the_limit_of_memory() {
+    let store = store();
+    let mut session = store.session();
+    let limit = store.stats().index.used_bytes() + (4 << 20);
+    store.set_memory_max(limit);
+    let value = [b'v'; 100];
+    let stops = (0..200_000).find(|i| {
+        let field = format!("field {i}");
+        session.hash_set(b"h", &[(field.as_bytes(), &value)], NOW).is_err()
+    });
+    assert!(stops.is_some(), "it grows for ever");
+    let used = store.stats().index.used_bytes();
+    assert!(used < limit + (1 << 20), "{used} of {limit}");
+    // What takes away is not refused, nor is the copy admitted.
+    assert_eq!(session.hash_remove(b"h", &[b"field 1"], NOW), Ok(1));
+    assert!(matches!(session.copy(b"h", b"c", true, NOW), Err(StoreError::OutOfMemory(_))));
+}

@@ -10,7 +10,7 @@ use hotring_log::storage::Memory;
 use hotring_log::{
     Effect, Log, Lsn, Options as LogOptions, Recovered, Storage, When, Writer, recover,
 };
-use hotring_store::index::Config;
+use hotring_store::index::{Checksum, Config};
 use hotring_store::{
     ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, Store, ValueRef,
 };
@@ -342,4 +342,25 @@ fn a_record_has_its_place_after_its_write() {
         });
         logged.end();
     }
+}
+
+/// Items with checksums have no objects: a log of changes in place is read into hashes of one value.
+#[test]
+fn changes_of_large_hashes_are_read_where_items_have_checksums() {
+    let storage = Memory::new();
+    let options = Options { hash_packed_fields_max: 2, ..Options::default() };
+    let logged = Logged::new(options, Fault::None, &storage);
+    let mut session = logged.store.session();
+    let mut random = Random::new(3);
+    (0..2_000).for_each(|_| change_hash(&mut session, &mut random, NOW));
+    drop(session);
+    let was = state(&logged.end());
+    assert!(was.len() > 3, "{}", was.len());
+    let index = Config { checksum: Checksum::Verify, ..Config::default() };
+    let again = Store::new(Options { index, ..Options::default() }).expect("it fits");
+    let mut session = again.session();
+    read(&storage, |_, effects| {
+        effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
+    });
+    assert_eq!(state(&again), was);
 }
