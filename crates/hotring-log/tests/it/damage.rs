@@ -295,9 +295,9 @@ fn forged(memory: &Memory, change: impl FnOnce(&mut Vec<u8>)) -> Memory {
 #[test]
 fn what_a_later_version_or_another_store_wrote_is_refused() {
     let (memory, _) = written(When::Written, false, 9);
-    let later = forged(&memory, |content| content[8] = 2);
+    let later = forged(&memory, |content| content[8] = 3);
     let error = recovered(&later, 1).unwrap_err();
-    assert!(matches!(error, RecoverError::Format { format: 2, .. }), "{error}");
+    assert!(matches!(error, RecoverError::Format { format: 3, .. }), "{error}");
     let unknown = forged(&memory, |content| content[80] = 0x70);
     let error = recovered(&unknown, 1).unwrap_err();
     assert!(matches!(error, RecoverError::Unknown { at: 64, .. }), "{error}");

@@ -251,13 +251,13 @@ fn no_command_makes_a_value_longer_than_the_limit() {
     assert_eq!(greedy.ask(&["HSET", "h", "f", &most]), Reply::Int(1));
     let (end, bit) = (MAX.to_string(), (8 * MAX).to_string());
     let long = format!("return redis.call('SET', KEYS[1], string.rep('x', {}))", MAX + 1);
+    let long_field =
+        format!("return redis.call('HSET', KEYS[1], 'g', string.rep('x', {}))", MAX + 1);
     for request in [
         &["APPEND", "full", "x"][..],
         &["SETRANGE", "full", &end, "x"],
         &["SETBIT", "full", &bit, "1"],
-        &["HSET", "h", "g", &most],
-        &["HSETNX", "h", "g", &most],
-        &["HMSET", "h", "g", &most],
+        &["EVAL", &long_field, "1", "h"],
         &["EVAL", "return redis.call('APPEND', KEYS[1], 'x')", "1", "full"],
         &["EVAL", &long, "1", "full"],
     ] {

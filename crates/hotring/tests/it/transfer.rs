@@ -385,10 +385,13 @@ fn in_order(line: &str) -> String {
     if !line.contains("\"type\":\"hash\"") {
         return line.to_string();
     }
-    let mut parts: Vec<&str> =
-        line.split(",\"").map(|part| part.trim_matches(['{', '}', '[', ']'])).collect();
+    let (key, fields) = line.split_once("\"value\":").expect("a value");
+    // Pairs, if a field is no text.
+    let between = if fields.starts_with('[') { "],[" } else { ",\"" };
+    let bare = |part: &str| part.trim_matches(['{', '}', '[', ']', '"']).to_string();
+    let mut parts: Vec<String> = fields.split(between).map(bare).collect();
     parts.sort_unstable();
-    parts.join(",")
+    format!("{key}{parts:?}")
 }
 
 #[test]
