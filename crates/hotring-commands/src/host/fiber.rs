@@ -2,8 +2,8 @@
 //! command, while its thread serves other connections.
 //!
 //! A [`Fiber`] runs one batch after the other. A batch that stops ([`give_turn`], [`Beside`]) gives its thread back
-//! with a [`Step`] that says when it is to go on, with all that it has: its work, which others don't use meanwhile, and
-//! what it holds of the store. So it is never dropped in the middle, and always comes to its end.
+//! with a [`Step`] that says when to resume it. Meanwhile it keeps its work, which no other batch uses, and its keys in
+//! the store. So a fiber must never be dropped in the middle: every batch runs to its end.
 //!
 //! A batch must not stop while it has a lock of the standard library: the next one of the same thread that asks
 //! for it would wait for ever. What is held where a batch may stop is asked for by [`lock`].

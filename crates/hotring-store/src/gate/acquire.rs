@@ -55,7 +55,7 @@ impl GateSession {
                 if let Some(ticket) = ticket {
                     holds.leave_queue(ticket);
                 }
-                // ORDERING: Release, as in `publish`; who waits has nothing to look at yet. The heavy barrier in
+                // ORDERING: Release, as in `publish`; waiters have nothing to look at yet. The heavy barrier in
                 // `acquire` follows.
                 self.gate.held.0.store(holds.mask(), Release);
                 return;

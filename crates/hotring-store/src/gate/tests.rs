@@ -216,8 +216,8 @@ fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
     }
 }
 
-/// Who waits for a held key sleeps until the hold's end wakes it; without that it sleeps on. (The model shows that no
-/// wake-up is lost: its threads would come to a deadlock.)
+/// A waiter for a held key sleeps until the end of the hold wakes it; without that it sleeps on. (The model shows that
+/// no wake-up is lost: its threads would come to a deadlock.)
 #[test]
 fn who_waits_sleeps_until_it_is_woken() {
     for (fault, is_woken) in [(Fault::None, true), (Fault::NoWake, false)] {
