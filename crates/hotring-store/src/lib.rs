@@ -46,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod container;
 mod decimal;
 mod error;
 #[doc(hidden)]

@@ -13,7 +13,7 @@
 //! locks; then what another process reads from the log is in no order, each item takes 8 bytes more, and a batch that
 //! was lost could be half visible in the counts of later writes.)
 //!
-//! Writers of a large hash ([`crate::hash::large`]) take its order lock also while there is no log: they change the
+//! Writers of a container ([`crate::container`]) take its order lock also while there is no log: they change the
 //! value itself, one after the other.
 //!
 //! # When it begins
@@ -27,12 +27,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use hotring_index::{Action, AnyIndex, Block, Entry, Expiry, NewValue, Value};
 use hotring_log::{Attached, Effect, Log, Lsn, Records};
 
+use crate::container::large::{self, Large};
+use crate::container::packed::Head;
+use crate::container::{ContainerOptions, Contents, Type, packed_kind, unpack};
 use crate::gate::Fault;
-use crate::hash::HashOptions;
-use crate::hash::large::{self, Fields, LargeHash};
+use crate::hash::{Hash, from_format_1};
 use crate::stripe::spread;
 use crate::sync::Arc;
-use crate::value::{KIND_HASH, KIND_LARGE_HASH};
+use crate::value::KIND_HASH_1;
 
 /// Locks that order writes. Enough that two threads rarely want the same one at one time.
 const LOCKS: usize = 1 << LOCK_BITS;
@@ -183,9 +185,9 @@ pub(crate) fn push_put(
     expire_at: Option<u64>,
 ) {
     let value = match value {
-        NewValue::Block { block, .. } if let Some(hash) = LargeHash::of(block.lend()) => {
-            let value = hash.read(Fields::to_bytes);
-            let form = KIND_LARGE_HASH;
+        NewValue::Block { block, .. } if let Some(large) = Large::of(block.lend()) => {
+            let (form, value) =
+                large.read(|contents| (contents.parts.kind(), contents.to_packed()));
             return records.push(&Effect::Put { key, form, expire_at, value: &value });
         }
         NewValue::Block { kind, block } => {
@@ -209,16 +211,20 @@ pub(crate) fn with_form<R>(value: Value<'_>, f: impl FnOnce(u8, &[u8]) -> R) -> 
 pub(crate) fn from_form<'a>(
     form: u8,
     bytes: &'a [u8],
-    options: &HashOptions,
+    options: &ContainerOptions,
     index: &AnyIndex,
 ) -> Option<NewValue<'a>> {
-    if form == KIND_LARGE_HASH {
-        let fields = Fields::from_bytes(bytes, options.keys)?;
+    if form == KIND_HASH_1 {
+        return Some(NewValue::Bytes { kind: Hash::KIND, bytes: from_format_1(bytes).into() });
+    }
+    if let Some(kind) = packed_kind(form) {
         // Where no objects are taken it is one value.
-        return Some(match options.takes_objects {
-            true => large::new_value(fields, index),
-            false => NewValue::Bytes { kind: KIND_HASH, bytes: bytes[8..].into() },
-        });
+        if !options.takes_objects {
+            return Some(NewValue::Bytes { kind, bytes: bytes.into() });
+        }
+        let parts = unpack(kind, bytes, options)?;
+        let contents = Contents { number: Head::split(bytes).0.number, parts };
+        return Some(large::new_value(contents, index));
     }
     let kind = form & !FORM_WORD;
     if kind > KIND_MAX {

@@ -13,16 +13,16 @@ use hotring_index::AnySession as Index;
 use hotring_index::{AnyIndex, Compacted, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
+use crate::container::{ContainerOptions, Objects};
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, Writing, stripe_of};
-use crate::hash::HashOptions;
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
-use crate::write::{ActiveHooks, Hooks, Objects, Write};
+use crate::write::{ActiveHooks, Hooks, Write};
 
 /// One thread's access to a [`Store`](crate::Store).
 ///
@@ -42,7 +42,7 @@ pub struct Session {
     pub(crate) eviction: Arc<Eviction>,
     /// For what belongs to all sessions.
     pub(crate) store: AnyIndex,
-    pub(crate) hash_options: Arc<HashOptions>,
+    pub(crate) containers: Arc<ContainerOptions>,
     pub(crate) wheels: Arc<Wheels>,
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
@@ -69,7 +69,7 @@ impl Session {
         limits: Limits,
         hooks: Hooks,
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
-        (store, hash_options): (AnyIndex, Arc<HashOptions>),
+        (store, containers): (AnyIndex, Arc<ContainerOptions>),
         last_unique: Arc<AtomicU64>,
         (verifies, seed): (bool, u64),
     ) -> Session {
@@ -80,7 +80,7 @@ impl Session {
             hooks,
             eviction,
             store,
-            hash_options,
+            containers,
             wheels,
             logged,
             logging: Logging::default(),
@@ -154,7 +154,21 @@ impl Session {
         key: impl Into<Key<'k>>,
         f: impl FnOnce(Write<'_>) -> R,
     ) -> R {
-        let changed = self.change_if(key.into(), |gate, hash| Some(gate.write(hash)), f);
+        let changed = self.change_if::<_, false>(
+            key.into(),
+            |gate, hash| Some(gate.write(hash)),
+            |write, _| f(write),
+        );
+        changed.expect("`write` waits until it may enter")
+    }
+
+    /// As [`Session::change`], in the key's order, also where there is no log.
+    pub(crate) fn change_in_order<R>(
+        &mut self,
+        key: Key<'_>,
+        f: impl FnOnce(Write<'_>, Objects<'_>) -> R,
+    ) -> R {
+        let changed = self.change_if::<_, true>(key, |gate, hash| Some(gate.write(hash)), f);
         changed.expect("`write` waits until it may enter")
     }
 
@@ -164,15 +178,19 @@ impl Session {
         key: &[u8],
         f: impl FnOnce(Write<'_>) -> R,
     ) -> Option<R> {
-        self.change_if(key.into(), |gate, hash| gate.write_unless_held(hash), f)
+        self.change_if::<_, false>(
+            key.into(),
+            |gate, hash| gate.write_unless_held(hash),
+            |write, _| f(write),
+        )
     }
 
     #[inline(always)]
-    fn change_if<R>(
+    fn change_if<R, const ORDERED: bool>(
         &mut self,
         key: Key<'_>,
         enter: impl FnOnce(&mut GateSession, u64) -> Option<Writing<'_>>,
-        f: impl FnOnce(Write<'_>) -> R,
+        f: impl FnOnce(Write<'_>, Objects<'_>) -> R,
     ) -> Option<R> {
         let hash = spread(self.seed, key.bytes());
         let stripe = stripe_of(hash) as u32;
@@ -183,19 +201,16 @@ impl Session {
             None
         };
         let (index, wheels) = (&mut self.index, &*self.wheels);
-        if !self.logged.is_on() {
-            let orders = (!writing.is_held()).then_some(&*self.logged);
-            let objects = Objects { index: &self.store, options: &self.hash_options, orders };
-            let records = None;
-            return Some(f(Write { index, key, stripe, wheels, records, objects, hooks: active }));
+        let objects = Objects { index: &self.store, options: &self.containers };
+        if !ORDERED && !self.logged.is_on() {
+            let write = Write { index, key, stripe, wheels, records: None, hooks: active };
+            return Some(f(write, objects));
         }
         // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(key.bytes()) };
-        let records = Some(&mut self.logging.records);
-        let (options, orders) = (&self.hash_options, None);
-        let objects = Objects { index: &self.store, options, orders };
-        let result = f(Write { index, key, stripe, wheels, records, objects, hooks: active });
+        let records = self.logged.is_on().then_some(&mut self.logging.records);
+        let result = f(Write { index, key, stripe, wheels, records, hooks: active }, objects);
         if !is_held {
             self.logging.hand_over(&self.logged);
         }

@@ -15,8 +15,9 @@ use std::io;
 use hotring_index::{Block, Damaged, Entry};
 use hotring_log::{ALL, Effect, HOTTEST, Lsn, SnapshotWriter};
 
+use crate::container::Contents;
+use crate::container::large::Large;
 use crate::gate::Hold;
-use crate::hash::large::{Fields, LargeHash};
 use crate::holds::Keys;
 use crate::logged::with_form;
 use crate::session::Session;
@@ -218,15 +219,15 @@ struct Long {
 
 enum LongValue {
     Block(Block),
-    /// A large hash, as it was then.
-    Hash(Fields),
+    /// A large container, as it was then.
+    Container(Contents),
 }
 
 impl Long {
     fn len(&self) -> usize {
         match &self.value {
             LongValue::Block(block) => block.len(),
-            LongValue::Hash(fields) => fields.len_of_all(),
+            LongValue::Container(contents) => contents.parts.len_of_all(),
         }
     }
 
@@ -236,8 +237,8 @@ impl Long {
         let bytes;
         let value = match value {
             LongValue::Block(block) => &block[..],
-            LongValue::Hash(fields) => {
-                bytes = fields.to_bytes();
+            LongValue::Container(contents) => {
+                bytes = contents.to_packed();
                 &bytes
             }
         };
@@ -250,8 +251,8 @@ fn hand_out(entry: &Entry<'_>, longs: &mut Vec<Long>, f: &mut impl FnMut(&Effect
     let Entry { key, expire_at, .. } = *entry;
     with_form(entry.value, |form, value| match entry.block() {
         Some(block) => {
-            let value = match LargeHash::of(block) {
-                Some(hash) => LongValue::Hash(hash.snapshot()),
+            let value = match Large::of(block) {
+                Some(large) => LongValue::Container(large.snapshot()),
                 None => LongValue::Block(block.to_block()),
             };
             longs.push(Long { key: key.into(), form, expire_at, value });

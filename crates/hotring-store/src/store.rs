@@ -8,9 +8,9 @@ use std::task::Waker;
 use hotring_index::{AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError, Stalled};
 use hotring_log::Log;
 
+use crate::container::ContainerOptions;
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
-use crate::hash::HashOptions;
 use crate::history::{HEAD_LEN, HistoryLimits};
 use crate::logged::Logged;
 use crate::metadata;
@@ -158,7 +158,7 @@ pub struct Store {
     /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
     last_unique: Arc<AtomicU64>,
     checksum: Checksum,
-    hash_options: Arc<HashOptions>,
+    containers: Arc<ContainerOptions>,
     /// Of the stripes.
     seed: u64,
 }
@@ -206,10 +206,9 @@ impl Store {
         check_history(history, limits)?;
         let config = Config { seed: options.seed, ..options.index };
         let checksum = config.checksum;
-        let hash_options = HashOptions::new(checksum == Checksum::Off, options.seed);
-        let (fields, len) = (options.hash_packed_fields_max, options.hash_packed_len_max);
-        hash_options.set_packed_max(fields, len);
-        let hash_options = Arc::new(hash_options);
+        let containers = ContainerOptions::new(checksum == Checksum::Off, options.seed);
+        containers.hash.set(options.hash_packed_fields_max, options.hash_packed_len_max);
+        let containers = Arc::new(containers);
         let index = open(config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
@@ -229,7 +228,7 @@ impl Store {
             logged,
             last_unique,
             checksum,
-            hash_options,
+            containers,
             seed,
         })
     }
@@ -254,7 +253,7 @@ impl Store {
             self.limits,
             self.hooks.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
-            (self.index.clone(), self.hash_options.clone()),
+            (self.index.clone(), self.containers.clone()),
             self.last_unique.clone(),
             (self.checksum == Checksum::Verify, self.seed),
         )
@@ -338,7 +337,7 @@ impl Store {
     /// Changes [`Options::hash_packed_fields_max`] and [`Options::hash_packed_len_max`]. A hash follows at its next
     /// change; one that is an object stays one.
     pub fn set_hash_packed_max(&self, fields: usize, len: usize) {
-        self.hash_options.set_packed_max(fields, len);
+        self.containers.hash.set(fields, len);
     }
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.

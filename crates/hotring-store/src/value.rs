@@ -6,21 +6,22 @@
 //! | 9 | word | integer: the string is its canonical decimal text |
 //! | 0 | bytes | any other string |
 //! | 1 | bytes | a string and earlier ones of the same key: [`crate::history`] |
-//! | 2 | bytes | a hash: [`crate::hash`] |
+//! | 2 | bytes | a hash in logs of format 1 |
 //! | 3 | bytes | a string with metadata: [`crate::metadata`] |
-//! | 4 | bytes | a large hash, elsewhere: [`crate::hash::large`] |
+//! | 4, 5 | bytes | a hash, large and packed: [`crate::hash`] |
 //!
 //! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
 //! bytes. So equal strings have equal forms, and a value that [`view`] does not show as an integer is
-//! not one for INCR. The remaining kinds (10..=15 as a word, 5..=15 as bytes) are free for later types.
+//! not one for INCR. The remaining kinds (10..=15 as a word, 6..=15 as bytes) are free for later types.
 
 use std::borrow::Cow;
 use std::ops::Deref;
 
 use hotring_index::{Block, BlockRef, Entry, NewValue, Value};
 
+use crate::container::{Type, large};
 use crate::error::StoreError;
-use crate::hash::{HashRef, large};
+use crate::hash::{Hash, HashRef};
 use crate::history;
 use crate::metadata;
 
@@ -32,10 +33,8 @@ const KIND_INT: u8 = 9;
 const KIND_STRING: u8 = 0;
 /// Bytes kind of a string with earlier ones.
 pub(crate) const KIND_HISTORY: u8 = 1;
-/// Bytes kind of a hash.
-pub(crate) const KIND_HASH: u8 = 2;
-/// Bytes kind of a large hash.
-pub(crate) const KIND_LARGE_HASH: u8 = 4;
+/// Form of a hash in logs of format 1.
+pub(crate) const KIND_HASH_1: u8 = 2;
 /// Bytes kind of a string with metadata.
 pub(crate) const KIND_METADATA: u8 = 3;
 
@@ -58,6 +57,11 @@ impl ValueRef<'_> {
             ValueRef::Bytes(bytes) => bytes.len(),
             ValueRef::Hash(hash) => hash.footprint(),
         }
+    }
+
+    /// Whether it is a string.
+    pub fn is_string(&self) -> bool {
+        matches!(self, ValueRef::Int(_) | ValueRef::Bytes(_))
     }
 
     /// True for the empty string.
@@ -157,19 +161,19 @@ pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R 
 #[cold]
 fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     let text = match kind {
-        KIND_HASH => return ValueRef::Hash(HashRef::packed(held)),
+        Hash::KIND => return ValueRef::Hash(Hash::packed(held)),
         // Shown to callers that ask for the type only: others call `view_entry`.
-        KIND_LARGE_HASH => return ValueRef::Hash(HashRef::EMPTY),
+        Hash::KIND_LARGE => return ValueRef::Hash(Hash::packed(&[])),
         KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),
     };
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
-/// As [`view`], of an entry: what a large hash has in it is shown, too, as it is now.
+/// As [`view`], of an entry: what a large container has in it is shown, too, as it is now.
 pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     match large::of_entry(entry) {
-        Some(hash) => f(ValueRef::Hash(HashRef::large(&hash.snapshot()))),
+        Some(large) => large.snapshot().parts.view(f),
         None => view(entry.value, f),
     }
 }
@@ -184,14 +188,17 @@ pub(crate) fn view_string<R>(
     f: impl FnOnce(ValueRef<'_>) -> R,
 ) -> Result<R, StoreError> {
     view(value, |value| match value {
-        ValueRef::Hash(_) => Err(StoreError::WrongType),
-        value => Ok(f(value)),
+        ValueRef::Int(_) | ValueRef::Bytes(_) => Ok(f(value)),
+        _ => Err(StoreError::WrongType),
     })
 }
 
-/// Whether it is a hash.
-pub(crate) fn is_hash(value: Value<'_>) -> bool {
-    matches!(value, Value::Bytes { kind: KIND_HASH | KIND_LARGE_HASH, .. })
+/// Whether it is a string, with a history and metadata or without.
+pub(crate) fn is_string(value: Value<'_>) -> bool {
+    matches!(
+        value,
+        Value::Word { .. } | Value::Bytes { kind: KIND_STRING | KIND_HISTORY | KIND_METADATA, .. }
+    )
 }
 
 /// An optional entry's string, to be kept.
@@ -241,11 +248,6 @@ fn encode_word(bytes: &[u8]) -> Option<NewValue<'static>> {
     Some(NewValue::Word { kind: bytes.len() as u8, word: u64::from_le_bytes(word) })
 }
 
-/// A large hash that the index has.
-pub(crate) fn large_hash(block: Block) -> NewValue<'static> {
-    NewValue::Block { kind: KIND_LARGE_HASH, block }
-}
-
 /// An entry's value so that it can be stored under another key, form and all.
 pub(crate) fn detach_entry(entry: &Entry<'_>) -> NewValue<'static> {
     match (entry.value, entry.block()) {
@@ -269,7 +271,7 @@ pub(crate) fn len_of(value: &NewValue<'_>) -> usize {
     match value {
         NewValue::Word { .. } => size_of::<u64>(),
         NewValue::Bytes { bytes, .. } => bytes.len(),
-        // A copy of a large hash counts as much as the hash; any other block is there and counted.
+        // A copy of a large container counts as much as that; any other block is there and counted.
         NewValue::Block { block, .. } if block.object().is_some() => block.footprint(),
         NewValue::Block { .. } => 0,
     }

@@ -6,15 +6,14 @@
 //! in the log ([`crate::logged`]). While the history and the log are off and there is no observer, a write goes
 //! straight to the index.
 
-use hotring_index::{Action, AnyIndex, Entry, Expiry, Key, NewValue, Value};
+use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
 use crate::changes::{Change, Changed, Origin, remove_expired};
-use crate::hash::HashOptions;
 use crate::history::HistoryLimits;
-use crate::logged::{self, Logged, Puts};
+use crate::logged::{self, Puts};
 use crate::sync::Arc;
-use crate::value::{is_hash, reborrow, view_string};
+use crate::value::{is_string, reborrow, view_string};
 use crate::watch::{Event, Watchers};
 use crate::wheel::Wheels;
 use hotring_index::AnySession as Index;
@@ -28,19 +27,8 @@ pub(crate) struct Write<'a> {
     pub(crate) wheels: &'a Wheels,
     /// Where to record for the log what it has done, if there is one.
     pub(crate) records: Option<&'a mut Records>,
-    /// For writes of hashes.
-    pub(crate) objects: Objects<'a>,
     /// None if there is nothing to do besides.
     pub(crate) hooks: Option<ActiveHooks<'a>>,
-}
-
-/// What a write needs to store and to change objects.
-#[derive(Clone, Copy)]
-pub(crate) struct Objects<'a> {
-    pub(crate) index: &'a AnyIndex,
-    pub(crate) options: &'a HashOptions,
-    /// Where to take the key's order lock, for a write that does not have it.
-    pub(crate) orders: Option<&'a Logged>,
 }
 
 /// What a write has to do besides changing the index.
@@ -114,11 +102,10 @@ impl Write<'_> {
     /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later
     /// ones again and again needs no entry for each.
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, objects, hooks } = self;
+        let Write { index, key, stripe, wheels, mut records, hooks } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));
         let again = records.as_deref_mut();
-        let write =
-            Write { index: &mut *index, key, stripe, wheels, records: again, objects, hooks };
+        let write = Write { index: &mut *index, key, stripe, wheels, records: again, hooks };
         write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // This write is the repair.
@@ -133,7 +120,7 @@ impl Write<'_> {
 
     #[cold]
     fn put_with_hooks(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, objects, mut hooks } = self;
+        let Write { index, key, stripe, wheels, mut records, mut hooks } = self;
         let damages = index.damages();
         let again = hooks.as_mut().map(ActiveHooks::again);
         let write = Write {
@@ -142,7 +129,6 @@ impl Write<'_> {
             stripe,
             wheels,
             records: records.as_deref_mut(),
-            objects,
             hooks: again,
         };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
@@ -295,11 +281,10 @@ impl Write<'_> {
         freed
     }
 
-    /// The version of the key's entry in the index, given to it now if it has none.
+    /// The version of the key's entry in the index, given to it now if it has none. The caller has the key's order
+    /// lock: a large container may change meanwhile, whose writer looks whether the entry has a version first.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
-        let Write { index, key, objects, hooks, .. } = self;
-        // A large hash may be changing: its writer looks whether the entry has a version, and then changes it.
-        let _order = objects.orders.and_then(|orders| orders.order(key.bytes()));
+        let Write { index, key, hooks, .. } = self;
         if let Some(mut hooks) = hooks {
             hooks.expire(index, key.bytes(), now);
         }
@@ -431,7 +416,8 @@ impl<'a> Report<'a> {
                     }
                 };
                 let history = self.hooks.all.history;
-                let keeps = |old| !history.is_off() && !is_hash(old) && !is_hash(value.as_value());
+                let keeps =
+                    |old| !history.is_off() && is_string(old) && is_string(value.as_value());
                 if let (Puts::Value, Some(old)) = (puts, old.filter(|old| keeps(*old))) {
                     *value = history.keep(old, value.as_value(), now);
                 }

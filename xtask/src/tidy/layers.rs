@@ -58,11 +58,11 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["sync", "stripe", "wait", "error", "decimal"],
             &["gate", "holds", "in_flight"],
-            &["value", "hash", "history", "metadata", "gathered"],
+            &["value", "container", "hash", "history", "metadata", "gathered"],
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
             &["write"],
             &["session"],
-            &["store", "hash::write"],
+            &["store", "container::write"],
             &["ops", "snapshot", "restore"],
         ],
     ),

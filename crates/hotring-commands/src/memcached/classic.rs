@@ -2,7 +2,7 @@
 
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Command, parse_i32, parse_u32, parse_u64};
-use hotring_store::{ItemAction, Metadata, SetExpiry, StoreError, ValueRef};
+use hotring_store::{ItemAction, Metadata, SetExpiry, StoreError};
 
 use super::access::{fetched, is_due};
 use super::context::{Context, Outcome, Refusal, check_key};
@@ -56,7 +56,7 @@ fn show(c: &mut Context<'_>, key: &[u8], with_cas: bool) -> Result<bool, Refusal
     let reply = &mut c.reply;
     let shown = c.store.item(key, c.now, |item| {
         let Metadata { flags, unique: cas, .. } = item.metadata;
-        if matches!(item.value, ValueRef::Hash(_)) {
+        if !item.value.is_string() {
             return Shown::Unknown;
         }
         if with_cas && cas.is_none() {
@@ -91,7 +91,7 @@ fn show_changed(
     let shown = c.store.update_item(key, c.now, |item| {
         // This may be a further try.
         reply.forget(start);
-        let Some(item) = item.filter(|item| !matches!(item.value, ValueRef::Hash(_))) else {
+        let Some(item) = item.filter(|item| item.value.is_string()) else {
             return (ItemAction::Keep, false);
         };
         let cas =

@@ -1,9 +1,7 @@
 //! What commands do to an item, each as one step: storing, counting, removing. The classic and the meta
 //! command of one name differ in their words alone.
 
-use hotring_store::{
-    Access, Item, ItemAction, Metadata, SetExpiry, StoreError, UniqueNumbers, ValueRef,
-};
+use hotring_store::{Access, Item, ItemAction, Metadata, SetExpiry, StoreError, UniqueNumbers};
 
 use hotring_protocol::memcached::parse_u64;
 
@@ -172,7 +170,7 @@ fn decide<'x>(
             if matches!(compared, Compared::Older | Compared::Other) {
                 return leave(Stored::Exists);
             }
-            if matches!(item.value, ValueRef::Hash(_)) {
+            if !item.value.is_string() {
                 return (ItemAction::Keep, Err(StoreError::WrongType));
             }
             // Before both are copied. As memcached has it: no error.
@@ -248,8 +246,7 @@ impl Context<'_> {
                 return (ItemAction::Keep, Changed::Exists);
             }
             let old = match item.value {
-                ValueRef::Hash(_) => None,
-                value if value.len() > value_len_max => None,
+                value if !value.is_string() || value.len() > value_len_max => None,
                 value => value.with_bytes(parse_u64),
             };
             let Some(old) = old else { return (ItemAction::Keep, Changed::NotANumber) };

@@ -207,7 +207,7 @@ pub(super) fn get(c: &mut Context<'_>) -> Outcome {
 fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     let reply = &mut c.reply;
     let looked = c.store.item(look.key.bytes(), c.now, |item| {
-        if matches!(item.value, ValueRef::Hash(_)) {
+        if !item.value.is_string() {
             return Looked::Unknown;
         }
         if look.writes(item.metadata) {
@@ -243,7 +243,7 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
         // This may be a further try.
         reply.forget(start);
         let mut item = match item {
-            Some(item) if !matches!(item.value, ValueRef::Hash(_)) => {
+            Some(item) if item.value.is_string() => {
                 let (value, metadata, expire_at) = (item.value, item.metadata, item.expire_at);
                 Item { value, metadata, expire_at, is_new: false }
             }
@@ -283,7 +283,7 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
             reply.forget(start);
             let look = Look { may_win: false, ..*look };
             let shown = c.store.item(look.key.bytes(), c.now, |item| {
-                if matches!(item.value, ValueRef::Hash(_)) {
+                if !item.value.is_string() {
                     return false;
                 }
                 let (value, metadata, expire_at) = (item.value, item.metadata, item.expire_at);
@@ -369,7 +369,7 @@ pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
         }
         let (empties, is_stale) = (flags.has(b'x'), flags.has(b'I'));
         // A hash can be neither.
-        let removes = !(empties || is_stale) || matches!(item.value, ValueRef::Hash(_));
+        let removes = !(empties || is_stale) || !item.value.is_string();
         if removes {
             return (ItemAction::Remove, Deleted::Yes);
         }

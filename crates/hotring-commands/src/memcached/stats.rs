@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use hotring_protocol::memcached::{KEY_LEN_MAX, parse_u32};
-use hotring_store::{EvictionPolicy, ValueRef};
+use hotring_store::EvictionPolicy;
 
 use super::VERSION;
 use super::context::{Context, Outcome, Refusal};
@@ -203,7 +203,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
 fn dump_item(c: &mut Context<'_>, key: &[u8]) -> bool {
     let reply = &mut c.reply;
     let shown = c.store.item(key, c.now, |item| {
-        if matches!(item.value, ValueRef::Hash(_)) {
+        if !item.value.is_string() {
             return false;
         }
         let end = item.expire_at.map_or(0, |at| at.div_ceil(1000));

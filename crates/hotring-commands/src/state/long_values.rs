@@ -77,6 +77,6 @@ fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
     match value {
         ValueRef::Int(number) => reply.bulk_int(number),
         ValueRef::Bytes(bytes) => reply.bulk(bytes),
-        ValueRef::Hash(_) => unreachable!("operations on strings show strings only"),
+        _ => unreachable!("operations on strings show strings only"),
     }
 }

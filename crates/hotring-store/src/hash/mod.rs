@@ -1,30 +1,19 @@
-//! How a hash lies in the index: as one value while it is short, its fields and their values one behind the
-//! other, and as an object of its own once it is long ([`large`]).
+//! Hashes: fields and their values, a [`Type`] of container.
 //!
-//! ```text
-//!   number of fields u32 | length of a field, the field, length of its value, the value | ...
-//! ```
-//! The number is little endian; lengths take 7 bits a byte, lowest first, the highest bit set on all but
-//! the last byte. Fields stand in the order in which they came, each once, and there is at least one: a
-//! hash that loses its last field goes.
-//!
-//! So a field of a short hash takes two bytes besides, and reading or writing one costs what walking over
-//! the hash costs. What lies there is read without trust: damaged lengths give wrong fields, not a panic.
+//! A short hash has its fields and values one behind the other ([`crate::container::packed`]), a field and its value as
+//! two parts, in the order in which the fields came, each once. A field takes two bytes besides, and reading or writing
+//! one costs what walking over the hash costs. A long hash is a [`Fields`].
 
 pub(crate) mod large;
-pub(crate) mod write;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hotring_index::{AnyIndex, NewValue};
-
-use crate::value::KIND_HASH;
+use crate::container::packed::{Head, push, push_number, split, split_number};
+use crate::container::{ContainerOptions, Parts, Type, Weight};
+use crate::value::ValueRef;
 use large::Fields;
 
-/// Length of the number of fields.
-const HEAD_LEN: usize = 4;
 /// With more fields than this in one operation, an index of them is quicker than a walk for each.
 const WALKS_MAX: usize = 8;
 
@@ -52,64 +41,124 @@ pub(crate) struct Tally {
     pub(crate) set: usize,
 }
 
-impl Tally {
-    /// Whether nothing was done.
-    pub(crate) fn is_nothing(self) -> bool {
-        self.set + self.removed == 0
-    }
-}
+/// The type.
+pub(crate) enum Hash {}
 
-/// How hashes are held.
-#[derive(Debug)]
-pub(crate) struct HashOptions {
-    /// Whether the index takes objects.
-    pub(crate) takes_objects: bool,
-    /// Keys of the hashes by which large hashes find their fields.
-    pub(crate) keys: [u64; 2],
-    fields_max: AtomicUsize,
-    len_max: AtomicUsize,
-}
+/// Bytes that the lengths of a field and of its value take at most.
+const LENS_MAX: usize = 10;
 
-impl HashOptions {
-    pub(crate) fn new(takes_objects: bool, keys: [u64; 2]) -> HashOptions {
-        let (fields_max, len_max) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        HashOptions { takes_objects, keys, fields_max, len_max }
+impl Type for Hash {
+    type Ref<'a> = HashRef<'a>;
+    type Parts = Fields;
+    type Change<'c> = Change<'c>;
+    type Tally = Tally;
+
+    const KIND: u8 = 5;
+    const KIND_LARGE: u8 = 4;
+
+    fn packed(held: &[u8]) -> HashRef<'_> {
+        HashRef(Form::Packed(held))
     }
 
-    /// Sets up to how many fields, of how many bytes each and as many a value, a hash is held as one value.
-    pub(crate) fn set_packed_max(&self, fields: usize, len: usize) {
-        // ORDERING: Relaxed, each is a limit on its own.
-        self.fields_max.store(fields, Ordering::Relaxed);
-        self.len_max.store(len, Ordering::Relaxed);
+    fn large(fields: &Fields) -> HashRef<'_> {
+        HashRef(Form::Large(fields))
     }
 
-    /// Whether a hash of this many fields is held as one value after these changes.
-    fn packs(&self, fields: usize, changes: &[Change<'_>]) -> bool {
-        if !self.takes_objects {
-            return true;
+    fn of_value(value: ValueRef<'_>) -> Option<HashRef<'_>> {
+        match value {
+            ValueRef::Hash(hash) => Some(hash),
+            _ => None,
         }
-        // ORDERING: Relaxed, as where they are set.
-        let fields_max = self.fields_max.load(Ordering::Relaxed);
-        let len_max = self.len_max.load(Ordering::Relaxed);
+    }
+
+    fn of_parts(parts: &Parts) -> Option<&Fields> {
+        match parts {
+            Parts::Hash(fields) => Some(fields),
+        }
+    }
+
+    fn of_parts_mut(parts: &mut Parts) -> Option<&mut Fields> {
+        match parts {
+            Parts::Hash(fields) => Some(fields),
+        }
+    }
+
+    fn packed_len_max(hash: HashRef<'_>) -> usize {
+        match hash.0 {
+            Form::Packed(held) => held.len(),
+            Form::Large(fields) => fields.len_of_all() + LENS_MAX * fields.len(),
+        }
+    }
+
+    fn weigh((field, value): &Change<'_>) -> Weight {
+        let value_len = value.as_ref().map_or(0, |value| value.len());
+        Weight {
+            longest: field.len().max(value_len),
+            len: field.len() + value_len + LENS_MAX,
+            grows: value.is_some(),
+        }
+    }
+
+    fn changed(hash: HashRef<'_>, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
+        match changes {
+            [(field, value)] => hash.changed_once(field, value.as_deref()),
+            changes => hash.changed(changes),
+        }
+    }
+
+    fn packs(held: &[u8], changes: &[Change<'_>], options: &ContainerOptions) -> bool {
+        let len_max = options.hash.len();
         let fits = |(field, value): &Change<'_>| {
             value.as_ref().is_none_or(|value| field.len().max(value.len()) <= len_max)
         };
-        fields <= fields_max && changes.iter().all(fits)
+        Hash::packed(held).len() <= options.hash.entries() && changes.iter().all(fits)
+    }
+
+    fn unpack(held: &[u8], options: &ContainerOptions) -> Option<Parts> {
+        let hash = Hash::packed(held);
+        let fields = Fields::of(hash, options.keys);
+        (fields.len() == hash.len()).then_some(Parts::Hash(fields))
+    }
+
+    fn apply(fields: &mut Fields, changes: &[Change<'_>]) -> Tally {
+        fields.apply(changes)
+    }
+
+    fn emptied_by(fields: &Fields, changes: &[Change<'_>]) -> Option<Tally> {
+        fields.emptied_by(changes)
+    }
+
+    fn is_nothing(tally: Tally) -> bool {
+        tally.set + tally.removed == 0
+    }
+
+    /// Length of a field, the field, 0 or the length of its value and 1, the value.
+    fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
+        let mut bytes =
+            Vec::with_capacity(changes.iter().map(|change| Hash::weigh(change).len).sum());
+        for (field, value) in changes {
+            push(&mut bytes, field);
+            push_number(&mut bytes, value.as_ref().map_or(0, |value| value.len() as u64 + 1));
+            bytes.extend_from_slice(value.as_deref().unwrap_or_default());
+        }
+        bytes
+    }
+
+    fn changes_from_bytes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
+        let mut changes = Vec::new();
+        while !bytes.is_empty() {
+            let (field, behind) = split(bytes)?;
+            let (len, behind) = split_number(behind)?;
+            let len = usize::try_from(len).ok()?;
+            let (value, behind) = behind.split_at_checked(len.saturating_sub(1))?;
+            changes.push((field, (len > 0).then_some(value.into())));
+            bytes = behind;
+        }
+        Some(changes)
     }
 }
 
 impl<'a> HashRef<'a> {
-    /// A hash without fields.
-    pub(crate) const EMPTY: HashRef<'static> = HashRef(Form::Packed(&[]));
-
-    pub(crate) fn packed(held: &'a [u8]) -> Self {
-        HashRef(Form::Packed(held))
-    }
-
-    pub(crate) fn large(fields: &'a Fields) -> Self {
-        HashRef(Form::Large(fields))
-    }
-
     /// The hash as it is held in one value; nothing of a large one.
     pub(crate) fn held(&self) -> &'a [u8] {
         match self.0 {
@@ -134,9 +183,7 @@ impl<'a> HashRef<'a> {
     /// Number of fields.
     pub fn len(&self) -> usize {
         match self.0 {
-            Form::Packed(held) => {
-                held.first_chunk().map_or(0, |head| u32::from_le_bytes(*head) as usize)
-            }
+            Form::Packed(held) => Head::split(held).0.count,
             Form::Large(fields) => fields.len(),
         }
     }
@@ -193,8 +240,45 @@ impl<'a> HashRef<'a> {
         fields.iter().for_each(|field| f(values.get(field).copied()));
     }
 
+    /// As [`changed`](Self::changed), of one field: what lies before and behind it is copied as it is.
+    fn changed_once(&self, field: &[u8], value: Option<&[u8]>) -> (Tally, Option<Vec<u8>>) {
+        let held = self.held();
+        let (head, entries) = Head::split(held);
+        let mut rest = entries;
+        // The entry, if it is there, and what is behind it.
+        let (mut before, mut behind, mut was_there) = (entries, &[][..], false);
+        while let Some((other, at)) = split(rest) {
+            let Some((_, next)) = split(at) else { break };
+            if other == field {
+                before = &entries[..entries.len() - rest.len()];
+                (behind, was_there) = (next, true);
+                break;
+            }
+            rest = next;
+        }
+        let tally = Tally {
+            added: usize::from(!was_there && value.is_some()),
+            removed: usize::from(was_there && value.is_none()),
+            set: usize::from(value.is_some()),
+        };
+        let count = (head.count + tally.added).saturating_sub(tally.removed);
+        if count == 0 {
+            return (tally, None);
+        }
+        let more = value.map_or(0, |value| field.len() + value.len() + LENS_MAX);
+        let head = Head { number: head.number + 1, count };
+        let mut held = head.begin(before.len() + more + behind.len());
+        held.extend_from_slice(before);
+        if let Some(value) = value {
+            push(&mut held, field);
+            push(&mut held, value);
+        }
+        held.extend_from_slice(behind);
+        (tally, Some(held))
+    }
+
     /// The packed hash after these changes, in their order; None if it has no field left.
-    pub(crate) fn changed(&self, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
+    fn changed(&self, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
         let mut pairs: Vec<Pair<'_>> = Vec::with_capacity(self.len().min(self.held().len()) + 1);
         pairs.extend(self.iter().map(|(field, value)| (field, Some(value))));
         let mut places: BTreeMap<&[u8], usize> = BTreeMap::new();
@@ -220,7 +304,7 @@ impl<'a> HashRef<'a> {
                 }
             }
         }
-        (tally, encode(&pairs))
+        (tally, encode(Head::split(self.held()).0.number + 1, &pairs))
     }
 }
 
@@ -229,7 +313,7 @@ type Pair<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// The fields and values of a packed hash.
 fn pairs_of<'a>(held: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-    let mut rest = held.get(HEAD_LEN..).unwrap_or_default();
+    let (_, mut rest) = Head::split(held);
     std::iter::from_fn(move || {
         let (field, behind) = split(rest)?;
         let (value, behind) = split(behind)?;
@@ -239,13 +323,15 @@ fn pairs_of<'a>(held: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + 
 }
 
 /// The form of a hash with these fields; None if none has a value.
-fn encode(pairs: &[Pair<'_>]) -> Option<Vec<u8>> {
+fn encode(number: u64, pairs: &[Pair<'_>]) -> Option<Vec<u8>> {
     let present = || pairs.iter().filter_map(|(field, value)| Some((*field, (*value)?)));
     // Lengths below 2^32 take 5 bytes at most, most of them one.
     let len: usize = present().map(|(field, value)| field.len() + value.len() + 2).sum();
-    let mut held = Vec::with_capacity(HEAD_LEN + len);
-    let count = u32::try_from(present().count()).ok().filter(|count| *count > 0)?;
-    held.extend_from_slice(&count.to_le_bytes());
+    let count = present().count();
+    if count == 0 {
+        return None;
+    }
+    let mut held = Head { number, count }.begin(len);
     for (field, value) in present() {
         push(&mut held, field);
         push(&mut held, value);
@@ -253,50 +339,13 @@ fn encode(pairs: &[Pair<'_>]) -> Option<Vec<u8>> {
     Some(held)
 }
 
-/// The value of a packed hash that these changes led to: as it is, or an object if it has become too long.
-pub(crate) fn value_of(
-    held: Vec<u8>,
-    changes: &[Change<'_>],
-    options: &HashOptions,
-    index: &AnyIndex,
-) -> NewValue<'static> {
-    let hash = HashRef::packed(&held);
-    if options.packs(hash.len(), changes) {
-        return NewValue::Bytes { kind: KIND_HASH, bytes: held.into() };
-    }
-    large::new_value(Fields::of(hash, 0, options.keys), index)
-}
-
-fn push(held: &mut Vec<u8>, bytes: &[u8]) {
-    push_len(held, bytes.len());
-    held.extend_from_slice(bytes);
-}
-
-fn push_len(held: &mut Vec<u8>, mut len: usize) {
-    while len >= 0x80 {
-        // The lowest 7 bits.
-        held.push(len as u8 | 0x80);
-        len >>= 7;
-    }
-    held.push(len as u8);
-}
-
-/// The bytes behind a length, and the rest.
-fn split(held: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, behind) = split_len(held)?;
-    behind.split_at_checked(len)
-}
-
-/// A length, and what is behind it.
-fn split_len(held: &[u8]) -> Option<(usize, &[u8])> {
-    let mut len = 0usize;
-    for (i, byte) in held.iter().enumerate().take(5) {
-        len |= usize::from(byte & 0x7f) << (7 * i);
-        if byte & 0x80 == 0 {
-            return Some((len, &held[i + 1..]));
-        }
-    }
-    None
+/// The packed form of a hash in a log of format 1: the number of fields was a u32, little endian.
+pub(crate) fn from_format_1(held: &[u8]) -> Vec<u8> {
+    let (count, entries) = held.split_first_chunk().unwrap_or((&[0; 4], &[]));
+    let count = u32::from_le_bytes(*count) as usize;
+    let mut held = Head { number: 0, count }.begin(entries.len());
+    held.extend_from_slice(entries);
+    held
 }
 
 #[cfg(test)]
@@ -304,19 +353,19 @@ mod tests {
     use super::*;
 
     fn pairs(held: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        HashRef::packed(held).iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect()
+        Hash::packed(held).iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect()
     }
 
     #[test]
     fn changes_take_place_in_their_order() {
         let set = |field: &'static [u8], value: &'static [u8]| (field, Some(Cow::Borrowed(value)));
         let (tally, held) =
-            HashRef::EMPTY.changed(&[set(b"a", b"1"), set(b"b", b""), set(b"a", b"2")]);
+            Hash::packed(&[]).changed(&[set(b"a", b"1"), set(b"b", b""), set(b"a", b"2")]);
         assert_eq!(tally, Tally { added: 2, removed: 0, set: 3 });
         let held = held.unwrap();
-        assert_eq!(held.len(), HEAD_LEN + 2 + 2 + 2 + 1);
+        assert_eq!(held.len(), 2 + 2 + 2 + 2 + 1);
         assert_eq!(pairs(&held), [(b"a".to_vec(), b"2".to_vec()), (b"b".to_vec(), vec![])]);
-        let hash = HashRef::packed(&held);
+        let hash = Hash::packed(&held);
         assert_eq!((hash.len(), hash.get(b"b"), hash.get(b"c")), (2, Some(&b""[..]), None));
 
         let (tally, held) =
@@ -331,15 +380,15 @@ mod tests {
         let fields: Vec<Vec<u8>> = (0..300).map(|i| vec![b'f'; i]).collect();
         let all: Vec<Change<'_>> =
             fields.iter().map(|f| (&f[..], Some(Cow::Borrowed(&f[..])))).collect();
-        let (many, mut few) = (HashRef::EMPTY.changed(&all).1.unwrap(), Vec::new());
+        let (many, mut few) = (Hash::packed(&[]).changed(&all).1.unwrap(), Vec::new());
         for change in all.chunks(WALKS_MAX) {
-            few = HashRef::packed(&few).changed(change).1.unwrap();
+            few = Hash::packed(&few).changed(change).1.unwrap();
         }
-        assert_eq!(many, few);
-        assert_eq!(HashRef::packed(&many).len(), 300);
+        assert_eq!(pairs(&many), pairs(&few));
+        assert_eq!(Hash::packed(&many).len(), 300);
         let keys: Vec<&[u8]> = fields.iter().map(|f| &f[..]).chain([&b"none"[..]]).collect();
         let mut values = Vec::new();
-        HashRef::packed(&many).get_many(&keys, |value| values.push(value));
+        Hash::packed(&many).get_many(&keys, |value| values.push(value));
         assert_eq!(values.pop(), Some(None));
         assert!(values.iter().zip(&fields).all(|(value, field)| *value == Some(&field[..])));
     }
@@ -349,12 +398,12 @@ mod tests {
         let long = [7u8; 200];
         let changes: [Change<'_>; 2] =
             [(b"a", Some(Cow::Borrowed(&long))), (b"bc", Some(Cow::Borrowed(b"de")))];
-        let held = HashRef::EMPTY.changed(&changes).1.unwrap();
+        let held = Hash::packed(&[]).changed(&changes).1.unwrap();
         for end in 0..held.len() {
             for i in 0..end {
                 let mut damaged = held[..end].to_vec();
                 damaged[i] ^= 0x81;
-                let hash = HashRef::packed(&damaged);
+                let hash = Hash::packed(&damaged);
                 assert!(hash.iter().count() <= damaged.len());
                 hash.changed(&[(b"bc", None)]);
             }

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use hotring_index::{Action, Expiry, NewValue};
 
+use crate::container::Type;
+use crate::container::large::value_of;
 use crate::error::StoreError;
-use crate::hash::{Change, HashRef, value_of};
+use crate::hash::{Change, Hash};
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
@@ -74,9 +76,9 @@ impl Session {
                     .iter()
                     .map(|(field, value)| (&**field, Some(Cow::Borrowed(&**value))))
                     .collect();
-                let (_, held) = HashRef::EMPTY.changed(&changes);
+                let (_, held) = Hash::changed(Hash::packed(&[]), &changes);
                 limits.check_value(held.as_ref().map_or(0, Vec::len))?;
-                held.map(|held| value_of(held, &changes, &self.hash_options, &self.store))
+                held.map(|held| value_of::<Hash>(held, &changes, &self.containers, &self.store))
             }
         })
     }
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(s.put_content(b"k", string(b"2"), Some(NOW), false, NOW), Ok(false));
         let long = StoreError::ValueTooLong { len: 21, len_max: 20 };
         assert_eq!(s.put_content(b"k", string(&[b'x'; 21]), None, true, NOW), Err(long));
-        let fields = vec![(b"a"[..].into(), (&[b'x'; 15][..]).into())];
+        let fields = vec![(b"a"[..].into(), (&[b'x'; 17][..]).into())];
         let long = StoreError::ValueTooLong { len: 22, len_max: 20 };
         assert_eq!(s.put_content(b"k", Content::Hash(fields), None, true, NOW), Err(long));
         let long = StoreError::KeyTooLong { len: 5, len_max: 4 };

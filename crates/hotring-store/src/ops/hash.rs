@@ -3,15 +3,12 @@
 
 use std::borrow::Cow;
 
-use hotring_index::Entry;
-
 use crate::decimal;
 use crate::error::{NumberKind, StoreError};
-use crate::hash::write::Decision;
-use crate::hash::{Change, HashRef, Tally, large};
+use crate::hash::{Change, Hash, HashRef};
 use crate::ops::counter::Decimal;
 use crate::session::Session;
-use crate::value::{ValueRef, parse_int, view};
+use crate::value::parse_int;
 
 impl Session {
     /// Hands the hash to `f`. None if the key is absent.
@@ -24,7 +21,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(HashRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_hash(&entry, f)).transpose()
+        self.read_container::<Hash, R>(key, now, f)
     }
 
     /// As [`hash`](Self::hash), for a walk over all of it: writers of a large hash do not wait for `f`.
@@ -37,18 +34,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(HashRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        // Either closure may be the one that consumes `f`.
-        let mut f = Some(f);
-        let mut call = |hash: HashRef<'_>| f.take().map(|f| f(hash));
-        let found = self.read(key, now, |entry| match large::of_entry(&entry) {
-            Some(hash) => Ok(Err(hash.snapshot())),
-            None => view_hash(&entry, &mut call).map(Ok),
-        });
-        match found.transpose()? {
-            Some(Ok(result)) => Ok(result),
-            Some(Err(fields)) => Ok(call(HashRef::large(&fields))),
-            None => Ok(None),
-        }
+        self.walk_container::<Hash, R>(key, now, f)
     }
 
     /// Sets fields to values, the last of equal fields wins, and returns how many were not there.
@@ -65,7 +51,8 @@ impl Session {
         self.admit_bytes(pairs.iter().map(|(field, value)| field.len() + value.len()).sum())?;
         let set = pairs.iter().map(|(field, value)| (*field, Some(Cow::Borrowed(*value))));
         let changes: Vec<Change<'_>> = set.collect();
-        let (tally, ()) = self.update_hash(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        let (tally, ()) =
+            self.update_container::<Hash, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
         Ok(tally.added)
     }
 
@@ -80,7 +67,7 @@ impl Session {
         value: &[u8],
         now: u64,
     ) -> Result<bool, StoreError> {
-        let (tally, ()) = self.update_hash(key, now, |hash| {
+        let (tally, ()) = self.update_container::<Hash, _>(key, now, |hash| {
             let change = (field, Some(Cow::Borrowed(value)));
             let changes = if hash.get(field).is_none() { vec![change] } else { Vec::new() };
             Ok((Cow::Owned(changes), ()))
@@ -102,7 +89,8 @@ impl Session {
         let changes: Vec<Change<'_>> = fields.iter().map(|field| (*field, None)).collect();
         self.check_key(key)?;
         self.admit_little()?;
-        let (tally, ()) = self.change_hash(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        let (tally, ()) =
+            self.change_container::<Hash, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
         Ok(tally.removed)
     }
 
@@ -117,7 +105,7 @@ impl Session {
         delta: i64,
         now: u64,
     ) -> Result<i64, StoreError> {
-        let (_, sum) = self.update_hash(key, now, |hash| {
+        let (_, sum) = self.update_container::<Hash, _>(key, now, |hash| {
             let old = hash.get(field).map_or(Some(0), parse_int);
             let old = old.ok_or(StoreError::NotANumber(NumberKind::Integer))?;
             let sum = old.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))?;
@@ -141,48 +129,11 @@ impl Session {
         delta: Decimal,
         now: u64,
     ) -> Result<Vec<u8>, StoreError> {
-        let (_, sum) = self.update_hash(key, now, |hash| {
+        let (_, sum) = self.update_container::<Hash, _>(key, now, |hash| {
             let old = hash.get(field).map_or(Ok(decimal::ZERO), decimal::parse);
             let sum = decimal::add_to_text(old?, delta.number())?;
             Ok((Cow::Owned(vec![(field, Some(Cow::Owned(sum.clone())))]), sum))
         })?;
         Ok(sum)
     }
-
-    /// Decides on the hash that the key holds, an empty one if it is absent, and makes the changes.
-    fn update_hash<'c, R>(
-        &mut self,
-        key: &[u8],
-        now: u64,
-        decide: impl FnMut(HashRef<'_>) -> Decision<'c, R>,
-    ) -> Result<(Tally, R), StoreError> {
-        self.check_key(key)?;
-        self.admit()?;
-        self.change_hash(key, now, decide)
-    }
-
-    /// As `update_hash`, for what has been admitted.
-    fn change_hash<'c, R>(
-        &mut self,
-        key: &[u8],
-        now: u64,
-        decide: impl FnMut(HashRef<'_>) -> Decision<'c, R>,
-    ) -> Result<(Tally, R), StoreError> {
-        let limits = self.limits;
-        self.change(key, |write| write.change_hash(limits, now, decide))
-    }
-}
-
-/// Shows a hash, for a short time: writers wait for it.
-///
-/// # Errors
-/// [`StoreError::WrongType`]
-fn view_hash<R>(entry: &Entry<'_>, f: impl FnOnce(HashRef<'_>) -> R) -> Result<R, StoreError> {
-    if let Some(hash) = large::of_entry(entry) {
-        return Ok(hash.read(|fields| f(HashRef::large(fields))));
-    }
-    view(entry.value, |value| match value {
-        ValueRef::Hash(hash) => Ok(f(hash)),
-        _ => Err(StoreError::WrongType),
-    })
 }

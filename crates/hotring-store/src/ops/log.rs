@@ -6,11 +6,9 @@ use hotring_index::{Expiry, NewValue};
 use hotring_log::Effect;
 
 use crate::gate::Hold;
-use crate::hash::large::changes_from_bytes;
 use crate::holds::Keys;
 use crate::logged::{UnknownForm, from_form};
 use crate::session::Session;
-use crate::value::KIND_LARGE_HASH;
 
 impl Session {
     /// Begins to log writes, or ends it. Once this has returned, every write is in the log or was over before. False
@@ -37,7 +35,7 @@ impl Session {
         form: u8,
         value: &'v [u8],
     ) -> Result<NewValue<'v>, UnknownForm> {
-        from_form(form, value, &self.hash_options, &self.store).ok_or(UnknownForm { form })
+        from_form(form, value, &self.containers, &self.store).ok_or(UnknownForm { form })
     }
 
     /// Does what a record says. Records are done in their order, those of different keys in any order, and no observer
@@ -58,9 +56,12 @@ impl Session {
                 self.change(key, |write| write.restore_expiry(expire_at, now));
             }
             Effect::Change { key, number, change } => {
-                let changes =
-                    changes_from_bytes(change).ok_or(UnknownForm { form: KIND_LARGE_HASH })?;
-                self.change(key, |write| write.replay_changes(number, &changes));
+                let known = self.change_in_order(key.into(), |write, objects| {
+                    write.replay_changes(objects, number, change)
+                });
+                if !known {
+                    return Err(UnknownForm { form: change.first().copied().unwrap_or(0) });
+                }
             }
             Effect::Clear => self.clear(),
             Effect::Pin { key } => self.restore_pin(key, now),

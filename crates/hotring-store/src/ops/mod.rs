@@ -2,6 +2,7 @@
 
 pub(crate) mod bits;
 mod changes;
+mod container;
 pub(crate) mod content;
 pub(crate) mod counter;
 mod evict;

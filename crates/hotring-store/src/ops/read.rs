@@ -131,7 +131,8 @@ impl Session {
     /// For [`SetCondition::IfVersion`](crate::SetCondition::IfVersion).
     pub fn version(&mut self, key: &[u8], now: u64) -> Result<Option<u64>, StoreError> {
         // A write to the gate: the item may be given its first version.
-        self.write_little(key, |key| key.version(now))
+        self.admit_little()?;
+        Ok(self.change_in_order(key.into(), |key, _| key.version(now)))
     }
 
     /// Bytes of memory that the key's item takes.

@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::logged::Puts;
 use crate::session::Session;
 use crate::sync::Arc;
-use crate::value::{Text, copied, encode, encode_block, is_hash, reborrow, view};
+use crate::value::{Text, copied, encode, encode_block, is_string, reborrow, view};
 
 /// When a set takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Session {
         let needs_string = options.return_old || options.condition.is_on_string();
         self.change(key, |key| {
             key.run(now, |entry| {
-                if needs_string && entry.is_some_and(|entry| is_hash(entry.value)) {
+                if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
                     return (Puts::Value, Action::Keep, Err(StoreError::WrongType));
                 }
                 let stored = options.condition.holds(entry.as_ref());
@@ -217,7 +217,7 @@ impl Session {
         let needs_string = condition.is_on_string();
         self.change(key, |key| {
             key.update(now, |entry| {
-                if needs_string && entry.is_some_and(|entry| is_hash(entry.value)) {
+                if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
                     return (Action::Keep, Err(StoreError::WrongType));
                 }
                 let removes = entry.is_some() && condition.holds(entry.as_ref());

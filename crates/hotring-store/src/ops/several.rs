@@ -8,10 +8,10 @@ use std::borrow::Cow;
 
 use hotring_index::{BlockRef, Expiry, Key, NewValue};
 
+use crate::container::large;
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
-use crate::hash::large;
 use crate::holds::Keys;
 use crate::ops::set::SetExpiry;
 use crate::session::Session;
@@ -283,7 +283,7 @@ impl Session {
         !self.exists(key, now) && self.index.damages() == damages
     }
 
-    /// The value, or another large hash with the same fields: two keys never share what changes in place.
+    /// The value, or another large container with the same parts: two keys never share what changes in place.
     fn unshared(&self, value: NewValue<'static>) -> NewValue<'static> {
         let copy = match &value {
             NewValue::Block { block, .. } => large::copy_of(block, &self.store),

@@ -13,7 +13,7 @@ use crate::metadata::{self, Metadata};
 use crate::ops::set::SetExpiry;
 use crate::session::Limits;
 use crate::session::Session;
-use crate::value::{ValueRef, is_hash, view};
+use crate::value::{ValueRef, is_string, view};
 
 /// A value and all that is kept with it.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +181,7 @@ fn act<'x>(
             match old == metadata {
                 true if stays => (puts, Action::Keep),
                 // A hash has no metadata.
-                false if is_hash(entry.value) => match stays {
+                false if !is_string(entry.value) => match stays {
                     true => (puts, Action::Keep),
                     false => (puts, Action::Expire(expiry)),
                 },

@@ -1,0 +1,112 @@
+//! Large containers: objects that are changed in place.
+//!
+//! An item has a share of the object in the place of its value ([`hotring_index::Object`]). Readers and the one writer
+//! exclude each other by [`Shared`]. The key's order lock ([`crate::logged`]) decides which writer is next, so that a
+//! change, its record in the log, and the removal of a container that has lost its last part are one step to other
+//! writers.
+//!
+//! A clone of [`Contents`] takes O(1) and stays as it is: walks over all parts and snapshots use one.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::{Arc, LazyLock};
+
+use hotring_containers::Remains;
+use hotring_index::{
+    AnyIndex, Block, BlockRef, Entry, NewValue, Object, Shared, Visitor, Visitors,
+};
+
+use super::{ContainerOptions, Contents, Type};
+
+/// Bytes that are freed in one step, at least.
+const FREE_STEP: usize = 1 << 20;
+
+/// All threads that look at large containers, of whatever store.
+static VISITORS: LazyLock<Arc<Visitors>> = LazyLock::new(Visitors::new);
+
+thread_local! {
+    static VISITOR: RefCell<Visitor> = RefCell::new(VISITORS.visitor());
+}
+
+/// What an item has a share of.
+pub(crate) struct Large {
+    contents: Shared<Contents>,
+    /// What is left to be freed, once it has gone.
+    remains: Option<Remains>,
+}
+
+impl Large {
+    /// The large container that a block stands for.
+    pub(crate) fn of(block: BlockRef<'_>) -> Option<&Large> {
+        let object: &dyn Any = block.object()?;
+        object.downcast_ref()
+    }
+
+    /// Reads it; a writer waits for `f`.
+    pub(crate) fn read<R>(&self, f: impl FnOnce(&Contents) -> R) -> R {
+        VISITOR.with_borrow_mut(|visitor| self.contents.read(visitor, f))
+    }
+
+    /// Changes it. The caller has the key's order lock.
+    pub(crate) fn write<R>(&self, f: impl FnOnce(&mut Contents) -> R) -> R {
+        VISITOR.with_borrow_mut(|visitor| self.contents.write(visitor, f))
+    }
+
+    /// The container as it is now, to be used for as long as one wants.
+    pub(crate) fn snapshot(&self) -> Contents {
+        self.read(Contents::clone)
+    }
+
+    /// Whether another block stands for the same object.
+    pub(crate) fn is_of(&self, block: BlockRef<'_>) -> bool {
+        Large::of(block).is_some_and(|other| std::ptr::eq(self, other))
+    }
+}
+
+impl Object for Large {
+    fn dismantle(&mut self) -> Option<usize> {
+        if self.remains.is_none() {
+            self.remains = Some(self.contents.get_mut().parts.take_remains());
+        }
+        let remains = self.remains.as_mut()?;
+        let mut freed = remains.free(1)?;
+        while freed < FREE_STEP
+            && let Some(more) = remains.free(1)
+        {
+            freed += more;
+        }
+        Some(freed)
+    }
+}
+
+/// The large container of an entry, if it has one.
+pub(crate) fn of_entry<'a>(entry: &Entry<'a>) -> Option<&'a Large> {
+    Large::of(entry.block()?)
+}
+
+/// A value that is a large container with these contents.
+pub(crate) fn new_value(contents: Contents, index: &AnyIndex) -> NewValue<'static> {
+    let (footprint, kind) = (contents.parts.footprint(), contents.parts.kind());
+    let large = Large { contents: Shared::new(&VISITORS, contents), remains: None };
+    NewValue::Block { kind, block: index.object(Box::new(large), footprint) }
+}
+
+/// Another value with the same contents, if the block is that of a large container.
+pub(crate) fn copy_of(block: &Block, index: &AnyIndex) -> Option<NewValue<'static>> {
+    Some(new_value(Large::of(block.lend())?.snapshot(), index))
+}
+
+/// The value of a packed form that these changes led to: as it is, or an object if it has become too long.
+pub(crate) fn value_of<T: Type>(
+    held: Vec<u8>,
+    changes: &[T::Change<'_>],
+    options: &ContainerOptions,
+    index: &AnyIndex,
+) -> NewValue<'static> {
+    if options.takes_objects && !T::packs(&held, changes, options) {
+        let (head, _) = super::packed::Head::split(&held);
+        let parts = T::unpack(&held, options).expect("the form was made by this process");
+        return new_value(Contents { number: head.number, parts }, index);
+    }
+    NewValue::Bytes { kind: T::KIND, bytes: held.into() }
+}

@@ -1,0 +1,259 @@
+//! Values that have parts, which are changed one by one: hashes, and types like them.
+//!
+//! A container is held as one value while it is short ([`packed`]), and as an object of its own once it is long
+//! ([`large`]): then a change costs what is changed, and not what the container holds. A type says by [`Type`] how its
+//! parts are read and changed; how changes reach the index, the log and the observers is the same for all
+//! ([`write`]).
+//!
+//! Each container counts its changes. The log has a change with its number, so that a record that is older than
+//! what a snapshot has met is not done again. A container that is created is in the log as a whole, and its removal is
+//! there, too: a record that meets a younger container by mistake does no harm that lasts.
+
+pub(crate) mod large;
+pub(crate) mod packed;
+pub(crate) mod write;
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hotring_containers::Remains;
+use hotring_index::{AnyIndex, Entry};
+
+use crate::error::StoreError;
+use crate::hash::Hash;
+use crate::hash::large::Fields;
+use crate::value::{ValueRef, view};
+
+/// One type of container.
+pub(crate) trait Type: Sized + 'static {
+    /// A container, borrowed for the length of a closure.
+    type Ref<'a>: Copy;
+    /// What a large one has in it. Clone: O(1).
+    type Parts: 'static;
+    /// A change of one part. Clone is only called for changes that an operation decides on.
+    type Change<'c>: Clone;
+    /// What changes did.
+    type Tally: Copy;
+
+    /// Bytes kind of a packed one.
+    const KIND: u8;
+    /// Bytes kind of a large one.
+    const KIND_LARGE: u8;
+
+    /// As it is held in one value; an empty one, which no key holds, of no bytes.
+    fn packed(held: &[u8]) -> Self::Ref<'_>;
+    /// As it is in its object.
+    fn large(parts: &Self::Parts) -> Self::Ref<'_>;
+    /// The value, if it is of this type.
+    fn of_value(value: ValueRef<'_>) -> Option<Self::Ref<'_>>;
+    /// The parts, if they are of this type.
+    fn of_parts(parts: &Parts) -> Option<&Self::Parts>;
+    fn of_parts_mut(parts: &mut Parts) -> Option<&mut Self::Parts>;
+
+    /// Bytes that the packed form takes at most.
+    fn packed_len_max(container: Self::Ref<'_>) -> usize;
+    /// What a change adds, to be compared with the limits.
+    fn weigh(change: &Self::Change<'_>) -> Weight;
+    /// The packed form after these changes, in their order, whose head has the number of changes and 1; None if nothing
+    /// is left.
+    fn changed(
+        container: Self::Ref<'_>,
+        changes: &[Self::Change<'_>],
+    ) -> (Self::Tally, Option<Vec<u8>>);
+    /// Whether the form that these changes led to is to stay one value.
+    fn packs(held: &[u8], changes: &[Self::Change<'_>], options: &ContainerOptions) -> bool;
+    /// The parts of a packed form. None if these are no such bytes.
+    fn unpack(held: &[u8], options: &ContainerOptions) -> Option<Parts>;
+
+    /// Makes changes, in their order.
+    fn apply(parts: &mut Self::Parts, changes: &[Self::Change<'_>]) -> Self::Tally;
+    /// What changes will have done that take all parts away; None if some stay.
+    fn emptied_by(parts: &Self::Parts, changes: &[Self::Change<'_>]) -> Option<Self::Tally>;
+    /// Whether nothing was done.
+    fn is_nothing(tally: Self::Tally) -> bool;
+
+    /// Changes as bytes, for the log.
+    fn changes_to_bytes(changes: &[Self::Change<'_>]) -> Vec<u8>;
+    /// The same backwards. None if these are no such bytes.
+    fn changes_from_bytes(bytes: &[u8]) -> Option<Vec<Self::Change<'_>>>;
+}
+
+/// Changes that were decided on, and what the operation has to say.
+pub(crate) type Decision<'c, T, R> = Result<(Cow<'c, [<T as Type>::Change<'c>]>, R), StoreError>;
+
+/// What a change adds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weight {
+    /// Bytes of the longest part.
+    pub(crate) longest: usize,
+    /// Bytes that it takes in a record of the log, at most.
+    pub(crate) len: usize,
+    /// Whether the container may grow by it.
+    pub(crate) grows: bool,
+}
+
+/// A large container of any type. Clone: O(1).
+#[derive(Clone)]
+pub(crate) struct Contents {
+    /// Changes so far.
+    pub(crate) number: u64,
+    pub(crate) parts: Parts,
+}
+
+/// What a large container has in it.
+#[derive(Clone)]
+pub(crate) enum Parts {
+    Hash(Fields),
+}
+
+impl Parts {
+    /// Bytes of memory.
+    pub(crate) fn footprint(&self) -> usize {
+        match self {
+            Parts::Hash(fields) => fields.footprint(),
+        }
+    }
+
+    /// Bytes of all parts, without what holds them together.
+    pub(crate) fn len_of_all(&self) -> usize {
+        match self {
+            Parts::Hash(fields) => fields.len_of_all(),
+        }
+    }
+
+    /// Bytes kind of a value that stands for them.
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Parts::Hash(_) => Hash::KIND_LARGE,
+        }
+    }
+
+    /// Runs `f` with the value that they are.
+    pub(crate) fn view<R>(&self, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
+        match self {
+            Parts::Hash(fields) => f(ValueRef::Hash(Hash::large(fields))),
+        }
+    }
+
+    /// What is left of them, to be freed. They are empty then.
+    pub(crate) fn take_remains(&mut self) -> Remains {
+        match self {
+            Parts::Hash(fields) => fields.take_remains(),
+        }
+    }
+}
+
+impl Contents {
+    /// The packed form, for the log and snapshots.
+    pub(crate) fn to_packed(&self) -> Vec<u8> {
+        match &self.parts {
+            Parts::Hash(fields) => fields.to_packed(self.number),
+        }
+    }
+
+    /// Does again what the log says, unless the container is younger. None if the bytes are no changes of its type.
+    pub(crate) fn replay(&mut self, number: u64, changes: &[u8]) -> Option<()> {
+        if self.number >= number {
+            return Some(());
+        }
+        match &mut self.parts {
+            Parts::Hash(fields) => _ = Hash::apply(fields, &Hash::changes_from_bytes(changes)?),
+        }
+        self.number = number;
+        Some(())
+    }
+}
+
+/// Calls `$call` of the type that a packed value's kind stands for; None if there is none.
+macro_rules! of_packed_kind {
+    ($kind:expr, $T:ident => $call:expr) => {
+        match $kind {
+            <crate::hash::Hash as crate::container::Type>::KIND => {
+                type $T = crate::hash::Hash;
+                Some($call)
+            }
+            _ => None,
+        }
+    };
+}
+pub(crate) use of_packed_kind;
+
+/// The kind of the packed form of what is large; None if the kind is not that of a large container.
+pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
+    match kind_large {
+        Hash::KIND_LARGE => Some(Hash::KIND),
+        _ => None,
+    }
+}
+
+/// Shows a container, for a short time: writers wait for it.
+///
+/// # Errors
+/// [`StoreError::WrongType`]
+pub(crate) fn view_container<T: Type, R>(
+    entry: &Entry<'_>,
+    f: impl FnOnce(T::Ref<'_>) -> R,
+) -> Result<R, StoreError> {
+    if let Some(large) = large::of_entry(entry) {
+        return large.read(|contents| {
+            let parts = T::of_parts(&contents.parts).ok_or(StoreError::WrongType)?;
+            Ok(f(T::large(parts)))
+        });
+    }
+    view(entry.value, |value| Ok(f(T::of_value(value).ok_or(StoreError::WrongType)?)))
+}
+
+/// The parts of a packed form of this kind. None if these are no such bytes.
+pub(crate) fn unpack(kind: u8, held: &[u8], options: &ContainerOptions) -> Option<Parts> {
+    of_packed_kind!(kind, T => T::unpack(held, options)).flatten()
+}
+
+/// How containers are held.
+#[derive(Debug)]
+pub(crate) struct ContainerOptions {
+    /// Whether the index takes objects. Otherwise all containers are packed.
+    pub(crate) takes_objects: bool,
+    /// Keys of the hashes by which large containers find their parts.
+    pub(crate) keys: [u64; 2],
+    /// Largest packed hash.
+    pub(crate) hash: PackedMax,
+}
+
+/// Up to where a type's containers are packed.
+#[derive(Debug, Default)]
+pub(crate) struct PackedMax {
+    entries: AtomicUsize,
+    len: AtomicUsize,
+}
+
+impl PackedMax {
+    /// Up to this many entries, of up to this many bytes each part.
+    pub(crate) fn set(&self, entries: usize, len: usize) {
+        // ORDERING: Relaxed, each is a limit on its own.
+        self.entries.store(entries, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+    }
+
+    pub(crate) fn entries(&self) -> usize {
+        // ORDERING: Relaxed, as where it is set.
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        // ORDERING: Relaxed, as where it is set.
+        self.len.load(Ordering::Relaxed)
+    }
+}
+
+impl ContainerOptions {
+    pub(crate) fn new(takes_objects: bool, keys: [u64; 2]) -> ContainerOptions {
+        ContainerOptions { takes_objects, keys, hash: PackedMax::default() }
+    }
+}
+
+/// What a write needs to store and to change objects.
+#[derive(Clone, Copy)]
+pub(crate) struct Objects<'a> {
+    pub(crate) index: &'a AnyIndex,
+    pub(crate) options: &'a ContainerOptions,
+}

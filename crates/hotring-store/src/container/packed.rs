@@ -1,0 +1,101 @@
+//! The form of a container that is held in one value: a head, then its entries one behind the other.
+//!
+//! ```text
+//!   number of changes | number of entries | length of a part, the part | ...
+//! ```
+//! Numbers and lengths take 7 bits a byte, lowest first, the highest bit set on all but the last byte. The same form
+//! stands for a large container in the log and in snapshots. What is read is not trusted: damaged lengths give wrong
+//! entries, never a panic.
+
+/// Most bytes of a number.
+const NUMBER_LEN_MAX: usize = 10;
+
+/// What the form begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Changes so far, for the log: a record that is older than a snapshot's value is not done again.
+    pub(crate) number: u64,
+    /// Number of entries.
+    pub(crate) count: usize,
+}
+
+impl Head {
+    /// The head of these bytes, and the entries. An empty container if there is none.
+    pub(crate) fn split(held: &[u8]) -> (Head, &[u8]) {
+        Self::try_split(held).unwrap_or_default()
+    }
+
+    fn try_split(held: &[u8]) -> Option<(Head, &[u8])> {
+        let (number, rest) = split_number(held)?;
+        let (count, entries) = split_number(rest)?;
+        Some((Head { number, count: usize::try_from(count).ok()? }, entries))
+    }
+
+    /// The form with another number of changes.
+    pub(crate) fn renumbered(held: &[u8], number: u64) -> Vec<u8> {
+        let (head, entries) = Head::split(held);
+        let mut held = Head { number, ..head }.begin(entries.len());
+        held.extend_from_slice(entries);
+        held
+    }
+
+    /// Begins the form, with room for this many bytes of entries.
+    pub(crate) fn begin(self, entries_len: usize) -> Vec<u8> {
+        let mut held = Vec::with_capacity(2 * NUMBER_LEN_MAX + entries_len);
+        push_number(&mut held, self.number);
+        push_number(&mut held, self.count as u64);
+        held
+    }
+}
+
+/// Adds a part with its length.
+pub(crate) fn push(held: &mut Vec<u8>, part: &[u8]) {
+    push_number(held, part.len() as u64);
+    held.extend_from_slice(part);
+}
+
+pub(crate) fn push_number(held: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        // The lowest 7 bits.
+        held.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    held.push(number as u8);
+}
+
+/// The part behind a length, and the rest.
+pub(crate) fn split(held: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, behind) = split_number(held)?;
+    behind.split_at_checked(usize::try_from(len).ok()?)
+}
+
+/// A number, and what is behind it.
+pub(crate) fn split_number(held: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    for (i, byte) in held.iter().enumerate().take(NUMBER_LEN_MAX) {
+        number |= u64::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Some((number, &held[i + 1..]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_and_damaged_ones_are_none() {
+        for number in [0, 1, 127, 128, 1 << 20, u64::from(u32::MAX), u64::MAX] {
+            let mut held = Vec::new();
+            push_number(&mut held, number);
+            assert_eq!(split_number(&held), Some((number, &[][..])), "{held:?}");
+            assert_eq!(split_number(&held[..held.len() - 1]), None);
+        }
+        assert_eq!(split_number(&[0xff; 20]), None);
+        let head = Head { number: 300, count: 2 };
+        assert_eq!(Head::split(&head.begin(0)), (head, &[][..]));
+        assert_eq!(Head::split(&[]), (Head::default(), &[][..]));
+    }
+}

@@ -1,0 +1,68 @@
+//! What operations on containers of any type have in common: how one is read, walked over, and changed.
+
+use crate::container::large;
+use crate::container::{Decision, Type, view_container};
+use crate::error::StoreError;
+use crate::session::Session;
+
+impl Session {
+    /// Hands the container to `f`, for a short time: writers wait for it. None if the key is absent.
+    pub(crate) fn read_container<T: Type, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(T::Ref<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.read(key, now, |entry| view_container::<T, R>(&entry, f)).transpose()
+    }
+
+    /// The same for a walk over all of it: writers of a large container do not wait for `f`.
+    pub(crate) fn walk_container<T: Type, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(T::Ref<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        // Either closure may be the one that consumes `f`.
+        let mut f = Some(f);
+        let mut call = |container: T::Ref<'_>| f.take().map(|f| f(container));
+        let found = self.read(key, now, |entry| match large::of_entry(&entry) {
+            Some(large) => Ok(Err(large.snapshot())),
+            None => view_container::<T, _>(&entry, &mut call).map(Ok),
+        });
+        match found.transpose()? {
+            Some(Ok(result)) => Ok(result),
+            Some(Err(contents)) => {
+                let parts = T::of_parts(&contents.parts).ok_or(StoreError::WrongType)?;
+                Ok(call(T::large(parts)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Decides on the container that the key holds, an empty one if it is absent, and makes the changes. `decide` may
+    /// be called several times.
+    pub(crate) fn update_container<'c, T: Type, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
+    ) -> Result<(T::Tally, R), StoreError> {
+        self.check_key(key)?;
+        self.admit()?;
+        self.change_container::<T, R>(key, now, decide)
+    }
+
+    /// As [`update_container`](Self::update_container), for what has been admitted.
+    pub(crate) fn change_container<'c, T: Type, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
+    ) -> Result<(T::Tally, R), StoreError> {
+        let limits = self.limits;
+        self.change_in_order(key.into(), |write, objects| {
+            write.change_container::<T, R>(objects, limits, now, decide)
+        })
+    }
+}
