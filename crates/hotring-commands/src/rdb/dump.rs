@@ -34,6 +34,10 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
             out.push(TYPE_STRING);
             push_string(&mut out, bytes);
         }
+        ValueRef::Text(text) => {
+            out.push(TYPE_STRING);
+            push_string(&mut out, &text.whole());
+        }
         ValueRef::Hash(hash) => {
             out.push(TYPE_HASH);
             push_len(&mut out, hash.count());

@@ -60,7 +60,7 @@ impl Session {
                     write.replay_changes(objects, number, change)
                 });
                 if !known {
-                    return Err(UnknownForm { form: change.first().copied().unwrap_or(0) });
+                    return Err(UnknownForm { form: change.last().copied().unwrap_or(0) });
                 }
             }
             Effect::Clear => self.clear(),

@@ -10,6 +10,7 @@ mod large_hash;
 mod linearizability;
 mod logged;
 mod logged_stress;
+mod long_text;
 mod memory;
 mod model;
 mod random;
