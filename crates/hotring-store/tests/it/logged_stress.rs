@@ -18,6 +18,7 @@ use hotring_store::{
 };
 
 use super::logged::{ID, Logged, NOW, change_hash, shown};
+use super::long_text::change_text;
 use super::random::Random;
 
 const WRITERS: u64 = 3;
@@ -98,7 +99,8 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
         }
         850..900 => _ = session.get(key, now, |_| ()),
         900..940 => (0..8).for_each(|_| change_hash(session, random, now)),
-        940..970 => {
+        940..950 => (0..8).for_each(|_| change_text(session, random, now)),
+        950..970 => {
             let due = session.expire_due(now, 50, |_, _| ());
             met.expired.fetch_add(due.removed as u64, Relaxed);
         }
@@ -190,7 +192,8 @@ fn round(seed: u64, met: &Met) {
     let engine = random.pick(&["hotring", "chaining", "mercury", "gcuckoo"]);
     let choice = engine.parse().expect("its name");
     let hash_packed_fields_max = random.pick(&[2, 512]);
-    let options = Options { hash_packed_fields_max, ..Options::default() };
+    let text_plain_max = random.pick(&[60, 64 << 10]);
+    let options = Options { hash_packed_fields_max, text_plain_max, ..Options::default() };
     let logged = Logged::on(choice, options, Fault::None, &storage);
     logged.log.set_when(When::Synced);
     let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::ExpiringTtl];

@@ -85,6 +85,22 @@ fn bit_at(text: &[u8], at: usize) -> bool {
     text.get(at / 8).is_some_and(|byte| byte & 0x80 >> (at % 8) != 0)
 }
 
+/// A change of one of some keys, most of them strings that are objects from 61 bytes on by then.
+pub(super) fn change_text(session: &mut Session, random: &mut Random, now: u64) {
+    let key = format!("text {}", random.below(12)).into_bytes();
+    let bytes = vec![b'a' + random.below(26) as u8; 1 + random.below(30) as usize];
+    let far = if random.one_in(20) { 90_000 } else { 200 };
+    _ = match random.below(30) {
+        0..10 => session.append(&key, &bytes, now).map(|_| ()),
+        10..18 => session.set_range(&key, random.below(far) as usize, &bytes, now).map(|_| ()),
+        18..25 => session.set_bit(&key, 8 * random.below(far), random.one_in(2), now).map(|_| ()),
+        25..27 => session.set(&key[..], &bytes, SetOptions::default(), now).map(|_| ()),
+        27 => session.hash_set(&key, &[(b"f", &bytes)], now).map(|_| ()),
+        28 => session.copy(&key, b"text copy", true, now).map(|_| ()),
+        _ => Ok(_ = session.remove(&key, now)),
+    };
+}
+
 /// All ways to read a string say the same as its model.
 fn check(session: &mut Session, key: &[u8], text: Option<&Vec<u8>>, random: &mut Random) {
     let whole = session.get(key, NOW, |value| value.to_vec());

@@ -60,8 +60,8 @@ fn a_long_value_has_to_fit() {
     assert!(is_full(set(&mut s, "b", HALF)));
     let long = vec![b'v'; HALF / 2];
     assert!(is_full(s.mset(&[(b"b".as_slice(), long.as_slice()), (b"c", &long)], NOW)));
-    assert!(is_full(s.set_range(b"b", HALF, b"v", NOW)));
-    assert!(is_full(s.set_bit(b"b", 8 * HALF as u64, true, NOW)));
+    assert!(is_full(s.set_range(b"b", 7, &vec![b'v'; HALF], NOW)));
+    assert!(is_full(s.append(b"b", &vec![b'v'; HALF], NOW)));
     assert!(is_full(s.bit_op(BitOp::Not, b"b", &[b"a"], NOW)));
     let content = Content::String(vec![b'v'; HALF].into());
     assert!(is_full(s.put_content(b"b", content, None, false, NOW)));
