@@ -371,6 +371,52 @@ fn changes_are_read_where_strings_are_plain() {
     }
 }
 
+/// A snapshot may have a younger value of another type than a record of the log is for.
+#[test]
+fn a_change_that_meets_another_type_is_passed_over() {
+    let options = Options { hash_packed_fields_max: 2, ..options() };
+    let storage = Memory::new();
+    let logged = Logged::new(options.clone(), Fault::None, &storage);
+    let mut s = logged.store.session();
+    long(&mut s, b"k");
+    s.append(b"k", b"\x01\x01f\x02v", NOW).expect("room");
+    s.remove(b"k", NOW);
+    let pairs: [(&[u8], &[u8]); 4] = [(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"d", b"4")];
+    s.hash_set(b"k", &pairs, NOW).expect("room");
+    s.hash_set(b"k", &pairs[..1], NOW).expect("room");
+    drop(s);
+    logged.end();
+    let mut changes = Vec::new();
+    recover(&storage, Some(ID), 1, &mut |_, effects: &[Effect<'_>]| {
+        for effect in effects {
+            if let Effect::Change { number, change, .. } = effect {
+                changes.push((*number, change.to_vec()));
+            }
+        }
+    })
+    .expect("it is whole");
+    assert_eq!(changes.len(), 3);
+    let store = Store::new(options).expect("it fits");
+    let mut s = store.session();
+    let text = long(&mut s, b"text");
+    s.set(b"plain", b"text", SetOptions::default(), NOW).expect("room");
+    s.hash_set(b"large", &pairs, NOW).expect("room");
+    s.hash_set(b"packed", &pairs[..2], NOW).expect("room");
+    let was = state(&store);
+    for (i, (number, change)) in changes.iter().enumerate() {
+        // Texts first, then a hash.
+        let others: [&[u8]; 2] = if i < 2 { [b"large", b"packed"] } else { [b"text", b"plain"] };
+        for key in others {
+            let effect = Effect::Change { key, number: number + 100, change };
+            s.replay(&effect, NOW).expect("a known form");
+        }
+    }
+    assert_eq!(state(&store), was);
+    assert_eq!(s.get(b"text", NOW, |value| value.to_vec()), Some(text));
+    let nothing = Effect::Change { key: b"text", number: 9, change: b"" };
+    assert!(s.replay(&nothing, NOW).is_err(), "a change has a kind");
+}
+
 #[test]
 fn memory_is_counted_and_comes_back() {
     let store = store();
