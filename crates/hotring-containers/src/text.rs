@@ -167,7 +167,9 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         }
         let mut next = at / CHUNK + 1;
         while next * CHUNK < end && self.present(next).is_empty() {
-            next += 1;
+            // Behind all that is missing there: as many chunks as that node would have had.
+            let missing = self.find(next).err().map_or(0, |height| BITS * height);
+            next = ((next >> missing) + 1) << missing;
         }
         Some(Piece::Zeros((next * CHUNK).min(end) - at))
     }
@@ -257,13 +259,19 @@ impl<B: Deref<Target = [u8]>> Text<B> {
     }
 
     fn chunk(&self, i: usize) -> Option<&Chunk> {
-        let (mut node, mut height) = (self.root.as_ref()?, self.height);
+        self.find(i).ok()
+    }
+
+    /// A chunk, or how many levels are below the place of the node that is missing on the way to it.
+    fn find(&self, i: usize) -> Result<&Chunk, u32> {
+        let mut height = self.height;
+        let mut node = self.root.as_ref().ok_or(height)?;
         loop {
             match node {
-                Node::Chunk(chunk) => return Some(chunk),
+                Node::Chunk(chunk) => return Ok(chunk),
                 Node::Inner(inner) => {
                     height -= 1;
-                    node = inner[child(i, height)].as_ref()?;
+                    node = inner[child(i, height)].as_ref().ok_or(height)?;
                 }
             }
         }
