@@ -17,9 +17,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use hotring_containers::{Piece, Text};
-use hotring_index::{AnyIndex, Block, Entry, Value};
+use hotring_index::{Block, BlockRef, Entry, Value};
 
 use crate::container::packed::{Head, push, push_number, split, split_number};
 use crate::container::{ContainerOptions, Contents, Parts, Type, Weight, large};
@@ -123,6 +124,24 @@ impl<'a> TextRef<'a> {
     /// All bytes in one piece.
     pub fn whole(&self) -> Cow<'a, [u8]> {
         self.bytes(0..self.len())
+    }
+
+    /// A copy in the memory of the index, to be shown in one piece for as long as one wants. `beside` is the block that
+    /// stands for the text. None if the text is too short for that, or the system has no address space left.
+    pub fn to_block(&self, beside: BlockRef<'_>) -> Option<Block> {
+        let mut buffer = beside.buffer_beside(self.len()).ok()?;
+        for piece in self.pieces(0..self.len()) {
+            match piece {
+                Piece::Bytes(bytes) => buffer.extend(bytes).ok()?,
+                Piece::Zeros(len) => {
+                    // They are zeros already.
+                    buffer.spare(len).ok()?;
+                    buffer.advance(len);
+                }
+            }
+        }
+        let buffer = Arc::new(buffer);
+        buffer.share(&buffer)
     }
 
     /// Its length once these have been written.
@@ -348,24 +367,6 @@ pub(crate) fn view_text<R>(
 pub(crate) fn is_long(len: usize, old: Option<&Entry<'_>>, plain_max: usize) -> bool {
     let has_flags = || old.is_some_and(|entry| Metadata::of(entry.value).flags != 0);
     len > plain_max && !has_flags()
-}
-
-/// A copy of a text in the memory of the index, to be shown in one piece for as long as one wants. None if the text is
-/// too short for that, or the system has no address space left.
-pub(crate) fn to_block(text: TextRef<'_>, index: &AnyIndex) -> Option<Block> {
-    let mut buffer = index.buffer(text.len()).ok()?;
-    for piece in text.pieces(0..text.len()) {
-        match piece {
-            Piece::Bytes(bytes) => buffer.extend(bytes).ok()?,
-            Piece::Zeros(len) => {
-                // They are zeros already.
-                buffer.spare(len).ok()?;
-                buffer.advance(len);
-            }
-        }
-    }
-    let buffer = std::sync::Arc::new(buffer);
-    buffer.share(&buffer)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hotring_protocol::Writer;
-use hotring_store::{Block, BlockRef, Buffer, ValueRef};
+use hotring_store::{Block, BlockRef, Buffer, TextRef, ValueRef};
 
 /// Shorter parts of long values are copied: a write of their own would cost more.
 const SENT_MIN: usize = 64 << 10;
@@ -44,6 +44,7 @@ impl LongValues {
     ) {
         match (block, value) {
             (Some(block), ValueRef::Bytes(bytes)) => self.reply_long(reply, bytes, block),
+            (Some(block), ValueRef::Text(text)) => self.reply_text(reply, text, block),
             _ => bulk(reply, value),
         }
     }
@@ -58,6 +59,15 @@ impl LongValues {
         let Some((all, block)) = part.filter(is_most) else { return reply.bulk(bytes) };
         self.len += bytes.len();
         reply.bulk_around(bytes.len(), |at| all.push(Attached { at, block }));
+    }
+
+    /// As [`reply`](Self::reply), for a string that is in chunks: it is copied once.
+    #[cold]
+    fn reply_text(&mut self, reply: &mut Writer<'_>, text: TextRef<'_>, block: BlockRef<'_>) {
+        match text.to_block(block) {
+            Some(block) => self.reply_long(reply, &block, block.lend()),
+            None => reply.bulk(&text.whole()),
+        }
     }
 
     /// Drops the values behind the first `len` bytes of the reply: the rest of the reply was taken back.

@@ -495,6 +495,14 @@ impl<'a> BlockRef<'a> {
         self.buffer().blocks.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
+    /// A buffer for this many bytes at first, in memory of the same index.
+    ///
+    /// # Errors
+    /// The system has no address space left.
+    pub fn buffer_beside(self, capacity: usize) -> io::Result<Buffer> {
+        Buffer::new(self.buffer().blocks.clone(), capacity)
+    }
+
     fn buffer(self) -> &'a Buffer {
         // SAFETY: an owner has a share for 'a.
         unsafe { self.raw.buffer.as_ref() }

@@ -1,12 +1,11 @@
 //! Operations that look at one key and change nothing.
 
-use hotring_index::{AnyIndex, BlockRef, Entry, Key};
+use hotring_index::{BlockRef, Key};
 
 use crate::container::Type;
 use crate::error::StoreError;
 use crate::long_text::{self, LongText, TextRef, view_text};
 use crate::session::Session;
-use crate::stripe::spread;
 use crate::value::{ValueRef, view_entry, view_string};
 
 /// What is known of the accesses to a key.
@@ -46,7 +45,8 @@ impl Session {
 
     /// As [`get_string`](Self::get_string), with the block that the value lies in if it is long: a caller that needs to
     /// use it beyond this call keeps that ([`BlockRef::to_block`], [`Block::part`](hotring_index::Block::part))
-    /// instead of a copy.
+    /// instead of a copy. Of a string in chunks it is the one that stands for them
+    /// ([`TextRef::to_block`]).
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -57,16 +57,8 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>, Option<BlockRef<'_>>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        let (key, seed) = (key.into(), self.seed);
-        let Session { gate, index, store, .. } = self;
-        let _reading = gate.read(spread(seed, key.bytes()));
-        let shared = |entry: Entry<'_>| {
-            view_string(&entry, |value| match value {
-                ValueRef::Text(text) => show_in_block(text, store, f),
-                value => f(value, entry.block()),
-            })
-        };
-        index.get(key, now, shared).transpose()
+        self.read(key, now, |entry| view_string(&entry, |value| f(value, entry.block())))
+            .transpose()
     }
 
     /// Length of the string, 0 if the key is absent.
@@ -196,20 +188,6 @@ impl Session {
     /// Bytes of memory that the key's item takes.
     pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
         self.peek(key, now, |entry| entry.footprint + long_text::base_bytes(&entry))
-    }
-}
-
-/// Shows a text in one piece, so that a reply can be sent from there.
-#[cold]
-#[inline(never)]
-fn show_in_block<R>(
-    text: TextRef<'_>,
-    index: &AnyIndex,
-    f: impl FnOnce(ValueRef<'_>, Option<BlockRef<'_>>) -> R,
-) -> R {
-    match long_text::to_block(text, index) {
-        Some(block) => f(ValueRef::Bytes(&block), Some(block.lend())),
-        None => f(ValueRef::Text(text), None),
     }
 }
 

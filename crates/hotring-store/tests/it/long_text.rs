@@ -9,8 +9,9 @@ use hotring_log::storage::Memory;
 use hotring_log::{Effect, recover};
 use hotring_store::index::{Checksum, Config};
 use hotring_store::{
-    BitOp, BitRange, Content, EvictionOptions, EvictionPolicy, Fault, ItemAction, Metadata,
-    Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError, ValueRef, digest,
+    BitOp, BitRange, Content, EvictionOptions, EvictionPolicy, Fault, ItemAction, LONG_LEN,
+    Metadata, Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError, ValueRef,
+    digest,
 };
 
 use super::logged::{ID, Logged, state};
@@ -123,13 +124,15 @@ fn check(session: &mut Session, key: &[u8], text: Option<&Vec<u8>>, random: &mut
     }
     let ones: u32 = text.iter().map(|byte| byte.count_ones()).sum();
     assert_eq!(session.bit_count(key, BitRange::ALL, NOW), Ok(ones.into()));
-    let shared = session.get_shared(key, NOW, |value, block| {
-        let is_part = |block: hotring_store::BlockRef<'_>| {
-            value.with_bytes(|bytes| block.to_block().part(bytes).is_some())
-        };
-        (value.to_vec(), matches!(value, ValueRef::Bytes(_)) && block.is_some_and(|b| !is_part(b)))
+    let shared = session.get_shared(key, NOW, |value, block| match value {
+        ValueRef::Text(text) => {
+            let copy = text.to_block(block.expect("one stands for it"));
+            assert_eq!(copy.is_some(), text.len() > LONG_LEN);
+            copy.map_or_else(|| value.to_vec(), |copy| copy.to_vec())
+        }
+        value => value.to_vec(),
     });
-    assert_eq!(shared, Ok(Some((text.clone(), false))));
+    assert_eq!(shared.as_ref(), Ok(&Some(text.clone())));
     session.mget(&[key], NOW, |_, value| assert_eq!(&value.expect("it is there").to_vec(), text));
     assert_eq!(session.item(key, NOW, |item| item.value.to_vec()).as_ref(), Some(text));
     let mut scanned = None;
@@ -226,6 +229,14 @@ fn operations_on_whole_strings_meet_what_was_written() {
     s.set(b"zeros", b"\0", SetOptions::default(), NOW).expect("room");
     assert_eq!(s.bit_op(BitOp::Or, b"to", &[b"zeros", b"k"], NOW), Ok(text.len()));
     assert_eq!(s.get(b"to", NOW, |value| value.to_vec()).as_ref(), Some(&text));
+    // A reply can be sent from a copy, if that is long.
+    s.set_range(b"k", 3 << 20, b"far", NOW).expect("room");
+    let whole = s.get(b"k", NOW, |value| value.to_vec()).expect("it is there");
+    let copy = s.get_shared(b"k", NOW, |value, block| match value {
+        ValueRef::Text(text) => text.to_block(block.expect("one stands for it")),
+        other => panic!("{other:?}"),
+    });
+    assert!(copy.expect("a string").flatten().expect("it is long")[..] == whole[..]);
     // Content, as a restored one has it, is whole.
     let content = Content::String(b"restored"[..].into());
     assert_eq!(s.put_content(b"k", content, None, true, NOW), Ok(true));
