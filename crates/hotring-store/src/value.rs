@@ -202,15 +202,16 @@ pub(crate) fn view_string<R>(
 ) -> Result<R, StoreError> {
     view(entry.value, |value| match value {
         ValueRef::Int(_) | ValueRef::Bytes(_) => Ok(f(value)),
-        ValueRef::Text(_) => Ok(view_large(entry, f)),
+        ValueRef::Text(_) => Ok(view_large(*entry, f)),
         _ => Err(StoreError::WrongType),
     })
 }
 
+/// As [`view_entry`], off the path of short values: a reference to the entry would have that written to memory there.
 #[cold]
 #[inline(never)]
-fn view_large<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
-    view_entry(entry, f)
+pub(crate) fn view_large<R>(entry: Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
+    view_entry(&entry, f)
 }
 
 /// Whether it is a string, with a history and metadata or without.

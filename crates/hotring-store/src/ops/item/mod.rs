@@ -14,7 +14,7 @@ use crate::metadata::{self, Metadata};
 use crate::ops::set::SetExpiry;
 use crate::session::Limits;
 use crate::session::Session;
-use crate::value::{ValueRef, is_string, view, view_entry};
+use crate::value::{ValueRef, is_string, view, view_large};
 
 /// A value and all that is kept with it.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ fn show<R>(entry: &Entry<'_>, f: impl FnOnce(Item<'_>) -> R) -> R {
         f(Item { value, metadata, expire_at: entry.expire_at, memory: entry.footprint })
     };
     view(entry.value, |value| match value {
-        ValueRef::Text(_) => view_entry(entry, item),
+        ValueRef::Text(_) => view_large(*entry, item),
         value => item(value),
     })
 }
