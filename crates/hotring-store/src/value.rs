@@ -170,8 +170,20 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
-/// As [`view`], of an entry: what a large container has in it is shown, too, as it is now.
-pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
+/// As [`view`], of an entry: what a large container has in it is shown, too, as it is now. None if the time of all its
+/// parts is over.
+pub(crate) fn view_entry<R>(
+    entry: &Entry<'_>,
+    now: u64,
+    f: impl FnOnce(ValueRef<'_>) -> R,
+) -> Option<R> {
+    let f = |value: ValueRef<'_>| match value {
+        ValueRef::Hash(hash) if hash.expires() => {
+            let hash = hash.at(now);
+            (!hash.is_empty()).then(|| f(ValueRef::Hash(hash)))
+        }
+        value => Some(f(value)),
+    };
     match large::of_entry(entry) {
         Some(large) => large.snapshot().parts.view(f),
         None => view(entry.value, f),

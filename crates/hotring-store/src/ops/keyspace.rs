@@ -22,7 +22,9 @@ impl Session {
         mut f: impl FnMut(&[u8], ValueRef<'_>),
     ) -> u64 {
         self.read_all(|index| {
-            index.scan(cursor, count, now, |entry| view_entry(&entry, |value| f(entry.key, value)))
+            index.scan(cursor, count, now, |entry| {
+                view_entry(&entry, now, |value| f(entry.key, value));
+            })
         })
     }
 
