@@ -1,7 +1,7 @@
-//! Containers for values that are too long to be copied at each change: [`List`], [`Dict`] and
-//! [`ScoredSet`].
+//! Containers for values that are too long to be copied at each change: [`List`], [`Dict`],
+//! [`ScoredSet`] and [`Text`].
 //!
-//! Each is a counted B+ tree (`tree.rs`) whose leaves hold their entries packed, one behind the
+//! Each but `Text`, which has chunks by position, is a counted B+ tree (`tree.rs`) whose leaves hold their entries packed, one behind the
 //! other, in one allocation. So an entry costs a few bytes more than its content, and a change moves
 //! at most about two kilobytes.
 //!
@@ -22,9 +22,11 @@ mod list;
 mod scored;
 #[cfg(test)]
 mod tests;
+mod text;
 mod tree;
 
 pub use dict::{Dict, Entry};
 pub use list::List;
 pub use scored::{Inserted, Scored, ScoredSet};
+pub use text::{Piece, Text};
 pub use tree::Remains;

@@ -1,10 +1,11 @@
 //! Each container against a plain one, in random steps, with snapshots that must stay as they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::{Dict, Inserted, List, ScoredSet};
+use crate::{Dict, Inserted, List, Piece, ScoredSet, Text};
 
 /// Short strings mostly, sometimes long ones, so that leaves are full by number and by bytes.
 fn text(rng: &mut Rng, longest: usize) -> Vec<u8> {
@@ -254,4 +255,113 @@ fn a_change_after_a_snapshot_copies_one_path() {
     while gone.free(1).is_some() {}
     assert_eq!(list.iter_from(0).count(), 200_000);
     list.check();
+}
+
+#[test]
+fn a_text_is_as_a_vector() {
+    for seed in 0..8 {
+        let mut rng = Rng::with_seed(seed);
+        // With a base or without, of a whole number of chunks or not, and so long that there are three levels.
+        let len = [0, 1, 100_000, 1 << 20][seed as usize % 4];
+        let mut model: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+        let base: Arc<[u8]> = model.clone().into();
+        let mut text = if len == 0 { Text::new() } else { Text::over(base.clone()) };
+        let mut snapshots = Vec::new();
+        for step in 0..3_000 {
+            let bytes = match rng.u32(..40) {
+                0 => vec![rng.u8(..); rng.usize(..80_000)],
+                1..4 => vec![rng.u8(..); rng.usize(..3_000)],
+                _ => vec![rng.u8(..); rng.usize(1..10)],
+            };
+            let at = match rng.u32(..4) {
+                0 => model.len(),
+                1 if rng.u32(..100) == 0 => model.len() + rng.usize(..600_000),
+                2 => model.len().saturating_sub(rng.usize(..50_000)),
+                _ => rng.usize(..=model.len()),
+            };
+            text.write(at, &bytes);
+            if rng.u32(..100) == 0 {
+                text.grow(text.len() + rng.usize(..40_000));
+            }
+            model.resize(model.len().max(at + bytes.len()).max(text.len()), 0);
+            model[at..at + bytes.len()].copy_from_slice(&bytes);
+            assert_eq!(text.len(), model.len());
+            let at = rng.usize(..model.len() + 10);
+            assert_eq!(text.byte(at), model.get(at).copied());
+            let range = at..at + rng.usize(..40_000);
+            let inside = range.start.min(model.len())..range.end.min(model.len());
+            assert_eq!(text.copy(range), model[inside], "{seed}, step {step}");
+            if step % 300 == 0 {
+                text.check();
+                assert!(text.copy(0..usize::MAX) == model);
+                snapshots.push((text.clone(), model.clone()));
+            }
+        }
+        text.check();
+        for (text, model) in snapshots {
+            text.check();
+            assert!(text.copy(0..usize::MAX) == model);
+            let mut gone = text.into_remains();
+            while gone.free(3).is_some() {}
+        }
+        assert!(text.copy(0..usize::MAX) == model);
+        let footprint = text.footprint();
+        let (mut gone, mut freed) = (text.into_remains(), 0);
+        while let Some(bytes) = gone.free(1) {
+            freed += bytes;
+        }
+        assert_eq!(freed, footprint);
+    }
+}
+
+#[test]
+fn a_text_takes_memory_for_what_is_written_and_gives_up_its_base() {
+    let mut text = Text::<Arc<[u8]>>::new();
+    text.write(512 << 20, b"x");
+    assert_eq!(text.len(), (512 << 20) + 1);
+    assert!(text.footprint() < 4 << 10, "{}", text.footprint());
+    let pieces: Vec<_> = text.pieces(0..usize::MAX).collect();
+    assert_eq!(pieces, [Piece::Zeros(512 << 20), Piece::Bytes(b"x")]);
+    let mut appended = Text::<Arc<[u8]>>::new();
+    let sizes = (0..16_384).map(|at| {
+        appended.write(at, b"y");
+        appended.footprint()
+    });
+    assert_eq!(sizes.collect::<BTreeSet<_>>().len(), 9, "room is doubled, from 64 bytes to 16 KiB");
+    // Appended to byte by byte: no more than twice the bytes, and none for the base, which stays.
+    let base: Arc<[u8]> = vec![7; 1 << 20].into();
+    let mut text = Text::over(base.clone());
+    (0..100_000).for_each(|_| text.write(text.len(), b"y"));
+    assert!(text.footprint() < 2 * 100_000 + (32 << 10), "{}", text.footprint());
+    assert!(text.base().is_some());
+    // Once half of it has been written over, from behind, the base is given up, and so is its memory.
+    let last = (0..64).rev().find(|i| {
+        text.write(i * (16 << 10), b"z");
+        text.base().is_none()
+    });
+    assert_eq!(last, Some(32));
+    assert_eq!(Arc::strong_count(&base), 1);
+    text.check();
+    let copy = text.copy(0..1 << 20);
+    assert!(copy.iter().enumerate().all(|(at, b)| *b == 7 || (*b == b'z' && at % (16 << 10) == 0)));
+}
+
+#[test]
+fn a_write_after_a_snapshot_copies_one_chunk() {
+    let mut text = Text::over(Arc::<[u8]>::from(vec![1; 4 << 20]));
+    for i in 0..256 {
+        text.write(i * (16 << 10), b"abc");
+    }
+    (0..100).for_each(|_| text.write(text.len(), b"?"));
+    let (snapshot, before) = (text.clone(), text.footprint());
+    text.write(1 << 20, b"xyz");
+    text.write(text.len(), b"!");
+    assert_eq!(text.footprint(), before, "a copy keeps the room for appends");
+    assert_eq!(snapshot.copy(1 << 20..(1 << 20) + 4), b"abc\x01");
+    assert_eq!(text.copy(1 << 20..(1 << 20) + 4), b"xyz\x01");
+    // Freed while the other lives: what is shared stays.
+    let mut gone = snapshot.into_remains();
+    while gone.free(1).is_some() {}
+    assert_eq!(text.copy(0..4), b"abc\x01");
+    text.check();
 }

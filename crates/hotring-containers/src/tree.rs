@@ -413,7 +413,7 @@ impl<L: Leaf> Tree<L> {
             self.lower();
             self.len = self.root.len();
         }
-        Remains(vec![Box::new(gone)])
+        Remains::new(gone)
     }
 
     /// Takes inner nodes with one child away from the top.
@@ -458,7 +458,7 @@ impl<L: Leaf> Tree<L> {
     }
 
     pub(crate) fn remains(self) -> Remains {
-        Remains(vec![Box::new(vec![self.root])])
+        Remains::new(vec![self.root])
     }
 
     /// Checks all invariants.
@@ -551,7 +551,7 @@ impl<'a, L: Leaf> Leaves<'a, L> {
 #[derive(Default)]
 pub struct Remains(Vec<Box<dyn Dismantle>>);
 
-trait Dismantle: Send + Sync {
+pub(crate) trait Dismantle: Send + Sync {
     /// Frees one node, and returns its bytes; None if there is none left.
     fn free_one(&mut self) -> Option<usize>;
 }
@@ -571,6 +571,10 @@ impl<L: Leaf> Dismantle for Vec<Node<L>> {
 }
 
 impl Remains {
+    pub(crate) fn new(nodes: impl Dismantle + 'static) -> Remains {
+        Remains(vec![Box::new(nodes)])
+    }
+
     /// Frees up to this many nodes, of some kilobytes each, and returns their bytes; None if there was nothing
     /// left.
     pub fn free(&mut self, nodes: usize) -> Option<usize> {

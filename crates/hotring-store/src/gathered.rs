@@ -3,7 +3,7 @@
 use hotring_index::AnySession as Index;
 use hotring_index::{Block, BlockRef, Key, LONG_LEN};
 
-use crate::value::{ValueRef, view};
+use crate::value::{ValueRef, view_string};
 
 /// Keys whose cache lines are fetched ahead at once.
 pub(crate) const PREFETCH_KEYS: usize = 64;
@@ -42,7 +42,8 @@ impl Gathered {
         for batch in keys.chunks(PREFETCH_KEYS) {
             for &key in prefetched(index, batch, &mut space) {
                 let part = index.get(key, now, |entry| {
-                    view(entry.value, |value| self.push(value, entry.block()))
+                    view_string(&entry, |value| self.push(value, entry.block()))
+                        .unwrap_or(Part::Absent)
                 });
                 self.parts.push(part.unwrap_or(Part::Absent));
                 if self.bytes.len() + self.shared_len > bytes_max {
@@ -64,6 +65,11 @@ impl Gathered {
                 }
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(bytes);
+                Part::Bytes { start, end: self.bytes.len() }
+            }
+            ValueRef::Text(text) => {
+                let start = self.bytes.len();
+                text.append_to(&mut self.bytes);
                 Part::Bytes { start, end: self.bytes.len() }
             }
             ValueRef::Hash(_) => Part::Absent,

@@ -63,6 +63,7 @@ mod holds;
 mod idle;
 mod in_flight;
 mod logged;
+mod long_text;
 mod metadata;
 mod ops;
 mod pins;
@@ -86,6 +87,8 @@ pub use gate::Fault;
 pub use hash::HashRef;
 pub use history::{Earlier, History};
 pub use holds::HoldInfo;
+/// Part of a string.
+pub use hotring_containers::Piece;
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
 /// Long values, which are never copied.
@@ -93,6 +96,7 @@ pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};
 /// A key, which may know its hash.
 pub use hotring_index::{Key, KeyHash};
 pub use logged::UnknownForm;
+pub use long_text::TextRef;
 pub use metadata::{Access, Metadata};
 pub use ops::bits::{BitOp, BitRange};
 pub use ops::content::{Content, Field};

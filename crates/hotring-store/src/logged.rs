@@ -32,9 +32,10 @@ use crate::container::packed::Head;
 use crate::container::{ContainerOptions, Contents, Type, packed_kind, unpack};
 use crate::gate::Fault;
 use crate::hash::{Hash, from_format_1};
+use crate::long_text::{LongText, from_packed};
 use crate::stripe::spread;
 use crate::sync::Arc;
-use crate::value::KIND_HASH_1;
+use crate::value::{KIND_HASH_1, encode_owned};
 
 /// Locks that order writes. Enough that two threads rarely want the same one at one time.
 const LOCKS: usize = 1 << LOCK_BITS;
@@ -216,6 +217,15 @@ pub(crate) fn from_form<'a>(
 ) -> Option<NewValue<'a>> {
     if form == KIND_HASH_1 {
         return Some(NewValue::Bytes { kind: Hash::KIND, bytes: from_format_1(bytes).into() });
+    }
+    if form == LongText::KIND_LARGE {
+        let contents = from_packed(bytes)?;
+        let is_object = options.text_plain_max() < usize::MAX;
+        return match LongText::of_parts(&contents.parts)? {
+            // Where strings are no objects it is a plain one.
+            chunks if !is_object => Some(encode_owned(chunks.copy(0..chunks.len()))),
+            _ => Some(large::new_value(contents, index)),
+        };
     }
     if let Some(kind) = packed_kind(form) {
         // Where no objects are taken it is one value.

@@ -50,7 +50,7 @@ pub struct Session {
     pub(crate) changes: Option<Vec<Change>>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
-    seed: u64,
+    pub(crate) seed: u64,
     /// Items are verified, or changes are recorded: there may be more effects than a position of the log.
     pub(crate) has_rare_effects: bool,
     pub(crate) verifies: bool,

@@ -42,6 +42,10 @@ pub struct Options {
     pub hash_packed_fields_max: usize,
     /// Most bytes of each field and value of a hash that is held as one value.
     pub hash_packed_len_max: usize,
+    /// Longest string that is held in one piece once a part of it has been changed. A longer one is an object of its
+    /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which cover
+    /// one value only, nor where earlier values are kept.
+    pub text_plain_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
     pub watches_max: u64,
     /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lasts:
@@ -61,6 +65,7 @@ impl Default for Options {
             history_bytes_max: 1 << 20,
             hash_packed_fields_max: 512,
             hash_packed_len_max: 64,
+            text_plain_max: 64 << 10,
             watches_max: 1_000,
             unique_base: 0,
             index: Config::default(),
@@ -208,6 +213,9 @@ impl Store {
         let checksum = config.checksum;
         let containers = ContainerOptions::new(checksum == Checksum::Off, options.seed);
         containers.hash.set(options.hash_packed_fields_max, options.hash_packed_len_max);
+        if containers.takes_objects && history.is_off() {
+            containers.set_text_plain_max(options.text_plain_max);
+        }
         let containers = Arc::new(containers);
         let index = open(config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
@@ -338,6 +346,13 @@ impl Store {
     /// change; one that is an object stays one.
     pub fn set_hash_packed_max(&self, fields: usize, len: usize) {
         self.containers.hash.set(fields, len);
+    }
+
+    /// Changes [`Options::text_plain_max`], where strings may be objects. A string follows at its next change.
+    pub fn set_text_plain_max(&self, len: usize) {
+        if self.containers.takes_objects && self.hooks.history.is_off() {
+            self.containers.set_text_plain_max(len);
+        }
     }
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.

@@ -9,6 +9,7 @@
 //! | 2 | bytes | a hash in logs of format 1 |
 //! | 3 | bytes | a string with metadata: [`crate::metadata`] |
 //! | 4, 5 | bytes | a hash, large and packed: [`crate::hash`] |
+//! | 15 | bytes | a long string that is changed in part, elsewhere: [`crate::long_text`] |
 //!
 //! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
 //! bytes. So equal strings have equal forms, and a value that [`view`] does not show as an integer is
@@ -23,6 +24,7 @@ use crate::container::{Type, large};
 use crate::error::StoreError;
 use crate::hash::{Hash, HashRef};
 use crate::history;
+use crate::long_text::{LongText, TextRef};
 use crate::metadata;
 
 /// Longest string that fits a word.
@@ -30,7 +32,7 @@ const SHORT_LEN_MAX: usize = 8;
 /// Word kind of an integer.
 const KIND_INT: u8 = 9;
 /// Bytes kind of a string.
-const KIND_STRING: u8 = 0;
+pub(crate) const KIND_STRING: u8 = 0;
 /// Bytes kind of a string with earlier ones.
 pub(crate) const KIND_HISTORY: u8 = 1;
 /// Form of a hash in logs of format 1.
@@ -45,6 +47,8 @@ pub enum ValueRef<'a> {
     Int(i64),
     /// Any other string.
     Bytes(&'a [u8]),
+    /// A long string that has been changed in part. Its bytes are not in one piece: to have them so takes a copy.
+    Text(TextRef<'a>),
     /// A hash. What [`ValueRef`]'s methods call its string is the form in which it is held.
     Hash(HashRef<'a>),
 }
@@ -55,13 +59,14 @@ impl ValueRef<'_> {
         match self {
             ValueRef::Int(n) => itoa::Buffer::new().format(*n).len(),
             ValueRef::Bytes(bytes) => bytes.len(),
+            ValueRef::Text(text) => text.len(),
             ValueRef::Hash(hash) => hash.footprint(),
         }
     }
 
     /// Whether it is a string.
     pub fn is_string(&self) -> bool {
-        matches!(self, ValueRef::Int(_) | ValueRef::Bytes(_))
+        matches!(self, ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_))
     }
 
     /// True for the empty string.
@@ -74,18 +79,25 @@ impl ValueRef<'_> {
         match self {
             ValueRef::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
             ValueRef::Bytes(bytes) => f(bytes),
+            ValueRef::Text(text) => f(&text.whole()),
             ValueRef::Hash(hash) => f(hash.held()),
         }
     }
 
     /// Appends the string to `out`.
     pub fn append_to(&self, out: &mut Vec<u8>) {
-        self.with_bytes(|bytes| out.extend_from_slice(bytes));
+        match self {
+            ValueRef::Text(text) => text.append_to(out),
+            value => value.with_bytes(|bytes| out.extend_from_slice(bytes)),
+        }
     }
 
     /// An owned copy of the string.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.with_bytes(<[u8]>::to_vec)
+        match self {
+            ValueRef::Text(text) => text.whole().into_owned(),
+            value => value.with_bytes(<[u8]>::to_vec),
+        }
     }
 }
 
@@ -164,52 +176,67 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
         Hash::KIND => return ValueRef::Hash(Hash::packed(held)),
         // Shown to callers that ask for the type only: others call `view_entry`.
         Hash::KIND_LARGE => return ValueRef::Hash(Hash::packed(&[])),
+        LongText::KIND_LARGE => return ValueRef::Text(TextRef::plain(&[])),
         KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),
     };
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
-/// As [`view`], of an entry: what a large container has in it is shown, too, as it is now. None if the time of all its
-/// parts is over.
-pub(crate) fn view_entry<R>(
-    entry: &Entry<'_>,
-    now: u64,
-    f: impl FnOnce(ValueRef<'_>) -> R,
-) -> Option<R> {
-    let f = |value: ValueRef<'_>| match value {
-        ValueRef::Hash(hash) if hash.expires() => {
-            let hash = hash.at(now);
-            (!hash.is_empty()).then(|| f(ValueRef::Hash(hash)))
-        }
-        value => Some(f(value)),
-    };
+/// As [`view`], of an entry: what a large container has in it is shown, too, as it is now.
+pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     match large::of_entry(entry) {
         Some(large) => large.snapshot().parts.view(f),
         None => view(entry.value, f),
     }
 }
 
-/// As [`view`], for a string.
+/// The same without parts whose time is over; None if none is left.
+pub(crate) fn view_entry_at<R>(
+    entry: &Entry<'_>,
+    now: u64,
+    f: impl FnOnce(ValueRef<'_>) -> R,
+) -> Option<R> {
+    view_entry(entry, |value| match value {
+        ValueRef::Hash(hash) if hash.expires() => {
+            let hash = hash.at(now);
+            (!hash.is_empty()).then(|| f(ValueRef::Hash(hash)))
+        }
+        value => Some(f(value)),
+    })
+}
+
+/// As [`view_entry`], for a string.
 ///
 /// # Errors
 /// [`StoreError::WrongType`]
 #[inline(always)]
 pub(crate) fn view_string<R>(
-    value: Value<'_>,
+    entry: &Entry<'_>,
     f: impl FnOnce(ValueRef<'_>) -> R,
 ) -> Result<R, StoreError> {
-    view(value, |value| match value {
+    view(entry.value, |value| match value {
         ValueRef::Int(_) | ValueRef::Bytes(_) => Ok(f(value)),
+        ValueRef::Text(_) => Ok(view_large(entry, f)),
         _ => Err(StoreError::WrongType),
     })
+}
+
+#[cold]
+#[inline(never)]
+fn view_large<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
+    view_entry(entry, f)
 }
 
 /// Whether it is a string, with a history and metadata or without.
 pub(crate) fn is_string(value: Value<'_>) -> bool {
     matches!(
         value,
-        Value::Word { .. } | Value::Bytes { kind: KIND_STRING | KIND_HISTORY | KIND_METADATA, .. }
+        Value::Word { .. }
+            | Value::Bytes {
+                kind: KIND_STRING | KIND_HISTORY | KIND_METADATA | LongText::KIND_LARGE,
+                ..
+            }
     )
 }
 
@@ -219,8 +246,11 @@ pub(crate) fn is_string(value: Value<'_>) -> bool {
 /// [`StoreError::WrongType`]
 pub(crate) fn copied(entry: Option<&Entry<'_>>) -> Result<Option<Text>, StoreError> {
     let text = |entry: &Entry<'_>| {
-        view_string(entry.value, |value| {
-            let shared = |block: BlockRef<'_>| value.with_bytes(|text| block.to_block().part(text));
+        view_string(entry, |value| {
+            let shared = |block: BlockRef<'_>| match value {
+                ValueRef::Bytes(text) => block.to_block().part(text),
+                _ => None,
+            };
             match entry.block().and_then(shared) {
                 Some(block) => Text::Shared(block),
                 None => Text::Owned(value.to_vec()),

@@ -10,10 +10,13 @@ use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
 use crate::changes::{Change, Changed, Origin, remove_expired};
+use crate::container::Type;
+use crate::container::large::Large;
 use crate::history::HistoryLimits;
 use crate::logged::{self, Puts};
+use crate::long_text::LongText;
 use crate::sync::Arc;
-use crate::value::{is_string, reborrow, view_string};
+use crate::value::{is_string, reborrow, view};
 use crate::watch::{Event, Watchers};
 use crate::wheel::Wheels;
 use hotring_index::AnySession as Index;
@@ -147,7 +150,7 @@ impl Write<'_> {
                 enter(wheels, index, key, at, now);
             }
             let Some(mut hooks) = hooks else { return };
-            let text = string(value.as_value());
+            let text = string(&value);
             hooks.all.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
             hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
         }
@@ -354,8 +357,13 @@ fn expiry_to_enter(action: &Action<'_>, old: Option<&Entry<'_>>) -> Option<u64> 
 }
 
 /// A copy of a string; None of another type, which no one waits for by its value.
-fn string(value: Value<'_>) -> Option<Vec<u8>> {
-    view_string(value, |value| value.to_vec()).ok()
+fn string(value: &NewValue<'_>) -> Option<Vec<u8>> {
+    match value {
+        NewValue::Block { block, .. } if let Some(large) = Large::of(block.lend()) => {
+            large.read(|contents| LongText::text(LongText::of_parts(&contents.parts)?))
+        }
+        value => view(value.as_value(), |value| value.is_string().then(|| value.to_vec())),
+    }
 }
 
 /// What one write records for the log, while it decides: several times, if others write the key meanwhile.
@@ -411,7 +419,7 @@ impl<'a> Report<'a> {
                     Puts::Same => Done::Expiry { expires },
                     Puts::Metadata | Puts::Access => Done::Nothing,
                     _ => {
-                        let text = self.is_watched.then(|| string(value.as_value())).flatten();
+                        let text = self.is_watched.then(|| string(value)).flatten();
                         Done::Stored { text, is_new: old.is_none(), expires }
                     }
                 };

@@ -51,7 +51,7 @@ pub(crate) fn type_of(c: &mut Context<'_>) -> Outcome {
 /// Redis's name of a value's type.
 pub(super) fn type_name(value: ValueRef<'_>) -> &'static str {
     match value {
-        ValueRef::Int(_) | ValueRef::Bytes(_) => "string",
+        ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_) => "string",
         ValueRef::Hash(_) => "hash",
     }
 }

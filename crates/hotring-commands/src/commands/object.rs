@@ -13,7 +13,7 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
     match value {
         ValueRef::Int(_) => "int",
         ValueRef::Bytes(bytes) if bytes.len() <= EMBEDDED_LEN_MAX => "embstr",
-        ValueRef::Bytes(_) => "raw",
+        ValueRef::Bytes(_) | ValueRef::Text(_) => "raw",
         ValueRef::Hash(hash) if hash.is_packed() => "listpack",
         ValueRef::Hash(_) => "hashtable",
     }

@@ -39,6 +39,10 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
             out.push(TYPE_STRING);
             push_string(&mut out, bytes);
         }
+        ValueRef::Text(text) => {
+            out.push(TYPE_STRING);
+            push_string(&mut out, &text.whole());
+        }
         ValueRef::Hash(hash) if hash.expires() => push_expiring(&mut out, hash),
         ValueRef::Hash(hash) => {
             out.push(TYPE_HASH);
@@ -313,6 +317,41 @@ mod tests {
         let fields = hash(&[(b"a", b"1"), (b"bb", b"hello")]);
         assert_eq!(restored(packed).as_ref(), Ok(&fields));
         assert_eq!(restored(&dumped(fields.clone())), Ok(fields));
+    }
+
+    #[test]
+    fn fields_that_expire_come_back() {
+        let field = |name: &'static [u8], value: &'static [u8], at| {
+            ((Cow::Borrowed(name), Cow::Borrowed(value)), at)
+        };
+        let at = 1_700_000_000_000;
+        let fields = [
+            field(b"a", b"1", Some(at + (1 << 40))),
+            field(b"bb", b"hello", None),
+            field(b"c", b"", Some(at)),
+        ];
+        let content = Content::HashUntil(fields.to_vec());
+        let payload = dumped(content.clone());
+        let head = [&[24][..], &at.to_le_bytes(), b"\x03\x81\x00\x00\x01\x00\x00\x00\x00\x01\x01a"];
+        assert!(payload.starts_with(&head.concat()), "{}", payload.escape_ascii());
+        assert_eq!(payload[payload.len() - SEAL_LEN..][..2], [12, 0]);
+        assert_eq!(restored(&payload).as_ref(), Ok(&content));
+        for bytes in (0..payload.len() - SEAL_LEN).map(|end| sealed(&payload[..end])) {
+            assert!(restored(&bytes).is_err());
+        }
+        let list = b"\x15\x00\x00\x00\x03\x00\x81a\x02\x01\x01\xf2\x00\x00\x01\x04\x81b\x02\x02\x01\x00\x01\xff";
+        let mut list = list.to_vec();
+        list[0] = list.len() as u8;
+        let fields = [field(b"a", b"1", Some(1 << 16)), field(b"b", b"2", None)];
+        let content = Content::HashUntil(fields.to_vec());
+        let string = [&[list.len() as u8][..], &list].concat();
+        let old = sealed(&[&[23][..], &string].concat());
+        assert_eq!(restored(&old).as_ref(), Ok(&content));
+        let new = sealed(&[&[25][..], &[0, 0, 1, 0, 0, 0, 0, 0], &string].concat());
+        assert_eq!(restored(&new).as_ref(), Ok(&content));
+        let plain = b"\x16\x02\x05\x01a\x011\x00\x01b\x012";
+        let fields = [field(b"a", b"1", Some(5)), field(b"b", b"2", None)];
+        assert_eq!(restored(&sealed(plain)), Ok(Content::HashUntil(fields.to_vec())));
     }
 
     #[test]

@@ -77,6 +77,7 @@ fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
     match value {
         ValueRef::Int(number) => reply.bulk_int(number),
         ValueRef::Bytes(bytes) => reply.bulk(bytes),
+        ValueRef::Text(text) => reply.bulk(&text.whole()),
         _ => unreachable!("operations on strings show strings only"),
     }
 }

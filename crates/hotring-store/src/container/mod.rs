@@ -22,6 +22,7 @@ use hotring_index::{AnyIndex, BlockRef, Entry, Value};
 use crate::error::StoreError;
 use crate::hash::Hash;
 use crate::hash::large::Fields;
+use crate::long_text::{Chunks, LongText, to_packed};
 use crate::value::{ValueRef, view};
 
 /// One type of container.
@@ -71,6 +72,10 @@ pub(crate) trait Type: Sized + 'static {
     fn emptied_by(parts: &Self::Parts, changes: &[Self::Change<'_>]) -> Option<Self::Tally>;
     /// Whether nothing was done.
     fn is_nothing(tally: Self::Tally) -> bool;
+    /// The string that those who wait for a value compare, if it is one.
+    fn text(_: &Self::Parts) -> Option<Vec<u8>> {
+        None
+    }
 
     /// When a part of it expires, the first one to do so.
     fn due(_container: Self::Ref<'_>) -> Option<u64> {
@@ -113,6 +118,7 @@ pub(crate) struct Contents {
 #[derive(Clone)]
 pub(crate) enum Parts {
     Hash(Fields),
+    Text(Chunks),
 }
 
 impl Parts {
@@ -120,6 +126,7 @@ impl Parts {
     pub(crate) fn footprint(&self) -> usize {
         match self {
             Parts::Hash(fields) => fields.footprint(),
+            Parts::Text(chunks) => chunks.footprint(),
         }
     }
 
@@ -127,6 +134,7 @@ impl Parts {
     pub(crate) fn len_of_all(&self) -> usize {
         match self {
             Parts::Hash(fields) => fields.len_of_all(),
+            Parts::Text(chunks) => chunks.len(),
         }
     }
 
@@ -134,6 +142,7 @@ impl Parts {
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Parts::Hash(_) => Hash::KIND_LARGE,
+            Parts::Text(_) => LongText::KIND_LARGE,
         }
     }
 
@@ -141,6 +150,7 @@ impl Parts {
     pub(crate) fn view<R>(&self, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
         match self {
             Parts::Hash(fields) => f(ValueRef::Hash(Hash::large(fields))),
+            Parts::Text(chunks) => f(ValueRef::Text(LongText::large(chunks))),
         }
     }
 
@@ -148,6 +158,7 @@ impl Parts {
     pub(crate) fn take_remains(&mut self) -> Remains {
         match self {
             Parts::Hash(fields) => fields.take_remains(),
+            Parts::Text(chunks) => std::mem::take(chunks).into_remains(),
         }
     }
 }
@@ -157,18 +168,25 @@ impl Contents {
     pub(crate) fn to_packed(&self) -> Vec<u8> {
         match &self.parts {
             Parts::Hash(fields) => fields.to_packed(self.number),
+            Parts::Text(chunks) => to_packed(chunks, self.number),
         }
     }
 
-    /// Does again what the log says, unless the container is younger. None if the bytes are no changes of its type.
-    pub(crate) fn replay(&mut self, number: u64, changes: &[u8]) -> Option<()> {
-        if self.number >= number {
+    /// Does again what the log says of a container of this kind, unless this one is younger or of another type. None if
+    /// the bytes are no changes of its type. What was written at positions of a string may be written again, as all that
+    /// was written there later is in the log behind: a plain string, which has no number, becomes an object by it.
+    pub(crate) fn replay(&mut self, kind_large: u8, number: u64, changes: &[u8]) -> Option<()> {
+        let is_done = self.number >= number && kind_large != LongText::KIND_LARGE;
+        if is_done || self.parts.kind() != kind_large {
             return Some(());
         }
         match &mut self.parts {
             Parts::Hash(fields) => _ = Hash::apply(fields, &Hash::changes_from_bytes(changes)?),
+            Parts::Text(chunks) => {
+                LongText::apply(chunks, &LongText::changes_from_bytes(changes)?);
+            }
         }
-        self.number = number;
+        self.number = self.number.max(number);
         Some(())
     }
 }
@@ -207,6 +225,7 @@ pub(crate) fn due_of_value(value: Value<'_>, block: Option<BlockRef<'_>>) -> Opt
     match (value, block.and_then(large::Large::of)) {
         (_, Some(large)) => large.read(|contents| match &contents.parts {
             Parts::Hash(fields) => Hash::due(Hash::large(fields)),
+            Parts::Text(_) => None,
         }),
         (Value::Bytes { kind: Hash::KIND, bytes }, None) => Hash::due(Hash::packed(bytes)),
         _ => None,
@@ -250,6 +269,8 @@ pub(crate) struct ContainerOptions {
     pub(crate) keys: [u64; 2],
     /// Largest packed hash.
     pub(crate) hash: PackedMax,
+    /// Longest string that is plain after a change of a part of it.
+    text_plain_max: AtomicUsize,
 }
 
 /// Up to where a type's containers are packed.
@@ -280,7 +301,20 @@ impl PackedMax {
 
 impl ContainerOptions {
     pub(crate) fn new(takes_objects: bool, keys: [u64; 2]) -> ContainerOptions {
-        ContainerOptions { takes_objects, keys, hash: PackedMax::default() }
+        let text_plain_max = AtomicUsize::new(usize::MAX);
+        ContainerOptions { takes_objects, keys, hash: PackedMax::default(), text_plain_max }
+    }
+
+    /// Up to this length a string is plain; [`usize::MAX`] if all are.
+    pub(crate) fn text_plain_max(&self) -> usize {
+        // ORDERING: Relaxed, a limit on its own.
+        self.text_plain_max.load(Ordering::Relaxed)
+    }
+
+    /// Sets that, where strings may be objects.
+    pub(crate) fn set_text_plain_max(&self, len: usize) {
+        // ORDERING: Relaxed, as where it is read.
+        self.text_plain_max.store(len, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,7 @@
 //! A write of a container: of a packed one by storing another in its place, of a large one in place.
 
+mod text;
+
 use std::borrow::Cow;
 
 use hotring_index::AnySession as Index;
@@ -12,6 +14,7 @@ use super::{Decision, Objects, Type, due_first, of_packed_kind};
 use crate::changes::Changed;
 use crate::error::StoreError;
 use crate::logged::push_put;
+use crate::long_text::LongText;
 use crate::session::Limits;
 use crate::value::view;
 use crate::watch::Event;
@@ -27,7 +30,7 @@ struct Met {
 /// What a write leaves in the log.
 enum Logs {
     Put(NewValue<'static>),
-    /// The number of changes that there are then, and the last ones as bytes.
+    /// The number of changes that there are then, and the last ones as [`tagged`] bytes.
     Change(u64, Vec<u8>),
     Remove,
 }
@@ -152,7 +155,7 @@ impl Write<'_> {
                 index.grew(grown);
                 met.forget_version(index, key, now);
                 let stored = Changed::Stored { is_new: false, expires: false };
-                let logged = records.as_ref().map(|_| T::changes_to_bytes(&changes));
+                let logged = records.as_ref().map(|_| tagged::<T>(&changes));
                 let logs = Logs::Change(number, logged.unwrap_or_default());
                 (tally, logs, Event::Stored(None), stored)
             }
@@ -164,7 +167,12 @@ impl Write<'_> {
             enter(wheels, index, key, at, now);
         }
         if let Some(mut hooks) = hooks {
-            hooks.all.watchers.tell(stripe, key.bytes(), &event);
+            let (watchers, mut text) = (&hooks.all.watchers, None);
+            if matches!(event, Event::Stored(_)) && watchers.is_waited_for(stripe, key.bytes()) {
+                text = met.large().read(|contents| T::text(T::of_parts(&contents.parts)?));
+            }
+            let event = if text.is_some() { Event::Stored(text.as_deref()) } else { event };
+            watchers.tell(stripe, key.bytes(), &event);
             hooks.record(key.bytes(), what);
         }
         Ok(Outcome::Done(tally, result))
@@ -174,14 +182,22 @@ impl Write<'_> {
     /// no changes of it.
     pub(crate) fn replay_changes(self, objects: Objects<'_>, number: u64, changes: &[u8]) -> bool {
         let Write { index, key, .. } = self;
+        let Some((kind_large, changes)) = changes.split_last() else { return false };
         // At time 0 nothing has expired.
         if let Some(met) = index.peek(key, 0, |entry| Met::of(&entry)).flatten() {
-            return met.replay(number, changes);
+            return met.replay(*kind_large, number, changes);
+        }
+        if *kind_large == LongText::KIND_LARGE {
+            return text::replay(index, key, objects, number, changes);
         }
         index.update(key, 0, |entry| {
             let packed = entry.as_ref().and_then(|entry| match entry.value {
                 Value::Bytes { kind, bytes } => of_packed_kind!(kind, T => {
-                    replay_packed::<T>(bytes, number, changes, objects)
+                    match *kind_large == T::KIND_LARGE {
+                        true => replay_packed::<T>(bytes, number, changes, objects),
+                        // Of an older container, of another type.
+                        false => Some(Action::Keep),
+                    }
                 }),
                 Value::Word { .. } => None,
             });
@@ -231,9 +247,9 @@ impl Met {
         (tally, number, after.saturating_sub(before))
     }
 
-    fn replay(&self, number: u64, changes: &[u8]) -> bool {
+    fn replay(&self, kind_large: u8, number: u64, changes: &[u8]) -> bool {
         let (done, footprint) = self.large().write(|contents| {
-            let done = contents.replay(number, changes);
+            let done = contents.replay(kind_large, number, changes);
             (done, contents.parts.footprint())
         });
         self.block.lend().set_object_bytes(footprint);
@@ -305,6 +321,14 @@ fn run_packed<'c, T: Type, R>(
     }
 }
 
+/// Changes as the log has them: their bytes, then the kind of the container that they are for. Replay may meet a younger
+/// one of another type.
+fn tagged<T: Type>(changes: &[T::Change<'_>]) -> Vec<u8> {
+    let mut bytes = T::changes_to_bytes(changes);
+    bytes.push(T::KIND_LARGE);
+    bytes
+}
+
 /// What the log is told of a decision.
 fn logs_of<T: Type>(
     entry: Option<&Entry<'_>>,
@@ -319,7 +343,7 @@ fn logs_of<T: Type>(
             value => crate::value::detach(value.as_value()),
         })),
         (Action::Put { .. }, Some(Value::Bytes { bytes, .. })) => {
-            Some(Logs::Change(Head::split(bytes).0.number + 1, T::changes_to_bytes(changes)))
+            Some(Logs::Change(Head::split(bytes).0.number + 1, tagged::<T>(changes)))
         }
         (Action::Remove, Some(_)) => Some(Logs::Remove),
         _ => None,

@@ -74,12 +74,14 @@ impl Type for Hash {
     fn of_parts(parts: &Parts) -> Option<&Fields> {
         match parts {
             Parts::Hash(fields) => Some(fields),
+            _ => None,
         }
     }
 
     fn of_parts_mut(parts: &mut Parts) -> Option<&mut Fields> {
         match parts {
             Parts::Hash(fields) => Some(fields),
+            _ => None,
         }
     }
 

@@ -1,13 +1,15 @@
 //! Strings as rows of bits: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP. Bit 0 is the highest bit of the
 //! first byte. All but BITOP are single-key reads or writes; BITOP holds the stripes of its keys.
 
-use hotring_index::{Action, Entry, Expiry};
+use std::borrow::Cow;
+
+use hotring_containers::Piece;
+use hotring_index::Expiry;
 
 use crate::error::StoreError;
-use crate::metadata::with_flags_of;
-use crate::ops::text::grown;
+use crate::long_text::{Patch, TextRef};
 use crate::session::Session;
-use crate::value::{encode_owned, view_string};
+use crate::value::encode_owned;
 
 /// A part of a value as BITCOUNT and BITPOS name it: both ends included, negative ones counted from
 /// the end.
@@ -61,36 +63,29 @@ impl Session {
     ) -> Result<bool, StoreError> {
         self.check_key(key)?;
         let at = self.byte_of_bit(offset)?;
-        if let Err(error) = self.check_value(at + 1) {
+        if let Err(error) = self.check_text(at + 1, 1) {
             // As in `set_range`.
-            return self.get_string(key, now, |_| ()).and(Err(error));
+            return self.strlen(key, now).and(Err(error));
         }
         let mask = mask(offset);
-        self.write(key, |key| {
-            key.update(now, |entry| {
-                let mut text = match grown(entry.as_ref(), at + 1) {
-                    Ok(text) => text,
-                    Err(error) => return (Action::Keep, Err(error)),
-                };
-                let old = text[at] & mask != 0;
-                let reaches =
-                    |entry: &Entry<'_>| view_string(entry.value, |value| value.len() > at);
-                if old == bit && entry.as_ref().map(reaches) == Some(Ok(true)) {
-                    // As in Redis, this is no write for watchers of the key.
-                    return (Action::Keep, Ok(old));
-                }
-                text[at] = if bit { text[at] | mask } else { text[at] & !mask };
-                let value = with_flags_of(entry, encode_owned(text));
-                (Action::Put { value, expiry: Expiry::Keep }, Ok(old))
-            })
-        })?
+        self.change_text(key, now, |text| {
+            let byte = text.byte(at);
+            let old = byte.is_some_and(|byte| byte & mask != 0);
+            let after = if bit { byte.unwrap_or(0) | mask } else { byte.unwrap_or(0) & !mask };
+            // If it has this value, then as in Redis this is no write for watchers of the key.
+            let patches = match byte == Some(after) {
+                true => Vec::new(),
+                false => vec![Patch { at, bytes: one_byte(after).into() }],
+            };
+            Ok((Cow::Owned(patches), old))
+        })
     }
 
     /// Reads one bit: false if the key is absent or its value ends before.
     pub fn bit(&mut self, key: &[u8], offset: u64, now: u64) -> Result<bool, StoreError> {
         let at = self.byte_of_bit(offset)?;
-        let is_set = |text: &[u8]| text.get(at).is_some_and(|byte| byte & mask(offset) != 0);
-        Ok(self.get_string(key, now, |value| value.with_bytes(is_set))?.unwrap_or(false))
+        let byte = self.read_text(key, now, |text| text.byte(at))?.flatten();
+        Ok(byte.is_some_and(|byte| byte & mask(offset) != 0))
     }
 
     /// Counts the bits of the part that are 1. A part whose ends are both negative, and inverted,
@@ -100,11 +95,13 @@ impl Session {
     /// [`StoreError::WrongType`]
     pub fn bit_count(&mut self, key: &[u8], range: BitRange, now: u64) -> Result<u64, StoreError> {
         let inverted = range.end.is_some_and(|end| range.start < 0 && end < 0 && range.start > end);
-        let count = |text: &[u8]| match range.bits(text.len()) {
-            Some((first, end)) if !inverted => count_ones(text, first, end),
+        let count = |text: TextRef<'_>| match range.bits(text.len()) {
+            Some((first, end)) if !inverted => {
+                bits_of(text, first, end).map(|bits| bits.ones()).sum()
+            }
             _ => 0,
         };
-        Ok(self.get_string(key, now, |value| value.with_bytes(count))?.unwrap_or(0))
+        Ok(self.walk_text(key, now, count)?.unwrap_or(0))
     }
 
     /// Finds the first bit of the part that is `bit`, counted from the start of the value. A value
@@ -119,14 +116,14 @@ impl Session {
         range: BitRange,
         now: u64,
     ) -> Result<Option<u64>, StoreError> {
-        let find = |text: &[u8]| {
+        let find = |text: TextRef<'_>| {
             let (first, end) = range.bits(text.len())?;
-            match find_bit(text, first, end, bit) {
+            match bits_of(text, first, end).find_map(|bits| bits.find(bit)) {
                 None if !bit && range.end.is_none() => Some(end as u64),
                 found => found.map(|at| at as u64),
             }
         };
-        let found = self.get_string(key, now, |value| value.with_bytes(find))?;
+        let found = self.walk_text(key, now, find)?;
         Ok(found.unwrap_or((!bit).then_some(0)))
     }
 
@@ -145,8 +142,8 @@ impl Session {
         self.hold_keys(keys, |session| {
             let mut text = Vec::new();
             for (i, key) in sources.iter().enumerate() {
-                let present = session.get_string(key, now, |value| {
-                    value.with_bytes(|bytes| op.add(&mut text, i == 0, bytes));
+                let present = session.walk_text(key, now, |source| {
+                    op.add(&mut text, i == 0, &source.whole());
                 })?;
                 if present.is_none() {
                     op.add(&mut text, i == 0, b"");
@@ -216,6 +213,69 @@ fn within(mut byte: u8, at: usize, first: usize, end: usize) -> u8 {
         byte &= !(0xff >> (end % 8));
     }
     byte
+}
+
+/// A string of one byte.
+fn one_byte(byte: u8) -> &'static [u8] {
+    static ALL: [u8; 256] = {
+        let mut all = [0; 256];
+        let mut i = 0;
+        while i < 256 {
+            all[i] = i as u8;
+            i += 1;
+        }
+        all
+    };
+    std::slice::from_ref(&ALL[usize::from(byte)])
+}
+
+/// Some of the bits of a string, at least one.
+struct Bits<'a> {
+    /// The bytes that they lie in.
+    piece: Piece<'a>,
+    /// The first of them, and the first behind them, counted from the beginning of the piece.
+    first: usize,
+    end: usize,
+    /// Bits of the string before the piece.
+    before: usize,
+}
+
+/// The bits `first..end` of a string, of which there is one at least, piece by piece.
+fn bits_of(text: TextRef<'_>, first: usize, end: usize) -> impl Iterator<Item = Bits<'_>> {
+    let mut before = first / 8 * 8;
+    text.pieces(first / 8..end.div_ceil(8)).map(move |piece| {
+        let len = 8 * match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Zeros(len) => len,
+        };
+        let bits = Bits {
+            piece,
+            first: first.saturating_sub(before),
+            end: (end - before).min(len),
+            before,
+        };
+        before += len;
+        bits
+    })
+}
+
+impl Bits<'_> {
+    /// How many are 1.
+    fn ones(&self) -> u64 {
+        match self.piece {
+            Piece::Bytes(bytes) => count_ones(bytes, self.first, self.end),
+            Piece::Zeros(_) => 0,
+        }
+    }
+
+    /// The place in the string of the first that is `bit`.
+    fn find(&self, bit: bool) -> Option<usize> {
+        let found = match self.piece {
+            Piece::Bytes(bytes) => find_bit(bytes, self.first, self.end, bit),
+            Piece::Zeros(_) => (!bit).then_some(self.first),
+        };
+        found.map(|at| self.before + at)
+    }
 }
 
 /// How many of the bits `first..end`, of which there is one at least, are 1.

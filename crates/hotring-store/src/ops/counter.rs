@@ -122,7 +122,7 @@ fn decide<T: Count>(
     entry: Option<Entry<'_>>,
     now: u64,
 ) -> Result<(Action<'static>, T, T), StoreError> {
-    let old = entry.map_or(Ok(T::ZERO), |entry| view_string(entry.value, T::of_value)?)?;
+    let old = entry.map_or(Ok(T::ZERO), |entry| view_string(&entry, T::of_value)?)?;
     let (sum, is_beyond) = match old.add(options.by) {
         Ok(sum) => (sum, false),
         Err(end) => (end, true),

@@ -6,7 +6,7 @@ use hotring_log::Effect;
 use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::session::Session;
-use crate::value::{ValueRef, view_entry};
+use crate::value::{ValueRef, view_entry_at};
 use hotring_index::AnySession as Index;
 
 impl Session {
@@ -23,7 +23,7 @@ impl Session {
     ) -> u64 {
         self.read_all(|index| {
             index.scan(cursor, count, now, |entry| {
-                view_entry(&entry, now, |value| f(entry.key, value));
+                view_entry_at(&entry, now, |value| f(entry.key, value));
             })
         })
     }

@@ -64,7 +64,7 @@ impl Session {
                     write.replay_changes(objects, number, change)
                 });
                 if !known {
-                    return Err(UnknownForm { form: change.first().copied().unwrap_or(0) });
+                    return Err(UnknownForm { form: change.last().copied().unwrap_or(0) });
                 }
                 if give_expiries(change) {
                     self.enter_due_of_key(key, now);

@@ -24,7 +24,9 @@ impl Session {
                     view(entry.value, |value| match value {
                         ValueRef::Int(n) => Ok(n),
                         // Had it been a canonical integer it would be held as one.
-                        ValueRef::Bytes(_) => Err(StoreError::NotANumber(NumberKind::Integer)),
+                        ValueRef::Bytes(_) | ValueRef::Text(_) => {
+                            Err(StoreError::NotANumber(NumberKind::Integer))
+                        }
                         ValueRef::Hash(_) => Err(StoreError::WrongType),
                     })
                 });
@@ -60,7 +62,7 @@ impl Session {
         self.write(key, |key| {
             key.update(now, |entry| {
                 let old = entry.map_or(Ok(decimal::ZERO), |entry| {
-                    view_string(entry.value, |value| value.with_bytes(decimal::parse))?
+                    view_string(&entry, |value| value.with_bytes(decimal::parse))?
                 });
                 let sum = old.and_then(|old| decimal::add_to_text(old, delta));
                 match sum.and_then(|text| limits.check_value(text.len()).map(|()| text)) {

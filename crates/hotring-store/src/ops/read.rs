@@ -1,11 +1,13 @@
 //! Operations that look at one key and change nothing.
 
-use hotring_index::{BlockRef, Key};
+use hotring_index::{AnyIndex, BlockRef, Entry, Key};
 
-use crate::container::is_there;
+use crate::container::{Type, is_there};
 use crate::error::StoreError;
+use crate::long_text::{self, LongText, TextRef, view_text};
 use crate::session::Session;
-use crate::value::{ValueRef, view_entry, view_string};
+use crate::stripe::spread;
+use crate::value::{ValueRef, view_entry_at, view_string};
 
 /// What is known of the accesses to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub enum Accesses {
 impl Session {
     /// Hands the value to `f`. None if the key is absent.
     pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
-        self.read(key, now, |entry| view_entry(&entry, now, f)).flatten()
+        self.read(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
     /// As [`get`](Self::get), for strings: what other operations on strings call the value.
@@ -39,7 +41,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_string(entry.value, f)).transpose()
+        self.read(key, now, |entry| view_string(&entry, f)).transpose()
     }
 
     /// As [`get_string`](Self::get_string), with the block that the value lies in if it is long: a caller that needs to
@@ -55,8 +57,16 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>, Option<BlockRef<'_>>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_string(entry.value, |value| f(value, entry.block())))
-            .transpose()
+        let (key, seed) = (key.into(), self.seed);
+        let Session { gate, index, store, .. } = self;
+        let _reading = gate.read(spread(seed, key.bytes()));
+        let shared = |entry: Entry<'_>| {
+            view_string(&entry, |value| match value {
+                ValueRef::Text(text) => show_in_block(text, store, f),
+                value => f(value, entry.block()),
+            })
+        };
+        index.get(key, now, shared).transpose()
     }
 
     /// Length of the string, 0 if the key is absent.
@@ -64,7 +74,7 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`]
     pub fn strlen(&mut self, key: &[u8], now: u64) -> Result<usize, StoreError> {
-        Ok(self.get_string(key, now, |value| value.len())?.unwrap_or(0))
+        Ok(self.read_text(key, now, |text| text.len())?.unwrap_or(0))
     }
 
     /// Hands the bytes from `start` to `end` to `f`, both inclusive, negative ones counted from
@@ -80,14 +90,61 @@ impl Session {
         now: u64,
         f: impl FnOnce(&[u8], Option<BlockRef<'_>>) -> R,
     ) -> Result<R, StoreError> {
-        // Either closure may be the one that consumes `f`.
+        // Any of the closures may be the one that consumes `f`.
         let mut f = Some(f);
         let mut call =
             |bytes: &[u8], block: Option<BlockRef<'_>>| f.take().map(|f| f(bytes, block));
-        let found = self.get_shared(key, now, |value, block| {
-            value.with_bytes(|bytes| call(range(bytes, start, end), block))
-        })?;
-        Ok(found.unwrap_or_else(|| call(b"", None)).expect("exactly one of the two calls runs"))
+        let found = self.read(key, now, |entry| match long_text::snapshot(&entry) {
+            Some(text) => Ok(Err(text)),
+            None => view_string(&entry, |value| {
+                value.with_bytes(|bytes| {
+                    let (start, end) = range(bytes.len(), start, end);
+                    call(&bytes[start..end], entry.block())
+                })
+            })
+            .map(Ok),
+        });
+        let found = match found.transpose()? {
+            // The part is copied while no session waits for this one.
+            Some(Err(text)) => {
+                let (start, end) = range(text.len(), start, end);
+                call(&text.copy(start..end), None)
+            }
+            Some(Ok(result)) => result,
+            None => call(b"", None),
+        };
+        Ok(found.expect("exactly one of the calls runs"))
+    }
+
+    /// Hands the string to `f`, for a short time: writers of a long one wait for it. None if the key is absent.
+    pub(crate) fn read_text<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(TextRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.read(key, now, |entry| view_text(&entry, f)).transpose()
+    }
+
+    /// The same for a walk over all of it: neither writers of a long one nor the gate wait for `f`.
+    pub(crate) fn walk_text<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(TextRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        // Either closure may be the one that consumes `f`.
+        let mut f = Some(f);
+        let mut call = |text: TextRef<'_>| f.take().map(|f| f(text));
+        let found = self.read(key, now, |entry| match long_text::snapshot(&entry) {
+            Some(text) => Ok(Err(text)),
+            None => view_text(&entry, &mut call).map(Ok),
+        });
+        Ok(match found.transpose()? {
+            Some(Ok(result)) => result,
+            Some(Err(text)) => call(LongText::large(&text)),
+            None => None,
+        })
     }
 
     /// True if the key is present.
@@ -107,7 +164,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>) -> R,
     ) -> Option<R> {
-        self.peek(key, now, |entry| view_entry(&entry, now, f)).flatten()
+        self.peek(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
     /// What the eviction policy knows, or who needs no policy, of the accesses to the key; None if the key is absent.
@@ -138,21 +195,35 @@ impl Session {
 
     /// Bytes of memory that the key's item takes.
     pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
-        self.peek(key, now, |entry| entry.footprint)
+        self.peek(key, now, |entry| entry.footprint + long_text::base_bytes(&entry))
     }
 }
 
-/// Out-of-range ends are clamped, an inverted range is empty.
-fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
-    let len = i64::try_from(bytes.len()).expect("values are shorter than 4 GiB");
+/// Shows a text in one piece, so that a reply can be sent from there.
+#[cold]
+#[inline(never)]
+fn show_in_block<R>(
+    text: TextRef<'_>,
+    index: &AnyIndex,
+    f: impl FnOnce(ValueRef<'_>, Option<BlockRef<'_>>) -> R,
+) -> R {
+    match long_text::to_block(text, index) {
+        Some(block) => f(ValueRef::Bytes(&block), Some(block.lend())),
+        None => f(ValueRef::Text(text), None),
+    }
+}
+
+/// Where a part of so many bytes begins and ends. Out-of-range ends are clamped, an inverted range is empty.
+fn range(len: usize, start: i64, end: i64) -> (usize, usize) {
+    let len = i64::try_from(len).expect("values are shorter than 4 GiB");
     if start < 0 && end < 0 && start > end {
-        return b"";
+        return (0, 0);
     }
     let from_end = |at: i64| if at < 0 { (at.saturating_add(len)).max(0) } else { at };
     let (start, end) = (from_end(start), from_end(end).min(len - 1));
     if start > end {
-        return b"";
+        return (0, 0);
     }
     // Both are in 0..len now: start >= 0 by from_end, start <= end <= len - 1.
-    &bytes[start as usize..=end as usize]
+    (start as usize, end as usize + 1)
 }

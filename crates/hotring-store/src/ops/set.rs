@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::logged::Puts;
 use crate::session::Session;
 use crate::sync::Arc;
-use crate::value::{Text, copied, encode, encode_block, is_string, reborrow, view};
+use crate::value::{Text, copied, encode, encode_block, is_string, reborrow, view_entry};
 
 /// When a set takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,11 +57,11 @@ impl SetCondition<'_> {
 }
 
 fn is_equal(entry: &Entry<'_>, text: &[u8]) -> bool {
-    view(entry.value, |value| value.with_bytes(|bytes| bytes == text))
+    view_entry(entry, |value| value.with_bytes(|bytes| bytes == text))
 }
 
 fn digest_of(entry: &Entry<'_>) -> u64 {
-    view(entry.value, |value| value.with_bytes(digest))
+    view_entry(entry, |value| value.with_bytes(digest))
 }
 
 /// The hash by which a value is compared without being sent: XXH3 with 64 bits and no seed, as Redis

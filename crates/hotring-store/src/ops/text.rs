@@ -1,11 +1,15 @@
-//! APPEND and SETRANGE: single-key writes that build the new string from the old one.
+//! APPEND and SETRANGE, and what is common to all operations that change a part of a string: single-key writes.
 
-use hotring_index::{Action, Entry, Expiry};
+use std::borrow::Cow;
 
+use hotring_index::{Action, Expiry};
+
+use crate::container::{Decision, Type};
 use crate::error::StoreError;
+use crate::long_text::{LongText, Patch, TextRef, is_long};
 use crate::metadata::with_flags_of;
 use crate::session::Session;
-use crate::value::{encode, encode_owned, reborrow, view_string};
+use crate::value::{ValueRef, encode_owned, view_string};
 
 impl Session {
     /// Adds `tail` to the end of the value, an absent one counting as empty, and returns the new
@@ -13,28 +17,10 @@ impl Session {
     pub fn append(&mut self, key: &[u8], tail: &[u8], now: u64) -> Result<usize, StoreError> {
         self.check_key(key)?;
         self.check_value(tail.len())?;
-        let limits = self.limits;
-        let alone = encode(tail);
-        self.write(key, |key| {
-            key.update(now, |entry| {
-                let Some(entry) = entry else {
-                    let put = Action::Put { value: reborrow(&alone), expiry: Expiry::Never };
-                    return (put, Ok(tail.len()));
-                };
-                let appended = view_string(entry.value, |old| {
-                    let len = old.len() + tail.len();
-                    if let Err(error) = limits.check_value(len) {
-                        return (Action::Keep, Err(error));
-                    }
-                    let mut text = Vec::with_capacity(len);
-                    old.append_to(&mut text);
-                    text.extend_from_slice(tail);
-                    let value = with_flags_of(Some(entry), encode_owned(text));
-                    (Action::Put { value, expiry: Expiry::Keep }, Ok(len))
-                });
-                appended.unwrap_or_else(|error| (Action::Keep, Err(error)))
-            })
-        })?
+        self.change_text(key, now, |text| {
+            let patch = Patch { at: text.len(), bytes: tail.into() };
+            Ok((Cow::Owned(vec![patch]), text.len() + tail.len()))
+        })
     }
 
     /// Overwrites the value from `offset` on with `patch`, padding with zero bytes up to the
@@ -51,40 +37,90 @@ impl Session {
             return self.strlen(key, now);
         }
         let end = offset.saturating_add(patch.len());
-        if let Err(error) = self.check_value(end) {
+        if let Err(error) = self.check_text(end, patch.len()) {
             // Redis tells of a wrong type first.
             return self.strlen(key, now).and(Err(error));
         }
-        self.write(key, |key| {
-            key.update(now, |entry| {
-                let mut text = match grown(entry.as_ref(), end) {
-                    Ok(text) => text,
-                    Err(error) => return (Action::Keep, Err(error)),
-                };
-                text[offset..end].copy_from_slice(patch);
-                let len = text.len();
-                let value = with_flags_of(entry, encode_owned(text));
-                (Action::Put { value, expiry: Expiry::Keep }, Ok(len))
-            })
-        })?
+        self.change_text(key, now, |text| {
+            let patch = Patch { at: offset, bytes: patch.into() };
+            Ok((Cow::Owned(vec![patch]), text.len().max(end)))
+        })
     }
-}
 
-/// A copy of the string, with zero bytes at its end if it is shorter than `len`.
-///
-/// # Errors
-/// [`StoreError::WrongType`]
-pub(crate) fn grown(entry: Option<&Entry<'_>>, len: usize) -> Result<Vec<u8>, StoreError> {
-    let mut text = Vec::new();
-    match entry {
-        Some(entry) => view_string(entry.value, |old| {
-            text.reserve_exact(old.len().max(len));
-            old.append_to(&mut text);
-        })?,
-        None => text.reserve_exact(len),
+    /// Whether a string may be made this long by writing as many bytes.
+    pub(crate) fn check_text(&mut self, len: usize, written: usize) -> Result<(), StoreError> {
+        // A string that stays plain is stored as a whole; of another one zeros take no memory.
+        let is_plain = len <= self.containers.text_plain_max();
+        self.limits.check_value(len)?;
+        self.admit_bytes(if is_plain { len } else { written })
     }
-    if text.len() < len {
-        text.resize(len, 0);
+
+    /// Decides on the string that the key holds, an empty one if it is absent, and writes what was decided; nothing if
+    /// that are no patches. `decide` may be called several times, and should be short: a writer of a long string waits
+    /// for it. The expiry stays.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`], and those of every write.
+    pub(crate) fn change_text<'c, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        mut decide: impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
+    ) -> Result<R, StoreError> {
+        self.admit()?;
+        loop {
+            if let Some(result) = self.change_plain_text(key, now, &mut decide)? {
+                return Ok(result);
+            }
+            let limits = self.limits;
+            let changed = self.change_in_order(key.into(), |write, objects| {
+                write.change_long_text(objects, limits, now, &mut decide)
+            })?;
+            // Otherwise another session has replaced it by a short one in between.
+            if let Some(result) = changed {
+                return Ok(result);
+            }
+        }
     }
-    Ok(text)
+
+    /// Changes a string that is plain, and stays so. None if it is not, or would not.
+    fn change_plain_text<'c, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        decide: &mut impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
+    ) -> Result<Option<R>, StoreError> {
+        let (limits, plain_max) = (self.limits, self.containers.text_plain_max());
+        self.change(key, |key| {
+            key.update(now, |entry| {
+                let mut run = |bytes: &[u8]| {
+                    let text = TextRef::plain(bytes);
+                    let (patches, result) = decide(text)?;
+                    let len = text.len_after(&patches);
+                    if patches.is_empty() {
+                        return Ok((Action::Keep, Some(result)));
+                    }
+                    limits.check_value(len)?;
+                    if is_long(len, entry.as_ref(), plain_max) {
+                        return Ok((Action::Keep, None));
+                    }
+                    let (_, after) = LongText::changed(text, &patches);
+                    let value = with_flags_of(entry, encode_owned(after.unwrap_or_default()));
+                    Ok((Action::Put { value, expiry: Expiry::Keep }, Some(result)))
+                };
+                let changed = match &entry {
+                    None => run(b""),
+                    Some(entry) => view_string(entry, |value| match value {
+                        ValueRef::Text(_) => Ok((Action::Keep, None)),
+                        value => value.with_bytes(&mut run),
+                    })
+                    .and_then(|changed| changed),
+                };
+                match changed {
+                    Ok((action, result)) => (action, Ok(result)),
+                    Err(error) => (Action::Keep, Err(error)),
+                }
+            })
+        })
+    }
 }

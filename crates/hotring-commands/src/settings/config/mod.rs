@@ -116,6 +116,7 @@ pub struct Config {
     pub history_bytes_max: usize,
     pub hash_packed_fields_max: usize,
     pub hash_packed_len_max: usize,
+    pub text_plain_max: usize,
     /// Longest key.
     pub key_len_max: usize,
     /// Longest argument of a request.
@@ -212,6 +213,7 @@ impl Default for Config {
             history_bytes_max: 1 << 20,
             hash_packed_fields_max: 512,
             hash_packed_len_max: 64,
+            text_plain_max: 64 << 10,
             key_len_max: 64 << 10,
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,

@@ -64,6 +64,16 @@ pub(super) static DATA: &[Setting] = &[
             Ok(())
         },
     },
+    Setting {
+        name: "string-max-plain-value",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Longest string that is kept in one piece when a part of it changes; a change of a longer one costs \
+               what it changes",
+        change: Change::Running,
+        get: |c| c.text_plain_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.text_plain_max = n),
+    },
 ];
 
 /// With the longest value below the 4 GiB that the store can keep for one key.

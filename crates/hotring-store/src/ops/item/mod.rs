@@ -9,11 +9,12 @@ use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
 use crate::logged::Puts;
+use crate::long_text;
 use crate::metadata::{self, Metadata};
 use crate::ops::set::SetExpiry;
 use crate::session::Limits;
 use crate::session::Session;
-use crate::value::{ValueRef, is_string, view};
+use crate::value::{ValueRef, is_string, view, view_entry};
 
 /// A value and all that is kept with it.
 #[derive(Clone, Copy, Debug)]
@@ -139,9 +140,13 @@ impl Session {
 
 #[inline(always)]
 fn show<R>(entry: &Entry<'_>, f: impl FnOnce(Item<'_>) -> R) -> R {
-    view(entry.value, |value| {
+    let item = |value: ValueRef<'_>| {
         let metadata = Metadata::of(entry.value);
         f(Item { value, metadata, expire_at: entry.expire_at, memory: entry.footprint })
+    };
+    view(entry.value, |value| match value {
+        ValueRef::Text(_) => view_entry(entry, item),
+        value => item(value),
     })
 }
 
@@ -186,7 +191,13 @@ fn act<'x>(
                     false => (puts, Action::Expire(expiry)),
                 },
                 true => (puts, Action::Expire(expiry)),
-                false => (puts, Action::Put { value: metadata.amend(entry.value), expiry }),
+                false => {
+                    let value = match long_text::snapshot(entry) {
+                        Some(text) => metadata.encode(text.copy(0..text.len()).into()),
+                        None => metadata.amend(entry.value),
+                    };
+                    (puts, Action::Put { value, expiry })
+                }
             }
         }
     })

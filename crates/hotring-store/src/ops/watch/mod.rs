@@ -70,7 +70,7 @@ impl Session {
         self.hold(&keys, Hold::Read, |session| {
             let has_it = session.read(key, now, |entry| {
                 let is_it =
-                    |expected| view_string(entry.value, |v| v.with_bytes(|text| text == expected));
+                    |expected| view_string(&entry, |v| v.with_bytes(|text| text == expected));
                 expected.is_some_and(|expected| is_it(expected) == Ok(true))
             });
             let first = FirstLook { present: has_it.is_some(), expected: has_it == Some(true) };

@@ -1,0 +1,343 @@
+//! A long string: bytes by position, which are written over and appended to, never moved.
+//!
+//! ```text
+//!   Inner   children  c0   none   c2        a chunk or an inner node each, by the bits of the position
+//!                     |           |
+//!                   chunk       chunk       up to CHUNK bytes; behind its end there are zeros
+//! ```
+//! A chunk that is not there is shown from the *base*, a string in one piece that the text began with, and behind
+//! the end of that as zeros. So a text over a base is made in O(1), and holes take no memory. Whenever a write
+//! copies a chunk out of the base it copies another one, too: once half of the chunks have been written the base is
+//! not needed any more, and goes.
+//!
+//! # Invariants
+//! * A node changes only while it is not shared, as in `tree.rs`.
+//! * The base shows no byte of a chunk that is there.
+//! * No chunk is longer than [`CHUNK`], none reaches behind the end of the text, and neither does the base.
+
+use std::ops::{Deref, Range};
+
+use triomphe::Arc;
+
+use crate::tree::{Dismantle, Remains};
+
+/// Bytes of a chunk.
+const CHUNK: usize = 16 << 10;
+const BITS: u32 = 5;
+/// Children of an inner node.
+const CHILDREN: usize = 1 << BITS;
+/// Bytes that a new chunk has room for, at least.
+const ROOM_MIN: usize = 64;
+
+/// A string of bytes that changes in place, over a base. Read, write: O(log n) and what is read or written.
+/// Clone: O(1).
+#[derive(Clone)]
+pub struct Text<B> {
+    root: Option<Node>,
+    /// Levels of inner nodes.
+    height: u32,
+    len: usize,
+    base: Option<B>,
+    /// Chunks before this one are not shown from the base.
+    moved: usize,
+    /// Bytes of all nodes.
+    heap: usize,
+}
+
+/// Bytes one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// These.
+    Bytes(&'a [u8]),
+    /// As many zeros, which take no memory.
+    Zeros(usize),
+}
+
+#[derive(Clone)]
+enum Node {
+    Inner(Arc<Inner>),
+    Chunk(Arc<Chunk>),
+}
+
+type Inner = [Option<Node>; CHILDREN];
+
+/// With room at its end, for appends.
+struct Chunk(Vec<u8>);
+
+impl Clone for Chunk {
+    /// Keeps the room.
+    fn clone(&self) -> Chunk {
+        let mut data = Vec::with_capacity(self.0.capacity());
+        data.extend_from_slice(&self.0);
+        Chunk(data)
+    }
+}
+
+impl Chunk {
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let (data, end) = (&mut self.0, at + bytes.len());
+        if end > data.capacity() {
+            let room = (2 * data.capacity()).clamp(ROOM_MIN, CHUNK).max(end);
+            data.reserve_exact(room - data.len());
+        }
+        if end > data.len() {
+            data.resize(end, 0);
+        }
+        data[at..end].copy_from_slice(bytes);
+    }
+}
+
+impl Node {
+    fn own_bytes(&self) -> usize {
+        match self {
+            Node::Inner(_) => INNER_BYTES,
+            Node::Chunk(chunk) => CHUNK_HEAD + chunk.0.capacity(),
+        }
+    }
+}
+
+const COUNT: usize = size_of::<usize>();
+const INNER_BYTES: usize = COUNT + size_of::<Inner>();
+const CHUNK_HEAD: usize = COUNT + size_of::<Chunk>();
+
+impl<B> Default for Text<B> {
+    fn default() -> Self {
+        Text { root: None, height: 0, len: 0, base: None, moved: 0, heap: 0 }
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Text<B> {
+    /// An empty text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A text that has these bytes. O(1)
+    pub fn over(base: B) -> Self {
+        Text { len: base.len(), base: Some(base), ..Self::default() }
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory that it takes, without the base.
+    pub fn footprint(&self) -> usize {
+        self.heap
+    }
+
+    /// What it began with, as long as bytes are shown from there.
+    pub fn base(&self) -> Option<&B> {
+        self.base.as_ref()
+    }
+
+    /// The byte at a position; None behind the end.
+    pub fn byte(&self, at: usize) -> Option<u8> {
+        let is_inside = at < self.len;
+        is_inside.then(|| self.present(at / CHUNK).get(at % CHUNK).copied().unwrap_or(0))
+    }
+
+    /// The bytes of these positions, piece by piece; of those that there are.
+    pub fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = Piece<'_>> {
+        let (mut at, end) = (range.start, range.end.min(self.len));
+        std::iter::from_fn(move || {
+            let piece = self.piece(at, end)?;
+            at += match piece {
+                Piece::Bytes(bytes) => bytes.len(),
+                Piece::Zeros(len) => len,
+            };
+            Some(piece)
+        })
+    }
+
+    /// The first piece of these positions.
+    fn piece(&self, at: usize, end: usize) -> Option<Piece<'_>> {
+        if at >= end {
+            return None;
+        }
+        let bytes = self.present(at / CHUNK).get(at % CHUNK..).unwrap_or_default();
+        if !bytes.is_empty() {
+            return Some(Piece::Bytes(&bytes[..bytes.len().min(end - at)]));
+        }
+        let mut next = at / CHUNK + 1;
+        while next * CHUNK < end && self.present(next).is_empty() {
+            next += 1;
+        }
+        Some(Piece::Zeros((next * CHUNK).min(end) - at))
+    }
+
+    /// A copy of the bytes of these positions; of those that there are.
+    pub fn copy(&self, range: Range<usize>) -> Vec<u8> {
+        let len = range.end.min(self.len).saturating_sub(range.start);
+        let mut copy = Vec::with_capacity(len);
+        for piece in self.pieces(range) {
+            match piece {
+                Piece::Bytes(bytes) => copy.extend_from_slice(bytes),
+                Piece::Zeros(len) => copy.resize(copy.len() + len, 0),
+            }
+        }
+        copy
+    }
+
+    /// Writes bytes from a position on. Between the end and there, the text is filled with zeros.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        let (mut at, mut bytes) = (at, bytes);
+        self.grow(at + bytes.len());
+        while !bytes.is_empty() {
+            let within = at % CHUNK;
+            let (now, later) = bytes.split_at(bytes.len().min(CHUNK - within));
+            if self.write_chunk(at / CHUNK, within, now) {
+                self.move_one();
+            }
+            at += now.len();
+            bytes = later;
+        }
+    }
+
+    /// Appends zeros up to this length.
+    pub fn grow(&mut self, len: usize) {
+        self.len = self.len.max(len);
+        // The highest chunk needs a place.
+        while self.len.div_ceil(CHUNK) > 1 << (BITS * self.height) {
+            if let Some(root) = self.root.take() {
+                let mut inner = Inner::default();
+                inner[0] = Some(root);
+                self.root = Some(Node::Inner(Arc::new(inner)));
+                self.heap += INNER_BYTES;
+            }
+            self.height += 1;
+        }
+    }
+
+    /// Writes within one chunk. True if the base had bytes there.
+    fn write_chunk(&mut self, i: usize, at: usize, bytes: &[u8]) -> bool {
+        let Text { root, height, base, heap, .. } = self;
+        let slot = slot(root, *height, i, heap);
+        let below = if slot.is_none() { base_part(base.as_ref(), i) } else { &[] };
+        let node = slot.get_or_insert_with(|| {
+            *heap += CHUNK_HEAD;
+            Node::Chunk(Arc::new(Chunk(Vec::new())))
+        });
+        let Node::Chunk(chunk) = node else { unreachable!("chunks are at the lowest level") };
+        let before = chunk.0.capacity();
+        let chunk = Arc::make_mut(chunk);
+        if !below.is_empty() {
+            chunk.0.reserve_exact(below.len().max(at + bytes.len()));
+            chunk.0.extend_from_slice(below);
+        }
+        chunk.write(at, bytes);
+        *heap = *heap - before + chunk.0.capacity();
+        !below.is_empty()
+    }
+
+    /// Copies one more chunk out of the base, or gives it up.
+    fn move_one(&mut self) {
+        let Some(base) = &self.base else { return };
+        let chunks = base.len().div_ceil(CHUNK);
+        let next = (self.moved..chunks).find(|i| self.chunk(*i).is_none()).unwrap_or(chunks);
+        if next < chunks {
+            self.write_chunk(next, 0, &[]);
+        }
+        let is_there = |i: &usize| self.chunk(*i).is_some();
+        self.moved = next + (next..chunks).take_while(is_there).count();
+        if self.moved == chunks {
+            self.base = None;
+        }
+    }
+
+    /// What is held of a chunk's bytes: behind them there are zeros.
+    fn present(&self, i: usize) -> &[u8] {
+        self.chunk(i).map_or_else(|| base_part(self.base.as_ref(), i), |chunk| &chunk.0)
+    }
+
+    fn chunk(&self, i: usize) -> Option<&Chunk> {
+        let (mut node, mut height) = (self.root.as_ref()?, self.height);
+        loop {
+            match node {
+                Node::Chunk(chunk) => return Some(chunk),
+                Node::Inner(inner) => {
+                    height -= 1;
+                    node = inner[child(i, height)].as_ref()?;
+                }
+            }
+        }
+    }
+
+    /// Takes it apart.
+    pub fn into_remains(self) -> Remains {
+        Remains::new(self.root.into_iter().collect::<Vec<Node>>())
+    }
+
+    /// Checks all invariants.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        fn bytes(node: &Node, height: u32) -> usize {
+            node.own_bytes()
+                + match node {
+                    Node::Inner(inner) => {
+                        inner.iter().flatten().map(|node| bytes(node, height - 1)).sum::<usize>()
+                    }
+                    Node::Chunk(chunk) => {
+                        assert_eq!(height, 0);
+                        assert!(chunk.0.len() <= CHUNK && chunk.0.capacity() <= CHUNK);
+                        0
+                    }
+                }
+        }
+        assert_eq!(self.root.as_ref().map_or(0, |root| bytes(root, self.height)), self.heap);
+        let chunks = self.base.as_ref().map_or(0, |base| base.len().div_ceil(CHUNK));
+        assert!(self.base.is_none() || self.moved < chunks);
+        assert!((0..self.moved).all(|i| self.base.is_none() || self.chunk(i).is_some()));
+        assert!(self.base.as_ref().is_none_or(|base| base.len() <= self.len));
+    }
+}
+
+/// What the base has of a chunk.
+fn base_part<B: Deref<Target = [u8]>>(base: Option<&B>, i: usize) -> &[u8] {
+    let rest = base.and_then(|base| base.get(i * CHUNK..)).unwrap_or_default();
+    &rest[..rest.len().min(CHUNK)]
+}
+
+/// The child of an inner node that has a chunk, with this many levels of inner nodes below.
+fn child(i: usize, height: u32) -> usize {
+    (i >> (BITS * height)) % CHILDREN
+}
+
+/// The place of a chunk, with the inner nodes that lead there.
+fn slot<'a>(
+    root: &'a mut Option<Node>,
+    height: u32,
+    i: usize,
+    heap: &mut usize,
+) -> &'a mut Option<Node> {
+    let mut slot = root;
+    for height in (0..height).rev() {
+        let node = slot.get_or_insert_with(|| {
+            *heap += INNER_BYTES;
+            Node::Inner(Arc::new(Inner::default()))
+        });
+        let Node::Inner(inner) = node else { unreachable!("chunks are at the lowest level") };
+        slot = &mut Arc::make_mut(inner)[child(i, height)];
+    }
+    slot
+}
+
+impl Dismantle for Vec<Node> {
+    fn free_one(&mut self) -> Option<usize> {
+        let node = self.pop()?;
+        let bytes = node.own_bytes();
+        if let Node::Inner(inner) = node
+            // One that is shared lives on in a clone.
+            && let Ok(inner) = Arc::try_unwrap(inner)
+        {
+            self.extend(inner.into_iter().flatten());
+        }
+        Some(bytes)
+    }
+}

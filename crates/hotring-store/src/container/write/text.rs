@@ -1,0 +1,164 @@
+//! A change of a part of a string: of a plain one that is or gets long by making an object of it, of an object in place.
+
+use hotring_index::AnySession as Index;
+use hotring_index::{Action, Entry, Expiry, Key, NewValue};
+
+use super::{Logs, Met, Outcome, check, tagged};
+use crate::container::large::new_value;
+use crate::container::{Contents, Decision, Objects, Parts, Type};
+use crate::error::StoreError;
+use crate::long_text::{Chunks, LongText, TextRef, is_long};
+use crate::metadata::with_flags_of;
+use crate::session::Limits;
+use crate::value::{encode_owned, view, view_string};
+use crate::write::Write;
+
+/// A long string that was made of a plain one.
+struct Made<R> {
+    contents: Contents,
+    /// What was written, for the log.
+    change: Vec<u8>,
+    result: R,
+}
+
+impl Write<'_> {
+    /// Decides on the string that the key holds, an empty one if it is absent, and writes the patches. `decide` may be
+    /// called several times. None if the string is plain, and stays so. The caller has the key's order lock.
+    pub(crate) fn change_long_text<'c, R>(
+        mut self,
+        objects: Objects<'_>,
+        limits: Limits,
+        now: u64,
+        mut decide: impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
+    ) -> Result<Option<R>, StoreError> {
+        loop {
+            let write = self.again();
+            let met = match write.make_long(objects, limits, now, &mut decide)? {
+                Outcome::Done(_, result) => return Ok(Some(result)),
+                Outcome::Large(met) => met,
+                Outcome::Gone => return Ok(None),
+            };
+            let write = self.again();
+            match write.change_in_place::<LongText, R>(&met, limits, now, &mut decide)? {
+                Outcome::Done(_, result) => return Ok(Some(result)),
+                Outcome::Large(_) | Outcome::Gone => {}
+            }
+        }
+    }
+
+    /// Makes an object of a plain string that is long after the change.
+    fn make_long<'c, R>(
+        self,
+        objects: Objects<'_>,
+        limits: Limits,
+        now: u64,
+        decide: &mut impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
+    ) -> Result<Outcome<LongText, R>, StoreError> {
+        let Write { index, key, stripe, wheels, records, hooks } = self;
+        let damages = index.damages();
+        let mut logs = None;
+        let write = Write { index: &mut *index, key, stripe, wheels, records: None, hooks };
+        let outcome = write.update(now, |entry| {
+            logs = None;
+            if let Some(met) = entry.as_ref().and_then(Met::of) {
+                return (Action::Keep, Ok(Outcome::Large(met)));
+            }
+            let made = match make(entry.as_ref(), objects, limits, decide) {
+                Ok(Some(made)) => made,
+                Ok(None) => return (Action::Keep, Ok(Outcome::Gone)),
+                Err(error) => return (Action::Keep, Err(error)),
+            };
+            let (value, again) = twice(new_value(made.contents, objects.index));
+            logs = Some(match entry {
+                Some(_) => Logs::Change(1, made.change),
+                None => Logs::Put(again),
+            });
+            (Action::Put { value, expiry: Expiry::Keep }, Ok(Outcome::Done(1, made.result)))
+        });
+        // What was decided on a damaged item is left undone.
+        if let (Some(records), Some(logs)) = (records, logs)
+            && index.damages() == damages
+        {
+            logs.push(records, key.bytes());
+        }
+        outcome
+    }
+}
+
+/// Two owners of an object.
+fn twice(value: NewValue<'static>) -> (NewValue<'static>, NewValue<'static>) {
+    let again = crate::value::reborrow(&value);
+    let NewValue::Block { kind, block } = again else { unreachable!("an object has a block") };
+    (value, NewValue::Block { kind, block })
+}
+
+/// The object that is made of a plain string; None if that stays as it is, or changes as a whole.
+fn make<'c, R>(
+    entry: Option<&Entry<'_>>,
+    objects: Objects<'_>,
+    limits: Limits,
+    decide: &mut impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
+) -> Result<Option<Made<R>>, StoreError> {
+    let mut run = |bytes: &[u8]| {
+        let text = TextRef::plain(bytes);
+        let (patches, result) = decide(text)?;
+        let len = text.len_after(&patches);
+        if patches.is_empty() || !is_long(len, entry, objects.options.text_plain_max()) {
+            return Ok(None);
+        }
+        check::<LongText>(text, &patches, limits)?;
+        let mut chunks = chunks_of(bytes, entry);
+        LongText::apply(&mut chunks, &patches);
+        let contents = Contents { number: 1, parts: Parts::Text(chunks) };
+        Ok(Some(Made { contents, change: tagged::<LongText>(&patches), result }))
+    };
+    match entry {
+        None => run(b""),
+        Some(entry) => view_string(entry, |value| value.with_bytes(run))?,
+    }
+}
+
+/// Chunks that have the bytes of an entry's string, over the block that these lie in.
+fn chunks_of(bytes: &[u8], entry: Option<&Entry<'_>>) -> Chunks {
+    let base = entry.and_then(Entry::block).and_then(|block| block.to_block().part(bytes));
+    if let Some(base) = base {
+        return Chunks::over(base);
+    }
+    let mut chunks = Chunks::new();
+    chunks.write(0, bytes);
+    chunks
+}
+
+/// Does again what the log says of a string that is plain here. False if the bytes are no patches.
+pub(super) fn replay(
+    index: &mut Index,
+    key: Key<'_>,
+    objects: Objects<'_>,
+    number: u64,
+    changes: &[u8],
+) -> bool {
+    let Some(patches) = LongText::changes_from_bytes(changes) else { return false };
+    let plain_max = objects.options.text_plain_max();
+    index.update(key, 0, |entry| {
+        // Absent, or something else: what stored it is in the log behind.
+        let Some(entry) = entry else { return (Action::Keep, ()) };
+        let replayed = view(entry.value, |value| {
+            value.is_string().then(|| {
+                value.with_bytes(|bytes| {
+                    let text = TextRef::plain(bytes);
+                    if !is_long(text.len_after(&patches), Some(&entry), plain_max) {
+                        let (_, after) = LongText::changed(text, &patches);
+                        return with_flags_of(Some(entry), encode_owned(after.unwrap_or_default()));
+                    }
+                    let mut chunks = chunks_of(bytes, Some(&entry));
+                    LongText::apply(&mut chunks, &patches);
+                    let contents = Contents { number, parts: Parts::Text(chunks) };
+                    new_value(contents, objects.index)
+                })
+            })
+        });
+        let put = replayed.map(|value| Action::Put { value, expiry: Expiry::Keep });
+        (put.unwrap_or(Action::Keep), ())
+    });
+    true
+}
