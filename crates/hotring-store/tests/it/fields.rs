@@ -239,6 +239,10 @@ fn expiries_come_back_from_the_log_and_go_with_copies() {
         step(&mut session, &mut models[i], KEYS[i], &mut random, now);
         session.expire_due(now, 100, |_, _| ());
     }
+    for key in KEYS {
+        let (always, expiry) = (FieldsCondition::Always, SetFieldExpiry::At(now + 50));
+        session.hash_set_ex(key, &[(b"last", b"1")], always, expiry, now).unwrap();
+    }
     session.copy(b"a", b"copy", true, now).unwrap();
     session.rename(b"b", b"renamed", now).unwrap();
     let is = [&b"copy"[..], b"renamed", b"c"].map(|key| seen(&mut session, key, now));
