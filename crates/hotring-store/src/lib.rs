@@ -79,7 +79,7 @@ mod watch;
 mod wheel;
 mod write;
 
-pub use changes::{Change, Changed, Effects, Origin};
+pub use changes::{Change, Changed, Effects, FieldsChanged, Origin};
 pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]
@@ -103,6 +103,7 @@ pub use ops::content::{Content, Field};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
 pub use ops::expire::{ExpireCondition, TtlChange};
 pub use ops::expire_due::ExpiryStep;
+pub use ops::fields::{FieldExpiry, FieldsCondition, SetFieldExpiry};
 pub use ops::item::{Item, ItemAction, UniqueNumbers};
 pub use ops::key_state::KeyState;
 pub use ops::read::Accesses;

@@ -15,6 +15,7 @@ use hotring_index::Key;
 use hotring_log::{Effect, UNPACKED_MAX};
 
 use crate::logged::UnknownForm;
+use crate::ops::fields::due_of_new;
 use crate::session::Session;
 use crate::store::Store;
 use crate::stripe::spread;
@@ -151,7 +152,9 @@ impl Session {
             };
             let value = self.decode_form(form, value)?;
             let expire_at = kept.and_then(|kept| kept.expire_at).unwrap_or(expire_at);
+            let due = due_of_new(&value);
             self.change(key, |write| write.restore_item(value, expire_at, now));
+            self.enter_due(key, due, now);
             for (number, change) in kept.into_iter().flat_map(|kept| &kept.changes) {
                 self.replay(&Effect::Change { key, number: *number, change }, now)?;
             }

@@ -185,6 +185,15 @@ impl Session {
         )
     }
 
+    /// The same in the key's order.
+    pub(crate) fn change_in_order_unless_held<R>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(Write<'_>, Objects<'_>) -> R,
+    ) -> Option<R> {
+        self.change_if::<_, true>(key.into(), |gate, hash| gate.write_unless_held(hash), f)
+    }
+
     #[inline(always)]
     fn change_if<R, const ORDERED: bool>(
         &mut self,

@@ -191,6 +191,21 @@ pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R
     }
 }
 
+/// The same without parts whose time is over; None if none is left.
+pub(crate) fn view_entry_at<R>(
+    entry: &Entry<'_>,
+    now: u64,
+    f: impl FnOnce(ValueRef<'_>) -> R,
+) -> Option<R> {
+    view_entry(entry, |value| match value {
+        ValueRef::Hash(hash) if hash.expires() => {
+            let hash = hash.at(now);
+            (!hash.is_empty()).then(|| f(ValueRef::Hash(hash)))
+        }
+        value => Some(f(value)),
+    })
+}
+
 /// As [`view_entry`], for a string.
 ///
 /// # Errors

@@ -338,8 +338,8 @@ impl Hooks {
     }
 }
 
-/// Enters when the key expires, which it does from now on.
-fn enter(wheels: &Wheels, index: &Index, key: Key<'_>, at: u64, now: u64) {
+/// Enters when the key expires, or a part of it, which it does from now on.
+pub(crate) fn enter(wheels: &Wheels, index: &Index, key: Key<'_>, at: u64, now: u64) {
     wheels.enter(index.key_hash(key), at, now);
 }
 

@@ -31,7 +31,7 @@ impl Moment {
     }
 
     /// Unix milliseconds, or `None` if 64 bits do not hold them.
-    fn unix_ms(self, number: i64, now: u64) -> Option<i64> {
+    pub(super) fn unix_ms(self, number: i64, now: u64) -> Option<i64> {
         let now = i64::try_from(now).ok()?;
         match self {
             Moment::InSeconds => number.checked_mul(1000)?.checked_add(now),

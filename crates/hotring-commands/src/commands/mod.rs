@@ -24,6 +24,7 @@ mod counter;
 mod debug;
 mod dump;
 mod expire;
+mod fields;
 mod flow;
 mod function;
 mod hash;

@@ -12,12 +12,17 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use hotring_store::{Content, Field, ValueRef};
+use hotring_protocol::parse_i64;
+use hotring_store::{Content, Field, HashRef, ValueRef};
 
 use super::{
-    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, push_len, push_string,
-    seal, text, unpack,
+    SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_HASH_EXPIRING_OLD, TYPE_HASH_LISTPACK,
+    TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_STRING, crc64, listpack,
+    push_len, push_number, push_string, seal, text, unpack,
 };
+
+/// No field expires that late.
+const EXPIRY_END: u64 = 1 << 48;
 
 /// The latest version that is read: Redis 7.4's.
 const VERSION_MAX: u16 = 12;
@@ -38,6 +43,7 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
             out.push(TYPE_STRING);
             push_string(&mut out, &text.whole());
         }
+        ValueRef::Hash(hash) if hash.expires() => push_expiring(&mut out, hash),
         ValueRef::Hash(hash) => {
             out.push(TYPE_HASH);
             push_len(&mut out, hash.count());
@@ -49,6 +55,18 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
     }
     seal(&mut out);
     out
+}
+
+fn push_expiring(out: &mut Vec<u8>, hash: HashRef<'_>) {
+    let first = hash.iter_with_expiry().filter_map(|(_, _, at)| at).min().unwrap_or(0);
+    out.push(TYPE_HASH_EXPIRING);
+    out.extend_from_slice(&first.to_le_bytes());
+    push_len(out, hash.count());
+    for (field, value, at) in hash.iter_with_expiry() {
+        push_number(out, at.map_or(0, |at| at - first + 1));
+        push_string(out, field);
+        push_string(out, value);
+    }
 }
 
 fn push_int(out: &mut Vec<u8>, n: i64) {
@@ -110,6 +128,27 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
             let own = |item: &Cow<'_, [u8]>| Cow::Owned(item.to_vec());
             hash_of(pairs.iter().map(|[field, value]| (own(field), own(value))).collect())?
         }
+        TYPE_HASH_EXPIRING => {
+            let first = u64::from_le_bytes(input.array().ok_or(Undumped::Format)?);
+            let fields = input.expiring_fields(|later| first.checked_add(later - 1))?;
+            hash_until(fields)?
+        }
+        TYPE_HASH_EXPIRING_OLD => hash_until(input.expiring_fields(Some)?)?,
+        kind @ (TYPE_HASH_LISTPACK_EXPIRING | TYPE_HASH_LISTPACK_EXPIRING_OLD) => {
+            if kind == TYPE_HASH_LISTPACK_EXPIRING {
+                input.take(8).ok_or(Undumped::Format)?;
+            }
+            let list = input.string()?;
+            let items = listpack(&list).ok_or(Undumped::Format)?;
+            let (triples, []) = items.as_chunks::<3>() else { return Err(Undumped::Format) };
+            let own = |item: &Cow<'_, [u8]>| Cow::Owned(item.to_vec());
+            let field = |[field, value, at]: &[Cow<'_, [u8]>; 3]| {
+                let at = parse_i64(at).and_then(|at| u64::try_from(at).ok())?;
+                Some(((own(field), own(value)), expiry(at)?))
+            };
+            let fields: Option<_> = triples.iter().map(field).collect();
+            hash_until(fields.ok_or(Undumped::Format)?)?
+        }
         _ => return Err(Undumped::Format),
     };
     if input.rest.is_empty() { Ok(value) } else { Err(Undumped::Format) }
@@ -120,6 +159,18 @@ fn hash_of(fields: Vec<Field<'_>>) -> Result<Content<'_>, Undumped> {
     let names: HashSet<&[u8]> = fields.iter().map(|(field, _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
     if is_sound { Ok(Content::Hash(fields)) } else { Err(Undumped::Format) }
+}
+
+/// A field's expiry; `Some(None)` if it has none, None if none can be that late.
+fn expiry(at: u64) -> Option<Option<u64>> {
+    (at < EXPIRY_END).then_some(Some(at).filter(|at| *at > 0))
+}
+
+/// The same of a hash with fields that expire.
+fn hash_until(fields: Vec<(Field<'_>, Option<u64>)>) -> Result<Content<'_>, Undumped> {
+    let names: HashSet<&[u8]> = fields.iter().map(|((field, _), _)| &**field).collect();
+    let is_sound = !fields.is_empty() && names.len() == fields.len();
+    if is_sound { Ok(Content::HashUntil(fields)) } else { Err(Undumped::Format) }
 }
 
 /// What is left to read.
@@ -159,6 +210,22 @@ impl<'a> Input<'a> {
             _ if first == 0x81 => (u64::from_be_bytes(self.array()?), false),
             _ => return None,
         })
+    }
+
+    /// The number of fields, and each behind its expiry, which `at` makes of a number above 0.
+    fn expiring_fields(
+        &mut self,
+        at: impl Fn(u64) -> Option<u64>,
+    ) -> Result<Vec<(Field<'a>, Option<u64>)>, Undumped> {
+        let Some((count, false)) = self.len() else { return Err(Undumped::Format) };
+        let mut fields = Vec::new();
+        for _ in 0..count {
+            let Some((number, false)) = self.len() else { return Err(Undumped::Format) };
+            let at = if number == 0 { Some(0) } else { at(number) };
+            let at = at.and_then(expiry).ok_or(Undumped::Format)?;
+            fields.push(((self.string()?, self.string()?), at));
+        }
+        Ok(fields)
     }
 
     fn string(&mut self) -> Result<Cow<'a, [u8]>, Undumped> {
@@ -250,6 +317,41 @@ mod tests {
         let fields = hash(&[(b"a", b"1"), (b"bb", b"hello")]);
         assert_eq!(restored(packed).as_ref(), Ok(&fields));
         assert_eq!(restored(&dumped(fields.clone())), Ok(fields));
+    }
+
+    #[test]
+    fn fields_that_expire_come_back() {
+        let field = |name: &'static [u8], value: &'static [u8], at| {
+            ((Cow::Borrowed(name), Cow::Borrowed(value)), at)
+        };
+        let at = 1_700_000_000_000;
+        let fields = [
+            field(b"a", b"1", Some(at + (1 << 40))),
+            field(b"bb", b"hello", None),
+            field(b"c", b"", Some(at)),
+        ];
+        let content = Content::HashUntil(fields.to_vec());
+        let payload = dumped(content.clone());
+        let head = [&[24][..], &at.to_le_bytes(), b"\x03\x81\x00\x00\x01\x00\x00\x00\x00\x01\x01a"];
+        assert!(payload.starts_with(&head.concat()), "{}", payload.escape_ascii());
+        assert_eq!(payload[payload.len() - SEAL_LEN..][..2], [12, 0]);
+        assert_eq!(restored(&payload).as_ref(), Ok(&content));
+        for bytes in (0..payload.len() - SEAL_LEN).map(|end| sealed(&payload[..end])) {
+            assert!(restored(&bytes).is_err());
+        }
+        let list = b"\x15\x00\x00\x00\x03\x00\x81a\x02\x01\x01\xf2\x00\x00\x01\x04\x81b\x02\x02\x01\x00\x01\xff";
+        let mut list = list.to_vec();
+        list[0] = list.len() as u8;
+        let fields = [field(b"a", b"1", Some(1 << 16)), field(b"b", b"2", None)];
+        let content = Content::HashUntil(fields.to_vec());
+        let string = [&[list.len() as u8][..], &list].concat();
+        let old = sealed(&[&[23][..], &string].concat());
+        assert_eq!(restored(&old).as_ref(), Ok(&content));
+        let new = sealed(&[&[25][..], &[0, 0, 1, 0, 0, 0, 0, 0], &string].concat());
+        assert_eq!(restored(&new).as_ref(), Ok(&content));
+        let plain = b"\x16\x02\x05\x01a\x011\x00\x01b\x012";
+        let fields = [field(b"a", b"1", Some(5)), field(b"b", b"2", None)];
+        assert_eq!(restored(&sealed(plain)), Ok(Content::HashUntil(fields.to_vec())));
     }
 
     #[test]

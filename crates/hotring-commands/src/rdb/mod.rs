@@ -14,15 +14,31 @@ pub const TYPE_HASH: u8 = 4;
 /// The type of a hash in one string, which is a listpack.
 pub const TYPE_HASH_LISTPACK: u8 = 16;
 
+/// The type of a hash with fields that expire: the earliest expiry u64, the number of fields, then for each 0 or how
+/// much later it expires and 1, the field, and its value.
+pub const TYPE_HASH_EXPIRING: u8 = 24;
+/// The same in one string behind the earliest expiry, a listpack: field, value, and expiry or 0.
+pub const TYPE_HASH_LISTPACK_EXPIRING: u8 = 25;
+/// The forms of the two in a candidate of Redis 7.4, with no earliest expiry: each field has its expiry itself.
+pub const TYPE_HASH_EXPIRING_OLD: u8 = 22;
+pub const TYPE_HASH_LISTPACK_EXPIRING_OLD: u8 = 23;
+
 /// The version that DUMP has here: Redis 7.0's.
 const VERSION: u16 = 10;
 
 /// Length of what stands behind a value of DUMP.
 pub const SEAL_LEN: usize = 10;
 
+/// The version that has fields which expire: Redis 7.4's.
+const VERSION_EXPIRING: u16 = 12;
+
 /// Adds what stands behind a value of DUMP: the version of the format, and the sum of all before.
 pub fn seal(out: &mut Vec<u8>) {
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    let version = match out.first() {
+        Some(&TYPE_HASH_EXPIRING) => VERSION_EXPIRING,
+        _ => VERSION,
+    };
+    out.extend_from_slice(&version.to_le_bytes());
     let sum = crc64(0, out);
     out.extend_from_slice(&sum.to_le_bytes());
 }
@@ -41,6 +57,15 @@ pub fn push_len(out: &mut Vec<u8>, len: usize) {
             out.extend_from_slice(&len.to_be_bytes());
         }
     }
+}
+
+/// Adds a number that may be 4 GiB or more, as a length.
+pub fn push_number(out: &mut Vec<u8>, number: u64) {
+    if number <= u64::from(u32::MAX) {
+        return push_len(out, number as usize);
+    }
+    out.push(0x81);
+    out.extend_from_slice(&number.to_be_bytes());
 }
 
 /// Adds a string as it is.

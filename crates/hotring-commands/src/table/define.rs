@@ -32,8 +32,12 @@ macro_rules! specs {
                 .child_of(CommandId::$parent)$(.$sub_set($($sub_value),*))*,)*
         ];
 
-        /// One bit for each command that has subcommands.
-        pub(super) const PARENTS: u128 = 0 $(| 1 << CommandId::$parent as u32)*;
+        /// By the ids of the commands, whether one has subcommands.
+        pub(super) static PARENTS: [bool; COMMANDS.len()] = {
+            let mut parents = [false; COMMANDS.len()];
+            $(parents[CommandId::$parent as usize] = true;)*
+            parents
+        };
     };
 }
 pub(super) use specs;

@@ -288,6 +288,54 @@ macro_rules! all_commands {
             .args("key cursor [MATCH pattern] [COUNT count] [NOVALUES]").cost(EACH_FIELD)
             .tips(&[VARIES])
             .about("Walks over the fields of a hash, here all of them in one call.");
+        HExpire = "hexpire" -6 Hash => fields::hexpire
+            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .args("key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("Lets fields of a hash expire in so many seconds.");
+        HPExpire = "hpexpire" -6 Hash => fields::hpexpire
+            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .args("key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("Lets fields of a hash expire in so many milliseconds.");
+        HExpireAt = "hexpireat" -6 Hash => fields::hexpireat
+            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .args("key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("Lets fields of a hash expire at a Unix second.");
+        HPExpireAt = "hpexpireat" -6 Hash => fields::hpexpireat
+            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .args("key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("Lets fields of a hash expire at a Unix millisecond.");
+        HTtl = "httl" -5 Hash => fields::httl
+            .flags(READ_FAST).keys(&one(Access::Read)).since("7.4.0")
+            .args("key FIELDS numfields field [field ...]").cost(EACH_FIELD).tips(&[VARIES])
+            .about("Seconds until fields of a hash expire; -1 for never, -2 for no such field.");
+        HPTtl = "hpttl" -5 Hash => fields::hpttl
+            .flags(READ_FAST).keys(&one(Access::Read)).since("7.4.0")
+            .args("key FIELDS numfields field [field ...]").cost(EACH_FIELD).tips(&[VARIES])
+            .about("Milliseconds until fields of a hash expire; -1 for never, -2 for no such field.");
+        HExpireTime = "hexpiretime" -5 Hash => fields::hexpiretime
+            .flags(READ_FAST).keys(&one(Access::Read)).since("7.4.0")
+            .args("key FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("The Unix second at which fields of a hash expire; -1 for never, -2 for no such field.");
+        HPExpireTime = "hpexpiretime" -5 Hash => fields::hpexpiretime
+            .flags(READ_FAST).keys(&one(Access::Read)).since("7.4.0")
+            .args("key FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("The Unix millisecond at which fields of a hash expire; -1 for never, -2 for no such field.");
+        HPersist = "hpersist" -5 Hash => fields::hpersist
+            .flags(WRITE_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .args("key FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("Takes the expiry of fields of a hash away.");
+        HGetEx = "hgetex" -5 Hash => fields::hgetex
+            .flags(WRITE_FAST).keys(&one(Access::Modify)).since("8.0.0")
+            .args("key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("Reads fields of a hash and changes their expiry.");
+        HSetEx = "hsetex" -6 Hash => fields::hsetex
+            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("8.0.0")
+            .args("key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]").cost(EACH_FIELD)
+            .about("Sets fields of a hash with their expiry; answers 1 if it did.");
+        HGetDel = "hgetdel" -5 Hash => fields::hgetdel
+            .flags(WRITE_FAST).keys(&one(Access::Take)).since("8.0.0")
+            .args("key FIELDS numfields field [field ...]").cost(EACH_FIELD)
+            .about("Reads fields of a hash and removes them.");
 
         Del = "del" -2 Generic => key::del .flags(WRITE).keys(&every(1, Access::Remove)).quick()
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])

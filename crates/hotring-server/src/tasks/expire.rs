@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use hotring_store::Session;
+use hotring_store::{Origin, Session};
 
 use hotring_commands::host::clock;
 use hotring_commands::observe::latency;
@@ -75,10 +75,13 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
         if let Some((until, _)) = server.clients.pause.lasts(now) {
             return Some(until);
         }
+        let records_changes = notify::is_wanted(&config);
+        store.act(Origin { records_changes, ..Origin::default() });
         let due = store.expire_due(now, STEPS, |key, late| {
             notify::expired(key, &server.push.pubsub, &config);
             server.tasks.expirer.note(clock::since(now - late));
         });
+        notify::expired_fields(store, &server.push.pubsub, &config);
         server.observe.background.expired_keys.add(due.removed as u64);
         if let Some(damaged) = store.take_damage() {
             server.observe.background.damaged_reads.add(1);

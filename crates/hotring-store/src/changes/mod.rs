@@ -66,10 +66,27 @@ pub enum Changed {
         /// It has one.
         expires: bool,
     },
+    /// Fields of its hash have become something that is not told of as a stored value.
+    Fields(FieldsChanged),
     /// Its time was over when a write came to it.
     Expired,
     /// It was removed to make room ([`EvictionPolicy`](crate::EvictionPolicy)).
     Evicted,
+}
+
+/// What a write did to fields of a hash, which stays unless it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldsChanged {
+    /// They got an expiry.
+    Expire,
+    /// They lost their expiry.
+    Persist,
+    /// They were removed.
+    Removed,
+    /// Their time was over.
+    Expired,
+    /// The same, and with them the key is gone.
+    LastExpired,
 }
 
 /// Removes a key whose time is over. Returns the expiry that it had, or has.

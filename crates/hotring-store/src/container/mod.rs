@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hotring_containers::Remains;
-use hotring_index::{AnyIndex, Entry};
+use hotring_index::{AnyIndex, BlockRef, Entry, Value};
 
 use crate::error::StoreError;
 use crate::hash::Hash;
@@ -74,6 +74,15 @@ pub(crate) trait Type: Sized + 'static {
     fn is_nothing(tally: Self::Tally) -> bool;
     /// The string that those who wait for a value compare, if it is one.
     fn text(_: &Self::Parts) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// When a part of it expires, the first one to do so.
+    fn due(_container: Self::Ref<'_>) -> Option<u64> {
+        None
+    }
+    /// The earliest expiry that changes give to parts.
+    fn due_of(_changes: &[Self::Change<'_>]) -> Option<u64> {
         None
     }
 
@@ -202,6 +211,31 @@ pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
         Hash::KIND_LARGE => Some(Hash::KIND),
         _ => None,
     }
+}
+
+/// The expiry that changes give to a part, if none has expired before: the timing wheel is told of it
+/// ([`crate::wheel`]).
+fn due_first<T: Type>(container: T::Ref<'_>, changes: &[T::Change<'_>]) -> Option<u64> {
+    let at = T::due_of(changes)?;
+    T::due(container).is_none_or(|due| at < due).then_some(at)
+}
+
+/// When the first part of a value expires, if any does.
+pub(crate) fn due_of_value(value: Value<'_>, block: Option<BlockRef<'_>>) -> Option<u64> {
+    match (value, block.and_then(large::Large::of)) {
+        (_, Some(large)) => large.read(|contents| match &contents.parts {
+            Parts::Hash(fields) => Hash::due(Hash::large(fields)),
+            Parts::Text(_) => None,
+        }),
+        (Value::Bytes { kind: Hash::KIND, bytes }, None) => Hash::due(Hash::packed(bytes)),
+        _ => None,
+    }
+}
+
+/// Whether a value has a part whose time is not over, or none that expires.
+pub(crate) fn is_there(entry: &Entry<'_>, now: u64) -> bool {
+    let is_over = due_of_value(entry.value, entry.block()).is_some_and(|due| due <= now);
+    !is_over || view_container::<Hash, _>(entry, |hash| !hash.at(now).is_empty()).unwrap_or(true)
 }
 
 /// Shows a container, for a short time: writers wait for it.

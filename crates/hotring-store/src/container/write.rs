@@ -2,13 +2,15 @@
 
 mod text;
 
+use std::borrow::Cow;
+
 use hotring_index::AnySession as Index;
 use hotring_index::{Action, Block, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Records};
 
 use super::large::{self, Large, value_of};
 use super::packed::Head;
-use super::{Decision, Objects, Type, of_packed_kind};
+use super::{Decision, Objects, Type, due_first, of_packed_kind};
 use crate::changes::Changed;
 use crate::error::StoreError;
 use crate::logged::push_put;
@@ -16,7 +18,7 @@ use crate::long_text::LongText;
 use crate::session::Limits;
 use crate::value::view;
 use crate::watch::Event;
-use crate::write::Write;
+use crate::write::{Write, enter};
 
 /// A large container that a write has met.
 struct Met {
@@ -89,18 +91,19 @@ impl Write<'_> {
     ) -> Result<Outcome<T, R>, StoreError> {
         let Write { index, key, stripe, wheels, records, hooks } = self;
         let (damages, is_logged) = (index.damages(), records.is_some());
-        let mut logs = None;
+        let (mut logs, mut due) = (None, None);
         let write = Write { index: &mut *index, key, stripe, wheels, records: None, hooks };
         let outcome = write.update(now, |entry| {
-            logs = None;
+            (logs, due) = (None, None);
             if let Some(met) = entry.as_ref().and_then(Met::of) {
                 return (Action::Keep, Ok(Outcome::Large(met)));
             }
             let decided = run_packed::<T, R>(entry.as_ref(), objects, limits, decide);
-            let (action, changes, tally, result) = match decided {
+            let Decided { action, changes, tally, result, due: first } = match decided {
                 Ok(decided) => decided,
                 Err(error) => return (Action::Keep, Err(error)),
             };
+            due = first;
             if is_logged {
                 logs = logs_of::<T>(entry.as_ref(), &action, &changes);
             }
@@ -111,6 +114,9 @@ impl Write<'_> {
             && index.damages() == damages
         {
             logs.push(records, key.bytes());
+        }
+        if let Some(at) = due {
+            enter(wheels, index, key, at, now);
         }
         outcome
     }
@@ -123,14 +129,15 @@ impl Write<'_> {
         now: u64,
         decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> Result<Outcome<T, R>, StoreError> {
-        let Write { index, key, stripe, records, hooks, .. } = self;
+        let Write { index, key, stripe, wheels, records, hooks } = self;
         // No other session writes it, so what is decided on is what is changed.
-        let (changes, result, emptied) = met.large().read(|contents| {
+        let (changes, result, emptied, due) = met.large().read(|contents| {
             let parts = T::of_parts(&contents.parts).ok_or(StoreError::WrongType)?;
             let (changes, result) = decide(T::large(parts))?;
             check::<T>(T::large(parts), &changes, limits)?;
             let emptied = T::emptied_by(parts, &changes);
-            Ok::<_, StoreError>((changes, result, emptied))
+            let due = due_first::<T>(T::large(parts), &changes);
+            Ok::<_, StoreError>((changes, result, emptied, due))
         })?;
         let (tally, logs, event, what) = match emptied {
             // The container stays as it is, and goes in one step: no reader sees an empty one.
@@ -155,6 +162,9 @@ impl Write<'_> {
         };
         if let Some(records) = records {
             logs.push(records, key.bytes());
+        }
+        if let Some(at) = due {
+            enter(wheels, index, key, at, now);
         }
         if let Some(mut hooks) = hooks {
             let (watchers, mut text) = (&hooks.all.watchers, None);
@@ -273,8 +283,14 @@ impl Met {
 }
 
 /// What is to become of a packed container, or of an absent key.
-type Decided<'c, T, R> =
-    (Action<'static>, std::borrow::Cow<'c, [<T as Type>::Change<'c>]>, <T as Type>::Tally, R);
+struct Decided<'c, T: Type, R> {
+    action: Action<'static>,
+    changes: Cow<'c, [T::Change<'c>]>,
+    tally: T::Tally,
+    result: R,
+    /// When a part expires now, before all others.
+    due: Option<u64>,
+}
 
 fn run_packed<'c, T: Type, R>(
     entry: Option<&Entry<'_>>,
@@ -285,6 +301,7 @@ fn run_packed<'c, T: Type, R>(
     let mut run = |container: T::Ref<'_>| {
         let (changes, result) = decide(container)?;
         check::<T>(container, &changes, limits)?;
+        let due = due_first::<T>(container, &changes);
         let (tally, held) = T::changed(container, &changes);
         let action = match held {
             _ if T::is_nothing(tally) => Action::Keep,
@@ -294,7 +311,7 @@ fn run_packed<'c, T: Type, R>(
                 Action::Put { value, expiry: Expiry::Keep }
             }
         };
-        Ok((action, changes, tally, result))
+        Ok(Decided { action, changes, tally, result, due })
     };
     match entry {
         None => run(T::packed(&[])),

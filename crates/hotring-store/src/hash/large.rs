@@ -2,11 +2,11 @@
 
 use std::hash::Hasher;
 
-use hotring_containers::{Dict, Remains};
+use hotring_containers::{Dict, Remains, ScoredSet};
 use siphasher::sip::SipHasher13;
 
-use super::{Change, HashRef, Tally};
-use crate::container::packed::{Head, push};
+use super::packed::{Entry, encode};
+use super::{Change, HashRef, Tally, To};
 
 /// Bytes after which a part of a walk ends.
 const SCAN_BYTES: usize = 1 << 20;
@@ -19,6 +19,8 @@ pub(crate) struct Fields {
     hasher: SipHasher13,
     /// Bytes of all fields and values.
     len_of_all: usize,
+    /// The fields that expire, ordered by when: milliseconds are exact as a score. None if there are none.
+    expiries: Option<Box<ScoredSet>>,
 }
 
 impl std::fmt::Debug for Fields {
@@ -31,9 +33,9 @@ impl Fields {
     /// The fields of another hash.
     pub(crate) fn of(hash: HashRef<'_>, [a, b]: [u64; 2]) -> Fields {
         let hasher = SipHasher13::new_with_keys(a, b);
-        let mut fields = Fields { dict: Dict::new(), hasher, len_of_all: 0 };
-        for (field, value) in hash.iter() {
-            fields.set(field, value);
+        let mut fields = Fields { dict: Dict::new(), hasher, len_of_all: 0, expiries: None };
+        for Entry { field, value, expire_at } in hash.entries() {
+            fields.set(field, value, expire_at);
         }
         fields
     }
@@ -43,7 +45,7 @@ impl Fields {
     }
 
     pub(crate) fn footprint(&self) -> usize {
-        self.dict.footprint()
+        self.dict.footprint() + self.expiries.as_ref().map_or(0, |expiries| expiries.footprint())
     }
 
     /// Bytes of all fields and values.
@@ -51,19 +53,49 @@ impl Fields {
         self.len_of_all
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.dict.iter().map(|entry| (entry.key, entry.value))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.dict.iter().map(|entry| self.entry(entry.key, entry.value))
     }
 
-    pub(crate) fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        self.dict.get(self.hash(field), field)
+    fn entry<'a>(&self, field: &'a [u8], value: &'a [u8]) -> Entry<'a> {
+        Entry { field, value, expire_at: self.expiry(field) }
+    }
+
+    fn expiry(&self, field: &[u8]) -> Option<u64> {
+        let at = self.expiries.as_ref()?.score(self.hash(field), field)?;
+        Some(at as u64)
+    }
+
+    /// A field's value and expiry.
+    pub(crate) fn get(&self, field: &[u8]) -> Option<(&[u8], Option<u64>)> {
+        let value = self.dict.get(self.hash(field), field)?;
+        Some((value, self.expiry(field)))
+    }
+
+    /// When the first field expires, or has.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        let first = self.expiries.as_ref()?.iter_from(0).next()?;
+        Some(first.score as u64)
+    }
+
+    /// Fields whose time is over at `now`.
+    pub(crate) fn count_due(&self, now: u64) -> usize {
+        let due = |all: &ScoredSet| all.count_before(|scored| scored.score <= now as f64);
+        self.expiries.as_ref().map_or(0, |all| due(all))
+    }
+
+    /// Calls `f` with up to this many of them.
+    pub(crate) fn each_due(&self, now: u64, max: usize, mut f: impl FnMut(&[u8])) {
+        let Some(all) = &self.expiries else { return };
+        let due = all.iter_from(0).take_while(|scored| scored.score <= now as f64);
+        due.take(max).for_each(|scored| f(scored.member));
     }
 
     pub(crate) fn scan<'a>(
         &'a self,
         cursor: u64,
         count: usize,
-        mut f: impl FnMut(&'a [u8], &'a [u8]),
+        mut f: impl FnMut(Entry<'a>),
     ) -> u64 {
         let Ok(mut from) = u32::try_from(cursor) else { return 0 };
         let (mut met, mut bytes) = (0, 0);
@@ -72,7 +104,7 @@ impl Fields {
             let next = self.dict.scan(from, 1, |entry| {
                 met += 1;
                 bytes += entry.key.len() + entry.value.len();
-                f(entry.key, entry.value);
+                f(self.entry(entry.key, entry.value));
             });
             match next {
                 None => return 0,
@@ -84,7 +116,7 @@ impl Fields {
 
     /// What changes will have done that take all fields away; None if some stay.
     pub(crate) fn emptied_by(&self, changes: &[Change<'_>]) -> Option<Tally> {
-        if changes.len() < self.len() || changes.iter().any(|(_, value)| value.is_some()) {
+        if changes.len() < self.len() || changes.iter().any(|(_, to)| *to != To::Removed) {
             return None;
         }
         let mut after = self.clone();
@@ -95,19 +127,26 @@ impl Fields {
     /// Makes changes, in their order.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
         let mut tally = Tally::default();
-        for (field, value) in changes {
-            match value {
-                Some(value) => {
-                    tally.added += usize::from(self.set(field, value));
+        for (field, to) in changes {
+            match to {
+                To::Value(value) | To::Until(value, _) => {
+                    tally.added += usize::from(self.set(field, value, to.expire_at()));
                     tally.set += 1;
                 }
-                None => tally.removed += usize::from(self.remove(field)),
+                To::Removed => tally.removed += usize::from(self.remove(field)),
+                To::Expiry(at) => {
+                    let hash = self.hash(field);
+                    if self.dict.get(hash, field).is_some() {
+                        self.set_expiry(hash, field, *at);
+                        tally.timed += 1;
+                    }
+                }
             }
         }
         tally
     }
 
-    fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+    fn set(&mut self, field: &[u8], value: &[u8], expire_at: Option<u64>) -> bool {
         let hash = self.hash(field);
         let old = self.dict.replace(hash, field, value, <[u8]>::len);
         self.len_of_all += value.len();
@@ -115,6 +154,7 @@ impl Fields {
             Some(old) => self.len_of_all -= old,
             None => self.len_of_all += field.len(),
         }
+        self.set_expiry(hash, field, expire_at);
         old.is_none()
     }
 
@@ -122,7 +162,23 @@ impl Fields {
         let hash = self.hash(field);
         let old = self.dict.take(hash, field, <[u8]>::len);
         self.len_of_all -= old.map_or(0, |value| value + field.len());
+        self.set_expiry(hash, field, None);
         old.is_some()
+    }
+
+    fn set_expiry(&mut self, hash: u32, field: &[u8], at: Option<u64>) {
+        match (&mut self.expiries, at) {
+            (None, None) => {}
+            (expiries, Some(at)) => {
+                expiries.get_or_insert_default().insert(hash, field, at as f64);
+            }
+            (Some(expiries), None) => {
+                expiries.remove(hash, field);
+                if expiries.is_empty() {
+                    self.expiries = None;
+                }
+            }
+        }
     }
 
     #[inline]
@@ -134,19 +190,16 @@ impl Fields {
 
     /// The packed form.
     pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
-        // Lengths of up to 127 bytes take one.
-        let head = Head { number, count: self.len() };
-        let mut held = head.begin(self.len_of_all + 2 * self.len());
-        for (field, value) in self.iter() {
-            push(&mut held, field);
-            push(&mut held, value);
-        }
-        held
+        encode(number, || self.iter()).unwrap_or_default()
     }
 
     /// What is left of them, to be freed. There are none then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
-        std::mem::take(&mut self.dict).into_remains()
+        let remains = std::mem::take(&mut self.dict).into_remains();
+        match self.expiries.take() {
+            Some(expiries) => remains.and(expiries.into_remains()),
+            None => remains,
+        }
     }
 }

@@ -4,22 +4,34 @@
 //! two parts, in the order in which the fields came, each once. A field takes two bytes besides, and reading or writing
 //! one costs what walking over the hash costs. A long hash is a [`Fields`].
 
-pub(crate) mod large;
+//!
+//! Fields may expire. The hash has them until they are removed, by a write of its own or by the timing wheel
+//! ([`crate::wheel`]); a [`HashRef`] shows those whose time is not over.
 
-use std::borrow::Cow;
+pub(crate) mod change;
+pub(crate) mod large;
+mod packed;
+
 use std::collections::BTreeMap;
 
-use crate::container::packed::{Head, push, push_number, split, split_number};
+use crate::container::packed::{Head, push, split};
 use crate::container::{ContainerOptions, Parts, Type, Weight};
 use crate::value::ValueRef;
+pub(crate) use change::{Change, Tally, To};
+use change::{push_change, split_change};
 use large::Fields;
+use packed::{Entry, Packed, encode};
 
 /// With more fields than this in one operation, an index of them is quicker than a walk for each.
 const WALKS_MAX: usize = 8;
 
 /// A hash, borrowed for the length of a closure.
 #[derive(Clone, Copy, Debug)]
-pub struct HashRef<'a>(Form<'a>);
+pub struct HashRef<'a> {
+    form: Form<'a>,
+    /// Fields whose time is over then are not shown.
+    now: u64,
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Form<'a> {
@@ -27,25 +39,13 @@ enum Form<'a> {
     Large(&'a Fields),
 }
 
-/// A change of one field: its new value, or none to remove it.
-pub(crate) type Change<'a> = (&'a [u8], Option<Cow<'a, [u8]>>);
-
-/// What changes did to a hash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Fields that were not there before.
-    pub(crate) added: usize,
-    /// Fields that are not there any more.
-    pub(crate) removed: usize,
-    /// Fields that got a value, the same as before or another.
-    pub(crate) set: usize,
-}
-
 /// The type.
 pub(crate) enum Hash {}
 
-/// Bytes that the lengths of a field and of its value take at most.
-const LENS_MAX: usize = 10;
+/// Bytes that the lengths of a field and of its value take at most, with the time of its expiry.
+const LENS_MAX: usize = 24;
+/// Bytes that one of them takes at most, without a time.
+const LEN_MAX: usize = 5;
 
 impl Type for Hash {
     type Ref<'a> = HashRef<'a>;
@@ -57,11 +57,11 @@ impl Type for Hash {
     const KIND_LARGE: u8 = 4;
 
     fn packed(held: &[u8]) -> HashRef<'_> {
-        HashRef(Form::Packed(held))
+        HashRef { form: Form::Packed(held), now: 0 }
     }
 
     fn large(fields: &Fields) -> HashRef<'_> {
-        HashRef(Form::Large(fields))
+        HashRef { form: Form::Large(fields), now: 0 }
     }
 
     fn of_value(value: ValueRef<'_>) -> Option<HashRef<'_>> {
@@ -86,32 +86,34 @@ impl Type for Hash {
     }
 
     fn packed_len_max(hash: HashRef<'_>) -> usize {
-        match hash.0 {
+        match hash.form {
             Form::Packed(held) => held.len(),
             Form::Large(fields) => fields.len_of_all() + LENS_MAX * fields.len(),
         }
     }
 
-    fn weigh((field, value): &Change<'_>) -> Weight {
-        let value_len = value.as_ref().map_or(0, |value| value.len());
+    fn weigh((field, to): &Change<'_>) -> Weight {
+        let value_len = to.value().map_or(0, <[u8]>::len);
         Weight {
             longest: field.len().max(value_len),
             len: field.len() + value_len + LENS_MAX,
-            grows: value.is_some(),
+            grows: *to != To::Removed,
         }
     }
 
     fn changed(hash: HashRef<'_>, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
-        match changes {
-            [(field, value)] => hash.changed_once(field, value.as_deref()),
-            changes => hash.changed(changes),
+        if let ([(field, to @ (To::Value(_) | To::Removed))], Some(entries)) =
+            (changes, Packed::of(hash.held()).plain())
+        {
+            return hash.changed_once(entries, field, to.value());
         }
+        hash.changed(changes)
     }
 
     fn packs(held: &[u8], changes: &[Change<'_>], options: &ContainerOptions) -> bool {
         let len_max = options.hash.len();
-        let fits = |(field, value): &Change<'_>| {
-            value.as_ref().is_none_or(|value| field.len().max(value.len()) <= len_max)
+        let fits = |(field, to): &Change<'_>| {
+            to.value().is_none_or(|value| field.len().max(value.len()) <= len_max)
         };
         Hash::packed(held).len() <= options.hash.entries() && changes.iter().all(fits)
     }
@@ -131,39 +133,39 @@ impl Type for Hash {
     }
 
     fn is_nothing(tally: Tally) -> bool {
-        tally.set + tally.removed == 0
+        tally.set + tally.removed + tally.timed == 0
     }
 
-    /// Length of a field, the field, 0 or the length of its value and 1, the value.
     fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
         let mut bytes =
             Vec::with_capacity(changes.iter().map(|change| Hash::weigh(change).len).sum());
-        for (field, value) in changes {
-            push(&mut bytes, field);
-            push_number(&mut bytes, value.as_ref().map_or(0, |value| value.len() as u64 + 1));
-            bytes.extend_from_slice(value.as_deref().unwrap_or_default());
-        }
+        changes.iter().for_each(|change| push_change(&mut bytes, change));
         bytes
     }
 
     fn changes_from_bytes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
         let mut changes = Vec::new();
         while !bytes.is_empty() {
-            let (field, behind) = split(bytes)?;
-            let (len, behind) = split_number(behind)?;
-            let len = usize::try_from(len).ok()?;
-            let (value, behind) = behind.split_at_checked(len.saturating_sub(1))?;
-            changes.push((field, (len > 0).then_some(value.into())));
+            let (change, behind) = split_change(bytes)?;
+            changes.push(change);
             bytes = behind;
         }
         Some(changes)
+    }
+
+    fn due(hash: HashRef<'_>) -> Option<u64> {
+        hash.next_expiry()
+    }
+
+    fn due_of(changes: &[Change<'_>]) -> Option<u64> {
+        changes.iter().filter_map(|(_, to)| to.expire_at()).min()
     }
 }
 
 impl<'a> HashRef<'a> {
     /// The hash as it is held in one value; nothing of a large one.
     pub(crate) fn held(&self) -> &'a [u8] {
-        match self.0 {
+        match self.form {
             Form::Packed(held) => held,
             Form::Large(_) => &[],
         }
@@ -171,23 +173,65 @@ impl<'a> HashRef<'a> {
 
     /// Whether it is held as one value, field by field in the order in which they came.
     pub fn is_packed(&self) -> bool {
-        matches!(self.0, Form::Packed(_))
+        matches!(self.form, Form::Packed(_))
     }
 
     /// Bytes that it is held in.
     pub fn footprint(&self) -> usize {
-        match self.0 {
+        match self.form {
             Form::Packed(held) => held.len(),
             Form::Large(fields) => fields.footprint(),
         }
     }
 
+    /// The hash without the fields whose time is over at `now`.
+    pub(crate) fn at(self, now: u64) -> HashRef<'a> {
+        HashRef { now, ..self }
+    }
+
+    /// When the first field expires, or has; None if none does.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        match self.form {
+            Form::Packed(held) => Packed::of(held).next,
+            Form::Large(fields) => fields.next_expiry(),
+        }
+    }
+
+    /// Fields whose time is over and that have not been removed.
+    pub(crate) fn count_due(&self) -> usize {
+        if self.next_expiry().is_none_or(|at| at > self.now) {
+            return 0;
+        }
+        match self.form {
+            Form::Packed(held) => {
+                Packed::of(held).iter().filter(|entry| self.is_over(entry)).count()
+            }
+            Form::Large(fields) => fields.count_due(self.now),
+        }
+    }
+
+    /// Calls `f` with up to this many of them.
+    pub(crate) fn each_due(&self, max: usize, f: impl FnMut(&[u8])) {
+        match self.form {
+            Form::Packed(held) => {
+                let due = Packed::of(held).iter().filter(|entry| self.is_over(entry));
+                due.take(max).map(|entry| entry.field).for_each(f);
+            }
+            Form::Large(fields) => fields.each_due(self.now, max, f),
+        }
+    }
+
+    fn is_over(&self, entry: &Entry<'_>) -> bool {
+        entry.expire_at.is_some_and(|at| at <= self.now)
+    }
+
     /// Number of fields.
     pub fn len(&self) -> usize {
-        match self.0 {
-            Form::Packed(held) => Head::split(held).0.count,
+        let all = match self.form {
+            Form::Packed(held) => Packed::of(held).count,
             Form::Large(fields) => fields.len(),
-        }
+        };
+        all.saturating_sub(self.count_due())
     }
 
     /// Number of fields that a walk shows, also of a packed hash whose own number is damaged.
@@ -195,41 +239,74 @@ impl<'a> HashRef<'a> {
         if self.is_packed() { self.iter().count() } else { self.len() }
     }
 
-    /// Whether it has no field, which no stored hash is.
+    /// Whether it has no field, which no stored hash is, but for those whose time is over.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a field has an expiry.
+    pub fn expires(&self) -> bool {
+        self.next_expiry().is_some()
     }
 
     /// The fields and their values: of a packed one in the order in which the fields came, of a large one in
     /// the order of their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let large = match self.0 {
+        self.iter_with_expiry().map(|(field, value, _)| (field, value))
+    }
+
+    /// As [`iter`](Self::iter), each with the Unix millisecond at which it expires, if it does.
+    pub fn iter_with_expiry(
+        &self,
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8], Option<u64>)> + use<'a> {
+        let now = self.now;
+        self.entries()
+            .filter(move |entry| entry.expire_at.is_none_or(|at| at > now))
+            .map(|entry| (entry.field, entry.value, entry.expire_at))
+    }
+
+    /// All of them, also those whose time is over.
+    fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+        let large = match self.form {
             Form::Packed(_) => None,
             Form::Large(fields) => Some(fields.iter()),
         };
-        pairs_of(self.held()).chain(large.into_iter().flatten())
+        Packed::of(self.held()).iter().chain(large.into_iter().flatten())
     }
 
     /// The value of a field.
+    #[inline]
     pub fn get(&self, field: &[u8]) -> Option<&'a [u8]> {
-        match self.0 {
+        self.get_with_expiry(field).map(|(value, _)| value)
+    }
+
+    /// The value of a field, and the Unix millisecond at which it expires, if it does.
+    #[inline]
+    pub fn get_with_expiry(&self, field: &[u8]) -> Option<(&'a [u8], Option<u64>)> {
+        let (value, expire_at) = match self.form {
             Form::Packed(held) => {
-                pairs_of(held).find(|(other, _)| *other == field).map(|(_, value)| value)
+                let entry = Packed::of(held).iter().find(|entry| entry.field == field)?;
+                (entry.value, entry.expire_at)
             }
-            Form::Large(fields) => fields.get(field),
-        }
+            Form::Large(fields) => fields.get(field)?,
+        };
+        expire_at.is_none_or(|at| at > self.now).then_some((value, expire_at))
     }
 
     /// Calls `f` with about `count` fields and their values from a cursor on, and returns the next cursor, 0 at
     /// the end. Begin with 0. A field that is there from the first call to the last is met. A packed hash is
     /// shown whole.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(&'a [u8], &'a [u8])) -> u64 {
-        match self.0 {
-            Form::Packed(held) => {
-                pairs_of(held).for_each(|(field, value)| f(field, value));
+        match self.form {
+            Form::Packed(_) => {
+                self.iter().for_each(|(field, value)| f(field, value));
                 0
             }
-            Form::Large(fields) => fields.scan(cursor, count, f),
+            Form::Large(fields) => fields.scan(cursor, count, |entry| {
+                if !self.is_over(&entry) {
+                    f(entry.field, entry.value);
+                }
+            }),
         }
     }
 
@@ -242,10 +319,14 @@ impl<'a> HashRef<'a> {
         fields.iter().for_each(|field| f(values.get(field).copied()));
     }
 
-    /// As [`changed`](Self::changed), of one field: what lies before and behind it is copied as it is.
-    fn changed_once(&self, field: &[u8], value: Option<&[u8]>) -> (Tally, Option<Vec<u8>>) {
-        let held = self.held();
-        let (head, entries) = Head::split(held);
+    /// As [`changed`](Self::changed), of one field where none expires: what lies before and behind it is copied as it is.
+    fn changed_once(
+        &self,
+        entries: &[u8],
+        field: &[u8],
+        value: Option<&[u8]>,
+    ) -> (Tally, Option<Vec<u8>>) {
+        let (head, _) = Head::split(self.held());
         let mut rest = entries;
         // The entry, if it is there, and what is behind it.
         let (mut before, mut behind, mut was_there) = (entries, &[][..], false);
@@ -262,12 +343,13 @@ impl<'a> HashRef<'a> {
             added: usize::from(!was_there && value.is_some()),
             removed: usize::from(was_there && value.is_none()),
             set: usize::from(value.is_some()),
+            timed: 0,
         };
         let count = (head.count + tally.added).saturating_sub(tally.removed);
         if count == 0 {
             return (tally, None);
         }
-        let more = value.map_or(0, |value| field.len() + value.len() + LENS_MAX);
+        let more = value.map_or(0, |value| field.len() + value.len() + 2 * LEN_MAX);
         let head = Head { number: head.number + 1, count };
         let mut held = head.begin(before.len() + more + behind.len());
         held.extend_from_slice(before);
@@ -281,64 +363,55 @@ impl<'a> HashRef<'a> {
 
     /// The packed hash after these changes, in their order; None if it has no field left.
     fn changed(&self, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
-        let mut pairs: Vec<Pair<'_>> = Vec::with_capacity(self.len().min(self.held().len()) + 1);
-        pairs.extend(self.iter().map(|(field, value)| (field, Some(value))));
+        let mut entries: Vec<Option<Entry<'_>>> =
+            Vec::with_capacity(self.len().min(self.held().len()) + 1);
+        entries.extend(self.entries().map(Some));
+        let mut names: Vec<&[u8]> = self.entries().map(|entry| entry.field).collect();
         let mut places: BTreeMap<&[u8], usize> = BTreeMap::new();
         if changes.len() > WALKS_MAX {
-            places.extend(pairs.iter().enumerate().map(|(i, (field, _))| (*field, i)));
+            places.extend(names.iter().enumerate().map(|(i, field)| (*field, i)));
         }
         let mut tally = Tally::default();
-        for (field, value) in changes {
-            let (field, value) = (*field, value.as_deref());
+        for (field, to) in changes {
+            let field = *field;
             let place = match changes.len() > WALKS_MAX {
                 true => places.get(field).copied(),
-                false => pairs.iter().position(|(other, _)| *other == field),
+                false => names.iter().position(|other| *other == field),
             };
-            let was_there = place.is_some_and(|place| pairs[place].1.is_some());
-            tally.added += usize::from(!was_there && value.is_some());
-            tally.removed += usize::from(was_there && value.is_none());
-            tally.set += usize::from(value.is_some());
+            let old = place.and_then(|place| entries[place]);
+            let new = tally.note(field, to, old);
             match place {
-                Some(place) => pairs[place].1 = value,
+                Some(place) => entries[place] = new,
                 None => {
-                    places.insert(field, pairs.len());
-                    pairs.push((field, value));
+                    places.insert(field, entries.len());
+                    names.push(field);
+                    entries.push(new);
                 }
             }
         }
-        (tally, encode(Head::split(self.held()).0.number + 1, &pairs))
+        let number = Packed::of(self.held()).number + 1;
+        (tally, encode(number, || entries.iter().flatten().copied()))
     }
 }
 
-/// A field with its value, if it has one.
-type Pair<'a> = (&'a [u8], Option<&'a [u8]>);
-
-/// The fields and values of a packed hash.
-fn pairs_of<'a>(held: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-    let (_, mut rest) = Head::split(held);
-    std::iter::from_fn(move || {
-        let (field, behind) = split(rest)?;
-        let (value, behind) = split(behind)?;
-        rest = behind;
-        Some((field, value))
-    })
-}
-
-/// The form of a hash with these fields; None if none has a value.
-fn encode(number: u64, pairs: &[Pair<'_>]) -> Option<Vec<u8>> {
-    let present = || pairs.iter().filter_map(|(field, value)| Some((*field, (*value)?)));
-    // Lengths below 2^32 take 5 bytes at most, most of them one.
-    let len: usize = present().map(|(field, value)| field.len() + value.len() + 2).sum();
-    let count = present().count();
-    if count == 0 {
-        return None;
+impl Tally {
+    /// What becomes of an entry by a change, which counts.
+    fn note<'e>(
+        &mut self,
+        field: &'e [u8],
+        to: &'e To<'_>,
+        old: Option<Entry<'e>>,
+    ) -> Option<Entry<'e>> {
+        if let To::Expiry(expire_at) = to {
+            self.timed += usize::from(old.is_some());
+            return old.map(|old| Entry { expire_at: *expire_at, ..old });
+        }
+        let value = to.value();
+        self.added += usize::from(old.is_none() && value.is_some());
+        self.removed += usize::from(old.is_some() && value.is_none());
+        self.set += usize::from(value.is_some());
+        value.map(|value| Entry { field, value, expire_at: to.expire_at() })
     }
-    let mut held = Head { number, count }.begin(len);
-    for (field, value) in present() {
-        push(&mut held, field);
-        push(&mut held, value);
-    }
-    Some(held)
 }
 
 /// The packed form of a hash in a log of format 1: the number of fields was a u32, little endian.
@@ -360,28 +433,32 @@ mod tests {
 
     #[test]
     fn changes_take_place_in_their_order() {
-        let set = |field: &'static [u8], value: &'static [u8]| (field, Some(Cow::Borrowed(value)));
+        let set = |field: &'static [u8], value: &'static [u8]| (field, To::Value(value.into()));
         let (tally, held) =
             Hash::packed(&[]).changed(&[set(b"a", b"1"), set(b"b", b""), set(b"a", b"2")]);
-        assert_eq!(tally, Tally { added: 2, removed: 0, set: 3 });
+        assert_eq!(tally, Tally { added: 2, set: 3, ..Tally::default() });
         let held = held.unwrap();
         assert_eq!(held.len(), 2 + 2 + 2 + 2 + 1);
         assert_eq!(pairs(&held), [(b"a".to_vec(), b"2".to_vec()), (b"b".to_vec(), vec![])]);
         let hash = Hash::packed(&held);
         assert_eq!((hash.len(), hash.get(b"b"), hash.get(b"c")), (2, Some(&b""[..]), None));
 
-        let (tally, held) =
-            hash.changed(&[(b"a", None), (b"a", None), (b"x", None), set(b"c", b"3")]);
-        assert_eq!(tally, Tally { added: 1, removed: 1, set: 1 });
+        let (tally, held) = hash.changed(&[
+            (b"a", To::Removed),
+            (b"a", To::Removed),
+            (b"x", To::Removed),
+            set(b"c", b"3"),
+        ]);
+        assert_eq!(tally, Tally { added: 1, removed: 1, set: 1, timed: 0 });
         assert_eq!(pairs(&held.unwrap()).len(), 2);
-        assert!(hash.changed(&[(b"a", None), (b"b", None)]).1.is_none());
+        assert!(hash.changed(&[(b"a", To::Removed), (b"b", To::Removed)]).1.is_none());
     }
 
     #[test]
     fn many_fields_are_changed_and_read_as_few_are() {
         let fields: Vec<Vec<u8>> = (0..300).map(|i| vec![b'f'; i]).collect();
         let all: Vec<Change<'_>> =
-            fields.iter().map(|f| (&f[..], Some(Cow::Borrowed(&f[..])))).collect();
+            fields.iter().map(|f| (&f[..], To::Value((&f[..]).into()))).collect();
         let (many, mut few) = (Hash::packed(&[]).changed(&all).1.unwrap(), Vec::new());
         for change in all.chunks(WALKS_MAX) {
             few = Hash::packed(&few).changed(change).1.unwrap();
@@ -399,7 +476,7 @@ mod tests {
     fn damaged_bytes_are_no_panic() {
         let long = [7u8; 200];
         let changes: [Change<'_>; 2] =
-            [(b"a", Some(Cow::Borrowed(&long))), (b"bc", Some(Cow::Borrowed(b"de")))];
+            [(b"a", To::Value((&long[..]).into())), (b"bc", To::Value(b"de"[..].into()))];
         let held = Hash::packed(&[]).changed(&changes).1.unwrap();
         for end in 0..held.len() {
             for i in 0..end {
@@ -407,7 +484,7 @@ mod tests {
                 damaged[i] ^= 0x81;
                 let hash = Hash::packed(&damaged);
                 assert!(hash.iter().count() <= damaged.len());
-                hash.changed(&[(b"bc", None)]);
+                hash.changed(&[(b"bc", To::Removed)]);
             }
         }
     }

@@ -7,7 +7,8 @@ use hotring_index::{Action, Expiry, NewValue};
 use crate::container::Type;
 use crate::container::large::value_of;
 use crate::error::StoreError;
-use crate::hash::{Change, Hash};
+use crate::hash::{Change, Hash, To};
+use crate::ops::fields::due_of_new;
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
@@ -18,6 +19,8 @@ pub enum Content<'a> {
     String(Cow<'a, [u8]>),
     /// The fields of a hash with their values; the last of equal fields wins.
     Hash(Vec<Field<'a>>),
+    /// The same, each with the Unix millisecond at which it expires, if it does.
+    HashUntil(Vec<(Field<'a>, Option<u64>)>),
 }
 
 /// A field of a hash, and its value.
@@ -39,9 +42,9 @@ impl Session {
         now: u64,
     ) -> Result<bool, StoreError> {
         self.check_key(key)?;
-        let value = self.encode_content(content)?;
+        let value = self.encode_content(content, now)?;
         self.admit_bytes(value.as_ref().map_or(0, len_of))?;
-        self.write(key, |key| {
+        let stored = self.write(key, |key| {
             key.update(now, |entry| {
                 if entry.is_some() && !replace {
                     return (Action::Keep, false);
@@ -55,7 +58,11 @@ impl Session {
                     _ => (Action::Remove, true),
                 }
             })
-        })
+        })?;
+        if stored {
+            self.enter_due(key, value.as_ref().and_then(due_of_new), now);
+        }
+        Ok(stored)
     }
 }
 
@@ -64,6 +71,7 @@ impl Session {
     fn encode_content(
         &self,
         content: Content<'_>,
+        now: u64,
     ) -> Result<Option<NewValue<'static>>, StoreError> {
         let limits = self.limits;
         Ok(match content {
@@ -72,15 +80,27 @@ impl Session {
                 Some(encode_owned(text.into_owned()))
             }
             Content::Hash(fields) => {
-                let changes: Vec<Change<'_>> = fields
-                    .iter()
-                    .map(|(field, value)| (&**field, Some(Cow::Borrowed(&**value))))
-                    .collect();
-                let (_, held) = Hash::changed(Hash::packed(&[]), &changes);
-                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
-                held.map(|held| value_of::<Hash>(held, &changes, &self.containers, &self.store))
+                let fields = fields.iter().map(|(field, value)| (field, value, None));
+                self.encode_fields(fields)?
+            }
+            Content::HashUntil(fields) => {
+                let is_there = |(_, at): &&(Field<'_>, Option<u64>)| at.is_none_or(|at| at > now);
+                let there = fields.iter().filter(is_there);
+                self.encode_fields(there.map(|((field, value), at)| (field, value, *at)))?
             }
         })
+    }
+
+    fn encode_fields<'f>(
+        &self,
+        fields: impl Iterator<Item = (&'f Cow<'f, [u8]>, &'f Cow<'f, [u8]>, Option<u64>)>,
+    ) -> Result<Option<NewValue<'static>>, StoreError> {
+        let changes: Vec<Change<'_>> = fields
+            .map(|(field, value, at)| (&**field, To::value_until(Cow::Borrowed(&**value), at)))
+            .collect();
+        let (_, held) = Hash::changed(Hash::packed(&[]), &changes);
+        self.limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+        Ok(held.map(|held| value_of::<Hash>(held, &changes, &self.containers, &self.store)))
     }
 }
 

@@ -26,7 +26,7 @@ pub enum ExpireCondition {
 }
 
 impl ExpireCondition {
-    fn holds(self, old: Option<u64>, new: u64) -> bool {
+    pub(super) fn holds(self, old: Option<u64>, new: u64) -> bool {
         match self {
             Self::Always => true,
             Self::IfNone => old.is_none(),

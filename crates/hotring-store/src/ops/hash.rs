@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::decimal;
 use crate::error::{NumberKind, StoreError};
-use crate::hash::{Change, Hash, HashRef};
+use crate::hash::{Change, Hash, HashRef, To};
 use crate::ops::counter::Decimal;
 use crate::session::Session;
 use crate::value::parse_int;
@@ -21,7 +21,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(HashRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read_container::<Hash, R>(key, now, f)
+        Ok(self.read_container::<Hash, _>(key, now, |hash| shown(hash, now).map(f))?.flatten())
     }
 
     /// As [`hash`](Self::hash), for a walk over all of it: writers of a large hash do not wait for `f`.
@@ -34,7 +34,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(HashRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.walk_container::<Hash, R>(key, now, f)
+        Ok(self.walk_container::<Hash, _>(key, now, |hash| shown(hash, now).map(f))?.flatten())
     }
 
     /// Sets fields to values, the last of equal fields wins, and returns how many were not there.
@@ -42,17 +42,26 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the hash would be, and those of every
     /// write.
-    pub fn hash_set(
+    pub fn hash_set<'p>(
         &mut self,
         key: &[u8],
-        pairs: &[(&[u8], &[u8])],
+        pairs: &[(&'p [u8], &'p [u8])],
         now: u64,
     ) -> Result<usize, StoreError> {
         self.admit_bytes(pairs.iter().map(|(field, value)| field.len() + value.len()).sum())?;
-        let set = pairs.iter().map(|(field, value)| (*field, Some(Cow::Borrowed(*value))));
-        let changes: Vec<Change<'_>> = set.collect();
-        let (tally, ()) =
-            self.update_container::<Hash, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        let change = |pair: &(&'p [u8], &'p [u8])| (pair.0, To::Value(Cow::Borrowed(pair.1)));
+        let (one, many);
+        let changes: &[Change<'_>] = match pairs {
+            [pair] => {
+                one = [change(pair)];
+                &one
+            }
+            _ => {
+                many = pairs.iter().map(change).collect::<Vec<_>>();
+                &many
+            }
+        };
+        let (tally, ()) = self.update_hash(key, now, |_| Ok((Cow::Borrowed(changes), ())))?;
         Ok(tally.added)
     }
 
@@ -67,8 +76,8 @@ impl Session {
         value: &[u8],
         now: u64,
     ) -> Result<bool, StoreError> {
-        let (tally, ()) = self.update_container::<Hash, _>(key, now, |hash| {
-            let change = (field, Some(Cow::Borrowed(value)));
+        let (tally, ()) = self.update_hash(key, now, |hash| {
+            let change = (field, To::Value(Cow::Borrowed(value)));
             let changes = if hash.get(field).is_none() { vec![change] } else { Vec::new() };
             Ok((Cow::Owned(changes), ()))
         })?;
@@ -86,11 +95,10 @@ impl Session {
         fields: &[&[u8]],
         now: u64,
     ) -> Result<usize, StoreError> {
-        let changes: Vec<Change<'_>> = fields.iter().map(|field| (*field, None)).collect();
+        let changes: Vec<Change<'_>> = fields.iter().map(|field| (*field, To::Removed)).collect();
         self.check_key(key)?;
         self.admit_little()?;
-        let (tally, ()) =
-            self.change_container::<Hash, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        let (tally, ()) = self.change_hash(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
         Ok(tally.removed)
     }
 
@@ -105,13 +113,15 @@ impl Session {
         delta: i64,
         now: u64,
     ) -> Result<i64, StoreError> {
-        let (_, sum) = self.update_container::<Hash, _>(key, now, |hash| {
-            let old = hash.get(field).map_or(Some(0), parse_int);
+        let (_, sum) = self.update_hash(key, now, |hash| {
+            let found = hash.get_with_expiry(field);
+            let old = found.map_or(Some(0), |(value, _)| parse_int(value));
             let old = old.ok_or(StoreError::NotANumber(NumberKind::Integer))?;
             let sum = old.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))?;
             let mut text = itoa::Buffer::new();
             let text = text.format(sum).as_bytes().to_vec();
-            Ok((Cow::Owned(vec![(field, Some(Cow::Owned(text)))]), sum))
+            let to = To::value_until(Cow::Owned(text), found.and_then(|(_, at)| at));
+            Ok((Cow::Owned(vec![(field, to)]), sum))
         })?;
         Ok(sum)
     }
@@ -129,11 +139,21 @@ impl Session {
         delta: Decimal,
         now: u64,
     ) -> Result<Vec<u8>, StoreError> {
-        let (_, sum) = self.update_container::<Hash, _>(key, now, |hash| {
-            let old = hash.get(field).map_or(Ok(decimal::ZERO), decimal::parse);
+        let (_, sum) = self.update_hash(key, now, |hash| {
+            let found = hash.get_with_expiry(field);
+            let old = found.map_or(Ok(decimal::ZERO), |(value, _)| decimal::parse(value));
             let sum = decimal::add_to_text(old?, delta.number())?;
-            Ok((Cow::Owned(vec![(field, Some(Cow::Owned(sum.clone())))]), sum))
+            let to = To::value_until(Cow::Owned(sum.clone()), found.and_then(|(_, at)| at));
+            Ok((Cow::Owned(vec![(field, to)]), sum))
         })?;
         Ok(sum)
     }
+}
+
+/// The hash without the fields whose time is over; None if none is left.
+fn shown(hash: HashRef<'_>, now: u64) -> Option<HashRef<'_>> {
+    if !hash.expires() {
+        return Some(hash);
+    }
+    Some(hash.at(now)).filter(|hash| !hash.is_empty())
 }

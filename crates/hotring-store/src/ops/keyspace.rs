@@ -6,7 +6,7 @@ use hotring_log::Effect;
 use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::session::Session;
-use crate::value::{ValueRef, view_entry};
+use crate::value::{ValueRef, view_entry_at};
 use hotring_index::AnySession as Index;
 
 impl Session {
@@ -22,7 +22,9 @@ impl Session {
         mut f: impl FnMut(&[u8], ValueRef<'_>),
     ) -> u64 {
         self.read_all(|index| {
-            index.scan(cursor, count, now, |entry| view_entry(&entry, |value| f(entry.key, value)))
+            index.scan(cursor, count, now, |entry| {
+                view_entry_at(&entry, now, |value| f(entry.key, value));
+            })
         })
     }
 

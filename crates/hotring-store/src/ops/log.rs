@@ -6,8 +6,10 @@ use hotring_index::{Expiry, NewValue};
 use hotring_log::Effect;
 
 use crate::gate::Hold;
+use crate::hash::change::give_expiries;
 use crate::holds::Keys;
 use crate::logged::{UnknownForm, from_form};
+use crate::ops::fields::due_of_new;
 use crate::session::Session;
 
 impl Session {
@@ -49,7 +51,9 @@ impl Session {
                 let value = self.decode_form(form, value)?;
                 let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
                 // No room is made: what went now would come back with the next start, as nothing is logged.
+                let due = due_of_new(&value);
                 self.change(key, |write| write.put_item(value, expiry, now));
+                self.enter_due(key, due, now);
             }
             Effect::Remove { key } => _ = self.change(key, |write| write.remove(0)),
             Effect::Expire { key, expire_at } => {
@@ -61,6 +65,9 @@ impl Session {
                 });
                 if !known {
                     return Err(UnknownForm { form: change.last().copied().unwrap_or(0) });
+                }
+                if give_expiries(change) {
+                    self.enter_due_of_key(key, now);
                 }
             }
             Effect::Clear => self.clear(),

@@ -8,6 +8,7 @@ pub(crate) mod counter;
 mod evict;
 pub(crate) mod expire;
 pub(crate) mod expire_due;
+pub(crate) mod fields;
 mod hash;
 mod history;
 mod idle;

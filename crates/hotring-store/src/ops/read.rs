@@ -2,11 +2,11 @@
 
 use hotring_index::{BlockRef, Key};
 
-use crate::container::Type;
+use crate::container::{Type, is_there};
 use crate::error::StoreError;
 use crate::long_text::{self, LongText, TextRef, view_text};
 use crate::session::Session;
-use crate::value::{ValueRef, view_entry, view_string};
+use crate::value::{ValueRef, view_entry_at, view_string};
 
 /// What is known of the accesses to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Accesses {
 impl Session {
     /// Hands the value to `f`. None if the key is absent.
     pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
-        self.read(key, now, |entry| view_entry(&entry, f))
+        self.read(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
     /// As [`get`](Self::get), for strings: what other operations on strings call the value.
@@ -141,7 +141,7 @@ impl Session {
 
     /// True if the key is present.
     pub fn exists(&mut self, key: &[u8], now: u64) -> bool {
-        self.peek(key, now, |_| ()).is_some()
+        self.peek(key, now, |entry| is_there(&entry, now)) == Some(true)
     }
 
     /// As [`exists`](Self::exists), and counts as an access, whatever the [`Origin`](crate::Origin).
@@ -156,7 +156,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>) -> R,
     ) -> Option<R> {
-        self.peek(key, now, |entry| view_entry(&entry, f))
+        self.peek(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
     /// What the eviction policy knows, or who needs no policy, of the accesses to the key; None if the key is absent.
@@ -174,7 +174,7 @@ impl Session {
 
     /// The key's expiry: None if the key is absent, `Some(None)` if it never expires.
     pub fn expiry(&mut self, key: &[u8], now: u64) -> Option<Option<u64>> {
-        self.peek(key, now, |entry| entry.expire_at)
+        self.peek(key, now, |entry| is_there(&entry, now).then_some(entry.expire_at)).flatten()
     }
 
     /// A number that any later write of the key changes; never used twice in a store's life.

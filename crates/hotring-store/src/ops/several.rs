@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
 use crate::holds::Keys;
+use crate::ops::fields::due_of_new;
 use crate::ops::set::SetExpiry;
 use crate::session::Session;
 use crate::value::{ValueRef, detach_entry, encode, len_of, reborrow};
@@ -203,6 +204,7 @@ impl Session {
             session.admit_bytes(len_of(&value))?;
             let value = session.unshared(value);
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
+            session.enter_due(to, due_of_new(&value), now);
             Ok(true)
         })
     }
@@ -272,6 +274,7 @@ impl Session {
             // A reader of the old name may still be at it, and must not see what is done under the new one.
             let value = session.unshared(value);
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
+            session.enter_due(to, due_of_new(&value), now);
             session.remove(from, now);
             Ok(true)
         })

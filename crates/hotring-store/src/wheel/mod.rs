@@ -10,10 +10,10 @@
 //! expiry leaves its entry where it is. Whoever takes an entry looks at the item of that hash as it is then.
 //!
 //! # Invariants
-//! * **E1** Each item that expires at `e` has an entry that fires at `e` or before, or will have as soon as a step
-//!   of another session is over that is under way now.
-//! * **E2** There are no more than `STALE_MIN`, twice as many as items that expire and a quarter of all items, and
-//!   what is entered while a wheel is replaced.
+//! * **E1** Each item that expires at `e`, or whose hash has a field that does, has an entry that fires at `e` or
+//!   before, or will have as soon as a step of another session is over that is under way now.
+//! * **E2** There are no more than `STALE_MIN`, twice as many as items that expire (hashes with such fields as the
+//!   last walk has met them) and a quarter of all items, and what is entered while a wheel is replaced.
 //!
 //! # Why no item is forgotten (E1)
 //! A write that gives an item the expiry `e` enters it afterwards, unless its decision saw that the item had one
@@ -67,6 +67,8 @@ pub(crate) struct Wheels {
     turn: AtomicU64,
     /// Where the walk goes on, if there is one.
     walk: Mutex<Option<u64>>,
+    /// Hashes with fields that expire which the last walk has met, or the present one until now.
+    with_fields: AtomicU64,
     /// What was removed.
     pub(crate) expired: Expired,
 }
@@ -117,6 +119,7 @@ impl Wheels {
             waker: OnceLock::new(),
             turn: AtomicU64::new(0),
             walk: Mutex::new(None),
+            with_fields: AtomicU64::new(0),
             expired: Expired::new(),
         }
     }
@@ -226,6 +229,20 @@ impl Wheels {
             shard.former = Some(former);
         }
         *walk = Some(0);
+        // ORDERING: Relaxed, a number to compare others with.
+        self.with_fields.store(0, Relaxed);
+    }
+
+    /// Counts that the walk has met a hash with fields that expire.
+    pub(crate) fn note_fields(&self) {
+        // ORDERING: Relaxed, as where it begins.
+        self.with_fields.fetch_add(1, Relaxed);
+    }
+
+    /// The numbers of items and of those that expire, with hashes whose fields do: as many as the last walk has met.
+    pub(crate) fn with_fields(&self, (items, expiring): (u64, u64)) -> (u64, u64) {
+        // ORDERING: Relaxed, as above.
+        (items, expiring + self.with_fields.load(Relaxed))
     }
 
     /// Whether the wheels are being replaced.

@@ -12,7 +12,8 @@ use hotring_log::{
 };
 use hotring_store::index::{Checksum, Config};
 use hotring_store::{
-    ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, Store, ValueRef,
+    ExpireCondition, Fault, FieldsCondition, Options, Session, SetExpiry, SetFieldExpiry,
+    SetOptions, Store, ValueRef,
 };
 
 use super::random::Random;
@@ -108,7 +109,18 @@ pub(super) fn change_hash(session: &mut Session, random: &mut Random, now: u64) 
     let fields: [[u8; 2]; 4] = std::array::from_fn(|_| [b'f', b'a' + random.below(12) as u8]);
     let number = random.next().to_string();
     let n = 1 + random.below(4) as usize;
-    match random.below(10) {
+    let at = now + 1 + random.below(4000);
+    match random.below(14) {
+        10..12 => {
+            let fields = fields.each_ref().map(|field| &field[..]);
+            _ = session.hash_expire_at(&key, at, ExpireCondition::Always, &fields[..n], now);
+        }
+        12 => _ = session.hash_persist(&key, &[&fields[0]], now),
+        13 => {
+            let pairs = [(&fields[0][..], number.as_bytes())];
+            let (condition, expiry) = (FieldsCondition::Always, SetFieldExpiry::At(at));
+            _ = session.hash_set_ex(&key, &pairs, condition, expiry, now);
+        }
         0..5 => {
             let pairs = fields.each_ref().map(|field| (&field[..], number.as_bytes()));
             _ = session.hash_set(&key, &pairs[..n], now);
@@ -128,7 +140,7 @@ pub(super) fn change_hash(session: &mut Session, random: &mut Random, now: u64) 
 /// A value as bytes: a string, or the fields of a hash in order.
 pub(super) fn shown(value: ValueRef<'_>) -> Vec<u8> {
     let ValueRef::Hash(hash) = value else { return value.to_vec() };
-    let mut pairs: Vec<_> = hash.iter().collect();
+    let mut pairs: Vec<_> = hash.iter_with_expiry().collect();
     pairs.sort_unstable();
     format!("{pairs:?}").into_bytes()
 }
@@ -153,7 +165,7 @@ pub(super) fn state(store: &Store) -> State {
 }
 
 /// What the log says, by batches.
-fn read(storage: &Memory, mut apply: impl FnMut(Lsn, &[Effect<'_>])) -> Recovered {
+pub(super) fn read(storage: &Memory, mut apply: impl FnMut(Lsn, &[Effect<'_>])) -> Recovered {
     recover(storage, Some(ID), 1, &mut apply).expect("it is whole")
 }
 

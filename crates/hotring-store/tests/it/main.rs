@@ -4,6 +4,7 @@ mod concurrency;
 mod damage;
 mod evict;
 mod expiry;
+mod fields;
 mod growth;
 mod history;
 mod large_hash;

@@ -6,6 +6,7 @@ mod compare;
 mod counter;
 mod dump;
 mod expire;
+mod fields;
 mod hash;
 mod history;
 mod key;

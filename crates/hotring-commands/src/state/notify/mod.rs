@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use hotring_store::{Change, Changed, Session};
+use hotring_store::{Change, Changed, FieldsChanged, Session};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
@@ -52,6 +52,21 @@ pub fn expired(key: &[u8], pubsub: &PubSub, config: &Config) {
     Teller { pubsub, config }.event(EXPIRED, "expired", key);
 }
 
+/// Publishes that fields of hashes have expired, which the session has removed.
+pub fn expired_fields(store: &mut Session, pubsub: &PubSub, config: &Config) {
+    let teller = Teller { pubsub, config };
+    for change in store.take_changes() {
+        if let Changed::Fields(what) = change.what {
+            teller.fields(what, &change.key);
+        }
+    }
+}
+
+/// Whether changes are to be recorded for what is told here.
+pub fn is_wanted(config: &Config) -> bool {
+    config.notify.has(HASH) || config.notify.has(GENERIC)
+}
+
 /// Publishes the evictions of a command that has no events of its own.
 pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
     let teller = Teller { pubsub: &server.push.pubsub, config };
@@ -92,15 +107,28 @@ impl Teller<'_> {
             Changed::Removed => {
                 // The removal of the last field removes the key.
                 if spec.group == Group::Hash {
-                    let (class, event) = stored(spec);
-                    self.event(class, event, key);
+                    self.event(HASH, "hdel", key);
                 }
                 self.event(GENERIC, "del", key);
             }
             Changed::Expiry { expires: true } => self.event(GENERIC, "expire", key),
             Changed::Expiry { expires: false } => self.event(GENERIC, "persist", key),
+            Changed::Fields(what) => self.fields(what, key),
             Changed::Expired => self.event(EXPIRED, "expired", key),
             Changed::Evicted => self.event(EVICTED, "evicted", key),
+        }
+    }
+
+    fn fields(&self, what: FieldsChanged, key: &[u8]) {
+        let event = match what {
+            FieldsChanged::Expire => "hexpire",
+            FieldsChanged::Persist => "hpersist",
+            FieldsChanged::Removed => "hdel",
+            FieldsChanged::Expired | FieldsChanged::LastExpired => "hexpired",
+        };
+        self.event(HASH, event, key);
+        if what == FieldsChanged::LastExpired {
+            self.event(GENERIC, "del", key);
         }
     }
 
@@ -133,7 +161,7 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         Id::IncrByFloat | Id::Append | Id::SetRange | Id::SetBit | Id::Rollback => {
             (STRING, spec.name)
         }
-        Id::HSet | Id::HSetNx | Id::HMSet => (HASH, "hset"),
+        Id::HSet | Id::HSetNx | Id::HMSet | Id::HSetEx => (HASH, "hset"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
         _ => (STRING, "set"),
     }

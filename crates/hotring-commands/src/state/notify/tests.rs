@@ -43,6 +43,19 @@ fn each_change_has_the_name_that_redis_gives_it() {
     let mut dialogue = Dialogue::new(Version::Resp3);
     dialogue.say("CONFIG SET notify-keyspace-events EAn\r\nPSUBSCRIBE __keyevent@0_*");
     for (line, expected) in [
+        ("HSET f a 1 b 2 c 3 d 4", "new f, hset f"),
+        ("HEXPIRE f 10 FIELDS 2 a x", "hexpire f"),
+        ("HEXPIRE f 10 NX FIELDS 1 a", ""),
+        ("HPERSIST f FIELDS 1 a", "hpersist f"),
+        ("HSETEX f EX 5 FIELDS 1 a 1", "hset f, hexpire f"),
+        ("HSETEX f KEEPTTL FIELDS 1 a 1", "hset f"),
+        ("HGETEX f PERSIST FIELDS 1 a", "hpersist f"),
+        ("HGETEX f FIELDS 1 a", ""),
+        ("HGETEX f EX 5 FIELDS 1 a", "hexpire f"),
+        ("HEXPIRE f 0 FIELDS 1 a", "hdel f"),
+        ("HGETDEL f FIELDS 1 b", "hdel f"),
+        ("HPEXPIRE f 10 FIELDS 1 c", "hexpire f"),
+        ("HGETDEL f FIELDS 2 c d", "hdel f, del f"),
         ("SET a 1", "new a, set a"),
         ("SET a 1 EX 100", "set a, expire a"),
         ("SET a 1 NX", ""),
@@ -116,4 +129,16 @@ fn both_channels_tell_and_a_key_that_had_expired_is_told_before_its_next_write()
             told("__keyevent@0__:set", "k")
         )
     );
+}
+
+#[test]
+fn the_end_of_a_fields_time_is_told_before_the_write_that_met_it() {
+    let mut dialogue = Dialogue::new(Version::Resp3);
+    dialogue.say("CONFIG SET notify-keyspace-events EA\r\nPSUBSCRIBE __keyevent@0_*");
+    dialogue.say("HSETEX f PX 10 FIELDS 1 a 1\r\nHSET f b 1");
+    dialogue.pass(10);
+    assert_eq!(events(&mut dialogue, "HSET f b 2"), "hexpired f, hset f");
+    dialogue.say("HPEXPIRE f 10 FIELDS 1 b");
+    dialogue.pass(10);
+    assert_eq!(events(&mut dialogue, "HSET f b 2"), "hexpired f, del f, hset f");
 }

@@ -1,6 +1,7 @@
 //! Removing keys whose time has come: a step with a budget over the timing wheel ([`crate::wheel`]).
 
 use crate::changes::remove_expired;
+use crate::container::due_of_value;
 use crate::expired::Gone;
 use crate::session::Session;
 use crate::sync::Arc;
@@ -35,7 +36,8 @@ impl Session {
 
     /// Removes keys whose time is over, and calls `f` with each and with how many milliseconds ago that was, unless
     /// another session has been faster with [`Session::tell_expired`]. The
-    /// store's observer is told of them ([`Session::observe`]), this session's changes are not.
+    /// store's observer is told of them ([`Session::observe`]), this session's changes are not. Fields of hashes whose
+    /// time is over are removed, too, as by a write of this session ([`Changed::Fields`](crate::Changed::Fields)).
     ///
     /// Takes about `budget` steps: entries of the timing wheel that are due, whether their keys are still there or
     /// not, or that come nearer to it; and now and then a part of a walk over all items, as large. Some
@@ -69,7 +71,7 @@ impl Session {
         self.walk_some(&wheels, now);
         self.collect();
         let totals = wheels.totals();
-        if totals.is_worn(|| self.index.counts(), now) {
+        if totals.is_worn(|| wheels.with_fields(self.index.counts()), now) {
             wheels.begin_walk(now);
         }
         let next = if left == 0 || wheels.is_walking() { Some(now) } else { totals.next };
@@ -87,11 +89,20 @@ impl Session {
         let mut removed = 0;
         loop {
             let (mut key, mut later) = (None, None::<u64>);
+            let mut with_fields = None;
             // Outside of the gate, as whatever is found here is looked at again within.
-            self.index.with_hash(taken.hash, |entry| match entry.expire_at {
-                Some(at) if at <= now => key = Some(entry.key.to_vec()),
-                Some(at) => later = Some(later.map_or(at, |later| later.min(at))),
-                None => {}
+            self.index.with_hash(taken.hash, |entry| {
+                let due = due_of_value(entry.value, entry.block());
+                match entry.expire_at {
+                    Some(at) if at <= now => key = Some(entry.key.to_vec()),
+                    at => {
+                        if due.is_some_and(|due| due <= now) {
+                            with_fields = Some(entry.key.to_vec());
+                        }
+                        let first = [later, at, due.filter(|due| *due > now)];
+                        later = first.into_iter().flatten().min();
+                    }
+                }
             });
             let mut is_removed = false;
             if let Some(key) = key {
@@ -116,6 +127,12 @@ impl Session {
                 removed += 1;
                 // Outside of the gate: there may be many to be told.
                 self.tell_expired(&mut *f);
+            } else if let Some(key) = with_fields {
+                // What is left of them, and when the next one is due, is seen then.
+                let at =
+                    if self.remove_due_fields(&key, now, false).is_some() { now } else { now + 1 };
+                wheels.enter_again(taken, at, now);
+                return removed;
             } else {
                 if let Some(at) = later {
                     wheels.enter_again(taken, at, now);
@@ -132,6 +149,10 @@ impl Session {
             self.index.scan_hashes(cursor, WALK_ITEMS, |hash, entry| {
                 if let Some(at) = entry.expire_at {
                     wheels.enter(hash, at, now);
+                }
+                if let Some(at) = due_of_value(entry.value, entry.block()) {
+                    wheels.enter(hash, at, now);
+                    wheels.note_fields();
                 }
             })
         });

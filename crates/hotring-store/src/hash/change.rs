@@ -1,0 +1,154 @@
+//! Changes of a hash's fields, and the bytes that the log has of them.
+
+use std::borrow::Cow;
+
+use crate::container::packed::{push, push_number, split, split_number};
+
+/// A change of one field.
+pub(crate) type Change<'a> = (&'a [u8], To<'a>);
+
+/// What a field becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum To<'a> {
+    /// Absent.
+    Removed,
+    /// It has this value, and does not expire.
+    Value(Cow<'a, [u8]>),
+    /// It has this value, and expires at this Unix millisecond.
+    Until(Cow<'a, [u8]>, u64),
+    /// If it is there, it keeps its value and gets this expiry, or none.
+    Expiry(Option<u64>),
+}
+
+/// What changes did to a hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Fields that were not there before.
+    pub(crate) added: usize,
+    /// Fields that are not there any more.
+    pub(crate) removed: usize,
+    /// Fields that got a value, the same as before or another.
+    pub(crate) set: usize,
+    /// Fields that kept their value and got another expiry, or lost theirs.
+    pub(crate) timed: usize,
+}
+
+/// In the place of a value's length and 1: the time of the expiry and the value follow. No value is that long.
+const UNTIL: u64 = 1 << 33;
+/// The same: the time of the expiry follows, 0 for none.
+const EXPIRY: u64 = UNTIL + 1;
+
+impl<'a> To<'a> {
+    /// The new value, if the field gets one.
+    pub(crate) fn value(&self) -> Option<&[u8]> {
+        match self {
+            To::Value(value) | To::Until(value, _) => Some(value),
+            To::Removed | To::Expiry(_) => None,
+        }
+    }
+
+    /// The new expiry, if the field gets one.
+    pub(crate) fn expire_at(&self) -> Option<u64> {
+        match self {
+            To::Until(_, at) => Some(*at),
+            To::Expiry(at) => *at,
+            To::Removed | To::Value(_) => None,
+        }
+    }
+
+    /// The value with this expiry.
+    pub(crate) fn value_until(value: Cow<'a, [u8]>, at: Option<u64>) -> To<'a> {
+        at.map_or_else(|| To::Value(value.clone()), |at| To::Until(value.clone(), at))
+    }
+}
+
+/// Length of the field, the field, 0 or the length of its value and 1, the value.
+pub(crate) fn push_change(bytes: &mut Vec<u8>, (field, to): &Change<'_>) {
+    push(bytes, field);
+    match to {
+        To::Removed => push_number(bytes, 0),
+        To::Value(value) => {
+            push_number(bytes, value.len() as u64 + 1);
+            bytes.extend_from_slice(value);
+        }
+        To::Until(value, at) => {
+            push_number(bytes, UNTIL);
+            push_number(bytes, *at);
+            push(bytes, value);
+        }
+        To::Expiry(at) => {
+            push_number(bytes, EXPIRY);
+            push_number(bytes, at.unwrap_or(0));
+        }
+    }
+}
+
+/// The first change of these bytes, and what is behind it.
+pub(crate) fn split_change(bytes: &[u8]) -> Option<(Change<'_>, &[u8])> {
+    let (field, behind) = split(bytes)?;
+    let (len, behind) = split_number(behind)?;
+    let (to, behind) = match len {
+        0 => (To::Removed, behind),
+        UNTIL => {
+            let (at, behind) = split_number(behind)?;
+            let (value, behind) = split(behind)?;
+            (To::Until(value.into(), at), behind)
+        }
+        EXPIRY => {
+            let (at, behind) = split_number(behind)?;
+            (To::Expiry(Some(at).filter(|at| *at > 0)), behind)
+        }
+        len => {
+            let (value, behind) = behind.split_at_checked(usize::try_from(len).ok()? - 1)?;
+            (To::Value(value.into()), behind)
+        }
+    };
+    Some(((field, to), behind))
+}
+
+/// Whether these bytes of the log give a field an expiry. Of another type's changes it may say so by mistake.
+pub(crate) fn give_expiries(mut bytes: &[u8]) -> bool {
+    while let Some(((_, to), behind)) = split_change(bytes) {
+        if to.expire_at().is_some() {
+            return true;
+        }
+        bytes = behind;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_come_back_from_their_bytes() {
+        let changes: [Change<'_>; 6] = [
+            (b"a", To::Removed),
+            (b"", To::Value(b""[..].into())),
+            (b"b", To::Value(b"1"[..].into())),
+            (b"c", To::Until(b"2"[..].into(), u64::MAX >> 2)),
+            (b"d", To::Expiry(Some(1))),
+            (b"e", To::Expiry(None)),
+        ];
+        let mut bytes = Vec::new();
+        changes.iter().for_each(|change| push_change(&mut bytes, change));
+        let mut rest = &bytes[..];
+        for change in &changes {
+            let (found, behind) = split_change(rest).expect("it is whole");
+            assert_eq!(found, *change);
+            rest = behind;
+        }
+        assert!(rest.is_empty() && give_expiries(&bytes));
+        let mut plain = Vec::new();
+        changes[..3].iter().for_each(|change| push_change(&mut plain, change));
+        assert!(!give_expiries(&plain));
+        for end in 0..bytes.len() {
+            let (mut rest, mut steps) = (&bytes[..end], 0);
+            while let Some((_, behind)) = split_change(rest) {
+                (rest, steps) = (behind, steps + 1);
+            }
+            assert!(steps < changes.len());
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Fields of a hash that expire, one by one: single-key writes.
+//!
+//! A write of a hash first removes the fields whose time is over, in a step of its own, so that it decides on what
+//! readers see. The timing wheel removes them in the same way ([`Session::expire_due`]).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::changes::{Changed, FieldsChanged};
+use crate::container::{Decision, due_of_value, view_container};
+use crate::error::StoreError;
+use crate::hash::{Change, Hash, HashRef, Tally, To};
+use crate::ops::expire::{ExpireCondition, TtlChange};
+use crate::session::Session;
+use hotring_index::{NewValue, Value};
+
+/// Fields that are removed in one step because their time is over: some 100 µs.
+const STEP_FIELDS: usize = 512;
+
+/// What became of a field's expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldExpiry {
+    /// There is no such field.
+    Absent,
+    /// It had none that could be taken away.
+    None,
+    /// The condition did not hold.
+    Unmet,
+    /// It was set or taken away.
+    Changed,
+    /// The time had passed: the field was removed.
+    Removed,
+}
+
+/// When [`Session::hash_set_ex`] takes place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldsCondition {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if none of the fields is there (FNX).
+    IfNone,
+    /// Only if all of the fields are there (FXX).
+    IfAll,
+}
+
+/// What [`Session::hash_set_ex`] does to the expiries of the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetFieldExpiry {
+    /// They have none.
+    #[default]
+    Clear,
+    /// They have the one that they had.
+    Keep,
+    /// They expire at this Unix millisecond; if that is not after `now`, they are removed.
+    At(u64),
+}
+
+/// A field's state while an operation names it more than once: None if it is absent, else its expiry.
+type States<'f> = BTreeMap<&'f [u8], Option<Option<u64>>>;
+
+fn state<'s, 'f>(
+    states: &'s mut States<'f>,
+    hash: HashRef<'_>,
+    field: &'f [u8],
+) -> &'s mut Option<Option<u64>> {
+    states.entry(field).or_insert_with(|| hash.get_with_expiry(field).map(|(_, at)| at))
+}
+
+impl Session {
+    /// Lets fields expire at the Unix millisecond `at`, or removes them if that is not after `now`. What became of each
+    /// is told in their order.
+    ///
+    /// # Errors
+    /// As [`hash_set`](Self::hash_set).
+    pub fn hash_expire_at(
+        &mut self,
+        key: &[u8],
+        at: u64,
+        condition: ExpireCondition,
+        fields: &[&[u8]],
+        now: u64,
+    ) -> Result<Vec<FieldExpiry>, StoreError> {
+        self.check_key(key)?;
+        if at > now {
+            self.admit_little()?;
+        }
+        let what = if at <= now { FieldsChanged::Removed } else { FieldsChanged::Expire };
+        let told = self.changes_len();
+        let (_, answers) = self.change_hash(key, now, |hash| {
+            let (mut states, mut changes) = (States::new(), Vec::new());
+            let answers = fields.iter().map(|field| {
+                let state = state(&mut states, hash, field);
+                match *state {
+                    None => FieldExpiry::Absent,
+                    Some(old) if !condition.holds(old, at) => FieldExpiry::Unmet,
+                    Some(_) if at <= now => {
+                        *state = None;
+                        changes.push((*field, To::Removed));
+                        FieldExpiry::Removed
+                    }
+                    Some(_) => {
+                        *state = Some(Some(at));
+                        changes.push((*field, To::Expiry(Some(at))));
+                        FieldExpiry::Changed
+                    }
+                }
+            });
+            let answers: Vec<_> = answers.collect();
+            Ok((Cow::Owned(changes), answers))
+        })?;
+        self.record_fields(told, what);
+        Ok(answers)
+    }
+
+    /// Takes the expiries of fields away. What became of each is told in their order.
+    ///
+    /// # Errors
+    /// As [`hash_set`](Self::hash_set).
+    pub fn hash_persist(
+        &mut self,
+        key: &[u8],
+        fields: &[&[u8]],
+        now: u64,
+    ) -> Result<Vec<FieldExpiry>, StoreError> {
+        self.check_key(key)?;
+        self.admit_little()?;
+        let told = self.changes_len();
+        let (_, answers) = self.change_hash(key, now, |hash| {
+            let (mut states, mut changes) = (States::new(), Vec::new());
+            let answers = fields.iter().map(|field| {
+                let state = state(&mut states, hash, field);
+                match *state {
+                    None => FieldExpiry::Absent,
+                    Some(None) => FieldExpiry::None,
+                    Some(Some(_)) => {
+                        *state = Some(None);
+                        changes.push((*field, To::Expiry(None)));
+                        FieldExpiry::Changed
+                    }
+                }
+            });
+            let answers: Vec<_> = answers.collect();
+            Ok((Cow::Owned(changes), answers))
+        })?;
+        self.record_fields(told, FieldsChanged::Persist);
+        Ok(answers)
+    }
+
+    /// Returns the values of fields, and changes their expiry.
+    ///
+    /// # Errors
+    /// As [`hash_set`](Self::hash_set).
+    pub fn hash_get_ex(
+        &mut self,
+        key: &[u8],
+        fields: &[&[u8]],
+        change: TtlChange,
+        now: u64,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let (at, what) = match change {
+            TtlChange::Leave => {
+                let values = |hash: HashRef<'_>| {
+                    fields.iter().map(|f| hash.get(f).map(<[u8]>::to_vec)).collect()
+                };
+                return Ok(self
+                    .hash(key, now, values)?
+                    .unwrap_or_else(|| vec![None; fields.len()]));
+            }
+            TtlChange::Persist => (None, FieldsChanged::Persist),
+            TtlChange::At(at) if at <= now => (Some(at), FieldsChanged::Removed),
+            TtlChange::At(at) => (Some(at), FieldsChanged::Expire),
+        };
+        self.check_key(key)?;
+        self.admit_little()?;
+        let told = self.changes_len();
+        let (_, values) = self.change_hash(key, now, |hash| {
+            let (mut states, mut changes) = (States::new(), Vec::new());
+            let values = fields.iter().map(|field| {
+                let state = state(&mut states, hash, field);
+                let old = (*state)?;
+                if what == FieldsChanged::Removed {
+                    *state = None;
+                    changes.push((*field, To::Removed));
+                } else if old != at {
+                    *state = Some(at);
+                    changes.push((*field, To::Expiry(at)));
+                }
+                hash.get(field).map(<[u8]>::to_vec)
+            });
+            let values: Vec<_> = values.collect();
+            Ok((Cow::Owned(changes), values))
+        })?;
+        self.record_fields(told, what);
+        Ok(values)
+    }
+
+    /// Removes fields and returns the values that they had. With the last field goes the key.
+    ///
+    /// # Errors
+    /// As [`hash_remove`](Self::hash_remove).
+    pub fn hash_get_del(
+        &mut self,
+        key: &[u8],
+        fields: &[&[u8]],
+        now: u64,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        // A time that is over removes them.
+        self.hash_get_ex(key, fields, TtlChange::At(0), now)
+    }
+
+    /// Sets fields to values, the last of equal fields wins, with one expiry for all. True if it set them.
+    ///
+    /// # Errors
+    /// As [`hash_set`](Self::hash_set).
+    pub fn hash_set_ex(
+        &mut self,
+        key: &[u8],
+        pairs: &[(&[u8], &[u8])],
+        condition: FieldsCondition,
+        expiry: SetFieldExpiry,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.admit_bytes(pairs.iter().map(|(field, value)| field.len() + value.len()).sum())?;
+        let told = self.changes_len();
+        let (_, holds) = self.update_hash(key, now, |hash| {
+            let mut is_there = pairs.iter().map(|(field, _)| hash.get(field).is_some());
+            let holds = match condition {
+                FieldsCondition::Always => true,
+                FieldsCondition::IfNone => !is_there.any(|is_there| is_there),
+                FieldsCondition::IfAll => is_there.all(|is_there| is_there),
+            };
+            let change = |(field, value): &(&'_ [u8], &'_ [u8])| match expiry {
+                SetFieldExpiry::At(at) if at <= now => To::Removed,
+                SetFieldExpiry::At(at) => To::Until(Cow::Owned(value.to_vec()), at),
+                SetFieldExpiry::Clear => To::Value(Cow::Owned(value.to_vec())),
+                SetFieldExpiry::Keep => {
+                    let at = hash.get_with_expiry(field).and_then(|(_, at)| at);
+                    To::value_until(Cow::Owned(value.to_vec()), at)
+                }
+            };
+            let changes: Vec<Change<'_>> = match holds {
+                true => pairs.iter().map(|pair| (pair.0, change(pair))).collect(),
+                false => Vec::new(),
+            };
+            Ok((Cow::Owned(changes), holds))
+        })?;
+        match expiry {
+            SetFieldExpiry::At(at) if at <= now => self.record_fields(told, FieldsChanged::Removed),
+            SetFieldExpiry::At(_) => self.record_expiry_of_stored(told),
+            SetFieldExpiry::Clear | SetFieldExpiry::Keep => {}
+        }
+        Ok(holds)
+    }
+
+    /// Decides on the hash as readers see it, and makes the changes: fields whose time is over are removed before.
+    /// `decide` may be called several times.
+    pub(crate) fn update_hash<'c, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        mut decide: impl FnMut(HashRef<'_>) -> Decision<'c, Hash, R>,
+    ) -> Result<(Tally, R), StoreError> {
+        loop {
+            let seen = |hash: HashRef<'_>| decide_undue(hash, now, &mut decide);
+            match self.update_container::<Hash, _>(key, now, seen)? {
+                (tally, Some(result)) => return Ok((tally, result)),
+                (_, None) => _ = self.remove_due_fields(key, now, true),
+            }
+        }
+    }
+
+    /// As [`update_hash`](Self::update_hash), for what has been admitted.
+    pub(crate) fn change_hash<'c, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        mut decide: impl FnMut(HashRef<'_>) -> Decision<'c, Hash, R>,
+    ) -> Result<(Tally, R), StoreError> {
+        loop {
+            let seen = |hash: HashRef<'_>| decide_undue(hash, now, &mut decide);
+            match self.change_container::<Hash, _>(key, now, seen)? {
+                (tally, Some(result)) => return Ok((tally, result)),
+                (_, None) => _ = self.remove_due_fields(key, now, true),
+            }
+        }
+    }
+
+    /// Removes fields whose time is over, up to [`STEP_FIELDS`]. Returns how many; None if it does not wait and another
+    /// session holds the key.
+    pub(crate) fn remove_due_fields(&mut self, key: &[u8], now: u64, waits: bool) -> Option<usize> {
+        let mut due: Vec<Vec<u8>> = Vec::new();
+        self.peek(key, now, |entry| {
+            let collect = |hash: HashRef<'_>| {
+                hash.at(now).each_due(STEP_FIELDS, |field| due.push(field.to_vec()));
+            };
+            // Of another type by now: nothing is due.
+            view_container::<Hash, _>(&entry, collect).ok();
+        });
+        let told = self.changes_len();
+        let limits = self.limits;
+        let remove = |write: crate::write::Write<'_>, objects: crate::container::Objects<'_>| {
+            write.change_container::<Hash, _>(objects, limits, now, |hash| {
+                // One may have got another time since.
+                let is_due = |field: &[u8]| {
+                    let found = hash.get_with_expiry(field);
+                    found.is_some_and(|(_, at)| at.is_some_and(|at| at <= now))
+                };
+                let changes = due.iter().filter(|field| is_due(field));
+                Ok((changes.map(|field| (&field[..], To::Removed)).collect(), ()))
+            })
+        };
+        let removed = match waits {
+            true => self.change_in_order(key.into(), remove),
+            false => self.change_in_order_unless_held(key, remove)?,
+        };
+        self.record_fields(told, FieldsChanged::Expired);
+        Some(removed.map_or(0, |(tally, ())| tally.removed))
+    }
+
+    /// Enters when the first part of a value that was stored expires, if any does.
+    pub(crate) fn enter_due(&self, key: &[u8], due: Option<u64>, now: u64) {
+        if let Some(at) = due {
+            self.wheels.enter(self.index.key_hash(key), at, now);
+        }
+    }
+
+    /// The same of the value that the key has.
+    pub(crate) fn enter_due_of_key(&mut self, key: &[u8], now: u64) {
+        let due = self.peek(key, 0, |entry| due_of_value(entry.value, entry.block())).flatten();
+        self.enter_due(key, due, now);
+    }
+
+    fn changes_len(&self) -> usize {
+        self.changes.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Says of changes that were recorded since what became of the fields.
+    fn record_fields(&mut self, told: usize, what: FieldsChanged) {
+        for change in self.changes.iter_mut().flat_map(|changes| &mut changes[told..]) {
+            match (change.what, what) {
+                (Changed::Stored { .. }, _) => change.what = Changed::Fields(what),
+                (Changed::Removed, FieldsChanged::Expired) => {
+                    change.what = Changed::Fields(FieldsChanged::LastExpired);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Says of the change that was recorded since that the fields have an expiry, too.
+    fn record_expiry_of_stored(&mut self, told: usize) {
+        let Some(changes) = &mut self.changes else { return };
+        let stored = changes[told..].iter().find(|c| matches!(c.what, Changed::Stored { .. }));
+        if let Some(mut change) = stored.cloned() {
+            change.what = Changed::Fields(FieldsChanged::Expire);
+            changes.push(change);
+        }
+    }
+}
+
+/// What is decided on a hash. None, and no changes, if it has fields whose time is over.
+fn decide_undue<'c, R>(
+    hash: HashRef<'_>,
+    now: u64,
+    decide: &mut impl FnMut(HashRef<'_>) -> Decision<'c, Hash, R>,
+) -> Decision<'c, Hash, Option<R>> {
+    if hash.at(now).count_due() > 0 {
+        return Ok((Cow::Borrowed(&[]), None));
+    }
+    let (changes, result) = decide(hash)?;
+    Ok((changes, Some(result)))
+}
+
+/// When the first part of a value expires that is to be stored, if any does.
+pub(crate) fn due_of_new(value: &NewValue<'_>) -> Option<u64> {
+    match value {
+        NewValue::Word { .. } => None,
+        NewValue::Bytes { kind, bytes } => due_of_value(Value::Bytes { kind: *kind, bytes }, None),
+        NewValue::Block { kind, block } => {
+            due_of_value(Value::Bytes { kind: *kind, bytes: &[] }, Some(block.lend()))
+        }
+    }
+}
