@@ -47,6 +47,7 @@
 
 mod changes;
 mod container;
+mod databases;
 mod decimal;
 mod error;
 #[doc(hidden)]
@@ -79,6 +80,7 @@ mod wheel;
 mod write;
 
 pub use changes::{Change, Changed, Effects, Origin};
+pub use databases::DATABASES_MAX;
 pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]

@@ -289,7 +289,7 @@ impl Leave {
     /// stripe, after its first look.
     pub(crate) fn enter(
         self,
-        stripe: u32,
+        (place, stripe): (u8, u32),
         key: &[u8],
         expected: Option<&[u8]>,
         waker: Waker,
@@ -307,7 +307,7 @@ impl Leave {
             // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
             self.watchers.stripes.0.fetch_or(1 << stripe, Relaxed);
         }
-        Watch { key: key.into(), stripe, waiter, leave: self }
+        Watch { key: key.into(), stripe, place, waiter, leave: self }
     }
 }
 
@@ -325,6 +325,8 @@ impl Drop for Leave {
 pub struct Watch {
     key: Box<[u8]>,
     stripe: u32,
+    /// Of its database.
+    pub(crate) place: u8,
     waiter: Arc<Waiter>,
     leave: Leave,
 }

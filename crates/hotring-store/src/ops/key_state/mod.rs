@@ -17,7 +17,7 @@ pub struct KeyState(State);
 
 #[derive(Debug)]
 enum State {
-    Present { key: Box<[u8]>, version: u64 },
+    Present { place: u8, key: Box<[u8]>, version: u64 },
     Absent(Watch),
 }
 
@@ -27,6 +27,14 @@ impl KeyState {
         match &self.0 {
             State::Present { key, .. } => key,
             State::Absent(watch) => watch.key(),
+        }
+    }
+
+    /// The place of its database.
+    pub fn place(&self) -> u8 {
+        match &self.0 {
+            State::Present { place, .. } => *place,
+            State::Absent(watch) => watch.place,
         }
     }
 }
@@ -41,7 +49,11 @@ impl Session {
         self.check_key(key)?;
         loop {
             if let Some(version) = self.version(key, now)? {
-                return Ok(KeyState(State::Present { key: key.into(), version }));
+                return Ok(KeyState(State::Present {
+                    place: self.place,
+                    key: key.into(),
+                    version,
+                }));
             }
             let leave = Leave::unasked(&self.hooks.watchers);
             let watch = self.enter(leave, key, None, Waker::noop().clone(), now);
@@ -56,9 +68,9 @@ impl Session {
     /// true as long as the key is this session's alone ([`Session::exclusive`]).
     pub fn is_unchanged(&mut self, state: &KeyState, now: u64) -> bool {
         match &state.0 {
-            State::Present { key, version } => {
-                self.read(key, now, |entry| entry.version == Some(*version)) == Some(true)
-            }
+            State::Present { place, key, version } => self.within(*place, |session| {
+                session.read(key, now, |entry| entry.version == Some(*version)) == Some(true)
+            }),
             State::Absent(watch) => !watch.has_fired(),
         }
     }
