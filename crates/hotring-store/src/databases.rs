@@ -6,7 +6,7 @@
 //! them changes which place each number stands for.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use hotring_index::{AnyIndex, AnySession};
@@ -42,8 +42,8 @@ type Set = Box<dyn Fn(&Database) + Send + Sync>;
 /// All databases of a store.
 pub(crate) struct Databases {
     places: Box<[OnceLock<Database>]>,
-    /// The place of each number.
-    order: Box<[AtomicU8]>,
+    /// Of each number its place, in the lowest byte, and above how often that has changed.
+    order: Box<[AtomicU64]>,
     /// Numbers drawn.
     draws: AtomicU64,
     /// Changes of `order`.
@@ -64,7 +64,7 @@ impl Databases {
         let _ = places[0].set(first);
         Databases {
             places,
-            order: (0..=u8::MAX).map(AtomicU8::new).collect(),
+            order: (0..DATABASES_MAX as u64).map(AtomicU64::new).collect(),
             draws: AtomicU64::new(0),
             swaps: AtomicU64::new(0),
             settings: Mutex::default(),
@@ -125,6 +125,12 @@ impl Databases {
     /// The place of a number.
     pub(crate) fn place(&self, number: u8) -> u8 {
         // ORDERING: Relaxed; who has seen the number of swaps sees the places by its Acquire.
+        self.order[usize::from(number)].load(Ordering::Relaxed) as u8
+    }
+
+    /// What differs once the number has stood for another place.
+    pub(crate) fn stamp(&self, number: u8) -> u64 {
+        // ORDERING: Relaxed; it changes while its changer holds all keys, and is asked for a key within the gate.
         self.order[usize::from(number)].load(Ordering::Relaxed)
     }
 
@@ -136,8 +142,13 @@ impl Databases {
     /// Changes the places of all numbers. The caller holds all keys, or is alone.
     pub(crate) fn set_order(&self, order: &[u8; DATABASES_MAX]) {
         for (number, place) in self.order.iter().zip(order) {
-            // ORDERING: Relaxed, published by the next line.
-            number.store(*place, Ordering::Relaxed);
+            // ORDERING: Relaxed, one thread at a time changes it, and the addition below publishes it.
+            let before = number.load(Ordering::Relaxed);
+            if before as u8 != *place {
+                let changes = (before >> 8) + 1;
+                // ORDERING: Relaxed, as above.
+                number.store(changes << 8 | u64::from(*place), Ordering::Relaxed);
+            }
         }
         // ORDERING: Release pairs with the Acquire in `swaps`.
         self.swaps.fetch_add(1, Ordering::Release);

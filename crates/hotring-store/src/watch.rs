@@ -210,6 +210,15 @@ impl Watchers {
     /// Tells all who wait, and the observer, that no key is there any more. Called by the holder of all
     /// stripes.
     pub(crate) fn tell_cleared(&self, actor: u64) {
+        self.tell_all(actor, |waiter| waiter.present);
+    }
+
+    /// Tells all who wait, and the observer, that other keys are there now. Called as `tell_cleared` is.
+    pub(crate) fn tell_swapped(&self, actor: u64) {
+        self.tell_all(actor, |_| true);
+    }
+
+    fn tell_all(&self, actor: u64, concerns: impl Fn(&Waiter) -> bool) {
         if let Some(observer) = self.observer.get().filter(|_| self.is_observed()) {
             observer.cleared(actor);
         }
@@ -219,7 +228,7 @@ impl Watchers {
             for key in keys {
                 let mut woken = Vec::new();
                 self.retain(stripe, &key, |waiter| {
-                    let fires = waiter.present && waiter.expected.is_none();
+                    let fires = concerns(waiter) && waiter.expected.is_none();
                     if fires {
                         waiter.fire();
                         woken.push(waiter.waker.clone());

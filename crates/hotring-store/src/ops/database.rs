@@ -121,10 +121,15 @@ impl Session {
         drop(before);
     }
 
-    /// Gives two databases each other's numbers, at one moment for every observer. All waits for keys that are there
-    /// in one of them are over.
+    /// Gives two databases each other's numbers, at one moment for every observer. All waits for changes of their keys
+    /// are over. Sessions follow when they [`select`](Self::select) next.
+    ///
+    /// An operation that has begun in a database by then is done there.
     pub fn swap(&mut self, one: u8, other: u8) {
         let selected = self.selected;
+        if one == other {
+            return;
+        }
         self.hold(&Keys::All, Hold::Exclusive, |session| {
             let mut order = session.databases.order();
             order.swap(usize::from(one), usize::from(other));
@@ -133,7 +138,7 @@ impl Session {
             let actor = session.hooks.origin.actor;
             for number in [one, other] {
                 let place = session.databases.place(number);
-                session.within(place, |session| session.hooks.watchers.tell_cleared(actor));
+                session.within(place, |session| session.hooks.watchers.tell_swapped(actor));
             }
         });
         self.select(selected);

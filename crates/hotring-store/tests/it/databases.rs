@@ -135,6 +135,12 @@ fn what_is_watched_in_one_is_written_by_a_swap_and_not_by_another_database() {
     other.select(0);
     set(&mut other, b"no", b"w");
     assert!(session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
+    session.select(0);
+    let absent = session.key_state(b"never", 1).unwrap();
+    other.swap(2, 3);
+    assert!(session.is_unchanged(&there, 1) && session.is_unchanged(&absent, 1));
+    (0..2).for_each(|_| other.swap(0, 3));
+    assert!(!session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
 }
 
 #[test]
