@@ -9,7 +9,7 @@ use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::ConfigError;
 use crate::core::item::Damaged;
 use crate::core::limbo::Stalled;
-use crate::core::memory_limit::Refused;
+use crate::core::memory_limit::{Kin, Refused};
 use crate::core::stats::Stats;
 use crate::engine::Engine;
 use crate::index::Index;
@@ -29,6 +29,8 @@ macro_rules! index_operations {
             fn object(self: &Self, object: Box<dyn Object>, bytes: usize) -> Block;
             fn set_memory_spare(self: &Self, bytes: u64);
             fn set_memory_beside(self: &Self, bytes: u64);
+            fn set_memory_kin(self: &Self, kin: Kin);
+            fn own_bytes(self: &Self) -> (u64, u64);
             /// # Errors
             /// As there.
             fn set_noting(self: &Self, noting: Noting) -> Result<(), ConfigError>;

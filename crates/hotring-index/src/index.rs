@@ -4,6 +4,7 @@ use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::{Config, ConfigError};
 use crate::core::item::Kind;
 use crate::core::limbo::Stalled;
+use crate::core::memory_limit::Kin;
 use crate::core::reclaim;
 use crate::core::stats::Stats;
 use crate::core::sync::Arc;
@@ -87,6 +88,16 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// Sets the memory used outside the index that counts for the limit.
     pub fn set_memory_beside(&self, bytes: u64) {
         self.shared.budget.set_beside(bytes);
+    }
+
+    /// Has what other indexes use count for the limit as well: that is asked for when this index looks at its own.
+    pub fn set_memory_kin(&self, kin: Kin) {
+        self.shared.budget.set_kin(kin);
+    }
+
+    /// Bytes of items and table, and how many are held for them.
+    pub fn own_bytes(&self) -> (u64, u64) {
+        self.shared.own_bytes()
     }
 
     /// Sets how many free bytes between items may be held beyond the limit. More than that counts as used,

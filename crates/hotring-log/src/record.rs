@@ -11,6 +11,8 @@
 //!         pin:     key
 //!         unpin:   key
 //!         change:  key length, LEB128 | number of the change, LEB128 | key | change
+//!         database: number u8: the database of the records behind it, up to the end of their batch or block; 0 at first
+//!         order:   number u8 of the database that each number stands for from here on, for all 256
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
 //! Numbers are little endian. The checksum is of the sequence number and the body. A length is never 0, so that
@@ -44,6 +46,8 @@ const UNPIN: u8 = 6;
 const DURABLE: u8 = 7;
 const EXPIRE: u8 = 8;
 const CHANGE: u8 = 9;
+const DATABASE: u8 = 10;
+const ORDER: u8 = 11;
 /// The next record belongs to the same batch.
 const MORE: u8 = 0x80;
 
@@ -83,8 +87,18 @@ pub enum Effect<'a> {
         /// The change, in the store's representation.
         change: &'a [u8],
     },
-    /// All keys and pins are removed.
+    /// All keys and pins of the database are removed.
     Clear,
+    /// The effects behind it are on this database, up to the end of the batch or block. At first that is 0.
+    Database {
+        /// As the store counts them, whatever clients call it.
+        number: u8,
+    },
+    /// From here on clients call the databases so.
+    Order {
+        /// The database that each number stands for.
+        order: &'a [u8; 256],
+    },
     /// The key must not be evicted.
     Pin {
         /// The key.
@@ -206,6 +220,8 @@ impl Records {
                 }
             }
             Effect::Clear => self.plain(CLEAR, &[], &[]),
+            Effect::Database { number } => self.plain(DATABASE, &[number], &[]),
+            Effect::Order { order } => self.plain(ORDER, order, &[]),
             Effect::Pin { key } => self.plain(PIN, &[], key),
             Effect::Unpin { key } => self.plain(UNPIN, &[], key),
             Effect::Durable { upto } => self.plain(DURABLE, &upto.to_le_bytes(), &[]),

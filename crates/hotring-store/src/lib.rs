@@ -47,6 +47,7 @@
 
 mod changes;
 mod container;
+mod databases;
 mod decimal;
 mod error;
 #[doc(hidden)]
@@ -80,6 +81,7 @@ mod wheel;
 mod write;
 
 pub use changes::{Change, Changed, Effects, FieldsChanged, Origin};
+pub use databases::DATABASES_MAX;
 pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]

@@ -65,6 +65,9 @@ pub(crate) struct Parts {
 pub(crate) struct Logging {
     /// Records to hand over.
     pub(crate) records: Records,
+    /// The database that the last of them is of, and how many of them only say which.
+    place: u8,
+    said: u64,
     /// The last record that was, since it was asked for.
     pub(crate) last: Option<Lsn>,
 }
@@ -107,11 +110,32 @@ impl Logged {
 }
 
 impl Logging {
+    /// Where to record what is done in the database at this place.
+    #[inline]
+    pub(crate) fn of_database(&mut self, place: u8) -> &mut Records {
+        if place != self.place {
+            self.say(place);
+        }
+        &mut self.records
+    }
+
+    #[cold]
+    fn say(&mut self, place: u8) {
+        self.records.push(&Effect::Database { number: place });
+        self.said += 1;
+        self.place = place;
+    }
+
     /// Hands over what there is, within the gate.
     #[inline]
     pub(crate) fn hand_over(&mut self, logged: &Logged) {
         if self.records.is_empty() {
             return;
+        }
+        let is_nothing = self.records.count() == self.said;
+        (self.place, self.said) = (0, 0);
+        if is_nothing {
+            return self.records.reset();
         }
         match logged.parts.get() {
             Some(parts) => self.last = Some(parts.log.append(&mut self.records)),

@@ -9,7 +9,7 @@
 //! Nothing else may change the store until the rest is loaded. Expired keys must stay, too: the rest may have an
 //! earlier version of a key that never expires.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hotring_index::Key;
 use hotring_log::{Effect, UNPACKED_MAX};
@@ -23,6 +23,14 @@ use crate::stripe::spread;
 /// What the log has said of keys that the rest of the snapshot may have.
 #[derive(Debug)]
 pub struct KeyFates {
+    has_rest: bool,
+    /// By the places of their databases.
+    places: BTreeMap<u8, Fates>,
+}
+
+/// The same of the keys of one database.
+#[derive(Debug)]
+struct Fates {
     by_key: HashMap<Box<[u8]>, Fate>,
     /// There is no rest, or all of it was removed later.
     is_over: bool,
@@ -47,14 +55,26 @@ struct Kept {
 impl KeyFates {
     /// Of a log behind a snapshot that has a rest, or is all there.
     pub fn new(has_rest: bool) -> KeyFates {
-        KeyFates { by_key: HashMap::new(), is_over: !has_rest }
+        KeyFates { has_rest, places: BTreeMap::new() }
     }
 
-    /// All keys were removed: of the rest none is needed.
-    pub fn clear(&mut self) {
-        *self = KeyFates::new(false);
+    /// All keys of the database at this place were removed: of the rest none of them is needed.
+    pub fn clear(&mut self, place: u8) {
+        self.places.insert(place, Fates { by_key: HashMap::new(), is_over: true });
     }
 
+    fn of(&mut self, place: u8) -> &mut Fates {
+        let new = || Fates { by_key: HashMap::new(), is_over: !self.has_rest };
+        self.places.entry(place).or_insert_with(new)
+    }
+
+    /// Whether nothing of the rest is needed.
+    pub fn is_over(&self) -> bool {
+        !self.has_rest
+    }
+}
+
+impl Fates {
     /// What is said of a key, unless it was removed.
     fn kept(&mut self, key: &[u8]) -> Option<&mut Kept> {
         let fate = self.by_key.entry(key.into()).or_insert_with(|| Fate::Kept(Kept::default()));
@@ -62,11 +82,6 @@ impl KeyFates {
             Fate::Removed => None,
             Fate::Kept(kept) => Some(kept),
         }
-    }
-
-    /// Whether nothing of the rest is needed.
-    pub fn is_over(&self) -> bool {
-        self.is_over
     }
 }
 
@@ -104,6 +119,7 @@ impl Session {
     ) -> Result<(), UnknownForm> {
         self.fetch(effects);
         for effect in effects {
+            let fates = fates.of(self.place);
             match *effect {
                 _ if fates.is_over => {}
                 Effect::Put { key, .. } if !fates.by_key.is_empty() => _ = fates.by_key.remove(key),
@@ -118,7 +134,7 @@ impl Session {
                         kept.changes.push((number, change.into()));
                     }
                 }
-                Effect::Clear => fates.clear(),
+                Effect::Clear => (fates.is_over, fates.by_key) = (true, HashMap::new()),
                 _ => {}
             }
             self.replay(effect, now)?;
@@ -143,9 +159,9 @@ impl Session {
                 continue;
             };
             let of_part = &fates[self.part(key, fates.len())];
-            let fate = if of_part.by_key.is_empty() { None } else { of_part.by_key.get(key) };
-            let kept = match fate {
-                _ if of_part.is_over => continue,
+            let fates = of_part.places.get(&self.place);
+            let kept = match fates.and_then(|fates| fates.by_key.get(key)) {
+                _ if !of_part.has_rest || fates.is_some_and(|fates| fates.is_over) => continue,
                 Some(Fate::Removed) => continue,
                 Some(Fate::Kept(kept)) => Some(kept),
                 None => None,

@@ -14,6 +14,7 @@ use hotring_index::{AnyIndex, Compacted, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
 use crate::container::{ContainerOptions, Objects};
+use crate::databases::{DATABASES_MAX, Databases, Parked};
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, Writing, stripe_of};
@@ -46,11 +47,20 @@ pub struct Session {
     pub(crate) wheels: Arc<Wheels>,
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
+    pub(crate) databases: Arc<Databases>,
+    /// The number that is selected, and the place where operations are.
+    pub(crate) selected: u8,
+    pub(crate) place: u8,
+    /// The swaps that the selection has followed.
+    pub(crate) swaps: u64,
+    /// The ways into the databases that it has been in.
+    pub(crate) parked: Box<[Option<Box<Parked>>]>,
+    pub(crate) name: Option<Box<str>>,
     /// What writes have done, if changes are observed.
     pub(crate) changes: Option<Vec<Change>>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
-    seed: u64,
+    pub(crate) seed: u64,
     /// Items are verified, or changes are recorded: there may be more effects than a position of the log.
     pub(crate) has_rare_effects: bool,
     pub(crate) verifies: bool,
@@ -72,6 +82,7 @@ impl Session {
         (store, containers): (AnyIndex, Arc<ContainerOptions>),
         last_unique: Arc<AtomicU64>,
         (verifies, seed): (bool, u64),
+        (databases, name): (Arc<Databases>, Option<&str>),
     ) -> Session {
         Session {
             index,
@@ -84,6 +95,12 @@ impl Session {
             wheels,
             logged,
             logging: Logging::default(),
+            selected: 0,
+            place: 0,
+            swaps: 0,
+            databases,
+            parked: std::iter::repeat_with(|| None).take(DATABASES_MAX).collect(),
+            name: name.map(Box::from),
             changes: None,
             last_unique,
             seed,
@@ -218,7 +235,7 @@ impl Session {
         // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(key.bytes()) };
-        let records = self.logged.is_on().then_some(&mut self.logging.records);
+        let records = self.logged.is_on().then(|| self.logging.of_database(self.place));
         let result = f(Write { index, key, stripe, wheels, records, hooks: active }, objects);
         if !is_held {
             self.logging.hand_over(&self.logged);

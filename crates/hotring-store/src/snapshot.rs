@@ -32,6 +32,9 @@ const STEP_ITEMS: usize = 256;
 /// The way through the store that a snapshot takes.
 pub struct SnapshotWalk {
     hottest: std::vec::IntoIter<Box<[u8]>>,
+    /// Places of the databases that are still to come; None before the first step.
+    places: Option<std::vec::IntoIter<u8>>,
+    place: u8,
     stage: Stage,
     /// Items of the next step.
     count: usize,
@@ -80,7 +83,7 @@ impl SnapshotWalk {
     /// Begins with pins and these keys, and goes on with all, these among them.
     pub fn new(hottest: Vec<Box<[u8]>>) -> SnapshotWalk {
         let hottest = hottest.into_iter();
-        SnapshotWalk { hottest, stage: Stage::Pins(None), count: 1, met: 0 }
+        SnapshotWalk { hottest, places: None, place: 0, stage: Stage::Pins(None), count: 1, met: 0 }
     }
 
     /// Keys of the whole store that have been met.
@@ -95,7 +98,35 @@ impl SnapshotWalk {
         session: &mut Session,
         writer: &mut SnapshotWriter,
     ) -> Result<bool, SnapshotFailed> {
+        if self.places.is_none() {
+            self.places = Some(session.places().into_iter());
+            let order = session.databases.order();
+            if order.iter().zip(0..).any(|(place, number)| *place != number) {
+                writer.push(&Effect::Order { order: &order });
+            }
+            self.next_place();
+        }
+        let home = session.place();
+        session.go_to(self.place);
+        let stepped = self.step_here(session, writer);
+        session.go_to(home);
+        stepped
+    }
+
+    /// Goes on with the next database; false if there is none.
+    fn next_place(&mut self) -> bool {
+        let next = self.places.as_mut().and_then(Iterator::next);
+        self.place = next.unwrap_or(self.place);
+        next.is_some()
+    }
+
+    fn step_here(
+        &mut self,
+        session: &mut Session,
+        writer: &mut SnapshotWriter,
+    ) -> Result<bool, SnapshotFailed> {
         let mut longs = Vec::new();
+        writer.set_database(self.place)?;
         match &mut self.stage {
             Stage::Pins(after) => {
                 writer.set_class(HOTTEST)?;
@@ -127,7 +158,11 @@ impl SnapshotWalk {
                 self.count = if items == 0 { more } else { fit.clamp(1, more) };
                 self.stage = if next == 0 { Stage::Done } else { Stage::All(next) };
             }
-            Stage::Done => return Ok(false),
+            Stage::Done => {
+                // The hottest keys that are known are those of the first database.
+                self.stage = Stage::Pins(None);
+                return Ok(self.next_place());
+            }
         }
         for long in longs {
             // A step may have met many, and each may be as long as memory allows.

@@ -9,6 +9,7 @@ use hotring_index::{AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError,
 use hotring_log::Log;
 
 use crate::container::ContainerOptions;
+use crate::databases::{Database, Databases};
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, HistoryLimits};
@@ -162,6 +163,7 @@ pub struct Store {
     logged: Arc<Logged>,
     /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
     last_unique: Arc<AtomicU64>,
+    pub(crate) databases: Arc<Databases>,
     checksum: Checksum,
     containers: Arc<ContainerOptions>,
     /// Of the stripes.
@@ -184,7 +186,7 @@ impl Store {
     /// As [`Store::new`].
     pub fn open_with(
         options: Options,
-        open: impl FnOnce(Config) -> Result<AnyIndex, ConfigError>,
+        open: impl Fn(Config) -> Result<AnyIndex, ConfigError> + Send + Sync + 'static,
     ) -> Result<Store, OpenError> {
         Self::with_fault(options, open, Fault::None)
     }
@@ -194,7 +196,7 @@ impl Store {
     #[doc(hidden)]
     pub fn with_fault(
         options: Options,
-        open: impl FnOnce(Config) -> Result<AnyIndex, ConfigError>,
+        open: impl Fn(Config) -> Result<AnyIndex, ConfigError> + Send + Sync + 'static,
         fault: Fault,
     ) -> Result<Store, OpenError> {
         let limits =
@@ -217,15 +219,34 @@ impl Store {
             containers.set_text_plain_max(options.text_plain_max);
         }
         let containers = Arc::new(containers);
-        let index = open(config).map_err(OpenError::Index)?;
+        let index = open(config.clone()).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
-        let hooks = Hooks::new(history, watchers);
+        let hooks = Hooks::new(history, watchers.clone());
         let last_unique = Arc::new(AtomicU64::new(options.unique_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
         let logged = Arc::new(Logged::new(seed, fault));
+        let first = Database {
+            index: index.clone(),
+            eviction: eviction.clone(),
+            wheels: wheels.clone(),
+            watchers,
+            seed,
+        };
+        let watches_max = options.watches_max;
+        let databases = Arc::new(Databases::new(first, move |place| {
+            let apart = u64::from(place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let own = Config { seed: [options.seed[0] ^ apart, options.seed[1]], ..config.clone() };
+            Database {
+                index: open(own).expect("the first index took these settings"),
+                eviction: Arc::new(Eviction::new(seed ^ apart)),
+                wheels: Arc::new(Wheels::new()),
+                watchers: Arc::new(Watchers::new(watches_max)),
+                seed: seed ^ apart,
+            }
+        }));
         Ok(Store {
             index,
             gate,
@@ -235,6 +256,7 @@ impl Store {
             wheels,
             logged,
             last_unique,
+            databases,
             checksum,
             containers,
             seed,
@@ -264,6 +286,7 @@ impl Store {
             (self.index.clone(), self.containers.clone()),
             self.last_unique.clone(),
             (self.checksum == Checksum::Verify, self.seed),
+            (self.databases.clone(), name),
         )
     }
 
@@ -275,7 +298,7 @@ impl Store {
 
     /// Changes [`Config::limbo_max`], from which on writes are refused while a session is stalled.
     pub fn set_limbo_max(&self, bytes: u64) {
-        self.index.set_limbo_max(bytes);
+        self.databases.set("limbo", move |database| database.index.set_limbo_max(bytes));
     }
 
     /// Sets the limit of all memory that counts: keys and values, those included that were removed and
@@ -283,10 +306,12 @@ impl Store {
     /// beginning, is none. While more is used, what takes memory is refused
     /// ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
     pub fn set_memory_max(&self, bytes: u64) {
-        let marking = self.eviction.set_memory_max(bytes);
-        // The policy was accepted, and so were its marks.
-        let _ = self.index.set_noting(marking);
-        self.index.set_memory_max(bytes);
+        self.databases.set("memory", move |Database { index, eviction, .. }| {
+            let marking = eviction.set_memory_max(bytes);
+            // The policy was accepted, and so were its marks.
+            let _ = index.set_noting(marking);
+            index.set_memory_max(bytes);
+        });
     }
 
     /// Sets what goes when the limit of all memory is reached. At first nothing does, and writes are refused.
@@ -296,8 +321,11 @@ impl Store {
     pub fn set_eviction(&self, options: EvictionOptions) -> Result<(), OpenError> {
         // Asked although nothing is marked while there is no limit.
         self.index.can_note(options.marking(1)).map_err(OpenError::Index)?;
-        let marking = self.eviction.set(options);
-        self.index.set_noting(marking).map_err(OpenError::Index)
+        self.databases.set("eviction", move |Database { index, eviction, .. }| {
+            // Asked just now.
+            let _ = index.set_noting(eviction.set(options));
+        });
+        Ok(())
     }
 
     /// How often the marks of accesses have got another meaning, by another policy or by the first limit of memory:
@@ -314,18 +342,18 @@ impl Store {
 
     /// Sets how much memory pinned keys may take ([`Session::pin`]). What is pinned stays.
     pub fn set_pinned_max(&self, bytes: usize) {
-        self.eviction.pins.set_bytes_max(bytes);
+        self.databases.set("pins", move |database| database.eviction.pins.set_bytes_max(bytes));
     }
 
     /// Says how much may be held beyond the limit of all memory because it lies free between items. More of it counts,
     /// after items have been moved together. `u64::MAX`, as at the beginning: none counts.
     pub fn set_memory_spare(&self, bytes: u64) {
-        self.index.set_memory_spare(bytes);
+        self.databases.set("spare", move |database| database.index.set_memory_spare(bytes));
     }
 
     /// Says how much memory the owner of the store uses beside it that is to count.
     pub fn set_memory_beside(&self, bytes: u64) {
-        self.index.set_memory_beside(bytes);
+        self.databases.set("beside", move |database| database.index.set_memory_beside(bytes));
     }
 
     /// Memory for a long value that is to arrive, about this many bytes, which counts as the values do
@@ -357,20 +385,29 @@ impl Store {
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.
     pub fn set_watches_max(&self, watches_max: u64) {
-        self.hooks.watchers.set_open_max(watches_max);
+        self.databases.set("watches", move |all| all.watchers.set_open_max(watches_max));
     }
 
     /// Takes who is told of all changes while [`Session::observe`] says so. There is one for good: false, and
     /// nothing changes, if there is one already.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) -> bool {
-        self.hooks.watchers.set_observer(observer)
+        let is_first = self.hooks.watchers.set_observer(observer.clone());
+        if is_first {
+            self.databases
+                .set("observer", move |all| _ = all.watchers.set_observer(observer.clone()));
+        }
+        is_first
     }
 
     /// Takes who is woken when a key is to expire before the time for which
     /// [`Session::expire_due`] has asked to be called again. There is one for good: false, and nothing changes, if
     /// there is one already. It is woken within the write, by its thread: it must not use the store.
     pub fn set_expiry_waker(&self, waker: Waker) -> bool {
-        self.wheels.set_waker(waker)
+        let is_first = self.wheels.set_waker(waker.clone());
+        if is_first {
+            self.databases.set("waker", move |all| _ = all.wheels.set_waker(waker.clone()));
+        }
+        is_first
     }
 
     /// Takes the log in which writes are recorded while [`Session::switch_log`] says so. There is one for good: false,
@@ -397,7 +434,7 @@ impl Store {
 
     /// Number of keys, those included that have expired and are not yet reclaimed.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.databases.present().map(|(_, database)| database.index.len()).sum()
     }
 
     /// True when no key is held.
@@ -407,18 +444,47 @@ impl Store {
 
     /// Current figures.
     pub fn stats(&self) -> Stats {
-        let (expiry_entries, expiry_bytes) = self.wheels.size();
-        Stats {
+        let mut stats = Stats {
             index: self.index.stats(),
             exclusions: self.gate.exclusions(),
             sessions: self.gate.sessions(),
-            watches: self.hooks.watchers.open(),
-            evicted: self.eviction.evicted(),
-            pinned: self.eviction.pins.pinned(),
-            eviction_bytes: self.eviction.bytes(),
-            expiry_entries,
-            expiry_bytes,
+            watches: 0,
+            evicted: 0,
+            pinned: Pinned { keys: 0, bytes: 0, ..self.eviction.pins.pinned() },
+            eviction_bytes: 0,
+            expiry_entries: 0,
+            expiry_bytes: 0,
+        };
+        for (place, database) in self.databases.present() {
+            if place > 0 {
+                stats.index.add(&database.index.stats());
+            }
+            let (pinned, (entries, bytes)) =
+                (database.eviction.pins.pinned(), database.wheels.size());
+            stats.watches += database.watchers.open();
+            stats.evicted += database.eviction.evicted();
+            stats.pinned.keys += pinned.keys;
+            stats.pinned.bytes += pinned.bytes;
+            stats.eviction_bytes += database.eviction.bytes();
+            stats.expiry_entries += entries;
+            stats.expiry_bytes += bytes;
         }
+        stats
+    }
+
+    /// For each number whose database has keys: the number, its keys, and how many of them expire.
+    pub fn keyspaces(&self) -> Vec<(u8, u64, u64)> {
+        let order = self.databases.order();
+        let mut found = Vec::new();
+        for (place, database) in self.databases.present() {
+            let stats = database.index.stats();
+            let number = order.iter().position(|at| *at == place).unwrap_or(place.into());
+            if stats.items > 0 {
+                found.push((number as u8, stats.items, stats.expiring));
+            }
+        }
+        found.sort_unstable();
+        found
     }
 }
 

@@ -210,6 +210,15 @@ impl Watchers {
     /// Tells all who wait, and the observer, that no key is there any more. Called by the holder of all
     /// stripes.
     pub(crate) fn tell_cleared(&self, actor: u64) {
+        self.tell_all(actor, |waiter| waiter.present);
+    }
+
+    /// Tells all who wait, and the observer, that other keys are there now. Called as `tell_cleared` is.
+    pub(crate) fn tell_swapped(&self, actor: u64) {
+        self.tell_all(actor, |_| true);
+    }
+
+    fn tell_all(&self, actor: u64, concerns: impl Fn(&Waiter) -> bool) {
         if let Some(observer) = self.observer.get().filter(|_| self.is_observed()) {
             observer.cleared(actor);
         }
@@ -219,7 +228,7 @@ impl Watchers {
             for key in keys {
                 let mut woken = Vec::new();
                 self.retain(stripe, &key, |waiter| {
-                    let fires = waiter.present && waiter.expected.is_none();
+                    let fires = concerns(waiter) && waiter.expected.is_none();
                     if fires {
                         waiter.fire();
                         woken.push(waiter.waker.clone());
@@ -289,7 +298,7 @@ impl Leave {
     /// stripe, after its first look.
     pub(crate) fn enter(
         self,
-        stripe: u32,
+        (place, stripe): (u8, u32),
         key: &[u8],
         expected: Option<&[u8]>,
         waker: Waker,
@@ -307,7 +316,7 @@ impl Leave {
             // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
             self.watchers.stripes.0.fetch_or(1 << stripe, Relaxed);
         }
-        Watch { key: key.into(), stripe, waiter, leave: self }
+        Watch { key: key.into(), stripe, place, waiter, leave: self }
     }
 }
 
@@ -325,6 +334,8 @@ impl Drop for Leave {
 pub struct Watch {
     key: Box<[u8]>,
     stripe: u32,
+    /// Of its database.
+    pub(crate) place: u8,
     waiter: Arc<Waiter>,
     leave: Leave,
 }

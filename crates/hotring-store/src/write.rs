@@ -46,6 +46,8 @@ pub(crate) struct ActiveHooks<'a> {
 pub(crate) struct Hooks {
     pub(crate) history: HistoryLimits,
     pub(crate) watchers: Arc<Watchers>,
+    /// The place of the database that writes are in.
+    pub(crate) place: u8,
     /// Every write has something to do: values are kept, or changes are recorded.
     always: bool,
     /// For whom the session acts. Changed by [`Session::act`](crate::Session::act) only.
@@ -307,7 +309,7 @@ impl ActiveHooks<'_> {
         let actor = if is_nobodys { 0 } else { self.all.origin.actor };
         self.all.watchers.tell_observer(key, actor);
         if let Some(changes) = &mut self.changes {
-            changes.push(Change { key: key.into(), what });
+            changes.push(Change { place: self.all.place, key: key.into(), what });
         }
     }
 
@@ -323,7 +325,8 @@ impl ActiveHooks<'_> {
 
 impl Hooks {
     pub(crate) fn new(history: HistoryLimits, watchers: Arc<Watchers>) -> Hooks {
-        Hooks { history, watchers, always: !history.is_off(), origin: Origin::default() }
+        let always = !history.is_off();
+        Hooks { history, watchers, place: 0, always, origin: Origin::default() }
     }
 
     /// Takes into account whether the origin records changes.

@@ -17,7 +17,7 @@ const NOW: u64 = 1;
 
 /// Replays against a fresh store.
 pub fn replay(job: &Job<'_>, engine: EngineChoice) -> Result<Outcome> {
-    let store = Store::open_with(Options::default(), |config| engine.open(config))?;
+    let store = Store::open_with(Options::default(), move |config| engine.open(config))?;
     let (tally, elapsed) = on_threads(job.threads, |thread| {
         let mut player = Player::new(job, store.session());
         job.windows(thread).try_for_each(|window| player.play(window))?;

@@ -162,7 +162,7 @@ impl Subject for Bytes {
         let index = Config { slots_initial: 1, ..Config::default() };
         let seed = [mix(seed), mix(!seed)];
         let options = Options { seed, index, ..Options::default() };
-        Ok(Bytes(Store::open_with(options, |config| engine.open(config))?))
+        Ok(Bytes(Store::open_with(options, move |config| engine.open(config))?))
     }
 
     fn session(&self) -> BytesSession {

@@ -1,10 +1,11 @@
-//! Commands about the connection itself: PING, ECHO, HELLO, AUTH, QUIT, RESET, SELECT.
+//! Commands about the connection itself: PING, ECHO, HELLO, AUTH, QUIT, RESET.
 
 use std::time::Duration;
 
 use hotring_protocol::{Version, parse_i64};
 
 use super::client::check_label;
+use super::database;
 use super::pubsub::leave_all;
 use crate::acl::{Access, Origin, Reason};
 use crate::commands::answer::note_denial;
@@ -63,20 +64,12 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     c.client.become_user(Access::new(c.server.acl.default_user()));
     c.client.speak(Version::Resp2, &c.server.acl, c.reply.buffer());
     c.client.want_replies(Replies::All);
+    database::go_to(c, 0);
     c.client.shared.relabel(|labels| labels.name = Box::default());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
     c.client.shared.no_touch.store(false, std::sync::atomic::Ordering::Relaxed);
     c.mark_accesses(true);
     c.reply.simple("RESET");
-    Ok(())
-}
-
-pub(crate) fn select(c: &mut Context<'_>) -> Outcome {
-    match parse_i64(&c.args[1]) {
-        Some(0) => c.reply.ok(),
-        Some(_) => return Err(Failure::text("ERR DB index is out of range")),
-        None => return Err(Failure::NotAnInteger),
-    }
     Ok(())
 }
 

@@ -362,9 +362,8 @@ fn checksums(f: &Facts<'_>, text: &mut String) {
 }
 
 fn keyspace(f: &Facts<'_>, text: &mut String) {
-    let s = &f.store.index;
-    if s.items > 0 {
-        line(text, format_args!("db0:keys={},expires={},avg_ttl=0", s.items, s.expiring));
+    for (number, keys, expires) in f.server.store.keyspaces() {
+        line(text, format_args!("db{number}:keys={keys},expires={expires},avg_ttl=0"));
     }
 }
 

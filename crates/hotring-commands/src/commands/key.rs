@@ -1,8 +1,8 @@
 //! Keys, whatever their values: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, RANDOMKEY.
 
-use hotring_protocol::parse_i64;
 use hotring_store::ValueRef;
 
+use super::database;
 use super::multi::with_keys;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -69,38 +69,26 @@ pub(crate) fn renamenx(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn copy(c: &mut Context<'_>) -> Outcome {
-    let mut replace = false;
+    let (mut replace, mut to) = (false, c.client.database);
     let options = c.args.tail(3);
     let mut i = 0;
     while let Some(option) = options.get(i) {
         match options.get(i + 1) {
             _ if option.eq_ignore_ascii_case(b"replace") => replace = true,
             Some(database) if option.eq_ignore_ascii_case(b"db") => {
-                check_database(database)?;
+                to = database::number(c, database)?;
                 i += 1;
             }
             _ => return Err(Failure::Syntax),
         }
         i += 1;
     }
-    if c.args[1] == c.args[2] {
+    if to == c.client.database && c.args[1] == c.args[2] {
         return Err(Failure::text("ERR source and destination objects are the same"));
     }
-    let copied = c.store.copy(&c.args[1], &c.args[2], replace, c.now)?;
+    let copied = c.store.copy_to(&c.args[1], (to, &c.args[2]), replace, c.now)?;
     c.reply.int(copied.into());
     Ok(())
-}
-
-/// There is one database, number 0.
-fn check_database(number: &[u8]) -> Outcome {
-    let number = parse_i64(number).ok_or(Failure::NotAnInteger)?;
-    match i32::try_from(number) {
-        Ok(0) => Ok(()),
-        Ok(_) => Err(Failure::text("ERR DB index is out of range")),
-        Err(_) => Err(Failure::text(
-            "ERR value is out of range, value must between -2147483648 and 2147483647",
-        )),
-    }
 }
 
 pub(crate) fn randomkey(c: &mut Context<'_>) -> Outcome {

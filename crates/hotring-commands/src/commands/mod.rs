@@ -21,6 +21,7 @@ mod compare;
 mod config;
 mod connection;
 mod counter;
+mod database;
 mod debug;
 mod dump;
 mod expire;
@@ -57,7 +58,7 @@ use std::time::Duration;
 
 pub(crate) use connection::REDIS_VERSION;
 use hotring_protocol::ArgsView;
-pub(crate) use transaction::may_touch_any_key;
+pub(crate) use transaction::{may_leave_database, may_touch_any_key};
 
 use crate::acl::has_secrets;
 use crate::host::clock;

@@ -15,23 +15,33 @@ use crate::state::failure::{Failure, Outcome};
 use crate::state::server::Server;
 
 pub(crate) fn dbsize(c: &mut Context<'_>) -> Outcome {
-    c.reply.int(c.server.store.len() as i64);
+    c.reply.int(c.store.len().0 as i64);
     Ok(())
 }
 
-/// FLUSHALL and FLUSHDB: there is one database. ASYNC and SYNC are the same here, because removed
-/// items are always reclaimed later.
-pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
-    let known =
-        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
-    match c.args.len() {
-        1 => {}
-        2 if known(&c.args[1]) => {}
-        _ => return Err(Failure::Syntax),
-    }
+pub(crate) fn flushdb(c: &mut Context<'_>) -> Outcome {
+    check_flush(c)?;
     c.store.clear();
     c.reply.ok();
     Ok(())
+}
+
+pub(crate) fn flushall(c: &mut Context<'_>) -> Outcome {
+    check_flush(c)?;
+    c.store.clear_all();
+    c.reply.ok();
+    Ok(())
+}
+
+/// ASYNC and SYNC are the same here, because removed items are always reclaimed later.
+fn check_flush(c: &Context<'_>) -> Outcome {
+    let known =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
+    match c.args.len() {
+        1 => Ok(()),
+        2 if known(&c.args[1]) => Ok(()),
+        _ => Err(Failure::Syntax),
+    }
 }
 
 pub(crate) fn time(c: &mut Context<'_>) -> Outcome {

@@ -107,12 +107,14 @@ fn with_interpreter(
         Some(interpreter) => interpreter,
         None => (c.locals.new_interpreter)(&c.server.settings.config(), &c.server.scripts)?,
     };
-    let last = c.client.last;
+    let (last, database) = (c.client.last, c.client.database);
     let long_values = std::mem::take(&mut c.locals.long_values);
     let outcome = f(&mut *interpreter, c);
     c.store.set_hold_info(HoldInfo::default());
     c.locals.long_values = long_values;
     c.client.last = last;
+    // What a script selects is for the script.
+    super::database::go_to(c, database);
     if !interpreter.is_spent() {
         c.locals.interpreter = Some(interpreter);
     }

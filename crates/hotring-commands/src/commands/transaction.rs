@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use hotring_protocol::Writer;
+use hotring_protocol::{ArgsView, Writer};
 use hotring_store::{Key, KeyHash, KeyState};
 
 use crate::acl::{Denied, Origin};
@@ -56,7 +56,8 @@ fn watch_all(c: &mut Context<'_>) -> Outcome {
     for key in c.args.tail(1).iter() {
         let watched = &mut c.client.transaction.watched;
         // A key that is watched already stays what it was then.
-        if watched.iter().any(|stamp| stamp.key() == key) {
+        let place = c.store.place();
+        if watched.iter().any(|stamp| stamp.key() == key && stamp.place() == place) {
             continue;
         }
         if watched.len() >= watched_max {
@@ -94,7 +95,7 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         note_refusal(c, &refusal);
         return Err(aborted(&refusal.message()).into());
     }
-    c.admitted(queue.memory(), |c| match scope(&queue, &watched) {
+    c.admitted(queue.memory(), |c| match scope(&queue, &watched, c) {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
             c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
@@ -114,11 +115,13 @@ enum Scope<'a> {
     Everything,
 }
 
-fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>]) -> Scope<'a> {
+fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>], c: &Context<'_>) -> Scope<'a> {
     if watched.is_empty() && queue.len() <= 1 {
         return Scope::Nothing;
     }
-    if queue.commands().any(|(spec, _)| may_touch_any_key(spec)) {
+    let home = c.store.place();
+    let leaves = |(spec, args)| may_touch_any_key(spec) || may_leave_database(spec, args);
+    if queue.commands().any(leaves) || watched.iter().any(|stamp| stamp.place() != home) {
         return Scope::Everything;
     }
     let keys = queue.commands().flat_map(|(spec, args)| spec.keys_of(args));
@@ -132,6 +135,16 @@ pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
     let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
     let observes = matches!(spec.id, CommandId::ClientTracking | CommandId::ClientList);
     spec.group == Group::Scripting || observes || spec.keys.is_empty() && touches
+}
+
+/// Whether a request may access keys of another database than the one that was selected before it.
+pub(crate) fn may_leave_database(spec: &Spec, args: ArgsView<'_>) -> bool {
+    match spec.id {
+        CommandId::Select | CommandId::Move => true,
+        // COPY from to DB n
+        CommandId::Copy => args.len() > 4,
+        _ => false,
+    }
 }
 
 /// Runs the queue unless a watched key has changed.

@@ -47,6 +47,8 @@ impl BigKeys {
 /// The walk, and what it has found.
 #[derive(Debug, Default)]
 struct Walk {
+    /// The place of the database that it is in.
+    place: u8,
     cursor: u64,
     /// The largest last.
     found: Vec<BigKey>,
@@ -57,16 +59,23 @@ struct Walk {
 impl Walk {
     /// Looks at the next keys.
     fn step(&mut self, store: &mut Session, now: u64) {
-        let found = &mut self.found;
-        self.cursor = store.scan(self.cursor, STEP_KEYS, now, |key, value| {
-            let bytes = value.len();
-            if key.len() <= KEY_LEN_MAX && (found.len() < KEPT || found[0].bytes < bytes) {
-                keep(found, key, bytes);
-            }
+        let (found, from) = (&mut self.found, self.cursor);
+        self.cursor = store.within(self.place, |store| {
+            let next = store.scan(from, STEP_KEYS, now, |key, value| {
+                let bytes = value.len();
+                if key.len() <= KEY_LEN_MAX && (found.len() < KEPT || found[0].bytes < bytes) {
+                    keep(found, key, bytes);
+                }
+            });
+            // A damaged item is found by the next read.
+            store.take_damage();
+            next
         });
-        // A damaged item is found by the next read.
-        store.take_damage();
-        if self.cursor == 0 {
+        if self.cursor > 0 {
+            return;
+        }
+        self.place = store.place_after(self.place).unwrap_or(0);
+        if self.place == 0 {
             self.before = std::mem::take(&mut self.found);
         }
     }

@@ -11,7 +11,7 @@ use super::state::{State, Stop, stopped};
 use super::values;
 use crate::acl::Origin;
 use crate::commands::answer::{answer, deny};
-use crate::commands::may_touch_any_key;
+use crate::commands::{may_leave_database, may_touch_any_key};
 use crate::state::client::Closing;
 use crate::state::context::Context;
 use crate::state::interpreter::Run;
@@ -142,7 +142,8 @@ impl<'a, 'c> Caller<'a, 'c> {
     fn is_held(&self, spec: &Spec) -> bool {
         let request = self.request.iter().next().expect("one request was put together");
         let is_given = |key: &[u8]| self.keys.binary_search(&key).is_ok();
-        !may_touch_any_key(spec) && spec.keys_of(request).all(is_given)
+        let leaves = may_touch_any_key(spec) || may_leave_database(spec, request);
+        !leaves && spec.keys_of(request).all(is_given)
     }
 
     fn answer(&mut self, spec: &'static Spec) {
@@ -158,7 +159,12 @@ impl<'a, 'c> Caller<'a, 'c> {
         if inner.store.origin().records_changes {
             notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
         }
-        inner.server.push.monitors.show(spec, args, monitors::From::Script, &inner.server.settings);
+        inner.server.push.monitors.show(
+            spec,
+            args,
+            monitors::From::Script(inner.client.database),
+            &inner.server.settings,
+        );
         let client = &mut *context.client;
         if client.closing == Some(Closing::OutputLimit) {
             client.closing = None;

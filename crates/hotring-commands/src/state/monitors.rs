@@ -27,7 +27,8 @@ pub struct Monitors {
 #[derive(Clone, Copy)]
 pub(crate) enum From<'a> {
     Client(&'a ClientShared),
-    Script,
+    /// A script, with the database that is selected.
+    Script(u8),
 }
 
 impl Monitors {
@@ -96,11 +97,12 @@ impl Monitors {
 /// The line of a request: time, database, address, and the quoted arguments.
 fn line(spec: &Spec, args: ArgsView<'_>, from: From<'_>) -> String {
     let (seconds, microseconds) = clock::unix_parts();
-    let peer = match from {
-        From::Client(client) => &*client.peer,
-        From::Script => "lua",
+    let (database, peer) = match from {
+        // ORDERING: Relaxed, this thread has written it.
+        From::Client(client) => (client.database.load(Ordering::Relaxed), &*client.peer),
+        From::Script(database) => (database, "lua"),
     };
-    let mut line = format!("{seconds}.{microseconds:06} [0 {peer}]");
+    let mut line = format!("{seconds}.{microseconds:06} [{database} {peer}]");
     let hides = has_secrets(spec.id, args);
     for (i, arg) in args.iter().enumerate() {
         line.push_str(" \"");

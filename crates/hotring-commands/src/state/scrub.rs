@@ -65,11 +65,13 @@ pub struct Scrubber(Mutex<Status>);
 pub struct Walk {
     number: u64,
     scrub: Scrub,
+    /// The place of the database that it is in.
+    place: u8,
 }
 
 impl Walk {
     pub fn new() -> Self {
-        Walk { number: 0, scrub: Scrub::new(KEYS_MAX) }
+        Walk { number: 0, scrub: Scrub::new(KEYS_MAX), place: 0 }
     }
 }
 
@@ -113,7 +115,13 @@ impl Scrubber {
         if walk.number != number {
             *walk = Walk { number, ..Walk::new() };
         }
-        store.scrub_step(&mut walk.scrub, budget);
+        store.within(walk.place, |store| store.scrub_step(&mut walk.scrub, budget));
+        if walk.scrub.is_done()
+            && let Some(next) = store.place_after(walk.place)
+        {
+            walk.place = next;
+            walk.scrub.begin_next();
+        }
         self.publish(walk, now)
     }
 

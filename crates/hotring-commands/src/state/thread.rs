@@ -91,6 +91,7 @@ impl ThreadState {
             return false;
         }
         self.refresh_config();
+        self.store.select(client.database);
         self.store.act(Origin {
             actor: client.shared.id,
             // ORDERING: Relaxed, only this thread changes it.

@@ -31,8 +31,8 @@ macro_rules! all_commands {
             .about("Answers OK and closes the connection.");
         Reset = "reset" 1 Connection => connection::reset .flags(GREETING).since("6.2.0")
             .about("Puts the connection back into the state it began with.");
-        Select = "select" 2 Connection => connection::select .flags(ALWAYS_FAST).args("index")
-            .about("Chooses a database; there is only number 0.");
+        Select = "select" 2 Connection => database::select .flags(ALWAYS_FAST).args("index")
+            .about("Chooses the database of the requests from here on.");
         Client = "client" -2 Connection => command::holder .since("2.4.0")
             .about("Holds the commands about connections.");
         Config = "config" -2 Server => command::holder .since("2.0.0")
@@ -96,16 +96,23 @@ macro_rules! all_commands {
         Wait = "wait" 3 Connection => process::wait .flags(Flags::NOSCRIPT).since("3.0.0")
             .args("numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
             .about("Answers how many replicas have all writes: 0, as there are none.");
-        FlushAll = "flushall" -1 Server => process::flush
+        FlushAll = "flushall" -1 Server => process::flushall
             .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
-            .about("Removes every key.");
-        FlushDb = "flushdb" -1 Server => process::flush
+            .about("Removes every key of every database.");
+        FlushDb = "flushdb" -1 Server => process::flushdb
             .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
-            .about("Removes every key; the one database is all there is.");
+            .about("Removes every key of the chosen database.");
+        SwapDb = "swapdb" 3 Server => database::swapdb
+            .flags(WRITE_FAST).since("4.0.0").args("index1 index2")
+            .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
+            .about("Gives two databases each other's number.");
+        Move = "move" 3 Generic => database::move_key
+            .flags(WRITE_FAST).keys(&one(Access::Modify)).args("key db")
+            .about("Gives a key to another database, unless that has one of its name.");
 
         Get = "get" 2 String => string::get .flags(READ_FAST).keys(&one(Access::Read)).quick().args("key")
             .about("Reads a value.");

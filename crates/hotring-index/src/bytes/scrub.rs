@@ -58,6 +58,11 @@ impl Scrub {
         self.is_done
     }
 
+    /// Goes on with another index, and counts further.
+    pub fn begin_next(&mut self) {
+        (self.cursor, self.is_done) = (0, false);
+    }
+
     /// How much of the way is done, 0 to 1. Keys are spread evenly over the way.
     pub fn progress(&self) -> f64 {
         if self.is_done { 1.0 } else { self.cursor as f64 / 2f64.powi(64) }

@@ -68,7 +68,11 @@ pub(crate) struct Budget {
     max: TallyU64,
     beside: TallyU64,
     spare: TallyU64,
+    kin: std::sync::OnceLock<Kin>,
 }
+
+/// Tells how many bytes other indexes use that have their limit together with this one, and how many they hold.
+pub type Kin = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
 
 impl Budget {
     pub(crate) fn new() -> Self {
@@ -76,6 +80,7 @@ impl Budget {
             max: TallyU64::new(u64::MAX),
             beside: TallyU64::new(0),
             spare: TallyU64::new(u64::MAX),
+            kin: std::sync::OnceLock::new(),
         }
     }
 
@@ -97,6 +102,16 @@ impl Budget {
     pub(crate) fn set_beside(&self, bytes: u64) {
         // ORDERING: Relaxed, as in `max`.
         self.beside.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What others use, and hold.
+    pub(crate) fn of_kin(&self) -> (u64, u64) {
+        self.kin.get().map_or((0, 0), |kin| kin())
+    }
+
+    pub(crate) fn set_kin(&self, kin: Kin) {
+        // There is one for good.
+        let _ = self.kin.set(kin);
     }
 
     pub(crate) fn set_spare(&self, bytes: u64) {

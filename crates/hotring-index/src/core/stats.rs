@@ -65,6 +65,24 @@ impl EngineStats {
 }
 
 impl Stats {
+    /// Adds what another index counts that has its limit together with this one.
+    pub fn add(&mut self, other: &Stats) {
+        self.items += other.items;
+        self.expiring += other.expiring;
+        self.bytes += other.bytes;
+        self.block_bytes += other.block_bytes;
+        self.limbo_bytes += other.limbo_bytes;
+        self.mapped_bytes += other.mapped_bytes;
+        self.held_bytes += other.held_bytes;
+        self.table_bytes += other.table_bytes;
+        self.slots += other.slots;
+        self.lookups_sampled += other.lookups_sampled;
+        self.visits_sampled += other.visits_sampled;
+        self.head_moves += other.head_moves;
+        self.sampling_rounds += other.sampling_rounds;
+        self.oldest_pin = self.oldest_pin.max(other.oldest_pin);
+    }
+
     /// Bytes that count for the limit of all memory.
     pub fn used_bytes(&self) -> u64 {
         self.bytes + self.table_bytes + self.beside_bytes

@@ -22,14 +22,18 @@ const MOVES: usize = 64;
 
 impl<K: Kind, E: Engine> Shared<K, E> {
     fn used_bytes(&self) -> u64 {
-        let beside = self.engine.table_bytes() + self.budget.beside();
-        self.item_bytes() + self.blocks.bytes() + beside
+        self.own_bytes().0 + self.budget.of_kin().0 + self.budget.beside()
+    }
+
+    /// Bytes that this index alone uses, and that it holds.
+    pub(crate) fn own_bytes(&self) -> (u64, u64) {
+        let both = self.engine.table_bytes() + self.blocks.bytes();
+        (self.item_bytes() + both, self.arena.held_bytes() as u64 + both)
     }
 
     /// Bytes that are held for all that counts.
     pub(super) fn held_bytes(&self) -> u64 {
-        let beside = self.engine.table_bytes() + self.budget.beside();
-        self.arena.held_bytes() as u64 + self.blocks.bytes() + beside
+        self.own_bytes().1 + self.budget.of_kin().1 + self.budget.beside()
     }
 
     /// Whether more is held than may be used.

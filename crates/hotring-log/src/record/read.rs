@@ -1,8 +1,8 @@
 //! Reads records.
 
 use super::{
-    CHANGE, CLEAR, DURABLE, DURABLE_LEN, EXPIRE, Effect, HEAD_LEN, Lsn, MORE, PIN, PUT,
-    PUT_EXPIRING, REMOVE, UNPIN, word,
+    CHANGE, CLEAR, DATABASE, DURABLE, DURABLE_LEN, EXPIRE, Effect, HEAD_LEN, Lsn, MORE, ORDER, PIN,
+    PUT, PUT_EXPIRING, REMOVE, UNPIN, word,
 };
 
 /// The highest number in a durable record anywhere in `bytes`; only of this mark, if it is known.
@@ -105,6 +105,11 @@ fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
             Effect::Change { key, number, change }
         }
         CLEAR if rest.is_empty() => Effect::Clear,
+        DATABASE => match *rest {
+            [number] => Effect::Database { number },
+            _ => return None,
+        },
+        ORDER => Effect::Order { order: rest.try_into().ok()? },
         PIN => Effect::Pin { key: rest },
         UNPIN => Effect::Unpin { key: rest },
         DURABLE => Effect::Durable { upto: u64::from_le_bytes(rest.try_into().ok()?) },

@@ -29,6 +29,7 @@ pub struct SnapshotWriter {
     /// Space for the block's head, and its items.
     block: Vec<u8>,
     class: u8,
+    database: u8,
     block_items: u32,
     /// The length at the last sync.
     synced: u64,
@@ -69,6 +70,7 @@ impl SnapshotWriter {
             at: HEADER_LEN as u64,
             block: vec![0; HEAD_LEN],
             class: 0,
+            database: 0,
             block_items: 0,
             synced: 0,
             blocks: 0,
@@ -79,6 +81,12 @@ impl SnapshotWriter {
 
     /// Adds an item, in memory.
     pub fn push(&mut self, effect: &Effect<'_>) {
+        if self.block_items == 0 && self.database != 0 {
+            // Blocks are read by themselves.
+            let database = Effect::Database { number: self.database };
+            pack(&database, &mut self.scratch, &mut self.block);
+            self.block_items += 1;
+        }
         pack(effect, &mut self.scratch, &mut self.block);
         self.block_items += 1;
     }
@@ -98,6 +106,15 @@ impl SnapshotWriter {
         if class != self.class {
             self.write_block()?;
             self.class = class;
+        }
+        Ok(())
+    }
+
+    /// Starts a block of this database. At first it is 0.
+    pub fn set_database(&mut self, number: u8) -> io::Result<()> {
+        if number != self.database {
+            self.write_block()?;
+            self.database = number;
         }
         Ok(())
     }

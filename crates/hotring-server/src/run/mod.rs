@@ -297,7 +297,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         unique_base: clock::unix_ms() << CAS_BITS,
         index: IndexConfig { checksum: config.checksum, ..index },
     };
-    let store = Store::open_with(options, |config| engine.open(config))
+    let store = Store::open_with(options, move |config| engine.open(config))
         .map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());

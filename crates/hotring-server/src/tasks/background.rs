@@ -6,6 +6,7 @@
 //! little else to do. Open connections never wait for it; new ones wait for a tick at most:
 //! `TICK_MAX` and one step of each job.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -52,7 +53,8 @@ pub(crate) async fn run(server: Arc<Server>) {
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
-    let mut upkeep = Upkeep::default();
+    let mut upkeep: BTreeMap<u8, Upkeep> = BTreeMap::new();
+    let mut turn = 0;
     loop {
         timer.tick().await;
         ticks += 1;
@@ -65,10 +67,15 @@ pub(crate) async fn run(server: Arc<Server>) {
                 && clock::monotonic() < deadline
             {}
         }
-        let items = server.store.stats().index.items as usize;
-        upkeep.run(&server, &mut store, items);
-        compact(&mut store, clock::monotonic() + COMPACT_MAX);
-        store.collect();
+        let places = store.places();
+        for place in places.iter().copied() {
+            store.within(place, |store| {
+                upkeep.entry(place).or_default().run(&server, store);
+                store.collect();
+            });
+        }
+        turn = (turn + 1) % places.len();
+        store.within(places[turn], |store| compact(store, clock::monotonic() + COMPACT_MAX));
         server.push.tracking.evict_excess(STEP_ITEMS);
         while server.push.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
         if server.clients.pause.end_if_over(clock::unix_ms()) {
@@ -144,7 +151,8 @@ struct Upkeep {
 
 impl Upkeep {
     /// One tick's part of decaying access counts, dating accesses, and measuring pinned keys.
-    fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
+    fn run(&mut self, server: &Server, store: &mut Session) {
+        let items = store.len().0 as usize;
         let (config, now) = (server.settings.config(), clock::unix_ms());
         server.observe.ages.note(|| server.store.tick(), now);
         server.store.date_accesses(now);

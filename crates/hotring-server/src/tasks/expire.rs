@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use hotring_store::{Origin, Session};
+use hotring_store::{ExpiryStep, Origin, Session};
 
 use hotring_commands::host::clock;
 use hotring_commands::observe::latency;
@@ -77,10 +77,18 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
         }
         let records_changes = notify::is_wanted(&config);
         store.act(Origin { records_changes, ..Origin::default() });
-        let due = store.expire_due(now, STEPS, |key, late| {
-            notify::expired(key, &server.push.pubsub, &config);
-            server.tasks.expirer.note(clock::since(now - late));
-        });
+        let mut due = ExpiryStep::default();
+        for place in store.places() {
+            let step = store.within(place, |store| {
+                let number = store.number_at(place);
+                store.expire_due(now, STEPS, |key, late| {
+                    notify::expired((number, key), &server.push.pubsub, &config);
+                    server.tasks.expirer.note(clock::since(now - late));
+                })
+            });
+            due.removed += step.removed;
+            due.next = due.next.into_iter().chain(step.next).min();
+        }
         notify::expired_fields(store, &server.push.pubsub, &config);
         server.observe.background.expired_keys.add(due.removed as u64);
         if let Some(damaged) = store.take_damage() {

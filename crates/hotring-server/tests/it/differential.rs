@@ -36,6 +36,11 @@ pub struct Redis {
 impl Redis {
     /// `None` without a `redis-server` of the compared version.
     pub fn start() -> Option<Self> {
+        Self::start_with("1")
+    }
+
+    /// With this number of databases.
+    pub fn start_with(databases: &str) -> Option<Self> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version
             .inspect_err(|error| eprintln!("skipped: redis-server does not run: {error}"))
@@ -51,7 +56,7 @@ impl Redis {
         std::fs::create_dir_all(&directory).unwrap();
         let process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--databases", "1"])
+            .args(["--save", "", "--appendonly", "no", "--databases", databases])
             .arg("--dir")
             .arg(&directory)
             .stdout(Stdio::null())
@@ -240,7 +245,7 @@ fn compare(seed: u64, hello: &[u8]) {
     }
 }
 
-fn compare_content(ours: &mut Raw, theirs: &mut Raw) {
+pub fn compare_content(ours: &mut Raw, theirs: &mut Raw) {
     let keys = ours.ask_sorted(&[b"KEYS", b"*"]);
     assert_eq!(keys, theirs.ask_sorted(&[b"KEYS", b"*"]));
     for pattern in [&b"k[0-2]"[..], b"*1*", b"[^k]*", b"?", "k\\0".as_bytes(), b""] {
@@ -353,7 +358,7 @@ fn keyspace_events_are_as_in_redis() {
 
 /// A request for transactions, without times and without lists in any order: its replies are
 /// compared exactly.
-fn exact_request(random: &mut Random) -> Vec<Vec<u8>> {
+pub fn exact_request(random: &mut Random) -> Vec<Vec<u8>> {
     loop {
         let args = random_request(random);
         let name = args[0].to_ascii_uppercase();

@@ -8,6 +8,7 @@ mod admin;
 mod bad_input;
 mod bypass;
 mod clients;
+mod databases;
 mod differential;
 mod differential_acl;
 mod differential_clients;

@@ -43,6 +43,8 @@ pub struct Effects {
 /// One write that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
+    /// The place of its database ([`Session::number_at`](crate::Session::number_at)).
+    pub place: u8,
     /// The key.
     pub key: Box<[u8]>,
     /// What became of it.

@@ -90,7 +90,8 @@ impl Session {
     pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
         // Exclusive, so that the reads are over that drop what they find expired.
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            session.hooks.watchers.observe(wanted());
+            let wanted = wanted();
+            session.databases.set("observe", move |all| all.watchers.observe(wanted));
         });
     }
 

@@ -189,9 +189,40 @@ impl Session {
         }
     }
 
-    /// Evicts items of at least this many bytes, if there are: a batch is chosen, then removed, and so on, so that
-    /// no session waits long for the policy's lock.
+    /// Evicts items of at least this many bytes, if there are, of any database: where it begins is drawn, so that a large
+    /// one gives more.
     fn evict(&mut self, wanted: u64, memory_max: u64) -> Evicted {
+        let sizes: Vec<_> = self
+            .databases
+            .present()
+            .map(|(place, database)| (place, database.index.own_bytes().0))
+            .collect();
+        if sizes.len() == 1 {
+            return self.evict_here(wanted, memory_max);
+        }
+        let total = sizes.iter().map(|(_, bytes)| bytes).sum::<u64>().max(1);
+        let mut at = self.databases.draw() % total;
+        let begins = sizes.iter().position(|(_, bytes)| {
+            let is_here = at < *bytes;
+            at = at.saturating_sub(*bytes);
+            is_here
+        });
+        let begins = begins.unwrap_or(0);
+        let mut all = Evicted::default();
+        for (place, _) in sizes[begins..].iter().chain(&sizes[..begins]) {
+            if all.bytes < wanted {
+                let left = wanted - all.bytes;
+                let here = self.within(*place, |session| session.evict_here(left, memory_max));
+                all.chosen += here.chosen;
+                all.bytes += here.bytes;
+            }
+        }
+        all
+    }
+
+    /// The same of the database in which operations are: a batch is chosen, then removed, and so on, so that
+    /// no session waits long for the policy's lock.
+    fn evict_here(&mut self, wanted: u64, memory_max: u64) -> Evicted {
         let eviction = self.eviction.clone();
         let policy = eviction.policy();
         let (mut round, mut claimed) = (Evicted::default(), 0);

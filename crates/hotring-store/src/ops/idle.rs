@@ -1,5 +1,6 @@
 //! Dating accesses ([`crate::idle`]).
 
+use crate::databases::Database;
 use crate::idle::{ROUND_MS, aged, stamp, stamp_of};
 use crate::ops::read::Accesses;
 use crate::session::Session;
@@ -12,12 +13,14 @@ impl Store {
     /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it
     /// does nothing. At first accesses are not dated, which costs nothing.
     pub fn date_accesses(&self, now: u64) {
-        let begins = self.index.stamp().is_none();
-        self.index.set_stamp(stamp(now));
-        if begins {
-            // No item is marked from before.
-            self.eviction.dated.begin(if self.index.is_empty() { 0 } else { now });
-        }
+        self.databases.set("dates", move |Database { index, eviction, .. }| {
+            let begins = index.stamp().is_none();
+            index.set_stamp(stamp(now));
+            if begins {
+                // No item is marked from before.
+                eviction.dated.begin(if index.is_empty() { 0 } else { now });
+            }
+        });
     }
 }
 

@@ -49,16 +49,19 @@ impl Session {
         self.read_all(|index| index.scrub_step(scrub, budget));
     }
 
-    /// Removes every key, at one moment for every observer.
+    /// Removes every key of the database in which operations are, at one moment for every observer.
     pub fn clear(&mut self) {
-        let before = self.hold(&Keys::All, Hold::WriteOnce, |session| {
-            session.index.clear();
-            session.log_effect(&Effect::Clear);
-            session.hooks.watchers.tell_cleared(session.hooks.origin.actor);
-            (session.eviction.cleared(), session.wheels.clear())
-        });
+        let before = self.hold(&Keys::All, Hold::WriteOnce, Session::clear_here);
         // Now that no session waits for it.
         drop(before);
+    }
+
+    /// The same within a hold of all keys. What it returns takes time to drop.
+    pub(crate) fn clear_here(&mut self) -> impl Sized + use<> {
+        self.index.clear();
+        self.log_effect(&Effect::Clear);
+        self.hooks.watchers.tell_cleared(self.hooks.origin.actor);
+        (self.eviction.cleared(), self.wheels.clear())
     }
 }
 

@@ -27,7 +27,7 @@ impl Session {
     /// Logs an effect that is not a write of an item, within a hold.
     pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
         if self.logged.is_on() {
-            self.logging.records.push(effect);
+            self.logging.of_database(self.place).push(effect);
         }
     }
 
@@ -73,6 +73,8 @@ impl Session {
             Effect::Clear => self.clear(),
             Effect::Pin { key } => self.restore_pin(key, now),
             Effect::Unpin { key } => _ = self.unpin(&[key]),
+            Effect::Database { number } => self.go_to(number),
+            Effect::Order { order } => self.databases.set_order(order),
             Effect::Durable { .. } => {}
         }
         Ok(())

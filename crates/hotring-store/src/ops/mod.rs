@@ -5,6 +5,7 @@ mod changes;
 mod container;
 pub(crate) mod content;
 pub(crate) mod counter;
+mod database;
 mod evict;
 pub(crate) mod expire;
 pub(crate) mod expire_due;

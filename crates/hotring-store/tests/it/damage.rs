@@ -15,7 +15,7 @@ const NOW: u64 = 1_000;
 fn open(engine: EngineChoice, history: usize) -> Store {
     let index = Config { checksum: Checksum::Verify, ..Config::default() };
     let options = Options { history, index, ..Options::default() };
-    Store::open_with(options, |config| engine.open(config)).unwrap()
+    Store::open_with(options, move |config| engine.open(config)).unwrap()
 }
 
 /// What holds a value that a bit can be flipped in.

@@ -13,7 +13,7 @@ const NOW: u64 = 1_700_000_000_000;
 const VALUE: [u8; 200] = [7; 200];
 
 fn store(policy: EvictionPolicy, engine: EngineChoice, memory: u64) -> Store {
-    let store = Store::open_with(Options::default(), |config| engine.open(config)).unwrap();
+    let store = Store::open_with(Options::default(), move |config| engine.open(config)).unwrap();
     let empty = store.stats().index.used_bytes();
     store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
     store.set_memory_max(empty + memory);

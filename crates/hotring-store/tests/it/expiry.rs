@@ -92,7 +92,7 @@ fn earliest(clocks: &[AtomicU64]) -> u64 {
 }
 
 fn race(engine: EngineChoice) {
-    let store = Store::open_with(Options::default(), |config| engine.open(config)).unwrap();
+    let store = Store::open_with(Options::default(), move |config| engine.open(config)).unwrap();
     let clocks: [AtomicU64; WRITERS + 1] = std::array::from_fn(|_| AtomicU64::new(NOW));
     let mut removed = 0;
     let known: Vec<Vec<Known>> = std::thread::scope(|scope| {

@@ -43,7 +43,7 @@ impl Logged {
         fault: Fault,
         storage: &Memory,
     ) -> Logged {
-        let open = |config| engine.open(config);
+        let open = move |config| engine.open(config);
         let store = Store::with_fault(options, open, fault).expect("it fits");
         let log = Arc::new(Log::new(0, When::Written, 1 << 20));
         let options = LogOptions { id: ID, segment_len: 64 << 10 };
@@ -182,7 +182,8 @@ fn race(engine: EngineChoice, options: &Options, seed: u64, count: usize) -> (St
         }
     });
     let store = logged.end();
-    let again = Store::open_with(options.clone(), |config| engine.open(config)).expect("it fits");
+    let again =
+        Store::open_with(options.clone(), move |config| engine.open(config)).expect("it fits");
     let mut session = again.session();
     read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));

@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod damage;
+mod databases;
 mod evict;
 mod expiry;
 mod fields;

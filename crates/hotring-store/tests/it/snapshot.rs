@@ -126,7 +126,7 @@ fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, 
             let one = std::slice::from_ref(effect);
             session.replay_before_rest(one, NOW, &mut fates[part]).expect("a known form");
             if *effect == Effect::Clear {
-                fates.iter_mut().for_each(KeyFates::clear);
+                fates.iter_mut().for_each(|fates| fates.clear(0));
             }
         }
         ControlFlow::Continue(())

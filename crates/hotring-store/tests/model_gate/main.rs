@@ -112,7 +112,7 @@ impl World {
         session.acquire(&keys(0b01), Hold::Read);
         let seen = self.keys[0].load(Relaxed);
         let first = FirstLook { present: true, expected: false };
-        let watch = leave.enter(0, NAME, None, Waker::noop().clone(), first);
+        let watch = leave.enter((0, 0), NAME, None, Waker::noop().clone(), first);
         session.release();
         (seen, watch)
     }

@@ -114,6 +114,8 @@ pub struct Config {
     pub history: usize,
     /// Bytes that the earlier values of one key may take.
     pub history_bytes_max: usize,
+    /// Databases that clients may select.
+    pub databases: usize,
     pub hash_packed_fields_max: usize,
     pub hash_packed_len_max: usize,
     pub text_plain_max: usize,
@@ -211,6 +213,7 @@ impl Default for Config {
             checksum: Checksum::default(),
             history: 0,
             history_bytes_max: 1 << 20,
+            databases: 16,
             hash_packed_fields_max: 512,
             hash_packed_len_max: 64,
             text_plain_max: 64 << 10,

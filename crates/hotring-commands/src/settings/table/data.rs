@@ -7,6 +7,15 @@ use crate::settings::values::{number, size};
 
 pub(super) static DATA: &[Setting] = &[
     Setting {
+        name: "databases",
+        alias: "",
+        placeholder: "N",
+        help: "Databases that clients may select, from number 0 on; one that is not used takes no memory",
+        change: Change::Start,
+        get: |c| c.databases.to_string(),
+        set: |c, v| number(v, 1, hotring_store::DATABASES_MAX).map(|n| c.databases = n),
+    },
+    Setting {
         name: "checksum",
         alias: "",
         placeholder: "off|write|verify",

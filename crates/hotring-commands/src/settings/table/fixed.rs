@@ -4,7 +4,6 @@ use crate::settings::config::Config;
 use crate::settings::setting::{Change, Setting};
 
 pub(super) static FIXED: &[Setting] = &[
-    fixed("databases", "1", "One database, number 0", |_| "1".into(), |_, v| only(v, "1")),
     fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no")),
     fixed("daemonize", "no", "Runs in front", |_| "no".into(), |_, v| only(v, "no")),
 ];

@@ -43,6 +43,8 @@ pub struct Client {
     pub shared: Arc<ClientShared>,
     /// RESP2 or RESP3, as chosen by HELLO.
     pub version: Version,
+    /// The selected database.
+    pub database: u8,
     /// The user and its rights.
     access: Access,
     /// The delay after a wrong password.
@@ -172,6 +174,7 @@ impl Client {
         let client = Client {
             shared,
             version: Version::Resp2,
+            database: 0,
             access: Access::new(acl.default_user()),
             penalty: Duration::ZERO,
             last: None,
@@ -189,6 +192,13 @@ impl Client {
         };
         client.publish_lock();
         client
+    }
+
+    /// Selects a database for the requests from now on; the store's session has to follow.
+    pub(crate) fn select(&mut self, number: u8) {
+        self.database = number;
+        // ORDERING: Relaxed, a figure for people.
+        self.shared.database.store(number, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Publishes whether the user must authenticate.

@@ -60,6 +60,8 @@ pub struct ClientShared {
     pub active_at: AtomicU64,
     /// The last command, as [`CommandId`]'s number plus one; 0 before the first.
     pub last_command: AtomicU16,
+    /// The selected database.
+    pub database: AtomicU8,
     /// 2 or 3.
     pub protocol: AtomicU8,
     /// Bytes of the unfinished request.
@@ -155,6 +157,7 @@ impl ClientShared {
             connected_at: now,
             active_at: AtomicU64::new(now),
             last_command: AtomicU16::new(0),
+            database: AtomicU8::new(0),
             protocol: AtomicU8::new(2),
             input_len: AtomicUsize::new(0),
             input_free: AtomicUsize::new(0),

@@ -59,7 +59,7 @@ impl Shared {
     /// Empties the store now and drops the schedule.
     pub(crate) fn flush_now(&self, store: &mut Session) {
         let _alone = self.alone();
-        store.clear();
+        clear(store);
         // ORDERING: Release, as in `flush`.
         self.flush_at.store(0, Ordering::Release);
     }
@@ -70,7 +70,7 @@ impl Shared {
     pub fn flush_if_due(&self, store: &mut Session, pause: &ClientPause, now: u64) -> bool {
         // ORDERING: Acquire pairs with the Release in `flush`: a thread that finds it done writes after it.
         let at = self.flush_at.load(Ordering::Acquire);
-        at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), || store.clear())
+        at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), || clear(store))
     }
 
     /// One of the threads that call this at the same time empties the store. The others wait: the flush must not remove
@@ -108,6 +108,11 @@ impl Shared {
         *self.base.lock().unwrap_or_else(PoisonError::into_inner) = sums_ever(threads);
         self.detail.reset();
     }
+}
+
+/// memcached's keys are in database 0.
+fn clear(store: &mut Session) {
+    store.within(store.place_of(0), Session::clear);
 }
 
 fn sums_ever(threads: &[ThreadShared]) -> Sums {

@@ -1,4 +1,4 @@
-//! Keyspace notifications: messages on `__keyspace@0__:KEY` and `__keyevent@0__:EVENT` about changes of keys.
+//! Keyspace notifications: messages on `__keyspace@N__:KEY` and `__keyevent@N__:EVENT` about changes of keys.
 //!
 //! The store's session records its changes while the setting asks for any ([`hotring_store::Change`]); here they get
 //! Redis's names. With the setting off, no command pays for it.
@@ -18,7 +18,7 @@ use crate::table::{CommandId, Group, Spec};
 /// Publishes the changes of a command.
 pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
     let changes = take_changes(store, server, config);
-    let teller = Teller { pubsub: &server.push.pubsub, config };
+    let teller = Teller { pubsub: &server.push.pubsub, config, store };
     if is_rename(spec) {
         // Redis reports the old name first.
         changes.iter().for_each(|change| teller.creation(spec, change));
@@ -35,8 +35,9 @@ pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &C
 fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Change> {
     let changes = store.take_changes();
     if !changes.is_empty() {
+        let number = store.number_at(store.place());
         store.tell_expired(|key, late| {
-            expired(key, &server.push.pubsub, config);
+            expired((number, key), &server.push.pubsub, config);
             server.tasks.expirer.note(Duration::from_millis(late));
         });
     }
@@ -44,20 +45,21 @@ fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Ch
 }
 
 fn is_rename(spec: &Spec) -> bool {
-    matches!(spec.id, CommandId::Rename | CommandId::RenameNx)
+    matches!(spec.id, CommandId::Rename | CommandId::RenameNx | CommandId::Move)
 }
 
-/// Publishes that a key has expired.
-pub fn expired(key: &[u8], pubsub: &PubSub, config: &Config) {
-    Teller { pubsub, config }.event(EXPIRED, "expired", key);
+/// Publishes that a key of the database with this number has expired.
+pub fn expired((number, key): (u8, &[u8]), pubsub: &PubSub, config: &Config) {
+    publish(pubsub, config, EXPIRED, "expired", (number, key));
 }
 
 /// Publishes that fields of hashes have expired, which the session has removed.
 pub fn expired_fields(store: &mut Session, pubsub: &PubSub, config: &Config) {
-    let teller = Teller { pubsub, config };
-    for change in store.take_changes() {
+    let changes = store.take_changes();
+    let teller = Teller { pubsub, config, store };
+    for change in &changes {
         if let Changed::Fields(what) = change.what {
-            teller.fields(what, &change.key);
+            teller.fields(what, change);
         }
     }
 }
@@ -69,16 +71,17 @@ pub fn is_wanted(config: &Config) -> bool {
 
 /// Publishes the evictions of a command that has no events of its own.
 pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
-    let teller = Teller { pubsub: &server.push.pubsub, config };
     let changes = take_changes(store, server, config);
+    let teller = Teller { pubsub: &server.push.pubsub, config, store };
     for change in changes.iter().filter(|change| change.what == Changed::Evicted) {
-        teller.event(EVICTED, "evicted", &change.key);
+        teller.event(EVICTED, "evicted", change);
     }
 }
 
 struct Teller<'a> {
     pubsub: &'a PubSub,
     config: &'a Config,
+    store: &'a Session,
 }
 
 impl Teller<'_> {
@@ -86,67 +89,76 @@ impl Teller<'_> {
         let Changed::Stored { is_new, .. } = change.what else { return };
         // Redis removes an item before it puts another one in its place.
         if is_new || stored(spec).0 == GENERIC {
-            self.event(NEW, "new", &change.key);
+            self.event(NEW, "new", change);
         }
     }
 
     fn change(&self, spec: &Spec, change: &Change) {
-        let key = &change.key;
         match change.what {
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);
-                self.event(class, event, key);
+                self.event(class, event, change);
                 // A copy has the expiry of its source.
                 if expires && class != GENERIC {
-                    self.event(GENERIC, "expire", key);
+                    self.event(GENERIC, "expire", change);
                 }
             }
+            Changed::Removed if spec.id == CommandId::Move => {
+                self.event(GENERIC, "move_from", change);
+            }
             Changed::Removed if is_rename(spec) => {
-                self.event(GENERIC, "rename_from", key);
+                self.event(GENERIC, "rename_from", change);
             }
             Changed::Removed => {
                 // The removal of the last field removes the key.
                 if spec.group == Group::Hash {
-                    self.event(HASH, "hdel", key);
+                    self.event(HASH, "hdel", change);
                 }
-                self.event(GENERIC, "del", key);
+                self.event(GENERIC, "del", change);
             }
-            Changed::Expiry { expires: true } => self.event(GENERIC, "expire", key),
-            Changed::Expiry { expires: false } => self.event(GENERIC, "persist", key),
-            Changed::Fields(what) => self.fields(what, key),
-            Changed::Expired => self.event(EXPIRED, "expired", key),
-            Changed::Evicted => self.event(EVICTED, "evicted", key),
+            Changed::Expiry { expires: true } => self.event(GENERIC, "expire", change),
+            Changed::Expiry { expires: false } => self.event(GENERIC, "persist", change),
+            Changed::Fields(what) => self.fields(what, change),
+            Changed::Expired => self.event(EXPIRED, "expired", change),
+            Changed::Evicted => self.event(EVICTED, "evicted", change),
         }
     }
 
-    fn fields(&self, what: FieldsChanged, key: &[u8]) {
+    fn fields(&self, what: FieldsChanged, change: &Change) {
         let event = match what {
             FieldsChanged::Expire => "hexpire",
             FieldsChanged::Persist => "hpersist",
             FieldsChanged::Removed => "hdel",
             FieldsChanged::Expired | FieldsChanged::LastExpired => "hexpired",
         };
-        self.event(HASH, event, key);
+        self.event(HASH, event, change);
         if what == FieldsChanged::LastExpired {
-            self.event(GENERIC, "del", key);
+            self.event(GENERIC, "del", change);
         }
     }
 
-    fn event(&self, class: u16, event: &str, key: &[u8]) {
-        let notify = self.config.notify;
-        if !notify.has(class) {
-            return;
-        }
-        let publish = |channel: &[&[u8]], message: &[u8]| {
-            let inbox_max = self.config.subscriber_output_max;
-            self.pubsub.publish(&channel.concat(), message, inbox_max);
-        };
-        if notify.has(KEYSPACE) {
-            publish(&[b"__keyspace@0__:", key], event.as_bytes());
-        }
-        if notify.has(KEYEVENT) {
-            publish(&[b"__keyevent@0__:", event.as_bytes()], key);
-        }
+    fn event(&self, class: u16, event: &str, change: &Change) {
+        let number = self.store.number_at(change.place);
+        publish(self.pubsub, self.config, class, event, (number, &change.key));
+    }
+}
+
+/// Publishes one event of a key, if the setting asks for its class.
+fn publish(pubsub: &PubSub, config: &Config, class: u16, event: &str, (number, key): (u8, &[u8])) {
+    let notify = config.notify;
+    if !notify.has(class) {
+        return;
+    }
+    let publish = |channel: &[&[u8]], message: &[u8]| {
+        pubsub.publish(&channel.concat(), message, config.subscriber_output_max);
+    };
+    if notify.has(KEYSPACE) {
+        let channel = format!("__keyspace@{number}__:");
+        publish(&[channel.as_bytes(), key], event.as_bytes());
+    }
+    if notify.has(KEYEVENT) {
+        let channel = format!("__keyevent@{number}__:");
+        publish(&[channel.as_bytes(), event.as_bytes()], key);
     }
 }
 
@@ -156,6 +168,7 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
     match spec.id {
         Id::Rename | Id::RenameNx => (GENERIC, "rename_to"),
         Id::Copy => (GENERIC, "copy_to"),
+        Id::Move => (GENERIC, "move_to"),
         Id::Restore => (GENERIC, "restore"),
         Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrEx => (STRING, "incrby"),
         Id::IncrByFloat | Id::Append | Id::SetRange | Id::SetBit | Id::Rollback => {

@@ -175,6 +175,8 @@ fn read_blocks(
     let (mut session, now) = (server.store.session(), clock::unix_ms());
     let (mut buffer, mut unknown) = (Vec::new(), None);
     while !server.process.is_stopping() {
+        // A block says which database it is of, if not of the first.
+        session.go_to(0);
         let mut apply = |effects: &[Effect<'_>]| {
             if let Err(form) = put(&mut session, effects, now) {
                 unknown.get_or_insert(form);

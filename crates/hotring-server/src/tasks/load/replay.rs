@@ -26,8 +26,8 @@ const LOOK_RECORDS: u64 = 1 << 14;
 /// Work for a worker.
 enum Piece {
     Effects(Vec<u8>),
-    /// All keys are removed. Acknowledged once everything before it is done.
-    Clear(SyncSender<()>),
+    /// All keys of the database at this place are removed. Acknowledged once everything before it is done.
+    Clear(u8, SyncSender<()>),
 }
 
 /// The state of the log, and for each worker what the rest of the snapshot must skip.
@@ -88,8 +88,8 @@ fn work(
                 });
                 debug_assert!(known.is_some(), "it was packed by this process");
             }
-            Piece::Clear(done) => {
-                fates.clear();
+            Piece::Clear(place, done) => {
+                fates.clear(place);
                 // The reader waits for it unless it has panicked.
                 let _ = done.send(());
             }
@@ -104,6 +104,9 @@ struct Reader<'a> {
     session: Session,
     /// For each worker its channel, and the bytes of the next piece.
     parts: Vec<(SyncSender<Piece>, Vec<u8>)>,
+    /// The place of the database of the next record, and where each worker is.
+    place: u8,
+    places: Vec<u8>,
     scratch: Records,
     reported: Instant,
     /// The server is stopping. Checked with each piece.
@@ -112,9 +115,11 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(server: &'a Server, pieces: Vec<SyncSender<Piece>>, started: Instant) -> Self {
-        let parts = pieces.into_iter().map(|sender| (sender, Vec::new())).collect();
+        let places = vec![0; pieces.len()];
+        let parts: Vec<_> = pieces.into_iter().map(|sender| (sender, Vec::new())).collect();
         let (session, scratch) = (server.store.session(), Records::new());
-        Reader { server, session, parts, scratch, reported: started, stops: false }
+        let (place, reported, stops) = (0, started, false);
+        Reader { server, session, parts, place, places, scratch, reported, stops }
     }
 
     fn run(
@@ -125,6 +130,7 @@ impl<'a> Reader<'a> {
         let (after, end) = snapshot.map_or((0, 0), |s| (s.after(), s.end()));
         let id = snapshot.map(Snapshot::id);
         let recovered = recover_behind(disk, id, (after + 1, end), &mut |lsn, effects| {
+            self.place = 0;
             effects.iter().for_each(|effect| self.hand_out(effect));
             // ORDERING: Relaxed, a figure.
             self.server.persist.loading.records.store(lsn - after, Ordering::Relaxed);
@@ -148,10 +154,19 @@ impl<'a> Reader<'a> {
             | Effect::Pin { key }
             | Effect::Unpin { key } => key,
             Effect::Clear => return self.clear(),
+            Effect::Database { number } => return self.place = number,
+            Effect::Order { .. } => {
+                // The number's places are the same for all keys, and the last of these counts.
+                return self.session.replay(effect, 0).expect("it has no value");
+            }
             Effect::Durable { .. } => return,
         };
         let part = self.session.part(key, self.parts.len());
         let packed = &mut self.parts[part].1;
+        if std::mem::replace(&mut self.places[part], self.place) != self.place {
+            let number = self.place;
+            pack(&Effect::Database { number }, &mut self.scratch, packed);
+        }
         pack(effect, &mut self.scratch, packed);
         if packed.len() >= PIECE_LEN {
             self.send(part);
@@ -171,10 +186,10 @@ impl<'a> Reader<'a> {
         (0..self.parts.len()).for_each(|part| self.send(part));
         let (done, all_done) = sync_channel(self.parts.len());
         for (sender, _) in &self.parts {
-            let _ = sender.send(Piece::Clear(done.clone()));
+            let _ = sender.send(Piece::Clear(self.place, done.clone()));
         }
         drop(done);
         all_done.iter().for_each(|()| ());
-        self.session.clear();
+        self.session.within(self.place, Session::clear);
     }
 }

@@ -17,7 +17,14 @@ pub struct KeyState(State);
 
 #[derive(Debug)]
 enum State {
-    Present { key: Box<[u8]>, version: u64 },
+    Present {
+        /// The number of its database, its place, and what tells whether another has got the number since.
+        number: u8,
+        place: u8,
+        stamp: u64,
+        key: Box<[u8]>,
+        version: u64,
+    },
     Absent(Watch),
 }
 
@@ -27,6 +34,14 @@ impl KeyState {
         match &self.0 {
             State::Present { key, .. } => key,
             State::Absent(watch) => watch.key(),
+        }
+    }
+
+    /// The place of its database.
+    pub fn place(&self) -> u8 {
+        match &self.0 {
+            State::Present { place, .. } => *place,
+            State::Absent(watch) => watch.place,
         }
     }
 }
@@ -41,7 +56,10 @@ impl Session {
         self.check_key(key)?;
         loop {
             if let Some(version) = self.version(key, now)? {
-                return Ok(KeyState(State::Present { key: key.into(), version }));
+                let (number, place) = (self.selected, self.place);
+                let stamp = self.databases.stamp(number);
+                let key = key.into();
+                return Ok(KeyState(State::Present { number, place, stamp, key, version }));
             }
             let leave = Leave::unasked(&self.hooks.watchers);
             let watch = self.enter(leave, key, None, Waker::noop().clone(), now);
@@ -56,9 +74,12 @@ impl Session {
     /// true as long as the key is this session's alone ([`Session::exclusive`]).
     pub fn is_unchanged(&mut self, state: &KeyState, now: u64) -> bool {
         match &state.0 {
-            State::Present { key, version } => {
-                self.read(key, now, |entry| entry.version == Some(*version)) == Some(true)
+            State::Present { number, stamp, .. } if self.databases.stamp(*number) != *stamp => {
+                false
             }
+            State::Present { place, key, version, .. } => self.within(*place, |session| {
+                session.read(key, now, |entry| entry.version == Some(*version)) == Some(true)
+            }),
             State::Absent(watch) => !watch.has_fired(),
         }
     }

@@ -65,7 +65,7 @@ impl Session {
         waker: Waker,
         now: u64,
     ) -> Watch {
-        let stripe = self.stripe(key);
+        let at = (self.place, self.stripe(key));
         let keys = self.keys([key]);
         self.hold(&keys, Hold::Read, |session| {
             let has_it = session.read(key, now, |entry| {
@@ -74,7 +74,7 @@ impl Session {
                 expected.is_some_and(|expected| is_it(expected) == Ok(true))
             });
             let first = FirstLook { present: has_it.is_some(), expected: has_it == Some(true) };
-            leave.enter(stripe, key, expected, waker, first)
+            leave.enter(at, key, expected, waker, first)
         })
     }
 
@@ -86,6 +86,10 @@ impl Session {
         if !watch.ends_with_the_key() {
             return Watched::Waiting { until: None };
         }
+        self.within(watch.place, |session| session.look_here(watch, now))
+    }
+
+    fn look_here(&mut self, watch: &Watch, now: u64) -> Watched {
         let damages = self.index.damages();
         let hash = self.gate_hash(watch.key());
         let Some(reading) = self.gate.read_unless_held(hash) else {

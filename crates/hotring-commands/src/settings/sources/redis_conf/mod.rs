@@ -64,7 +64,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "crash-log-enabled",
     "crash-memcheck-enabled",
     "daemonize",
-    "databases",
     "dbfilename",
     "disable-thp",
     "dynamic-hz",

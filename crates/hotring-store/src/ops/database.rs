@@ -1,0 +1,232 @@
+//! Several databases: selecting, swapping and emptying them, and moving keys between them.
+
+use hotring_index::Expiry;
+use hotring_log::Effect;
+
+use crate::container::large::Large;
+use crate::databases::Parked;
+use crate::error::StoreError;
+use crate::gate::Hold;
+use crate::holds::Keys;
+use crate::logged::with_form;
+use crate::session::Session;
+use crate::stripe::spread;
+
+/// An item on its way to another database: the form of its value, the value, and its expiry.
+type Carried = (u8, Vec<u8>, Option<u64>);
+
+impl Session {
+    /// Makes all operations from now on those of the database with this number. At first it is 0. Costs two
+    /// comparisons where it is selected already.
+    #[inline]
+    pub fn select(&mut self, number: u8) {
+        if self.selected != number || self.swaps != self.databases.swaps() {
+            self.select_again(number);
+        }
+    }
+
+    #[cold]
+    fn select_again(&mut self, number: u8) {
+        self.swaps = self.databases.swaps();
+        self.selected = number;
+        self.go_to(self.databases.place(number));
+    }
+
+    /// The number of the selected database.
+    pub fn selected(&self) -> u8 {
+        self.selected
+    }
+
+    /// The place of the database in which operations are now: a swap of numbers does not change it.
+    pub fn place(&self) -> u8 {
+        self.place
+    }
+
+    /// Places of the databases that there are.
+    pub fn places(&self) -> Vec<u8> {
+        self.databases.present().map(|(place, _)| place).collect()
+    }
+
+    /// The next place behind one that has a database.
+    pub fn place_after(&self, place: u8) -> Option<u8> {
+        self.databases.present().map(|(place, _)| place).find(|next| *next > place)
+    }
+
+    /// The place of the database with this number.
+    pub fn place_of(&self, number: u8) -> u8 {
+        self.databases.place(number)
+    }
+
+    /// The number of the database at a place, as callers select it now.
+    pub fn number_at(&self, place: u8) -> u8 {
+        let order = self.databases.order();
+        order.iter().position(|at| *at == place).map_or(place, |number| number as u8)
+    }
+
+    /// Goes to the database at a place: for work on all of them, and for what a log or a snapshot says.
+    pub fn go_to(&mut self, place: u8) {
+        if place == self.place {
+            return;
+        }
+        let mut other = match self.parked[usize::from(place)].take() {
+            Some(parked) => parked,
+            None => {
+                let database = self.databases.at(place).clone();
+                let index = database.index.try_session(self.name.as_deref());
+                let index = index.expect("the engine takes several sessions, as the first showed");
+                Box::new(Parked { index, database })
+            }
+        };
+        // What it has removed need not wait until it comes back.
+        self.index.collect();
+        std::mem::swap(&mut self.index, &mut other.index);
+        std::mem::swap(&mut self.store, &mut other.database.index);
+        std::mem::swap(&mut self.eviction, &mut other.database.eviction);
+        std::mem::swap(&mut self.wheels, &mut other.database.wheels);
+        std::mem::swap(&mut self.hooks.watchers, &mut other.database.watchers);
+        std::mem::swap(&mut self.seed, &mut other.database.seed);
+        self.parked[usize::from(self.place)] = Some(other);
+        (self.place, self.hooks.place) = (place, place);
+        self.index.set_noted(self.hooks.origin.marks_accesses);
+    }
+
+    /// Runs `f` in the database at a place, and comes back.
+    pub fn within<R>(&mut self, place: u8, f: impl FnOnce(&mut Session) -> R) -> R {
+        /// Comes back also when `f` panics.
+        struct Away<'a>(&'a mut Session, u8);
+        impl Drop for Away<'_> {
+            fn drop(&mut self) {
+                self.0.go_to(self.1);
+            }
+        }
+        let home = self.place;
+        let away = Away(self, home);
+        away.0.go_to(place);
+        f(away.0)
+    }
+
+    /// Keys of the database in which operations are, and how many of them expire.
+    pub fn len(&self) -> (u64, u64) {
+        let stats = self.store.stats();
+        (stats.items, stats.expiring)
+    }
+
+    /// Removes every key of every database, at one moment for every observer.
+    pub fn clear_all(&mut self) {
+        let places = self.places();
+        let before: Vec<_> = self.hold(&Keys::All, Hold::WriteOnce, |session| {
+            places.into_iter().map(|place| session.within(place, Session::clear_here)).collect()
+        });
+        // Now that no session waits for it.
+        drop(before);
+    }
+
+    /// Gives two databases each other's numbers, at one moment for every observer. All waits for changes of their keys
+    /// are over. Sessions follow when they [`select`](Self::select) next.
+    ///
+    /// An operation that has begun in a database by then is done there.
+    pub fn swap(&mut self, one: u8, other: u8) {
+        let selected = self.selected;
+        if one == other {
+            return;
+        }
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let mut order = session.databases.order();
+            order.swap(usize::from(one), usize::from(other));
+            session.databases.set_order(&order);
+            session.log_effect(&Effect::Order { order: &order });
+            let actor = session.hooks.origin.actor;
+            for number in [one, other] {
+                let place = session.databases.place(number);
+                session.within(place, |session| session.hooks.watchers.tell_swapped(actor));
+            }
+        });
+        self.select(selected);
+    }
+
+    /// Moves a key to the database with this number, unless it has the key already. True if it moved.
+    ///
+    /// # Errors
+    /// [`StoreError::Stalled`]
+    pub fn move_to(&mut self, key: &[u8], number: u8, now: u64) -> Result<bool, StoreError> {
+        self.admit_little()?;
+        self.carry(key, (number, key), false, now, |session| _ = session.remove(key, now))
+    }
+
+    /// Copies a key to another one in the database with this number, as [`copy`](Self::copy) does within one.
+    ///
+    /// # Errors
+    /// As `copy`.
+    pub fn copy_to(
+        &mut self,
+        from: &[u8],
+        to: (u8, &[u8]),
+        replace: bool,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        if self.databases.place(to.0) == self.place {
+            return self.copy(from, to.1, replace, now);
+        }
+        self.check_key(to.1)?;
+        self.admit()?;
+        self.carry(from, to, replace, now, |_| ())
+    }
+
+    /// Gives a key's value to a key of another database, and then does `after`, all at one moment.
+    fn carry(
+        &mut self,
+        from: &[u8],
+        (number, to): (u8, &[u8]),
+        replace: bool,
+        now: u64,
+        after: impl FnOnce(&mut Session),
+    ) -> Result<bool, StoreError> {
+        let place = self.databases.place(number);
+        let hash = self.within(place, |session| session.gate_hash(to));
+        let mut hashes = vec![self.gate_hash(from), hash];
+        self.hold(&Keys::new(&mut hashes), Hold::Exclusive, |session| {
+            let Some((form, value, expire_at)) = session.carried(from, now) else {
+                return Ok(false);
+            };
+            let moved = session.within(place, |session| {
+                if !replace && session.is_stored(to, now) {
+                    return false;
+                }
+                let value = session.decode_form(form, &value).expect("this version has stored it");
+                let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
+                session.change(to, |write| write.put_item(value, expiry, now));
+                true
+            });
+            if moved {
+                after(session);
+            }
+            Ok(moved)
+        })
+    }
+
+    fn carried(&mut self, key: &[u8], now: u64) -> Option<Carried> {
+        self.read(key, now, |entry| {
+            let (form, value) = match entry.block().and_then(Large::of) {
+                Some(large) => large.read(|contents| (contents.parts.kind(), contents.to_packed())),
+                None => with_form(entry.value, |form, value| (form, value.to_vec())),
+            };
+            (form, value, entry.expire_at)
+        })
+    }
+
+    /// The hashes by which the gate knows keys of databases, for [`exclusive_in`](Self::exclusive_in).
+    fn hashes_in(&self, keys: &[(u8, &[u8])]) -> Vec<u64> {
+        let hash = |(place, key): &(u8, &[u8])| spread(self.databases.at(*place).seed, key);
+        keys.iter().map(hash).collect()
+    }
+
+    /// As [`exclusive`](Self::exclusive), of keys of several databases, with the places of these.
+    pub fn exclusive_in<R>(
+        &mut self,
+        keys: &[(u8, &[u8])],
+        f: impl FnOnce(&mut Session) -> R,
+    ) -> R {
+        let keys = Keys::new(&mut self.hashes_in(keys));
+        self.hold(&keys, Hold::Exclusive, f)
+    }
+}

@@ -1,0 +1,211 @@
+//! Several databases in one store: each is its own, whatever happens to the others, also after a restart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hotring_log::storage::memory::Memory;
+use hotring_log::{Effect, Snapshot, SnapshotWriter};
+use hotring_store::{
+    EvictionOptions, EvictionPolicy, KeyFates, Options, Session, SetOptions, SnapshotWalk, Store,
+};
+
+fn store() -> Store {
+    Store::new(Options::default()).expect("it fits")
+}
+
+fn set(session: &mut Session, key: &[u8], value: &[u8]) {
+    session.set(key, value, SetOptions::default(), 1).expect("room");
+}
+
+fn get(session: &mut Session, key: &[u8]) -> Option<Vec<u8>> {
+    session.get(key, 1, |value| value.to_vec())
+}
+
+fn names(session: &mut Session) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    assert_eq!(session.scan(0, 1_000_000, 1, |key, _| names.push(key.to_vec())), 0);
+    names.sort();
+    names
+}
+
+#[test]
+fn each_has_keys_of_its_own() {
+    let store = store();
+    let mut session = store.session();
+    for number in [0, 1, 255] {
+        session.select(number);
+        set(&mut session, b"k", &[number]);
+        set(&mut session, &[number], b"v");
+    }
+    for number in [0, 1, 255] {
+        session.select(number);
+        assert_eq!(get(&mut session, b"k"), Some(vec![number]));
+        let mut expected = vec![vec![number], b"k".to_vec()];
+        expected.sort();
+        assert_eq!(names(&mut session), expected);
+        assert_eq!(session.len(), (2, 0));
+    }
+    assert_eq!(store.len(), 6);
+    session.select(1);
+    session.clear();
+    assert_eq!(store.keyspaces(), [(0, 2, 0), (255, 2, 0)]);
+    session.clear_all();
+    assert!(store.is_empty() && store.keyspaces().is_empty());
+}
+
+#[test]
+fn a_key_moves_once_and_a_copy_takes_all_types() {
+    let store = store();
+    let mut session = store.session();
+    let long = vec![7; 1 << 20];
+    set(&mut session, b"k", &long);
+    assert_eq!(session.move_to(b"k", 3, 1), Ok(true));
+    assert_eq!((get(&mut session, b"k"), session.move_to(b"k", 3, 1)), (None, Ok(false)));
+    set(&mut session, b"k", b"other");
+    assert_eq!(session.move_to(b"k", 3, 1), Ok(false), "it is there already");
+    let fields: Vec<_> = (0..2_000u32).map(|n| n.to_le_bytes()).collect();
+    for field in &fields {
+        session.hash_set(b"h", &[(&field[..], &field[..])], 1).expect("room");
+    }
+    assert_eq!(session.copy_to(b"h", (3, b"to"), false, 1), Ok(true));
+    assert_eq!(session.copy_to(b"h", (3, b"to"), false, 1), Ok(false));
+    assert_eq!(session.copy_to(b"h", (3, b"to"), true, 1), Ok(true));
+    session.hash_set(b"h", &[(b"more", b"v")], 1).expect("room");
+    session.select(3);
+    assert_eq!(get(&mut session, b"k"), Some(long));
+    assert_eq!(
+        session.hash(b"to", 1, |hash| hash.count()),
+        Ok(Some(2_000)),
+        "the copy is not the other"
+    );
+}
+
+/// Readers see each pair of databases as it was before or after a swap: the values of two keys read at one moment are
+/// those of one database.
+#[test]
+fn a_swap_is_at_one_moment() {
+    let store = store();
+    let mut session = store.session();
+    for number in [0, 1] {
+        session.select(number);
+        session.mset(&[(b"a", &[number]), (b"b", &[number])], 1).expect("room");
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in [0, 1] {
+            let (store, done) = (&store, &done);
+            scope.spawn(move || {
+                let mut session = store.session();
+                let mut seen = 0;
+                // ORDERING: Relaxed, a flag.
+                while !done.load(Ordering::Relaxed) || seen == 0 {
+                    session.select(reader);
+                    let mut values = Vec::new();
+                    session.mget(&[b"a", b"b"], 1, |_, value| {
+                        values.push(value.expect("it is there").to_vec());
+                    });
+                    assert_eq!(values[0], values[1]);
+                    seen += 1;
+                }
+            });
+        }
+        let mut session = store.session();
+        (0..1_001).for_each(|_| session.swap(0, 1));
+        // ORDERING: Relaxed, as above.
+        done.store(true, Ordering::Relaxed);
+    });
+    session.select(0);
+    assert_eq!(get(&mut session, b"a"), Some(vec![1]), "an odd number of swaps");
+    session.select(1);
+    assert_eq!(get(&mut session, b"a"), Some(vec![0]));
+}
+
+#[test]
+fn what_is_watched_in_one_is_written_by_a_swap_and_not_by_another_database() {
+    let store = store();
+    let (mut session, mut other) = (store.session(), store.session());
+    set(&mut session, b"k", b"v");
+    let (there, absent) =
+        (session.key_state(b"k", 1).unwrap(), session.key_state(b"no", 1).unwrap());
+    other.select(1);
+    set(&mut other, b"k", b"w");
+    set(&mut other, b"no", b"w");
+    session.select(5);
+    assert!(session.is_unchanged(&there, 1) && session.is_unchanged(&absent, 1));
+    other.select(0);
+    set(&mut other, b"no", b"w");
+    assert!(session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
+    session.select(0);
+    let absent = session.key_state(b"never", 1).unwrap();
+    other.swap(2, 3);
+    assert!(session.is_unchanged(&there, 1) && session.is_unchanged(&absent, 1));
+    (0..2).for_each(|_| other.swap(0, 3));
+    assert!(!session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
+}
+
+#[test]
+fn the_limit_of_memory_is_that_of_all() {
+    let store = store();
+    let mut session = store.session();
+    set(&mut session, b"k", b"v");
+    session.select(1);
+    set(&mut session, b"k", b"v");
+    let max = store.stats().index.used_bytes() + (4 << 20);
+    store.set_memory_max(max);
+    let fill = |session: &mut Session| {
+        let mut stored = 0u32;
+        while stored < 20_000
+            && session.set(&stored.to_le_bytes(), &[7; 1000], SetOptions::default(), 1).is_ok()
+        {
+            stored += 1;
+        }
+        stored
+    };
+    session.select(0);
+    let first = fill(&mut session);
+    assert!((3_000..5_000).contains(&first), "{first}");
+    session.select(1);
+    assert!(fill(&mut session) < 100, "it is full of the first one's keys");
+    store
+        .set_eviction(EvictionOptions {
+            policy: EvictionPolicy::AllKeysRandom,
+            ..EvictionOptions::default()
+        })
+        .expect("it fits");
+    assert_eq!(fill(&mut session), 20_000, "keys of the other one go");
+    assert!(store.stats().index.used_bytes() < max + (1 << 20));
+}
+
+/// What a log and a snapshot hold is what there was, with swaps in between.
+#[test]
+fn the_log_and_a_snapshot_know_the_databases() {
+    let (memory, store) = (Memory::new(), store());
+    let mut session = store.session();
+    for number in [0, 1, 2] {
+        session.select(number);
+        set(&mut session, b"k", &[number]);
+    }
+    session.swap(1, 2);
+    let mut writer = SnapshotWriter::create(Arc::new(memory.clone()), [1; 16], 0).expect("room");
+    let mut walk = SnapshotWalk::new(vec![b"k"[..].into()]);
+    while walk.step(&mut session, &mut writer).expect("room") {}
+    writer.finish(0).expect("room").publish(0).expect("room");
+    let snapshot = Snapshot::newest(&memory).expect("it is whole").expect("there is one");
+    let again = Store::new(Options::default()).expect("it fits");
+    let mut session = again.session();
+    let fates = [KeyFates::new(true)];
+    let mut buffer = Vec::new();
+    loop {
+        session.go_to(0);
+        let read = snapshot.read_block(u8::MAX, &mut buffer, &mut |effects: &[Effect<'_>]| {
+            session.replay_rest(effects, 1, &fates).expect("the forms are known");
+        });
+        if read.expect("it is whole").is_none() {
+            break;
+        }
+    }
+    for (number, value) in [(0, 0), (1, 2), (2, 1)] {
+        session.select(number);
+        assert_eq!(get(&mut session, b"k"), Some(vec![value]), "database {number}");
+    }
+}
