@@ -80,7 +80,7 @@ mod watch;
 mod wheel;
 mod write;
 
-pub use changes::{Change, Changed, Effects, Origin};
+pub use changes::{Change, Changed, Effects, ListStep, Origin};
 pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]

@@ -8,6 +8,8 @@ use crate::container::Type;
 use crate::container::large::value_of;
 use crate::error::StoreError;
 use crate::hash::{Change, Hash};
+use crate::list::List;
+use crate::ops::list::Elements;
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
@@ -18,6 +20,8 @@ pub enum Content<'a> {
     String(Cow<'a, [u8]>),
     /// The fields of a hash with their values; the last of equal fields wins.
     Hash(Vec<Field<'a>>),
+    /// The elements of a list.
+    List(Elements),
 }
 
 /// A field of a hash, and its value.
@@ -26,7 +30,7 @@ pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 impl Session {
     /// Gives the key this value and expiry in place of all that it had, if it is absent or `replace`.
     /// False if it did not. The key is removed instead if the expiry has passed, or if the value is a
-    /// hash without fields.
+    /// hash without fields or a list without elements.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`], and those of every write.
@@ -60,7 +64,7 @@ impl Session {
 }
 
 impl Session {
-    /// The form of a value; None for a hash without fields.
+    /// The form of a value; None for a container with nothing in it.
     fn encode_content(
         &self,
         content: Content<'_>,
@@ -79,6 +83,11 @@ impl Session {
                 let (_, held) = Hash::changed(Hash::packed(&[]), &changes);
                 limits.check_value(held.as_ref().map_or(0, Vec::len))?;
                 held.map(|held| value_of::<Hash>(held, &changes, &self.containers, &self.store))
+            }
+            Content::List(elements) => {
+                let held = elements.into_list();
+                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+                held.map(|held| value_of::<List>(held, &[], &self.containers, &self.store))
             }
         })
     }

@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 
+use crate::changes::ListStep;
 use crate::container::Decision;
-use crate::container::packed::{push, split};
+use crate::container::packed::{Head, push, split};
 use crate::error::StoreError;
 use crate::list::{Change, End, List, ListRef, Tally};
 use crate::session::Session;
 
-/// Elements that an operation took out of a list.
+/// Elements of a list: all that it is to have, or those that an operation took out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elements {
     /// Each with its length.
@@ -18,9 +19,17 @@ pub struct Elements {
 }
 
 impl Elements {
-    fn add(&mut self, element: &[u8]) {
+    /// Adds an element behind the others.
+    pub fn add(&mut self, element: &[u8]) {
         push(&mut self.held, element);
         self.len += 1;
+    }
+
+    /// A list of them; None if there is none.
+    pub(crate) fn into_list(self) -> Option<Vec<u8>> {
+        let mut held = Head { number: 1, count: self.len }.begin(self.held.len());
+        held.extend_from_slice(&self.held);
+        (self.len > 0).then_some(held)
     }
 
     /// Number of elements.
@@ -33,7 +42,7 @@ impl Elements {
         self.len == 0
     }
 
-    /// The elements, in the order in which they were taken.
+    /// The elements, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.held[..];
         std::iter::from_fn(move || {
@@ -103,11 +112,12 @@ impl Session {
                 &push_all
             }
         };
-        self.update_list(key, now, |list| {
+        let (tally, ()) = self.update_list(key, now, |list| {
             let is_done = !must_exist || !list.is_empty();
             Ok((Cow::Borrowed(if is_done { changes } else { &[] }), ()))
-        })
-        .map(|(tally, ())| tally.len)
+        })?;
+        self.note_step(ListStep::Pushed(end));
+        Ok(tally.len)
     }
 
     /// Takes up to `count` elements from an end, the outermost first. None if the key is absent. With the last
@@ -147,7 +157,34 @@ impl Session {
             let changes = if n > 0 { vec![Change::Remove(range)] } else { Vec::new() };
             Ok((Cow::Owned(changes), Some(elements)))
         })?;
+        self.note_step(ListStep::Popped(end));
         Ok(elements)
+    }
+
+    /// Takes elements as [`list_pop`](Self::list_pop) does, from the first of these keys that has a list, in one step
+    /// to every observer. Returns the key's place, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_pop_first(
+        &mut self,
+        keys: &[&[u8]],
+        end: End,
+        (count, bytes_max): (usize, usize),
+        now: u64,
+    ) -> Result<Option<(usize, Elements)>, StoreError> {
+        let pop = |session: &mut Session| {
+            for (i, key) in keys.iter().enumerate() {
+                if let Some(elements) = session.list_pop(key, end, count, bytes_max, now)? {
+                    return Ok(Some((i, elements)));
+                }
+            }
+            Ok(None)
+        };
+        match keys {
+            [_] => pop(self),
+            keys => self.hold_keys(keys.iter().copied(), pop),
+        }
     }
 
     /// Puts an element in the place of the one that an index means. None if the key is absent, false if there is no
@@ -275,13 +312,23 @@ impl Session {
             if from == to {
                 let changes = [removed, pushed];
                 session.change_list(from, now, &changes)?;
+                session.note_step(ListStep::Turned { from: from_end, to: to_end });
             } else {
                 // First what may be refused.
                 session.change_list(to, now, &[pushed])?;
+                session.note_step(ListStep::Pushed(to_end));
                 session.change_list(from, now, &[removed])?;
+                session.note_step(ListStep::Popped(from_end));
             }
             Ok(Some(element))
         })
+    }
+
+    /// Adds to the last change, if the origin records changes, how it was made.
+    fn note_step(&mut self, step: ListStep) {
+        if let Some(change) = self.changes.as_mut().and_then(|changes| changes.last_mut()) {
+            change.list.get_or_insert(step);
+        }
     }
 
     fn update_list<'c, R>(

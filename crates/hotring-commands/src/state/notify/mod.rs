@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use hotring_store::{Change, Changed, Session};
+use hotring_store::{Change, Changed, End, ListStep, Session};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
-    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
+    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, LIST, NEW, STRING,
 };
 use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
@@ -70,13 +70,20 @@ impl Teller<'_> {
     fn creation(&self, spec: &Spec, change: &Change) {
         let Changed::Stored { is_new, .. } = change.what else { return };
         // Redis removes an item before it puts another one in its place.
-        if is_new || stored(spec).0 == GENERIC {
+        if is_new || (stored(spec).0 == GENERIC && change.list.is_none()) {
             self.event(NEW, "new", &change.key);
         }
     }
 
     fn change(&self, spec: &Spec, change: &Change) {
         let key = &change.key;
+        if let Some(step) = change.list {
+            self.list_step(step, key);
+            if change.what == Changed::Removed {
+                self.event(GENERIC, "del", key);
+            }
+            return;
+        }
         match change.what {
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);
@@ -90,8 +97,8 @@ impl Teller<'_> {
                 self.event(GENERIC, "rename_from", key);
             }
             Changed::Removed => {
-                // The removal of the last field removes the key.
-                if spec.group == Group::Hash {
+                // The removal of the last field or element removes the key.
+                if matches!(spec.group, Group::Hash | Group::List) {
                     let (class, event) = stored(spec);
                     self.event(class, event, key);
                 }
@@ -101,6 +108,19 @@ impl Teller<'_> {
             Changed::Expiry { expires: false } => self.event(GENERIC, "persist", key),
             Changed::Expired => self.event(EXPIRED, "expired", key),
             Changed::Evicted => self.event(EVICTED, "evicted", key),
+        }
+    }
+
+    fn list_step(&self, step: ListStep, key: &[u8]) {
+        let pushed = |end| if end == End::Front { "lpush" } else { "rpush" };
+        let popped = |end| if end == End::Front { "lpop" } else { "rpop" };
+        match step {
+            ListStep::Pushed(end) => self.event(LIST, pushed(end), key),
+            ListStep::Popped(end) => self.event(LIST, popped(end), key),
+            ListStep::Turned { from, to } => {
+                self.event(LIST, pushed(to), key);
+                self.event(LIST, popped(from), key);
+            }
         }
     }
 
@@ -135,6 +155,7 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         }
         Id::HSet | Id::HSetNx | Id::HMSet => (HASH, "hset"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
+        _ if spec.group == Group::List => (LIST, spec.name),
         _ => (STRING, "set"),
     }
 }
