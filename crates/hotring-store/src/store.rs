@@ -43,6 +43,10 @@ pub struct Options {
     pub hash_packed_fields_max: usize,
     /// Most bytes of each field and value of a hash that is held as one value.
     pub hash_packed_len_max: usize,
+    /// Most elements of a list that is held as one value.
+    pub list_packed_elements_max: usize,
+    /// Most bytes of a list that is held as one value, as Redis counts them.
+    pub list_packed_bytes_max: usize,
     /// Longest string that is held in one piece once a part of it has been changed. A longer one is an object of its
     /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which cover
     /// one value only, nor where earlier values are kept.
@@ -66,6 +70,8 @@ impl Default for Options {
             history_bytes_max: 1 << 20,
             hash_packed_fields_max: 512,
             hash_packed_len_max: 64,
+            list_packed_elements_max: usize::MAX,
+            list_packed_bytes_max: 8 << 10,
             text_plain_max: 64 << 10,
             watches_max: 1_000,
             unique_base: 0,
@@ -215,6 +221,7 @@ impl Store {
         let checksum = config.checksum;
         let containers = ContainerOptions::new(checksum == Checksum::Off, options.seed);
         containers.hash.set(options.hash_packed_fields_max, options.hash_packed_len_max);
+        containers.list.set(options.list_packed_elements_max, options.list_packed_bytes_max);
         if containers.takes_objects && history.is_off() {
             containers.set_text_plain_max(options.text_plain_max);
         }
@@ -374,6 +381,12 @@ impl Store {
     /// change; one that is an object stays one.
     pub fn set_hash_packed_max(&self, fields: usize, len: usize) {
         self.containers.hash.set(fields, len);
+    }
+
+    /// Changes [`Options::list_packed_elements_max`] and [`Options::list_packed_bytes_max`], as
+    /// [`set_hash_packed_max`](Self::set_hash_packed_max) does of hashes.
+    pub fn set_list_packed_max(&self, elements: usize, bytes: usize) {
+        self.containers.list.set(elements, bytes);
     }
 
     /// Changes [`Options::text_plain_max`], where strings may be objects. A string follows at its next change.

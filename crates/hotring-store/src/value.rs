@@ -9,6 +9,7 @@
 //! | 2 | bytes | a hash in logs of format 1 |
 //! | 3 | bytes | a string with metadata: [`crate::metadata`] |
 //! | 4, 5 | bytes | a hash, large and packed: [`crate::hash`] |
+//! | 6, 7 | bytes | a list, packed and large: [`crate::list`] |
 //! | 15 | bytes | a long string that is changed in part, elsewhere: [`crate::long_text`] |
 //!
 //! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
@@ -24,6 +25,7 @@ use crate::container::{Type, large};
 use crate::error::StoreError;
 use crate::hash::{Hash, HashRef};
 use crate::history;
+use crate::list::{List, ListRef};
 use crate::long_text::{LongText, TextRef};
 use crate::metadata;
 
@@ -51,6 +53,8 @@ pub enum ValueRef<'a> {
     Text(TextRef<'a>),
     /// A hash. What [`ValueRef`]'s methods call its string is the form in which it is held.
     Hash(HashRef<'a>),
+    /// A list, of which the same holds.
+    List(ListRef<'a>),
 }
 
 impl ValueRef<'_> {
@@ -61,6 +65,7 @@ impl ValueRef<'_> {
             ValueRef::Bytes(bytes) => bytes.len(),
             ValueRef::Text(text) => text.len(),
             ValueRef::Hash(hash) => hash.footprint(),
+            ValueRef::List(list) => list.footprint(),
         }
     }
 
@@ -81,6 +86,7 @@ impl ValueRef<'_> {
             ValueRef::Bytes(bytes) => f(bytes),
             ValueRef::Text(text) => f(&text.whole()),
             ValueRef::Hash(hash) => f(hash.held()),
+            ValueRef::List(list) => f(list.held()),
         }
     }
 
@@ -176,6 +182,8 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
         Hash::KIND => return ValueRef::Hash(Hash::packed(held)),
         // Shown to callers that ask for the type only: others call `view_entry`.
         Hash::KIND_LARGE => return ValueRef::Hash(Hash::packed(&[])),
+        List::KIND => return ValueRef::List(List::packed(held)),
+        List::KIND_LARGE => return ValueRef::List(List::packed(&[])),
         LongText::KIND_LARGE => return ValueRef::Text(TextRef::plain(&[])),
         KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),

@@ -33,6 +33,7 @@ mod history;
 mod info;
 mod key;
 mod latency;
+mod list;
 mod memory;
 mod monitor;
 mod multi;

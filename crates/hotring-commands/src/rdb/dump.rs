@@ -4,8 +4,8 @@
 //!   type u8 | the value | version of the format u16 | CRC-64 of all that is before it
 //! ```
 //! Written are the plainest forms, which every version reads: strings, small integers among them as
-//! numbers, and hashes as a list of strings. Read is what Redis up to 7.4 writes for these types:
-//! compressed strings (LZF) and hashes as a *listpack*, too. Numbers are little endian, but for lengths.
+//! numbers, and hashes as a list of strings; lists as Redis 7 does ([`super::list`]). Read is what Redis up to 7.4
+//! writes for these types: compressed strings (LZF) and hashes as a *listpack*, too. Numbers are little endian, but for lengths.
 //!
 //! The bytes come from strangers: nothing is believed, no length makes room that is not filled.
 
@@ -15,10 +15,12 @@ use std::collections::HashSet;
 use hotring_protocol::parse_i64;
 use hotring_store::{Content, Field, HashRef, ValueRef};
 
+use super::list::{push_list, read_list};
 use super::{
     SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_HASH_EXPIRING_OLD, TYPE_HASH_LISTPACK,
-    TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_STRING, crc64, listpack,
-    push_len, push_number, push_string, seal, text, unpack,
+    TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_LIST, TYPE_LIST_QUICKLIST,
+    TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_STRING, crc64, listpack, push_len, push_number,
+    push_string, seal, text, unpack,
 };
 
 /// No field expires that late.
@@ -44,6 +46,7 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
             push_string(&mut out, &text.whole());
         }
         ValueRef::Hash(hash) if hash.expires() => push_expiring(&mut out, hash),
+        ValueRef::List(list) => push_list(&mut out, list),
         ValueRef::Hash(hash) => {
             out.push(TYPE_HASH);
             push_len(&mut out, hash.count());
@@ -110,11 +113,11 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
     let mut input = Input { rest: value, len_max };
     let value = match input.byte().ok_or(Undumped::Format)? {
         TYPE_STRING => Content::String(input.string()?),
+        kind @ (TYPE_LIST | TYPE_LIST_ZIPLIST | TYPE_LIST_QUICKLIST | TYPE_LIST_QUICKLIST_2) => {
+            read_list(&mut input, kind)?
+        }
         TYPE_HASH => {
-            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
-            if is_special {
-                return Err(Undumped::Format);
-            }
+            let count = input.count()?;
             let mut fields = Vec::new();
             for _ in 0..count {
                 fields.push((input.string()?, input.string()?));
@@ -174,7 +177,7 @@ fn hash_until(fields: Vec<(Field<'_>, Option<u64>)>) -> Result<Content<'_>, Undu
 }
 
 /// What is left to read.
-struct Input<'a> {
+pub(super) struct Input<'a> {
     rest: &'a [u8],
     len_max: usize,
 }
@@ -217,10 +220,10 @@ impl<'a> Input<'a> {
         &mut self,
         at: impl Fn(u64) -> Option<u64>,
     ) -> Result<Vec<(Field<'a>, Option<u64>)>, Undumped> {
-        let Some((count, false)) = self.len() else { return Err(Undumped::Format) };
+        let count = self.count()?;
         let mut fields = Vec::new();
         for _ in 0..count {
-            let Some((number, false)) = self.len() else { return Err(Undumped::Format) };
+            let number = self.count()?;
             let at = if number == 0 { Some(0) } else { at(number) };
             let at = at.and_then(expiry).ok_or(Undumped::Format)?;
             fields.push(((self.string()?, self.string()?), at));
@@ -228,7 +231,15 @@ impl<'a> Input<'a> {
         Ok(fields)
     }
 
-    fn string(&mut self) -> Result<Cow<'a, [u8]>, Undumped> {
+    /// The number of elements, which is no special form.
+    pub(super) fn count(&mut self) -> Result<u64, Undumped> {
+        match self.len() {
+            Some((count, false)) => Ok(count),
+            _ => Err(Undumped::Format),
+        }
+    }
+
+    pub(super) fn string(&mut self) -> Result<Cow<'a, [u8]>, Undumped> {
         let string = match self.len().ok_or(Undumped::Format)? {
             (len, false) => self.take(len).map(Cow::Borrowed),
             (0, true) => self.array().map(|bytes| text(i8::from_le_bytes(bytes).into())),
@@ -384,6 +395,6 @@ mod tests {
         let twice = b"\x04\x02\x01a\x011\x01a\x012";
         assert_eq!(restored(&sealed(twice)), Err(Undumped::Format));
         assert_eq!(restored(&sealed(b"\x04\x00")), Err(Undumped::Format), "no fields");
-        assert_eq!(restored(&sealed(b"\x01\x01\x01a")), Err(Undumped::Format), "a list");
+        assert_eq!(restored(&sealed(b"\x02\x01\x01a")), Err(Undumped::Format), "a set");
     }
 }

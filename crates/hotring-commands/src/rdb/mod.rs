@@ -6,6 +6,14 @@
 use std::borrow::Cow;
 
 pub(crate) mod dump;
+mod list;
+mod ziplist;
+
+pub use list::{
+    NODE_PACKED, NODE_PLAIN, TYPE_LIST, TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2,
+    TYPE_LIST_ZIPLIST,
+};
+pub use ziplist::ziplist;
 
 /// The type of a string.
 pub const TYPE_STRING: u8 = 0;
@@ -116,12 +124,15 @@ pub fn listpack(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     while !at.is_empty() {
         let (item, behind) = listpack_item(at)?;
         let item_len = at.len() - behind.len();
-        // The length of what was read, 7 bits a byte.
-        let back_len = (usize::BITS - (item_len | 1).leading_zeros()).div_ceil(7) as usize;
         items.push(item);
-        at = behind.get(back_len..)?;
+        at = behind.get(back_len(item_len)..)?;
     }
     Some(items)
+}
+
+/// Bytes that the length behind an element of a listpack takes: 7 bits each, and none of them full.
+fn back_len(item_len: usize) -> usize {
+    1 + [127, 16_382, 2_097_150, 268_435_454].iter().filter(|most| item_len > **most).count()
 }
 
 fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {

@@ -96,6 +96,10 @@ pub(super) const fn every(step: u8, access: Access) -> [KeyRange; 1] {
 pub(super) const fn counted(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access }]
 }
+/// As many keys as the first argument says, behind it.
+pub(super) const fn counted_first(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access }]
+}
 /// Two keys, each used in its own way.
 pub(super) const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
     [
@@ -118,6 +122,9 @@ pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
 pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
 pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";
 pub(super) const EACH_FIELD: &str = "O(n) in the length of the hash";
+/// A place in a short list is found element by element.
+pub(super) const IN_LIST: &str = "O(log n) in the number of elements";
+pub(super) const EACH_ELEMENT: &str = "O(n) in the number of elements";
 pub(super) const BY_SCRIPT: &str = "what the script costs";
 /// In place of a version of Redis, for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";

@@ -126,7 +126,7 @@ bit_set! {
         SET = 15 "@set",
         /// Sorted sets: no command here.
         SORTED_SET = 16 "@sortedset",
-        /// Lists: no command here.
+        /// Lists.
         LIST = 17 "@list",
         /// Estimated counts: no command here.
         HYPERLOGLOG = 18 "@hyperloglog",
@@ -157,6 +157,7 @@ impl Categories {
             Group::String => Self::STRING,
             Group::Bitmap => Self::BITMAP,
             Group::Hash => Self::HASH,
+            Group::List => Self::LIST,
             // The commands that only tell of it are not in the category.
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,

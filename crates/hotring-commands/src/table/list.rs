@@ -495,6 +495,61 @@ macro_rules! all_commands {
             .since("7.0.0").categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
             .args("sha1 numkeys [key [key ...]] [arg [arg ...]]")
             .about("Runs a script of the cache that may only read.");
+
+        LPush = "lpush" -3 List => list::lpush .flags(GROW_FAST).keys(&one(Access::Extend))
+            .args("key element [element ...]").cost(EACH_ELEMENT)
+            .about("Puts elements before the first one of a list, one after the other.");
+        RPush = "rpush" -3 List => list::rpush .flags(GROW_FAST).keys(&one(Access::Extend))
+            .args("key element [element ...]").cost(EACH_ELEMENT)
+            .about("Puts elements behind the last one of a list.");
+        LPushX = "lpushx" -3 List => list::lpushx .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.2.0")
+            .args("key element [element ...]").cost(EACH_ELEMENT)
+            .about("Puts elements before the first one of a list, if there is the list.");
+        RPushX = "rpushx" -3 List => list::rpushx .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.2.0")
+            .args("key element [element ...]").cost(EACH_ELEMENT)
+            .about("Puts elements behind the last one of a list, if there is the list.");
+        LPop = "lpop" -2 List => list::lpop .flags(WRITE_FAST).keys(&one(Access::Take))
+            .args("key [count]").cost(EACH_ELEMENT)
+            .about("Removes and answers the first element of a list, or some from the first on.");
+        RPop = "rpop" -2 List => list::rpop .flags(WRITE_FAST).keys(&one(Access::Take))
+            .args("key [count]").cost(EACH_ELEMENT)
+            .about("Removes and answers the last element of a list, or some from the last on.");
+        LLen = "llen" 2 List => list::llen .flags(READ_FAST).keys(&one(Access::Look))
+            .args("key")
+            .about("Counts the elements of a list.");
+        LIndex = "lindex" 3 List => list::lindex .flags(READ).keys(&one(Access::Read))
+            .args("key index").cost(IN_LIST)
+            .about("Answers an element of a list by its index; -1 is the last.");
+        LRange = "lrange" 4 List => list::lrange .flags(READ).keys(&one(Access::Read))
+            .args("key start stop").cost(EACH_ELEMENT)
+            .about("Lists the elements of a list from one index to another, both included.");
+        LSet = "lset" 4 List => list::lset .flags(GROW).keys(&one(Access::Adjust))
+            .args("key index element").cost(IN_LIST)
+            .about("Puts an element in the place of the one with this index.");
+        LInsert = "linsert" 5 List => list::linsert .flags(GROW).keys(&one(Access::Extend)).since("2.2.0")
+            .args("key where pivot element").cost(EACH_ELEMENT)
+            .about("Puts an element BEFORE the first one that equals another, or AFTER it.");
+        LRem = "lrem" 4 List => list::lrem .flags(WRITE).keys(&one(Access::Reduce))
+            .args("key count element").cost(EACH_ELEMENT)
+            .about("Removes elements of this value: all by 0, the last ones by a number below 0.");
+        LTrim = "ltrim" 4 List => list::ltrim .flags(WRITE).keys(&one(Access::Reduce))
+            .args("key start stop").cost(IN_LIST)
+            .about("Removes all elements but those from one index to another.");
+        LPos = "lpos" -3 List => list::lpos .flags(READ).keys(&one(Access::Read)).since("6.0.6")
+            .args("key element [RANK rank] [COUNT num-matches] [MAXLEN len]").cost(EACH_ELEMENT)
+            .about("Answers the indexes of elements of this value.");
+        LMove = "lmove" 5 List => list::lmove
+            .flags(GROW).keys(&pair(Access::Take, Access::Extend)).since("6.2.0")
+            .args("source destination wherefrom whereto")
+            .about("Moves an element from an end of a list, LEFT or RIGHT, to an end of another.");
+        RPopLPush = "rpoplpush" 3 List => list::rpoplpush
+            .flags(GROW).keys(&pair(Access::Take, Access::Extend)).since("1.2.0")
+            .args("source destination")
+            .about("Moves the last element of a list to the front of another.");
+        LMPop = "lmpop" -4 List => list::lmpop
+            .flags(WRITE.with(Flags::MOVABLE_KEYS)).keys(&counted_first(Access::Take)).since("7.0.0")
+            .args("numkeys key [key ...] where [COUNT count]").cost(EACH_ELEMENT)
+            .about("Takes elements from the LEFT or the RIGHT of the first of several lists that is there.");
     }
 
     } };

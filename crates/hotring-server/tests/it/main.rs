@@ -12,6 +12,7 @@ mod databases;
 mod differential;
 mod differential_acl;
 mod differential_clients;
+mod differential_lists;
 mod differential_tracking;
 mod eviction;
 mod expiry;

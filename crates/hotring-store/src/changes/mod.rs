@@ -9,6 +9,8 @@ use hotring_log::Lsn;
 
 use hotring_index::AnySession as Index;
 
+use crate::list::End;
+
 /// For whom the operations of a session are. It stays until the next one ([`Session::act`](crate::Session::act)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -49,6 +51,24 @@ pub struct Change {
     pub key: Box<[u8]>,
     /// What became of it.
     pub what: Changed,
+    /// How, if elements were pushed to a list or popped.
+    pub list: Option<ListStep>,
+}
+
+/// A change at an end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListStep {
+    /// Elements came.
+    Pushed(End),
+    /// Elements went.
+    Popped(End),
+    /// One went from an end, and came to one.
+    Turned {
+        /// Where it had been.
+        from: End,
+        /// Where it is.
+        to: End,
+    },
 }
 
 /// What a write did to its key.

@@ -68,14 +68,33 @@ impl Object for Large {
         if self.remains.is_none() {
             self.remains = Some(self.contents.get_mut().parts.take_remains());
         }
-        let remains = self.remains.as_mut()?;
-        let mut freed = remains.free(1)?;
-        while freed < FREE_STEP
-            && let Some(more) = remains.free(1)
-        {
-            freed += more;
-        }
-        Some(freed)
+        free_some(self.remains.as_mut()?)
+    }
+}
+
+/// What changes have cut off a container.
+struct Cut(Remains);
+
+impl Object for Cut {
+    fn dismantle(&mut self) -> Option<usize> {
+        free_some(&mut self.0)
+    }
+}
+
+fn free_some(remains: &mut Remains) -> Option<usize> {
+    let mut freed = remains.free(1)?;
+    while freed < FREE_STEP
+        && let Some(more) = remains.free(1)
+    {
+        freed += more;
+    }
+    Some(freed)
+}
+
+/// Has what a container has lost freed in steps, as containers are that go: it takes about this many bytes.
+pub(super) fn free_in_steps(cut: Option<Remains>, bytes: usize, index: &AnyIndex) {
+    if let Some(cut) = cut {
+        drop(index.object(Box::new(Cut(cut)), bytes));
     }
 }
 

@@ -22,6 +22,8 @@ use hotring_index::{AnyIndex, BlockRef, Entry, Value};
 use crate::error::StoreError;
 use crate::hash::Hash;
 use crate::hash::large::Fields;
+use crate::list::List;
+use crate::list::large::Items;
 use crate::long_text::{Chunks, LongText, to_packed};
 use crate::value::{ValueRef, view};
 
@@ -119,6 +121,7 @@ pub(crate) struct Contents {
 pub(crate) enum Parts {
     Hash(Fields),
     Text(Chunks),
+    List(Items),
 }
 
 impl Parts {
@@ -127,6 +130,7 @@ impl Parts {
         match self {
             Parts::Hash(fields) => fields.footprint(),
             Parts::Text(chunks) => chunks.footprint(),
+            Parts::List(items) => items.footprint(),
         }
     }
 
@@ -135,6 +139,7 @@ impl Parts {
         match self {
             Parts::Hash(fields) => fields.len_of_all(),
             Parts::Text(chunks) => chunks.len(),
+            Parts::List(items) => items.footprint(),
         }
     }
 
@@ -143,6 +148,7 @@ impl Parts {
         match self {
             Parts::Hash(_) => Hash::KIND_LARGE,
             Parts::Text(_) => LongText::KIND_LARGE,
+            Parts::List(_) => List::KIND_LARGE,
         }
     }
 
@@ -151,6 +157,15 @@ impl Parts {
         match self {
             Parts::Hash(fields) => f(ValueRef::Hash(Hash::large(fields))),
             Parts::Text(chunks) => f(ValueRef::Text(LongText::large(chunks))),
+            Parts::List(items) => f(ValueRef::List(List::large(items))),
+        }
+    }
+
+    /// What changes have cut off, if it is too much to be freed at once.
+    pub(crate) fn take_cut(&mut self) -> Option<Remains> {
+        match self {
+            Parts::List(items) => items.take_cut(),
+            Parts::Hash(_) | Parts::Text(_) => None,
         }
     }
 
@@ -159,6 +174,7 @@ impl Parts {
         match self {
             Parts::Hash(fields) => fields.take_remains(),
             Parts::Text(chunks) => std::mem::take(chunks).into_remains(),
+            Parts::List(items) => items.take_remains(),
         }
     }
 }
@@ -169,6 +185,7 @@ impl Contents {
         match &self.parts {
             Parts::Hash(fields) => fields.to_packed(self.number),
             Parts::Text(chunks) => to_packed(chunks, self.number),
+            Parts::List(items) => items.to_packed(self.number),
         }
     }
 
@@ -182,6 +199,7 @@ impl Contents {
         }
         match &mut self.parts {
             Parts::Hash(fields) => _ = Hash::apply(fields, &Hash::changes_from_bytes(changes)?),
+            Parts::List(items) => _ = List::apply(items, &List::changes_from_bytes(changes)?),
             Parts::Text(chunks) => {
                 LongText::apply(chunks, &LongText::changes_from_bytes(changes)?);
             }
@@ -199,6 +217,10 @@ macro_rules! of_packed_kind {
                 type $T = crate::hash::Hash;
                 Some($call)
             }
+            <crate::list::List as crate::container::Type>::KIND => {
+                type $T = crate::list::List;
+                Some($call)
+            }
             _ => None,
         }
     };
@@ -209,6 +231,7 @@ pub(crate) use of_packed_kind;
 pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
     match kind_large {
         Hash::KIND_LARGE => Some(Hash::KIND),
+        List::KIND_LARGE => Some(List::KIND),
         _ => None,
     }
 }
@@ -225,7 +248,7 @@ pub(crate) fn due_of_value(value: Value<'_>, block: Option<BlockRef<'_>>) -> Opt
     match (value, block.and_then(large::Large::of)) {
         (_, Some(large)) => large.read(|contents| match &contents.parts {
             Parts::Hash(fields) => Hash::due(Hash::large(fields)),
-            Parts::Text(_) => None,
+            _ => None,
         }),
         (Value::Bytes { kind: Hash::KIND, bytes }, None) => Hash::due(Hash::packed(bytes)),
         _ => None,
@@ -269,6 +292,8 @@ pub(crate) struct ContainerOptions {
     pub(crate) keys: [u64; 2],
     /// Largest packed hash.
     pub(crate) hash: PackedMax,
+    /// Largest packed list: elements, and bytes of all.
+    pub(crate) list: PackedMax,
     /// Longest string that is plain after a change of a part of it.
     text_plain_max: AtomicUsize,
 }
@@ -302,7 +327,13 @@ impl PackedMax {
 impl ContainerOptions {
     pub(crate) fn new(takes_objects: bool, keys: [u64; 2]) -> ContainerOptions {
         let text_plain_max = AtomicUsize::new(usize::MAX);
-        ContainerOptions { takes_objects, keys, hash: PackedMax::default(), text_plain_max }
+        ContainerOptions {
+            takes_objects,
+            keys,
+            hash: PackedMax::default(),
+            list: PackedMax::default(),
+            text_plain_max,
+        }
     }
 
     /// Up to this length a string is plain; [`usize::MAX`] if all are.

@@ -10,7 +10,7 @@ use hotring_log::{Effect, Records};
 
 use super::large::{self, Large, value_of};
 use super::packed::Head;
-use super::{Decision, Objects, Type, due_first, of_packed_kind};
+use super::{Contents, Decision, Objects, Type, due_first, of_packed_kind};
 use crate::changes::Changed;
 use crate::error::StoreError;
 use crate::logged::push_put;
@@ -74,7 +74,7 @@ impl Write<'_> {
                 Outcome::Gone => continue,
             };
             let write = self.again();
-            match write.change_in_place::<T, R>(&met, limits, now, &mut decide)? {
+            match write.change_in_place::<T, R>(objects, &met, limits, now, &mut decide)? {
                 Outcome::Done(tally, result) => return Ok((tally, result)),
                 Outcome::Large(_) | Outcome::Gone => {}
             }
@@ -124,6 +124,7 @@ impl Write<'_> {
     /// Changes a large container, in the key's order.
     fn change_in_place<'c, T: Type, R>(
         self,
+        objects: Objects<'_>,
         met: &Met,
         limits: Limits,
         now: u64,
@@ -148,7 +149,7 @@ impl Write<'_> {
                 (tally, Logs::Remove, Event::Removed, Changed::Removed)
             }
             None => {
-                let (tally, number, grown) = met.change::<T>(&changes);
+                let (tally, number, grown) = met.change::<T>(objects, &changes);
                 if T::is_nothing(tally) {
                     return Ok(Outcome::Done(tally, result));
                 }
@@ -185,7 +186,7 @@ impl Write<'_> {
         let Some((kind_large, changes)) = changes.split_last() else { return false };
         // At time 0 nothing has expired.
         if let Some(met) = index.peek(key, 0, |entry| Met::of(&entry)).flatten() {
-            return met.replay(*kind_large, number, changes);
+            return met.replay(objects, *kind_large, number, changes);
         }
         if *kind_large == LongText::KIND_LARGE {
             return text::replay(index, key, objects, number, changes);
@@ -235,25 +236,36 @@ impl Met {
     }
 
     /// Makes changes, and returns what they did, the number of the last one, and by how much the container has grown.
-    fn change<T: Type>(&self, changes: &[T::Change<'_>]) -> (T::Tally, u64, usize) {
-        let (tally, number, before, after) = self.large().write(|contents| {
-            let before = contents.parts.footprint();
+    fn change<T: Type>(
+        &self,
+        objects: Objects<'_>,
+        changes: &[T::Change<'_>],
+    ) -> (T::Tally, u64, usize) {
+        let ((tally, number), grown) = self.write(objects, |contents| {
             let parts = T::of_parts_mut(&mut contents.parts).expect("its type was looked at");
             let tally = T::apply(parts, changes);
             contents.number += u64::from(!T::is_nothing(tally));
-            (tally, contents.number, before, contents.parts.footprint())
+            (tally, contents.number)
         });
-        self.block.lend().set_object_bytes(after);
-        (tally, number, after.saturating_sub(before))
+        (tally, number, grown)
     }
 
-    fn replay(&self, kind_large: u8, number: u64, changes: &[u8]) -> bool {
-        let (done, footprint) = self.large().write(|contents| {
-            let done = contents.replay(kind_large, number, changes);
-            (done, contents.parts.footprint())
-        });
-        self.block.lend().set_object_bytes(footprint);
+    fn replay(&self, objects: Objects<'_>, kind_large: u8, number: u64, changes: &[u8]) -> bool {
+        let (done, _) =
+            self.write(objects, |contents| contents.replay(kind_large, number, changes));
         done.is_some()
+    }
+
+    /// Runs `f`, and returns by how much the container has grown, too.
+    fn write<R>(&self, objects: Objects<'_>, f: impl FnOnce(&mut Contents) -> R) -> (R, usize) {
+        let (result, cut, before, after) = self.large().write(|contents| {
+            let before = contents.parts.footprint();
+            let result = f(contents);
+            (result, contents.parts.take_cut(), before, contents.parts.footprint())
+        });
+        self.block.lend().set_object_bytes(after);
+        large::free_in_steps(cut, before.saturating_sub(after), objects.index);
+        (result, after.saturating_sub(before))
     }
 
     fn is_of(&self, entry: &Entry<'_>) -> bool {

@@ -8,7 +8,9 @@ use crate::container::Type;
 use crate::container::large::value_of;
 use crate::error::StoreError;
 use crate::hash::{Change, Hash, To};
+use crate::list::List;
 use crate::ops::fields::due_of_new;
+use crate::ops::list::Elements;
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
@@ -21,6 +23,8 @@ pub enum Content<'a> {
     Hash(Vec<Field<'a>>),
     /// The same, each with the Unix millisecond at which it expires, if it does.
     HashUntil(Vec<(Field<'a>, Option<u64>)>),
+    /// The elements of a list.
+    List(Elements),
 }
 
 /// A field of a hash, and its value.
@@ -29,7 +33,7 @@ pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 impl Session {
     /// Gives the key this value and expiry in place of all that it had, if it is absent or `replace`.
     /// False if it did not. The key is removed instead if the expiry has passed, or if the value is a
-    /// hash without fields.
+    /// hash without fields or a list without elements.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`], and those of every write.
@@ -67,7 +71,7 @@ impl Session {
 }
 
 impl Session {
-    /// The form of a value; None for a hash without fields.
+    /// The form of a value; None for a container with nothing in it.
     fn encode_content(
         &self,
         content: Content<'_>,
@@ -87,6 +91,11 @@ impl Session {
                 let is_there = |(_, at): &&(Field<'_>, Option<u64>)| at.is_none_or(|at| at > now);
                 let there = fields.iter().filter(is_there);
                 self.encode_fields(there.map(|((field, value), at)| (field, value, *at)))?
+            }
+            Content::List(elements) => {
+                let held = elements.into_list();
+                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+                held.map(|held| value_of::<List>(held, &[], &self.containers, &self.store))
             }
         })
     }

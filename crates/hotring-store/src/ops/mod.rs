@@ -16,6 +16,7 @@ mod idle;
 pub(crate) mod item;
 pub(crate) mod key_state;
 mod keyspace;
+pub(crate) mod list;
 mod log;
 mod number;
 mod pins;

@@ -12,7 +12,7 @@ use hotring_log::{
 };
 use hotring_store::index::{Checksum, Config};
 use hotring_store::{
-    ExpireCondition, Fault, FieldsCondition, Options, Session, SetExpiry, SetFieldExpiry,
+    End, ExpireCondition, Fault, FieldsCondition, Options, Session, SetExpiry, SetFieldExpiry,
     SetOptions, Store, ValueRef,
 };
 
@@ -137,8 +137,33 @@ pub(super) fn change_hash(session: &mut Session, random: &mut Random, now: u64) 
     }
 }
 
+/// A change of a list, which is packed or large by then; some move from one to another.
+pub(super) fn change_list(session: &mut Session, random: &mut Random, now: u64) {
+    let key = |random: &mut Random| format!("list {}", random.below(5)).into_bytes();
+    let (from, to) = (key(random), key(random));
+    let ends = [random.one_in(2), random.one_in(2)];
+    let ends = ends.map(|is_front| if is_front { End::Front } else { End::Back });
+    let number = random.next().to_string();
+    let index = random.below(20) as i64 - 10;
+    match random.below(12) {
+        0..4 => {
+            let elements = [number.as_bytes(), b"same"];
+            _ = session.list_push(&from, ends[0], &elements, random.one_in(3), now);
+        }
+        4..6 => _ = session.list_pop(&from, ends[0], 2, usize::MAX, now),
+        6..8 => _ = session.list_move(&from, &to, (ends[0], ends[1]), now),
+        8 => _ = session.list_set(&from, index, number.as_bytes(), now),
+        9 => _ = session.list_insert(&from, random.one_in(2), b"same", number.as_bytes(), now),
+        10 => _ = session.list_remove(&from, index / 4, b"same", now),
+        _ => _ = session.list_trim(&from, index, -2, now),
+    }
+}
+
 /// A value as bytes: a string, or the fields of a hash in order.
 pub(super) fn shown(value: ValueRef<'_>) -> Vec<u8> {
+    if let ValueRef::List(list) = value {
+        return format!("{:?}", list.iter().collect::<Vec<_>>()).into_bytes();
+    }
     let ValueRef::Hash(hash) = value else { return value.to_vec() };
     let mut pairs: Vec<_> = hash.iter_with_expiry().collect();
     pairs.sort_unstable();
@@ -357,15 +382,19 @@ fn a_record_has_its_place_after_its_write() {
     }
 }
 
-/// Items with checksums have no objects: a log of changes in place is read into hashes of one value.
+/// Items with checksums have no objects: a log of changes in place is read into containers of one value.
 #[test]
-fn changes_of_large_hashes_are_read_where_items_have_checksums() {
+fn changes_of_large_containers_are_read_where_items_have_checksums() {
     let storage = Memory::new();
-    let options = Options { hash_packed_fields_max: 2, ..Options::default() };
+    let (hash_packed_fields_max, list_packed_bytes_max) = (2, 60);
+    let options = Options { hash_packed_fields_max, list_packed_bytes_max, ..Options::default() };
     let logged = Logged::new(options, Fault::None, &storage);
     let mut session = logged.store.session();
     let mut random = Random::new(3);
-    (0..2_000).for_each(|_| change_hash(&mut session, &mut random, NOW));
+    for _ in 0..2_000 {
+        change_hash(&mut session, &mut random, NOW);
+        change_list(&mut session, &mut random, NOW);
+    }
     drop(session);
     let was = state(&logged.end());
     assert!(was.len() > 3, "{}", was.len());

@@ -14,10 +14,10 @@ use hotring_log::storage::Memory;
 use hotring_log::{ALL, Snapshot, SnapshotWriter, Storage, When, clean, recover_behind};
 use hotring_store::{
     EvictionOptions, EvictionPolicy, ExpireCondition, Fault, ItemAction, Metadata, Options,
-    Session, SetExpiry, SetOptions, SnapshotWalk, Store, ValueRef,
+    Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, change_hash, shown};
+use super::logged::{ID, Logged, NOW, change_hash, change_list, shown};
 use super::long_text::change_text;
 use super::random::Random;
 
@@ -98,7 +98,8 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
             });
         }
         850..900 => _ = session.get(key, now, |_| ()),
-        900..940 => (0..8).for_each(|_| change_hash(session, random, now)),
+        900..930 => (0..8).for_each(|_| change_hash(session, random, now)),
+        930..940 => (0..8).for_each(|_| change_list(session, random, now)),
         940..950 => (0..8).for_each(|_| change_text(session, random, now)),
         950..970 => {
             let due = session.expire_due(now, 50, |_, _| ());
@@ -126,8 +127,7 @@ fn state(store: &Store) -> State {
     }
     let mut entry = |key: &Vec<u8>| {
         let metadata = session.item(key, BEFORE, |item| item.metadata);
-        let value =
-            session.get(key, BEFORE, |value| (matches!(value, ValueRef::Hash(_)), shown(value)));
+        let value = session.get(key, BEFORE, |value| (!value.is_string(), shown(value)));
         (value, metadata, session.expiry(key, BEFORE).flatten())
     };
     keys.iter().map(|key| (key.clone(), entry(key))).collect()
@@ -193,7 +193,13 @@ fn round(seed: u64, met: &Met) {
     let choice = engine.parse().expect("its name");
     let hash_packed_fields_max = random.pick(&[2, 512]);
     let text_plain_max = random.pick(&[60, 64 << 10]);
-    let options = Options { hash_packed_fields_max, text_plain_max, ..Options::default() };
+    let list_packed_bytes_max = random.pick(&[60, 8 << 10]);
+    let options = Options {
+        hash_packed_fields_max,
+        text_plain_max,
+        list_packed_bytes_max,
+        ..Options::default()
+    };
     let logged = Logged::on(choice, options, Fault::None, &storage);
     logged.log.set_when(When::Synced);
     let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::ExpiringTtl];

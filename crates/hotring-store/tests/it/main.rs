@@ -10,6 +10,7 @@ mod growth;
 mod history;
 mod large_hash;
 mod linearizability;
+mod list;
 mod logged;
 mod logged_stress;
 mod long_text;

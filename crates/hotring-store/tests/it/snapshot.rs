@@ -17,7 +17,7 @@ use hotring_store::{
     ExpireCondition, Fault, KeyFates, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, State, change_hash, state};
+use super::logged::{ID, Logged, NOW, State, change_hash, change_list, state};
 use super::long_text::change_text;
 use super::random::Random;
 
@@ -34,6 +34,9 @@ fn write(session: &mut Session, random: &mut Random) {
     }
     if random.one_in(4) {
         return change_text(session, random, NOW);
+    }
+    if random.one_in(3) {
+        return change_list(session, random, NOW);
     }
     let (key, number) = (&key(random)[..], random.next().to_string());
     match random.below(200) {
@@ -195,8 +198,12 @@ fn a_snapshot_under_load_and_the_log_are_the_store() {
     for (seed, engine) in ["hotring", "chaining", "mercury", "gcuckoo"].into_iter().enumerate() {
         let memory = Memory::new();
         let choice = engine.parse().expect("its name");
-        let options =
-            Options { hash_packed_fields_max: 3, text_plain_max: 60, ..Options::default() };
+        let options = Options {
+            hash_packed_fields_max: 3,
+            text_plain_max: 60,
+            list_packed_bytes_max: 60,
+            ..Options::default()
+        };
         let logged = Logged::on(choice, options, Fault::None, &memory);
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         let finished = under_load(&logged, seed as u64, || {

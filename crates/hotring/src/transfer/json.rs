@@ -42,6 +42,14 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
             }
             out.push(marks[2]);
         }
+        Value::List(elements) => {
+            out.extend_from_slice(b",\"type\":\"list\",\"value\":[");
+            for (i, element) in elements.iter().enumerate() {
+                out.extend((i > 0).then_some(b','));
+                push_text(out, element);
+            }
+            out.push(b']');
+        }
     }
     if let Some(at) = item.expire_at {
         out.extend_from_slice(format!(",\"expires_at_ms\":{at}").as_bytes());
@@ -98,6 +106,8 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
+const NO_LIST: &str = "value is not a list: it must be an array of strings";
+
 /// Converts an object to an item.
 fn item(json: Json) -> Result<Item, String> {
     let Json::Object(mut members) = json else { return Err("a line must be an object".into()) };
@@ -112,7 +122,12 @@ fn item(json: Json) -> Result<Item, String> {
                 "value is not a hash: it must be an object of strings, or an array of pairs",
             )?)
         }
-        _ => return Err("type is neither string nor hash".into()),
+        Some("list") => {
+            let Json::Array(elements) = value else { return Err(NO_LIST.into()) };
+            let elements: Option<Vec<_>> = elements.into_iter().map(bytes).collect();
+            Value::List(elements.filter(|elements| !elements.is_empty()).ok_or(NO_LIST)?)
+        }
+        _ => return Err("type is neither string, hash nor list".into()),
     };
     let expire_at = match take("expires_at_ms") {
         None | Some(Json::Null) => None,

@@ -39,6 +39,8 @@ pub(crate) enum Value {
     String(Vec<u8>),
     /// Fields and their values, in order.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Elements, in order.
+    List(Vec<Vec<u8>>),
 }
 
 impl Item {
@@ -47,6 +49,7 @@ impl Item {
         let value = match &self.value {
             Value::String(text) => text.len(),
             Value::Hash(fields) => fields.iter().map(|(f, v)| f.len() + v.len()).sum(),
+            Value::List(elements) => elements.iter().map(Vec::len).sum(),
         };
         self.key.len() + value
     }

@@ -1,11 +1,13 @@
-//! Values in the encodings of Redis's RDB files and DUMP: strings and hashes in all their forms.
+//! Values in the encodings of Redis's RDB files and DUMP: strings, hashes and lists in all their forms.
 //!
 //! Other types are only named. Numbers are little endian, except lengths.
 
 use std::io::{self, Read};
 
 use hotring_commands::rdb::{
-    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, unpack,
+    NODE_PACKED, NODE_PLAIN, SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_LIST,
+    TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_STRING, crc64, listpack,
+    unpack, ziplist,
 };
 
 use super::{LEN_MAX, ReadError, Value};
@@ -15,7 +17,7 @@ const TYPE_HASH_ZIPLIST: u8 = 13;
 /// Longest string that holds a complete hash. Every two of its bytes may become a string of their
 /// own.
 const PACKED_MAX: usize = 32 << 20;
-/// Most memory of a hash while it is read, and the overhead of a field.
+/// Most memory of a hash or a list while it is read, and the overhead of a field.
 const HASH_LEN_MAX: usize = 2 << 30;
 const FIELD_LEN: usize = 2 * size_of::<Vec<u8>>();
 
@@ -42,7 +44,6 @@ pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError
 /// The name of a type.
 pub(crate) fn type_name(kind: u8) -> String {
     match kind {
-        1 | 10 | 14 | 18 => "a list".into(),
         2 | 11 | 20 => "a set".into(),
         3 | 5 | 12 | 17 => "a sorted set".into(),
         6 | 7 => "a module's value".into(),
@@ -164,16 +165,51 @@ impl<R: Read> Source<R> {
     pub(crate) fn value(&mut self, kind: u8) -> Result<Option<Value>, ReadError> {
         let fields = match kind {
             TYPE_STRING => return Ok(Some(Value::String(self.string()?))),
+            TYPE_LIST | TYPE_LIST_ZIPLIST | TYPE_LIST_QUICKLIST | TYPE_LIST_QUICKLIST_2 => {
+                return self.list(kind).map(Some);
+            }
             TYPE_HASH => self.pairs()?,
-            TYPE_HASH_LISTPACK => self.packed(|list| {
-                Some(listpack(list)?.into_iter().map(|item| item.into_owned()).collect())
-            })?,
+            TYPE_HASH_LISTPACK => self.packed(owned_listpack)?,
             TYPE_HASH_ZIPLIST => self.packed(ziplist)?,
             _ => return Ok(None),
         };
         match fields.is_empty() {
             true => self.bad("the hash before this has no fields"),
             false => Ok(Some(Value::Hash(fields))),
+        }
+    }
+
+    fn list(&mut self, kind: u8) -> Result<Value, ReadError> {
+        let count = if kind == TYPE_LIST_ZIPLIST { 1 } else { self.length()? };
+        let (mut elements, mut len) = (Vec::new(), 0);
+        for _ in 0..count {
+            let from = elements.len();
+            match kind {
+                TYPE_LIST => elements.push(self.string()?),
+                TYPE_LIST_QUICKLIST_2 => match self.length()? {
+                    NODE_PLAIN => elements.push(self.string()?),
+                    NODE_PACKED => elements.extend(self.node(owned_listpack)?),
+                    _ => return self.bad("the node of a list is neither plain nor packed"),
+                },
+                _ => elements.extend(self.node(ziplist)?),
+            }
+            len += elements[from..].iter().map(|element| element.len() + FIELD_LEN).sum::<usize>();
+            if len > HASH_LEN_MAX {
+                return self.bad("the list is too large");
+            }
+        }
+        match elements.is_empty() {
+            true => self.bad("the list before this has no elements"),
+            false => Ok(Value::List(elements)),
+        }
+    }
+
+    /// Elements of a list in one string.
+    fn node(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, ReadError> {
+        let packed = self.string()?;
+        match read(&packed) {
+            Some(elements) => Ok(elements),
+            None => self.bad("the packed list before this is damaged"),
         }
     }
 
@@ -205,55 +241,8 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// The elements of a ziplist: its length u32, offset of the last u32, their number u16, elements,
-/// 0xff.
-fn ziplist(list: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let (len, rest) = list.split_first_chunk()?;
-    let (_, rest) = rest.split_first_chunk::<6>()?;
-    let (end, mut rest) = rest.split_last()?;
-    if *end != 0xff || u32::from_le_bytes(*len) as usize != list.len() {
-        return None;
-    }
-    let mut items = Vec::new();
-    while !rest.is_empty() {
-        // The length of the previous element.
-        let (before, behind) = rest.split_first()?;
-        rest = if *before == 0xfe { behind.get(4..)? } else { behind };
-        items.push(ziplist_item(&mut rest)?);
-    }
-    Some(items)
-}
-
-fn ziplist_item(rest: &mut &[u8]) -> Option<Vec<u8>> {
-    let mut take = |len: usize| {
-        let (taken, behind) = rest.split_at_checked(len)?;
-        *rest = behind;
-        Some(taken)
-    };
-    let first = take(1)?[0];
-    let width = match first {
-        0..0x40 => return take(usize::from(first)).map(<[u8]>::to_vec),
-        0x40..0x80 => {
-            let len = usize::from(first & 0x3f) << 8 | usize::from(take(1)?[0]);
-            return take(len).map(<[u8]>::to_vec);
-        }
-        0x80 => {
-            let len = u32::from_be_bytes(take(4)?.try_into().ok()?);
-            return take(usize::try_from(len).ok()?).map(<[u8]>::to_vec);
-        }
-        0xc0 => 2,
-        0xd0 => 4,
-        0xe0 => 8,
-        0xf0 => 3,
-        0xfe => 1,
-        0xf1..=0xfd => return Some((first - 0xf1).to_string().into_bytes()),
-        _ => return None,
-    };
-    let mut wide = [0; 8];
-    wide[8 - width..].copy_from_slice(take(width)?);
-    // Shifting the word down extends the sign.
-    let number = i64::from_le_bytes(wide) >> (64 - 8 * width);
-    Some(number.to_string().into_bytes())
+fn owned_listpack(list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    Some(listpack(list)?.into_iter().map(|item| item.into_owned()).collect())
 }
 
 #[cfg(test)]

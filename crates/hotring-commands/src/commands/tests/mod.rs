@@ -11,6 +11,7 @@ mod hash;
 mod history;
 mod key;
 mod latency;
+mod list;
 mod multi;
 mod numeric;
 mod object;

@@ -1,5 +1,6 @@
 //! All settings of a server, as values. `settings` names each and reads them from their sources.
 
+mod list;
 mod log;
 mod memcached;
 pub mod memory;
@@ -119,6 +120,10 @@ pub struct Config {
     pub hash_packed_fields_max: usize,
     pub hash_packed_len_max: usize,
     pub text_plain_max: usize,
+    /// Of a list that is kept as one value: its elements, or by -1 to -5 its bytes, as Redis says it.
+    pub list_packed_max: i64,
+    /// Accepted, without effect.
+    pub list_compress_depth: u32,
     /// Longest key.
     pub key_len_max: usize,
     /// Longest argument of a request.
@@ -217,6 +222,8 @@ impl Default for Config {
             hash_packed_fields_max: 512,
             hash_packed_len_max: 64,
             text_plain_max: 64 << 10,
+            list_packed_max: -2,
+            list_compress_depth: 0,
             key_len_max: 64 << 10,
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,

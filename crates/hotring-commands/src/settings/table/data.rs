@@ -74,6 +74,25 @@ pub(super) static DATA: &[Setting] = &[
         },
     },
     Setting {
+        name: "list-compress-depth",
+        alias: "",
+        placeholder: "N",
+        help: "Accepted without effect: lists are not compressed",
+        change: Change::Running,
+        get: |c| c.list_compress_depth.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u32).map(|n| c.list_compress_depth = n),
+    },
+    Setting {
+        name: "list-max-listpack-size",
+        alias: "list-max-ziplist-size",
+        placeholder: "N",
+        help: "Most elements of a list that is kept as one value, or by -1 to -5 most bytes: 4 KiB to 64 KiB; a \
+               change of a longer one costs what it changes",
+        change: Change::Running,
+        get: |c| c.list_packed_max.to_string(),
+        set: |c, v| number(v, i32::MIN.into(), i32::MAX.into()).map(|n| c.list_packed_max = n),
+    },
+    Setting {
         name: "string-max-plain-value",
         alias: "",
         placeholder: "SIZE",

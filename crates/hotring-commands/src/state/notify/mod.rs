@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use hotring_store::{Change, Changed, FieldsChanged, Session};
+use hotring_store::{Change, Changed, End, FieldsChanged, ListStep, Session};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
-    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
+    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, LIST, NEW, STRING,
 };
 use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
@@ -88,12 +88,19 @@ impl Teller<'_> {
     fn creation(&self, spec: &Spec, change: &Change) {
         let Changed::Stored { is_new, .. } = change.what else { return };
         // Redis removes an item before it puts another one in its place.
-        if is_new || stored(spec).0 == GENERIC {
+        if is_new || (stored(spec).0 == GENERIC && change.list.is_none()) {
             self.event(NEW, "new", change);
         }
     }
 
     fn change(&self, spec: &Spec, change: &Change) {
+        if let Some(step) = change.list {
+            self.list_step(step, change);
+            if change.what == Changed::Removed {
+                self.event(GENERIC, "del", change);
+            }
+            return;
+        }
         match change.what {
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);
@@ -110,9 +117,12 @@ impl Teller<'_> {
                 self.event(GENERIC, "rename_from", change);
             }
             Changed::Removed => {
-                // The removal of the last field removes the key.
+                // The removal of the last field or element removes the key.
                 if spec.group == Group::Hash {
                     self.event(HASH, "hdel", change);
+                } else if spec.group == Group::List {
+                    let (class, event) = stored(spec);
+                    self.event(class, event, change);
                 }
                 self.event(GENERIC, "del", change);
             }
@@ -121,6 +131,19 @@ impl Teller<'_> {
             Changed::Fields(what) => self.fields(what, change),
             Changed::Expired => self.event(EXPIRED, "expired", change),
             Changed::Evicted => self.event(EVICTED, "evicted", change),
+        }
+    }
+
+    fn list_step(&self, step: ListStep, change: &Change) {
+        let pushed = |end| if end == End::Front { "lpush" } else { "rpush" };
+        let popped = |end| if end == End::Front { "lpop" } else { "rpop" };
+        match step {
+            ListStep::Pushed(end) => self.event(LIST, pushed(end), change),
+            ListStep::Popped(end) => self.event(LIST, popped(end), change),
+            ListStep::Turned { from, to } => {
+                self.event(LIST, pushed(to), change);
+                self.event(LIST, popped(from), change);
+            }
         }
     }
 
@@ -176,6 +199,7 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         }
         Id::HSet | Id::HSetNx | Id::HMSet | Id::HSetEx => (HASH, "hset"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
+        _ if spec.group == Group::List => (LIST, spec.name),
         _ => (STRING, "set"),
     }
 }

@@ -39,7 +39,7 @@ impl Write<'_> {
                 Outcome::Gone => return Ok(None),
             };
             let write = self.again();
-            match write.change_in_place::<LongText, R>(&met, limits, now, &mut decide)? {
+            match write.change_in_place::<LongText, R>(objects, &met, limits, now, &mut decide)? {
                 Outcome::Done(_, result) => return Ok(Some(result)),
                 Outcome::Large(_) | Outcome::Gone => {}
             }

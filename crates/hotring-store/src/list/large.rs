@@ -1,0 +1,112 @@
+//! The elements of a large list.
+
+use hotring_containers::{List, Remains};
+
+use super::{Change, ListRef, Tally};
+use crate::container::packed::{Head, push};
+
+/// Nodes of what was cut off that are freed at once. More are freed in steps, while no one waits.
+const FREED_AT_ONCE: usize = 16;
+
+/// The elements of a large list. Clone: O(1).
+#[derive(Default)]
+pub(crate) struct Items {
+    list: List,
+    /// What changes have cut off, if that is much.
+    cut: Option<Remains>,
+}
+
+impl Clone for Items {
+    fn clone(&self) -> Items {
+        Items { list: self.list.clone(), cut: None }
+    }
+}
+
+impl std::fmt::Debug for Items {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Items").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Items {
+    /// The elements of another list.
+    pub(crate) fn of(list: ListRef<'_>) -> Items {
+        let mut items = Items::default();
+        for element in list.iter() {
+            items.list.push_back(element);
+        }
+        items
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Bytes of memory. All elements with their lengths take fewer.
+    pub(crate) fn footprint(&self) -> usize {
+        self.list.footprint()
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&[u8]> {
+        self.list.get(at)
+    }
+
+    pub(crate) fn iter_from(&self, from: usize) -> impl Iterator<Item = &[u8]> {
+        self.list.iter_from(from)
+    }
+
+    pub(crate) fn iter_back_from(&self, to: usize) -> impl Iterator<Item = &[u8]> {
+        self.list.iter_back_from(to)
+    }
+
+    /// Makes changes, in their order.
+    pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
+        let mut done = 0;
+        for change in changes {
+            let Some(effect) = change.effect(self.len()) else { continue };
+            done += effect.done;
+            match change {
+                Change::Front(element) => self.list.push_front(element),
+                Change::Back(element) => self.list.push_back(element),
+                Change::Insert(at, element) => self.list.insert(*at, element),
+                Change::Set(at, element) => _ = self.list.set(*at, element),
+                Change::Remove(range) => self.remove(range.start, effect.done),
+            }
+        }
+        Tally { len: self.len(), done }
+    }
+
+    fn remove(&mut self, at: usize, n: usize) {
+        let mut remains = self.list.remove(at..at + n);
+        for _ in 0..FREED_AT_ONCE {
+            if remains.free(1).is_none() {
+                return;
+            }
+        }
+        self.cut = Some(match self.cut.take() {
+            Some(cut) => cut.and(remains),
+            None => remains,
+        });
+    }
+
+    /// What changes have cut off, to be freed.
+    pub(crate) fn take_cut(&mut self) -> Option<Remains> {
+        self.cut.take()
+    }
+
+    /// The packed form.
+    pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
+        let mut held = Head { number, count: self.len() }.begin(self.footprint());
+        self.iter_from(0).for_each(|element| push(&mut held, element));
+        held
+    }
+
+    /// What is left of them, to be freed. There are none then.
+    pub(crate) fn take_remains(&mut self) -> Remains {
+        let remains = std::mem::take(&mut self.list).into_remains();
+        match self.cut.take() {
+            Some(cut) => remains.and(cut),
+            None => remains,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Changes of a list that is held as one value.
+
+use std::borrow::Cow;
+
+use super::{Change, LEN_MAX, Tally};
+use crate::container::packed::{Head, push, split};
+
+/// The elements from a position on.
+pub(super) fn from(held: &[u8], from: usize) -> impl Iterator<Item = &[u8]> {
+    let (_, mut rest) = Head::split(held);
+    for _ in 0..from {
+        match split(rest) {
+            Some((_, behind)) => rest = behind,
+            None => break,
+        }
+    }
+    std::iter::from_fn(move || {
+        let (element, behind) = split(rest)?;
+        rest = behind;
+        Some(element)
+    })
+}
+
+/// The bytes of the first `n` elements, and of those behind.
+fn split_at(entries: &[u8], n: usize) -> (&[u8], &[u8]) {
+    let mut rest = entries;
+    for _ in 0..n {
+        let Some((_, behind)) = split(rest) else { break };
+        rest = behind;
+    }
+    entries.split_at(entries.len() - rest.len())
+}
+
+/// The packed list after these changes, in their order; None if it has no element left.
+pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
+    let number = Head::split(held).0.number + 1;
+    let (mut held, mut done) = (Cow::Borrowed(held), 0);
+    let mut rest = changes;
+    while let Some(first) = rest.first() {
+        let alike =
+            |other: &&Change<'_>| std::mem::discriminant(*other) == std::mem::discriminant(first);
+        let n = match first {
+            Change::Insert(..) | Change::Set(..) => 1,
+            Change::Remove(_) => removals(rest),
+            _ => rest.iter().take_while(alike).count(),
+        };
+        let (run, behind) = rest.split_at(n);
+        if let Some(after) = step(&held, number, run, &mut done) {
+            held = Cow::Owned(after);
+        }
+        rest = behind;
+    }
+    let len = Head::split(&held).0.count;
+    (Tally { len, done }, (len > 0).then(|| held.into_owned()))
+}
+
+/// Removals that one pass does: each before the one that it follows.
+fn removals(changes: &[Change<'_>]) -> usize {
+    let mut end = usize::MAX;
+    let goes_on = |change: &&Change<'_>| match change {
+        Change::Remove(range) if range.end <= end => {
+            end = range.start;
+            true
+        }
+        _ => false,
+    };
+    // The first one always is.
+    changes.iter().take_while(goes_on).count().max(1)
+}
+
+/// The form after changes of one sort, which are done in one pass. None if they change nothing.
+fn step(held: &[u8], number: u64, run: &[Change<'_>], done: &mut usize) -> Option<Vec<u8>> {
+    let (Head { count, .. }, entries) = Head::split(held);
+    let more: usize = run.iter().map(|change| change.element().len() + LEN_MAX).sum();
+    let begin = |count| Head { number, count }.begin(entries.len() + more);
+    let effect = match run {
+        [change] => change.effect(count)?,
+        [Change::Remove(_), ..] => super::tally(count, run),
+        run => Tally { len: count + run.len(), done: run.len() },
+    };
+    *done += effect.done;
+    let mut after = begin(effect.len);
+    match &run[0] {
+        Change::Front(_) => {
+            run.iter().rev().for_each(|change| push(&mut after, change.element()));
+            after.extend_from_slice(entries);
+        }
+        Change::Back(_) => {
+            after.extend_from_slice(entries);
+            run.iter().for_each(|change| push(&mut after, change.element()));
+        }
+        Change::Insert(at, element) | Change::Set(at, element) => {
+            let goes = usize::from(matches!(run[0], Change::Set(..)));
+            let (before, rest) = split_at(entries, *at);
+            after.extend_from_slice(before);
+            push(&mut after, element);
+            after.extend_from_slice(split_at(rest, goes).1);
+        }
+        Change::Remove(_) => remove(&mut after, entries, count, run),
+    }
+    Some(after)
+}
+
+/// Adds what removals leave, the last of which is the foremost.
+fn remove(after: &mut Vec<u8>, entries: &[u8], count: usize, run: &[Change<'_>]) {
+    let (mut rest, mut at) = (entries, 0);
+    for change in run.iter().rev() {
+        let Change::Remove(range) = change else { continue };
+        if range.start >= count || range.start < at {
+            continue;
+        }
+        let (kept, behind) = split_at(rest, range.start - at);
+        after.extend_from_slice(kept);
+        let end = range.end.min(count);
+        // All that is behind goes: no need to walk over it.
+        rest = if end == count { &[] } else { split_at(behind, end - range.start).1 };
+        at = end;
+    }
+    after.extend_from_slice(rest);
+}

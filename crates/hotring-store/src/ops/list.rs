@@ -1,0 +1,396 @@
+//! Lists: single-key reads and writes, and the move of an element from one list to another, which holds both keys. A
+//! key without elements is absent. The expiry stays.
+
+use std::borrow::Cow;
+
+use crate::changes::ListStep;
+use crate::container::Decision;
+use crate::container::packed::{Head, push, split};
+use crate::error::StoreError;
+use crate::list::{Change, End, List, ListRef, Tally};
+use crate::session::Session;
+
+/// Elements of a list: all that it is to have, or those that an operation took out of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Elements {
+    /// Each with its length.
+    held: Vec<u8>,
+    len: usize,
+}
+
+impl Elements {
+    /// Adds an element behind the others.
+    pub fn add(&mut self, element: &[u8]) {
+        push(&mut self.held, element);
+        self.len += 1;
+    }
+
+    /// A list of them; None if there is none.
+    pub(crate) fn into_list(self) -> Option<Vec<u8>> {
+        let mut held = Head { number: 1, count: self.len }.begin(self.held.len());
+        held.extend_from_slice(&self.held);
+        (self.len > 0).then_some(held)
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.held[..];
+        std::iter::from_fn(move || {
+            let (element, behind) = split(rest)?;
+            rest = behind;
+            Some(element)
+        })
+    }
+
+    /// The first of them.
+    pub fn first(&self) -> Option<&[u8]> {
+        self.iter().next()
+    }
+}
+
+impl Session {
+    /// Hands the list to `f`, for a short time: writers wait for it. None if the key is absent.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn list<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(ListRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.read_container::<List, R>(key, now, f)
+    }
+
+    /// As [`list`](Self::list), for a walk over much of it: writers of a large list do not wait for `f`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_walk<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(ListRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.walk_container::<List, R>(key, now, f)
+    }
+
+    /// Puts elements at an end, one after the other, and returns how many there are then; 0, and does nothing, if
+    /// `must_exist` and the key is absent.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if an element or the list would be, and those of every
+    /// write.
+    pub fn list_push(
+        &mut self,
+        key: &[u8],
+        end: End,
+        elements: &[&[u8]],
+        must_exist: bool,
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        self.admit_bytes(elements.iter().map(|element| element.len()).sum())?;
+        let push_one;
+        let push_all: Vec<Change<'_>>;
+        let changes = match elements {
+            [element] => {
+                push_one = [pushed(end, element)];
+                &push_one[..]
+            }
+            elements => {
+                push_all = elements.iter().map(|element| pushed(end, element)).collect();
+                &push_all
+            }
+        };
+        let (tally, ()) = self.update_list(key, now, |list| {
+            let is_done = !must_exist || !list.is_empty();
+            Ok((Cow::Borrowed(if is_done { changes } else { &[] }), ()))
+        })?;
+        self.note_step(ListStep::Pushed(end));
+        Ok(tally.len)
+    }
+
+    /// Takes up to `count` elements from an end, the outermost first. None if the key is absent. With the last
+    /// element goes the key.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]; [`StoreError::ValuesTooLong`], and nothing is taken, if several elements are longer
+    /// than `bytes_max` together; and those of writes that take no memory.
+    pub fn list_pop(
+        &mut self,
+        key: &[u8],
+        end: End,
+        count: usize,
+        bytes_max: usize,
+        now: u64,
+    ) -> Result<Option<Elements>, StoreError> {
+        let (_, elements) = self.shrink_list(key, now, |list| {
+            let len = list.len();
+            if len == 0 {
+                return Ok((Cow::Borrowed(&[]), None));
+            }
+            let n = count.min(len);
+            let range = match end {
+                End::Front => 0..n,
+                End::Back => len - n..len,
+            };
+            let mut elements = Elements::default();
+            let mut add = |element: &[u8]| {
+                elements.add(element);
+                let fits = elements.held.len() <= bytes_max || n == 1;
+                if fits { Ok(()) } else { Err(StoreError::ValuesTooLong { len_max: bytes_max }) }
+            };
+            match end {
+                End::Back if n > 1 => list.iter_back_from(len).take(n).try_for_each(&mut add)?,
+                _ => list.iter_from(range.start).take(n).try_for_each(&mut add)?,
+            }
+            let changes = if n > 0 { vec![Change::Remove(range)] } else { Vec::new() };
+            Ok((Cow::Owned(changes), Some(elements)))
+        })?;
+        self.note_step(ListStep::Popped(end));
+        Ok(elements)
+    }
+
+    /// Takes elements as [`list_pop`](Self::list_pop) does, from the first of these keys that has a list, in one step
+    /// to every observer. Returns the key's place, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_pop_first(
+        &mut self,
+        keys: &[&[u8]],
+        end: End,
+        (count, bytes_max): (usize, usize),
+        now: u64,
+    ) -> Result<Option<(usize, Elements)>, StoreError> {
+        let pop = |session: &mut Session| {
+            for (i, key) in keys.iter().enumerate() {
+                if let Some(elements) = session.list_pop(key, end, count, bytes_max, now)? {
+                    return Ok(Some((i, elements)));
+                }
+            }
+            Ok(None)
+        };
+        match keys {
+            [_] => pop(self),
+            keys => self.hold_keys(keys.iter().copied(), pop),
+        }
+    }
+
+    /// Puts an element in the place of the one that an index means. None if the key is absent, false if there is no
+    /// such element.
+    ///
+    /// # Errors
+    /// As [`list_push`](Self::list_push).
+    pub fn list_set(
+        &mut self,
+        key: &[u8],
+        index: i64,
+        element: &[u8],
+        now: u64,
+    ) -> Result<Option<bool>, StoreError> {
+        self.admit_bytes(element.len())?;
+        let (_, done) = self.update_list(key, now, |list| {
+            let at = list.position(index);
+            let change = at.map(|at| Change::Set(at, element));
+            let changes = Vec::from_iter(change);
+            Ok((Cow::Owned(changes), (!list.is_empty()).then_some(at.is_some())))
+        })?;
+        Ok(done)
+    }
+
+    /// Puts an element before the first one that equals `pivot`, or behind it, and returns how many there are then.
+    /// None if the key is absent, 0 if there is no such element.
+    ///
+    /// # Errors
+    /// As [`list_push`](Self::list_push).
+    pub fn list_insert(
+        &mut self,
+        key: &[u8],
+        is_before: bool,
+        pivot: &[u8],
+        element: &[u8],
+        now: u64,
+    ) -> Result<Option<usize>, StoreError> {
+        self.admit_bytes(element.len())?;
+        let (tally, done) = self.update_list(key, now, |list| {
+            let at = list.iter().position(|other| other == pivot);
+            let change = at.map(|at| match at + usize::from(!is_before) {
+                at if at == list.len() => Change::Back(element),
+                at => Change::Insert(at, element),
+            });
+            Ok((Cow::Owned(Vec::from_iter(change)), (!list.is_empty()).then_some(at.is_some())))
+        })?;
+        Ok(done.map(|done| if done { tally.len } else { 0 }))
+    }
+
+    /// Removes up to `count` elements that equal this one, from the front on; all if that is 0; from the back on if it
+    /// is below 0. Returns how many were removed.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], and those of writes that take no memory.
+    pub fn list_remove(
+        &mut self,
+        key: &[u8],
+        count: i64,
+        element: &[u8],
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        let most = match usize::try_from(count.unsigned_abs()) {
+            Ok(0) | Err(_) => usize::MAX,
+            Ok(most) => most,
+        };
+        let (tally, ()) = self.shrink_list(key, now, |list| {
+            let len = list.len();
+            let is_it = |(at, other): (usize, &[u8])| (other == element).then_some(at);
+            let mut places: Vec<usize> = if count < 0 {
+                let back = list.iter_back_from(len).enumerate();
+                back.filter_map(|(i, other)| is_it((len - 1 - i, other))).take(most).collect()
+            } else {
+                list.iter().enumerate().filter_map(is_it).take(most).collect()
+            };
+            if count >= 0 {
+                places.reverse();
+            }
+            Ok((Cow::Owned(removals(&places)), ()))
+        })?;
+        Ok(tally.done)
+    }
+
+    /// Removes all elements but those from one index to another, both included. False if the key is absent.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], and those of writes that take no memory.
+    pub fn list_trim(
+        &mut self,
+        key: &[u8],
+        start: i64,
+        stop: i64,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let (_, is_there) = self.shrink_list(key, now, |list| {
+            let (kept, len) = (list.range(start, stop), list.len());
+            let around = [kept.end..len, 0..kept.start];
+            let removes = around.into_iter().filter(|range| !range.is_empty());
+            Ok((Cow::Owned(removes.map(Change::Remove).collect()), len > 0))
+        })?;
+        Ok(is_there)
+    }
+
+    /// Takes the element at an end of `from` and puts it at an end of `to`, which may be the same key, in one step to
+    /// every observer. None if `from` is absent.
+    ///
+    /// # Errors
+    /// As [`list_push`](Self::list_push), for either key; nothing is moved then.
+    pub fn list_move(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        (from_end, to_end): (End, End),
+        now: u64,
+    ) -> Result<Option<Elements>, StoreError> {
+        self.check_key(to)?;
+        self.admit()?;
+        self.hold_keys([from, to], |session| {
+            let taken = session.list(from, now, |list| {
+                let at = outermost(list, from_end)?;
+                Some((at, one(list, at)?))
+            })?;
+            let Some((at, element)) = taken.flatten() else { return Ok(None) };
+            let pushed = pushed(to_end, element.first().unwrap_or_default());
+            let removed = Change::Remove(at..at + 1);
+            if from == to {
+                let changes = [removed, pushed];
+                session.change_list(from, now, &changes)?;
+                session.note_step(ListStep::Turned { from: from_end, to: to_end });
+            } else {
+                // First what may be refused.
+                session.change_list(to, now, &[pushed])?;
+                session.note_step(ListStep::Pushed(to_end));
+                session.change_list(from, now, &[removed])?;
+                session.note_step(ListStep::Popped(from_end));
+            }
+            Ok(Some(element))
+        })
+    }
+
+    /// Adds to the last change, if the origin records changes, how it was made.
+    fn note_step(&mut self, step: ListStep) {
+        if let Some(change) = self.changes.as_mut().and_then(|changes| changes.last_mut()) {
+            change.list.get_or_insert(step);
+        }
+    }
+
+    fn update_list<'c, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        decide: impl FnMut(ListRef<'_>) -> Decision<'c, List, R>,
+    ) -> Result<(Tally, R), StoreError> {
+        self.update_container::<List, R>(key, now, decide)
+    }
+
+    /// As [`update_list`](Self::update_list), for what makes the list shorter: a list without some elements is stored
+    /// again, and takes less.
+    fn shrink_list<'c, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        decide: impl FnMut(ListRef<'_>) -> Decision<'c, List, R>,
+    ) -> Result<(Tally, R), StoreError> {
+        self.check_key(key)?;
+        self.admit_little()?;
+        self.change_container::<List, R>(key, now, decide)
+    }
+
+    fn change_list(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        changes: &[Change<'_>],
+    ) -> Result<(), StoreError> {
+        self.change_container::<List, _>(key, now, |_| Ok((Cow::Borrowed(changes), ())))?;
+        Ok(())
+    }
+}
+
+fn pushed(end: End, element: &[u8]) -> Change<'_> {
+    match end {
+        End::Front => Change::Front(element),
+        End::Back => Change::Back(element),
+    }
+}
+
+/// The position at an end.
+fn outermost(list: ListRef<'_>, end: End) -> Option<usize> {
+    let last = list.len().checked_sub(1)?;
+    Some(if end == End::Front { 0 } else { last })
+}
+
+fn one(list: ListRef<'_>, at: usize) -> Option<Elements> {
+    let mut elements = Elements::default();
+    elements.add(list.get(at)?);
+    Some(elements)
+}
+
+/// Removals of these positions, the last of which comes first. Neighbours go together.
+fn removals<'c>(places: &[usize]) -> Vec<Change<'c>> {
+    let mut changes: Vec<Change<'c>> = Vec::new();
+    for at in places {
+        match changes.last_mut() {
+            Some(Change::Remove(range)) if range.start == at + 1 => range.start = *at,
+            _ => changes.push(Change::Remove(*at..at + 1)),
+        }
+    }
+    changes
+}
