@@ -23,6 +23,8 @@ use crate::error::StoreError;
 use crate::hash::Hash;
 use crate::hash::large::Fields;
 use crate::long_text::{Chunks, LongText, to_packed};
+use crate::set::Set;
+use crate::set::large::Members;
 use crate::value::{ValueRef, view};
 
 /// One type of container.
@@ -109,6 +111,7 @@ pub(crate) struct Contents {
 #[derive(Clone)]
 pub(crate) enum Parts {
     Hash(Fields),
+    Set(Members),
     Text(Chunks),
 }
 
@@ -117,6 +120,7 @@ impl Parts {
     pub(crate) fn footprint(&self) -> usize {
         match self {
             Parts::Hash(fields) => fields.footprint(),
+            Parts::Set(members) => members.footprint(),
             Parts::Text(chunks) => chunks.footprint(),
         }
     }
@@ -125,6 +129,7 @@ impl Parts {
     pub(crate) fn len_of_all(&self) -> usize {
         match self {
             Parts::Hash(fields) => fields.len_of_all(),
+            Parts::Set(members) => members.len_of_all(),
             Parts::Text(chunks) => chunks.len(),
         }
     }
@@ -133,6 +138,7 @@ impl Parts {
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Parts::Hash(_) => Hash::KIND_LARGE,
+            Parts::Set(_) => Set::KIND_LARGE,
             Parts::Text(_) => LongText::KIND_LARGE,
         }
     }
@@ -141,6 +147,7 @@ impl Parts {
     pub(crate) fn view<R>(&self, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
         match self {
             Parts::Hash(fields) => f(ValueRef::Hash(Hash::large(fields))),
+            Parts::Set(members) => f(ValueRef::Set(Set::large(members))),
             Parts::Text(chunks) => f(ValueRef::Text(LongText::large(chunks))),
         }
     }
@@ -149,6 +156,7 @@ impl Parts {
     pub(crate) fn take_remains(&mut self) -> Remains {
         match self {
             Parts::Hash(fields) => fields.take_remains(),
+            Parts::Set(members) => members.take_remains(),
             Parts::Text(chunks) => std::mem::take(chunks).into_remains(),
         }
     }
@@ -159,6 +167,7 @@ impl Contents {
     pub(crate) fn to_packed(&self) -> Vec<u8> {
         match &self.parts {
             Parts::Hash(fields) => fields.to_packed(self.number),
+            Parts::Set(members) => members.to_packed(self.number),
             Parts::Text(chunks) => to_packed(chunks, self.number),
         }
     }
@@ -173,6 +182,7 @@ impl Contents {
         }
         match &mut self.parts {
             Parts::Hash(fields) => _ = Hash::apply(fields, &Hash::changes_from_bytes(changes)?),
+            Parts::Set(members) => _ = Set::apply(members, &Set::changes_from_bytes(changes)?),
             Parts::Text(chunks) => {
                 LongText::apply(chunks, &LongText::changes_from_bytes(changes)?);
             }
@@ -190,6 +200,10 @@ macro_rules! of_packed_kind {
                 type $T = crate::hash::Hash;
                 Some($call)
             }
+            <crate::set::Set as crate::container::Type>::KIND => {
+                type $T = crate::set::Set;
+                Some($call)
+            }
             _ => None,
         }
     };
@@ -200,6 +214,7 @@ pub(crate) use of_packed_kind;
 pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
     match kind_large {
         Hash::KIND_LARGE => Some(Hash::KIND),
+        Set::KIND_LARGE => Some(Set::KIND),
         _ => None,
     }
 }
@@ -235,6 +250,10 @@ pub(crate) struct ContainerOptions {
     pub(crate) keys: [u64; 2],
     /// Largest packed hash.
     pub(crate) hash: PackedMax,
+    /// Largest packed set, if it has other members than integers.
+    pub(crate) set: PackedMax,
+    /// Largest packed set of integers.
+    pub(crate) set_ints: PackedMax,
     /// Longest string that is plain after a change of a part of it.
     text_plain_max: AtomicUsize,
 }
@@ -268,7 +287,14 @@ impl PackedMax {
 impl ContainerOptions {
     pub(crate) fn new(takes_objects: bool, keys: [u64; 2]) -> ContainerOptions {
         let text_plain_max = AtomicUsize::new(usize::MAX);
-        ContainerOptions { takes_objects, keys, hash: PackedMax::default(), text_plain_max }
+        ContainerOptions {
+            takes_objects,
+            keys,
+            hash: PackedMax::default(),
+            set: PackedMax::default(),
+            set_ints: PackedMax::default(),
+            text_plain_max,
+        }
     }
 
     /// Up to this length a string is plain; [`usize::MAX`] if all are.

@@ -18,6 +18,8 @@ pub enum Content<'a> {
     String(Cow<'a, [u8]>),
     /// The fields of a hash with their values; the last of equal fields wins.
     Hash(Vec<Field<'a>>),
+    /// The members of a set; equal ones count once.
+    Set(Vec<Cow<'a, [u8]>>),
 }
 
 /// A field of a hash, and its value.
@@ -26,7 +28,7 @@ pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 impl Session {
     /// Gives the key this value and expiry in place of all that it had, if it is absent or `replace`.
     /// False if it did not. The key is removed instead if the expiry has passed, or if the value is a
-    /// hash without fields.
+    /// hash without fields or a set without members.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`], and those of every write.
@@ -60,7 +62,7 @@ impl Session {
 }
 
 impl Session {
-    /// The form of a value; None for a hash without fields.
+    /// The form of a value; None for a hash without fields, or a set without members.
     fn encode_content(
         &self,
         content: Content<'_>,
@@ -80,6 +82,7 @@ impl Session {
                 limits.check_value(held.as_ref().map_or(0, Vec::len))?;
                 held.map(|held| value_of::<Hash>(held, &changes, &self.containers, &self.store))
             }
+            Content::Set(members) => self.encode_set(members.iter().map(|member| &**member))?,
         })
     }
 }
