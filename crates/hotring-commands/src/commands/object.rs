@@ -1,6 +1,6 @@
 //! How values are held: OBJECT.
 
-use hotring_store::{Accesses, ValueRef};
+use hotring_store::{Accesses, SetForm, ValueRef};
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -16,6 +16,11 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
         ValueRef::Bytes(_) | ValueRef::Text(_) => "raw",
         ValueRef::Hash(hash) if hash.is_packed() => "listpack",
         ValueRef::Hash(_) => "hashtable",
+        ValueRef::Set(set) => match set.form() {
+            SetForm::Ints => "intset",
+            SetForm::List => "listpack",
+            SetForm::Table => "hashtable",
+        },
     }
 }
 

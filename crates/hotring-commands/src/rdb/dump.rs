@@ -12,11 +12,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use hotring_store::{Content, Field, ValueRef};
+use hotring_store::{Content, Field, Member, SetForm, SetRef, ValueRef};
 
 use super::{
-    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, push_len, push_string,
-    seal, text, unpack,
+    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_SET, TYPE_SET_INTSET, TYPE_SET_LISTPACK,
+    TYPE_STRING, crc64, intset, listpack, push_len, push_string, seal, text, unpack,
 };
 
 /// The latest version that is read: Redis 7.4's.
@@ -38,6 +38,15 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
             out.push(TYPE_STRING);
             push_string(&mut out, &text.whole());
         }
+        ValueRef::Set(set) if set.form() == SetForm::Ints => {
+            out.push(TYPE_SET_INTSET);
+            push_intset(&mut out, set);
+        }
+        ValueRef::Set(set) => {
+            out.push(TYPE_SET);
+            push_len(&mut out, set.count());
+            set.iter().for_each(|member| member.with_bytes(|member| push_string(&mut out, member)));
+        }
         ValueRef::Hash(hash) => {
             out.push(TYPE_HASH);
             push_len(&mut out, hash.count());
@@ -49,6 +58,24 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
     }
     seal(&mut out);
     out
+}
+
+/// Integers in their order, as wide as the widest needs.
+fn push_intset(out: &mut Vec<u8>, set: SetRef<'_>) {
+    let int = |member| match member {
+        Member::Int(n) => Some(n),
+        Member::Bytes(_) => None,
+    };
+    let ints: Vec<i64> = set.iter().filter_map(int).collect();
+    let width = match ints.iter().fold(0, |all, n| all | (n ^ (n >> 63)).cast_unsigned()) {
+        0..0x8000 => 2,
+        0x8000..0x8000_0000 => 4,
+        _ => 8,
+    };
+    push_len(out, 8 + width * ints.len());
+    out.extend_from_slice(&(width as u32).to_le_bytes());
+    out.extend_from_slice(&(ints.len() as u32).to_le_bytes());
+    ints.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()[..width]));
 }
 
 fn push_int(out: &mut Vec<u8>, n: i64) {
@@ -103,6 +130,23 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
             }
             hash_of(fields)?
         }
+        TYPE_SET => {
+            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
+            if is_special {
+                return Err(Undumped::Format);
+            }
+            let mut members = Vec::new();
+            for _ in 0..count {
+                members.push(input.string()?);
+            }
+            set_of(members)?
+        }
+        TYPE_SET_INTSET => set_of(intset(&input.string()?).ok_or(Undumped::Format)?)?,
+        TYPE_SET_LISTPACK => {
+            let list = input.string()?;
+            let items = listpack(&list).ok_or(Undumped::Format)?;
+            set_of(items.into_iter().map(|item| Cow::Owned(item.into_owned())).collect())?
+        }
         TYPE_HASH_LISTPACK => {
             let list = input.string()?;
             let items = listpack(&list).ok_or(Undumped::Format)?;
@@ -120,6 +164,13 @@ fn hash_of(fields: Vec<Field<'_>>) -> Result<Content<'_>, Undumped> {
     let names: HashSet<&[u8]> = fields.iter().map(|(field, _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
     if is_sound { Ok(Content::Hash(fields)) } else { Err(Undumped::Format) }
+}
+
+/// A set: it must have a member, and each only once.
+fn set_of(members: Vec<Cow<'_, [u8]>>) -> Result<Content<'_>, Undumped> {
+    let names: HashSet<&[u8]> = members.iter().map(|member| &**member).collect();
+    let is_sound = !members.is_empty() && names.len() == members.len();
+    if is_sound { Ok(Content::Set(members)) } else { Err(Undumped::Format) }
 }
 
 /// What is left to read.

@@ -82,6 +82,8 @@ pub enum Group {
     Transactions,
     /// About hashes.
     Hash,
+    /// About sets.
+    Set,
     /// About messages between clients.
     PubSub,
     /// Programs that run in the server.
@@ -99,6 +101,7 @@ impl Group {
             Self::Bitmap => "bitmap",
             Self::Transactions => "transactions",
             Self::Hash => "hash",
+            Self::Set => "set",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
         }

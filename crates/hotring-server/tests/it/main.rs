@@ -11,6 +11,7 @@ mod clients;
 mod differential;
 mod differential_acl;
 mod differential_clients;
+mod differential_set;
 mod differential_tracking;
 mod eviction;
 mod expiry;

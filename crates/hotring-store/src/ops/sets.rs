@@ -46,7 +46,9 @@ impl SetSnapshot {
     fn of(entry: &Entry<'_>) -> Result<SetSnapshot, StoreError> {
         if let Some(large) = large::of_entry(entry) {
             let members = large.read(|contents| Set::of_parts(&contents.parts).cloned());
-            return members.map(|members| SetSnapshot(Held::Large(members))).ok_or(StoreError::WrongType);
+            return members
+                .map(|members| SetSnapshot(Held::Large(members)))
+                .ok_or(StoreError::WrongType);
         }
         view_container::<Set, _>(entry, |set| {
             let shared = entry.block().and_then(|block| block.to_block().part(set.held()));
@@ -354,11 +356,7 @@ impl Session {
 }
 
 /// The sets of these keys, as one look after the other finds them.
-fn snapshots(
-    index: &mut Index,
-    keys: &[&[u8]],
-    now: u64,
-) -> Result<Vec<SetSnapshot>, StoreError> {
+fn snapshots(index: &mut Index, keys: &[&[u8]], now: u64) -> Result<Vec<SetSnapshot>, StoreError> {
     let (mut sets, mut space) = (Vec::with_capacity(keys.len()), no_keys());
     for batch in keys.chunks(PREFETCH_KEYS) {
         for &key in prefetched(index, batch, &mut space) {

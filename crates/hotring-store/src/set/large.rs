@@ -61,7 +61,12 @@ impl Members {
         self.dict.entry_of_rank(rank).map(|entry| entry.key)
     }
 
-    pub(crate) fn scan<'a>(&'a self, cursor: u64, count: usize, mut f: impl FnMut(&'a [u8])) -> u64 {
+    pub(crate) fn scan<'a>(
+        &'a self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&'a [u8]),
+    ) -> u64 {
         let Ok(mut from) = u32::try_from(cursor) else { return 0 };
         let (mut met, mut bytes) = (0, 0);
         loop {
@@ -129,8 +134,7 @@ impl Members {
     /// The packed form.
     pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
         // Lengths of up to 127 bytes take one.
-        let mut held =
-            begin_list(Head { number, count: self.len() }, self.len_of_all + self.len());
+        let mut held = begin_list(Head { number, count: self.len() }, self.len_of_all + self.len());
         self.iter().for_each(|member| push(&mut held, member));
         held
     }

@@ -280,9 +280,7 @@ impl<'a> SetRef<'a> {
                 Body::of(held).iter().for_each(f);
                 0
             }
-            Form::Large(members) => {
-                members.scan(cursor, count, |member| f(Member::Bytes(member)))
-            }
+            Form::Large(members) => members.scan(cursor, count, |member| f(Member::Bytes(member))),
         }
     }
 

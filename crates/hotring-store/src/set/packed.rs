@@ -251,9 +251,7 @@ fn changed_together(held: &[u8], number: u64, changes: &[Change<'_>]) -> (Tally,
     let mut open = match Body::of(held) {
         Body::Ints(ints) => Open::Ints((0..ints.len()).map(|i| ints.at(i)).collect()),
         Body::List([]) => Open::Ints(BTreeSet::new()),
-        Body::List(members) => {
-            Open::List(list(members).map(Cow::Borrowed).zip(0..).collect())
-        }
+        Body::List(members) => Open::List(list(members).map(Cow::Borrowed).zip(0..).collect()),
     };
     let (mut tally, mut came) = (Tally::default(), held.len());
     for change in changes {

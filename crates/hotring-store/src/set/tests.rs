@@ -34,7 +34,10 @@ fn integers_stand_in_their_order_and_grow_wider() {
     assert_eq!(shown(&held), "-9223372036854775808 -3 5 70000");
     assert_eq!(held.len(), 3 + 4 * 8);
     let set = Set::packed(&held);
-    assert_eq!((set.form(), set.len(), set.of_rank(3)), (SetForm::Ints, 4, Some(Member::Int(70000))));
+    assert_eq!(
+        (set.form(), set.len(), set.of_rank(3)),
+        (SetForm::Ints, 4, Some(Member::Int(70000)))
+    );
     assert!(set.contains(b"-3") && !set.contains(b"-03") && !set.contains(b"4"));
     assert_eq!(changed(&held, &[add("5"), remove("x"), remove("6")]).0, 0);
 }
@@ -73,7 +76,11 @@ fn many_changes_do_what_few_do() {
                 few = changed(&few, std::slice::from_ref(change)).2;
             }
             for (text, adds) in texts {
-                if adds { model.insert(text) } else { model.remove(&text) };
+                if adds {
+                    model.insert(text)
+                } else {
+                    model.remove(&text)
+                };
             }
             let sorted = |held: &[u8]| {
                 let text = |member: Member<'_>| String::from_utf8(member.to_vec()).unwrap();

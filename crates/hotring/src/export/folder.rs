@@ -46,6 +46,7 @@ fn owned(value: ValueRef<'_>) -> Value {
         ValueRef::Hash(hash) => Value::Hash(
             hash.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect(),
         ),
+        ValueRef::Set(set) => Value::Set(set.iter().map(|member| member.to_vec()).collect()),
         text => Value::String(text.to_vec()),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use hotring_commands::rdb::{TYPE_HASH, push_len, push_string, seal};
+use hotring_commands::rdb::{TYPE_HASH, TYPE_SET, push_len, push_string, seal};
 use hotring_protocol::Reply;
 
 use crate::client::{Client, push_request};
@@ -112,13 +112,25 @@ fn push_item(out: &mut Vec<u8>, item: &Item, existing: Existing) {
             push_request(out, &words);
         }
         Value::Hash(fields) => {
-            let payload = payload(fields);
-            let mut words: Vec<&[u8]> =
-                vec![b"RESTORE", &item.key, time.as_bytes(), &payload, b"ABSTTL"];
-            words.extend(replaces.then_some(&b"REPLACE"[..]));
-            push_request(out, &words);
+            push_restore(out, item, &time, &payload(fields), replaces);
         }
+        Value::Set(members) => push_restore(out, item, &time, &payload_of_set(members), replaces),
     }
+}
+
+fn push_restore(out: &mut Vec<u8>, item: &Item, time: &str, payload: &[u8], replaces: bool) {
+    let mut words: Vec<&[u8]> = vec![b"RESTORE", &item.key, time.as_bytes(), payload, b"ABSTTL"];
+    words.extend(replaces.then_some(&b"REPLACE"[..]));
+    push_request(out, &words);
+}
+
+/// The RESTORE payload of a set.
+fn payload_of_set(members: &[Vec<u8>]) -> Vec<u8> {
+    let mut payload = vec![TYPE_SET];
+    push_len(&mut payload, members.len());
+    members.iter().for_each(|member| push_string(&mut payload, member));
+    seal(&mut payload);
+    payload
 }
 
 /// The RESTORE payload of a hash.

@@ -9,7 +9,7 @@ use hotring_store::{Change, Changed, Session};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
-    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
+    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, SET, STRING,
 };
 use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
@@ -90,8 +90,14 @@ impl Teller<'_> {
                 self.event(GENERIC, "rename_from", key);
             }
             Changed::Removed => {
-                // The removal of the last field removes the key.
-                if spec.group == Group::Hash {
+                // The removal of the last part removes the key. A result without members only removes it.
+                let is_part = match spec.id {
+                    CommandId::SInterStore | CommandId::SUnionStore | CommandId::SDiffStore => {
+                        false
+                    }
+                    _ => matches!(spec.group, Group::Hash | Group::Set),
+                };
+                if is_part {
                     let (class, event) = stored(spec);
                     self.event(class, event, key);
                 }
@@ -135,6 +141,7 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         }
         Id::HSet | Id::HSetNx | Id::HMSet => (HASH, "hset"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
+        _ if spec.group == Group::Set => (SET, spec.name),
         _ => (STRING, "set"),
     }
 }
