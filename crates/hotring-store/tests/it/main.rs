@@ -14,6 +14,7 @@ mod long_text;
 mod memory;
 mod model;
 mod random;
+mod sets;
 mod snapshot;
 mod stalled;
 mod waiting;

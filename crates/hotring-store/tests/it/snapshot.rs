@@ -17,7 +17,7 @@ use hotring_store::{
     ExpireCondition, Fault, KeyFates, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, State, change_hash, state};
+use super::logged::{ID, Logged, NOW, State, change_hash, change_set, state};
 use super::random::Random;
 
 const KEYS: u64 = 300;
@@ -29,7 +29,10 @@ fn key(random: &mut Random) -> Vec<u8> {
 
 fn write(session: &mut Session, random: &mut Random) {
     if random.one_in(3) {
-        return change_hash(session, random, NOW);
+        return match random.one_in(2) {
+            true => change_hash(session, random, NOW),
+            false => change_set(session, random, NOW),
+        };
     }
     let (key, number) = (&key(random)[..], random.next().to_string());
     match random.below(200) {
@@ -191,7 +194,8 @@ fn a_snapshot_under_load_and_the_log_are_the_store() {
     for (seed, engine) in ["hotring", "chaining", "mercury", "gcuckoo"].into_iter().enumerate() {
         let memory = Memory::new();
         let choice = engine.parse().expect("its name");
-        let options = Options { hash_packed_fields_max: 3, ..Options::default() };
+        let options =
+            Options { hash_packed_fields_max: 3, set_packed_ints_max: 3, ..Options::default() };
         let logged = Logged::on(choice, options, Fault::None, &memory);
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         let finished = under_load(&logged, seed as u64, || {
