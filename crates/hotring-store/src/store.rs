@@ -47,6 +47,12 @@ pub struct Options {
     pub list_packed_elements_max: usize,
     /// Most bytes of a list that is held as one value, as Redis counts them.
     pub list_packed_bytes_max: usize,
+    /// Most members of a set that is held as one value, if all are integers. A longer one is an object of its own.
+    pub set_packed_ints_max: usize,
+    /// The same, if there are other members.
+    pub set_packed_members_max: usize,
+    /// Most bytes of each member of a set that is held as one value.
+    pub set_packed_len_max: usize,
     /// Longest string that is held in one piece once a part of it has been changed. A longer one is an object of its
     /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which cover
     /// one value only, nor where earlier values are kept.
@@ -72,6 +78,9 @@ impl Default for Options {
             hash_packed_len_max: 64,
             list_packed_elements_max: usize::MAX,
             list_packed_bytes_max: 8 << 10,
+            set_packed_ints_max: 512,
+            set_packed_members_max: 128,
+            set_packed_len_max: 64,
             text_plain_max: 64 << 10,
             watches_max: 1_000,
             unique_base: 0,
@@ -222,6 +231,8 @@ impl Store {
         let containers = ContainerOptions::new(checksum == Checksum::Off, options.seed);
         containers.hash.set(options.hash_packed_fields_max, options.hash_packed_len_max);
         containers.list.set(options.list_packed_elements_max, options.list_packed_bytes_max);
+        containers.set.set(options.set_packed_members_max, options.set_packed_len_max);
+        containers.set_ints.set(options.set_packed_ints_max, usize::MAX);
         if containers.takes_objects && history.is_off() {
             containers.set_text_plain_max(options.text_plain_max);
         }
@@ -387,6 +398,13 @@ impl Store {
     /// [`set_hash_packed_max`](Self::set_hash_packed_max) does of hashes.
     pub fn set_list_packed_max(&self, elements: usize, bytes: usize) {
         self.containers.list.set(elements, bytes);
+    }
+
+    /// Changes [`Options::set_packed_ints_max`], [`Options::set_packed_members_max`] and
+    /// [`Options::set_packed_len_max`]. A set follows at its next change; one that is an object stays one.
+    pub fn set_set_packed_max(&self, ints: usize, members: usize, len: usize) {
+        self.containers.set.set(members, len);
+        self.containers.set_ints.set(ints, usize::MAX);
     }
 
     /// Changes [`Options::text_plain_max`], where strings may be objects. A string follows at its next change.

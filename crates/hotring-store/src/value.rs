@@ -10,6 +10,7 @@
 //! | 3 | bytes | a string with metadata: [`crate::metadata`] |
 //! | 4, 5 | bytes | a hash, large and packed: [`crate::hash`] |
 //! | 6, 7 | bytes | a list, packed and large: [`crate::list`] |
+//! | 8, 9 | bytes | a set, packed and large: [`crate::set`] |
 //! | 15 | bytes | a long string that is changed in part, elsewhere: [`crate::long_text`] |
 //!
 //! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
@@ -28,6 +29,7 @@ use crate::history;
 use crate::list::{List, ListRef};
 use crate::long_text::{LongText, TextRef};
 use crate::metadata;
+use crate::set::{Set, SetRef};
 
 /// Longest string that fits a word.
 const SHORT_LEN_MAX: usize = 8;
@@ -55,6 +57,8 @@ pub enum ValueRef<'a> {
     Hash(HashRef<'a>),
     /// A list, of which the same holds.
     List(ListRef<'a>),
+    /// A set. The same goes for it.
+    Set(SetRef<'a>),
 }
 
 impl ValueRef<'_> {
@@ -66,6 +70,7 @@ impl ValueRef<'_> {
             ValueRef::Text(text) => text.len(),
             ValueRef::Hash(hash) => hash.footprint(),
             ValueRef::List(list) => list.footprint(),
+            ValueRef::Set(set) => set.footprint(),
         }
     }
 
@@ -87,6 +92,7 @@ impl ValueRef<'_> {
             ValueRef::Text(text) => f(&text.whole()),
             ValueRef::Hash(hash) => f(hash.held()),
             ValueRef::List(list) => f(list.held()),
+            ValueRef::Set(set) => f(set.held()),
         }
     }
 
@@ -180,10 +186,12 @@ pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R 
 fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     let text = match kind {
         Hash::KIND => return ValueRef::Hash(Hash::packed(held)),
+        Set::KIND => return ValueRef::Set(Set::packed(held)),
         // Shown to callers that ask for the type only: others call `view_entry`.
         Hash::KIND_LARGE => return ValueRef::Hash(Hash::packed(&[])),
         List::KIND => return ValueRef::List(List::packed(held)),
         List::KIND_LARGE => return ValueRef::List(List::packed(&[])),
+        Set::KIND_LARGE => return ValueRef::Set(Set::packed(&[])),
         LongText::KIND_LARGE => return ValueRef::Text(TextRef::plain(&[])),
         KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),

@@ -32,7 +32,7 @@ pub(crate) fn hsetnx(c: &mut Context<'_>) -> Outcome {
 }
 
 /// Counts the lookup of the key, and tells whether it was found.
-fn is_found(c: &Context<'_>, found: Option<()>) -> bool {
+pub(super) fn is_found(c: &Context<'_>, found: Option<()>) -> bool {
     match found {
         Some(()) => c.hit(),
         None => c.miss(),
@@ -166,11 +166,17 @@ fn of_field(error: StoreError) -> Failure {
     }
 }
 
-/// What HSCAN shows.
-struct Shown<'a> {
+/// What HSCAN and SSCAN show.
+pub(super) struct Shown<'a> {
     pattern: Option<&'a [u8]>,
-    count: usize,
-    values: bool,
+    pub(super) count: usize,
+    pub(super) values: bool,
+}
+
+impl Shown<'_> {
+    pub(super) fn fits(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob_match(pattern, name))
+    }
 }
 
 /// Fields that an HSCAN visits of a large hash when it doesn't say how many.
@@ -187,7 +193,7 @@ pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
     let next = c.store.hash(&c.args[1], c.now, |hash| {
         let shown = shown?;
         Ok::<u64, Failure>(hash.scan(cursor, shown.count, |field, value| {
-            if shown.pattern.is_none_or(|pattern| glob_match(pattern, field)) {
+            if shown.fits(field) {
                 found.push(field.to_vec());
                 if shown.values {
                     found.push(value.to_vec());
@@ -205,7 +211,7 @@ pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
     c.check_reply_len()
 }
 
-fn shown(options: ArgsView<'_>) -> Result<Shown<'_>, Failure> {
+pub(super) fn shown(options: ArgsView<'_>) -> Result<Shown<'_>, Failure> {
     let mut shown = Shown { pattern: None, count: COUNT_DEFAULT, values: true };
     let mut i = 0;
     while let Some(option) = options.get(i) {

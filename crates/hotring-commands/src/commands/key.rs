@@ -54,6 +54,7 @@ pub(super) fn type_name(value: ValueRef<'_>) -> &'static str {
         ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_) => "string",
         ValueRef::Hash(_) => "hash",
         ValueRef::List(_) => "list",
+        ValueRef::Set(_) => "set",
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) mod save;
 mod scan;
 mod script;
 mod scrub;
+mod set;
 mod slowlog;
 pub(crate) mod string;
 #[cfg(test)]

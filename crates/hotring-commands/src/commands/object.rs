@@ -1,6 +1,6 @@
 //! How values are held: OBJECT.
 
-use hotring_store::{Accesses, ValueRef};
+use hotring_store::{Accesses, SetForm, ValueRef};
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -18,6 +18,11 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
         ValueRef::Hash(_) => "hashtable",
         ValueRef::List(list) if list.is_packed() => "listpack",
         ValueRef::List(_) => "quicklist",
+        ValueRef::Set(set) => match set.form() {
+            SetForm::Ints => "intset",
+            SetForm::List => "listpack",
+            SetForm::Table => "hashtable",
+        },
     }
 }
 

@@ -13,14 +13,14 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use hotring_protocol::parse_i64;
-use hotring_store::{Content, Field, HashRef, ValueRef};
+use hotring_store::{Content, Field, HashRef, Member, SetForm, SetRef, ValueRef};
 
 use super::list::{push_list, read_list};
 use super::{
     SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_HASH_EXPIRING_OLD, TYPE_HASH_LISTPACK,
     TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_LIST, TYPE_LIST_QUICKLIST,
-    TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_STRING, crc64, listpack, push_len, push_number,
-    push_string, seal, text, unpack,
+    TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_SET, TYPE_SET_INTSET, TYPE_SET_LISTPACK,
+    TYPE_STRING, crc64, intset, listpack, push_len, push_number, push_string, seal, text, unpack,
 };
 
 /// No field expires that late.
@@ -47,6 +47,15 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
         }
         ValueRef::Hash(hash) if hash.expires() => push_expiring(&mut out, hash),
         ValueRef::List(list) => push_list(&mut out, list),
+        ValueRef::Set(set) if set.form() == SetForm::Ints => {
+            out.push(TYPE_SET_INTSET);
+            push_intset(&mut out, set);
+        }
+        ValueRef::Set(set) => {
+            out.push(TYPE_SET);
+            push_len(&mut out, set.count());
+            set.iter().for_each(|member| member.with_bytes(|member| push_string(&mut out, member)));
+        }
         ValueRef::Hash(hash) => {
             out.push(TYPE_HASH);
             push_len(&mut out, hash.count());
@@ -70,6 +79,24 @@ fn push_expiring(out: &mut Vec<u8>, hash: HashRef<'_>) {
         push_string(out, field);
         push_string(out, value);
     }
+}
+
+/// Integers in their order, as wide as the widest needs.
+fn push_intset(out: &mut Vec<u8>, set: SetRef<'_>) {
+    let int = |member| match member {
+        Member::Int(n) => Some(n),
+        Member::Bytes(_) => None,
+    };
+    let ints: Vec<i64> = set.iter().filter_map(int).collect();
+    let width = match ints.iter().fold(0, |all, n| all | (n ^ (n >> 63)).cast_unsigned()) {
+        0..0x8000 => 2,
+        0x8000..0x8000_0000 => 4,
+        _ => 8,
+    };
+    push_len(out, 8 + width * ints.len());
+    out.extend_from_slice(&(width as u32).to_le_bytes());
+    out.extend_from_slice(&(ints.len() as u32).to_le_bytes());
+    ints.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()[..width]));
 }
 
 fn push_int(out: &mut Vec<u8>, n: i64) {
@@ -124,6 +151,23 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
             }
             hash_of(fields)?
         }
+        TYPE_SET => {
+            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
+            if is_special {
+                return Err(Undumped::Format);
+            }
+            let mut members = Vec::new();
+            for _ in 0..count {
+                members.push(input.string()?);
+            }
+            set_of(members)?
+        }
+        TYPE_SET_INTSET => set_of(intset(&input.string()?).ok_or(Undumped::Format)?)?,
+        TYPE_SET_LISTPACK => {
+            let list = input.string()?;
+            let items = listpack(&list).ok_or(Undumped::Format)?;
+            set_of(items.into_iter().map(|item| Cow::Owned(item.into_owned())).collect())?
+        }
         TYPE_HASH_LISTPACK => {
             let list = input.string()?;
             let items = listpack(&list).ok_or(Undumped::Format)?;
@@ -174,6 +218,13 @@ fn hash_until(fields: Vec<(Field<'_>, Option<u64>)>) -> Result<Content<'_>, Undu
     let names: HashSet<&[u8]> = fields.iter().map(|((field, _), _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
     if is_sound { Ok(Content::HashUntil(fields)) } else { Err(Undumped::Format) }
+}
+
+/// A set: it must have a member, and each only once.
+fn set_of(members: Vec<Cow<'_, [u8]>>) -> Result<Content<'_>, Undumped> {
+    let names: HashSet<&[u8]> = members.iter().map(|member| &**member).collect();
+    let is_sound = !members.is_empty() && names.len() == members.len();
+    if is_sound { Ok(Content::Set(members)) } else { Err(Undumped::Format) }
 }
 
 /// What is left to read.

@@ -17,6 +17,12 @@ pub use ziplist::ziplist;
 
 /// The type of a string.
 pub const TYPE_STRING: u8 = 0;
+/// The type of a set: the number of its members, then the members, all of them strings.
+pub const TYPE_SET: u8 = 2;
+/// The type of a set of integers in one string, in their order.
+pub const TYPE_SET_INTSET: u8 = 11;
+/// The type of a set in one string, which is a listpack.
+pub const TYPE_SET_LISTPACK: u8 = 20;
 /// The type of a hash: the number of its fields, then field and value in turn, all of them strings.
 pub const TYPE_HASH: u8 = 4;
 /// The type of a hash in one string, which is a listpack.
@@ -133,6 +139,25 @@ pub fn listpack(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
 /// Bytes that the length behind an element of a listpack takes: 7 bits each, and none of them full.
 fn back_len(item_len: usize) -> usize {
     1 + [127, 16_382, 2_097_150, 268_435_454].iter().filter(|most| item_len > **most).count()
+}
+
+/// The elements of an intset: the width u32, their number u32, the integers in their order, each once.
+pub fn intset(set: &[u8]) -> Option<Vec<Cow<'static, [u8]>>> {
+    let (width, rest) = set.split_first_chunk()?;
+    let (count, ints) = rest.split_first_chunk()?;
+    let width = u32::from_le_bytes(*width) as usize;
+    let count = u32::from_le_bytes(*count) as usize;
+    if !matches!(width, 2 | 4 | 8) || Some(ints.len()) != count.checked_mul(width) {
+        return None;
+    }
+    let number = |bytes: &[u8]| {
+        let mut wide = [0; 8];
+        wide[8 - width..].copy_from_slice(bytes);
+        // The sign comes along as the word is shifted down.
+        i64::from_le_bytes(wide) >> (64 - 8 * width)
+    };
+    let numbers: Vec<i64> = ints.chunks_exact(width).map(number).collect();
+    numbers.is_sorted_by(|a, b| a < b).then(|| numbers.into_iter().map(text).collect())
 }
 
 fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {

@@ -117,6 +117,11 @@ impl Server {
         self.store.set_hash_packed_max(changed.hash_packed_fields_max, changed.hash_packed_len_max);
         let (elements, bytes) = changed.list_packed_max();
         self.store.set_list_packed_max(elements, bytes);
+        self.store.set_set_packed_max(
+            changed.set_packed_ints_max,
+            changed.set_packed_members_max,
+            changed.set_packed_len_max,
+        );
         self.store.set_text_plain_max(changed.text_plain_max);
         self.observe.set_limits(&changed);
         self.push.tracking.set_limits(&changed);

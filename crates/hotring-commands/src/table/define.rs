@@ -108,6 +108,14 @@ pub(super) const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
     ]
 }
 
+/// The first argument is a key that gets what the others make.
+pub(super) const fn into(to: Access) -> [KeyRange; 2] {
+    [
+        KeyRange { first: 1, last: 1, step: 1, access: to },
+        KeyRange { first: 2, last: -1, step: 1, access: Access::Read },
+    ]
+}
+
 pub(super) const ALL_NODES: &str = "request_policy:all_nodes";
 pub(super) const ALL_SHARDS: &str = "request_policy:all_shards";
 pub(super) const MULTI_SHARD: &str = "request_policy:multi_shard";
@@ -125,6 +133,10 @@ pub(super) const EACH_FIELD: &str = "O(n) in the length of the hash";
 /// A place in a short list is found element by element.
 pub(super) const IN_LIST: &str = "O(log n) in the number of elements";
 pub(super) const EACH_ELEMENT: &str = "O(n) in the number of elements";
+pub(super) const EACH_MEMBER: &str = "O(n) in the number of members named";
+pub(super) const WHOLE_SET: &str = "O(n) in the number of members";
+pub(super) const SMALLEST_SET: &str = "O(n m): n members of the smallest set, m sets";
+pub(super) const ALL_SETS: &str = "O(n) in the number of members of all sets";
 pub(super) const BY_SCRIPT: &str = "what the script costs";
 /// In place of a version of Redis, for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";

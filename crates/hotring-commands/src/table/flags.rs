@@ -122,7 +122,7 @@ bit_set! {
         PUBSUB = 13 "@pubsub",
         /// Programs that the server runs.
         SCRIPTING = 14 "@scripting",
-        /// Sets: no command here.
+        /// Sets.
         SET = 15 "@set",
         /// Sorted sets: no command here.
         SORTED_SET = 16 "@sortedset",
@@ -158,6 +158,7 @@ impl Categories {
             Group::Bitmap => Self::BITMAP,
             Group::Hash => Self::HASH,
             Group::List => Self::LIST,
+            Group::Set => Self::SET,
             // The commands that only tell of it are not in the category.
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,

@@ -550,6 +550,59 @@ macro_rules! all_commands {
             .flags(WRITE.with(Flags::MOVABLE_KEYS)).keys(&counted_first(Access::Take)).since("7.0.0")
             .args("numkeys key [key ...] where [COUNT count]").cost(EACH_ELEMENT)
             .about("Takes elements from the LEFT or the RIGHT of the first of several lists that is there.");
+
+        SAdd = "sadd" -3 Set => set::sadd .flags(GROW_FAST).keys(&one(Access::Extend))
+            .args("key member [member ...]").cost(EACH_MEMBER)
+            .about("Adds members to a set; answers how many are new.");
+        SRem = "srem" -3 Set => set::srem .flags(WRITE_FAST).keys(&one(Access::Reduce))
+            .args("key member [member ...]").cost(EACH_MEMBER)
+            .about("Removes members of a set; answers how many there were.");
+        SIsMember = "sismember" 3 Set => set::sismember .flags(READ_FAST).keys(&one(Access::Look))
+            .args("key member")
+            .about("Answers whether a set has a member.");
+        SMIsMember = "smismember" -3 Set => set::smismember .flags(READ_FAST).keys(&one(Access::Read))
+            .since("6.2.0").args("key member [member ...]").cost(EACH_MEMBER)
+            .about("Answers for several members whether a set has them.");
+        SCard = "scard" 2 Set => set::scard .flags(READ_FAST).keys(&one(Access::Look))
+            .args("key")
+            .about("Counts the members of a set.");
+        SMembers = "smembers" 2 Set => set::smembers .flags(READ).keys(&one(Access::Read))
+            .args("key").cost(WHOLE_SET).tips(&[ORDER_VARIES])
+            .about("Lists the members of a set.");
+        SPop = "spop" -2 Set => set::spop .flags(WRITE_FAST).keys(&one(Access::Take))
+            .args("key [count]").cost("O(n log m): n members removed of m").tips(&[VARIES])
+            .about("Removes random members of a set and answers them.");
+        SRandMember = "srandmember" -2 Set => set::srandmember .flags(READ).keys(&one(Access::Read))
+            .args("key [count]").cost("O(n log m): n members answered of m").tips(&[VARIES])
+            .about("Answers random members of a set; with a negative count they may repeat.");
+        SMove = "smove" 4 Set => set::smove .flags(WRITE_FAST)
+            .keys(&pair(Access::Take, Access::Extend)).args("source destination member")
+            .about("Moves a member from one set to another at one moment.");
+        SInter = "sinter" -2 Set => set::sinter .flags(READ).keys(&every(1, Access::Read))
+            .args("key [key ...]").cost(SMALLEST_SET).tips(&[ORDER_VARIES])
+            .about("Lists the members that all of several sets have.");
+        SInterCard = "sintercard" -3 Set => set::sintercard .flags(READ.with(Flags::MOVABLE_KEYS))
+            .keys(&counted(Access::Read)).since("7.0.0").args("numkeys key [key ...] [LIMIT limit]")
+            .cost(SMALLEST_SET)
+            .about("Counts the members that all of several sets have, up to a limit.");
+        SInterStore = "sinterstore" -3 Set => set::sinterstore .flags(GROW).keys(&into(Access::Adjust))
+            .args("destination key [key ...]").cost(SMALLEST_SET)
+            .about("Stores the members that all of several sets have; answers how many.");
+        SUnion = "sunion" -2 Set => set::sunion .flags(READ).keys(&every(1, Access::Read))
+            .args("key [key ...]").cost(ALL_SETS).tips(&[ORDER_VARIES])
+            .about("Lists the members that any of several sets has.");
+        SUnionStore = "sunionstore" -3 Set => set::sunionstore .flags(GROW).keys(&into(Access::Overwrite))
+            .args("destination key [key ...]").cost(ALL_SETS)
+            .about("Stores the members that any of several sets has; answers how many.");
+        SDiff = "sdiff" -2 Set => set::sdiff .flags(READ).keys(&every(1, Access::Read))
+            .args("key [key ...]").cost(ALL_SETS).tips(&[ORDER_VARIES])
+            .about("Lists the members of a set that several others lack.");
+        SDiffStore = "sdiffstore" -3 Set => set::sdiffstore .flags(GROW).keys(&into(Access::Overwrite))
+            .args("destination key [key ...]").cost(ALL_SETS)
+            .about("Stores the members of a set that several others lack; answers how many.");
+        SScan = "sscan" -3 Set => set::sscan .flags(READ).keys(&one(Access::Read)).since("2.8.0")
+            .args("key cursor [MATCH pattern] [COUNT count]").cost(WHOLE_SET).tips(&[VARIES])
+            .about("Walks over the members of a set, a part at a time if it is long.");
     }
 
     } };

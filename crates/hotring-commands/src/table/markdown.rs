@@ -25,6 +25,7 @@ fn write_page(page: &mut String) -> fmt::Result {
         Group::Bitmap,
         Group::Hash,
         Group::List,
+        Group::Set,
         Group::Generic,
         Group::Transactions,
         Group::PubSub,

@@ -84,6 +84,8 @@ pub enum Group {
     Hash,
     /// About lists.
     List,
+    /// About sets.
+    Set,
     /// About messages between clients.
     PubSub,
     /// Programs that run in the server.
@@ -102,6 +104,7 @@ impl Group {
             Self::Transactions => "transactions",
             Self::Hash => "hash",
             Self::List => "list",
+            Self::Set => "set",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
         }

@@ -13,6 +13,7 @@ mod differential;
 mod differential_acl;
 mod differential_clients;
 mod differential_lists;
+mod differential_set;
 mod differential_tracking;
 mod eviction;
 mod expiry;

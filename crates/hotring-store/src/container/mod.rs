@@ -25,6 +25,8 @@ use crate::hash::large::Fields;
 use crate::list::List;
 use crate::list::large::Items;
 use crate::long_text::{Chunks, LongText, to_packed};
+use crate::set::Set;
+use crate::set::large::Members;
 use crate::value::{ValueRef, view};
 
 /// One type of container.
@@ -120,6 +122,7 @@ pub(crate) struct Contents {
 #[derive(Clone)]
 pub(crate) enum Parts {
     Hash(Fields),
+    Set(Members),
     Text(Chunks),
     List(Items),
 }
@@ -129,6 +132,7 @@ impl Parts {
     pub(crate) fn footprint(&self) -> usize {
         match self {
             Parts::Hash(fields) => fields.footprint(),
+            Parts::Set(members) => members.footprint(),
             Parts::Text(chunks) => chunks.footprint(),
             Parts::List(items) => items.footprint(),
         }
@@ -138,6 +142,7 @@ impl Parts {
     pub(crate) fn len_of_all(&self) -> usize {
         match self {
             Parts::Hash(fields) => fields.len_of_all(),
+            Parts::Set(members) => members.len_of_all(),
             Parts::Text(chunks) => chunks.len(),
             Parts::List(items) => items.footprint(),
         }
@@ -147,6 +152,7 @@ impl Parts {
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Parts::Hash(_) => Hash::KIND_LARGE,
+            Parts::Set(_) => Set::KIND_LARGE,
             Parts::Text(_) => LongText::KIND_LARGE,
             Parts::List(_) => List::KIND_LARGE,
         }
@@ -156,6 +162,7 @@ impl Parts {
     pub(crate) fn view<R>(&self, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
         match self {
             Parts::Hash(fields) => f(ValueRef::Hash(Hash::large(fields))),
+            Parts::Set(members) => f(ValueRef::Set(Set::large(members))),
             Parts::Text(chunks) => f(ValueRef::Text(LongText::large(chunks))),
             Parts::List(items) => f(ValueRef::List(List::large(items))),
         }
@@ -165,7 +172,7 @@ impl Parts {
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         match self {
             Parts::List(items) => items.take_cut(),
-            Parts::Hash(_) | Parts::Text(_) => None,
+            _ => None,
         }
     }
 
@@ -173,6 +180,7 @@ impl Parts {
     pub(crate) fn take_remains(&mut self) -> Remains {
         match self {
             Parts::Hash(fields) => fields.take_remains(),
+            Parts::Set(members) => members.take_remains(),
             Parts::Text(chunks) => std::mem::take(chunks).into_remains(),
             Parts::List(items) => items.take_remains(),
         }
@@ -184,6 +192,7 @@ impl Contents {
     pub(crate) fn to_packed(&self) -> Vec<u8> {
         match &self.parts {
             Parts::Hash(fields) => fields.to_packed(self.number),
+            Parts::Set(members) => members.to_packed(self.number),
             Parts::Text(chunks) => to_packed(chunks, self.number),
             Parts::List(items) => items.to_packed(self.number),
         }
@@ -200,6 +209,7 @@ impl Contents {
         match &mut self.parts {
             Parts::Hash(fields) => _ = Hash::apply(fields, &Hash::changes_from_bytes(changes)?),
             Parts::List(items) => _ = List::apply(items, &List::changes_from_bytes(changes)?),
+            Parts::Set(members) => _ = Set::apply(members, &Set::changes_from_bytes(changes)?),
             Parts::Text(chunks) => {
                 LongText::apply(chunks, &LongText::changes_from_bytes(changes)?);
             }
@@ -221,6 +231,10 @@ macro_rules! of_packed_kind {
                 type $T = crate::list::List;
                 Some($call)
             }
+            <crate::set::Set as crate::container::Type>::KIND => {
+                type $T = crate::set::Set;
+                Some($call)
+            }
             _ => None,
         }
     };
@@ -232,6 +246,7 @@ pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
     match kind_large {
         Hash::KIND_LARGE => Some(Hash::KIND),
         List::KIND_LARGE => Some(List::KIND),
+        Set::KIND_LARGE => Some(Set::KIND),
         _ => None,
     }
 }
@@ -294,6 +309,10 @@ pub(crate) struct ContainerOptions {
     pub(crate) hash: PackedMax,
     /// Largest packed list: elements, and bytes of all.
     pub(crate) list: PackedMax,
+    /// Largest packed set, if it has other members than integers.
+    pub(crate) set: PackedMax,
+    /// Largest packed set of integers.
+    pub(crate) set_ints: PackedMax,
     /// Longest string that is plain after a change of a part of it.
     text_plain_max: AtomicUsize,
 }
@@ -332,6 +351,8 @@ impl ContainerOptions {
             keys,
             hash: PackedMax::default(),
             list: PackedMax::default(),
+            set: PackedMax::default(),
+            set_ints: PackedMax::default(),
             text_plain_max,
         }
     }

@@ -401,7 +401,11 @@ fn check<T: Type>(
         sum += weight.len;
         grows |= weight.grows;
     }
-    let len = if grows { T::packed_len_max(container) + sum } else { sum };
+    check_len(if grows { T::packed_len_max(container) + sum } else { sum })
+}
+
+/// Refuses a container that takes this many bytes, if no record of the log could hold it.
+pub(crate) fn check_len(len: usize) -> Result<(), StoreError> {
     let len_max = u32::MAX as usize - HEAD_MAX;
     if len > len_max { Err(StoreError::ValueTooLong { len, len_max }) } else { Ok(()) }
 }

@@ -25,6 +25,8 @@ pub enum Content<'a> {
     HashUntil(Vec<(Field<'a>, Option<u64>)>),
     /// The elements of a list.
     List(Elements),
+    /// The members of a set; equal ones count once.
+    Set(Vec<Cow<'a, [u8]>>),
 }
 
 /// A field of a hash, and its value.
@@ -33,7 +35,7 @@ pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 impl Session {
     /// Gives the key this value and expiry in place of all that it had, if it is absent or `replace`.
     /// False if it did not. The key is removed instead if the expiry has passed, or if the value is a
-    /// hash without fields or a list without elements.
+    /// container with nothing in it.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`], and those of every write.
@@ -97,6 +99,7 @@ impl Session {
                 limits.check_value(held.as_ref().map_or(0, Vec::len))?;
                 held.map(|held| value_of::<List>(held, &[], &self.containers, &self.store))
             }
+            Content::Set(members) => self.encode_set(members.iter().map(|member| &**member))?,
         })
     }
 

@@ -22,6 +22,7 @@ mod number;
 mod pins;
 pub(crate) mod read;
 pub(crate) mod set;
+pub(crate) mod sets;
 pub(crate) mod several;
 pub(crate) mod text;
 pub(crate) mod watch;

@@ -27,7 +27,7 @@ impl Session {
                         ValueRef::Bytes(_) | ValueRef::Text(_) => {
                             Err(StoreError::NotANumber(NumberKind::Integer))
                         }
-                        ValueRef::Hash(_) | ValueRef::List(_) => Err(StoreError::WrongType),
+                        _ => Err(StoreError::WrongType),
                     })
                 });
                 match old.and_then(|n| {

@@ -223,7 +223,7 @@ impl Session {
     }
 
     /// Reads keys at one moment. `f` may run several times; what its last run returns is true.
-    fn read_many<R>(&mut self, keys: &[&[u8]], mut f: impl FnMut(&mut Index) -> R) -> R {
+    pub(crate) fn read_many<R>(&mut self, keys: &[&[u8]], mut f: impl FnMut(&mut Index) -> R) -> R {
         let held = self.keys(keys.iter().copied());
         if self.gate.holds_any() {
             return self.hold(&held, Hold::Read, |session| f(&mut session.index));

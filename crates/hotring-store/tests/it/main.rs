@@ -17,6 +17,7 @@ mod long_text;
 mod memory;
 mod model;
 mod random;
+mod sets;
 mod snapshot;
 mod stalled;
 mod waiting;

@@ -17,7 +17,7 @@ use hotring_store::{
     ExpireCondition, Fault, KeyFates, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, State, change_hash, change_list, state};
+use super::logged::{ID, Logged, NOW, State, change_hash, change_list, change_set, state};
 use super::long_text::change_text;
 use super::random::Random;
 
@@ -30,7 +30,10 @@ fn key(random: &mut Random) -> Vec<u8> {
 
 fn write(session: &mut Session, random: &mut Random) {
     if random.one_in(3) {
-        return change_hash(session, random, NOW);
+        return match random.one_in(2) {
+            true => change_hash(session, random, NOW),
+            false => change_set(session, random, NOW),
+        };
     }
     if random.one_in(4) {
         return change_text(session, random, NOW);
@@ -202,6 +205,7 @@ fn a_snapshot_under_load_and_the_log_are_the_store() {
             hash_packed_fields_max: 3,
             text_plain_max: 60,
             list_packed_bytes_max: 60,
+            set_packed_ints_max: 3,
             ..Options::default()
         };
         let logged = Logged::on(choice, options, Fault::None, &memory);

@@ -47,6 +47,7 @@ fn owned(value: ValueRef<'_>) -> Value {
             hash.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect(),
         ),
         ValueRef::List(list) => Value::List(list.iter().map(<[u8]>::to_vec).collect()),
+        ValueRef::Set(set) => Value::Set(set.iter().map(|member| member.to_vec()).collect()),
         text => Value::String(text.to_vec()),
     }
 }

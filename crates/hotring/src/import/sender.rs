@@ -6,7 +6,9 @@
 
 use std::io;
 
-use hotring_commands::rdb::{TYPE_HASH, TYPE_LIST, TYPE_STRING, push_len, push_string, seal};
+use hotring_commands::rdb::{
+    TYPE_HASH, TYPE_LIST, TYPE_SET, TYPE_STRING, push_len, push_string, seal,
+};
 use hotring_protocol::Reply;
 
 use crate::client::{Client, push_request};
@@ -141,6 +143,11 @@ fn payload(value: &Value) -> Vec<u8> {
             payload.push(TYPE_LIST);
             push_len(&mut payload, elements.len());
             elements.iter().for_each(|element| push_string(&mut payload, element));
+        }
+        Value::Set(members) => {
+            payload.push(TYPE_SET);
+            push_len(&mut payload, members.len());
+            members.iter().for_each(|member| push_string(&mut payload, member));
         }
     }
     seal(&mut payload);

@@ -27,6 +27,14 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
             out.extend_from_slice(b",\"type\":\"string\",\"value\":");
             push_text(out, text);
         }
+        Value::Set(members) => {
+            out.extend_from_slice(b",\"type\":\"set\",\"value\":[");
+            for (i, member) in members.iter().enumerate() {
+                out.extend((i > 0).then_some(b','));
+                push_text(out, member);
+            }
+            out.push(b']');
+        }
         Value::Hash(fields) => {
             out.extend_from_slice(b",\"type\":\"hash\",\"value\":");
             let is_text = fields.iter().all(|(field, _)| std::str::from_utf8(field).is_ok());
@@ -127,7 +135,11 @@ fn item(json: Json) -> Result<Item, String> {
             let elements: Option<Vec<_>> = elements.into_iter().map(bytes).collect();
             Value::List(elements.filter(|elements| !elements.is_empty()).ok_or(NO_LIST)?)
         }
-        _ => return Err("type is neither string, hash nor list".into()),
+        Some("set") => {
+            let members = members_of(value).filter(|members| !members.is_empty());
+            Value::Set(members.ok_or("value is not a set: it must be an array of strings")?)
+        }
+        _ => return Err("type is neither string, hash, list nor set".into()),
     };
     let expire_at = match take("expires_at_ms") {
         None | Some(Json::Null) => None,
@@ -141,6 +153,12 @@ fn item(json: Json) -> Result<Item, String> {
         None => Ok(Item { key, value, expire_at, is_pinned }),
         Some(name) => Err(format!("unknown member {name:?}")),
     }
+}
+
+/// The members of a set; equal ones count once.
+fn members_of(json: Json) -> Option<Vec<Vec<u8>>> {
+    let Json::Array(members) = json else { return None };
+    members.into_iter().map(bytes).collect::<Option<_>>().map(super::each_once)
 }
 
 fn bytes(json: Json) -> Option<Vec<u8>> {

@@ -41,6 +41,8 @@ pub(crate) enum Value {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     /// Elements, in order.
     List(Vec<Vec<u8>>),
+    /// The members of a set, each once.
+    Set(Vec<Vec<u8>>),
 }
 
 impl Item {
@@ -50,6 +52,7 @@ impl Item {
             Value::String(text) => text.len(),
             Value::Hash(fields) => fields.iter().map(|(f, v)| f.len() + v.len()).sum(),
             Value::List(elements) => elements.iter().map(Vec::len).sum(),
+            Value::Set(members) => members.iter().map(Vec::len).sum(),
         };
         self.key.len() + value
     }
@@ -94,6 +97,15 @@ fn keep_last(mut fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut is_last = is_last.into_iter().rev();
     fields.retain(|_| is_last.next().unwrap_or(true));
     fields
+}
+
+/// The members of a set without equal ones, in the order in which they came.
+fn each_once(mut members: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut seen = HashSet::new();
+    let is_new: Vec<bool> = members.iter().map(|member| seen.insert(member)).collect();
+    let mut is_new = is_new.into_iter();
+    members.retain(|_| is_new.next().unwrap_or(true));
+    members
 }
 
 /// Bytes in readable form, shortened.

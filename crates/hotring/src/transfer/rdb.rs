@@ -467,7 +467,7 @@ pub(super) mod tests {
         let parts: [&[u8]; 12] = [
             b"\x12\x01l\x02\x02\x01a\x01\xc0\x05",
             b"\x01\x02l1\x02\x01a\xc1\x00\x01",
-            b"\x0b\x01i\x03abc",
+            b"\x0b\x01i\x0c\x02\0\0\0\x02\0\0\0\xff\xff\x05\0",
             b"\x03\x01z\x02\x01a\x031.5\x01b\xfe",
             b"\x05\x02z2\x01\x01a\0\0\0\0\0\0\0\0",
             &stream,
@@ -475,15 +475,16 @@ pub(super) mod tests {
             b"\x18\x01h\0\0\0\0\0\0\0\0\x01\x05\x01f\x01v",
             b"\x19\x02h2\0\0\0\0\0\0\0\0\x02ab",
             b"\x16\x02h3\x01\x05\x01f\x01v",
-            b"\x14\x02s2\xc3\x03\x05abc",
+            b"\x02\x01j\x02\x01a\xc0\x05",
             b"\x00\x01a\x01b",
         ];
         let (items, unknown) = read(&file(&parts)).unwrap();
-        assert_eq!(items, [item("a", text("b"), None)]);
+        let set = |members: [&str; 2]| Value::Set(members.map(|member| member.into()).to_vec());
+        let sets = [item("i", set(["-1", "5"]), None), item("j", set(["a", "5"]), None)];
+        assert_eq!(items, [&sets[..], &[item("a", text("b"), None)]].concat());
         let expected = [
             "l is a list",
             "l1 is a list",
-            "i is a set",
             "z is a sorted set",
             "z2 is a sorted set",
             "s is a stream",
@@ -491,7 +492,6 @@ pub(super) mod tests {
             "h is a hash with fields that expire",
             "h2 is a hash with fields that expire",
             "h3 is a hash with fields that expire",
-            "s2 is a set",
         ];
         assert_eq!(unknown, expected);
         let error = read(&file(&[b"\x1a\x01s\x01", b"\x00\x01a\x01b"])).unwrap_err().to_string();

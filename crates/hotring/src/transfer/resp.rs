@@ -11,7 +11,7 @@ use std::io::Read;
 
 use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
 
-use super::{Item, ReadError, Value, keep_last, shown};
+use super::{Item, ReadError, Value, each_once, keep_last, shown};
 use crate::client::push_request;
 
 /// Most bytes of fields in one command, and most fields, as the number of arguments is limited.
@@ -32,6 +32,18 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
             match &time {
                 Some(at) => push_request(out, &[&words[..], &[b"PXAT", at.as_bytes()]].concat()),
                 None => push_request(out, &words),
+            }
+        }
+        Value::Set(members) => {
+            let mut rest = &members[..];
+            while !rest.is_empty() {
+                let (some, behind) = rest.split_at(few_members(rest));
+                let words = [b"SADD", key].into_iter().chain(some.iter().map(Vec::as_slice));
+                push_request(out, &words.collect::<Vec<_>>());
+                rest = behind;
+            }
+            if let Some(at) = &time {
+                push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
             }
         }
         Value::Hash(fields) => {
@@ -60,6 +72,16 @@ fn few(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
         len <= HSET_LEN
     };
     fields.iter().take(HSET_FIELDS).take_while(fits).count().max(1)
+}
+
+/// The number of members that fit into one command.
+fn few_members(members: &[Vec<u8>]) -> usize {
+    let mut len = 0;
+    let fits = |member: &&Vec<u8>| {
+        len += member.len();
+        len <= HSET_LEN
+    };
+    members.iter().take(HSET_FIELDS).take_while(fits).count().max(1)
 }
 
 /// Reads a file of commands, item by item.
@@ -158,6 +180,17 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             let value = Value::Hash(pairs.collect());
             Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
         }
+        (b"SADD", [key, members @ ..]) if !members.is_empty() => {
+            let members = members.iter().map(|member| member.to_vec());
+            if let Some(Item { key: same, value: Value::Set(all), .. }) = item
+                && same == key
+            {
+                all.extend(members);
+                return Ok(None);
+            }
+            let value = Value::Set(members.collect());
+            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+        }
         (b"PEXPIREAT", [key, at]) => {
             current(item, key)?;
             let at = time(at)?;
@@ -188,6 +221,9 @@ fn time(text: &[u8]) -> Result<u64, String> {
 fn whole(mut item: Item) -> Item {
     if let Value::Hash(fields) = &mut item.value {
         *fields = keep_last(std::mem::take(fields));
+    }
+    if let Value::Set(members) = &mut item.value {
+        *members = each_once(std::mem::take(members));
     }
     item
 }

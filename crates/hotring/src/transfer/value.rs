@@ -6,11 +6,11 @@ use std::io::{self, Read};
 
 use hotring_commands::rdb::{
     NODE_PACKED, NODE_PLAIN, SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_LIST,
-    TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_STRING, crc64, listpack,
-    unpack, ziplist,
+    TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_SET, TYPE_SET_INTSET,
+    TYPE_SET_LISTPACK, TYPE_STRING, crc64, intset, listpack, unpack, ziplist,
 };
 
-use super::{LEN_MAX, ReadError, Value};
+use super::{LEN_MAX, ReadError, Value, each_once};
 
 /// A hash with its fields in one string, as before Redis 7.
 const TYPE_HASH_ZIPLIST: u8 = 13;
@@ -44,7 +44,6 @@ pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError
 /// The name of a type.
 pub(crate) fn type_name(kind: u8) -> String {
     match kind {
-        2 | 11 | 20 => "a set".into(),
         3 | 5 | 12 | 17 => "a sorted set".into(),
         6 | 7 => "a module's value".into(),
         9 => "a hash in the form of Redis 2.4".into(),
@@ -168,6 +167,15 @@ impl<R: Read> Source<R> {
             TYPE_LIST | TYPE_LIST_ZIPLIST | TYPE_LIST_QUICKLIST | TYPE_LIST_QUICKLIST_2 => {
                 return self.list(kind).map(Some);
             }
+            TYPE_SET => {
+                let members = self.members()?;
+                return self.set_of(members);
+            }
+            TYPE_SET_INTSET | TYPE_SET_LISTPACK => {
+                let read = if kind == TYPE_SET_INTSET { owned_intset } else { owned_listpack };
+                let members = self.packed_items(read)?;
+                return self.set_of(members);
+            }
             TYPE_HASH => self.pairs()?,
             TYPE_HASH_LISTPACK => self.packed(owned_listpack)?,
             TYPE_HASH_ZIPLIST => self.packed(ziplist)?,
@@ -227,6 +235,39 @@ impl<R: Read> Source<R> {
         Ok(fields)
     }
 
+    fn members(&mut self) -> Result<Vec<Vec<u8>>, ReadError> {
+        let count = self.length()?;
+        let (mut members, mut len) = (Vec::new(), 0);
+        for _ in 0..count {
+            let member = self.string()?;
+            len += member.len() + FIELD_LEN;
+            if len > HASH_LEN_MAX {
+                return self.bad("the set is too large");
+            }
+            members.push(member);
+        }
+        Ok(members)
+    }
+
+    fn set_of(&self, members: Vec<Vec<u8>>) -> Result<Option<Value>, ReadError> {
+        match members.is_empty() {
+            true => self.bad("the set before this has no members"),
+            false => Ok(Some(Value::Set(each_once(members)))),
+        }
+    }
+
+    /// The parts of a set in one string.
+    fn packed_items(
+        &mut self,
+        read: fn(&[u8]) -> Option<Vec<Vec<u8>>>,
+    ) -> Result<Vec<Vec<u8>>, ReadError> {
+        let list = self.string()?;
+        match read(&list) {
+            Some(items) => Ok(items),
+            None => self.bad("the packed set before this is damaged"),
+        }
+    }
+
     /// A hash in one string.
     fn packed(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Fields, ReadError> {
         let list = self.string()?;
@@ -243,6 +284,10 @@ impl<R: Read> Source<R> {
 
 fn owned_listpack(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(listpack(list)?.into_iter().map(|item| item.into_owned()).collect())
+}
+
+fn owned_intset(set: &[u8]) -> Option<Vec<Vec<u8>>> {
+    Some(intset(set)?.into_iter().map(|item| item.into_owned()).collect())
 }
 
 #[cfg(test)]

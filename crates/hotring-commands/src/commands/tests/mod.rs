@@ -20,6 +20,7 @@ mod range;
 mod scan;
 mod script;
 mod scrub;
+mod set;
 mod string;
 mod tracking;
 mod transaction;

@@ -9,7 +9,7 @@ use hotring_store::{Change, Changed, End, FieldsChanged, ListStep, Session};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
-    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, LIST, NEW, STRING,
+    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, LIST, NEW, SET, STRING,
 };
 use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
@@ -117,10 +117,16 @@ impl Teller<'_> {
                 self.event(GENERIC, "rename_from", change);
             }
             Changed::Removed => {
-                // The removal of the last field or element removes the key.
+                // The removal of the last part removes the key. A result without members only removes it.
+                let is_part = match spec.id {
+                    CommandId::SInterStore | CommandId::SUnionStore | CommandId::SDiffStore => {
+                        false
+                    }
+                    _ => matches!(spec.group, Group::List | Group::Set),
+                };
                 if spec.group == Group::Hash {
                     self.event(HASH, "hdel", change);
-                } else if spec.group == Group::List {
+                } else if is_part {
                     let (class, event) = stored(spec);
                     self.event(class, event, change);
                 }
@@ -200,6 +206,7 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         Id::HSet | Id::HSetNx | Id::HMSet | Id::HSetEx => (HASH, "hset"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
         _ if spec.group == Group::List => (LIST, spec.name),
+        _ if spec.group == Group::Set => (SET, spec.name),
         _ => (STRING, "set"),
     }
 }

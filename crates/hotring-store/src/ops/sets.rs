@@ -1,0 +1,399 @@
+//! Sets: reads and writes of one, and operations on several at one moment. A key without members is absent. The expiry
+//! stays, but for results that are stored.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use hotring_index::AnySession as Index;
+use hotring_index::{Action, Block, Entry, Expiry, NewValue};
+
+use crate::container::write::check_len;
+use crate::container::{Type, large, view_container};
+use crate::error::StoreError;
+use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
+use crate::session::Session;
+use crate::set::build::Builder;
+use crate::set::large::Members;
+use crate::set::{Change, Member, Set, SetForm, SetRef};
+use crate::value::{len_of, reborrow};
+
+/// A set as it is at one moment, to be used for as long as one wants. A large one is not copied.
+#[derive(Debug, Default)]
+pub struct SetSnapshot(Held);
+
+#[derive(Debug, Default)]
+enum Held {
+    /// The key is absent.
+    #[default]
+    Absent,
+    Copied(Vec<u8>),
+    Shared(Block),
+    Large(Members),
+}
+
+/// What several sets make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetOperation {
+    /// The members that all have.
+    Intersection,
+    /// The members that any has.
+    Union,
+    /// The members of the first that no other has.
+    Difference,
+}
+
+impl SetSnapshot {
+    fn of(entry: &Entry<'_>) -> Result<SetSnapshot, StoreError> {
+        if let Some(large) = large::of_entry(entry) {
+            let members = large.read(|contents| Set::of_parts(&contents.parts).cloned());
+            return members
+                .map(|members| SetSnapshot(Held::Large(members)))
+                .ok_or(StoreError::WrongType);
+        }
+        view_container::<Set, _>(entry, |set| {
+            let shared = entry.block().and_then(|block| block.to_block().part(set.held()));
+            SetSnapshot(shared.map_or_else(|| Held::Copied(set.held().to_vec()), Held::Shared))
+        })
+    }
+
+    /// The set, an empty one if the key is absent.
+    pub fn view(&self) -> SetRef<'_> {
+        match &self.0 {
+            Held::Absent => Set::packed(&[]),
+            Held::Copied(held) => Set::packed(held),
+            Held::Shared(block) => Set::packed(block),
+            Held::Large(members) => Set::large(members),
+        }
+    }
+
+    /// Whether the key is there.
+    pub fn is_there(&self) -> bool {
+        !matches!(self.0, Held::Absent)
+    }
+}
+
+/// A set that is asked for many members.
+struct Asked<'a> {
+    set: SetRef<'a>,
+    /// The members of a long list.
+    members: Option<HashSet<&'a [u8]>>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(set: SetRef<'a>) -> Asked<'a> {
+        let bytes = |member| match member {
+            Member::Bytes(bytes) => Some(bytes),
+            Member::Int(_) => None,
+        };
+        let members = set.is_long_list().then(|| set.iter().filter_map(bytes).collect());
+        Asked { set, members }
+    }
+
+    fn contains(&self, member: &[u8]) -> bool {
+        match &self.members {
+            Some(members) => members.contains(member),
+            None => self.set.contains(member),
+        }
+    }
+}
+
+impl SetOperation {
+    /// Calls `f` with each member that the sets make, once, until it returns false.
+    pub fn run(self, sets: &[SetSnapshot], mut f: impl FnMut(&[u8]) -> bool) {
+        let sets = sets.iter().map(SetSnapshot::view);
+        match self {
+            SetOperation::Intersection => intersect(sets.collect(), f),
+            SetOperation::Union => {
+                let mut before: Vec<Asked<'_>> = Vec::new();
+                for set in sets {
+                    let is_new = |member: &[u8]| !before.iter().any(|set| set.contains(member));
+                    if !each(set, |member| !is_new(member) || f(member)) {
+                        return;
+                    }
+                    before.push(Asked::new(set));
+                }
+            }
+            SetOperation::Difference => {
+                let mut sets = sets;
+                let Some(first) = sets.next() else { return };
+                if first.is_empty() {
+                    return;
+                }
+                let others: Vec<_> = sets.map(Asked::new).collect();
+                each(first, |member| others.iter().any(|set| set.contains(member)) || f(member));
+            }
+        }
+    }
+}
+
+/// The smallest set is walked over, so that the others are asked for as few members as can be.
+fn intersect(mut sets: Vec<SetRef<'_>>, mut f: impl FnMut(&[u8]) -> bool) {
+    sets.sort_by_key(SetRef::len);
+    let Some((smallest, others)) = sets.split_first() else { return };
+    if smallest.is_empty() {
+        return;
+    }
+    let others: Vec<_> = others.iter().map(|set| Asked::new(*set)).collect();
+    each(*smallest, |member| !others.iter().all(|set| set.contains(member)) || f(member));
+}
+
+/// Walks over a set until `f` returns false; true if it never did.
+fn each(set: SetRef<'_>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
+    set.iter().all(|member| member.with_bytes(&mut f))
+}
+
+impl Session {
+    /// Hands the set to `f`. None if the key is absent.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn set_members<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(SetRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.read_container::<Set, R>(key, now, f)
+    }
+
+    /// As [`set_members`](Self::set_members), for a walk over all of it: writers of a large set do not wait for `f`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_walk<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(SetRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.walk_container::<Set, R>(key, now, f)
+    }
+
+    /// Adds members and returns how many were not there.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the set would be, and those of every write.
+    pub fn set_add(
+        &mut self,
+        key: &[u8],
+        members: &[&[u8]],
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        self.admit_bytes(members.iter().map(|member| member.len()).sum())?;
+        if let [member] = members {
+            let change = [Change::add(member)];
+            let (tally, ()) =
+                self.update_container::<Set, _>(key, now, |_| Ok((Cow::Borrowed(&change), ())))?;
+            return Ok(tally.added);
+        }
+        let changes: Vec<Change<'_>> = members.iter().map(|member| Change::add(member)).collect();
+        let (tally, ()) =
+            self.update_container::<Set, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        Ok(tally.added)
+    }
+
+    /// Removes members and returns how many were there. With the last member goes the key.
+    ///
+    /// # Errors
+    /// As [`set_add`](Self::set_add), but for [`StoreError::OutOfMemory`]: the set without them takes less.
+    pub fn set_remove(
+        &mut self,
+        key: &[u8],
+        members: &[&[u8]],
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        let changes: Vec<Change<'_>> =
+            members.iter().map(|member| Change::remove(member)).collect();
+        self.check_key(key)?;
+        self.admit_little()?;
+        let (tally, ()) =
+            self.change_container::<Set, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        Ok(tally.removed)
+    }
+
+    /// Removes up to this many members, chosen at random, and returns them. `random` answers a number below the given
+    /// one. The log names the members.
+    ///
+    /// # Errors
+    /// As [`set_remove`](Self::set_remove).
+    pub fn set_pop(
+        &mut self,
+        key: &[u8],
+        count: usize,
+        mut random: impl FnMut(usize) -> usize,
+        now: u64,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        self.check_key(key)?;
+        self.admit_little()?;
+        let (_, popped) = self.change_container::<Set, _>(key, now, |set| {
+            let mut popped = Vec::new();
+            choose(set, count, &mut random, |member| popped.push(member.to_vec()));
+            let removed = |member: &Vec<u8>| Change { member: member.clone().into(), adds: false };
+            Ok((Cow::Owned(popped.iter().map(removed).collect()), popped))
+        })?;
+        Ok(popped)
+    }
+
+    /// Calls `f` with up to this many members, chosen at random, each once. `random` answers a number below the given
+    /// one. None if the key is absent.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn set_choose(
+        &mut self,
+        key: &[u8],
+        count: usize,
+        random: impl FnMut(usize) -> usize,
+        now: u64,
+        f: impl FnMut(Member<'_>),
+    ) -> Result<Option<()>, StoreError> {
+        self.set_walk(key, now, |set| choose(set, count, random, f))
+    }
+
+    /// Moves a member from one set to another, at one moment for all. False if it was not there.
+    ///
+    /// # Errors
+    /// As [`set_add`](Self::set_add), of either key.
+    pub fn set_move(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        member: &[u8],
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.check_key(to)?;
+        self.admit()?;
+        self.hold_keys([from, to], |session| {
+            let has = |set: SetRef<'_>| set.contains(member);
+            let Some(is_there) = session.read_container::<Set, _>(from, now, has)? else {
+                return Ok(false);
+            };
+            session.read_container::<Set, _>(to, now, |_| ())?;
+            if !is_there || from == to {
+                return Ok(is_there);
+            }
+            let (add, remove) = ([Change::add(member)], [Change::remove(member)]);
+            // What may be refused comes first.
+            session.change_container::<Set, _>(to, now, |_| Ok((Cow::Borrowed(&add), ())))?;
+            session.change_container::<Set, _>(from, now, |_| Ok((Cow::Borrowed(&remove), ())))?;
+            Ok(true)
+        })
+    }
+
+    /// The sets of these keys, all as they are at one moment.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`] if any key holds another type.
+    pub fn sets_at_once(
+        &mut self,
+        keys: &[&[u8]],
+        now: u64,
+    ) -> Result<Vec<SetSnapshot>, StoreError> {
+        if let [key] = keys {
+            let set = self.read(*key, now, |entry| SetSnapshot::of(&entry)).transpose()?;
+            return Ok(vec![set.unwrap_or_default()]);
+        }
+        self.read_many(keys, |index| snapshots(index, keys, now))
+    }
+
+    /// Gives `to` what the sets of these keys make, in place of all that it had, and returns how many members that are.
+    /// `to` is removed if there are none. All at one moment.
+    ///
+    /// # Errors
+    /// As [`set_add`](Self::set_add) and [`sets_at_once`](Self::sets_at_once).
+    pub fn set_store(
+        &mut self,
+        operation: SetOperation,
+        to: &[u8],
+        keys: &[&[u8]],
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        self.check_key(to)?;
+        self.admit()?;
+        let all = std::iter::once(to).chain(keys.iter().copied());
+        self.hold_keys(all, |session| {
+            let sets = snapshots(&mut session.index, keys, now)?;
+            let mut builder = Builder::new(&session.containers);
+            operation.run(&sets, |member| {
+                builder.add(member);
+                true
+            });
+            let made = session.finish_set(builder)?;
+            session.admit_bytes(made.as_ref().map_or(0, |(value, _)| len_of(value)))?;
+            match made {
+                Some((value, count)) => {
+                    session.change(to, |to| to.put(reborrow(&value), Expiry::Never, now));
+                    Ok(count)
+                }
+                None => {
+                    session.change(to, |to| to.update(now, |_| (Action::Remove, ())));
+                    Ok(0)
+                }
+            }
+        })
+    }
+
+    /// The form of a set with these members; None without members.
+    pub(crate) fn encode_set<'m>(
+        &self,
+        members: impl Iterator<Item = &'m [u8]>,
+    ) -> Result<Option<NewValue<'static>>, StoreError> {
+        let mut builder = Builder::new(&self.containers);
+        for member in members {
+            self.limits.check_value(member.len())?;
+            builder.add(member);
+        }
+        Ok(self.finish_set(builder)?.map(|(value, _)| value))
+    }
+
+    fn finish_set(
+        &self,
+        builder: Builder<'_>,
+    ) -> Result<Option<(NewValue<'static>, usize)>, StoreError> {
+        check_len(builder.len())?;
+        Ok(builder.finish(&self.store))
+    }
+}
+
+/// The sets of these keys, as one look after the other finds them.
+fn snapshots(index: &mut Index, keys: &[&[u8]], now: u64) -> Result<Vec<SetSnapshot>, StoreError> {
+    let (mut sets, mut space) = (Vec::with_capacity(keys.len()), no_keys());
+    for batch in keys.chunks(PREFETCH_KEYS) {
+        for &key in prefetched(index, batch, &mut space) {
+            let set = index.get(key, now, |entry| SetSnapshot::of(&entry)).transpose()?;
+            sets.push(set.unwrap_or_default());
+        }
+    }
+    Ok(sets)
+}
+
+/// Calls `f` with up to `count` members, each once, every choice of them being as likely as any other.
+fn choose<'a>(
+    set: SetRef<'a>,
+    count: usize,
+    mut random: impl FnMut(usize) -> usize,
+    mut f: impl FnMut(Member<'a>),
+) {
+    let len = set.count();
+    if count >= len {
+        return set.iter().for_each(f);
+    }
+    if count == 1 {
+        return set.of_rank(random(len)).into_iter().for_each(f);
+    }
+    // A list finds a rank by a walk.
+    let list: Option<Vec<Member<'a>>> = (set.form() == SetForm::List).then(|| set.iter().collect());
+    // The steps of a shuffle of all ranks, of which only those are noted that have moved.
+    let mut moved: HashMap<usize, usize> = HashMap::new();
+    for first in 0..count {
+        let at = first + random(len - first);
+        let rank = moved.get(&at).copied().unwrap_or(at);
+        let instead = moved.get(&first).copied().unwrap_or(first);
+        moved.insert(at, instead);
+        let member = match &list {
+            Some(list) => list.get(rank).copied(),
+            None => set.of_rank(rank),
+        };
+        member.into_iter().for_each(&mut f);
+    }
+}

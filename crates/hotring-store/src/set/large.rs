@@ -1,0 +1,147 @@
+//! The members of a large set.
+
+use std::hash::Hasher;
+
+use hotring_containers::{Dict, Remains};
+use siphasher::sip::SipHasher13;
+
+use super::packed::begin_list;
+use super::{Change, Tally};
+use crate::container::packed::{Head, push};
+
+/// Bytes after which a part of a walk ends.
+const SCAN_BYTES: usize = 1 << 20;
+
+/// The members of a large set. Clone: O(1).
+#[derive(Clone)]
+pub(crate) struct Members {
+    /// Each with an empty value.
+    dict: Dict,
+    /// Keyed, so that clients cannot choose members of one hash.
+    hasher: SipHasher13,
+    /// Bytes of all members.
+    len_of_all: usize,
+}
+
+impl std::fmt::Debug for Members {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Members").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Members {
+    /// None, yet.
+    pub(crate) fn new([a, b]: [u64; 2]) -> Members {
+        let hasher = SipHasher13::new_with_keys(a, b);
+        Members { dict: Dict::new(), hasher, len_of_all: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.dict.len()
+    }
+
+    pub(crate) fn footprint(&self) -> usize {
+        self.dict.footprint()
+    }
+
+    /// Bytes of all members.
+    pub(crate) fn len_of_all(&self) -> usize {
+        self.len_of_all
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.dict.iter().map(|entry| entry.key)
+    }
+
+    pub(crate) fn contains(&self, member: &[u8]) -> bool {
+        self.dict.get(self.hash(member), member).is_some()
+    }
+
+    pub(crate) fn of_rank(&self, rank: usize) -> Option<&[u8]> {
+        self.dict.entry_of_rank(rank).map(|entry| entry.key)
+    }
+
+    pub(crate) fn scan<'a>(
+        &'a self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&'a [u8]),
+    ) -> u64 {
+        let Ok(mut from) = u32::try_from(cursor) else { return 0 };
+        let (mut met, mut bytes) = (0, 0);
+        loop {
+            // A leaf at a time: few long members are as much as many short ones.
+            let next = self.dict.scan(from, 1, |entry| {
+                met += 1;
+                bytes += entry.key.len();
+                f(entry.key);
+            });
+            match next {
+                None => return 0,
+                Some(next) if met >= count || bytes >= SCAN_BYTES => return next.into(),
+                Some(next) => from = next,
+            }
+        }
+    }
+
+    /// What changes will have done that take all members away; None if some stay.
+    pub(crate) fn emptied_by(&self, changes: &[Change<'_>]) -> Option<Tally> {
+        if changes.len() < self.len() || changes.iter().any(|change| change.adds) {
+            return None;
+        }
+        let mut after = self.clone();
+        let tally = after.apply(changes);
+        (after.len() == 0).then_some(tally)
+    }
+
+    /// Makes changes, in their order.
+    pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
+        let mut tally = Tally::default();
+        for change in changes {
+            match change.adds {
+                true => tally.added += usize::from(self.add(&change.member)),
+                false => tally.removed += usize::from(self.remove(&change.member)),
+            }
+        }
+        tally
+    }
+
+    /// True if the member is new.
+    pub(crate) fn add(&mut self, member: &[u8]) -> bool {
+        let hash = self.hash(member);
+        // An edit of what a snapshot shares would copy the nodes on its path for nothing.
+        if self.dict.get(hash, member).is_some() {
+            return false;
+        }
+        self.len_of_all += member.len();
+        self.dict.insert(hash, member, b"")
+    }
+
+    fn remove(&mut self, member: &[u8]) -> bool {
+        let hash = self.hash(member);
+        let was_there = self.dict.get(hash, member).is_some() && self.dict.remove(hash, member);
+        self.len_of_all -= if was_there { member.len() } else { 0 };
+        was_there
+    }
+
+    #[inline]
+    fn hash(&self, member: &[u8]) -> u32 {
+        let mut hasher = self.hasher;
+        hasher.write(member);
+        hasher.finish() as u32
+    }
+
+    /// The packed form.
+    pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
+        // Lengths of up to 127 bytes take one.
+        let mut held = begin_list(Head { number, count: self.len() }, self.len_of_all + self.len());
+        self.iter().for_each(|member| push(&mut held, member));
+        held
+    }
+
+    /// What is left of them, to be freed. There are none then.
+    pub(crate) fn take_remains(&mut self) -> Remains {
+        self.len_of_all = 0;
+        std::mem::take(&mut self.dict).into_remains()
+    }
+}

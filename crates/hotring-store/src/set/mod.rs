@@ -1,0 +1,301 @@
+//! Sets: members, a [`Type`] of container.
+//!
+//! A short set is one value, packed as `packed.rs` says: integers in their order, or members in the order in which they
+//! came. A long one is a [`Members`].
+
+pub(crate) mod build;
+pub(crate) mod large;
+mod packed;
+
+use std::borrow::Cow;
+
+use crate::container::packed::{Head, push_number, split_number};
+use crate::container::{ContainerOptions, Parts, Type, Weight};
+use crate::value::{ValueRef, parse_int};
+use large::Members;
+use packed::Body;
+
+/// A set, borrowed for the length of a closure.
+#[derive(Clone, Copy, Debug)]
+pub struct SetRef<'a>(Form<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Form<'a> {
+    Packed(&'a [u8]),
+    Large(&'a Members),
+}
+
+/// How a set is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetForm {
+    /// One value: integers in their order.
+    Ints,
+    /// One value: members in the order in which they came.
+    List,
+    /// An object that finds each member by its hash.
+    Table,
+}
+
+/// A member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member<'a> {
+    /// The canonical decimal text of this integer.
+    Int(i64),
+    /// Any text.
+    Bytes(&'a [u8]),
+}
+
+impl Member<'_> {
+    /// Runs `f` on the text.
+    pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Member::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
+            Member::Bytes(bytes) => f(bytes),
+        }
+    }
+
+    /// A copy of the text.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.with_bytes(<[u8]>::to_vec)
+    }
+}
+
+/// A change of one member.
+#[derive(Clone, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) member: Cow<'a, [u8]>,
+    /// Whether it is added; otherwise it is removed.
+    pub(crate) adds: bool,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn add(member: &'a [u8]) -> Change<'a> {
+        Change { member: member.into(), adds: true }
+    }
+
+    pub(crate) fn remove(member: &'a [u8]) -> Change<'a> {
+        Change { member: member.into(), adds: false }
+    }
+}
+
+/// What changes did to a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Members that were not there before.
+    pub(crate) added: usize,
+    /// Members that are not there any more.
+    pub(crate) removed: usize,
+}
+
+/// The type.
+pub(crate) enum Set {}
+
+/// Bytes that the length of a member takes at most.
+const LEN_MAX: usize = 5;
+
+impl Type for Set {
+    type Ref<'a> = SetRef<'a>;
+    type Parts = Members;
+    type Change<'c> = Change<'c>;
+    type Tally = Tally;
+
+    const KIND: u8 = 8;
+    const KIND_LARGE: u8 = 9;
+
+    fn packed(held: &[u8]) -> SetRef<'_> {
+        SetRef(Form::Packed(held))
+    }
+
+    fn large(members: &Members) -> SetRef<'_> {
+        SetRef(Form::Large(members))
+    }
+
+    fn of_value(value: ValueRef<'_>) -> Option<SetRef<'_>> {
+        match value {
+            ValueRef::Set(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    fn of_parts(parts: &Parts) -> Option<&Members> {
+        match parts {
+            Parts::Set(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    fn of_parts_mut(parts: &mut Parts) -> Option<&mut Members> {
+        match parts {
+            Parts::Set(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    fn packed_len_max(set: SetRef<'_>) -> usize {
+        match set.0 {
+            Form::Packed(held) => packed::len_max(held),
+            Form::Large(members) => members.len_of_all() + LEN_MAX * members.len(),
+        }
+    }
+
+    fn weigh(change: &Change<'_>) -> Weight {
+        let longest = change.member.len();
+        Weight { longest, len: longest + LEN_MAX + 1, grows: change.adds }
+    }
+
+    fn changed(set: SetRef<'_>, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
+        packed::changed(set.held(), changes)
+    }
+
+    fn packs(held: &[u8], changes: &[Change<'_>], options: &ContainerOptions) -> bool {
+        let count = Head::split(held).0.count;
+        if Body::of(held).is_ints() {
+            return count <= options.set_ints.entries();
+        }
+        let len_max = options.set.len();
+        count <= options.set.entries()
+            && changes.iter().all(|change| !change.adds || change.member.len() <= len_max)
+    }
+
+    fn unpack(held: &[u8], options: &ContainerOptions) -> Option<Parts> {
+        let set = Set::packed(held);
+        let mut members = Members::new(options.keys);
+        set.iter().for_each(|member| _ = member.with_bytes(|member| members.add(member)));
+        (members.len() == set.len()).then_some(Parts::Set(members))
+    }
+
+    fn apply(members: &mut Members, changes: &[Change<'_>]) -> Tally {
+        members.apply(changes)
+    }
+
+    fn emptied_by(members: &Members, changes: &[Change<'_>]) -> Option<Tally> {
+        members.emptied_by(changes)
+    }
+
+    fn is_nothing(tally: Tally) -> bool {
+        tally.added + tally.removed == 0
+    }
+
+    /// Twice the length of a member, and 1 if it is added; the member.
+    fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
+        let mut bytes =
+            Vec::with_capacity(changes.iter().map(|change| Set::weigh(change).len).sum());
+        for change in changes {
+            push_number(&mut bytes, change.member.len() as u64 * 2 + u64::from(change.adds));
+            bytes.extend_from_slice(&change.member);
+        }
+        bytes
+    }
+
+    fn changes_from_bytes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
+        let mut changes = Vec::new();
+        while !bytes.is_empty() {
+            let (number, behind) = split_number(bytes)?;
+            let (member, behind) = behind.split_at_checked(usize::try_from(number / 2).ok()?)?;
+            changes.push(Change { member: member.into(), adds: number % 2 == 1 });
+            bytes = behind;
+        }
+        Some(changes)
+    }
+}
+
+impl<'a> SetRef<'a> {
+    /// The set as it is held in one value; nothing of a large one.
+    pub(crate) fn held(&self) -> &'a [u8] {
+        match self.0 {
+            Form::Packed(held) => held,
+            Form::Large(_) => &[],
+        }
+    }
+
+    /// How it is held.
+    pub fn form(&self) -> SetForm {
+        match self.0 {
+            Form::Packed(held) if Body::of(held).is_ints() => SetForm::Ints,
+            Form::Packed(_) => SetForm::List,
+            Form::Large(_) => SetForm::Table,
+        }
+    }
+
+    /// Bytes that it is held in.
+    pub fn footprint(&self) -> usize {
+        match self.0 {
+            Form::Packed(held) => held.len(),
+            Form::Large(members) => members.footprint(),
+        }
+    }
+
+    /// Number of members.
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Form::Packed(held) => Head::split(held).0.count,
+            Form::Large(members) => members.len(),
+        }
+    }
+
+    /// Number of members that a walk shows, also of a packed set whose own number is damaged.
+    pub fn count(&self) -> usize {
+        match self.0 {
+            Form::Packed(held) => Body::of(held).count(),
+            Form::Large(members) => members.len(),
+        }
+    }
+
+    /// Whether it has no member, which no stored set is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The members: integers in their order, those of another packed set in the order in which they came, those of a
+    /// large one in the order of their hashes.
+    pub fn iter(&self) -> impl Iterator<Item = Member<'a>> + use<'a> {
+        let (packed, large) = match self.0 {
+            Form::Packed(held) => (Some(Body::of(held).iter()), None),
+            Form::Large(members) => (None, Some(members.iter().map(Member::Bytes))),
+        };
+        packed.into_iter().flatten().chain(large.into_iter().flatten())
+    }
+
+    /// Whether it has this member.
+    pub fn contains(&self, member: &[u8]) -> bool {
+        match self.0 {
+            Form::Packed(held) => Body::of(held).contains(member),
+            Form::Large(members) => members.contains(member),
+        }
+    }
+
+    /// The member of a rank, in the order of a walk. None behind the last. O(log n) where the set is large.
+    pub fn of_rank(&self, rank: usize) -> Option<Member<'a>> {
+        match self.0 {
+            Form::Packed(held) => Body::of(held).of_rank(rank),
+            Form::Large(members) => members.of_rank(rank).map(Member::Bytes),
+        }
+    }
+
+    /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0. A
+    /// member that is there from the first call to the last is met. A packed set is shown whole.
+    pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Member<'a>)) -> u64 {
+        match self.0 {
+            Form::Packed(held) => {
+                Body::of(held).iter().for_each(f);
+                0
+            }
+            Form::Large(members) => members.scan(cursor, count, |member| f(Member::Bytes(member))),
+        }
+    }
+
+    /// Whether looking for a member walks over many.
+    pub(crate) fn is_long_list(&self) -> bool {
+        /// Up to this many, a walk costs about what a table of them does.
+        const WALK_MAX: usize = 32;
+        self.form() == SetForm::List && self.len() > WALK_MAX
+    }
+}
+
+/// The integer that a member stands for, if it is the canonical text of one.
+fn int_of(member: &[u8]) -> Option<i64> {
+    parse_int(member)
+}
+
+#[cfg(test)]
+mod tests;

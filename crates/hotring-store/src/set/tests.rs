@@ -1,0 +1,129 @@
+//! The packed form of a set.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn add(member: &str) -> Change<'_> {
+    Change::add(member.as_bytes())
+}
+
+fn remove(member: &str) -> Change<'_> {
+    Change::remove(member.as_bytes())
+}
+
+fn shown(held: &[u8]) -> String {
+    let text = |member: Member<'_>| String::from_utf8(member.to_vec()).unwrap();
+    Set::packed(held).iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+fn changed(held: &[u8], changes: &[Change<'_>]) -> (usize, usize, Vec<u8>) {
+    let (tally, after) = Set::changed(Set::packed(held), changes);
+    let stays = Set::is_nothing(tally);
+    (tally.added, tally.removed, after.unwrap_or(if stays { held.to_vec() } else { Vec::new() }))
+}
+
+#[test]
+fn integers_stand_in_their_order_and_grow_wider() {
+    let (added, _, held) = changed(&[], &[add("5"), add("-3"), add("5")]);
+    assert_eq!((added, shown(&held)), (2, "-3 5".to_string()));
+    assert_eq!(held, [1, 2, 2, 0xfd, 0xff, 5, 0]);
+    let (_, _, held) = changed(&held, &[add("70000")]);
+    assert_eq!((held.len(), shown(&held)), (3 + 3 * 4, "-3 5 70000".to_string()));
+    let (_, _, held) = changed(&held, &[add("-9223372036854775808")]);
+    assert_eq!(shown(&held), "-9223372036854775808 -3 5 70000");
+    assert_eq!(held.len(), 3 + 4 * 8);
+    let set = Set::packed(&held);
+    assert_eq!(
+        (set.form(), set.len(), set.of_rank(3)),
+        (SetForm::Ints, 4, Some(Member::Int(70000)))
+    );
+    assert!(set.contains(b"-3") && !set.contains(b"-03") && !set.contains(b"4"));
+    assert_eq!(changed(&held, &[add("5"), remove("x"), remove("6")]).0, 0);
+}
+
+#[test]
+fn another_member_makes_a_list_for_good() {
+    let (_, _, held) = changed(&[], &[add("10"), add("-2")]);
+    let (added, _, held) = changed(&held, &[add("a"), add("7"), add("10"), add("")]);
+    assert_eq!((added, shown(&held)), (3, "-2 10 a 7 ".to_string()));
+    let (_, removed, held) = changed(&held, &[remove("a"), remove("10"), remove("")]);
+    assert_eq!((removed, shown(&held)), (3, "-2 7".to_string()));
+    assert_eq!(Set::packed(&held).form(), SetForm::List);
+    assert_eq!(changed(&held, &[remove("7"), remove("-2")]), (0, 2, Vec::new()));
+}
+
+#[test]
+fn many_changes_do_what_few_do() {
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 0..300 {
+        let (mut few, mut many, mut model) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for _ in 0..6 {
+            let texts: Vec<(String, bool)> = (0..9 + random.usize(..20))
+                .map(|_| {
+                    let n = random.i32(-20..20) * [1, 3_000, 2_000_000][random.usize(..3)];
+                    let letter = if random.usize(..40) < round % 4 { "x" } else { "" };
+                    (format!("{letter}{n}"), random.usize(..3) > 0)
+                })
+                .collect();
+            let change = |(text, adds): &(String, bool)| match adds {
+                true => add(Box::leak(text.clone().into_boxed_str())),
+                false => remove(Box::leak(text.clone().into_boxed_str())),
+            };
+            let changes: Vec<Change<'_>> = texts.iter().map(change).collect();
+            many = changed(&many, &changes).2;
+            for change in &changes {
+                few = changed(&few, std::slice::from_ref(change)).2;
+            }
+            for (text, adds) in texts {
+                if adds {
+                    model.insert(text)
+                } else {
+                    model.remove(&text)
+                };
+            }
+            let sorted = |held: &[u8]| {
+                let text = |member: Member<'_>| String::from_utf8(member.to_vec()).unwrap();
+                Set::packed(held).iter().map(text).collect::<BTreeSet<_>>()
+            };
+            assert_eq!(sorted(&many), model);
+            assert_eq!(sorted(&few), model);
+            assert_eq!(Set::packed(&many).len(), model.len());
+            assert_eq!(Set::packed(&few).len(), model.len());
+        }
+    }
+}
+
+#[test]
+fn changes_come_back_from_their_bytes() {
+    let changes = [add("a"), remove("bc"), add(""), remove("")];
+    let bytes = Set::changes_to_bytes(&changes);
+    let back = Set::changes_from_bytes(&bytes).unwrap();
+    assert_eq!(format!("{back:?}"), format!("{changes:?}"));
+    assert!(Set::changes_from_bytes(&[0x09, b'a']).is_none());
+}
+
+#[test]
+fn damaged_bytes_are_no_panic() {
+    let ints = changed(&[], &[add("1"), add("-70000"), add("9")]).2;
+    let list = changed(&[], &[add("abc"), add("-70000"), add("9")]).2;
+    for held in [ints, list] {
+        for end in 0..=held.len() {
+            for i in 0..end {
+                for flip in [0x81, 0x02, 0x0c, 0xff] {
+                    let mut damaged = held[..end].to_vec();
+                    damaged[i] ^= flip;
+                    let set = Set::packed(&damaged);
+                    assert!(set.count() <= damaged.len());
+                    set.contains(b"9");
+                    set.of_rank(set.count());
+                    for change in [add("9"), add("x"), remove("9"), remove("abc")] {
+                        Set::changed(set, &[change]);
+                    }
+                    let many: Vec<_> = (0..20).map(|_| add("77")).collect();
+                    Set::changed(set, &many);
+                }
+            }
+        }
+    }
+}
