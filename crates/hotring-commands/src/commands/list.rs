@@ -173,7 +173,7 @@ pub(crate) fn linsert(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn lrem(c: &mut Context<'_>) -> Outcome {
-    let count = signed(&c.args[2])?;
+    let count = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
     let removed = c.store.list_remove(&c.args[1], count, &c.args[3], c.now)?;
     c.reply.count(removed);
     Ok(())

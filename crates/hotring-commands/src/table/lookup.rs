@@ -6,7 +6,7 @@ use super::{CommandId, Spec, is_redis_command, list, subcommands};
 use hotring_protocol::{ArgsView, Called};
 
 /// Places of the hash table; over three times the number of commands.
-const PLACES: usize = 512;
+const PLACES: usize = 1024;
 /// A place that no command took.
 const FREE: u8 = u8::MAX;
 const _: () = assert!(list::COMMANDS.len() < PLACES / 3);

@@ -19,7 +19,7 @@ use sender::{Existing, Sender};
 const READ_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
-FILE is what `hotring export` has written, or an RDB file of Redis up to version 8, of which strings and hashes are taken. \
+FILE is what `hotring export` has written, or an RDB file of Redis up to version 8, of which strings, hashes and lists are taken. \
 Which format it has is seen by how it begins. Keys whose time is over are left \
 out. Of a file that turns out to be damaged or cut off, the keys before that are imported.
 
@@ -39,7 +39,7 @@ pub(crate) fn cli() -> Command {
     let skip = Arg::new("skip-unknown")
         .long("skip-unknown")
         .action(ArgAction::SetTrue)
-        .help("Skip keys of an RDB file that are neither strings nor hashes; otherwise the first one ends the import");
+        .help("Skip keys of an RDB file that are neither strings, hashes nor lists; otherwise the first one ends the import");
     let db = Arg::new("db")
         .long("db")
         .value_name("N")

@@ -214,6 +214,7 @@ mod tests {
             item(b"", Value::String(Vec::new()), None, false),
             item(b"a\"\\\n\0", Value::String("ä\u{2028}".into()), Some(u64::MAX), true),
             item(b"\xff", Value::String(vec![0xc3]), Some(0), false),
+            item(b"l", Value::List(vec![b"a".to_vec(), vec![0xff], vec![]]), Some(5), false),
             item(b"h", pairs(&[(b"", b"\xff"), (b"f", b"v")]), None, true),
             item(b"i", pairs(&[(b"\xff\0", b"1"), (b"f", b"{")]), None, false),
         ]
@@ -256,7 +257,9 @@ mod tests {
             ("{\"key\":\"a\"}", "byte 0: the object has no value"),
             ("\n{\"value\":\"a\"}", "byte 1: the object has no key"),
             ("{\"key\":1,\"type\":\"string\",\"value\":\"\"}", "byte 0: key is not a string"),
-            ("{\"key\":\"a\",\"type\":\"list\",\"value\":[]}", "byte 0: type is neither"),
+            ("{\"key\":\"a\",\"type\":\"bag\",\"value\":[]}", "byte 0: type is neither"),
+            ("{\"key\":\"a\",\"type\":\"list\",\"value\":[]}", "byte 0: value is not a list"),
+            ("{\"key\":\"a\",\"type\":\"list\",\"value\":[1]}", "byte 0: value is not a list"),
             ("{\"key\":\"a\",\"type\":\"hash\",\"value\":{}}", "byte 0: value is not a hash"),
             (
                 "{\"key\":\"a\",\"type\":\"hash\",\"value\":[[\"f\"]]}",

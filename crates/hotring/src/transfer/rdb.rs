@@ -1,4 +1,4 @@
-//! Redis's RDB files: strings and hashes are read, other types are named and can be skipped.
+//! Redis's RDB files: strings, hashes and lists are read, other types are named and can be skipped.
 //!
 //! ```text
 //!  "REDIS" | version, 4 digits | parts ... | 255 | CRC-64 of all before, from version 5 on; 0 if there is none
@@ -338,6 +338,10 @@ pub(super) mod tests {
         Value::String(text.into())
     }
 
+    fn list(elements: &[&str]) -> Value {
+        Value::List(elements.iter().map(|element| element.as_bytes().to_vec()).collect())
+    }
+
     fn hash(fields: &[(&str, &str)]) -> Value {
         Value::Hash(
             fields.iter().map(|(f, v)| (f.as_bytes().to_vec(), v.as_bytes().to_vec())).collect(),
@@ -368,6 +372,7 @@ pub(super) mod tests {
         let listpack =
             b"\x17\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff".to_vec();
         let ziplist = b"\x11\x11\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01f\x03\xfe\xfb\xff";
+        let elements = b"\x10\x10\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01a\x03\xf2\xff";
         let time = [&[TIME_MS][..], &1_234_567_890_123u64.to_le_bytes()].concat();
         let seconds = [&[TIME][..], &1_234_567_890u32.to_le_bytes()].concat();
         let mut fields = Vec::new();
@@ -396,6 +401,14 @@ pub(super) mod tests {
             &listpack,
             b"\x0d\x01i",
             ziplist,
+            b"\x01\x01l\x02\x01a\xc0\x05",
+            b"\x01\x02l1\x02\x01a\xc1\x00\x01",
+            b"\x0a\x02l2",
+            elements,
+            b"\x0e\x02l3\x02",
+            elements,
+            elements,
+            b"\x12\x02l4\x02\x02\x0a\x0a\x00\x00\x00\x01\x00\x81a\x02\xff\x01\x02ab",
             &[SLOTS, 1, 1, 0],
             // A module's attribute: number, time, a word, the end.
             &[MODULE, 0x40, 0x80, 2, 2, 5, 1, b'x', 3, 0, 0, 0, 0, 0],
@@ -410,6 +423,11 @@ pub(super) mod tests {
             item("g", hash(&[("f", "5")]), Some(1_234_567_890_000)),
             item("h", hash(&[("a", "1"), ("bb", "hello")]), None),
             item("i", hash(&[("f", "-5")]), None),
+            item("l", list(&["a", "5"]), None),
+            item("l1", list(&["a", "256"]), None),
+            item("l2", list(&["a", "1"]), None),
+            item("l3", list(&["a", "1", "a", "1"]), None),
+            item("l4", list(&["a", "ab"]), None),
         ];
         (bytes, items)
     }
@@ -464,9 +482,7 @@ pub(super) mod tests {
         let consumer = [&[1][..], b"\x01c", &[1; 16], &[1], &id].concat();
         let group = [&[1][..], b"\x01g", &[1, 2, 3, 1], &id, &[1; 8], &[1], &consumer].concat();
         let stream = [&b"\x15\x01s\x01\x01k\x01l"[..], &[1; 8], &group].concat();
-        let parts: [&[u8]; 12] = [
-            b"\x12\x01l\x02\x02\x01a\x01\xc0\x05",
-            b"\x01\x02l1\x02\x01a\xc1\x00\x01",
+        let parts: [&[u8]; 10] = [
             b"\x0b\x01i\x0c\x02\0\0\0\x02\0\0\0\xff\xff\x05\0",
             b"\x03\x01z\x02\x01a\x031.5\x01b\xfe",
             b"\x05\x02z2\x01\x01a\0\0\0\0\0\0\0\0",
@@ -483,8 +499,6 @@ pub(super) mod tests {
         let sets = [item("i", set(["-1", "5"]), None), item("j", set(["a", "5"]), None)];
         assert_eq!(items, [&sets[..], &[item("a", text("b"), None)]].concat());
         let expected = [
-            "l is a list",
-            "l1 is a list",
             "z is a sorted set",
             "z2 is a sorted set",
             "s is a stream",

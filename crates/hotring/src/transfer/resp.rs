@@ -3,6 +3,7 @@
 //! ```text
 //!  a string   SET key value [PXAT milliseconds]
 //!  a hash     HSET key field value ... , more of them if it is large, and PEXPIREAT key milliseconds
+//!  a list     RPUSH key element ... , more of them if it is large, and PEXPIREAT key milliseconds
 //!  a pin      PIN key
 //! ```
 //! The reader accepts only these commands; those of a key must follow each other.
@@ -14,10 +15,9 @@ use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
 use super::{Item, ReadError, Value, each_once, keep_last, shown};
 use crate::client::push_request;
 
-/// Most bytes of fields in one command, and most fields, as the number of arguments is limited.
-/// Each command rewrites the hash, so there should be few.
-const HSET_LEN: usize = 4 << 20;
-const HSET_FIELDS: usize = 100_000;
+/// Most bytes of fields or elements in one command, and most of them, as the number of arguments is limited.
+const COMMAND_LEN: usize = 4 << 20;
+const COMMAND_PARTS: usize = 100_000;
 
 /// Bytes per read.
 const READ_LEN: usize = 256 << 10;
@@ -37,51 +37,47 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
         Value::Set(members) => {
             let mut rest = &members[..];
             while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few_members(rest));
+                let (some, behind) = rest.split_at(few(rest, Vec::len));
                 let words = [b"SADD", key].into_iter().chain(some.iter().map(Vec::as_slice));
                 push_request(out, &words.collect::<Vec<_>>());
                 rest = behind;
-            }
-            if let Some(at) = &time {
-                push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
             }
         }
         Value::Hash(fields) => {
             let mut rest = &fields[..];
             while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few(rest));
+                let (some, behind) = rest.split_at(few(rest, |(f, v)| f.len() + v.len()));
                 let pairs = some.iter().flat_map(|(field, value)| [&field[..], &value[..]]);
                 push_request(out, &[b"HSET", key].into_iter().chain(pairs).collect::<Vec<_>>());
                 rest = behind;
             }
-            if let Some(at) = &time {
-                push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
+        }
+        Value::List(elements) => {
+            let mut rest = &elements[..];
+            while !rest.is_empty() {
+                let (some, behind) = rest.split_at(few(rest, Vec::len));
+                let words = [b"RPUSH", key].into_iter().chain(some.iter().map(Vec::as_slice));
+                push_request(out, &words.collect::<Vec<_>>());
+                rest = behind;
             }
         }
+    }
+    if let (Value::Hash(_) | Value::List(_) | Value::Set(_), Some(at)) = (&item.value, &time) {
+        push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
     }
     if item.is_pinned {
         push_request(out, &[b"PIN", key]);
     }
 }
 
-/// The number of fields that fit into one command.
-fn few(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
+/// The number of fields or elements that fit into one command.
+fn few<P>(parts: &[P], len_of: impl Fn(&P) -> usize) -> usize {
     let mut len = 0;
-    let fits = |(field, value): &&(Vec<u8>, Vec<u8>)| {
-        len += field.len() + value.len();
-        len <= HSET_LEN
+    let fits = |part: &&P| {
+        len += len_of(part);
+        len <= COMMAND_LEN
     };
-    fields.iter().take(HSET_FIELDS).take_while(fits).count().max(1)
-}
-
-/// The number of members that fit into one command.
-fn few_members(members: &[Vec<u8>]) -> usize {
-    let mut len = 0;
-    let fits = |member: &&Vec<u8>| {
-        len += member.len();
-        len <= HSET_LEN
-    };
-    members.iter().take(HSET_FIELDS).take_while(fits).count().max(1)
+    parts.iter().take(COMMAND_PARTS).take_while(fits).count().max(1)
 }
 
 /// Reads a file of commands, item by item.
@@ -191,6 +187,17 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             let value = Value::Set(members.collect());
             Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
         }
+        (b"RPUSH", [key, more @ ..]) if !more.is_empty() => {
+            let more = more.iter().map(|element| element.to_vec());
+            if let Some(Item { key: same, value: Value::List(elements), .. }) = item
+                && same == key
+            {
+                elements.extend(more);
+                return Ok(None);
+            }
+            let value = Value::List(more.collect());
+            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+        }
         (b"PEXPIREAT", [key, at]) => {
             current(item, key)?;
             let at = time(at)?;
@@ -203,7 +210,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             Ok(None)
         }
         _ => Err(format!(
-            "{} with {} arguments is not one of the commands of an export (SET, HSET, PEXPIREAT, PIN); \
+            "{} with {} arguments is not one of the commands of an export (SET, HSET, RPUSH, PEXPIREAT, PIN); \
              `redis-cli --pipe` sends any",
             shown(&name),
             args.len()
@@ -249,12 +256,20 @@ mod tests {
     }
 
     fn items() -> Vec<Item> {
-        let long = vec![b'l'; HSET_LEN / 2 + 1];
+        let long = vec![b'l'; COMMAND_LEN / 2 + 1];
         vec![
             string(b"", b"", None),
             Item { is_pinned: true, ..string(b"a\r\n$", b"\0\xff", Some(1 << 61)) },
             hash(b"h", &[(b"f", b"v"), (b"", b"")], None),
             Item { is_pinned: true, ..hash(b"h2", &[(b"f", b"v")], Some(0)) },
+            Item {
+                value: Value::List(vec![vec![], b"\0e".to_vec()]),
+                ..string(b"l", b"", Some(9))
+            },
+            Item {
+                value: Value::List(vec![long.clone(), long.clone()]),
+                ..string(b"l2", b"", None)
+            },
             hash(b"long", &[(b"1", &long), (b"2", &long), (b"3", b"")], Some(7)),
         ]
     }
@@ -274,16 +289,16 @@ mod tests {
             }
         }
         let mut few = Vec::new();
-        items[..4].iter().for_each(|item| push_item(&mut few, item));
+        items[..5].iter().for_each(|item| push_item(&mut few, item));
         let mut reader = Reader::new(Bytewise(&few));
-        items[..4].iter().for_each(|item| assert_eq!(reader.next().unwrap().as_ref(), Some(item)));
+        items[..5].iter().for_each(|item| assert_eq!(reader.next().unwrap().as_ref(), Some(item)));
         assert!(reader.next().unwrap().is_none());
     }
 
     #[test]
     fn every_end_and_every_damage_is_told() {
         let (mut bytes, mut starts) = (Vec::new(), vec![0]);
-        for item in &items()[..4] {
+        for item in &items()[..5] {
             push_item(&mut bytes, item);
             starts.push(bytes.len());
         }
@@ -305,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_is_no_export_is_refused() {
-        let cases: [(&[u8], &str); 7] = [
+        let cases: [(&[u8], &str); 8] = [
             (b"SET a b\r\nDEL a\r\n", "byte 9: DEL with 1 arguments is not one of"),
             (b"SET a b EX 5\r\n", "byte 0: the only supported option of SET is PXAT"),
             (
@@ -315,6 +330,7 @@ mod tests {
             (b"PIN a\r\n", "byte 0: PIN is not for"),
             (b"SET a b PXAT x\r\n", "byte 0: x is not a time"),
             (b"HSET a b\r\n", "byte 0: HSET with 2 arguments"),
+            (b"RPUSH a\r\n", "byte 0: RPUSH with 1 arguments"),
             (b"*1\r\n$999999999999\r\n", "byte 0: Protocol error: invalid bulk length"),
         ];
         for (bytes, expected) in cases {

@@ -27,8 +27,9 @@ impl Random {
     }
 
     fn item(&mut self, i: usize) -> Item {
-        let value = match self.below(2) {
+        let value = match self.below(3) {
             0 => Value::String(self.bytes()),
+            1 => Value::List((0..1 + i % 7).map(|_| self.bytes()).collect()),
             _ => {
                 let field = |i| ([format!("{i}").as_bytes(), &self.bytes()].concat(), self.bytes());
                 Value::Hash((0..1 + i % 7).map(field).collect())
