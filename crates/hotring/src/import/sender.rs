@@ -6,11 +6,13 @@
 
 use std::io;
 
-use hotring_commands::rdb::{TYPE_HASH, push_len, push_string, seal};
+use hotring_commands::rdb::{
+    TYPE_HASH, TYPE_HASH_EXPIRING, push_len, push_number, push_string, seal,
+};
 use hotring_protocol::Reply;
 
 use crate::client::{Client, push_request};
-use crate::transfer::{Item, Progress, Value};
+use crate::transfer::{FieldUntil, Item, Progress, Value};
 
 /// Commands per batch, and bytes per batch unless a single command is longer.
 const BATCH: usize = 256;
@@ -111,14 +113,32 @@ fn push_item(out: &mut Vec<u8>, item: &Item, existing: Existing) {
             }
             push_request(out, &words);
         }
-        Value::Hash(fields) => {
-            let payload = payload(fields);
-            let mut words: Vec<&[u8]> =
-                vec![b"RESTORE", &item.key, time.as_bytes(), &payload, b"ABSTTL"];
-            words.extend(replaces.then_some(&b"REPLACE"[..]));
-            push_request(out, &words);
+        Value::Hash(fields) => push_restore(out, item, &time, &payload(fields), replaces),
+        Value::HashUntil(fields) => {
+            push_restore(out, item, &time, &payload_until(fields), replaces);
         }
     }
+}
+
+fn push_restore(out: &mut Vec<u8>, item: &Item, time: &str, payload: &[u8], replaces: bool) {
+    let mut words: Vec<&[u8]> = vec![b"RESTORE", &item.key, time.as_bytes(), payload, b"ABSTTL"];
+    words.extend(replaces.then_some(&b"REPLACE"[..]));
+    push_request(out, &words);
+}
+
+/// The RESTORE payload of a hash with fields that expire.
+fn payload_until(fields: &[FieldUntil]) -> Vec<u8> {
+    let first = fields.iter().filter_map(|(_, at)| *at).min().unwrap_or(0);
+    let mut payload = vec![TYPE_HASH_EXPIRING];
+    payload.extend_from_slice(&first.to_le_bytes());
+    push_len(&mut payload, fields.len());
+    for ((field, value), at) in fields {
+        push_number(&mut payload, at.map_or(0, |at| at - first + 1));
+        push_string(&mut payload, field);
+        push_string(&mut payload, value);
+    }
+    seal(&mut payload);
+    payload
 }
 
 /// The RESTORE payload of a hash.

@@ -464,7 +464,7 @@ pub(super) mod tests {
         let consumer = [&[1][..], b"\x01c", &[1; 16], &[1], &id].concat();
         let group = [&[1][..], b"\x01g", &[1, 2, 3, 1], &id, &[1; 8], &[1], &consumer].concat();
         let stream = [&b"\x15\x01s\x01\x01k\x01l"[..], &[1; 8], &group].concat();
-        let parts: [&[u8]; 12] = [
+        let parts: [&[u8]; 9] = [
             b"\x12\x01l\x02\x02\x01a\x01\xc0\x05",
             b"\x01\x02l1\x02\x01a\xc1\x00\x01",
             b"\x0b\x01i\x03abc",
@@ -472,9 +472,6 @@ pub(super) mod tests {
             b"\x05\x02z2\x01\x01a\0\0\0\0\0\0\0\0",
             &stream,
             b"\x07\x01m\x40\x80\x01\x05\x04\0\0\0\0\0\0\0\0\x00",
-            b"\x18\x01h\0\0\0\0\0\0\0\0\x01\x05\x01f\x01v",
-            b"\x19\x02h2\0\0\0\0\0\0\0\0\x02ab",
-            b"\x16\x02h3\x01\x05\x01f\x01v",
             b"\x14\x02s2\xc3\x03\x05abc",
             b"\x00\x01a\x01b",
         ];
@@ -488,9 +485,6 @@ pub(super) mod tests {
             "z2 is a sorted set",
             "s is a stream",
             "m is a module's value",
-            "h is a hash with fields that expire",
-            "h2 is a hash with fields that expire",
-            "h3 is a hash with fields that expire",
             "s2 is a set",
         ];
         assert_eq!(unknown, expected);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  a string   SET key value [PXAT milliseconds]
-//!  a hash     HSET key field value ... , more of them if it is large, and PEXPIREAT key milliseconds
+//!  a hash     HSET key field value ... , more of them if it is large, HPEXPIREAT key milliseconds FIELDS 1 field for
+//!             each that expires, and PEXPIREAT key milliseconds
 //!  a pin      PIN key
 //! ```
 //! The reader accepts only these commands; those of a key must follow each other.
@@ -11,7 +12,7 @@ use std::io::Read;
 
 use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
 
-use super::{Item, ReadError, Value, keep_last, shown};
+use super::{Item, ReadError, Value, hash, shown};
 use crate::client::push_request;
 
 /// Most bytes of fields in one command, and most fields, as the number of arguments is limited.
@@ -35,12 +36,16 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
             }
         }
         Value::Hash(fields) => {
-            let mut rest = &fields[..];
-            while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few(rest));
-                let pairs = some.iter().flat_map(|(field, value)| [&field[..], &value[..]]);
-                push_request(out, &[b"HSET", key].into_iter().chain(pairs).collect::<Vec<_>>());
-                rest = behind;
+            push_fields(out, key, fields.iter().map(|(field, value)| (field, value)));
+            if let Some(at) = &time {
+                push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
+            }
+        }
+        Value::HashUntil(fields) => {
+            push_fields(out, key, fields.iter().map(|((field, value), _)| (field, value)));
+            for ((field, _), at) in fields.iter().filter_map(|(pair, at)| Some((pair, (*at)?))) {
+                let at = at.to_string();
+                push_request(out, &[b"HPEXPIREAT", key, at.as_bytes(), b"FIELDS", b"1", field]);
             }
             if let Some(at) = &time {
                 push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
@@ -52,14 +57,28 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     }
 }
 
-/// The number of fields that fit into one command.
-fn few(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
-    let mut len = 0;
-    let fits = |(field, value): &&(Vec<u8>, Vec<u8>)| {
-        len += field.len() + value.len();
-        len <= HSET_LEN
-    };
-    fields.iter().take(HSET_FIELDS).take_while(fits).count().max(1)
+/// Appends the commands that set fields, as many in each as fit.
+fn push_fields<'f>(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    fields: impl Iterator<Item = (&'f Vec<u8>, &'f Vec<u8>)>,
+) {
+    let mut fields = fields.peekable();
+    while fields.peek().is_some() {
+        let (mut words, mut len) = (vec![&b"HSET"[..], key], 0);
+        let fits = |(field, value): &(&Vec<u8>, &Vec<u8>)| {
+            let is_first = len == 0;
+            len += field.len() + value.len() + 1;
+            is_first || len <= HSET_LEN
+        };
+        let mut fits = fits;
+        while words.len() < 2 * HSET_FIELDS
+            && let Some((field, value)) = fields.next_if(&mut fits)
+        {
+            words.extend([&field[..], &value[..]]);
+        }
+        push_request(out, &words);
+    }
 }
 
 /// Reads a file of commands, item by item.
@@ -158,6 +177,12 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             let value = Value::Hash(pairs.collect());
             Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
         }
+        (b"HPEXPIREAT", [key, at, word, b"1", field]) if word.eq_ignore_ascii_case(b"FIELDS") => {
+            current(item, key)?;
+            let at = time(at)?;
+            item.iter_mut().for_each(|item| expire_field(item, field, at));
+            Ok(None)
+        }
         (b"PEXPIREAT", [key, at]) => {
             current(item, key)?;
             let at = time(at)?;
@@ -170,7 +195,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             Ok(None)
         }
         _ => Err(format!(
-            "{} with {} arguments is not one of the commands of an export (SET, HSET, PEXPIREAT, PIN); \
+            "{} with {} arguments is not one of the commands of an export (SET, HSET, HPEXPIREAT, PEXPIREAT, PIN); \
              `redis-cli --pipe` sends any",
             shown(&name),
             args.len()
@@ -184,11 +209,25 @@ fn time(text: &[u8]) -> Result<u64, String> {
     Ok(u64::try_from(at).unwrap_or(0))
 }
 
+/// Lets a field of a hash expire.
+fn expire_field(item: &mut Item, field: &[u8], at: u64) {
+    if let Value::Hash(fields) = &mut item.value {
+        let fields = std::mem::take(fields).into_iter().map(|field| (field, None));
+        item.value = Value::HashUntil(fields.collect());
+    }
+    if let Value::HashUntil(fields) = &mut item.value {
+        let same = fields.iter_mut().rev().find(|((other, _), _)| *other == field);
+        same.into_iter().for_each(|(_, old)| *old = Some(at));
+    }
+}
+
 /// Completes an item.
 fn whole(mut item: Item) -> Item {
-    if let Value::Hash(fields) = &mut item.value {
-        *fields = keep_last(std::mem::take(fields));
-    }
+    item.value = match item.value {
+        Value::Hash(fields) => hash(fields.into_iter().map(|field| (field, None)).collect()),
+        Value::HashUntil(fields) => hash(fields),
+        value => value,
+    };
     item
 }
 
