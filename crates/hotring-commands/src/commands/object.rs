@@ -14,6 +14,7 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
         ValueRef::Int(_) => "int",
         ValueRef::Bytes(bytes) if bytes.len() <= EMBEDDED_LEN_MAX => "embstr",
         ValueRef::Bytes(_) | ValueRef::Text(_) => "raw",
+        ValueRef::Hash(hash) if hash.is_packed() && hash.expires() => "listpackex",
         ValueRef::Hash(hash) if hash.is_packed() => "listpack",
         ValueRef::Hash(_) => "hashtable",
         ValueRef::List(list) if list.is_packed() => "listpack",

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use hotring_index::{BlockRef, Expiry, Key, NewValue};
 
-use crate::container::large;
+use crate::container::{is_there, large};
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
@@ -298,8 +298,10 @@ impl Session {
     /// What a key holds, ready to be put under another.
     fn detached(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
         self.read(key, now, |entry| {
-            (detach_entry(&entry), entry.expire_at.map_or(Expiry::Never, Expiry::At))
+            let expiry = entry.expire_at.map_or(Expiry::Never, Expiry::At);
+            is_there(&entry, now).then(|| (detach_entry(&entry), expiry))
         })
+        .flatten()
     }
 
     fn check_pairs(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), StoreError> {

@@ -43,6 +43,10 @@ pub(super) fn export(
 
 fn owned(value: ValueRef<'_>) -> Value {
     match value {
+        ValueRef::Hash(hash) if hash.expires() => {
+            let own = |(f, v, at): (&[u8], &[u8], _)| ((f.to_vec(), v.to_vec()), at);
+            Value::HashUntil(hash.iter_with_expiry().map(own).collect())
+        }
         ValueRef::Hash(hash) => Value::Hash(
             hash.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect(),
         ),

@@ -7,7 +7,8 @@
 use std::io;
 
 use hotring_commands::rdb::{
-    TYPE_HASH, TYPE_LIST, TYPE_SET, TYPE_STRING, push_len, push_string, seal,
+    TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_LIST, TYPE_SET, TYPE_STRING, push_len, push_number,
+    push_string, seal,
 };
 use hotring_protocol::Reply;
 
@@ -135,6 +136,17 @@ fn payload(value: &Value) -> Vec<u8> {
             payload.push(TYPE_HASH);
             push_len(&mut payload, fields.len());
             for (field, value) in fields {
+                push_string(&mut payload, field);
+                push_string(&mut payload, value);
+            }
+        }
+        Value::HashUntil(fields) => {
+            let first = fields.iter().filter_map(|(_, at)| *at).min().unwrap_or(0);
+            payload.push(TYPE_HASH_EXPIRING);
+            payload.extend_from_slice(&first.to_le_bytes());
+            push_len(&mut payload, fields.len());
+            for ((field, value), at) in fields {
+                push_number(&mut payload, at.map_or(0, |at| at - first + 1));
                 push_string(&mut payload, field);
                 push_string(&mut payload, value);
             }

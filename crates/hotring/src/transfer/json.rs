@@ -4,6 +4,7 @@
 //!  {"key":"greeting","type":"string","value":"hello"}
 //!  {"key":"user:1","type":"hash","value":{"name":"Ada"},"expires_at_ms":1790000000000,"pinned":true}
 //! ```
+//! A hash with fields that expire is an array of pairs, with the time in milliseconds as a third part where there is one.
 //! A string that is not UTF-8 is written as `{"base64":"AAE="}`. If that is a field name of a hash, the hash is an
 //! array of pairs: `[["name","Ada"],[{"base64":"AAE="},"x"]]`.
 
@@ -13,7 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
-use super::{Item, ReadError, Value};
+use super::{FieldUntil, Item, ReadError, Value, hash};
 
 /// The longest line. Memory must grow only with the bytes that arrive.
 const LINE_LEN_MAX: u64 = 2 << 30;
@@ -55,6 +56,20 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
             for (i, element) in elements.iter().enumerate() {
                 out.extend((i > 0).then_some(b','));
                 push_text(out, element);
+            }
+            out.push(b']');
+        }
+        Value::HashUntil(fields) => {
+            out.extend_from_slice(b",\"type\":\"hash\",\"value\":[");
+            for (i, ((field, value), at)) in fields.iter().enumerate() {
+                out.extend_from_slice(if i > 0 { b",[" } else { b"[" });
+                push_text(out, field);
+                out.push(b',');
+                push_text(out, value);
+                if let Some(at) = at {
+                    out.extend_from_slice(format!(",{at}").as_bytes());
+                }
+                out.push(b']');
             }
             out.push(b']');
         }
@@ -126,7 +141,7 @@ fn item(json: Json) -> Result<Item, String> {
         Some("string") => Value::String(bytes(value).ok_or("value is not a string")?),
         Some("hash") => {
             let fields = fields(value).filter(|fields| !fields.is_empty());
-            Value::Hash(fields.ok_or(
+            hash(fields.ok_or(
                 "value is not a hash: it must be an object of strings, or an array of pairs",
             )?)
         }
@@ -174,23 +189,28 @@ fn base64(members: Map<String, Json>) -> Option<Vec<u8>> {
     BASE64.decode(text.as_str()?).ok()
 }
 
-fn fields(json: Json) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+fn fields(json: Json) -> Option<Vec<FieldUntil>> {
     match json {
         Json::Object(members) => {
-            let field = |(field, value): (String, Json)| Some((field.into_bytes(), bytes(value)?));
+            let field =
+                |(field, value): (String, Json)| Some(((field.into_bytes(), bytes(value)?), None));
             members.into_iter().map(field).collect()
         }
-        Json::Array(pairs) => {
-            let pair = |pair: Json| {
-                let Json::Array(pair) = pair else { return None };
-                let [field, value] = <[Json; 2]>::try_from(pair).ok()?;
-                Some((bytes(field)?, bytes(value)?))
-            };
-            let fields: Vec<_> = pairs.into_iter().map(pair).collect::<Option<_>>()?;
-            Some(super::keep_last(fields))
-        }
+        Json::Array(parts) => parts.into_iter().map(field_until).collect(),
         _ => None,
     }
+}
+
+/// A field and its value, and behind them when it expires, if it does.
+fn field_until(json: Json) -> Option<FieldUntil> {
+    let Json::Array(parts) = json else { return None };
+    let mut parts = parts.into_iter();
+    let field = (bytes(parts.next()?)?, bytes(parts.next()?)?);
+    let at = match parts.next() {
+        Some(at) => Some(at.as_u64()?),
+        None => None,
+    };
+    parts.next().is_none().then_some((field, at))
 }
 
 #[cfg(test)]

@@ -43,7 +43,12 @@ pub(crate) enum Value {
     List(Vec<Vec<u8>>),
     /// The members of a set, each once.
     Set(Vec<Vec<u8>>),
+    /// The same, some of which expire, at this Unix millisecond.
+    HashUntil(Vec<FieldUntil>),
 }
+
+/// A field, its value, and when it expires.
+pub(crate) type FieldUntil = ((Vec<u8>, Vec<u8>), Option<u64>);
 
 impl Item {
     /// Bytes of the key and the value.
@@ -53,6 +58,9 @@ impl Item {
             Value::Hash(fields) => fields.iter().map(|(f, v)| f.len() + v.len()).sum(),
             Value::List(elements) => elements.iter().map(Vec::len).sum(),
             Value::Set(members) => members.iter().map(Vec::len).sum(),
+            Value::HashUntil(fields) => {
+                fields.iter().map(|((f, v), _)| f.len() + v.len() + 8).sum()
+            }
         };
         self.key.len() + value
     }
@@ -90,10 +98,20 @@ impl From<io::Error> for ReadError {
     }
 }
 
+/// A hash of these fields, of which the last of equal ones counts.
+fn hash(fields: Vec<FieldUntil>) -> Value {
+    let fields = keep_last(fields);
+    match fields.iter().any(|(_, at)| at.is_some()) {
+        true => Value::HashUntil(fields),
+        false => Value::Hash(fields.into_iter().map(|(field, _)| field).collect()),
+    }
+}
+
 /// Removes repeated fields of a hash; the last one counts.
-fn keep_last(mut fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn keep_last(mut fields: Vec<FieldUntil>) -> Vec<FieldUntil> {
     let mut seen = HashSet::new();
-    let is_last: Vec<bool> = fields.iter().rev().map(|(field, _)| seen.insert(field)).collect();
+    let is_last: Vec<bool> =
+        fields.iter().rev().map(|((field, _), _)| seen.insert(field)).collect();
     let mut is_last = is_last.into_iter().rev();
     fields.retain(|_| is_last.next().unwrap_or(true));
     fields

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  a string   SET key value [PXAT milliseconds]
-//!  a hash     HSET key field value ... , more of them if it is large, and PEXPIREAT key milliseconds
+//!  a hash     HSET key field value ... , more of them if it is large, HPEXPIREAT key milliseconds FIELDS 1 field for
+//!             each that expires, and PEXPIREAT key milliseconds
 //!  a list     RPUSH key element ... , more of them if it is large, and PEXPIREAT key milliseconds
 //!  a pin      PIN key
 //! ```
@@ -12,7 +13,7 @@ use std::io::Read;
 
 use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
 
-use super::{Item, ReadError, Value, each_once, keep_last, shown};
+use super::{Item, ReadError, Value, each_once, hash, shown};
 use crate::client::push_request;
 
 /// Most bytes of fields or elements in one command, and most of them, as the number of arguments is limited.
@@ -37,32 +38,33 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
         Value::Set(members) => {
             let mut rest = &members[..];
             while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few(rest, Vec::len));
+                let (some, behind) = rest.split_at(few(rest));
                 let words = [b"SADD", key].into_iter().chain(some.iter().map(Vec::as_slice));
                 push_request(out, &words.collect::<Vec<_>>());
                 rest = behind;
             }
         }
         Value::Hash(fields) => {
-            let mut rest = &fields[..];
-            while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few(rest, |(f, v)| f.len() + v.len()));
-                let pairs = some.iter().flat_map(|(field, value)| [&field[..], &value[..]]);
-                push_request(out, &[b"HSET", key].into_iter().chain(pairs).collect::<Vec<_>>());
-                rest = behind;
+            push_fields(out, key, fields.iter().map(|(field, value)| (field, value)));
+        }
+        Value::HashUntil(fields) => {
+            push_fields(out, key, fields.iter().map(|((field, value), _)| (field, value)));
+            for ((field, _), at) in fields.iter().filter_map(|(pair, at)| Some((pair, (*at)?))) {
+                let at = at.to_string();
+                push_request(out, &[b"HPEXPIREAT", key, at.as_bytes(), b"FIELDS", b"1", field]);
             }
         }
         Value::List(elements) => {
             let mut rest = &elements[..];
             while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few(rest, Vec::len));
+                let (some, behind) = rest.split_at(few(rest));
                 let words = [b"RPUSH", key].into_iter().chain(some.iter().map(Vec::as_slice));
                 push_request(out, &words.collect::<Vec<_>>());
                 rest = behind;
             }
         }
     }
-    if let (Value::Hash(_) | Value::List(_) | Value::Set(_), Some(at)) = (&item.value, &time) {
+    if let (false, Some(at)) = (matches!(item.value, Value::String(_)), &time) {
         push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
     }
     if item.is_pinned {
@@ -70,14 +72,38 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     }
 }
 
-/// The number of fields or elements that fit into one command.
-fn few<P>(parts: &[P], len_of: impl Fn(&P) -> usize) -> usize {
+/// The number of elements that fit into one command.
+fn few(elements: &[Vec<u8>]) -> usize {
     let mut len = 0;
-    let fits = |part: &&P| {
-        len += len_of(part);
+    let fits = |element: &&Vec<u8>| {
+        len += element.len();
         len <= COMMAND_LEN
     };
-    parts.iter().take(COMMAND_PARTS).take_while(fits).count().max(1)
+    elements.iter().take(COMMAND_PARTS).take_while(fits).count().max(1)
+}
+
+/// Appends the commands that set fields, as many in each as fit.
+fn push_fields<'f>(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    fields: impl Iterator<Item = (&'f Vec<u8>, &'f Vec<u8>)>,
+) {
+    let mut fields = fields.peekable();
+    while fields.peek().is_some() {
+        let (mut words, mut len) = (vec![&b"HSET"[..], key], 0);
+        let fits = |(field, value): &(&Vec<u8>, &Vec<u8>)| {
+            let is_first = len == 0;
+            len += field.len() + value.len() + 1;
+            is_first || len <= COMMAND_LEN
+        };
+        let mut fits = fits;
+        while words.len() < 2 * COMMAND_PARTS
+            && let Some((field, value)) = fields.next_if(&mut fits)
+        {
+            words.extend([&field[..], &value[..]]);
+        }
+        push_request(out, &words);
+    }
 }
 
 /// Reads a file of commands, item by item.
@@ -198,6 +224,12 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             let value = Value::List(more.collect());
             Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
         }
+        (b"HPEXPIREAT", [key, at, word, b"1", field]) if word.eq_ignore_ascii_case(b"FIELDS") => {
+            current(item, key)?;
+            let at = time(at)?;
+            item.iter_mut().for_each(|item| expire_field(item, field, at));
+            Ok(None)
+        }
         (b"PEXPIREAT", [key, at]) => {
             current(item, key)?;
             let at = time(at)?;
@@ -210,7 +242,8 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             Ok(None)
         }
         _ => Err(format!(
-            "{} with {} arguments is not one of the commands of an export (SET, HSET, RPUSH, PEXPIREAT, PIN); \
+            "{} with {} arguments is not one of the commands of an export (SET, HSET, HPEXPIREAT, RPUSH, SADD, \
+             PEXPIREAT, PIN); \
              `redis-cli --pipe` sends any",
             shown(&name),
             args.len()
@@ -224,14 +257,28 @@ fn time(text: &[u8]) -> Result<u64, String> {
     Ok(u64::try_from(at).unwrap_or(0))
 }
 
-/// Completes an item.
-fn whole(mut item: Item) -> Item {
+/// Lets a field of a hash expire.
+fn expire_field(item: &mut Item, field: &[u8], at: u64) {
     if let Value::Hash(fields) = &mut item.value {
-        *fields = keep_last(std::mem::take(fields));
+        let fields = std::mem::take(fields).into_iter().map(|field| (field, None));
+        item.value = Value::HashUntil(fields.collect());
     }
     if let Value::Set(members) = &mut item.value {
         *members = each_once(std::mem::take(members));
     }
+    if let Value::HashUntil(fields) = &mut item.value {
+        let same = fields.iter_mut().rev().find(|((other, _), _)| *other == field);
+        same.into_iter().for_each(|(_, old)| *old = Some(at));
+    }
+}
+
+/// Completes an item.
+fn whole(mut item: Item) -> Item {
+    item.value = match item.value {
+        Value::Hash(fields) => hash(fields.into_iter().map(|field| (field, None)).collect()),
+        Value::HashUntil(fields) => hash(fields),
+        value => value,
+    };
     item
 }
 

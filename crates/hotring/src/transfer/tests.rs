@@ -116,3 +116,22 @@ fn random_damage_is_no_panic() {
         while let Ok(Some(_)) = reader.next() {}
     });
 }
+
+#[test]
+fn fields_that_expire_come_back_in_each_form() {
+    let field = |name: &[u8], value: &[u8], at| ((name.to_vec(), value.to_vec()), at);
+    let fields = vec![
+        field(b"a", b"1", Some(1_790_000_000_000)),
+        field(b"\xff", b"2", None),
+        field(b"c", b"", Some(7)),
+    ];
+    let value = Value::HashUntil(fields);
+    let item =
+        Item { key: b"h".to_vec(), value, expire_at: Some(1_800_000_000_000), is_pinned: true };
+    let mut json = Vec::new();
+    json::push_item(&mut json, &item);
+    assert_eq!(json::Reader::new(&json[..]).next().unwrap(), Some(item.clone()));
+    let mut resp = Vec::new();
+    resp::push_item(&mut resp, &item);
+    assert_eq!(resp::Reader::new(&resp[..]).next().unwrap(), Some(item));
+}

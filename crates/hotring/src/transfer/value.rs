@@ -5,12 +5,15 @@
 use std::io::{self, Read};
 
 use hotring_commands::rdb::{
-    NODE_PACKED, NODE_PLAIN, SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_LIST,
+    NODE_PACKED, NODE_PLAIN, SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_HASH_EXPIRING_OLD,
+    TYPE_HASH_LISTPACK, TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_LIST,
     TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_SET, TYPE_SET_INTSET,
     TYPE_SET_LISTPACK, TYPE_STRING, crc64, intset, listpack, unpack, ziplist,
 };
 
-use super::{LEN_MAX, ReadError, Value, each_once};
+use hotring_protocol::parse_i64;
+
+use super::{FieldUntil, LEN_MAX, ReadError, Value, each_once, hash};
 
 /// A hash with its fields in one string, as before Redis 7.
 const TYPE_HASH_ZIPLIST: u8 = 13;
@@ -48,7 +51,6 @@ pub(crate) fn type_name(kind: u8) -> String {
         6 | 7 => "a module's value".into(),
         9 => "a hash in the form of Redis 2.4".into(),
         15 | 19 | 21 | 26 => "a stream".into(),
-        22..=25 => "a hash with fields that expire".into(),
         _ => format!("a value of the unknown type {kind}"),
     }
 }
@@ -179,6 +181,15 @@ impl<R: Read> Source<R> {
             TYPE_HASH => self.pairs()?,
             TYPE_HASH_LISTPACK => self.packed(owned_listpack)?,
             TYPE_HASH_ZIPLIST => self.packed(ziplist)?,
+            TYPE_HASH_EXPIRING | TYPE_HASH_EXPIRING_OLD => {
+                return self.expiring(kind == TYPE_HASH_EXPIRING).map(Some);
+            }
+            TYPE_HASH_LISTPACK_EXPIRING | TYPE_HASH_LISTPACK_EXPIRING_OLD => {
+                if kind == TYPE_HASH_LISTPACK_EXPIRING {
+                    self.array::<8>()?;
+                }
+                return self.packed_expiring().map(Some);
+            }
             _ => return Ok(None),
         };
         match fields.is_empty() {
@@ -218,6 +229,53 @@ impl<R: Read> Source<R> {
         match read(&packed) {
             Some(elements) => Ok(elements),
             None => self.bad("the packed list before this is damaged"),
+        }
+    }
+
+    /// A hash with fields that expire, the earliest expiry before them, or not.
+    fn expiring(&mut self, has_first: bool) -> Result<Value, ReadError> {
+        let first = if has_first { u64::from_le_bytes(self.array()?) } else { 1 };
+        let (count, mut fields, mut len) = (self.length()?, Vec::new(), 0);
+        for _ in 0..count {
+            let at = match self.length()? {
+                0 => None,
+                later => Some(first.saturating_add(later - 1)),
+            };
+            let (field, value) = (self.string()?, self.string()?);
+            len += field.len() + value.len() + FIELD_LEN;
+            if len > HASH_LEN_MAX {
+                return self.bad("the hash is too large");
+            }
+            fields.push(((field, value), at));
+        }
+        self.some_fields(fields)
+    }
+
+    /// The same in one string.
+    fn packed_expiring(&mut self) -> Result<Value, ReadError> {
+        let list = self.string()?;
+        if list.len() > PACKED_MAX {
+            return self.bad("the packed hash is larger than any of Redis");
+        }
+        let read = |list| {
+            let items = listpack(list)?;
+            let (triples, []) = items.as_chunks::<3>() else { return None };
+            let field = |[field, value, at]: &[std::borrow::Cow<'_, [u8]>; 3]| {
+                let at = u64::try_from(parse_i64(at)?).ok()?;
+                Some(((field.to_vec(), value.to_vec()), Some(at).filter(|at| *at > 0)))
+            };
+            triples.iter().map(field).collect::<Option<Vec<_>>>()
+        };
+        match read(&list) {
+            Some(fields) => self.some_fields(fields),
+            None => self.bad("the packed hash before this is damaged"),
+        }
+    }
+
+    fn some_fields(&self, fields: Vec<FieldUntil>) -> Result<Value, ReadError> {
+        match fields.is_empty() {
+            true => self.bad("the hash before this has no fields"),
+            false => Ok(hash(fields)),
         }
     }
 

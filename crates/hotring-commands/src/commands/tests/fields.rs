@@ -145,6 +145,7 @@ fn a_field_whose_time_is_over_is_absent_for_all() {
         HSET h a 1 b 2 c 3                            -> :3¶
         HPEXPIRE h 100 FIELDS 2 a b                   -> *2¶:1¶:1¶
         + 99
+        OBJECT ENCODING h                             -> $10¶listpackex¶
         HLEN h                                        -> :3¶
         + 1
         HLEN h                                        -> :1¶
