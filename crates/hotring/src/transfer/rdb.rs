@@ -511,7 +511,7 @@ pub(super) mod tests {
             b"\x00\x01a\x01b",
             &[DATABASE, 2],
             &[&[TIME_MS][..], &[1; 8]].concat(),
-            b"\x12\x01l\x01\x02\x01a",
+            b"\x14\x01s\x01a",
             b"\x00\x01c\x01d",
         ];
         let bytes = file(&parts);

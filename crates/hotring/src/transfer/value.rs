@@ -439,9 +439,9 @@ mod tests {
             damaged[i] ^= 1;
             assert!(payload(&damaged).is_err());
         }
-        let mut list = b"\x12\x00".to_vec();
-        hotring_commands::rdb::seal(&mut list);
-        assert_eq!(payload(&list).unwrap(), Err("a list".into()));
+        let mut set = b"\x14\x00".to_vec();
+        hotring_commands::rdb::seal(&mut set);
+        assert_eq!(payload(&set).unwrap(), Err("a set".into()));
         let mut longer = b"\x00\x01ab".to_vec();
         hotring_commands::rdb::seal(&mut longer);
         assert!(payload(&longer).is_err());
