@@ -168,6 +168,8 @@ fn several_sets_are_seen_at_one_moment() {
                     let count: usize = sets.iter().map(|set| set.view().len()).sum();
                     assert_eq!(count, 200);
                     SetOperation::Intersection.run(&sets, |member| panic!("{member:?} twice"));
+                    // Writers are to have the processor, too.
+                    std::thread::sleep(std::time::Duration::from_micros(200));
                 }
             });
         }
@@ -177,7 +179,7 @@ fn several_sets_are_seen_at_one_moment() {
                 let (mut session, all) = (store.session(), &all);
                 scope.spawn(move || {
                     let mut random = Random::new(seed);
-                    for _ in 0..500 {
+                    for _ in 0..200 {
                         let member = random.pick(all);
                         let (from, to) = random.pick(&[(b"a", b"b"), (b"b", b"a")]);
                         session.set_move(from, to, member, NOW).expect("room");
