@@ -1,9 +1,9 @@
 //! Containers for values that are too long to be copied at each change: [`List`], [`Dict`],
 //! [`ScoredSet`] and [`Text`].
 //!
-//! Each but `Text`, which has chunks by position, is a counted B+ tree (`tree.rs`) whose leaves hold their entries packed, one behind the
-//! other, in one allocation. So an entry costs a few bytes more than its content, and a change moves
-//! at most about two kilobytes.
+//! Each but `Text`, which has chunks by position, is a counted B+ tree (`tree.rs`) whose leaves hold
+//! their entries packed, one behind the other, in one allocation. So an entry costs a few bytes
+//! more than its content, and a change moves at most about two kilobytes.
 //!
 //! * **Changes in place.** A change touches one leaf and the counts above it: O(log n).
 //! * **Snapshots in O(1).** A clone shares all nodes. From then on a change copies the nodes on its

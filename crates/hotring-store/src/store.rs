@@ -54,8 +54,8 @@ pub struct Options {
     /// Most bytes of each member of a set that is held as one value.
     pub set_packed_len_max: usize,
     /// Longest string that is held in one piece once a part of it has been changed. A longer one is an object of its
-    /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which cover
-    /// one value only, nor where earlier values are kept.
+    /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which
+    /// cover one value only, nor where earlier values are kept.
     pub text_plain_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
     pub watches_max: u64,

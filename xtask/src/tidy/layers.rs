@@ -52,7 +52,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["snapshot", "repair"],
         ],
     ),
-    ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored"]]),
+    ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),
     (
         "hotring-store",
         &[
@@ -62,7 +62,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
             &["write"],
             &["session"],
-            &["store", "container::write"],
+            &["store", "container::write", "container::write_text"],
             &["ops", "snapshot", "restore"],
         ],
     ),

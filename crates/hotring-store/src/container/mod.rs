@@ -12,6 +12,7 @@
 pub(crate) mod large;
 pub(crate) mod packed;
 pub(crate) mod write;
+mod write_text;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -198,9 +199,10 @@ impl Contents {
         }
     }
 
-    /// Does again what the log says of a container of this kind, unless this one is younger or of another type. None if
-    /// the bytes are no changes of its type. What was written at positions of a string may be written again, as all that
-    /// was written there later is in the log behind: a plain string, which has no number, becomes an object by it.
+    /// Does again what the log says of a container of this kind, unless this one is younger or of another type. None
+    /// if the bytes are no changes of its type. What was written at positions of a string may be written again,
+    /// as all that was written there later is in the log behind: a plain string, which has no number, becomes an object
+    /// by it.
     pub(crate) fn replay(&mut self, kind_large: u8, number: u64, changes: &[u8]) -> Option<()> {
         let is_done = self.number >= number && kind_large != LongText::KIND_LARGE;
         if is_done || self.parts.kind() != kind_large {

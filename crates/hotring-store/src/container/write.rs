@@ -1,7 +1,5 @@
 //! A write of a container: of a packed one by storing another in its place, of a large one in place.
 
-mod text;
-
 use std::borrow::Cow;
 
 use hotring_index::AnySession as Index;
@@ -10,7 +8,7 @@ use hotring_log::{Effect, Records};
 
 use super::large::{self, Large, value_of};
 use super::packed::Head;
-use super::{Contents, Decision, Objects, Type, due_first, of_packed_kind};
+use super::{Contents, Decision, Objects, Type, due_first, of_packed_kind, write_text};
 use crate::changes::Changed;
 use crate::error::StoreError;
 use crate::logged::push_put;
@@ -21,14 +19,14 @@ use crate::watch::Event;
 use crate::write::{Write, enter};
 
 /// A large container that a write has met.
-struct Met {
+pub(super) struct Met {
     block: Block,
     kind: u8,
     has_version: bool,
 }
 
 /// What a write leaves in the log.
-enum Logs {
+pub(super) enum Logs {
     Put(NewValue<'static>),
     /// The number of changes that there are then, and the last ones as [`tagged`] bytes.
     Change(u64, Vec<u8>),
@@ -36,7 +34,7 @@ enum Logs {
 }
 
 impl Logs {
-    fn push(&self, records: &mut Records, key: &[u8]) {
+    pub(super) fn push(&self, records: &mut Records, key: &[u8]) {
         match self {
             Logs::Put(value) => push_put(records, key, value, None),
             Logs::Change(number, change) => {
@@ -48,7 +46,7 @@ impl Logs {
 }
 
 /// What became of a container.
-enum Outcome<T: Type, R> {
+pub(super) enum Outcome<T: Type, R> {
     Done(T::Tally, R),
     /// Nothing: the key holds this one, which changes in place.
     Large(Met),
@@ -122,7 +120,7 @@ impl Write<'_> {
     }
 
     /// Changes a large container, in the key's order.
-    fn change_in_place<'c, T: Type, R>(
+    pub(super) fn change_in_place<'c, T: Type, R>(
         self,
         objects: Objects<'_>,
         met: &Met,
@@ -189,7 +187,7 @@ impl Write<'_> {
             return met.replay(objects, *kind_large, number, changes);
         }
         if *kind_large == LongText::KIND_LARGE {
-            return text::replay(index, key, objects, number, changes);
+            return write_text::replay(index, key, objects, number, changes);
         }
         index.update(key, 0, |entry| {
             let packed = entry.as_ref().and_then(|entry| match entry.value {
@@ -212,7 +210,7 @@ impl Write<'_> {
     }
 
     /// The same write, for one of several steps.
-    fn again(&mut self) -> Write<'_> {
+    pub(super) fn again(&mut self) -> Write<'_> {
         Write {
             index: &mut *self.index,
             key: self.key,
@@ -225,7 +223,7 @@ impl Write<'_> {
 }
 
 impl Met {
-    fn of(entry: &Entry<'_>) -> Option<Met> {
+    pub(super) fn of(entry: &Entry<'_>) -> Option<Met> {
         large::of_entry(entry)?;
         let Value::Bytes { kind, .. } = entry.value else { return None };
         Some(Met { block: entry.block()?.to_block(), kind, has_version: entry.version.is_some() })
@@ -333,9 +331,9 @@ fn run_packed<'c, T: Type, R>(
     }
 }
 
-/// Changes as the log has them: their bytes, then the kind of the container that they are for. Replay may meet a younger
-/// one of another type.
-fn tagged<T: Type>(changes: &[T::Change<'_>]) -> Vec<u8> {
+/// Changes as the log has them: their bytes, then the kind of the container that they are for. Replay may meet a
+/// younger one of another type.
+pub(super) fn tagged<T: Type>(changes: &[T::Change<'_>]) -> Vec<u8> {
     let mut bytes = T::changes_to_bytes(changes);
     bytes.push(T::KIND_LARGE);
     bytes
@@ -390,7 +388,7 @@ const HEAD_MAX: usize = 1 << 20;
 
 /// Refuses a part that is too long, changes that no record of the log could hold, and a container that none could hold
 /// after them.
-fn check<T: Type>(
+pub(super) fn check<T: Type>(
     container: T::Ref<'_>,
     changes: &[T::Change<'_>],
     limits: Limits,

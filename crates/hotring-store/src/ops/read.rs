@@ -191,7 +191,7 @@ impl Session {
     }
 }
 
-/// Where a part of so many bytes begins and ends. Out-of-range ends are clamped, an inverted range is empty.
+/// Where a part of a string of this length begins and ends. Out-of-range ends are clamped, an inverted range is empty.
 fn range(len: usize, start: i64, end: i64) -> (usize, usize) {
     let len = i64::try_from(len).expect("values are shorter than 4 GiB");
     if start < 0 && end < 0 && start > end {

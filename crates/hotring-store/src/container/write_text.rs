@@ -1,9 +1,10 @@
-//! A change of a part of a string: of a plain one that is or gets long by making an object of it, of an object in place.
+//! A change of a part of a string: of a plain one that is or gets long by making an object of it, of an object in
+//! place.
 
 use hotring_index::AnySession as Index;
 use hotring_index::{Action, Entry, Expiry, Key, NewValue};
 
-use super::{Logs, Met, Outcome, check, tagged};
+use super::write::{Logs, Met, Outcome, check, tagged};
 use crate::container::large::new_value;
 use crate::container::{Contents, Decision, Objects, Parts, Type};
 use crate::error::StoreError;
