@@ -24,6 +24,8 @@ fn put_down(bytes: &mut Vec<u8>, effect: &Effect<'_>) {
         Effect::Unpin { key } => (5, *key),
         Effect::Expire { key, .. } => (6, *key),
         Effect::Change { key, .. } => (7, *key),
+        Effect::Database { number } => (8, std::slice::from_ref(number)),
+        Effect::Order { order } => (9, order.as_slice()),
         Effect::Durable { .. } => panic!("the log's own records are not handed over"),
     };
     bytes.push(what);

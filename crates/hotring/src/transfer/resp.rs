@@ -4,6 +4,7 @@
 //!  a string   SET key value [PXAT milliseconds]
 //!  a hash     HSET key field value ... , more of them if it is large, and PEXPIREAT key milliseconds
 //!  a pin      PIN key
+//!  database   SELECT number, before the items of another one than 0
 //! ```
 //! The reader accepts only these commands; those of a key must follow each other.
 
@@ -52,6 +53,11 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     }
 }
 
+/// Appends the command behind which items of this database follow.
+pub(crate) fn push_database(out: &mut Vec<u8>, number: u8) {
+    push_request(out, &[b"SELECT", number.to_string().as_bytes()]);
+}
+
 /// The number of fields that fit into one command.
 fn few(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
     let mut len = 0;
@@ -74,13 +80,25 @@ pub(crate) struct Reader<R> {
     args: Args,
     /// The item whose commands are being read.
     item: Option<Item>,
+    /// The database of the next item.
+    database: u8,
 }
 
 impl<R: Read> Reader<R> {
     pub(crate) fn new(input: R) -> Reader<R> {
         let (decoder, args) = (Decoder::new(), Args::new());
         let buffer = Vec::new();
-        Reader { input, buffer, start: 0, at: 0, is_at_end: false, decoder, args, item: None }
+        Reader {
+            input,
+            buffer,
+            start: 0,
+            at: 0,
+            is_at_end: false,
+            decoder,
+            args,
+            item: None,
+            database: 0,
+        }
     }
 
     /// The next item; None at the end.
@@ -90,10 +108,27 @@ impl<R: Read> Reader<R> {
             let Some(len) = self.command()? else { return Ok(self.item.take().map(whole)) };
             let args = self.args.view(&self.buffer[self.start..]);
             let words: Vec<&[u8]> = args.iter().collect();
+            if let [name, number] = words[..]
+                && name.eq_ignore_ascii_case(b"select")
+            {
+                let number = parse_i64(number).and_then(|number| u8::try_from(number).ok());
+                let bad = || ReadError::bad(at, "there is no such database");
+                self.database = number.ok_or_else(bad)?;
+                self.start += len;
+                self.at += len as u64;
+                match self.item.take() {
+                    Some(item) => return Ok(Some(whole(item))),
+                    None => continue,
+                }
+            }
             let joined = join(&mut self.item, &words).map_err(|what| ReadError::bad(at, what));
             self.start += len;
             self.at += len as u64;
-            if let Some(item) = joined? {
+            let ended = joined?;
+            if let Some(item) = &mut self.item {
+                item.database = self.database;
+            }
+            if let Some(item) = ended {
                 return Ok(Some(whole(item)));
             }
         }
@@ -145,7 +180,13 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
                 _ => return Err("the only supported option of SET is PXAT".into()),
             };
             let value = Value::String(value.to_vec());
-            Ok(item.replace(Item { key: key.to_vec(), value, expire_at, is_pinned: false }))
+            Ok(item.replace(Item {
+                database: 0,
+                key: key.to_vec(),
+                value,
+                expire_at,
+                is_pinned: false,
+            }))
         }
         (b"HSET", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
             let pairs = pairs.chunks(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec()));
@@ -156,7 +197,13 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
                 return Ok(None);
             }
             let value = Value::Hash(pairs.collect());
-            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+            Ok(item.replace(Item {
+                database: 0,
+                key: key.to_vec(),
+                value,
+                expire_at: None,
+                is_pinned: false,
+            }))
         }
         (b"PEXPIREAT", [key, at]) => {
             current(item, key)?;
@@ -203,13 +250,13 @@ mod tests {
 
     fn string(key: &[u8], text: &[u8], expire_at: Option<u64>) -> Item {
         let value = Value::String(text.to_vec());
-        Item { key: key.to_vec(), value, expire_at, is_pinned: false }
+        Item { database: 0, key: key.to_vec(), value, expire_at, is_pinned: false }
     }
 
     fn hash(key: &[u8], fields: &[(&[u8], &[u8])], expire_at: Option<u64>) -> Item {
         let fields = fields.iter().map(|(field, value)| (field.to_vec(), value.to_vec()));
         let value = Value::Hash(fields.collect());
-        Item { key: key.to_vec(), value, expire_at, is_pinned: false }
+        Item { database: 0, key: key.to_vec(), value, expire_at, is_pinned: false }
     }
 
     fn items() -> Vec<Item> {
