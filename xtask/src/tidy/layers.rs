@@ -60,7 +60,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["gate", "holds", "in_flight"],
             &["value", "container", "hash", "history", "metadata", "gathered"],
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
-            &["write"],
+            &["write", "databases"],
             &["session"],
             &["store", "container::write"],
             &["ops", "snapshot", "restore"],
