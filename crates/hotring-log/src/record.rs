@@ -11,7 +11,7 @@
 //!         pin:     key
 //!         unpin:   key
 //!         change:  key length, LEB128 | number of the change, LEB128 | key | change
-//!         database: number u8: the database of the records behind it, up to the end of their batch or block; 0 at first
+//!         database: number u8: the database of the records behind it, to the end of their batch or block; 0 at first
 //!         order:   number u8 of the database that each number stands for from here on, for all 256
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```

@@ -25,7 +25,8 @@ pub(crate) const HEADER_LEN: u64 = 64;
 
 const MAGIC: &[u8; 8] = b"hotr-log";
 
-/// The version that is written; readers accept it and those before. 2: there are changes of parts of values.
+/// The version that is written; readers accept it and those before. 2: there are databases, and changes of parts of
+/// values.
 const FORMAT: u32 = 2;
 
 /// The mark of the store's durable records.

@@ -56,7 +56,7 @@ pub const ALL: u8 = 255;
 const MAGIC: &[u8; 8] = b"hotr-snp";
 const FOOTER_MAGIC: &[u8; 8] = b"hotr-end";
 
-/// The version that is written; readers accept it and those before. 2: there are forms of long hashes.
+/// The version that is written; readers accept it and those before. 2: there are forms of long hashes, and databases.
 const FORMAT: u32 = 2;
 
 /// The header of a snapshot.

@@ -1,6 +1,7 @@
-//! Several databases in one store: each has an index, waiters, an eviction policy and a timing wheel of its own, so that
-//! a walk over one, its size and its removal cost nothing for the others. They share the gate, the log and the limit of
-//! all memory. A session has one of them selected, and its parts in place: operations pay nothing for the others.
+//! Several databases in one store: each has an index, waiters, an eviction policy and a timing wheel of its own, so
+//! that a walk over one, its size and its removal cost nothing for the others. They share the gate, the log and the
+//! limit of all memory. A session has one of them selected, and its parts in place: operations pay nothing for the
+//! others.
 //!
 //! A database has a *place*, which the log knows it by, and a *number*, by which callers select it. Swapping two of
 //! them changes which place each number stands for.

@@ -79,10 +79,9 @@ impl Session {
         limits: Limits,
         hooks: Hooks,
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
-        (store, containers): (AnyIndex, Arc<ContainerOptions>),
+        (store, containers, databases): (AnyIndex, Arc<ContainerOptions>, Arc<Databases>),
         last_unique: Arc<AtomicU64>,
-        (verifies, seed): (bool, u64),
-        (databases, name): (Arc<Databases>, Option<&str>),
+        (verifies, seed, name): (bool, u64, Option<&str>),
     ) -> Session {
         Session {
             index,

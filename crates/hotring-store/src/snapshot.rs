@@ -101,7 +101,7 @@ impl SnapshotWalk {
         if self.places.is_none() {
             self.places = Some(session.places().into_iter());
             let order = session.databases.order();
-            if order.iter().zip(0..).any(|(place, number)| *place != number) {
+            if order.iter().zip(0..=u8::MAX).any(|(place, number)| *place != number) {
                 writer.push(&Effect::Order { order: &order });
             }
             self.next_place();

@@ -301,10 +301,9 @@ impl Store {
             self.limits,
             self.hooks.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
-            (self.index.clone(), self.containers.clone()),
+            (self.index.clone(), self.containers.clone(), self.databases.clone()),
             self.last_unique.clone(),
-            (self.checksum == Checksum::Verify, self.seed),
-            (self.databases.clone(), name),
+            (self.checksum == Checksum::Verify, self.seed, name),
         )
     }
 

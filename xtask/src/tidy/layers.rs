@@ -60,7 +60,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["gate", "holds", "in_flight"],
             &["value", "container", "hash", "long_text", "history", "metadata", "gathered"],
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
-            &["write"],
+            &["write", "databases"],
             &["session"],
             &["store", "container::write", "container::write_text"],
             &["ops", "snapshot", "restore"],

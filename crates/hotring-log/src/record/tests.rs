@@ -14,6 +14,8 @@ fn effects() -> Vec<Effect<'static>> {
         Effect::Change { key: b"k", number: 1, change: b"" },
         Effect::Change { key: &[7; 300], number: 1 << 40, change: &[9; 70_000] },
         Effect::Clear,
+        Effect::Database { number: 255 },
+        Effect::Order { order: &[3; 256] },
         Effect::Pin { key: b"p" },
         Effect::Unpin { key: b"p" },
         Effect::Durable { upto: 42 },

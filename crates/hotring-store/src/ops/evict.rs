@@ -189,8 +189,8 @@ impl Session {
         }
     }
 
-    /// Evicts items of at least this many bytes, if there are, of any database: where it begins is drawn, so that a large
-    /// one gives more.
+    /// Evicts items of at least this many bytes, if there are, of any database: where it begins is drawn, so that a
+    /// large one gives more.
     fn evict(&mut self, wanted: u64, memory_max: u64) -> Evicted {
         let sizes: Vec<_> = self
             .databases

@@ -13,6 +13,9 @@ use crate::transfer::{Item, Value, now};
 /// Keys copied out of the store at a time.
 const STEP_KEYS: usize = 256;
 
+/// Where each block and each batch begins.
+const FIRST: Effect<'static> = Effect::Database { number: 0 };
+
 /// Hands out all keys.
 pub(super) fn export(
     folder: &Path,
@@ -22,6 +25,20 @@ pub(super) fn export(
     let store = Store::new(Options::default()).map_err(|error| error.to_string())?;
     let mut session = store.session();
     load(folder, &mut session, output)?;
+    for (number, ..) in store.keyspaces() {
+        session.select(number);
+        export_database(&mut session, wanted, output)?;
+    }
+    Ok(())
+}
+
+/// Hands out all keys of the selected database.
+fn export_database(
+    session: &mut Session,
+    wanted: &Wanted<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), String> {
+    let database = session.selected();
     let (now, mut cursor, mut items) = (now(), 0, Vec::new());
     loop {
         cursor = session.scan(cursor, STEP_KEYS, now, |key, value| {
@@ -33,7 +50,7 @@ pub(super) fn export(
             // No other session uses the store, so the key exists.
             let expire_at = session.expiry(&key, now).flatten();
             let is_pinned = wanted.pins && session.is_pinned(&key);
-            output.add(&Item { key, value, expire_at, is_pinned })?;
+            output.add(&Item { database, key, value, expire_at, is_pinned })?;
         }
         if cursor == 0 {
             return Ok(());
@@ -74,13 +91,23 @@ fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(),
     };
     if let Some(snapshot) = &snapshot {
         let mut buffer = Vec::new();
-        let mut replay = |effects: &[Effect<'_>]| effects.iter().for_each(&mut replay);
-        let mut read = || snapshot.read_block(ALL, &mut buffer, &mut replay);
-        while read().map_err(|error| error.to_string())?.is_some() {}
+        loop {
+            // A block says which database it is of, if not of the first.
+            replay(&FIRST);
+            let mut replay = |effects: &[Effect<'_>]| effects.iter().for_each(&mut replay);
+            let read = snapshot.read_block(ALL, &mut buffer, &mut replay);
+            if read.map_err(|error| error.to_string())?.is_none() {
+                break;
+            }
+        }
     }
     let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
     let id = snapshot.as_ref().map(Snapshot::id);
-    let mut apply = |_, effects: &[Effect<'_>]| effects.iter().for_each(&mut replay);
+    let mut apply = |_, effects: &[Effect<'_>]| {
+        // So does a batch.
+        replay(&FIRST);
+        effects.iter().for_each(&mut replay);
+    };
     let checked = check(&disk, id, after + 1, &mut apply).map_err(|error| error.to_string())?;
     if let Some(form) = unknown {
         return Err(format!("{}: {form}", folder.display()));

@@ -91,11 +91,13 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
         pins: flags.get_flag("pins"),
     };
     let target = Target::open(file).map_err(|error| named(file, &error))?;
-    let push_item = match flags.get_one::<String>("format").map(String::as_str) {
-        Some("json") => json::push_item,
-        _ => resp::push_item,
-    };
-    let mut output = Output { file, target, push_item, buffer: Vec::new(), progress };
+    let (push_item, selects): (fn(&mut Vec<u8>, &Item), bool) =
+        match flags.get_one::<String>("format").map(String::as_str) {
+            Some("json") => (json::push_item, false),
+            _ => (resp::push_item, true),
+        };
+    let mut output =
+        Output { file, target, push_item, selects, database: 0, buffer: Vec::new(), progress };
     match flags.get_one::<PathBuf>("data") {
         Some(folder) => folder::export(folder, &wanted, &mut output)?,
         None => {
@@ -123,12 +125,19 @@ struct Output<'a> {
     target: Target,
     /// Appends an item in the chosen format.
     push_item: fn(&mut Vec<u8>, &Item),
+    /// In this format items do not say their database: it is selected.
+    selects: bool,
+    database: u8,
     buffer: Vec<u8>,
     progress: &'a mut Progress,
 }
 
 impl Output<'_> {
     fn add(&mut self, item: &Item) -> Result<(), String> {
+        if self.selects && item.database != self.database {
+            self.database = item.database;
+            resp::push_database(&mut self.buffer, item.database);
+        }
         (self.push_item)(&mut self.buffer, item);
         self.progress.add(item.len());
         if self.buffer.len() >= WRITE_LEN {

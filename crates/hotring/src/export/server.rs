@@ -28,6 +28,32 @@ pub(super) fn export(
 ) -> Result<(), String> {
     // The export must not make keys hotter. Redis before 7.2 does not know this command.
     let _ = request(client, &[b"CLIENT", b"NO-TOUCH", b"ON"])?;
+    for number in databases(client)? {
+        ask(client, &[b"SELECT", number.to_string().as_bytes()])?;
+        export_database(client, wanted, output, number)?;
+    }
+    Ok(())
+}
+
+/// The databases that have keys.
+fn databases(client: &mut Client) -> Result<Vec<u8>, String> {
+    let text = match request(client, &[b"INFO", b"keyspace"])? {
+        Reply::Bulk(text) => text,
+        // Where it may not be asked, or has another form, there is one.
+        _ => return Ok(vec![0]),
+    };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let number = |line: &str| line.strip_prefix("db")?.split_once(':')?.0.parse().ok();
+    Ok(text.lines().filter_map(number).collect())
+}
+
+/// Hands out all keys of the selected database.
+fn export_database(
+    client: &mut Client,
+    wanted: &Wanted<'_>,
+    output: &mut Output<'_>,
+    database: u8,
+) -> Result<(), String> {
     let pins = if wanted.pins { pins(client)? } else { HashSet::new() };
     let mut cursor = b"0".to_vec();
     loop {
@@ -40,7 +66,7 @@ pub(super) fn export(
             return Err(strange());
         };
         let keys = keys.into_iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
-        values(client, keys, &pins, output)?;
+        values(client, (database, keys), &pins, output)?;
         if next == b"0" {
             return Ok(());
         }
@@ -71,7 +97,7 @@ fn pins(client: &mut Client) -> Result<HashSet<Vec<u8>>, String> {
 /// Requests the values of keys and hands them out in order.
 fn values(
     client: &mut Client,
-    keys: Vec<Vec<u8>>,
+    (database, keys): (u8, Vec<Vec<u8>>),
     pins: &HashSet<Vec<u8>>,
     output: &mut Output<'_>,
 ) -> Result<(), String> {
@@ -92,7 +118,7 @@ fn values(
                 Ok(None) => {}
                 Ok(Some((value, expire_at))) => {
                     let (key, is_pinned) = (key.clone(), pins.contains(key));
-                    output.add(&Item { key, value, expire_at, is_pinned })?;
+                    output.add(&Item { database, key, value, expire_at, is_pinned })?;
                 }
                 Err(why) => output.fail(key, &why),
             }

@@ -35,6 +35,8 @@ pub(super) struct Sender {
     batch: Vec<Sent>,
     sent: Vec<Sent>,
     kept: u64,
+    /// The database that is selected.
+    database: u8,
 }
 
 /// A command.
@@ -47,11 +49,14 @@ struct Sent {
 impl Sender {
     pub(super) fn new(client: Client, existing: Existing) -> Sender {
         let (requests, batch, sent) = (Vec::new(), Vec::new(), Vec::new());
-        Sender { client, existing, requests, batch, sent, kept: 0 }
+        Sender { client, existing, requests, batch, sent, kept: 0, database: 0 }
     }
 
     /// Queues an item, and sends the batch if it is full.
     pub(super) fn push(&mut self, item: &Item, progress: &mut Progress) -> io::Result<()> {
+        if item.database != self.database {
+            self.select(item.database, progress)?;
+        }
         push_item(&mut self.requests, item, self.existing);
         self.batch.push(Sent { key: item.key.clone(), len: item.len(), is_pin: false });
         if item.is_pinned {
@@ -61,6 +66,19 @@ impl Sender {
         if self.batch.len() >= BATCH || self.requests.len() >= BATCH_LEN {
             self.turn(progress)?;
         }
+        Ok(())
+    }
+
+    /// Selects a database, before anything is sent that belongs into it.
+    fn select(&mut self, number: u8, progress: &mut Progress) -> io::Result<()> {
+        self.finish(progress)?;
+        let mut request = Vec::new();
+        push_request(&mut request, &[b"SELECT", number.to_string().as_bytes()]);
+        self.client.send(&request)?;
+        if let Reply::Error(text) = self.client.reply()? {
+            return Err(io::Error::other(format!("database {number}: {text}")));
+        }
+        self.database = number;
         Ok(())
     }
 

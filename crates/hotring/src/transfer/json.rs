@@ -77,6 +77,9 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     if let Some(at) = item.expire_at {
         out.extend_from_slice(format!(",\"expires_at_ms\":{at}").as_bytes());
     }
+    if item.database > 0 {
+        out.extend_from_slice(format!(",\"db\":{}", item.database).as_bytes());
+    }
     if item.is_pinned {
         out.extend_from_slice(b",\"pinned\":true");
     }
@@ -160,12 +163,19 @@ fn item(json: Json) -> Result<Item, String> {
         None | Some(Json::Null) => None,
         Some(at) => Some(at.as_u64().ok_or("expires_at_ms is not a time in milliseconds")?),
     };
+    let database = match take("db") {
+        None | Some(Json::Null) => 0,
+        Some(number) => {
+            let number = number.as_u64().and_then(|number| u8::try_from(number).ok());
+            number.ok_or("db is not the number of a database")?
+        }
+    };
     let is_pinned = match take("pinned") {
         None => false,
         Some(is_pinned) => is_pinned.as_bool().ok_or("pinned is neither true nor false")?,
     };
     match members.keys().next() {
-        None => Ok(Item { key, value, expire_at, is_pinned }),
+        None => Ok(Item { database, key, value, expire_at, is_pinned }),
         Some(name) => Err(format!("unknown member {name:?}")),
     }
 }
@@ -228,7 +238,7 @@ mod tests {
         };
         let item = |key: &[u8], value, expire_at, is_pinned| {
             let key = key.to_vec();
-            Item { key, value, expire_at, is_pinned }
+            Item { database: 0, key, value, expire_at, is_pinned }
         };
         vec![
             item(b"", Value::String(Vec::new()), None, false),

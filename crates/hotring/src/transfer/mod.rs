@@ -26,6 +26,8 @@ const SHOWN_MAX: usize = 100;
 /// A key with its value, expiry time and pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
+    /// The number of its database.
+    pub(crate) database: u8,
     pub(crate) key: Vec<u8>,
     pub(crate) value: Value,
     /// In Unix milliseconds.

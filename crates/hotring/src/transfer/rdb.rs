@@ -50,9 +50,8 @@ pub(crate) enum Found {
 pub(crate) struct Reader<R> {
     source: Source<R>,
     version: u32,
-    /// The database whose keys are read; None until one is known.
+    /// The database whose keys are read, if it is one only.
     wanted: Option<u64>,
-    is_chosen: bool,
     database: u64,
     /// The type of the next value, if it is unsupported.
     unknown: Option<u8>,
@@ -62,8 +61,7 @@ pub(crate) struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Starts reading. With a database, only its keys are read; without one, the file must have
-    /// only one.
+    /// Starts reading. With a database, only its keys are read.
     pub(crate) fn new(input: R, database: Option<u64>) -> Result<Reader<R>, ReadError> {
         let mut source = Source::new(input);
         let (magic, digits) = (source.array::<5>()?, source.array::<4>()?);
@@ -75,19 +73,10 @@ impl<R: Read> Reader<R> {
                 format!("version {version} of RDB files is unknown, {VERSION_MAX} is the latest");
             return Err(ReadError::bad(5, text));
         }
-        let (wanted, is_chosen) = (database, database.is_some());
+        let wanted = database;
         let (unknown, elsewhere, parts_skipped) = (None, 0, 0);
         let database = 0;
-        Ok(Reader {
-            source,
-            version,
-            wanted,
-            is_chosen,
-            database,
-            unknown,
-            elsewhere,
-            parts_skipped,
-        })
+        Ok(Reader { source, version, wanted, database, unknown, elsewhere, parts_skipped })
     }
 
     /// The next key; None at the end.
@@ -124,7 +113,7 @@ impl<R: Read> Reader<R> {
                 }
                 kind => {
                     let key = self.source.string()?;
-                    if self.passes_over(at)? {
+                    if self.passes_over() {
                         self.skip_value(kind)?;
                         self.elsewhere += 1;
                         expire_at = None;
@@ -155,23 +144,15 @@ impl<R: Read> Reader<R> {
             self.unknown = Some(kind);
             return Ok(Found::Unknown { key, name: type_name(kind), at });
         };
-        Ok(Found::Item(Item { key, value, expire_at, is_pinned: false }))
+        let database = u8::try_from(self.database).map_err(|_| {
+            ReadError::bad(at, format!("hotring has no database {}", self.database))
+        })?;
+        Ok(Found::Item(Item { database, key, value, expire_at, is_pinned: false }))
     }
 
     /// Whether keys of the current database are skipped.
-    fn passes_over(&mut self, at: u64) -> Result<bool, ReadError> {
-        let wanted = *self.wanted.get_or_insert(self.database);
-        if wanted == self.database {
-            return Ok(false);
-        }
-        if self.is_chosen {
-            return Ok(true);
-        }
-        let text = format!(
-            "the file has keys of the databases {wanted} and {}, but hotring has only one: choose with --db",
-            self.database
-        );
-        Err(ReadError::bad(at, text))
+    fn passes_over(&self) -> bool {
+        self.wanted.is_some_and(|wanted| wanted != self.database)
     }
 
     fn end(&mut self) -> Result<(), ReadError> {
@@ -331,7 +312,7 @@ pub(super) mod tests {
     }
 
     fn item(key: &str, value: Value, expire_at: Option<u64>) -> Item {
-        Item { key: key.into(), value, expire_at, is_pinned: false }
+        Item { database: 0, key: key.into(), value, expire_at, is_pinned: false }
     }
 
     fn text(text: &str) -> Value {
@@ -505,7 +486,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn keys_are_of_one_database() {
+    fn keys_have_the_database_of_the_file() {
         let parts: [&[u8]; 6] = [
             &[DATABASE, 1],
             b"\x00\x01a\x01b",
@@ -515,11 +496,13 @@ pub(super) mod tests {
             b"\x00\x01c\x01d",
         ];
         let bytes = file(&parts);
-        let error = read(&bytes).map(drop).unwrap_err().to_string();
-        assert!(error.contains("the file has keys of the databases 1 and 2"), "{error}");
-        assert_eq!(read_db(&bytes, Some(1)).unwrap().0, [item("a", text("b"), None)]);
+        let [one, two] = [("a", "b", 1), ("c", "d", 2)]
+            .map(|(key, value, database)| Item { database, ..item(key, text(value), None) });
+        let (items, unknown) = read(&bytes).unwrap();
+        assert_eq!((items, unknown.len()), (vec![one.clone(), two.clone()], 1));
+        assert_eq!(read_db(&bytes, Some(1)).unwrap().0, [one]);
         let (items, unknown) = read_db(&bytes, Some(2)).unwrap();
-        assert_eq!((items, unknown.len()), (vec![item("c", text("d"), None)], 1));
+        assert_eq!((items, unknown.len()), (vec![two], 1));
         assert!(read_db(&bytes, Some(0)).unwrap().0.is_empty());
         assert_eq!(read(&file(&parts[..2])).unwrap().0.len(), 1);
     }

@@ -6,6 +6,7 @@
 //!             each that expires, and PEXPIREAT key milliseconds
 //!  a list     RPUSH key element ... , more of them if it is large, and PEXPIREAT key milliseconds
 //!  a pin      PIN key
+//!  database   SELECT number, before the items of another one than 0
 //! ```
 //! The reader accepts only these commands; those of a key must follow each other.
 
@@ -72,6 +73,16 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     }
 }
 
+/// An item of database 0.
+fn new_item(key: &[u8], value: Value, expire_at: Option<u64>) -> Item {
+    Item { database: 0, key: key.to_vec(), value, expire_at, is_pinned: false }
+}
+
+/// Appends the command behind which items of this database follow.
+pub(crate) fn push_database(out: &mut Vec<u8>, number: u8) {
+    push_request(out, &[b"SELECT", number.to_string().as_bytes()]);
+}
+
 /// The number of elements that fit into one command.
 fn few(elements: &[Vec<u8>]) -> usize {
     let mut len = 0;
@@ -118,13 +129,25 @@ pub(crate) struct Reader<R> {
     args: Args,
     /// The item whose commands are being read.
     item: Option<Item>,
+    /// The database of the next item.
+    database: u8,
 }
 
 impl<R: Read> Reader<R> {
     pub(crate) fn new(input: R) -> Reader<R> {
         let (decoder, args) = (Decoder::new(), Args::new());
         let buffer = Vec::new();
-        Reader { input, buffer, start: 0, at: 0, is_at_end: false, decoder, args, item: None }
+        Reader {
+            input,
+            buffer,
+            start: 0,
+            at: 0,
+            is_at_end: false,
+            decoder,
+            args,
+            item: None,
+            database: 0,
+        }
     }
 
     /// The next item; None at the end.
@@ -134,10 +157,27 @@ impl<R: Read> Reader<R> {
             let Some(len) = self.command()? else { return Ok(self.item.take().map(whole)) };
             let args = self.args.view(&self.buffer[self.start..]);
             let words: Vec<&[u8]> = args.iter().collect();
+            if let [name, number] = words[..]
+                && name.eq_ignore_ascii_case(b"select")
+            {
+                let number = parse_i64(number).and_then(|number| u8::try_from(number).ok());
+                let bad = || ReadError::bad(at, "there is no such database");
+                self.database = number.ok_or_else(bad)?;
+                self.start += len;
+                self.at += len as u64;
+                match self.item.take() {
+                    Some(item) => return Ok(Some(whole(item))),
+                    None => continue,
+                }
+            }
             let joined = join(&mut self.item, &words).map_err(|what| ReadError::bad(at, what));
             self.start += len;
             self.at += len as u64;
-            if let Some(item) = joined? {
+            let ended = joined?;
+            if let Some(item) = &mut self.item {
+                item.database = self.database;
+            }
+            if let Some(item) = ended {
                 return Ok(Some(whole(item)));
             }
         }
@@ -189,7 +229,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
                 _ => return Err("the only supported option of SET is PXAT".into()),
             };
             let value = Value::String(value.to_vec());
-            Ok(item.replace(Item { key: key.to_vec(), value, expire_at, is_pinned: false }))
+            Ok(item.replace(new_item(key, value, expire_at)))
         }
         (b"HSET", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
             let pairs = pairs.chunks(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec()));
@@ -200,7 +240,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
                 return Ok(None);
             }
             let value = Value::Hash(pairs.collect());
-            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+            Ok(item.replace(new_item(key, value, None)))
         }
         (b"SADD", [key, members @ ..]) if !members.is_empty() => {
             let members = members.iter().map(|member| member.to_vec());
@@ -211,7 +251,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
                 return Ok(None);
             }
             let value = Value::Set(members.collect());
-            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+            Ok(item.replace(new_item(key, value, None)))
         }
         (b"RPUSH", [key, more @ ..]) if !more.is_empty() => {
             let more = more.iter().map(|element| element.to_vec());
@@ -222,7 +262,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
                 return Ok(None);
             }
             let value = Value::List(more.collect());
-            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+            Ok(item.replace(new_item(key, value, None)))
         }
         (b"HPEXPIREAT", [key, at, word, b"1", field]) if word.eq_ignore_ascii_case(b"FIELDS") => {
             current(item, key)?;
@@ -293,13 +333,13 @@ mod tests {
 
     fn string(key: &[u8], text: &[u8], expire_at: Option<u64>) -> Item {
         let value = Value::String(text.to_vec());
-        Item { key: key.to_vec(), value, expire_at, is_pinned: false }
+        new_item(key, value, expire_at)
     }
 
     fn hash(key: &[u8], fields: &[(&[u8], &[u8])], expire_at: Option<u64>) -> Item {
         let fields = fields.iter().map(|(field, value)| (field.to_vec(), value.to_vec()));
         let value = Value::Hash(fields.collect());
-        Item { key: key.to_vec(), value, expire_at, is_pinned: false }
+        new_item(key, value, expire_at)
     }
 
     fn items() -> Vec<Item> {

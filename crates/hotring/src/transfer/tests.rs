@@ -38,7 +38,8 @@ impl Random {
         // A format may merge two adjacent items with the same key.
         let key = [&self.bytes()[..], &[i as u8]].concat();
         let expire_at = [None, Some(self.below(1 << 40) as u64)][self.below(2)];
-        Item { key, value, expire_at, is_pinned: self.below(3) == 0 }
+        let database = [0, 0, 1, 255][self.below(4)];
+        Item { database, key, value, expire_at, is_pinned: self.below(3) == 0 }
     }
 
     /// Changes, removes or repeats some bytes.
@@ -80,6 +81,11 @@ fn items(random: &mut Random) -> Vec<Item> {
     (0..1 + random.below(20)).map(|i| random.item(i)).collect()
 }
 
+fn push_resp(out: &mut Vec<u8>, item: &Item) {
+    resp::push_database(out, item.database);
+    resp::push_item(out, item);
+}
+
 fn read_resp(bytes: &[u8]) -> Result<Vec<Item>, ReadError> {
     let mut reader = resp::Reader::new(bytes);
     std::iter::from_fn(|| reader.next().transpose()).collect()
@@ -95,7 +101,7 @@ fn random_items_come_back() {
     with_seeds(|random| {
         let items = items(random);
         let (mut resp, mut json) = (Vec::new(), Vec::new());
-        items.iter().for_each(|item| resp::push_item(&mut resp, item));
+        items.iter().for_each(|item| push_resp(&mut resp, item));
         items.iter().for_each(|item| json::push_item(&mut json, item));
         assert_eq!(read_resp(&resp).unwrap(), items);
         assert_eq!(read_json(&json).unwrap(), items);
@@ -107,7 +113,7 @@ fn random_damage_is_no_panic() {
     with_seeds(|random| {
         let items = items(random);
         let (mut resp, mut json, (mut rdb, _)) = (Vec::new(), Vec::new(), rdb::tests::whole());
-        items.iter().for_each(|item| resp::push_item(&mut resp, item));
+        items.iter().for_each(|item| push_resp(&mut resp, item));
         items.iter().for_each(|item| json::push_item(&mut json, item));
         [&mut resp, &mut json, &mut rdb].into_iter().for_each(|bytes| random.damage(bytes));
         let _ = read_resp(&resp);
@@ -126,8 +132,13 @@ fn fields_that_expire_come_back_in_each_form() {
         field(b"c", b"", Some(7)),
     ];
     let value = Value::HashUntil(fields);
-    let item =
-        Item { key: b"h".to_vec(), value, expire_at: Some(1_800_000_000_000), is_pinned: true };
+    let item = Item {
+        database: 0,
+        key: b"h".to_vec(),
+        value,
+        expire_at: Some(1_800_000_000_000),
+        is_pinned: true,
+    };
     let mut json = Vec::new();
     json::push_item(&mut json, &item);
     assert_eq!(json::Reader::new(&json[..]).next().unwrap(), Some(item.clone()));
