@@ -72,7 +72,7 @@ impl Gathered {
                 text.append_to(&mut self.bytes);
                 Part::Bytes { start, end: self.bytes.len() }
             }
-            ValueRef::Hash(_) => Part::Absent,
+            ValueRef::Hash(_) | ValueRef::Scored(_) => Part::Absent,
         }
     }
 

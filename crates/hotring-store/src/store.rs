@@ -42,6 +42,10 @@ pub struct Options {
     pub hash_packed_fields_max: usize,
     /// Most bytes of each field and value of a hash that is held as one value.
     pub hash_packed_len_max: usize,
+    /// Most members of a sorted set that is held as one value, as [`Options::hash_packed_fields_max`].
+    pub scored_packed_members_max: usize,
+    /// Most bytes of each member of a sorted set that is held as one value.
+    pub scored_packed_len_max: usize,
     /// Longest string that is held in one piece once a part of it has been changed. A longer one is an object of its
     /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which cover
     /// one value only, nor where earlier values are kept.
@@ -65,6 +69,8 @@ impl Default for Options {
             history_bytes_max: 1 << 20,
             hash_packed_fields_max: 512,
             hash_packed_len_max: 64,
+            scored_packed_members_max: 128,
+            scored_packed_len_max: 64,
             text_plain_max: 64 << 10,
             watches_max: 1_000,
             unique_base: 0,
@@ -213,6 +219,7 @@ impl Store {
         let checksum = config.checksum;
         let containers = ContainerOptions::new(checksum == Checksum::Off, options.seed);
         containers.hash.set(options.hash_packed_fields_max, options.hash_packed_len_max);
+        containers.scored.set(options.scored_packed_members_max, options.scored_packed_len_max);
         if containers.takes_objects && history.is_off() {
             containers.set_text_plain_max(options.text_plain_max);
         }
@@ -346,6 +353,12 @@ impl Store {
     /// change; one that is an object stays one.
     pub fn set_hash_packed_max(&self, fields: usize, len: usize) {
         self.containers.hash.set(fields, len);
+    }
+
+    /// Changes [`Options::scored_packed_members_max`] and [`Options::scored_packed_len_max`]. A set follows at its next
+    /// change.
+    pub fn set_scored_packed_max(&self, members: usize, len: usize) {
+        self.containers.scored.set(members, len);
     }
 
     /// Changes [`Options::text_plain_max`], where strings may be objects. A string follows at its next change.

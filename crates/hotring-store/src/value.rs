@@ -9,6 +9,7 @@
 //! | 2 | bytes | a hash in logs of format 1 |
 //! | 3 | bytes | a string with metadata: [`crate::metadata`] |
 //! | 4, 5 | bytes | a hash, large and packed: [`crate::hash`] |
+//! | 10, 11 | bytes | a sorted set, packed and large: [`crate::scored`] |
 //! | 15 | bytes | a long string that is changed in part, elsewhere: [`crate::long_text`] |
 //!
 //! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
@@ -26,6 +27,7 @@ use crate::hash::{Hash, HashRef};
 use crate::history;
 use crate::long_text::{LongText, TextRef};
 use crate::metadata;
+use crate::scored::{ScoredRef, SortedSet};
 
 /// Longest string that fits a word.
 const SHORT_LEN_MAX: usize = 8;
@@ -51,6 +53,8 @@ pub enum ValueRef<'a> {
     Text(TextRef<'a>),
     /// A hash. What [`ValueRef`]'s methods call its string is the form in which it is held.
     Hash(HashRef<'a>),
+    /// A sorted set, in the same way.
+    Scored(ScoredRef<'a>),
 }
 
 impl ValueRef<'_> {
@@ -61,6 +65,7 @@ impl ValueRef<'_> {
             ValueRef::Bytes(bytes) => bytes.len(),
             ValueRef::Text(text) => text.len(),
             ValueRef::Hash(hash) => hash.footprint(),
+            ValueRef::Scored(scored) => scored.footprint(),
         }
     }
 
@@ -81,6 +86,7 @@ impl ValueRef<'_> {
             ValueRef::Bytes(bytes) => f(bytes),
             ValueRef::Text(text) => f(&text.whole()),
             ValueRef::Hash(hash) => f(hash.held()),
+            ValueRef::Scored(scored) => f(scored.held()),
         }
     }
 
@@ -176,6 +182,8 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
         Hash::KIND => return ValueRef::Hash(Hash::packed(held)),
         // Shown to callers that ask for the type only: others call `view_entry`.
         Hash::KIND_LARGE => return ValueRef::Hash(Hash::packed(&[])),
+        SortedSet::KIND => return ValueRef::Scored(SortedSet::packed(held)),
+        SortedSet::KIND_LARGE => return ValueRef::Scored(SortedSet::packed(&[])),
         LongText::KIND_LARGE => return ValueRef::Text(TextRef::plain(&[])),
         KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),

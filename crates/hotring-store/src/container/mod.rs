@@ -23,6 +23,8 @@ use crate::error::StoreError;
 use crate::hash::Hash;
 use crate::hash::large::Fields;
 use crate::long_text::{Chunks, LongText, to_packed};
+use crate::scored::SortedSet;
+use crate::scored::large::Scores;
 use crate::value::{ValueRef, view};
 
 /// One type of container.
@@ -110,6 +112,7 @@ pub(crate) struct Contents {
 pub(crate) enum Parts {
     Hash(Fields),
     Text(Chunks),
+    Scored(Scores),
 }
 
 impl Parts {
@@ -118,6 +121,7 @@ impl Parts {
         match self {
             Parts::Hash(fields) => fields.footprint(),
             Parts::Text(chunks) => chunks.footprint(),
+            Parts::Scored(scores) => scores.footprint(),
         }
     }
 
@@ -126,6 +130,7 @@ impl Parts {
         match self {
             Parts::Hash(fields) => fields.len_of_all(),
             Parts::Text(chunks) => chunks.len(),
+            Parts::Scored(scores) => scores.len_of_all(),
         }
     }
 
@@ -134,6 +139,7 @@ impl Parts {
         match self {
             Parts::Hash(_) => Hash::KIND_LARGE,
             Parts::Text(_) => LongText::KIND_LARGE,
+            Parts::Scored(_) => SortedSet::KIND_LARGE,
         }
     }
 
@@ -142,6 +148,7 @@ impl Parts {
         match self {
             Parts::Hash(fields) => f(ValueRef::Hash(Hash::large(fields))),
             Parts::Text(chunks) => f(ValueRef::Text(LongText::large(chunks))),
+            Parts::Scored(scores) => f(ValueRef::Scored(SortedSet::large(scores))),
         }
     }
 
@@ -150,6 +157,7 @@ impl Parts {
         match self {
             Parts::Hash(fields) => fields.take_remains(),
             Parts::Text(chunks) => std::mem::take(chunks).into_remains(),
+            Parts::Scored(scores) => scores.take_remains(),
         }
     }
 }
@@ -160,6 +168,7 @@ impl Contents {
         match &self.parts {
             Parts::Hash(fields) => fields.to_packed(self.number),
             Parts::Text(chunks) => to_packed(chunks, self.number),
+            Parts::Scored(scores) => scores.to_packed(self.number),
         }
     }
 
@@ -176,6 +185,9 @@ impl Contents {
             Parts::Text(chunks) => {
                 LongText::apply(chunks, &LongText::changes_from_bytes(changes)?);
             }
+            Parts::Scored(scores) => {
+                SortedSet::apply(scores, &SortedSet::changes_from_bytes(changes)?);
+            }
         }
         self.number = self.number.max(number);
         Some(())
@@ -190,6 +202,10 @@ macro_rules! of_packed_kind {
                 type $T = crate::hash::Hash;
                 Some($call)
             }
+            <crate::scored::SortedSet as crate::container::Type>::KIND => {
+                type $T = crate::scored::SortedSet;
+                Some($call)
+            }
             _ => None,
         }
     };
@@ -200,6 +216,7 @@ pub(crate) use of_packed_kind;
 pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
     match kind_large {
         Hash::KIND_LARGE => Some(Hash::KIND),
+        SortedSet::KIND_LARGE => Some(SortedSet::KIND),
         _ => None,
     }
 }
@@ -235,6 +252,8 @@ pub(crate) struct ContainerOptions {
     pub(crate) keys: [u64; 2],
     /// Largest packed hash.
     pub(crate) hash: PackedMax,
+    /// Largest packed sorted set.
+    pub(crate) scored: PackedMax,
     /// Longest string that is plain after a change of a part of it.
     text_plain_max: AtomicUsize,
 }
@@ -268,7 +287,13 @@ impl PackedMax {
 impl ContainerOptions {
     pub(crate) fn new(takes_objects: bool, keys: [u64; 2]) -> ContainerOptions {
         let text_plain_max = AtomicUsize::new(usize::MAX);
-        ContainerOptions { takes_objects, keys, hash: PackedMax::default(), text_plain_max }
+        ContainerOptions {
+            takes_objects,
+            keys,
+            hash: PackedMax::default(),
+            scored: PackedMax::default(),
+            text_plain_max,
+        }
     }
 
     /// Up to this length a string is plain; [`usize::MAX`] if all are.

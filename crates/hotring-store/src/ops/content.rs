@@ -8,16 +8,19 @@ use crate::container::Type;
 use crate::container::large::value_of;
 use crate::error::StoreError;
 use crate::hash::{Change, Hash};
+use crate::scored::{self, SortedSet};
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
 /// A value of any type, in full.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Content<'a> {
     /// A string.
     String(Cow<'a, [u8]>),
     /// The fields of a hash with their values; the last of equal fields wins.
     Hash(Vec<Field<'a>>),
+    /// The members of a sorted set with their scores, none of them NaN; the last of equal members wins.
+    Scored(Vec<(Cow<'a, [u8]>, f64)>),
 }
 
 /// A field of a hash, and its value.
@@ -26,7 +29,7 @@ pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 impl Session {
     /// Gives the key this value and expiry in place of all that it had, if it is absent or `replace`.
     /// False if it did not. The key is removed instead if the expiry has passed, or if the value is a
-    /// hash without fields.
+    /// hash without fields or a sorted set without members.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`], and those of every write.
@@ -79,6 +82,16 @@ impl Session {
                 let (_, held) = Hash::changed(Hash::packed(&[]), &changes);
                 limits.check_value(held.as_ref().map_or(0, Vec::len))?;
                 held.map(|held| value_of::<Hash>(held, &changes, &self.containers, &self.store))
+            }
+            Content::Scored(members) => {
+                let changes: Vec<_> = members
+                    .iter()
+                    .map(|(member, score)| scored::Change::Put(member, *score))
+                    .collect();
+                let (_, held) = SortedSet::changed(SortedSet::packed(&[]), &changes);
+                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+                let (options, index) = (&self.containers, &self.store);
+                held.map(|held| value_of::<SortedSet>(held, &changes, options, index))
             }
         })
     }

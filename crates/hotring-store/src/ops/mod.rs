@@ -18,6 +18,7 @@ mod log;
 mod number;
 mod pins;
 pub(crate) mod read;
+pub(crate) mod scored;
 pub(crate) mod set;
 pub(crate) mod several;
 pub(crate) mod text;

@@ -27,7 +27,7 @@ impl Session {
                         ValueRef::Bytes(_) | ValueRef::Text(_) => {
                             Err(StoreError::NotANumber(NumberKind::Integer))
                         }
-                        ValueRef::Hash(_) => Err(StoreError::WrongType),
+                        ValueRef::Hash(_) | ValueRef::Scored(_) => Err(StoreError::WrongType),
                     })
                 });
                 match old.and_then(|n| {

@@ -22,7 +22,7 @@ fn open() -> Store {
 fn int(value: ValueRef<'_>) -> i64 {
     match value {
         ValueRef::Int(n) => n,
-        ValueRef::Hash(_) => panic!("no hash was stored"),
+        ValueRef::Hash(_) | ValueRef::Scored(_) => panic!("no hash was stored"),
         ValueRef::Text(text) => panic!("{text:?} is not held as an integer"),
         ValueRef::Bytes(bytes) => panic!("{bytes:?} is not held as an integer"),
     }
