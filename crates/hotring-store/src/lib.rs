@@ -1,4 +1,3 @@
-compile_error!("STOP: read NOTE_FROM_LEAD.md in the root of your worktree before you go on");
 //! An in-memory key-value store to embed: byte-string keys and values with the semantics of
 //! Redis strings and hashes, expiry in milliseconds, versions for compare-and-swap, and operations on
 //! several keys that are atomic to every observer. It sits on the `hotring-index` hash index,

@@ -53,6 +53,7 @@ pub(super) fn type_name(value: ValueRef<'_>) -> &'static str {
     match value {
         ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_) => "string",
         ValueRef::Hash(_) => "hash",
+        ValueRef::Scored(_) => "zset",
     }
 }
 

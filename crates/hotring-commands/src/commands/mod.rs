@@ -51,6 +51,7 @@ mod tests;
 mod tracking;
 mod transaction;
 mod wait;
+mod zset;
 
 use std::time::Duration;
 

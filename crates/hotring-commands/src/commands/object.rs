@@ -16,6 +16,8 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
         ValueRef::Bytes(_) | ValueRef::Text(_) => "raw",
         ValueRef::Hash(hash) if hash.is_packed() => "listpack",
         ValueRef::Hash(_) => "hashtable",
+        ValueRef::Scored(scored) if scored.is_packed() => "listpack",
+        ValueRef::Scored(_) => "skiplist",
     }
 }
 

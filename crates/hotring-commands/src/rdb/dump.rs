@@ -15,8 +15,8 @@ use std::collections::HashSet;
 use hotring_store::{Content, Field, ValueRef};
 
 use super::{
-    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, push_len, push_string,
-    seal, text, unpack,
+    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, TYPE_ZSET, TYPE_ZSET_2,
+    TYPE_ZSET_LISTPACK, crc64, listpack, push_len, push_string, seal, text, unpack, zset,
 };
 
 /// The latest version that is read: Redis 7.4's.
@@ -45,6 +45,10 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
                 push_string(&mut out, field);
                 push_string(&mut out, value);
             }
+        }
+        ValueRef::Scored(scored) => {
+            out.push(TYPE_ZSET_2);
+            zset::push(&mut out, scored);
         }
     }
     seal(&mut out);
@@ -110,6 +114,24 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
             let own = |item: &Cow<'_, [u8]>| Cow::Owned(item.to_vec());
             hash_of(pairs.iter().map(|[field, value]| (own(field), own(value))).collect())?
         }
+        kind @ (TYPE_ZSET | TYPE_ZSET_2) => {
+            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
+            if is_special {
+                return Err(Undumped::Format);
+            }
+            let mut members = Vec::new();
+            for _ in 0..count {
+                let member = input.string()?;
+                let score = if kind == TYPE_ZSET { input.score_text() } else { input.score() };
+                members.push((member, score.ok_or(Undumped::Format)?));
+            }
+            sorted_set_of(members)?
+        }
+        TYPE_ZSET_LISTPACK => {
+            let list = input.string()?;
+            let items = listpack(&list).ok_or(Undumped::Format)?;
+            sorted_set_of(zset::pairs_of(&items).ok_or(Undumped::Format)?)?
+        }
         _ => return Err(Undumped::Format),
     };
     if input.rest.is_empty() { Ok(value) } else { Err(Undumped::Format) }
@@ -120,6 +142,15 @@ fn hash_of(fields: Vec<Field<'_>>) -> Result<Content<'_>, Undumped> {
     let names: HashSet<&[u8]> = fields.iter().map(|(field, _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
     if is_sound { Ok(Content::Hash(fields)) } else { Err(Undumped::Format) }
+}
+
+/// A sorted set: it must have a member, each only once, and no score that is NaN.
+fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, Undumped> {
+    let names: HashSet<&[u8]> = members.iter().map(|(member, _)| &**member).collect();
+    let is_sound = !members.is_empty()
+        && names.len() == members.len()
+        && members.iter().all(|(_, score)| !score.is_nan());
+    if is_sound { Ok(Content::Scored(members)) } else { Err(Undumped::Format) }
 }
 
 /// What is left to read.
@@ -159,6 +190,20 @@ impl<'a> Input<'a> {
             _ if first == 0x81 => (u64::from_be_bytes(self.array()?), false),
             _ => return None,
         })
+    }
+
+    fn score(&mut self) -> Option<f64> {
+        self.array().map(f64::from_le_bytes)
+    }
+
+    /// A score with its length in a byte; the longest ones stand for what has no digits.
+    fn score_text(&mut self) -> Option<f64> {
+        match self.byte()? {
+            255 => Some(f64::NEG_INFINITY),
+            254 => Some(f64::INFINITY),
+            253 => None,
+            len => zset::score_of(self.take(len.into())?),
+        }
     }
 
     fn string(&mut self) -> Result<Cow<'a, [u8]>, Undumped> {

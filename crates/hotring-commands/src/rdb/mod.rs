@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 pub(crate) mod dump;
+pub mod zset;
 
 /// The type of a string.
 pub const TYPE_STRING: u8 = 0;
@@ -13,6 +14,13 @@ pub const TYPE_STRING: u8 = 0;
 pub const TYPE_HASH: u8 = 4;
 /// The type of a hash in one string, which is a listpack.
 pub const TYPE_HASH_LISTPACK: u8 = 16;
+
+/// The type of a sorted set: the number of its members, then member and score in turn; the score as text.
+pub const TYPE_ZSET: u8 = 3;
+/// The same with scores of 8 bytes.
+pub const TYPE_ZSET_2: u8 = 5;
+/// The type of a sorted set in one string, which is a listpack.
+pub const TYPE_ZSET_LISTPACK: u8 = 17;
 
 /// The version that DUMP has here: Redis 7.0's.
 const VERSION: u16 = 10;

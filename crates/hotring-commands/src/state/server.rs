@@ -115,6 +115,10 @@ impl Server {
         self.persist.durability.change(&changed.log);
         self.store.set_watches_max(changed.waiting_max);
         self.store.set_hash_packed_max(changed.hash_packed_fields_max, changed.hash_packed_len_max);
+        self.store.set_scored_packed_max(
+            changed.scored_packed_members_max,
+            changed.scored_packed_len_max,
+        );
         self.store.set_text_plain_max(changed.text_plain_max);
         self.observe.set_limits(&changed);
         self.push.tracking.set_limits(&changed);

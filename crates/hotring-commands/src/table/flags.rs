@@ -124,7 +124,7 @@ bit_set! {
         SCRIPTING = 14 "@scripting",
         /// Sets: no command here.
         SET = 15 "@set",
-        /// Sorted sets: no command here.
+        /// Sorted sets.
         SORTED_SET = 16 "@sortedset",
         /// Lists: no command here.
         LIST = 17 "@list",
@@ -157,6 +157,7 @@ impl Categories {
             Group::String => Self::STRING,
             Group::Bitmap => Self::BITMAP,
             Group::Hash => Self::HASH,
+            Group::SortedSet => Self::SORTED_SET,
             // The commands that only tell of it are not in the category.
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,

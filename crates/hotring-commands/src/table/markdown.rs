@@ -24,6 +24,7 @@ fn write_page(page: &mut String) -> fmt::Result {
         Group::String,
         Group::Bitmap,
         Group::Hash,
+        Group::SortedSet,
         Group::Generic,
         Group::Transactions,
         Group::PubSub,

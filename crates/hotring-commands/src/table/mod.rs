@@ -82,6 +82,8 @@ pub enum Group {
     Transactions,
     /// About hashes.
     Hash,
+    /// About sorted sets.
+    SortedSet,
     /// About messages between clients.
     PubSub,
     /// Programs that run in the server.
@@ -99,6 +101,7 @@ impl Group {
             Self::Bitmap => "bitmap",
             Self::Transactions => "transactions",
             Self::Hash => "hash",
+            Self::SortedSet => "sorted-set",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
         }

@@ -292,6 +292,8 @@ pub(crate) fn prepare<S: Storage + 'static>(
         history_bytes_max: config.history_bytes_max,
         hash_packed_fields_max: config.hash_packed_fields_max,
         hash_packed_len_max: config.hash_packed_len_max,
+        scored_packed_members_max: config.scored_packed_members_max,
+        scored_packed_len_max: config.scored_packed_len_max,
         text_plain_max: config.text_plain_max,
         watches_max: config.waiting_max,
         unique_base: clock::unix_ms() << CAS_BITS,

@@ -21,3 +21,4 @@ mod scrub;
 mod string;
 mod tracking;
 mod transaction;
+mod zset;

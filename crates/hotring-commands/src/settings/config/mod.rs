@@ -116,6 +116,8 @@ pub struct Config {
     pub history_bytes_max: usize,
     pub hash_packed_fields_max: usize,
     pub hash_packed_len_max: usize,
+    pub scored_packed_members_max: usize,
+    pub scored_packed_len_max: usize,
     pub text_plain_max: usize,
     /// Longest key.
     pub key_len_max: usize,
@@ -213,6 +215,8 @@ impl Default for Config {
             history_bytes_max: 1 << 20,
             hash_packed_fields_max: 512,
             hash_packed_len_max: 64,
+            scored_packed_members_max: 128,
+            scored_packed_len_max: 64,
             text_plain_max: 64 << 10,
             key_len_max: 64 << 10,
             bulk_len_max: 512 << 20,

@@ -9,7 +9,7 @@ use hotring_store::{Change, Changed, Session};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
-    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
+    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING, ZSET,
 };
 use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
@@ -91,7 +91,7 @@ impl Teller<'_> {
             }
             Changed::Removed => {
                 // The removal of the last field removes the key.
-                if spec.group == Group::Hash {
+                if spec.group == Group::Hash || is_part_of_sorted_set(spec) {
                     let (class, event) = stored(spec);
                     self.event(class, event, key);
                 }
@@ -122,6 +122,13 @@ impl Teller<'_> {
     }
 }
 
+/// Whether the command removes members, and the key with the last one.
+fn is_part_of_sorted_set(spec: &Spec) -> bool {
+    use CommandId as Id;
+    let stores = [Id::ZUnionStore, Id::ZInterStore, Id::ZDiffStore, Id::ZRangeStore];
+    spec.group == Group::SortedSet && !stores.contains(&spec.id)
+}
+
 /// The class and the name of the event for a value that this command stores.
 fn stored(spec: &Spec) -> (u16, &'static str) {
     use CommandId as Id;
@@ -135,6 +142,9 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         }
         Id::HSet | Id::HSetNx | Id::HMSet => (HASH, "hset"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
+        Id::ZIncrBy => (ZSET, "zincr"),
+        Id::ZMPop => (ZSET, "zpopmin"),
+        _ if spec.group == Group::SortedSet => (ZSET, spec.name),
         _ => (STRING, "set"),
     }
 }
