@@ -531,7 +531,7 @@ macro_rules! all_commands {
             .about("Takes the members with the highest scores.");
         ZMPop = "zmpop" -4 SortedSet => zset::zmpop
             .flags(WRITE.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Take }]).since("7.0.0")
-            .args("numkeys key [key ...] <MIN | MAX> [COUNT count]").cost("O(log n) and what it removes")
+            .args("numkeys key [key ...] where [COUNT count]").cost("O(log n) and what it removes")
             .about("Takes members of the first of several sorted sets that is not empty.");
         ZRandMember = "zrandmember" -2 SortedSet => zset::zrandmember
             .flags(READ).keys(&one(Access::Read)).since("6.2.0")
@@ -539,11 +539,11 @@ macro_rules! all_commands {
             .about("Answers members at random.");
         ZUnion = "zunion" -3 SortedSet => zset::zunion
             .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Read }]).since("6.2.0")
-            .args("numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] [WITHSCORES]").cost("O(n log n) in the number of all members")
+            .args("numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX] [WITHSCORES]").cost("O(n log n) in the number of all members")
             .about("Answers all members of several sorted sets.");
         ZInter = "zinter" -3 SortedSet => zset::zinter
             .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Read }]).since("6.2.0")
-            .args("numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] [WITHSCORES]").cost("O(n log n) in the number of all members")
+            .args("numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX] [WITHSCORES]").cost("O(n log n) in the number of all members")
             .about("Answers the members that all of several sorted sets have.");
         ZDiff = "zdiff" -3 SortedSet => zset::zdiff
             .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Read }]).since("6.2.0")
@@ -554,14 +554,14 @@ macro_rules! all_commands {
                 KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
                 KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access: Access::Read }
             ]).since("2.0.0")
-            .args("destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]").cost("O(n log n) in the number of all members")
+            .args("destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX]").cost("O(n log n) in the number of all members")
             .about("Stores what ZUNION answers; answers how many members that is.");
         ZInterStore = "zinterstore" -4 SortedSet => zset::zinterstore
             .flags(GROW.with(Flags::MOVABLE_KEYS)).keys(&[
                 KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
                 KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access: Access::Read }
             ]).since("2.0.0")
-            .args("destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]").cost("O(n log n) in the number of all members")
+            .args("destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX]").cost("O(n log n) in the number of all members")
             .about("Stores what ZINTER answers; answers how many members that is.");
         ZDiffStore = "zdiffstore" -4 SortedSet => zset::zdiffstore
             .flags(GROW.with(Flags::MOVABLE_KEYS)).keys(&[

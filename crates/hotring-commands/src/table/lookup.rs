@@ -29,7 +29,8 @@ const OF_CLUSTERS: &[&str] = &["cluster", "asking", "readonly", "readwrite"];
 /// Is it a command whose first argument names a subcommand?
 #[inline]
 pub(super) fn has_subcommands(id: CommandId) -> bool {
-    list::PARENTS >> id as u32 & 1 == 1
+    // Commands with subcommands are among the first 128.
+    list::PARENTS.checked_shr(id as u32).is_some_and(|bits| bits & 1 == 1)
 }
 
 /// Index into the table of commands by hash, filled at compile time.

@@ -12,7 +12,8 @@ use hotring_log::{
 };
 use hotring_store::index::{Checksum, Config};
 use hotring_store::{
-    ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, Store, ValueRef,
+    AddOptions, Content, ExpireCondition, Fault, Interval, Options, Session, SetExpiry, SetOptions,
+    Store, ValueRef,
 };
 
 use super::random::Random;
@@ -125,8 +126,38 @@ pub(super) fn change_hash(session: &mut Session, random: &mut Random, now: u64) 
     }
 }
 
-/// A value as bytes: a string, or the fields of a hash in order.
+/// A change of a sorted set, which is packed or large by then.
+pub(super) fn change_scored(session: &mut Session, random: &mut Random, now: u64) {
+    let key = format!("scored {}", random.below(4)).into_bytes();
+    let members: [[u8; 2]; 3] = std::array::from_fn(|_| [b'm', b'a' + random.below(12) as u8]);
+    let score = random.below(8) as f64 - 3.5;
+    let options = AddOptions::default();
+    match random.below(12) {
+        0..6 => {
+            let pairs = members.each_ref().map(|member| (score, &member[..]));
+            _ = session.scored_add(&key, &pairs, options, now);
+        }
+        6..8 => _ = session.scored_remove(&key, &members.each_ref().map(|m| &m[..]), now),
+        8 => _ = session.scored_incr(&key, score, &members[0], options, now),
+        9 => _ = session.scored_pop(&key, 2, random.one_in(2), now),
+        10 => _ = session.scored_remove_interval(&key, &Interval::Ranks(1, 3), now),
+        _ if random.one_in(2) => {
+            _ = session.scored_remove_interval(&key, &Interval::Ranks(0, -1), now);
+        }
+        _ => {
+            let members = members.map(|member| (member.to_vec().into(), score)).into();
+            _ = session.put_content(&key, Content::Scored(members), None, true, now);
+        }
+    }
+}
+
+/// A value as bytes: a string, the fields of a hash in order, or the members of a sorted set with their scores.
 pub(super) fn shown(value: ValueRef<'_>) -> Vec<u8> {
+    if let ValueRef::Scored(scored) = value {
+        let mut members = Vec::new();
+        scored.each_of_all(|entry| members.push((entry.member.to_vec(), entry.score)));
+        return format!("{members:?}").into_bytes();
+    }
     let ValueRef::Hash(hash) = value else { return value.to_vec() };
     let mut pairs: Vec<_> = hash.iter().collect();
     pairs.sort_unstable();
@@ -344,15 +375,19 @@ fn a_record_has_its_place_after_its_write() {
     }
 }
 
-/// Items with checksums have no objects: a log of changes in place is read into hashes of one value.
+/// Items with checksums have no objects: a log of changes in place is read into values of one piece.
 #[test]
-fn changes_of_large_hashes_are_read_where_items_have_checksums() {
+fn changes_of_large_containers_are_read_where_items_have_checksums() {
     let storage = Memory::new();
-    let options = Options { hash_packed_fields_max: 2, ..Options::default() };
+    let options =
+        Options { hash_packed_fields_max: 2, scored_packed_members_max: 2, ..Options::default() };
     let logged = Logged::new(options, Fault::None, &storage);
     let mut session = logged.store.session();
     let mut random = Random::new(3);
-    (0..2_000).for_each(|_| change_hash(&mut session, &mut random, NOW));
+    for _ in 0..2_000 {
+        change_hash(&mut session, &mut random, NOW);
+        change_scored(&mut session, &mut random, NOW);
+    }
     drop(session);
     let was = state(&logged.end());
     assert!(was.len() > 3, "{}", was.len());

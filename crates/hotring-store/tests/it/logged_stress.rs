@@ -17,7 +17,7 @@ use hotring_store::{
     Session, SetExpiry, SetOptions, SnapshotWalk, Store, ValueRef,
 };
 
-use super::logged::{ID, Logged, NOW, change_hash, shown};
+use super::logged::{ID, Logged, NOW, change_hash, change_scored, shown};
 use super::random::Random;
 
 const WRITERS: u64 = 3;
@@ -97,7 +97,8 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
             });
         }
         850..900 => _ = session.get(key, now, |_| ()),
-        900..940 => (0..8).for_each(|_| change_hash(session, random, now)),
+        900..920 => (0..8).for_each(|_| change_hash(session, random, now)),
+        920..940 => (0..8).for_each(|_| change_scored(session, random, now)),
         940..970 => {
             let due = session.expire_due(now, 50, |_, _| ());
             met.expired.fetch_add(due.removed as u64, Relaxed);
@@ -190,7 +191,9 @@ fn round(seed: u64, met: &Met) {
     let engine = random.pick(&["hotring", "chaining", "mercury", "gcuckoo"]);
     let choice = engine.parse().expect("its name");
     let hash_packed_fields_max = random.pick(&[2, 512]);
-    let options = Options { hash_packed_fields_max, ..Options::default() };
+    let scored_packed_members_max = random.pick(&[2, 128]);
+    let options =
+        Options { hash_packed_fields_max, scored_packed_members_max, ..Options::default() };
     let logged = Logged::on(choice, options, Fault::None, &storage);
     logged.log.set_when(When::Synced);
     let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::ExpiringTtl];

@@ -7,6 +7,7 @@ mod expiry;
 mod growth;
 mod history;
 mod large_hash;
+mod large_scored;
 mod linearizability;
 mod logged;
 mod logged_stress;

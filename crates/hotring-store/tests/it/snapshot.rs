@@ -17,7 +17,7 @@ use hotring_store::{
     ExpireCondition, Fault, KeyFates, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, State, change_hash, state};
+use super::logged::{ID, Logged, NOW, State, change_hash, change_scored, state};
 use super::random::Random;
 
 const KEYS: u64 = 300;
@@ -28,6 +28,9 @@ fn key(random: &mut Random) -> Vec<u8> {
 }
 
 fn write(session: &mut Session, random: &mut Random) {
+    if random.one_in(6) {
+        return change_scored(session, random, NOW);
+    }
     if random.one_in(3) {
         return change_hash(session, random, NOW);
     }
@@ -191,7 +194,11 @@ fn a_snapshot_under_load_and_the_log_are_the_store() {
     for (seed, engine) in ["hotring", "chaining", "mercury", "gcuckoo"].into_iter().enumerate() {
         let memory = Memory::new();
         let choice = engine.parse().expect("its name");
-        let options = Options { hash_packed_fields_max: 3, ..Options::default() };
+        let options = Options {
+            hash_packed_fields_max: 3,
+            scored_packed_members_max: 3,
+            ..Options::default()
+        };
         let logged = Logged::on(choice, options, Fault::None, &memory);
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         let finished = under_load(&logged, seed as u64, || {
