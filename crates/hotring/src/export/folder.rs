@@ -46,6 +46,11 @@ fn owned(value: ValueRef<'_>) -> Value {
         ValueRef::Hash(hash) => Value::Hash(
             hash.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect(),
         ),
+        ValueRef::Scored(scored) => {
+            let mut members = Vec::new();
+            scored.each_of_all(|entry| members.push((entry.member.to_vec(), entry.score)));
+            Value::Scored(members)
+        }
         text => Value::String(text.to_vec()),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use hotring_commands::rdb::{TYPE_HASH, push_len, push_string, seal};
+use hotring_commands::rdb::{TYPE_HASH, TYPE_STRING, TYPE_ZSET_2, push_len, push_string, seal};
 use hotring_protocol::Reply;
 
 use crate::client::{Client, push_request};
@@ -111,8 +111,8 @@ fn push_item(out: &mut Vec<u8>, item: &Item, existing: Existing) {
             }
             push_request(out, &words);
         }
-        Value::Hash(fields) => {
-            let payload = payload(fields);
+        value @ (Value::Hash(_) | Value::Scored(_)) => {
+            let payload = payload(value);
             let mut words: Vec<&[u8]> =
                 vec![b"RESTORE", &item.key, time.as_bytes(), &payload, b"ABSTTL"];
             words.extend(replaces.then_some(&b"REPLACE"[..]));
@@ -121,13 +121,30 @@ fn push_item(out: &mut Vec<u8>, item: &Item, existing: Existing) {
     }
 }
 
-/// The RESTORE payload of a hash.
-fn payload(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-    let mut payload = vec![TYPE_HASH];
-    push_len(&mut payload, fields.len());
-    for (field, value) in fields {
-        push_string(&mut payload, field);
-        push_string(&mut payload, value);
+/// The RESTORE payload of a value.
+fn payload(value: &Value) -> Vec<u8> {
+    let mut payload = Vec::new();
+    match value {
+        Value::String(text) => {
+            payload.push(TYPE_STRING);
+            push_string(&mut payload, text);
+        }
+        Value::Hash(fields) => {
+            payload.push(TYPE_HASH);
+            push_len(&mut payload, fields.len());
+            for (field, value) in fields {
+                push_string(&mut payload, field);
+                push_string(&mut payload, value);
+            }
+        }
+        Value::Scored(members) => {
+            payload.push(TYPE_ZSET_2);
+            push_len(&mut payload, members.len());
+            for (member, score) in members {
+                push_string(&mut payload, member);
+                payload.extend_from_slice(&score.to_le_bytes());
+            }
+        }
     }
     seal(&mut payload);
     payload

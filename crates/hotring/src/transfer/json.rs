@@ -13,6 +13,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
+use hotring_commands::rdb::zset::score_of;
+
 use super::{Item, ReadError, Value};
 
 /// The longest line. Memory must grow only with the bytes that arrive.
@@ -41,6 +43,17 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
                 out.extend((!is_text).then_some(b']'));
             }
             out.push(marks[2]);
+        }
+        Value::Scored(members) => {
+            out.extend_from_slice(b",\"type\":\"zset\",\"value\":[");
+            for (i, (member, score)) in members.iter().enumerate() {
+                out.extend((i > 0).then_some(b','));
+                out.push(b'[');
+                push_text(out, member);
+                // As text: JSON has no infinity.
+                out.extend_from_slice(format!(",\"{score}\"]").as_bytes());
+            }
+            out.push(b']');
         }
     }
     if let Some(at) = item.expire_at {
@@ -112,7 +125,13 @@ fn item(json: Json) -> Result<Item, String> {
                 "value is not a hash: it must be an object of strings, or an array of pairs",
             )?)
         }
-        _ => return Err("type is neither string nor hash".into()),
+        Some("zset") => {
+            let members = members_of(value).filter(|members| !members.is_empty());
+            Value::Scored(members.ok_or(
+                "value is not a sorted set: it must be an array of pairs of a member and a score",
+            )?)
+        }
+        _ => return Err("type is none of string, hash and zset".into()),
     };
     let expire_at = match take("expires_at_ms") {
         None | Some(Json::Null) => None,
@@ -160,6 +179,16 @@ fn fields(json: Json) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     }
 }
 
+fn members_of(json: Json) -> Option<Vec<(Vec<u8>, f64)>> {
+    let Json::Array(pairs) = json else { return None };
+    let pair = |pair: Json| {
+        let Json::Array(pair) = pair else { return None };
+        let [member, score] = <[Json; 2]>::try_from(pair).ok()?;
+        Some((bytes(member)?, score_of(score.as_str()?.as_bytes())?))
+    };
+    pairs.into_iter().map(pair).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +211,12 @@ mod tests {
             item(b"a\"\\\n\0", Value::String("ä\u{2028}".into()), Some(u64::MAX), true),
             item(b"\xff", Value::String(vec![0xc3]), Some(0), false),
             item(b"h", pairs(&[(b"", b"\xff"), (b"f", b"v")]), None, true),
+            item(
+                b"z",
+                Value::Scored(vec![(b"\xff".to_vec(), -0.5), (b"m".to_vec(), f64::INFINITY)]),
+                None,
+                false,
+            ),
             item(b"i", pairs(&[(b"\xff\0", b"1"), (b"f", b"{")]), None, false),
         ]
     }

@@ -24,7 +24,7 @@ const REPORTED_MAX: u64 = 10;
 const SHOWN_MAX: usize = 100;
 
 /// A key with its value, expiry time and pin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Value,
@@ -34,11 +34,13 @@ pub(crate) struct Item {
 }
 
 /// A value of a supported type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     String(Vec<u8>),
     /// Fields and their values, in order.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Members and their scores, none of them NaN, in order.
+    Scored(Vec<(Vec<u8>, f64)>),
 }
 
 impl Item {
@@ -47,6 +49,7 @@ impl Item {
         let value = match &self.value {
             Value::String(text) => text.len(),
             Value::Hash(fields) => fields.iter().map(|(f, v)| f.len() + v.len()).sum(),
+            Value::Scored(members) => members.iter().map(|(member, _)| member.len() + 8).sum(),
         };
         self.key.len() + value
     }

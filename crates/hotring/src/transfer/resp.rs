@@ -3,6 +3,7 @@
 //! ```text
 //!  a string   SET key value [PXAT milliseconds]
 //!  a hash     HSET key field value ... , more of them if it is large, and PEXPIREAT key milliseconds
+//!  a sorted set  ZADD key score member ... , in the same way
 //!  a pin      PIN key
 //! ```
 //! The reader accepts only these commands; those of a key must follow each other.
@@ -11,6 +12,8 @@ use std::io::Read;
 
 use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
 
+use hotring_commands::rdb::zset::score_of;
+
 use super::{Item, ReadError, Value, keep_last, shown};
 use crate::client::push_request;
 
@@ -18,6 +21,8 @@ use crate::client::push_request;
 /// Each command rewrites the hash, so there should be few.
 const HSET_LEN: usize = 4 << 20;
 const HSET_FIELDS: usize = 100_000;
+/// Most members of a sorted set in one command.
+const ZADD_MEMBERS: usize = 1_000;
 
 /// Bytes per read.
 const READ_LEN: usize = 256 << 10;
@@ -42,13 +47,26 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
                 push_request(out, &[b"HSET", key].into_iter().chain(pairs).collect::<Vec<_>>());
                 rest = behind;
             }
-            if let Some(at) = &time {
-                push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
+            push_time(out, key, time.as_deref());
+        }
+        Value::Scored(members) => {
+            for some in members.chunks(ZADD_MEMBERS) {
+                let scores: Vec<_> = some.iter().map(|(_, score)| score.to_string()).collect();
+                let pairs = scores.iter().zip(some);
+                let pairs = pairs.flat_map(|(score, (member, _))| [score.as_bytes(), &member[..]]);
+                push_request(out, &[b"ZADD", key].into_iter().chain(pairs).collect::<Vec<_>>());
             }
+            push_time(out, key, time.as_deref());
         }
     }
     if item.is_pinned {
         push_request(out, &[b"PIN", key]);
+    }
+}
+
+fn push_time(out: &mut Vec<u8>, key: &[u8], time: Option<&str>) {
+    if let Some(at) = time {
+        push_request(out, &[b"PEXPIREAT", key, at.as_bytes()]);
     }
 }
 
@@ -158,6 +176,22 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             let value = Value::Hash(pairs.collect());
             Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
         }
+        (b"ZADD", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
+            let pair = |pair: &[&[u8]]| {
+                let score = score_of(pair[0]);
+                let score = score.ok_or_else(|| format!("{} is not a score", shown(pair[0])))?;
+                Ok((pair[1].to_vec(), score))
+            };
+            let pairs = pairs.chunks(2).map(pair).collect::<Result<Vec<_>, String>>()?;
+            if let Some(Item { key: same, value: Value::Scored(members), .. }) = item
+                && same == key
+            {
+                members.extend(pairs);
+                return Ok(None);
+            }
+            let value = Value::Scored(pairs);
+            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+        }
         (b"PEXPIREAT", [key, at]) => {
             current(item, key)?;
             let at = time(at)?;
@@ -170,7 +204,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             Ok(None)
         }
         _ => Err(format!(
-            "{} with {} arguments is not one of the commands of an export (SET, HSET, PEXPIREAT, PIN); \
+            "{} with {} arguments is not one of the commands of an export (SET, HSET, ZADD, PEXPIREAT, PIN); \
              `redis-cli --pipe` sends any",
             shown(&name),
             args.len()
