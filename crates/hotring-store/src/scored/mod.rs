@@ -347,6 +347,7 @@ impl<'a> ScoredRef<'a> {
                 )
             }
             Change::Put(member, score) => {
+                let score = without_sign_of_zero(score);
                 let (old, at) = place_of(entries, Scored { score, member });
                 let tally = match &old {
                     None => Tally { added: 1, ..Tally::default() },
@@ -393,10 +394,12 @@ impl<'a> ScoredRef<'a> {
         let mut tally = Tally::default();
         for change in changes {
             match *change {
-                Change::Put(member, score) => match scores.insert(member, score) {
-                    None => tally.added += 1,
-                    Some(old) => tally.moved += usize::from(old != score),
-                },
+                Change::Put(member, score) => {
+                    match scores.insert(member, without_sign_of_zero(score)) {
+                        None => tally.added += 1,
+                        Some(old) => tally.moved += usize::from(old != score),
+                    }
+                }
                 Change::Remove(member) => {
                     tally.removed += usize::from(scores.remove(member).is_some());
                 }
@@ -420,6 +423,11 @@ impl<'a> ScoredRef<'a> {
         held.shrink_to_fit();
         (tally, Some(held))
     }
+}
+
+/// As in Redis, a packed set has no negative zero.
+fn without_sign_of_zero(score: f64) -> f64 {
+    score + 0.0
 }
 
 fn in_order<'a>(scores: &BTreeMap<&'a [u8], f64>) -> Vec<Scored<'a>> {

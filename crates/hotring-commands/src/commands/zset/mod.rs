@@ -290,12 +290,16 @@ enum Chosen {
 }
 
 pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
+    let count = c.args.get(2).map(parse_i64);
+    if count == Some(None) {
+        return Err(Failure::NotAnInteger);
+    }
     let with_scores = match (c.args.get(3), c.args.len()) {
         (None, _) => false,
         (Some(option), 4) if option.eq_ignore_ascii_case(b"withscores") => true,
         _ => return Err(Failure::Syntax),
     };
-    let chosen = match c.args.get(2).map(parse_i64) {
+    let chosen = match count {
         None => Chosen::One,
         Some(None) => return Err(Failure::NotAnInteger),
         Some(Some(i64::MIN)) => {
