@@ -70,6 +70,7 @@ mod metadata;
 mod ops;
 mod pins;
 mod restore;
+mod scored;
 mod session;
 mod set;
 mod snapshot;
@@ -93,6 +94,7 @@ pub use history::{Earlier, History};
 pub use holds::HoldInfo;
 /// Part of a string.
 pub use hotring_containers::Piece;
+pub use hotring_containers::Scored;
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
 /// Long values, which are never copied.
@@ -113,12 +115,15 @@ pub use ops::item::{Item, ItemAction, UniqueNumbers};
 pub use ops::key_state::KeyState;
 pub use ops::list::Elements;
 pub use ops::read::Accesses;
+pub use ops::scored::{AddOptions, Added, OwnedScored};
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome, digest};
 pub use ops::sets::{SetOperation, SetSnapshot};
 pub use ops::several::MSetCondition;
 pub use ops::watch::Watched;
 pub use pins::Pinned;
 pub use restore::KeyFates;
+pub use scored::ScoredRef;
+pub use scored::interval::{Interval, MemberEnd, ScoreEnd};
 pub use session::Session;
 pub use set::{Member, SetForm, SetRef};
 pub use snapshot::{SnapshotFailed, SnapshotWalk};

@@ -53,6 +53,10 @@ pub struct Options {
     pub set_packed_members_max: usize,
     /// Most bytes of each member of a set that is held as one value.
     pub set_packed_len_max: usize,
+    /// Most members of a sorted set that is held as one value, as [`Options::hash_packed_fields_max`].
+    pub scored_packed_members_max: usize,
+    /// Most bytes of each member of a sorted set that is held as one value.
+    pub scored_packed_len_max: usize,
     /// Longest string that is held in one piece once a part of it has been changed. A longer one is an object of its
     /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which
     /// cover one value only, nor where earlier values are kept.
@@ -81,6 +85,8 @@ impl Default for Options {
             set_packed_ints_max: 512,
             set_packed_members_max: 128,
             set_packed_len_max: 64,
+            scored_packed_members_max: 128,
+            scored_packed_len_max: 64,
             text_plain_max: 64 << 10,
             watches_max: 1_000,
             unique_base: 0,
@@ -233,6 +239,7 @@ impl Store {
         containers.list.set(options.list_packed_elements_max, options.list_packed_bytes_max);
         containers.set.set(options.set_packed_members_max, options.set_packed_len_max);
         containers.set_ints.set(options.set_packed_ints_max, usize::MAX);
+        containers.scored.set(options.scored_packed_members_max, options.scored_packed_len_max);
         if containers.takes_objects && history.is_off() {
             containers.set_text_plain_max(options.text_plain_max);
         }
@@ -404,6 +411,12 @@ impl Store {
     pub fn set_set_packed_max(&self, ints: usize, members: usize, len: usize) {
         self.containers.set.set(members, len);
         self.containers.set_ints.set(ints, usize::MAX);
+    }
+
+    /// Changes [`Options::scored_packed_members_max`] and [`Options::scored_packed_len_max`]. A set follows at its next
+    /// change.
+    pub fn set_scored_packed_max(&self, members: usize, len: usize) {
+        self.containers.scored.set(members, len);
     }
 
     /// Changes [`Options::text_plain_max`], where strings may be objects. A string follows at its next change.

@@ -11,6 +11,7 @@
 //! | 4, 5 | bytes | a hash, large and packed: [`crate::hash`] |
 //! | 6, 7 | bytes | a list, packed and large: [`crate::list`] |
 //! | 8, 9 | bytes | a set, packed and large: [`crate::set`] |
+//! | 10, 11 | bytes | a sorted set, packed and large: [`crate::scored`] |
 //! | 15 | bytes | a long string that is changed in part, elsewhere: [`crate::long_text`] |
 //!
 //! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
@@ -29,6 +30,7 @@ use crate::history;
 use crate::list::{List, ListRef};
 use crate::long_text::{LongText, TextRef};
 use crate::metadata;
+use crate::scored::{ScoredRef, SortedSet};
 use crate::set::{Set, SetRef};
 
 /// Longest string that fits a word.
@@ -59,6 +61,8 @@ pub enum ValueRef<'a> {
     List(ListRef<'a>),
     /// A set. The same goes for it.
     Set(SetRef<'a>),
+    /// A sorted set, in the same way.
+    Scored(ScoredRef<'a>),
 }
 
 impl ValueRef<'_> {
@@ -71,6 +75,7 @@ impl ValueRef<'_> {
             ValueRef::Hash(hash) => hash.footprint(),
             ValueRef::List(list) => list.footprint(),
             ValueRef::Set(set) => set.footprint(),
+            ValueRef::Scored(scored) => scored.footprint(),
         }
     }
 
@@ -93,6 +98,7 @@ impl ValueRef<'_> {
             ValueRef::Hash(hash) => f(hash.held()),
             ValueRef::List(list) => f(list.held()),
             ValueRef::Set(set) => f(set.held()),
+            ValueRef::Scored(scored) => f(scored.held()),
         }
     }
 
@@ -192,6 +198,8 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
         List::KIND => return ValueRef::List(List::packed(held)),
         List::KIND_LARGE => return ValueRef::List(List::packed(&[])),
         Set::KIND_LARGE => return ValueRef::Set(Set::packed(&[])),
+        SortedSet::KIND => return ValueRef::Scored(SortedSet::packed(held)),
+        SortedSet::KIND_LARGE => return ValueRef::Scored(SortedSet::packed(&[])),
         LongText::KIND_LARGE => return ValueRef::Text(TextRef::plain(&[])),
         KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),

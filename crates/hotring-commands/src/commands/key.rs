@@ -55,6 +55,7 @@ pub(super) fn type_name(value: ValueRef<'_>) -> &'static str {
         ValueRef::Hash(_) => "hash",
         ValueRef::List(_) => "list",
         ValueRef::Set(_) => "set",
+        ValueRef::Scored(_) => "zset",
     }
 }
 

@@ -55,6 +55,7 @@ mod tests;
 mod tracking;
 mod transaction;
 mod wait;
+mod zset;
 
 use std::time::Duration;
 

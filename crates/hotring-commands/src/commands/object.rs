@@ -24,6 +24,8 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
             SetForm::List => "listpack",
             SetForm::Table => "hashtable",
         },
+        ValueRef::Scored(scored) if scored.is_packed() => "listpack",
+        ValueRef::Scored(_) => "skiplist",
     }
 }
 

@@ -21,7 +21,8 @@ use super::{
     SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_HASH_EXPIRING_OLD, TYPE_HASH_LISTPACK,
     TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_LIST, TYPE_LIST_QUICKLIST,
     TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_SET, TYPE_SET_INTSET, TYPE_SET_LISTPACK,
-    TYPE_STRING, crc64, intset, listpack, push_len, push_number, push_string, seal, text, unpack,
+    TYPE_STRING, TYPE_ZSET, TYPE_ZSET_2, TYPE_ZSET_LISTPACK, crc64, intset, listpack, push_len,
+    push_number, push_string, seal, text, unpack, zset,
 };
 
 /// No field expires that late.
@@ -64,6 +65,10 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
                 push_string(&mut out, field);
                 push_string(&mut out, value);
             }
+        }
+        ValueRef::Scored(scored) => {
+            out.push(TYPE_ZSET_2);
+            zset::push(&mut out, scored);
         }
     }
     seal(&mut out);
@@ -197,6 +202,24 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
             let fields: Option<_> = triples.iter().map(field).collect();
             hash_until(fields.ok_or(Undumped::Format)?)?
         }
+        kind @ (TYPE_ZSET | TYPE_ZSET_2) => {
+            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
+            if is_special {
+                return Err(Undumped::Format);
+            }
+            let mut members = Vec::new();
+            for _ in 0..count {
+                let member = input.string()?;
+                let score = if kind == TYPE_ZSET { input.score_text() } else { input.score() };
+                members.push((member, score.ok_or(Undumped::Format)?));
+            }
+            sorted_set_of(members)?
+        }
+        TYPE_ZSET_LISTPACK => {
+            let list = input.string()?;
+            let items = listpack(&list).ok_or(Undumped::Format)?;
+            sorted_set_of(zset::pairs_of(&items).ok_or(Undumped::Format)?)?
+        }
         _ => return Err(Undumped::Format),
     };
     if input.rest.is_empty() { Ok(value) } else { Err(Undumped::Format) }
@@ -226,6 +249,15 @@ fn set_of(members: Vec<Cow<'_, [u8]>>) -> Result<Content<'_>, Undumped> {
     let names: HashSet<&[u8]> = members.iter().map(|member| &**member).collect();
     let is_sound = !members.is_empty() && names.len() == members.len();
     if is_sound { Ok(Content::Set(members)) } else { Err(Undumped::Format) }
+}
+
+/// A sorted set: it must have a member, each only once, and no score that is NaN.
+fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, Undumped> {
+    let names: HashSet<&[u8]> = members.iter().map(|(member, _)| &**member).collect();
+    let is_sound = !members.is_empty()
+        && names.len() == members.len()
+        && members.iter().all(|(_, score)| !score.is_nan());
+    if is_sound { Ok(Content::Scored(members)) } else { Err(Undumped::Format) }
 }
 
 /// What is left to read.
@@ -265,6 +297,20 @@ impl<'a> Input<'a> {
             _ if first == 0x81 => (u64::from_be_bytes(self.array()?), false),
             _ => return None,
         })
+    }
+
+    fn score(&mut self) -> Option<f64> {
+        self.array().map(f64::from_le_bytes)
+    }
+
+    /// A score with its length in a byte; the longest ones stand for what has no digits.
+    fn score_text(&mut self) -> Option<f64> {
+        match self.byte()? {
+            255 => Some(f64::NEG_INFINITY),
+            254 => Some(f64::INFINITY),
+            253 => None,
+            len => zset::score_of(self.take(len.into())?),
+        }
     }
 
     /// The number of fields, and each behind its expiry, which `at` makes of a number above 0.

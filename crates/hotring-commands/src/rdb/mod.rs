@@ -14,6 +14,7 @@ pub use list::{
     TYPE_LIST_ZIPLIST,
 };
 pub use ziplist::ziplist;
+pub mod zset;
 
 /// The type of a string.
 pub const TYPE_STRING: u8 = 0;
@@ -36,6 +37,13 @@ pub const TYPE_HASH_LISTPACK_EXPIRING: u8 = 25;
 /// The forms of the two in a candidate of Redis 7.4, with no earliest expiry: each field has its expiry itself.
 pub const TYPE_HASH_EXPIRING_OLD: u8 = 22;
 pub const TYPE_HASH_LISTPACK_EXPIRING_OLD: u8 = 23;
+
+/// The type of a sorted set: the number of its members, then member and score in turn; the score as text.
+pub const TYPE_ZSET: u8 = 3;
+/// The same with scores of 8 bytes.
+pub const TYPE_ZSET_2: u8 = 5;
+/// The type of a sorted set in one string, which is a listpack.
+pub const TYPE_ZSET_LISTPACK: u8 = 17;
 
 /// The version that DUMP has here: Redis 7.0's.
 const VERSION: u16 = 10;

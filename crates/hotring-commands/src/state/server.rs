@@ -122,6 +122,10 @@ impl Server {
             changed.set_packed_members_max,
             changed.set_packed_len_max,
         );
+        self.store.set_scored_packed_max(
+            changed.scored_packed_members_max,
+            changed.scored_packed_len_max,
+        );
         self.store.set_text_plain_max(changed.text_plain_max);
         self.observe.set_limits(&changed);
         self.push.tracking.set_limits(&changed);

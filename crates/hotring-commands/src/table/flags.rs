@@ -124,7 +124,7 @@ bit_set! {
         SCRIPTING = 14 "@scripting",
         /// Sets.
         SET = 15 "@set",
-        /// Sorted sets: no command here.
+        /// Sorted sets.
         SORTED_SET = 16 "@sortedset",
         /// Lists.
         LIST = 17 "@list",
@@ -159,6 +159,7 @@ impl Categories {
             Group::Hash => Self::HASH,
             Group::List => Self::LIST,
             Group::Set => Self::SET,
+            Group::SortedSet => Self::SORTED_SET,
             // The commands that only tell of it are not in the category.
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,

@@ -130,6 +130,10 @@ impl Spec {
     pub fn key_positions(&self) -> (i64, i64, i64) {
         match (self.keys.first(), self.keys.last()) {
             (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
+            // As in Redis, those behind a number are left out.
+            (Some(first), Some(last)) if last.last == KeyRange::COUNTED => {
+                (first.first.into(), first.last.into(), first.step.into())
+            }
             (Some(first), Some(last)) => (first.first.into(), last.last.into(), first.step.into()),
             _ => (0, 0, 0),
         }

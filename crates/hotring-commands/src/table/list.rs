@@ -603,6 +603,144 @@ macro_rules! all_commands {
         SScan = "sscan" -3 Set => set::sscan .flags(READ).keys(&one(Access::Read)).since("2.8.0")
             .args("key cursor [MATCH pattern] [COUNT count]").cost(WHOLE_SET).tips(&[VARIES])
             .about("Walks over the members of a set, a part at a time if it is long.");
+
+        ZAdd = "zadd" -4 SortedSet => zset::zadd
+            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("1.2.0")
+            .args("key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]").cost("O(log n) in the number of members")
+            .about("Gives members of a sorted set scores; answers how many are new.");
+        ZIncrBy = "zincrby" 4 SortedSet => zset::zincrby
+            .flags(GROW_FAST).keys(&one(Access::Modify)).since("1.2.0")
+            .args("key increment member").cost("O(log n) in the number of members")
+            .about("Adds to a member's score; a missing member counts as 0.");
+        ZRem = "zrem" -3 SortedSet => zset::zrem
+            .flags(WRITE_FAST).keys(&one(Access::Reduce)).since("1.2.0")
+            .args("key member [member ...]").cost("O(log n) in the number of members")
+            .about("Removes members of a sorted set and answers how many there were.");
+        ZScore = "zscore" 3 SortedSet => zset::zscore
+            .flags(READ_FAST).keys(&one(Access::Read)).since("1.2.0")
+            .args("key member").cost("O(log n) in the number of members")
+            .about("Answers a member's score.");
+        ZMScore = "zmscore" -3 SortedSet => zset::zmscore
+            .flags(READ_FAST).keys(&one(Access::Read)).since("6.2.0")
+            .args("key member [member ...]").cost("O(log n) in the number of members")
+            .about("Answers the scores of several members.");
+        ZCard = "zcard" 2 SortedSet => zset::zcard
+            .flags(READ_FAST).keys(&one(Access::Look)).since("1.2.0")
+            .args("key").cost("O(1)")
+            .about("Counts the members of a sorted set.");
+        ZCount = "zcount" 4 SortedSet => zset::zcount
+            .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+            .args("key min max").cost("O(log n) in the number of members")
+            .about("Counts the members with scores in a range.");
+        ZLexCount = "zlexcount" 4 SortedSet => zset::zlexcount
+            .flags(READ_FAST).keys(&one(Access::Read)).since("2.8.9")
+            .args("key min max").cost("O(log n) in the number of members")
+            .about("Counts the members in a range, where all scores are equal.");
+        ZRank = "zrank" -3 SortedSet => zset::zrank
+            .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+            .args("key member [WITHSCORE]").cost("O(log n) in the number of members")
+            .about("Answers a member's rank, from the lowest score on.");
+        ZRevRank = "zrevrank" -3 SortedSet => zset::zrevrank
+            .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+            .args("key member [WITHSCORE]").cost("O(log n) in the number of members")
+            .about("Answers a member's rank, from the highest score on.");
+        ZRange = "zrange" -4 SortedSet => zset::zrange
+            .flags(READ).keys(&one(Access::Read)).since("1.2.0")
+            .args("key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]").cost("O(log n) and what it answers")
+            .about("Lists the members in a range of ranks, scores or members.");
+        ZRangeStore = "zrangestore" -5 SortedSet => zset::zrangestore
+            .flags(GROW).keys(&pair(Access::Overwrite, Access::Read)).since("6.2.0")
+            .args("destination source min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]").cost("O(log n) and what it answers")
+            .about("Stores a range of a sorted set under another key; answers how many members it has.");
+        ZRangeByScore = "zrangebyscore" -4 SortedSet => zset::zrangebyscore
+            .flags(READ).keys(&one(Access::Read)).since("1.0.5")
+            .args("key min max [WITHSCORES] [LIMIT offset count]").cost("O(log n) and what it answers")
+            .about("Lists the members with scores in a range.");
+        ZRevRange = "zrevrange" -4 SortedSet => zset::zrevrange
+            .flags(READ).keys(&one(Access::Read)).since("1.2.0")
+            .args("key start stop [WITHSCORES]").cost("O(log n) and what it answers")
+            .about("Lists the members in a range of ranks, the highest score first.");
+        ZRevRangeByScore = "zrevrangebyscore" -4 SortedSet => zset::zrevrangebyscore
+            .flags(READ).keys(&one(Access::Read)).since("2.2.0")
+            .args("key max min [WITHSCORES] [LIMIT offset count]").cost("O(log n) and what it answers")
+            .about("Lists the members with scores in a range, the highest first.");
+        ZRangeByLex = "zrangebylex" -4 SortedSet => zset::zrangebylex
+            .flags(READ).keys(&one(Access::Read)).since("2.8.9")
+            .args("key min max [LIMIT offset count]").cost("O(log n) and what it answers")
+            .about("Lists the members in a range, where all scores are equal.");
+        ZRevRangeByLex = "zrevrangebylex" -4 SortedSet => zset::zrevrangebylex
+            .flags(READ).keys(&one(Access::Read)).since("2.8.9")
+            .args("key max min [LIMIT offset count]").cost("O(log n) and what it answers")
+            .about("Lists the members in a range backwards, where all scores are equal.");
+        ZRemRangeByRank = "zremrangebyrank" 4 SortedSet => zset::zremrangebyrank
+            .flags(WRITE).keys(&one(Access::Reduce)).since("2.0.0")
+            .args("key start stop").cost("O(log n) and what it removes")
+            .about("Removes the members in a range of ranks.");
+        ZRemRangeByScore = "zremrangebyscore" 4 SortedSet => zset::zremrangebyscore
+            .flags(WRITE).keys(&one(Access::Reduce)).since("1.2.0")
+            .args("key min max").cost("O(log n) and what it removes")
+            .about("Removes the members with scores in a range.");
+        ZRemRangeByLex = "zremrangebylex" 4 SortedSet => zset::zremrangebylex
+            .flags(WRITE).keys(&one(Access::Reduce)).since("2.8.9")
+            .args("key min max").cost("O(log n) and what it removes")
+            .about("Removes the members in a range, where all scores are equal.");
+        ZPopMin = "zpopmin" -2 SortedSet => zset::zpopmin
+            .flags(WRITE_FAST).keys(&one(Access::Take)).since("5.0.0")
+            .args("key [count]").cost("O(log n) and what it removes")
+            .about("Takes the members with the lowest scores.");
+        ZPopMax = "zpopmax" -2 SortedSet => zset::zpopmax
+            .flags(WRITE_FAST).keys(&one(Access::Take)).since("5.0.0")
+            .args("key [count]").cost("O(log n) and what it removes")
+            .about("Takes the members with the highest scores.");
+        ZMPop = "zmpop" -4 SortedSet => zset::zmpop
+            .flags(WRITE.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Take }]).since("7.0.0")
+            .args("numkeys key [key ...] where [COUNT count]").cost("O(log n) and what it removes")
+            .about("Takes members of the first of several sorted sets that is not empty.");
+        ZRandMember = "zrandmember" -2 SortedSet => zset::zrandmember
+            .flags(READ).keys(&one(Access::Read)).since("6.2.0")
+            .args("key [count [WITHSCORES]]").cost("O(log n) and what it answers").tips(&[VARIES])
+            .about("Answers members at random.");
+        ZUnion = "zunion" -3 SortedSet => zset::zunion
+            .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Read }]).since("6.2.0")
+            .args("numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX] [WITHSCORES]").cost("O(n log n) in the number of all members")
+            .about("Answers all members of several sorted sets.");
+        ZInter = "zinter" -3 SortedSet => zset::zinter
+            .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Read }]).since("6.2.0")
+            .args("numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX] [WITHSCORES]").cost("O(n log n) in the number of all members")
+            .about("Answers the members that all of several sorted sets have.");
+        ZDiff = "zdiff" -3 SortedSet => zset::zdiff
+            .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Read }]).since("6.2.0")
+            .args("numkeys key [key ...] [WITHSCORES]").cost("O(n log n) in the number of all members")
+            .about("Answers the members of the first sorted set that the others lack.");
+        ZUnionStore = "zunionstore" -4 SortedSet => zset::zunionstore
+            .flags(GROW.with(Flags::MOVABLE_KEYS)).keys(&[
+                KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
+                KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access: Access::Read }
+            ]).since("2.0.0")
+            .args("destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX]").cost("O(n log n) in the number of all members")
+            .about("Stores what ZUNION answers; answers how many members that is.");
+        ZInterStore = "zinterstore" -4 SortedSet => zset::zinterstore
+            .flags(GROW.with(Flags::MOVABLE_KEYS)).keys(&[
+                KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
+                KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access: Access::Read }
+            ]).since("2.0.0")
+            .args("destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | AGGREGATE MIN | AGGREGATE MAX]").cost("O(n log n) in the number of all members")
+            .about("Stores what ZINTER answers; answers how many members that is.");
+        ZDiffStore = "zdiffstore" -4 SortedSet => zset::zdiffstore
+            .flags(GROW.with(Flags::MOVABLE_KEYS)).keys(&[
+                KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
+                KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access: Access::Read }
+            ]).since("6.2.0")
+            .args("destination numkeys key [key ...]").cost("O(n log n) in the number of all members")
+            .about("Stores what ZDIFF answers; answers how many members that is.");
+        ZInterCard = "zintercard" -3 SortedSet => zset::zintercard
+            .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&[KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access: Access::Read }]).since("7.0.0")
+            .args("numkeys key [key ...] [LIMIT limit]").cost("O(n log n) in the number of all members")
+            .about("Counts the members that all of several sorted sets have.");
+        ZScan = "zscan" -3 SortedSet => zset::zscan
+            .flags(READ).keys(&one(Access::Read)).since("2.8.0")
+            .args("key cursor [MATCH pattern] [COUNT count]").cost("O(1) for each member").tips(&[VARIES])
+            .about("Walks over the members of a sorted set, a part at a time.");
     }
 
     } };

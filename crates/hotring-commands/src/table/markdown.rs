@@ -26,6 +26,7 @@ fn write_page(page: &mut String) -> fmt::Result {
         Group::Hash,
         Group::List,
         Group::Set,
+        Group::SortedSet,
         Group::Generic,
         Group::Transactions,
         Group::PubSub,

@@ -86,6 +86,8 @@ pub enum Group {
     List,
     /// About sets.
     Set,
+    /// About sorted sets.
+    SortedSet,
     /// About messages between clients.
     PubSub,
     /// Programs that run in the server.
@@ -105,6 +107,7 @@ impl Group {
             Self::Hash => "hash",
             Self::List => "list",
             Self::Set => "set",
+            Self::SortedSet => "sorted-set",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
         }

@@ -297,6 +297,8 @@ pub(crate) fn prepare<S: Storage + 'static>(
         set_packed_ints_max: config.set_packed_ints_max,
         set_packed_members_max: config.set_packed_members_max,
         set_packed_len_max: config.set_packed_len_max,
+        scored_packed_members_max: config.scored_packed_members_max,
+        scored_packed_len_max: config.scored_packed_len_max,
         text_plain_max: config.text_plain_max,
         watches_max: config.waiting_max,
         unique_base: clock::unix_ms() << CAS_BITS,

@@ -26,6 +26,8 @@ use crate::hash::large::Fields;
 use crate::list::List;
 use crate::list::large::Items;
 use crate::long_text::{Chunks, LongText, to_packed};
+use crate::scored::SortedSet;
+use crate::scored::large::Scores;
 use crate::set::Set;
 use crate::set::large::Members;
 use crate::value::{ValueRef, view};
@@ -126,6 +128,7 @@ pub(crate) enum Parts {
     Set(Members),
     Text(Chunks),
     List(Items),
+    Scored(Scores),
 }
 
 impl Parts {
@@ -136,6 +139,7 @@ impl Parts {
             Parts::Set(members) => members.footprint(),
             Parts::Text(chunks) => chunks.footprint(),
             Parts::List(items) => items.footprint(),
+            Parts::Scored(scores) => scores.footprint(),
         }
     }
 
@@ -146,6 +150,7 @@ impl Parts {
             Parts::Set(members) => members.len_of_all(),
             Parts::Text(chunks) => chunks.len(),
             Parts::List(items) => items.footprint(),
+            Parts::Scored(scores) => scores.len_of_all(),
         }
     }
 
@@ -156,6 +161,7 @@ impl Parts {
             Parts::Set(_) => Set::KIND_LARGE,
             Parts::Text(_) => LongText::KIND_LARGE,
             Parts::List(_) => List::KIND_LARGE,
+            Parts::Scored(_) => SortedSet::KIND_LARGE,
         }
     }
 
@@ -166,6 +172,7 @@ impl Parts {
             Parts::Set(members) => f(ValueRef::Set(Set::large(members))),
             Parts::Text(chunks) => f(ValueRef::Text(LongText::large(chunks))),
             Parts::List(items) => f(ValueRef::List(List::large(items))),
+            Parts::Scored(scores) => f(ValueRef::Scored(SortedSet::large(scores))),
         }
     }
 
@@ -184,6 +191,7 @@ impl Parts {
             Parts::Set(members) => members.take_remains(),
             Parts::Text(chunks) => std::mem::take(chunks).into_remains(),
             Parts::List(items) => items.take_remains(),
+            Parts::Scored(scores) => scores.take_remains(),
         }
     }
 }
@@ -196,6 +204,7 @@ impl Contents {
             Parts::Set(members) => members.to_packed(self.number),
             Parts::Text(chunks) => to_packed(chunks, self.number),
             Parts::List(items) => items.to_packed(self.number),
+            Parts::Scored(scores) => scores.to_packed(self.number),
         }
     }
 
@@ -214,6 +223,9 @@ impl Contents {
             Parts::Set(members) => _ = Set::apply(members, &Set::changes_from_bytes(changes)?),
             Parts::Text(chunks) => {
                 LongText::apply(chunks, &LongText::changes_from_bytes(changes)?);
+            }
+            Parts::Scored(scores) => {
+                SortedSet::apply(scores, &SortedSet::changes_from_bytes(changes)?);
             }
         }
         self.number = self.number.max(number);
@@ -237,6 +249,10 @@ macro_rules! of_packed_kind {
                 type $T = crate::set::Set;
                 Some($call)
             }
+            <crate::scored::SortedSet as crate::container::Type>::KIND => {
+                type $T = crate::scored::SortedSet;
+                Some($call)
+            }
             _ => None,
         }
     };
@@ -249,6 +265,7 @@ pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
         Hash::KIND_LARGE => Some(Hash::KIND),
         List::KIND_LARGE => Some(List::KIND),
         Set::KIND_LARGE => Some(Set::KIND),
+        SortedSet::KIND_LARGE => Some(SortedSet::KIND),
         _ => None,
     }
 }
@@ -315,6 +332,8 @@ pub(crate) struct ContainerOptions {
     pub(crate) set: PackedMax,
     /// Largest packed set of integers.
     pub(crate) set_ints: PackedMax,
+    /// Largest packed sorted set.
+    pub(crate) scored: PackedMax,
     /// Longest string that is plain after a change of a part of it.
     text_plain_max: AtomicUsize,
 }
@@ -355,6 +374,7 @@ impl ContainerOptions {
             list: PackedMax::default(),
             set: PackedMax::default(),
             set_ints: PackedMax::default(),
+            scored: PackedMax::default(),
             text_plain_max,
         }
     }

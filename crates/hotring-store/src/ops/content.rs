@@ -11,11 +11,12 @@ use crate::hash::{Change, Hash, To};
 use crate::list::List;
 use crate::ops::fields::due_of_new;
 use crate::ops::list::Elements;
+use crate::scored::{self, SortedSet};
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
 /// A value of any type, in full.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Content<'a> {
     /// A string.
     String(Cow<'a, [u8]>),
@@ -27,6 +28,8 @@ pub enum Content<'a> {
     List(Elements),
     /// The members of a set; equal ones count once.
     Set(Vec<Cow<'a, [u8]>>),
+    /// The members of a sorted set with their scores, none of them NaN; the last of equal members wins.
+    Scored(Vec<(Cow<'a, [u8]>, f64)>),
 }
 
 /// A field of a hash, and its value.
@@ -100,6 +103,16 @@ impl Session {
                 held.map(|held| value_of::<List>(held, &[], &self.containers, &self.store))
             }
             Content::Set(members) => self.encode_set(members.iter().map(|member| &**member))?,
+            Content::Scored(members) => {
+                let changes: Vec<_> = members
+                    .iter()
+                    .map(|(member, score)| scored::Change::Put(member, *score))
+                    .collect();
+                let (_, held) = SortedSet::changed(SortedSet::packed(&[]), &changes);
+                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+                let (options, index) = (&self.containers, &self.store);
+                held.map(|held| value_of::<SortedSet>(held, &changes, options, index))
+            }
         })
     }
 

@@ -21,6 +21,7 @@ mod log;
 mod number;
 mod pins;
 pub(crate) mod read;
+pub(crate) mod scored;
 pub(crate) mod set;
 pub(crate) mod sets;
 pub(crate) mod several;

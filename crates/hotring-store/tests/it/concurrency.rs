@@ -22,7 +22,7 @@ fn open() -> Store {
 fn int(value: ValueRef<'_>) -> i64 {
     match value {
         ValueRef::Int(n) => n,
-        ValueRef::Hash(_) | ValueRef::List(_) | ValueRef::Set(_) => {
+        ValueRef::Hash(_) | ValueRef::List(_) | ValueRef::Set(_) | ValueRef::Scored(_) => {
             panic!("no container was stored")
         }
         ValueRef::Text(text) => panic!("{text:?} is not held as an integer"),

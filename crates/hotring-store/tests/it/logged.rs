@@ -12,8 +12,8 @@ use hotring_log::{
 };
 use hotring_store::index::{Checksum, Config};
 use hotring_store::{
-    End, ExpireCondition, Fault, FieldsCondition, Options, Session, SetExpiry, SetFieldExpiry,
-    SetOperation, SetOptions, Store, ValueRef,
+    AddOptions, Content, End, ExpireCondition, Fault, FieldsCondition, Interval, Options, Session,
+    SetExpiry, SetFieldExpiry, SetOperation, SetOptions, Store, ValueRef,
 };
 
 use super::random::Random;
@@ -177,7 +177,32 @@ pub(super) fn change_set(session: &mut Session, random: &mut Random, now: u64) {
     }
 }
 
-/// A value as bytes: a string, or the fields of a hash or the members of a set in order.
+/// A change of a sorted set, which is packed or large by then.
+pub(super) fn change_scored(session: &mut Session, random: &mut Random, now: u64) {
+    let key = format!("scored {}", random.below(4)).into_bytes();
+    let members: [[u8; 2]; 3] = std::array::from_fn(|_| [b'm', b'a' + random.below(12) as u8]);
+    let score = random.below(8) as f64 - 3.5;
+    let options = AddOptions::default();
+    match random.below(12) {
+        0..6 => {
+            let pairs = members.each_ref().map(|member| (score, &member[..]));
+            _ = session.scored_add(&key, &pairs, options, now);
+        }
+        6..8 => _ = session.scored_remove(&key, &members.each_ref().map(|m| &m[..]), now),
+        8 => _ = session.scored_incr(&key, score, &members[0], options, now),
+        9 => _ = session.scored_pop(&key, 2, random.one_in(2), now),
+        10 => _ = session.scored_remove_interval(&key, &Interval::Ranks(1, 3), now),
+        _ if random.one_in(2) => {
+            _ = session.scored_remove_interval(&key, &Interval::Ranks(0, -1), now);
+        }
+        _ => {
+            let members = members.map(|member| (member.to_vec().into(), score)).into();
+            _ = session.put_content(&key, Content::Scored(members), None, true, now);
+        }
+    }
+}
+
+/// A value as bytes: a string, the fields of a hash in order, or the members of a sorted set with their scores.
 pub(super) fn shown(value: ValueRef<'_>) -> Vec<u8> {
     if let ValueRef::List(list) = value {
         return format!("{:?}", list.iter().collect::<Vec<_>>()).into_bytes();
@@ -185,6 +210,11 @@ pub(super) fn shown(value: ValueRef<'_>) -> Vec<u8> {
     if let ValueRef::Set(set) = value {
         let mut members: Vec<_> = set.iter().map(|member| member.to_vec()).collect();
         members.sort_unstable();
+        return format!("{members:?}").into_bytes();
+    }
+    if let ValueRef::Scored(scored) = value {
+        let mut members = Vec::new();
+        scored.each_of_all(|entry| members.push((entry.member.to_vec(), entry.score)));
         return format!("{members:?}").into_bytes();
     }
     let ValueRef::Hash(hash) = value else { return value.to_vec() };
@@ -440,14 +470,19 @@ fn changes_of_sets_are_replayed() {
 #[test]
 fn changes_of_large_containers_are_read_where_items_have_checksums() {
     let storage = Memory::new();
-    let (hash_packed_fields_max, list_packed_bytes_max) = (2, 60);
-    let options = Options { hash_packed_fields_max, list_packed_bytes_max, ..Options::default() };
+    let options = Options {
+        hash_packed_fields_max: 2,
+        list_packed_bytes_max: 60,
+        scored_packed_members_max: 2,
+        ..Options::default()
+    };
     let logged = Logged::new(options, Fault::None, &storage);
     let mut session = logged.store.session();
     let mut random = Random::new(3);
     for _ in 0..2_000 {
         change_hash(&mut session, &mut random, NOW);
         change_list(&mut session, &mut random, NOW);
+        change_scored(&mut session, &mut random, NOW);
     }
     drop(session);
     let was = state(&logged.end());

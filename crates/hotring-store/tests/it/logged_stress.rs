@@ -17,7 +17,7 @@ use hotring_store::{
     Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, change_hash, change_list, shown};
+use super::logged::{ID, Logged, NOW, change_hash, change_list, change_scored, change_set, shown};
 use super::long_text::change_text;
 use super::random::Random;
 
@@ -98,10 +98,12 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
             });
         }
         850..900 => _ = session.get(key, now, |_| ()),
-        900..930 => (0..8).for_each(|_| change_hash(session, random, now)),
+        900..920 => (0..8).for_each(|_| change_hash(session, random, now)),
+        920..930 => (0..8).for_each(|_| change_set(session, random, now)),
         930..940 => (0..8).for_each(|_| change_list(session, random, now)),
         940..950 => (0..8).for_each(|_| change_text(session, random, now)),
-        950..970 => {
+        950..960 => (0..8).for_each(|_| change_scored(session, random, now)),
+        960..970 => {
             let due = session.expire_due(now, 50, |_, _| ());
             met.expired.fetch_add(due.removed as u64, Relaxed);
         }
@@ -194,10 +196,12 @@ fn round(seed: u64, met: &Met) {
     let hash_packed_fields_max = random.pick(&[2, 512]);
     let text_plain_max = random.pick(&[60, 64 << 10]);
     let list_packed_bytes_max = random.pick(&[60, 8 << 10]);
+    let scored_packed_members_max = random.pick(&[2, 128]);
     let options = Options {
         hash_packed_fields_max,
         text_plain_max,
         list_packed_bytes_max,
+        scored_packed_members_max,
         ..Options::default()
     };
     let logged = Logged::on(choice, options, Fault::None, &storage);

@@ -9,6 +9,7 @@ mod fields;
 mod growth;
 mod history;
 mod large_hash;
+mod large_scored;
 mod linearizability;
 mod list;
 mod logged;

@@ -17,7 +17,9 @@ use hotring_store::{
     ExpireCondition, Fault, KeyFates, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, State, change_hash, change_list, change_set, state};
+use super::logged::{
+    ID, Logged, NOW, State, change_hash, change_list, change_scored, change_set, state,
+};
 use super::long_text::change_text;
 use super::random::Random;
 
@@ -29,6 +31,9 @@ fn key(random: &mut Random) -> Vec<u8> {
 }
 
 fn write(session: &mut Session, random: &mut Random) {
+    if random.one_in(6) {
+        return change_scored(session, random, NOW);
+    }
     if random.one_in(3) {
         return match random.one_in(2) {
             true => change_hash(session, random, NOW),
@@ -206,6 +211,7 @@ fn a_snapshot_under_load_and_the_log_are_the_store() {
             text_plain_max: 60,
             list_packed_bytes_max: 60,
             set_packed_ints_max: 3,
+            scored_packed_members_max: 3,
             ..Options::default()
         };
         let logged = Logged::on(choice, options, Fault::None, &memory);

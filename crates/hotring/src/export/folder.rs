@@ -69,6 +69,11 @@ fn owned(value: ValueRef<'_>) -> Value {
         ),
         ValueRef::List(list) => Value::List(list.iter().map(<[u8]>::to_vec).collect()),
         ValueRef::Set(set) => Value::Set(set.iter().map(|member| member.to_vec()).collect()),
+        ValueRef::Scored(scored) => {
+            let mut members = Vec::new();
+            scored.each_of_all(|entry| members.push((entry.member.to_vec(), entry.score)));
+            Value::Scored(members)
+        }
         text => Value::String(text.to_vec()),
     }
 }

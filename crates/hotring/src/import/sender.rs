@@ -7,8 +7,8 @@
 use std::io;
 
 use hotring_commands::rdb::{
-    TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_LIST, TYPE_SET, TYPE_STRING, push_len, push_number,
-    push_string, seal,
+    TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_LIST, TYPE_SET, TYPE_STRING, TYPE_ZSET_2, push_len,
+    push_number, push_string, seal,
 };
 use hotring_protocol::Reply;
 
@@ -178,6 +178,14 @@ fn payload(value: &Value) -> Vec<u8> {
             payload.push(TYPE_SET);
             push_len(&mut payload, members.len());
             members.iter().for_each(|member| push_string(&mut payload, member));
+        }
+        Value::Scored(members) => {
+            payload.push(TYPE_ZSET_2);
+            push_len(&mut payload, members.len());
+            for (member, score) in members {
+                push_string(&mut payload, member);
+                payload.extend_from_slice(&score.to_le_bytes());
+            }
         }
     }
     seal(&mut payload);

@@ -14,6 +14,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
+use hotring_commands::rdb::zset::score_of;
+
 use super::{FieldUntil, Item, ReadError, Value, hash};
 
 /// The longest line. Memory must grow only with the bytes that arrive.
@@ -70,6 +72,17 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
                     out.extend_from_slice(format!(",{at}").as_bytes());
                 }
                 out.push(b']');
+            }
+            out.push(b']');
+        }
+        Value::Scored(members) => {
+            out.extend_from_slice(b",\"type\":\"zset\",\"value\":[");
+            for (i, (member, score)) in members.iter().enumerate() {
+                out.extend((i > 0).then_some(b','));
+                out.push(b'[');
+                push_text(out, member);
+                // As text: JSON has no infinity.
+                out.extend_from_slice(format!(",\"{score}\"]").as_bytes());
             }
             out.push(b']');
         }
@@ -157,7 +170,13 @@ fn item(json: Json) -> Result<Item, String> {
             let members = members_of(value).filter(|members| !members.is_empty());
             Value::Set(members.ok_or("value is not a set: it must be an array of strings")?)
         }
-        _ => return Err("type is neither string, hash, list nor set".into()),
+        Some("zset") => {
+            let members = scored_of(value).filter(|members| !members.is_empty());
+            Value::Scored(members.ok_or(
+                "value is not a sorted set: it must be an array of pairs of a member and a score",
+            )?)
+        }
+        _ => return Err("type is none of string, hash, list, set and zset".into()),
     };
     let expire_at = match take("expires_at_ms") {
         None | Some(Json::Null) => None,
@@ -223,6 +242,16 @@ fn field_until(json: Json) -> Option<FieldUntil> {
     parts.next().is_none().then_some((field, at))
 }
 
+fn scored_of(json: Json) -> Option<Vec<(Vec<u8>, f64)>> {
+    let Json::Array(pairs) = json else { return None };
+    let pair = |pair: Json| {
+        let Json::Array(pair) = pair else { return None };
+        let [member, score] = <[Json; 2]>::try_from(pair).ok()?;
+        Some((bytes(member)?, score_of(score.as_str()?.as_bytes())?))
+    };
+    pairs.into_iter().map(pair).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +275,12 @@ mod tests {
             item(b"\xff", Value::String(vec![0xc3]), Some(0), false),
             item(b"l", Value::List(vec![b"a".to_vec(), vec![0xff], vec![]]), Some(5), false),
             item(b"h", pairs(&[(b"", b"\xff"), (b"f", b"v")]), None, true),
+            item(
+                b"z",
+                Value::Scored(vec![(b"\xff".to_vec(), -0.5), (b"m".to_vec(), f64::INFINITY)]),
+                None,
+                false,
+            ),
             item(b"i", pairs(&[(b"\xff\0", b"1"), (b"f", b"{")]), None, false),
         ]
     }

@@ -24,7 +24,7 @@ const REPORTED_MAX: u64 = 10;
 const SHOWN_MAX: usize = 100;
 
 /// A key with its value, expiry time and pin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     /// The number of its database.
     pub(crate) database: u8,
@@ -36,7 +36,7 @@ pub(crate) struct Item {
 }
 
 /// A value of a supported type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     String(Vec<u8>),
     /// Fields and their values, in order.
@@ -47,6 +47,8 @@ pub(crate) enum Value {
     Set(Vec<Vec<u8>>),
     /// The same, some of which expire, at this Unix millisecond.
     HashUntil(Vec<FieldUntil>),
+    /// Members and their scores, none of them NaN, in order.
+    Scored(Vec<(Vec<u8>, f64)>),
 }
 
 /// A field, its value, and when it expires.
@@ -63,6 +65,7 @@ impl Item {
             Value::HashUntil(fields) => {
                 fields.iter().map(|((f, v), _)| f.len() + v.len() + 8).sum()
             }
+            Value::Scored(members) => members.iter().map(|(member, _)| member.len() + 8).sum(),
         };
         self.key.len() + value
     }

@@ -5,6 +5,7 @@
 //!  a hash     HSET key field value ... , more of them if it is large, HPEXPIREAT key milliseconds FIELDS 1 field for
 //!             each that expires, and PEXPIREAT key milliseconds
 //!  a list     RPUSH key element ... , more of them if it is large, and PEXPIREAT key milliseconds
+//!  a sorted set  ZADD key score member ... , in the same way
 //!  a pin      PIN key
 //!  database   SELECT number, before the items of another one than 0
 //! ```
@@ -14,12 +15,16 @@ use std::io::Read;
 
 use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
 
+use hotring_commands::rdb::zset::score_of;
+
 use super::{Item, ReadError, Value, each_once, hash, shown};
 use crate::client::push_request;
 
 /// Most bytes of fields or elements in one command, and most of them, as the number of arguments is limited.
 const COMMAND_LEN: usize = 4 << 20;
 const COMMAND_PARTS: usize = 100_000;
+/// Most members of a sorted set in one command.
+const COMMAND_MEMBERS: usize = 1_000;
 
 /// Bytes per read.
 const READ_LEN: usize = 256 << 10;
@@ -62,6 +67,14 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
                 let words = [b"RPUSH", key].into_iter().chain(some.iter().map(Vec::as_slice));
                 push_request(out, &words.collect::<Vec<_>>());
                 rest = behind;
+            }
+        }
+        Value::Scored(members) => {
+            for some in members.chunks(COMMAND_MEMBERS) {
+                let scores: Vec<_> = some.iter().map(|(_, score)| score.to_string()).collect();
+                let pairs = scores.iter().zip(some);
+                let pairs = pairs.flat_map(|(score, (member, _))| [score.as_bytes(), &member[..]]);
+                push_request(out, &[b"ZADD", key].into_iter().chain(pairs).collect::<Vec<_>>());
             }
         }
     }
@@ -270,6 +283,22 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             item.iter_mut().for_each(|item| expire_field(item, field, at));
             Ok(None)
         }
+        (b"ZADD", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
+            let pair = |pair: &[&[u8]]| {
+                let score = score_of(pair[0]);
+                let score = score.ok_or_else(|| format!("{} is not a score", shown(pair[0])))?;
+                Ok((pair[1].to_vec(), score))
+            };
+            let pairs = pairs.chunks(2).map(pair).collect::<Result<Vec<_>, String>>()?;
+            if let Some(Item { key: same, value: Value::Scored(members), .. }) = item
+                && same == key
+            {
+                members.extend(pairs);
+                return Ok(None);
+            }
+            let value = Value::Scored(pairs);
+            Ok(item.replace(new_item(key, value, None)))
+        }
         (b"PEXPIREAT", [key, at]) => {
             current(item, key)?;
             let at = time(at)?;
@@ -283,7 +312,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
         }
         _ => Err(format!(
             "{} with {} arguments is not one of the commands of an export (SET, HSET, HPEXPIREAT, RPUSH, SADD, \
-             PEXPIREAT, PIN); \
+             ZADD, PEXPIREAT, PIN); \
              `redis-cli --pipe` sends any",
             shown(&name),
             args.len()

@@ -8,7 +8,8 @@ use hotring_commands::rdb::{
     NODE_PACKED, NODE_PLAIN, SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_HASH_EXPIRING_OLD,
     TYPE_HASH_LISTPACK, TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_LIST,
     TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_SET, TYPE_SET_INTSET,
-    TYPE_SET_LISTPACK, TYPE_STRING, crc64, intset, listpack, unpack, ziplist,
+    TYPE_SET_LISTPACK, TYPE_STRING, TYPE_ZSET, TYPE_ZSET_2, TYPE_ZSET_LISTPACK, crc64, intset,
+    listpack, unpack, ziplist, zset,
 };
 
 use hotring_protocol::parse_i64;
@@ -17,6 +18,8 @@ use super::{FieldUntil, LEN_MAX, ReadError, Value, each_once, hash};
 
 /// A hash with its fields in one string, as before Redis 7.
 const TYPE_HASH_ZIPLIST: u8 = 13;
+/// A sorted set in the same form.
+const TYPE_ZSET_ZIPLIST: u8 = 12;
 /// Longest string that holds a complete hash. Every two of its bytes may become a string of their
 /// own.
 const PACKED_MAX: usize = 32 << 20;
@@ -47,7 +50,6 @@ pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError
 /// The name of a type.
 pub(crate) fn type_name(kind: u8) -> String {
     match kind {
-        3 | 5 | 12 | 17 => "a sorted set".into(),
         6 | 7 => "a module's value".into(),
         9 => "a hash in the form of Redis 2.4".into(),
         15 | 19 | 21 | 26 => "a stream".into(),
@@ -190,6 +192,9 @@ impl<R: Read> Source<R> {
                 }
                 return self.packed_expiring().map(Some);
             }
+            TYPE_ZSET | TYPE_ZSET_2 | TYPE_ZSET_ZIPLIST | TYPE_ZSET_LISTPACK => {
+                return self.scored(kind).map(Some);
+            }
             _ => return Ok(None),
         };
         match fields.is_empty() {
@@ -277,6 +282,53 @@ impl<R: Read> Source<R> {
             true => self.bad("the hash before this has no fields"),
             false => Ok(hash(fields)),
         }
+    }
+
+    fn scored(&mut self, kind: u8) -> Result<Value, ReadError> {
+        let members = match kind {
+            TYPE_ZSET | TYPE_ZSET_2 => self.scores(kind)?,
+            kind => {
+                let read = if kind == TYPE_ZSET_ZIPLIST { ziplist } else { owned_listpack };
+                let text =
+                    |(member, score): (Vec<u8>, Vec<u8>)| Some((member, zset::score_of(&score)?));
+                let members = self.packed(read)?.into_iter().map(text).collect::<Option<Vec<_>>>();
+                members.unwrap_or_default()
+            }
+        };
+        match members.is_empty() || members.iter().any(|(_, score)| score.is_nan()) {
+            true => self.bad("the sorted set before this is damaged"),
+            false => Ok(Value::Scored(members)),
+        }
+    }
+
+    /// Members, each with its score behind it: text, or 8 bytes.
+    fn scores(&mut self, kind: u8) -> Result<Vec<(Vec<u8>, f64)>, ReadError> {
+        let count = self.length()?;
+        let (mut members, mut len) = (Vec::new(), 0);
+        for _ in 0..count {
+            let member = self.string()?;
+            let score = if kind == TYPE_ZSET {
+                self.score_text()?
+            } else {
+                f64::from_le_bytes(self.array()?)
+            };
+            len += member.len() + FIELD_LEN;
+            if len > HASH_LEN_MAX {
+                return self.bad("the sorted set is too large");
+            }
+            members.push((member, score));
+        }
+        Ok(members)
+    }
+
+    /// A score with its length in a byte; the longest ones stand for what has no digits.
+    fn score_text(&mut self) -> Result<f64, ReadError> {
+        Ok(match self.byte()? {
+            255 => f64::NEG_INFINITY,
+            254 => f64::INFINITY,
+            253 => f64::NAN,
+            len => zset::score_of(&self.bytes(len.into())?).unwrap_or(f64::NAN),
+        })
     }
 
     fn pairs(&mut self) -> Result<Fields, ReadError> {

@@ -24,3 +24,4 @@ mod set;
 mod string;
 mod tracking;
 mod transaction;
+mod zset;

@@ -122,6 +122,8 @@ pub struct Config {
     pub set_packed_ints_max: usize,
     pub set_packed_members_max: usize,
     pub set_packed_len_max: usize,
+    pub scored_packed_members_max: usize,
+    pub scored_packed_len_max: usize,
     pub text_plain_max: usize,
     /// Of a list that is kept as one value: its elements, or by -1 to -5 its bytes, as Redis says it.
     pub list_packed_max: i64,
@@ -227,6 +229,8 @@ impl Default for Config {
             set_packed_ints_max: 512,
             set_packed_members_max: 128,
             set_packed_len_max: 64,
+            scored_packed_members_max: 128,
+            scored_packed_len_max: 64,
             text_plain_max: 64 << 10,
             list_packed_max: -2,
             list_compress_depth: 0,

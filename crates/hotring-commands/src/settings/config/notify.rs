@@ -8,6 +8,7 @@ pub(crate) const GENERIC: u16 = 1;
 pub(crate) const STRING: u16 = 1 << 1;
 pub(crate) const LIST: u16 = 1 << 2;
 pub(crate) const SET: u16 = 1 << 3;
+pub(crate) const ZSET: u16 = 1 << 4;
 pub(crate) const HASH: u16 = 1 << 5;
 pub(crate) const EVICTED: u16 = 1 << 6;
 pub(crate) const EXPIRED: u16 = 1 << 7;

@@ -130,6 +130,24 @@ pub(super) static DATA: &[Setting] = &[
         get: |c| c.text_plain_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.text_plain_max = n),
     },
+    Setting {
+        name: "zset-max-listpack-entries",
+        alias: "zset-max-ziplist-entries",
+        placeholder: "N",
+        help: "Most members of a sorted set that is kept as one value; a change of a longer one costs what it changes",
+        change: Change::Running,
+        get: |c| c.scored_packed_members_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.scored_packed_members_max = n),
+    },
+    Setting {
+        name: "zset-max-listpack-value",
+        alias: "zset-max-ziplist-value",
+        placeholder: "SIZE",
+        help: "Most bytes of each member of a sorted set that is kept as one value",
+        change: Change::Running,
+        get: |c| c.scored_packed_len_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.scored_packed_len_max = n),
+    },
 ];
 
 /// With the longest value below the 4 GiB that the store can keep for one key.

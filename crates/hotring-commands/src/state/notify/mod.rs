@@ -9,7 +9,7 @@ use hotring_store::{Change, Changed, End, FieldsChanged, ListStep, Session};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
-    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, LIST, NEW, SET, STRING,
+    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, LIST, NEW, SET, STRING, ZSET,
 };
 use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
@@ -126,7 +126,7 @@ impl Teller<'_> {
                 };
                 if spec.group == Group::Hash {
                     self.event(HASH, "hdel", change);
-                } else if is_part {
+                } else if is_part || is_part_of_sorted_set(spec) {
                     let (class, event) = stored(spec);
                     self.event(class, event, change);
                 }
@@ -191,6 +191,13 @@ fn publish(pubsub: &PubSub, config: &Config, class: u16, event: &str, (number, k
     }
 }
 
+/// Whether the command removes members, and the key with the last one.
+fn is_part_of_sorted_set(spec: &Spec) -> bool {
+    use CommandId as Id;
+    let stores = [Id::ZUnionStore, Id::ZInterStore, Id::ZDiffStore, Id::ZRangeStore];
+    spec.group == Group::SortedSet && !stores.contains(&spec.id)
+}
+
 /// The class and the name of the event for a value that this command stores.
 fn stored(spec: &Spec) -> (u16, &'static str) {
     use CommandId as Id;
@@ -207,6 +214,9 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         _ if spec.group == Group::Hash => (HASH, spec.name),
         _ if spec.group == Group::List => (LIST, spec.name),
         _ if spec.group == Group::Set => (SET, spec.name),
+        Id::ZIncrBy => (ZSET, "zincr"),
+        Id::ZMPop => (ZSET, "zpopmin"),
+        _ if spec.group == Group::SortedSet => (ZSET, spec.name),
         _ => (STRING, "set"),
     }
 }

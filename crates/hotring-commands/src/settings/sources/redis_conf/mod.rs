@@ -143,10 +143,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "tls-session-cache-size",
     "tls-session-cache-timeout",
     "tls-session-caching",
-    "zset-max-listpack-entries",
-    "zset-max-listpack-value",
-    "zset-max-ziplist-entries",
-    "zset-max-ziplist-value",
 ];
 
 /// The directive for the limits of unsent replies by class of client.

@@ -1,0 +1,410 @@
+//! Sorted sets: ZADD and its kin.
+
+mod algebra;
+mod range;
+mod score;
+
+use std::collections::HashSet;
+
+use hotring_protocol::{ArgsView, Version, glob_match, parse_i64};
+use hotring_store::{AddOptions, NumberKind, OwnedScored, Scored, ScoredRef, StoreError};
+
+use super::multi::with_keys;
+use super::scan;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+pub(crate) use algebra::*;
+pub(crate) use range::*;
+use score::{Text, begin_members, parse, reply_member, reply_score};
+
+const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
+
+/// What ZADD is told besides its pairs.
+#[derive(Default)]
+struct ZAdd {
+    options: AddOptions,
+    /// Members that got another score count, too (CH).
+    counts_moved: bool,
+    /// Adds to the score instead of setting it (INCR).
+    adds: bool,
+}
+
+impl ZAdd {
+    /// The options, and where the pairs begin.
+    fn read(args: ArgsView<'_>) -> (ZAdd, usize) {
+        let (mut zadd, mut at) = (ZAdd::default(), 2);
+        while let Some(option) = args.get(at) {
+            match option.to_ascii_lowercase().as_slice() {
+                b"nx" => zadd.options.if_absent = true,
+                b"xx" => zadd.options.if_present = true,
+                b"gt" => zadd.options.if_greater = true,
+                b"lt" => zadd.options.if_less = true,
+                b"ch" => zadd.counts_moved = true,
+                b"incr" => zadd.adds = true,
+                _ => break,
+            }
+            at += 1;
+        }
+        (zadd, at)
+    }
+
+    fn check(&self, n_args: usize) -> Outcome {
+        let AddOptions { if_absent, if_present, if_greater, if_less } = self.options;
+        Err(if n_args == 0 || !n_args.is_multiple_of(2) {
+            Failure::Syntax
+        } else if if_absent && if_present {
+            Failure::text("ERR XX and NX options at the same time are not compatible")
+        } else if (if_greater && if_absent) || (if_less && if_absent) || (if_greater && if_less) {
+            Failure::text("ERR GT, LT, and/or NX options at the same time are not compatible")
+        } else if self.adds && n_args > 2 {
+            Failure::text("ERR INCR option supports a single increment-element pair")
+        } else {
+            return Ok(());
+        })
+    }
+}
+
+pub(crate) fn zadd(c: &mut Context<'_>) -> Outcome {
+    let (zadd, at) = ZAdd::read(c.args);
+    let pairs = c.args.tail(at);
+    zadd.check(pairs.len())?;
+    if zadd.adds {
+        return add_to_score(c, pairs.at(0), pairs.at(1), zadd.options);
+    }
+    let added =
+        with_scores(pairs, |pairs| c.store.scored_add(&c.args[1], pairs, zadd.options, c.now))??;
+    c.reply.count(added.added + if zadd.counts_moved { added.moved } else { 0 });
+    Ok(())
+}
+
+/// Hands scores and members to `f`.
+fn with_scores<'a, R>(
+    pairs: ArgsView<'a>,
+    f: impl FnOnce(&[(f64, &'a [u8])]) -> R,
+) -> Result<R, Failure> {
+    let pair = |i| Ok::<_, Failure>((parse(pairs.at(i)).ok_or(NOT_A_FLOAT)?, pairs.at(i + 1)));
+    if pairs.len() == 2 {
+        return Ok(f(&[pair(0)?]));
+    }
+    let pairs: Result<Vec<_>, _> = (0..pairs.len()).step_by(2).map(pair).collect();
+    Ok(f(&pairs?))
+}
+
+pub(crate) fn zincrby(c: &mut Context<'_>) -> Outcome {
+    add_to_score(c, c.args.at(2), c.args.at(3), AddOptions::default())
+}
+
+fn add_to_score(c: &mut Context<'_>, delta: &[u8], member: &[u8], options: AddOptions) -> Outcome {
+    let delta = parse(delta).ok_or(NOT_A_FLOAT)?;
+    let sum = c.store.scored_incr(&c.args[1], delta, member, options, c.now);
+    let sum = sum.map_err(|error| match error {
+        StoreError::Overflow(NumberKind::Decimal) => {
+            Failure::text("ERR resulting score is not a number (NaN)")
+        }
+        error => error.into(),
+    })?;
+    match sum {
+        Some(sum) => reply_score(&mut c.reply, sum),
+        None => c.reply.null(),
+    }
+    Ok(())
+}
+
+pub(crate) fn zrem(c: &mut Context<'_>) -> Outcome {
+    let remove = |members: &[&[u8]]| c.store.scored_remove(&c.args[1], members, c.now);
+    let removed = with_keys(c.args.tail(2), remove)?;
+    c.reply.count(removed);
+    Ok(())
+}
+
+/// Counts the lookup of the key.
+fn note_lookup(c: &Context<'_>, is_found: bool) {
+    if is_found { c.hit() } else { c.miss() }
+}
+
+/// Answers a number that the set has; 0 if it is missing.
+fn count(c: &mut Context<'_>, number: impl FnOnce(ScoredRef<'_>) -> usize) -> Outcome {
+    let found = c.store.scored(&c.args[1], c.now, number)?;
+    note_lookup(c, found.is_some());
+    c.reply.count(found.unwrap_or(0));
+    Ok(())
+}
+
+pub(crate) fn zcard(c: &mut Context<'_>) -> Outcome {
+    count(c, |scored| scored.len())
+}
+
+pub(crate) fn zscore(c: &mut Context<'_>) -> Outcome {
+    let found = c.store.scored(&c.args[1], c.now, |scored| scored.score(&c.args[2]))?;
+    note_lookup(c, found.is_some());
+    match found.flatten() {
+        Some(score) => reply_score(&mut c.reply, score),
+        None => c.reply.null(),
+    }
+    Ok(())
+}
+
+pub(crate) fn zmscore(c: &mut Context<'_>) -> Outcome {
+    let members = c.args.tail(2);
+    let scores: Vec<Option<f64>> = {
+        let found = c.store.scored(&c.args[1], c.now, |scored| {
+            members.iter().map(|member| scored.score(member)).collect()
+        })?;
+        note_lookup(c, found.is_some());
+        found.unwrap_or_else(|| vec![None; members.len()])
+    };
+    c.reply.array(scores.len());
+    for score in scores {
+        match score {
+            Some(score) => reply_score(&mut c.reply, score),
+            None => c.reply.null(),
+        }
+    }
+    c.check_reply_len()
+}
+
+pub(crate) fn zrank(c: &mut Context<'_>) -> Outcome {
+    rank(c, false)
+}
+
+pub(crate) fn zrevrank(c: &mut Context<'_>) -> Outcome {
+    rank(c, true)
+}
+
+fn rank(c: &mut Context<'_>, reversed: bool) -> Outcome {
+    let with_score = match c.args.get(3) {
+        None => false,
+        Some(option) if c.args.len() == 4 && option.eq_ignore_ascii_case(b"withscore") => true,
+        Some(_) => return Err(Failure::Syntax),
+    };
+    let found = c.store.scored(&c.args[1], c.now, |scored| {
+        let (rank, score) = scored.rank(&c.args[2])?;
+        Some((if reversed { scored.len() - 1 - rank } else { rank }, score))
+    })?;
+    note_lookup(c, found.is_some());
+    match found.flatten() {
+        Some((rank, score)) if with_score => {
+            c.reply.array(2);
+            c.reply.count(rank);
+            reply_score(&mut c.reply, score);
+        }
+        Some((rank, _)) => c.reply.count(rank),
+        None if with_score => c.reply.null_array(),
+        None => c.reply.null(),
+    }
+    Ok(())
+}
+
+pub(crate) fn zpopmin(c: &mut Context<'_>) -> Outcome {
+    pop(c, false)
+}
+
+pub(crate) fn zpopmax(c: &mut Context<'_>) -> Outcome {
+    pop(c, true)
+}
+
+fn pop(c: &mut Context<'_>, is_max: bool) -> Outcome {
+    let n = match (c.args.get(2), c.args.len()) {
+        (_, 4..) => return Err(Failure::Syntax),
+        (None, _) => 1,
+        (Some(n), _) => parse_i64(n)
+            .and_then(|n| usize::try_from(n).ok())
+            .ok_or(Failure::text("ERR value is out of range, must be positive"))?,
+    };
+    let popped = c.store.scored_pop(&c.args[1], n, is_max, c.now)?;
+    let version = if c.args.len() == 3 { c.client.version } else { Version::Resp2 };
+    reply_members(c, version, &popped);
+    c.check_reply_len()
+}
+
+fn reply_members(c: &mut Context<'_>, version: Version, members: &[OwnedScored]) {
+    begin_members(&mut c.reply, version, members.len(), true);
+    for (member, score) in members {
+        reply_member(&mut c.reply, version, Scored { score: *score, member }, true);
+    }
+}
+
+/// The keys that a number says, of which there must be one, and what is behind them.
+fn counted_keys(
+    args: ArgsView<'_>,
+    at: usize,
+    too_few: Failure,
+) -> Result<(Vec<&[u8]>, ArgsView<'_>), Failure> {
+    let n = parse_i64(args.at(at)).and_then(|n| usize::try_from(n).ok());
+    let n = n.filter(|n| *n > 0).ok_or(too_few)?;
+    if n > args.len() - at - 1 {
+        return Err(Failure::Syntax);
+    }
+    let end = at + 1 + n;
+    Ok((args.slice(at + 1..end).iter().collect(), args.tail(end)))
+}
+
+pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
+    let too_few = Failure::text("ERR numkeys should be greater than 0");
+    let (keys, options) = counted_keys(c.args, 1, too_few)?;
+    let (is_max, n) = mpop_options(options)?;
+    let now = c.now;
+    let popped = c.store.exclusive(&keys, |store| {
+        for key in &keys {
+            let popped = store.scored_pop(key, n, is_max, now)?;
+            if !popped.is_empty() {
+                return Ok(Some((*key, popped)));
+            }
+        }
+        Ok::<_, StoreError>(None)
+    })?;
+    let Some((key, popped)) = popped else {
+        c.reply.null_array();
+        return Ok(());
+    };
+    c.reply.array(2);
+    c.reply.bulk(key);
+    // Pairs are arrays of their own in RESP2, too.
+    reply_members(c, Version::Resp3, &popped);
+    c.check_reply_len()
+}
+
+fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {
+    let is_max = match options.get(0) {
+        Some(end) if end.eq_ignore_ascii_case(b"max") => true,
+        Some(end) if end.eq_ignore_ascii_case(b"min") => false,
+        _ => return Err(Failure::Syntax),
+    };
+    match (options.get(1), options.get(2), options.len()) {
+        (None, ..) => Ok((is_max, 1)),
+        (Some(count), Some(n), 3) if count.eq_ignore_ascii_case(b"count") => {
+            let n = parse_i64(n).and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+            Ok((is_max, n.ok_or(Failure::text("ERR count should be greater than 0"))?))
+        }
+        _ => Err(Failure::Syntax),
+    }
+}
+
+/// What ZRANDMEMBER is to choose.
+enum Chosen {
+    One,
+    /// Up to so many, each once.
+    Distinct(usize),
+    /// So many, one by one.
+    Repeated(usize),
+}
+
+pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
+    let count = c.args.get(2).map(parse_i64);
+    if count == Some(None) {
+        return Err(Failure::NotAnInteger);
+    }
+    let with_scores = match (c.args.get(3), c.args.len()) {
+        (None, _) => false,
+        (Some(option), 4) if option.eq_ignore_ascii_case(b"withscores") => true,
+        _ => return Err(Failure::Syntax),
+    };
+    let chosen = match count {
+        None => Chosen::One,
+        Some(None) => return Err(Failure::NotAnInteger),
+        Some(Some(i64::MIN)) => {
+            return Err(Failure::text(
+                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+            ));
+        }
+        Some(Some(n)) if with_scores && n < -(i64::MAX / 2) => {
+            return Err(Failure::text("ERR value is out of range"));
+        }
+        Some(Some(n @ 0..)) => Chosen::Distinct(usize::try_from(n).unwrap_or(usize::MAX)),
+        Some(Some(n)) => Chosen::Repeated(usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX)),
+    };
+    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let found = c.store.scored_walk(&c.args[1], c.now, |scored| {
+        let (random, len) = (&mut c.locals.random, scored.count());
+        let (n, ranks) = match chosen {
+            Chosen::One => (1, None),
+            Chosen::Repeated(n) => (n, None),
+            Chosen::Distinct(n) => {
+                let ranks = distinct(n.min(len), len, |below| random.usize(..below));
+                (ranks.len(), Some(ranks))
+            }
+        };
+        if !matches!(chosen, Chosen::One) {
+            begin_members(&mut c.reply, version, n, with_scores);
+        }
+        for i in 0..n {
+            let rank = ranks.as_ref().map_or_else(|| random.usize(..len.max(1)), |ranks| ranks[i]);
+            scored.each(rank..rank + 1, false, |entry| {
+                reply_member(&mut c.reply, version, entry, with_scores);
+            });
+            if c.reply.written() > len_max {
+                break;
+            }
+        }
+    })?;
+    note_lookup(c, found.is_some());
+    match (found, chosen) {
+        (Some(()), _) => {}
+        (None, Chosen::One) => c.reply.null(),
+        (None, _) => c.reply.array(0),
+    }
+    c.check_reply_len()
+}
+
+/// `n` of the numbers below `len`, each at most once.
+fn distinct(n: usize, len: usize, mut below: impl FnMut(usize) -> usize) -> Vec<usize> {
+    if n == len {
+        return (0..len).collect();
+    }
+    // Floyd: the next place is drawn among all so far, or is the last of them.
+    let (mut seen, mut ranks) = (HashSet::with_capacity(n), Vec::with_capacity(n));
+    for last in len - n..len {
+        let drawn = below(last + 1);
+        let rank = if seen.insert(drawn) { drawn } else { last };
+        seen.insert(rank);
+        ranks.push(rank);
+    }
+    ranks
+}
+
+/// Members that a ZSCAN visits of a large set when it doesn't say how many.
+const COUNT_DEFAULT: usize = 10;
+/// Most members that one ZSCAN visits of a large set, whatever it says.
+const COUNT_MAX: usize = 1 << 16;
+
+/// All members of a packed set in one call, as Redis does. Of a large one, a part at a time.
+pub(crate) fn zscan(c: &mut Context<'_>) -> Outcome {
+    let cursor = scan::cursor(&c.args[2])?;
+    let options = scan_options(c.args.tail(3));
+    let mut found: Vec<OwnedScored> = Vec::new();
+    let next = c.store.scored(&c.args[1], c.now, |scored| {
+        let (pattern, count) = options?;
+        Ok::<u64, Failure>(scored.scan(cursor, count, |entry| {
+            if pattern.is_none_or(|pattern| glob_match(pattern, entry.member)) {
+                found.push((entry.member.to_vec(), entry.score));
+            }
+        }))
+    })?;
+    // As in Redis, the options of a walk over nothing are not looked at.
+    let next = next.transpose()?;
+    note_lookup(c, next.is_some());
+    c.reply.array(2);
+    c.reply.bulk(next.unwrap_or(0).to_string().as_bytes());
+    c.reply.array(2 * found.len());
+    for (member, score) in &found {
+        c.reply.bulk(member);
+        c.reply.bulk(Text::of(*score).as_bytes());
+    }
+    c.check_reply_len()
+}
+
+fn scan_options(options: ArgsView<'_>) -> Result<(Option<&[u8]>, usize), Failure> {
+    let (mut pattern, mut count) = (None, COUNT_DEFAULT);
+    for i in (0..options.len()).step_by(2) {
+        let value = options.get(i + 1).ok_or(Failure::Syntax)?;
+        match options.at(i).to_ascii_lowercase().as_slice() {
+            b"match" => pattern = Some(value),
+            b"count" => match parse_i64(value).ok_or(Failure::NotAnInteger)? {
+                n if n < 1 => return Err(Failure::Syntax),
+                n => count = usize::try_from(n).unwrap_or(COUNT_MAX).min(COUNT_MAX),
+            },
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    Ok((pattern, count))
+}

@@ -1,0 +1,201 @@
+//! Parts of sorted sets: ZRANGE and its kin, ZCOUNT, ZREMRANGEBYRANK and its kin.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use hotring_protocol::{ArgsView, parse_i64};
+use hotring_store::{Content, Interval};
+
+use super::score::{begin_members, member_end, reply_member, score_end};
+use super::{count, note_lookup};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+
+/// What the ends of a range are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Rank,
+    Score,
+    Member,
+}
+
+/// A range as a request asks for it.
+struct Asked<'a> {
+    interval: Interval<'a>,
+    reversed: bool,
+    with_scores: bool,
+    offset: i64,
+    /// None for all of them.
+    limit: Option<usize>,
+}
+
+/// What a command's name says of its range.
+#[derive(Clone, Copy)]
+struct Form {
+    /// None if the options say it, and the direction.
+    by: Option<By>,
+    reversed: bool,
+    takes_scores: bool,
+}
+
+fn interval<'a>(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Interval<'a>, Failure> {
+    let rank = |text| parse_i64(text).ok_or(Failure::NotAnInteger);
+    Ok(match by {
+        By::Rank => Interval::Ranks(rank(min)?, rank(max)?),
+        By::Score => Interval::Scores(score_end(min)?, score_end(max)?),
+        By::Member => Interval::Members(member_end(min)?, member_end(max)?),
+    })
+}
+
+/// Reads a range from its two ends on.
+fn asked(args: ArgsView<'_>, form: Form) -> Result<Asked<'_>, Failure> {
+    let Form { by, mut reversed, takes_scores } = form;
+    let mut chosen = by;
+    let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
+    let mut i = 2;
+    while let Some(option) = args.get(i) {
+        let is = |name: &[u8]| option.eq_ignore_ascii_case(name);
+        if takes_scores && is(b"withscores") {
+            with_scores = true;
+        } else if is(b"limit") && args.len() > i + 2 {
+            offset = parse_i64(args.at(i + 1)).ok_or(Failure::NotAnInteger)?;
+            limit = parse_i64(args.at(i + 2)).ok_or(Failure::NotAnInteger)?;
+            i += 2;
+        } else if by.is_none() && is(b"rev") {
+            reversed = true;
+        } else if by.is_none() && is(b"bylex") {
+            chosen = Some(By::Member);
+        } else if by.is_none() && is(b"byscore") {
+            chosen = Some(By::Score);
+        } else {
+            return Err(Failure::Syntax);
+        }
+        i += 1;
+    }
+    let by = chosen.unwrap_or(By::Rank);
+    if limit != -1 && by == By::Rank {
+        return Err(Failure::text(
+            "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+        ));
+    }
+    if with_scores && by == By::Member {
+        return Err(Failure::text(
+            "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+        ));
+    }
+    let swapped = reversed && by != By::Rank;
+    let (min, max) = if swapped { (1, 0) } else { (0, 1) };
+    let interval = interval(by, args.at(min), args.at(max))?;
+    Ok(Asked { interval, reversed, with_scores, offset, limit: usize::try_from(limit).ok() })
+}
+
+impl Asked<'_> {
+    /// The ranks without those that the limit leaves out.
+    fn limited(&self, ranks: Range<usize>) -> Range<usize> {
+        // As in Redis, a negative offset leaves nothing.
+        let skipped = usize::try_from(self.offset).unwrap_or(usize::MAX).min(ranks.len());
+        let left = (ranks.len() - skipped).min(self.limit.unwrap_or(usize::MAX));
+        if self.reversed {
+            let end = ranks.end - skipped;
+            end - left..end
+        } else {
+            let start = ranks.start + skipped;
+            start..start + left
+        }
+    }
+}
+
+fn range(c: &mut Context<'_>, form: Form) -> Outcome {
+    let asked = asked(c.args.tail(2), form)?;
+    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let Asked { reversed, with_scores, .. } = asked;
+    let found = c.store.scored_walk(&c.args[1], c.now, |scored| {
+        let ranks = asked.limited(scored.ranks(&asked.interval, reversed));
+        begin_members(&mut c.reply, version, ranks.len(), with_scores);
+        scored.each(ranks, reversed, |entry| {
+            if c.reply.written() <= len_max {
+                reply_member(&mut c.reply, version, entry, with_scores);
+            }
+        });
+    })?;
+    note_lookup(c, found.is_some());
+    if found.is_none() {
+        c.reply.array(0);
+    }
+    c.check_reply_len()
+}
+
+pub(crate) fn zrange(c: &mut Context<'_>) -> Outcome {
+    range(c, Form { by: None, reversed: false, takes_scores: true })
+}
+
+pub(crate) fn zrevrange(c: &mut Context<'_>) -> Outcome {
+    range(c, Form { by: Some(By::Rank), reversed: true, takes_scores: true })
+}
+
+pub(crate) fn zrangebyscore(c: &mut Context<'_>) -> Outcome {
+    range(c, Form { by: Some(By::Score), reversed: false, takes_scores: true })
+}
+
+pub(crate) fn zrevrangebyscore(c: &mut Context<'_>) -> Outcome {
+    range(c, Form { by: Some(By::Score), reversed: true, takes_scores: true })
+}
+
+pub(crate) fn zrangebylex(c: &mut Context<'_>) -> Outcome {
+    range(c, Form { by: Some(By::Member), reversed: false, takes_scores: true })
+}
+
+pub(crate) fn zrevrangebylex(c: &mut Context<'_>) -> Outcome {
+    range(c, Form { by: Some(By::Member), reversed: true, takes_scores: true })
+}
+
+pub(crate) fn zrangestore(c: &mut Context<'_>) -> Outcome {
+    let form = Form { by: None, reversed: false, takes_scores: false };
+    let asked = asked(c.args.tail(3), form)?;
+    let (to, from, now) = (c.args.at(1), c.args.at(2), c.now);
+    let stored = c.store.exclusive(&[to, from], |store| {
+        let mut members = Vec::new();
+        store.scored_walk(from, now, |scored| {
+            let ranks = asked.limited(scored.ranks(&asked.interval, asked.reversed));
+            scored.each(ranks, false, |entry| {
+                members.push((Cow::Owned(entry.member.to_vec()), entry.score));
+            });
+        })?;
+        let n = members.len();
+        store.put_content(to, Content::Scored(members), None, true, now).map(|_| n)
+    })?;
+    c.reply.count(stored);
+    Ok(())
+}
+
+pub(crate) fn zcount(c: &mut Context<'_>) -> Outcome {
+    count_of(c, By::Score)
+}
+
+pub(crate) fn zlexcount(c: &mut Context<'_>) -> Outcome {
+    count_of(c, By::Member)
+}
+
+fn count_of(c: &mut Context<'_>, by: By) -> Outcome {
+    let interval = interval(by, c.args.at(2), c.args.at(3))?;
+    count(c, |scored| scored.ranks(&interval, false).len())
+}
+
+pub(crate) fn zremrangebyrank(c: &mut Context<'_>) -> Outcome {
+    remove(c, By::Rank)
+}
+
+pub(crate) fn zremrangebyscore(c: &mut Context<'_>) -> Outcome {
+    remove(c, By::Score)
+}
+
+pub(crate) fn zremrangebylex(c: &mut Context<'_>) -> Outcome {
+    remove(c, By::Member)
+}
+
+fn remove(c: &mut Context<'_>, by: By) -> Outcome {
+    let interval = interval(by, c.args.at(2), c.args.at(3))?;
+    let removed = c.store.scored_remove_interval(&c.args[1], &interval, c.now)?;
+    c.reply.count(removed);
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! Sorted sets: single-key reads, and single-key writes that decide on changes of members. A key without members is
+//! absent. The expiry stays.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::error::{NumberKind, StoreError};
+use crate::scored::interval::Interval;
+use crate::scored::{Change, ScoredRef, SortedSet, Tally};
+use crate::session::Session;
+
+/// With more pairs than this in one addition, an index of them is quicker than a walk for each.
+const WALKS_MAX: usize = 8;
+
+/// Which members an addition may touch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddOptions {
+    /// Only those that are not there (NX).
+    pub if_absent: bool,
+    /// Only those that are there (XX).
+    pub if_present: bool,
+    /// Those that are there only to a higher score (GT).
+    pub if_greater: bool,
+    /// Those that are there only to a lower score (LT).
+    pub if_less: bool,
+}
+
+/// What an addition did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Members that were not there.
+    pub added: usize,
+    /// Members that got another score.
+    pub moved: usize,
+}
+
+/// A member and its score, on their own.
+pub type OwnedScored = (Vec<u8>, f64);
+
+impl AddOptions {
+    fn allow(self, old: Option<f64>, new: f64) -> bool {
+        match old {
+            None => !self.if_present,
+            Some(old) => {
+                let is_held_back = (self.if_greater && new <= old) || (self.if_less && new >= old);
+                !self.if_absent && !is_held_back && new != old
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Hands the sorted set to `f`, for a short time: writers of it wait. None if the key is absent.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn scored<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(ScoredRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.read_container::<SortedSet, R>(key, now, f)
+    }
+
+    /// As [`scored`](Self::scored), for a walk over much of it: writers of a large set do not wait for `f`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn scored_walk<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(ScoredRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.walk_container::<SortedSet, R>(key, now, f)
+    }
+
+    /// Gives members scores, one after the other, where the options allow it.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], [`StoreError::NotANumber`] for NaN, [`StoreError::ValueTooLong`], and those of every
+    /// write.
+    pub fn scored_add(
+        &mut self,
+        key: &[u8],
+        pairs: &[(f64, &[u8])],
+        options: AddOptions,
+        now: u64,
+    ) -> Result<Added, StoreError> {
+        if pairs.iter().any(|(score, _)| score.is_nan()) {
+            return Err(StoreError::NotANumber(NumberKind::Decimal));
+        }
+        self.admit_bytes(pairs.iter().map(|(_, member)| member.len()).sum())?;
+        let (tally, ()) = self.update_container::<SortedSet, _>(key, now, |scored| {
+            Ok((Cow::Owned(additions(scored, pairs, options)), ()))
+        })?;
+        Ok(Added { added: tally.added, moved: tally.moved })
+    }
+
+    /// Adds to a member's score, an absent one counting as 0, and returns the sum; None if the options do not allow it.
+    ///
+    /// # Errors
+    /// [`StoreError::Overflow`] if the sum is NaN, and as [`scored_add`](Self::scored_add).
+    pub fn scored_incr(
+        &mut self,
+        key: &[u8],
+        delta: f64,
+        member: &[u8],
+        options: AddOptions,
+        now: u64,
+    ) -> Result<Option<f64>, StoreError> {
+        let (_, sum) = self.update_container::<SortedSet, _>(key, now, |scored| {
+            let old = scored.score(member);
+            let sum = old.map_or(delta, |old| old + delta);
+            let is_barred = match old {
+                None => options.if_present,
+                Some(old) => {
+                    options.if_absent
+                        || (options.if_greater && sum <= old)
+                        || (options.if_less && sum >= old)
+                }
+            };
+            if is_barred {
+                return Ok((Cow::Owned(Vec::new()), None));
+            }
+            if sum.is_nan() {
+                return Err(StoreError::Overflow(NumberKind::Decimal));
+            }
+            let change = (old != Some(sum)).then_some(Change::Put(member, sum));
+            Ok((Cow::Owned(change.into_iter().collect()), Some(sum)))
+        })?;
+        Ok(sum)
+    }
+
+    /// Removes members and returns how many were there. With the last one goes the key.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], and those of every write but for want of memory.
+    pub fn scored_remove(
+        &mut self,
+        key: &[u8],
+        members: &[&[u8]],
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        let changes: Vec<_> = members.iter().map(|member| Change::Remove(member)).collect();
+        let (tally, ()) = self.reduce(key, now, |_| (Cow::Borrowed(&changes[..]), ()))?;
+        Ok(tally.removed)
+    }
+
+    /// Removes the members of an interval and returns how many these were.
+    ///
+    /// # Errors
+    /// As [`scored_remove`](Self::scored_remove).
+    pub fn scored_remove_interval(
+        &mut self,
+        key: &[u8],
+        interval: &Interval<'_>,
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        let (tally, ()) = self.reduce(key, now, |scored| {
+            let ranks = scored.ranks(interval, false);
+            (without(ranks.start, ranks.end), ())
+        })?;
+        Ok(tally.removed)
+    }
+
+    /// Takes up to `n` members of the lowest scores, or of the highest ones, in that order.
+    ///
+    /// # Errors
+    /// As [`scored_remove`](Self::scored_remove).
+    pub fn scored_pop(
+        &mut self,
+        key: &[u8],
+        n: usize,
+        is_max: bool,
+        now: u64,
+    ) -> Result<Vec<OwnedScored>, StoreError> {
+        let (_, members) = self.reduce(key, now, |scored| {
+            let (len, mut members) = (scored.count(), Vec::new());
+            let n = n.min(len);
+            let ranks = if is_max { len - n..len } else { 0..n };
+            scored.each(ranks.clone(), is_max, |entry| {
+                members.push((entry.member.to_vec(), entry.score));
+            });
+            (without(ranks.start, ranks.end), members)
+        })?;
+        Ok(members)
+    }
+
+    /// A change that leaves less than before.
+    fn reduce<'c, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        mut decide: impl FnMut(ScoredRef<'_>) -> (Cow<'c, [Change<'c>]>, R),
+    ) -> Result<(Tally, R), StoreError> {
+        self.check_key(key)?;
+        self.admit_little()?;
+        self.change_container::<SortedSet, _>(key, now, |scored| Ok(decide(scored)))
+    }
+}
+
+/// The change that removes these ranks, if there are any.
+fn without<'c>(from: usize, to: usize) -> Cow<'c, [Change<'c>]> {
+    let change = (from < to).then_some(Change::RemoveRanks(from, to));
+    Cow::Owned(change.into_iter().collect())
+}
+
+/// The changes that an addition comes to. Each pair meets what those before it did.
+fn additions<'c>(
+    scored: ScoredRef<'_>,
+    pairs: &[(f64, &'c [u8])],
+    options: AddOptions,
+) -> Vec<Change<'c>> {
+    let mut changes = Vec::with_capacity(pairs.len());
+    if let [(score, member)] = *pairs {
+        if options.allow(scored.score(member), score) {
+            changes.push(Change::Put(member, score));
+        }
+        return changes;
+    }
+    // A packed set is walked over once, and not for each pair.
+    let is_indexed = scored.is_packed() && pairs.len() > WALKS_MAX;
+    let mut index: BTreeMap<&[u8], f64> = BTreeMap::new();
+    if is_indexed {
+        scored.each_of_all(|entry| _ = index.insert(entry.member, entry.score));
+    }
+    let mut pending: BTreeMap<&[u8], f64> = BTreeMap::new();
+    for (score, member) in pairs {
+        let held = || if is_indexed { index.get(member).copied() } else { scored.score(member) };
+        let old = pending.get(member).copied().or_else(held);
+        if options.allow(old, *score) {
+            pending.insert(member, *score);
+            changes.push(Change::Put(member, *score));
+        }
+    }
+    changes
+}

@@ -1,0 +1,182 @@
+//! The members of a large sorted set.
+
+use std::hash::Hasher;
+
+use hotring_containers::{Inserted, Remains, Scored, ScoredSet};
+use siphasher::sip::SipHasher13;
+
+use super::{Change, ScoredRef, Tally, push_entry};
+use crate::container::packed::Head;
+
+/// Bytes after which a part of a walk ends.
+const SCAN_BYTES: usize = 1 << 20;
+/// Bytes of a packed entry beside its member: lengths below 128, and a score.
+const ENTRY_LEN: usize = 10;
+
+/// The members of a large sorted set. Clone: O(1).
+#[derive(Clone)]
+pub(crate) struct Scores {
+    set: ScoredSet,
+    /// Keyed, so that clients cannot choose members of one hash.
+    hasher: SipHasher13,
+    /// Bytes of all members.
+    len_of_all: usize,
+}
+
+impl std::fmt::Debug for Scores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scores").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Scores {
+    /// The members of another set.
+    pub(crate) fn of(scored: ScoredRef<'_>, [a, b]: [u64; 2]) -> Scores {
+        let hasher = SipHasher13::new_with_keys(a, b);
+        let mut scores = Scores { set: ScoredSet::new(), hasher, len_of_all: 0 };
+        let mut tally = Tally::default();
+        scored.each_of_all(|entry| scores.put(entry, &mut tally));
+        scores
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    pub(crate) fn footprint(&self) -> usize {
+        self.set.footprint()
+    }
+
+    /// Bytes of all members.
+    pub(crate) fn len_of_all(&self) -> usize {
+        self.len_of_all
+    }
+
+    pub(crate) fn score(&self, member: &[u8]) -> Option<f64> {
+        self.set.score(self.hash(member), member)
+    }
+
+    pub(crate) fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
+        let score = self.score(member)?;
+        Some((self.set.rank(score, member), score))
+    }
+
+    pub(crate) fn count_before(&self, is_before: impl Fn(Scored<'_>) -> bool) -> usize {
+        self.set.count_before(is_before)
+    }
+
+    pub(crate) fn iter_from(&self, rank: usize) -> impl Iterator<Item = Scored<'_>> {
+        self.set.iter_from(rank)
+    }
+
+    pub(crate) fn iter_back_from(&self, rank: usize) -> impl Iterator<Item = Scored<'_>> {
+        self.set.iter_back_from(rank)
+    }
+
+    pub(crate) fn scan<'a>(
+        &'a self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(Scored<'a>),
+    ) -> u64 {
+        let Ok(mut from) = u32::try_from(cursor) else { return 0 };
+        let (mut met, mut bytes) = (0, 0);
+        loop {
+            // A leaf at a time: few long members are as much as many short ones.
+            let next = self.set.scan(from, 1, |entry| {
+                met += 1;
+                bytes += entry.member.len();
+                f(entry);
+            });
+            match next {
+                None => return 0,
+                Some(next) if met >= count || bytes >= SCAN_BYTES => return next.into(),
+                Some(next) => from = next,
+            }
+        }
+    }
+
+    /// What changes will have done that take all members away; None if some stay.
+    pub(crate) fn emptied_by(&self, changes: &[Change<'_>]) -> Option<Tally> {
+        if let [Change::RemoveRanks(0, to)] = changes {
+            let removed = self.len();
+            return (*to >= removed).then_some(Tally { removed, ..Tally::default() });
+        }
+        let removed_max = changes.iter().map(|change| match change {
+            Change::Put(..) => 0,
+            Change::Remove(_) => 1,
+            Change::RemoveRanks(from, to) => to.saturating_sub(*from),
+        });
+        if removed_max.fold(0, usize::saturating_add) < self.len() {
+            return None;
+        }
+        let mut after = self.clone();
+        let tally = after.apply(changes);
+        (after.len() == 0).then_some(tally)
+    }
+
+    /// Makes changes, in their order.
+    pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
+        let mut tally = Tally::default();
+        for change in changes {
+            match *change {
+                Change::Put(member, score) => self.put(Scored { score, member }, &mut tally),
+                Change::Remove(member) => {
+                    let hash = self.hash(member);
+                    if self.set.remove(hash, member).is_some() {
+                        self.len_of_all -= member.len();
+                        tally.removed += 1;
+                    }
+                }
+                Change::RemoveRanks(from, to) => self.remove_ranks(from, to, &mut tally),
+            }
+        }
+        tally
+    }
+
+    fn put(&mut self, Scored { score, member }: Scored<'_>, tally: &mut Tally) {
+        let hash = self.hash(member);
+        match self.set.insert(hash, member, score) {
+            Inserted::New => {
+                self.len_of_all += member.len();
+                tally.added += 1;
+            }
+            Inserted::Had(old) => tally.moved += usize::from(old != score),
+        }
+    }
+
+    fn remove_ranks(&mut self, from: usize, to: usize, tally: &mut Tally) {
+        let to = to.min(self.len());
+        let from = from.min(to);
+        let len: usize = self.iter_from(from).take(to - from).map(|entry| entry.member.len()).sum();
+        let hasher = self.hasher;
+        drop(self.set.remove_ranks(from..to, |member| hash(hasher, member)));
+        self.len_of_all -= len;
+        tally.removed += to - from;
+    }
+
+    #[inline]
+    fn hash(&self, member: &[u8]) -> u32 {
+        hash(self.hasher, member)
+    }
+
+    /// The packed form.
+    pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
+        let head = Head { number, count: self.len() };
+        let mut held = head.begin(self.len_of_all + ENTRY_LEN * self.len());
+        self.iter_from(0).for_each(|entry| push_entry(&mut held, entry));
+        held
+    }
+
+    /// What is left of them, to be freed. There are none then.
+    pub(crate) fn take_remains(&mut self) -> Remains {
+        self.len_of_all = 0;
+        std::mem::take(&mut self.set).into_remains()
+    }
+}
+
+#[inline]
+fn hash(mut hasher: SipHasher13, member: &[u8]) -> u32 {
+    hasher.write(member);
+    hasher.finish() as u32
+}
