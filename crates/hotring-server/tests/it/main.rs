@@ -12,6 +12,7 @@ mod differential;
 mod differential_acl;
 mod differential_clients;
 mod differential_tracking;
+mod differential_zset;
 mod eviction;
 mod expiry;
 mod full_disk;
