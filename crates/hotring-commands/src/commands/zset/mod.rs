@@ -283,9 +283,9 @@ fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {
 /// What ZRANDMEMBER is to choose.
 enum Chosen {
     One,
-    /// Up to so many, each once.
+    /// Up to this number, each once.
     Distinct(usize),
-    /// So many, one by one.
+    /// This number, one by one.
     Repeated(usize),
 }
 
