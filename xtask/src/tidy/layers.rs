@@ -58,7 +58,16 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["sync", "stripe", "wait", "error", "decimal"],
             &["gate", "holds", "in_flight"],
-            &["value", "container", "hash", "long_text", "history", "metadata", "gathered"],
+            &[
+                "value",
+                "container",
+                "hash",
+                "long_text",
+                "scored",
+                "history",
+                "metadata",
+                "gathered",
+            ],
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
             &["write", "databases"],
             &["session"],

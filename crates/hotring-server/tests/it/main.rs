@@ -15,6 +15,7 @@ mod differential_clients;
 mod differential_lists;
 mod differential_set;
 mod differential_tracking;
+mod differential_zset;
 mod eviction;
 mod expiry;
 mod full_disk;

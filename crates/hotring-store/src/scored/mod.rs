@@ -148,8 +148,8 @@ impl Type for SortedSet {
         tally == Tally::default()
     }
 
-    /// The member's length and what is done in one number, the member, the score's part; or the first rank likewise, and
-    /// the number of ranks.
+    /// The member's length and what is done in one number, the member, the score's part; or the first rank likewise,
+    /// and the number of ranks.
     fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
         let len = changes.iter().map(|change| SortedSet::weigh(change).len).sum();
         let mut bytes = Vec::with_capacity(len);
@@ -306,8 +306,8 @@ impl<'a> ScoredRef<'a> {
         self.each(0..usize::MAX, false, f);
     }
 
-    /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0. A
-    /// member that is there from the first call to the last is met. A packed set is shown whole.
+    /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0.
+    /// A member that is there from the first call to the last is met. A packed set is shown whole.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Scored<'a>)) -> u64 {
         match self.0 {
             Form::Packed(held) => {
@@ -326,14 +326,12 @@ impl<'a> ScoredRef<'a> {
             Change::RemoveRanks(from, to) => {
                 let mut at = 0..0;
                 let mut n = 0;
-                let mut rank = 0;
-                for (_, range) in places_of(entries) {
+                for (rank, (_, range)) in places_of(entries).enumerate() {
                     if rank < from {
                         at = range.end..range.end;
                     } else if rank < to {
                         (at.end, n) = (range.end, n + 1);
                     }
-                    rank += 1;
                 }
                 (at, None, Tally { removed: n, ..Tally::default() })
             }

@@ -1,3 +1,5 @@
+//! Sorted sets: the packed form, the large one and a change at a time say the same.
+
 use super::interval::{Interval, MemberEnd, ScoreEnd};
 use super::*;
 

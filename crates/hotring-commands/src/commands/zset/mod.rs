@@ -54,7 +54,7 @@ impl ZAdd {
             Failure::Syntax
         } else if if_absent && if_present {
             Failure::text("ERR XX and NX options at the same time are not compatible")
-        } else if (if_greater && if_absent) || (if_less && if_absent) || (if_greater && if_less) {
+        } else if (if_absent && (if_greater || if_less)) || (if_greater && if_less) {
             Failure::text("ERR GT, LT, and/or NX options at the same time are not compatible")
         } else if self.adds && n_args > 2 {
             Failure::text("ERR INCR option supports a single increment-element pair")
@@ -283,9 +283,9 @@ fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {
 /// What ZRANDMEMBER is to choose.
 enum Chosen {
     One,
-    /// Up to so many, each once.
+    /// Up to this number, each once.
     Distinct(usize),
-    /// So many, one by one.
+    /// This number, one by one.
     Repeated(usize),
 }
 

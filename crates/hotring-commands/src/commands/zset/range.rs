@@ -92,6 +92,10 @@ fn asked(args: ArgsView<'_>, form: Form) -> Result<Asked<'_>, Failure> {
 impl Asked<'_> {
     /// The ranks without those that the limit leaves out.
     fn limited(&self, ranks: Range<usize>) -> Range<usize> {
+        // Of ranks LIMIT is taken only where it leaves out nothing.
+        if matches!(self.interval, Interval::Ranks(..)) {
+            return ranks;
+        }
         // As in Redis, a negative offset leaves nothing.
         let skipped = usize::try_from(self.offset).unwrap_or(usize::MAX).min(ranks.len());
         let left = (ranks.len() - skipped).min(self.limit.unwrap_or(usize::MAX));
