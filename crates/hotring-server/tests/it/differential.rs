@@ -36,7 +36,7 @@ pub struct Redis {
 impl Redis {
     /// `None` without a `redis-server` of the compared version.
     pub fn start() -> Option<Self> {
-        Self::start_with("1")
+        Self::start_with("16")
     }
 
     /// With this number of databases.

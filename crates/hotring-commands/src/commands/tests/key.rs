@@ -69,7 +69,7 @@ fn copy() {
         COPY a c db 0 replace   -> :1¶
         COPY a a                -> -ERR source and destination objects are the same¶
         COPY x x                -> -ERR source and destination objects are the same¶
-        COPY a d DB 1           -> -ERR DB index is out of range¶
+        COPY a d DB 16           -> -ERR DB index is out of range¶
         COPY a d DB -1          -> -ERR DB index is out of range¶
         COPY a d DB x           -> -ERR value is not an integer or out of range¶
         COPY a d DB 4294967296  -> -ERR value is out of range, value must between -2147483648 and 2147483647¶
