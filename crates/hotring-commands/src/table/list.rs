@@ -298,11 +298,11 @@ macro_rules! all_commands {
         HExpire = "hexpire" -6 Hash => fields::hexpire
             .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
-            .about("Lets fields of a hash expire in so many seconds.");
+            .about("Lets fields of a hash expire after a number of seconds.");
         HPExpire = "hpexpire" -6 Hash => fields::hpexpire
             .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
-            .about("Lets fields of a hash expire in so many milliseconds.");
+            .about("Lets fields of a hash expire after a number of milliseconds.");
         HExpireAt = "hexpireat" -6 Hash => fields::hexpireat
             .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)

@@ -319,7 +319,7 @@ impl<'a> HashRef<'a> {
         fields.iter().for_each(|field| f(values.get(field).copied()));
     }
 
-    /// As [`changed`](Self::changed), of one field where none expires: what lies before and behind it is copied as it is.
+    /// As [`changed`](Self::changed), of one field where none expires: what lies around it is copied as it is.
     fn changed_once(
         &self,
         entries: &[u8],

@@ -4,7 +4,7 @@
 //!  {"key":"greeting","type":"string","value":"hello"}
 //!  {"key":"user:1","type":"hash","value":{"name":"Ada"},"expires_at_ms":1790000000000,"pinned":true}
 //! ```
-//! A hash with fields that expire is an array of pairs, with the time in milliseconds as a third part where there is one.
+//! A hash with fields that expire is an array of pairs, with the time in milliseconds as a third part, if it has one.
 //! A string that is not UTF-8 is written as `{"base64":"AAE="}`. If that is a field name of a hash, the hash is an
 //! array of pairs: `[["name","Ada"],[{"base64":"AAE="},"x"]]`.
 
