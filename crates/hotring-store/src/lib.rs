@@ -130,4 +130,4 @@ pub use snapshot::{SnapshotFailed, SnapshotWalk};
 pub use store::{OpenError, Options, Stats, Store};
 pub use value::{Text, ValueRef};
 pub use wait::Wait;
-pub use watch::{Observer, Watch};
+pub use watch::{Observer, Place, Taker, Turn, Watch};

@@ -58,6 +58,8 @@ pub struct Session {
     pub(crate) name: Option<Box<str>>,
     /// What writes have done, if changes are observed.
     pub(crate) changes: Option<Vec<Change>>,
+    /// Keys whose lines are to be served ([`Session::next_ready`]).
+    pub(crate) ready: Vec<Box<[u8]>>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
     pub(crate) seed: u64,
@@ -101,6 +103,7 @@ impl Session {
             parked: std::iter::repeat_with(|| None).take(DATABASES_MAX).collect(),
             name: name.map(Box::from),
             changes: None,
+            ready: Vec::new(),
             last_unique,
             seed,
             has_rare_effects: verifies,
@@ -221,7 +224,11 @@ impl Session {
         let stripe = stripe_of(hash) as u32;
         let writing = enter(&mut self.gate, hash)?;
         let active = if self.hooks.have_work(stripe, key.bytes()) {
-            Some(ActiveHooks { all: &self.hooks, changes: self.changes.as_mut() })
+            Some(ActiveHooks {
+                all: &self.hooks,
+                changes: self.changes.as_mut(),
+                ready: &mut self.ready,
+            })
         } else {
             None
         };

@@ -39,6 +39,8 @@ pub(crate) struct ActiveHooks<'a> {
     pub(crate) all: &'a Hooks,
     /// Where to record what it has done, if the origin asks for that.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
+    /// Where to note a key whose line is to be served.
+    pub(crate) ready: &'a mut Vec<Box<[u8]>>,
 }
 
 /// What writes do besides changing the index: keep earlier values, tell those who wait or observe, record changes.
@@ -153,7 +155,7 @@ impl Write<'_> {
             }
             let Some(mut hooks) = hooks else { return };
             let text = string(&value);
-            hooks.all.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
+            hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
             hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
         }
     }
@@ -261,7 +263,7 @@ impl Write<'_> {
         hooks.expire(index, key.bytes(), now);
         let removed = removes(index);
         if removed {
-            hooks.all.watchers.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.tell(stripe, key.bytes(), &Event::Removed);
             hooks.record(key.bytes(), Changed::Removed);
         }
         removed
@@ -280,7 +282,7 @@ impl Write<'_> {
             records.push(&Effect::Remove { key: key.bytes() });
         }
         if let Some(mut hooks) = hooks.filter(|_| freed > 0) {
-            hooks.all.watchers.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.tell(stripe, key.bytes(), &Event::Removed);
             hooks.record(key.bytes(), Changed::Evicted);
         }
         freed
@@ -300,7 +302,15 @@ impl Write<'_> {
 impl ActiveHooks<'_> {
     /// For another attempt.
     pub(crate) fn again(&mut self) -> ActiveHooks<'_> {
-        ActiveHooks { all: self.all, changes: self.changes.as_deref_mut() }
+        ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
+    }
+
+    /// Tells those who wait for the key what was done to it.
+    pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>) {
+        let is_ready = self.all.watchers.tell(stripe, key, event);
+        if is_ready && !self.ready.iter().any(|ready| **ready == *key) {
+            self.ready.push(key.into());
+        }
     }
 
     pub(crate) fn record(&mut self, key: &[u8], what: Changed) {
@@ -464,7 +474,7 @@ impl<'a> Report<'a> {
             Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
         };
         if self.is_watched {
-            self.hooks.all.watchers.tell(stripe, key, &event);
+            self.hooks.tell(stripe, key, &event);
         }
         self.hooks.record(key, what);
     }

@@ -171,7 +171,7 @@ impl Write<'_> {
                 text = met.large().read(|contents| T::text(T::of_parts(&contents.parts)?));
             }
             let event = if text.is_some() { Event::Stored(text.as_deref()) } else { event };
-            watchers.tell(stripe, key.bytes(), &event);
+            hooks.tell(stripe, key.bytes(), &event);
             hooks.record(key.bytes(), what);
         }
         Ok(Outcome::Done(tally, result))

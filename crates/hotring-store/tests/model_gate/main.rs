@@ -5,8 +5,8 @@
 //! for 64, and a full fence for both sides of the asymmetric barrier. The keys are words that are
 //! read and written Relaxed, so whatever order holds between them comes from the gate.
 //!
-//! So is `src/watch.rs`: who waits for a key is told of every change after the first look, and who observes all
-//! of them of every change that is not seen after the beginning.
+//! So is `src/watch`: who waits for a key is told of every change after the first look, and who observes all
+//! of them of every change that is not seen after the beginning. The scenarios of lines are in `line.rs`.
 //!
 //! The second half are negative controls: the same scenarios with a step left out must fail.
 //!
@@ -30,7 +30,7 @@ mod sync;
 #[path = "../../src/wait.rs"]
 #[allow(dead_code)]
 mod wait;
-#[path = "../../src/watch.rs"]
+#[path = "../../src/watch/mod.rs"]
 #[allow(dead_code)]
 mod watch;
 
@@ -43,6 +43,20 @@ use gate::{Fault, Gate, GateSession, Hold};
 use holds::Keys;
 use sync::{Arc, AtomicU64};
 use watch::{Event, FirstLook, Leave, Observer, Watch, Watchers};
+
+/// What is wrong when something is left out, which the same scenarios have to find: a test each.
+macro_rules! found {
+    ($($name:ident: $scenario:ident, $left_out:expr, $wrong:literal;)*) => {$(
+        #[test]
+        #[should_panic = $wrong]
+        fn $name() {
+            $scenario($left_out);
+        }
+    )*};
+}
+
+// Uses the macro, so it comes behind.
+mod line;
 
 const PREEMPTIONS: usize = 3;
 /// Steps of one run; only waiting takes this many.
@@ -123,7 +137,7 @@ impl World {
         let watched = self.watchers.is_watched(0, NAME);
         self.keys[0].store(value, Relaxed);
         if watched {
-            self.watchers.tell(0, NAME, &Event::Stored(Some(b"value")));
+            _ = self.watchers.tell(0, NAME, &Event::Stored(Some(b"value")));
             self.watchers.tell_observer(NAME, 0);
         }
     }
@@ -477,17 +491,6 @@ fn no_change_is_missed_by_who_waits_for_it() {
 #[test]
 fn no_change_is_missed_by_who_observes_all() {
     observe_and_write(LeftOut::Nothing);
-}
-
-/// What is wrong when something is left out, which the same scenarios have to find: a test each.
-macro_rules! found {
-    ($($name:ident: $scenario:ident, $left_out:expr, $wrong:literal;)*) => {$(
-        #[test]
-        #[should_panic = $wrong]
-        fn $name() {
-            $scenario($left_out);
-        }
-    )*};
 }
 
 found! {

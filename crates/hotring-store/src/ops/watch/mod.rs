@@ -110,5 +110,6 @@ impl Session {
     }
 }
 
+mod line;
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,8 @@
 //! anybody looks has changed; values are not compared, but with the one that is waited for, by the
 //! write that stores it.
 //!
+//! Who waits for an element of a list or a sorted set stands in a line: [`line`].
+//!
 //! Expiry is no write. Who waits for any change looks again when the key expires.
 //!
 //! # Who is told of everything
@@ -36,6 +38,8 @@
 //! write of a key that is waited for copies its value, and wakes all that it concerns. While all changes are
 //! observed every write pays for the call of the observer.
 
+mod line;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{OnceLock, PoisonError};
@@ -44,8 +48,25 @@ use std::task::Waker;
 use crate::gate::{Lines, stripes_of};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, STRIPES};
 
-/// Those who wait, by key.
-type Shard = BTreeMap<Box<[u8]>, Vec<Arc<Waiter>>>;
+use line::Line;
+pub use line::{Place, Taker, Turn};
+
+/// Those who wait, by key: for changes, and for elements.
+#[derive(Default)]
+struct Shard {
+    waiters: BTreeMap<Box<[u8]>, Vec<Arc<Waiter>>>,
+    lines: BTreeMap<Box<[u8]>, Line>,
+}
+
+impl Shard {
+    fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.lines.is_empty()
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        self.waiters.contains_key(key) || self.lines.contains_key(key)
+    }
+}
 
 /// All who wait for keys of a store.
 pub(crate) struct Watchers {
@@ -54,6 +75,8 @@ pub(crate) struct Watchers {
     /// Watches that are open.
     open: AtomicU64,
     open_max: AtomicU64,
+    /// The next place in a line.
+    places: AtomicU64,
     /// 1 while the observer is told of all changes.
     observed: AtomicU64,
     observer: OnceLock<std::sync::Arc<dyn Observer>>,
@@ -113,9 +136,10 @@ impl Watchers {
     pub(crate) fn new(open_max: u64) -> Watchers {
         Watchers {
             stripes: Lines(AtomicU64::new(0)),
-            shards: std::array::from_fn(|_| Mutex::new(Shard::new())),
+            shards: std::array::from_fn(|_| Mutex::new(Shard::default())),
             open: AtomicU64::new(0),
             open_max: AtomicU64::new(open_max),
+            places: AtomicU64::new(0),
             observed: AtomicU64::new(0),
             observer: OnceLock::new(),
         }
@@ -187,11 +211,13 @@ impl Watchers {
 
     /// Whether a session waits for the key. Asked as [`is_watched`](Self::is_watched) is.
     pub(crate) fn is_waited_for(&self, stripe: u32, key: &[u8]) -> bool {
-        self.shard(stripe as usize).contains_key(key)
+        self.shard(stripe as usize).has(key)
     }
 
-    /// Tells those who wait for the key what was done to it. Called within the gate of that write.
-    pub(crate) fn tell(&self, stripe: u32, key: &[u8], event: &Event<'_>) {
+    /// Tells those who wait for the key what was done to it. Called within the gate of that write. True if the key
+    /// may have an element now, and has a line to be served.
+    #[must_use]
+    pub(crate) fn tell(&self, stripe: u32, key: &[u8], event: &Event<'_>) -> bool {
         let mut woken = Vec::new();
         self.retain(stripe as usize, key, |waiter| {
             let fires = event.fires(waiter);
@@ -205,6 +231,7 @@ impl Watchers {
             !fires
         });
         woken.iter().for_each(Waker::wake_by_ref);
+        matches!(event, Event::Stored(_)) && self.has_line(stripe, key)
     }
 
     /// Tells all who wait, and the observer, that no key is there any more. Called by the holder of all
@@ -224,7 +251,7 @@ impl Watchers {
         }
         // ORDERING: Relaxed, the hold orders it as the gate does in `is_watched`.
         for stripe in stripes_of(self.stripes.0.load(Relaxed)) {
-            let keys: Vec<_> = self.shard(stripe).keys().cloned().collect();
+            let keys: Vec<_> = self.shard(stripe).waiters.keys().cloned().collect();
             for key in keys {
                 let mut woken = Vec::new();
                 self.retain(stripe, &key, |waiter| {
@@ -243,11 +270,16 @@ impl Watchers {
     /// Drops those who wait for the key and are not to stay.
     fn retain(&self, stripe: usize, key: &[u8], mut stays: impl FnMut(&Arc<Waiter>) -> bool) {
         let mut shard = self.shard(stripe);
-        let Some(waiters) = shard.get_mut(key) else { return };
+        let Some(waiters) = shard.waiters.get_mut(key) else { return };
         waiters.retain(|waiter| stays(waiter));
         if waiters.is_empty() {
-            shard.remove(key);
+            shard.waiters.remove(key);
         }
+        self.tidy(stripe, &shard);
+    }
+
+    /// Takes the stripe's bit away once none waits there.
+    fn tidy(&self, stripe: usize, shard: &Shard) {
         if shard.is_empty() && !self.is_observed() {
             // ORDERING: Relaxed; the bit changes under the shard's mutex, and who misses that it is
             // gone finds no waiter in the shard.
@@ -312,7 +344,7 @@ impl Leave {
         });
         if !first.expected {
             let mut shard = self.watchers.shard(stripe as usize);
-            shard.entry(key.into()).or_default().push(Arc::clone(&waiter));
+            shard.waiters.entry(key.into()).or_default().push(Arc::clone(&waiter));
             // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
             self.watchers.stripes.0.fetch_or(1 << stripe, Relaxed);
         }

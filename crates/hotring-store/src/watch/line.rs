@@ -1,0 +1,152 @@
+//! Who waits for an element of a key, in a line: first come, first served, over all threads.
+//!
+//! # Picture
+//! ```text
+//!   key -> places, in order:  7 -> taker, 9 -> taker, 12 -> taker
+//!                             ^ first come
+//! ```
+//! *Waiting*: hold all keys that are asked; look at each; if none has an element, enter the line of each under one
+//! place, and let go.
+//! *A write* that stores a value under a key with a line notes the key as ready ([`crate::Session::next_ready`]).
+//! *Serving*, by the session that wrote: hold the key; while it has an element and there is a line, claim the first
+//! taker, and take the element for it.
+//! *The end* of a wait for another reason: the taker refuses to be claimed from then on, and leaves its lines.
+//!
+//! # Invariant
+//! An element and a taker for it do not stay beside each other: if a key has both, a session that wrote the key is
+//! about to serve it. A hold excludes the writes of its keys, so a write is over before a taker has looked, which then
+//! takes the element itself, or finds the taker's line, and serves it afterwards.
+//!
+//! # Why nothing is served twice, and nothing is lost
+//! A taker has one mark for all its keys, and [`Taker::claim`] succeeds once. It is called only with the key held and
+//! an element there: no claim has to be given back. Were it claimed before the look, another key's session could find
+//! it claimed, pass it over and leave its element; after the claim was given back they would stay beside each other.
+//!
+//! # Order
+//! Places are numbers that grow. They are given out with all keys held, so that in each line their order is the order
+//! in which the takers came. A newcomer that finds an element and a line serves the line first.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc as StdArc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Watchers;
+use crate::sync::Arc;
+
+/// One that waits for an element.
+pub trait Taker: Any + Send + Sync {
+    /// Ends the wait because there is an element for it. True at most once, and never after it has ended otherwise.
+    /// Called under a lock of the line: it must not use the store.
+    fn claim(&self) -> bool;
+}
+
+/// What serving does with a taker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Claims it.
+    Takes,
+    /// Passes it over: it waits for a value of another type.
+    Passes,
+    /// Ends: it and those behind it keep their places.
+    Stops,
+}
+
+/// Those who wait for elements of one key, by place.
+pub(super) type Line = BTreeMap<u64, StdArc<dyn Taker>>;
+
+/// A place in the lines of some keys. Left when it is dropped.
+pub struct Place {
+    number: u64,
+    keys: Box<[(u32, Box<[u8]>)]>,
+    watchers: Arc<Watchers>,
+}
+
+impl Watchers {
+    /// Has the taker wait for elements of the keys. Called by the holder of all of them, who has found none.
+    pub(crate) fn line_up<'k>(
+        all: &Arc<Watchers>,
+        keys: impl Iterator<Item = (u32, &'k [u8])>,
+        taker: &StdArc<dyn Taker>,
+    ) -> Place {
+        // ORDERING: Relaxed; the holds of a key order the numbers in its line.
+        let number = all.places.fetch_add(1, Relaxed);
+        let keys: Box<[(u32, Box<[u8]>)]> =
+            keys.map(|(stripe, key)| (stripe, key.into())).collect();
+        for (stripe, key) in &keys {
+            let mut shard = all.shard(*stripe as usize);
+            shard.lines.entry(key.clone()).or_default().insert(number, StdArc::clone(taker));
+            // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
+            all.stripes.0.fetch_or(1 << stripe, Relaxed);
+        }
+        Place { number, keys, watchers: Arc::clone(all) }
+    }
+
+    /// Claims the first taker that can be claimed of those who take a turn. Called by the holder of the key.
+    pub(crate) fn claim_first(
+        &self,
+        stripe: u32,
+        key: &[u8],
+        mut turn: impl FnMut(&StdArc<dyn Taker>) -> Turn,
+    ) -> Option<StdArc<dyn Taker>> {
+        let mut shard = self.shard(stripe as usize);
+        let line = shard.lines.get_mut(key)?;
+        let mut gone = Vec::new();
+        let mut claimed = None;
+        for (number, taker) in line.iter() {
+            match turn(taker) {
+                Turn::Passes => continue,
+                Turn::Stops => break,
+                Turn::Takes => gone.push(*number),
+            }
+            // Who cannot be claimed has ended and is about to leave.
+            if taker.claim() {
+                claimed = Some(StdArc::clone(taker));
+                break;
+            }
+        }
+        gone.iter().for_each(|number| _ = line.remove(number));
+        if line.is_empty() {
+            shard.lines.remove(key);
+        }
+        self.tidy(stripe as usize, &shard);
+        claimed
+    }
+
+    /// The first `n` in the key's line.
+    pub(crate) fn first_in_line(
+        &self,
+        stripe: u32,
+        key: &[u8],
+        n: usize,
+    ) -> Vec<StdArc<dyn Taker>> {
+        let shard = self.shard(stripe as usize);
+        let line = shard.lines.get(key).into_iter().flat_map(BTreeMap::values);
+        line.take(n).cloned().collect()
+    }
+
+    /// Whether the key has a line.
+    pub(super) fn has_line(&self, stripe: u32, key: &[u8]) -> bool {
+        self.shard(stripe as usize).lines.contains_key(key)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for (stripe, key) in &self.keys {
+            let mut shard = self.watchers.shard(*stripe as usize);
+            let Some(line) = shard.lines.get_mut(key) else { continue };
+            line.remove(&self.number);
+            if line.is_empty() {
+                shard.lines.remove(key);
+            }
+            self.watchers.tidy(*stripe as usize, &shard);
+        }
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("number", &self.number).finish_non_exhaustive()
+    }
+}
