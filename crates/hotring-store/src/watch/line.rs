@@ -28,6 +28,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc as StdArc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -113,16 +114,15 @@ impl Watchers {
         claimed
     }
 
-    /// The first `n` in the key's line.
-    pub(crate) fn first_in_line(
+    /// Shows those in the key's line to `f`, until it breaks.
+    pub(crate) fn walk_line(
         &self,
         stripe: u32,
         key: &[u8],
-        n: usize,
-    ) -> Vec<StdArc<dyn Taker>> {
+        f: impl FnMut(&StdArc<dyn Taker>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let shard = self.shard(stripe as usize);
-        let line = shard.lines.get(key).into_iter().flat_map(BTreeMap::values);
-        line.take(n).cloned().collect()
+        shard.lines.get(key).into_iter().flat_map(BTreeMap::values).try_for_each(f)
     }
 
     /// Whether the key has a line.
