@@ -226,7 +226,7 @@ fn flags(client: &ClientShared, is_dirty: bool) -> String {
         ('O', client.monitors.load(Ordering::Relaxed)),
         ('P', client.listens()),
         ('x', client.queued.load(Ordering::Relaxed) >= 0),
-        ('b', client.is_waiting()),
+        ('b', client.is_blocked()),
         ('t', tracking & TRACKING != 0),
         ('R', tracking & BROKEN_REDIRECT != 0),
         ('B', tracking & BROADCASTS != 0),

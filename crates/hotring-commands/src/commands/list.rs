@@ -66,7 +66,7 @@ fn pop(c: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
     Ok(())
 }
 
-fn reply_elements(c: &mut Context<'_>, elements: &Elements) {
+pub(super) fn reply_elements(c: &mut Context<'_>, elements: &Elements) {
     c.reply.array(elements.len());
     elements.iter().for_each(|element| c.reply.bulk(element));
 }

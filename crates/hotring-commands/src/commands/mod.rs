@@ -15,6 +15,7 @@
 mod acl;
 pub(crate) mod answer;
 mod bits;
+pub(crate) mod blocking;
 pub(crate) mod client;
 pub(crate) mod command;
 mod compare;

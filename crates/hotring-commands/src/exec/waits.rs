@@ -30,6 +30,9 @@ impl Executor {
     pub fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.thread.store.look(watch, now),
+            Some(Wait::Element { blocked, .. }) if blocked.served().is_none() => {
+                Watched::Waiting { until: None }
+            }
             // Another pause may not hold this request back: the request must be checked again.
             Some(&Wait::Pause { until, paused }) => {
                 match self.thread.server.clients.pause.lasts(now) {
@@ -58,7 +61,8 @@ impl Executor {
             {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
-            Some(Wait::Save { .. } | Wait::Synced { .. } | Wait::Log) | None => Watched::Fired,
+            Some(Wait::Element { .. } | Wait::Save { .. } | Wait::Synced { .. } | Wait::Log)
+            | None => Watched::Fired,
         }
     }
 
@@ -79,6 +83,10 @@ impl Executor {
         };
         let synced = match client.wait() {
             Some(&Wait::Synced { lsn, .. }) => Some(lsn),
+            _ => None,
+        };
+        let blocked = match client.wait() {
+            Some(Wait::Element { blocked, .. }) => Some(blocked.clone()),
             _ => None,
         };
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
@@ -102,6 +110,13 @@ impl Executor {
             process::tell_synced(&self.thread.server.persist.durability, lsn, &mut reply);
             return client.end_request(None, start, out);
         }
+        if let Some(served) = blocked.as_ref().and_then(|blocked| blocked.served()) {
+            reply.buffer().extend_from_slice(&served.reply);
+            if let Some(lsn) = served.logged {
+                self.thread.store.note_logged(lsn);
+            }
+            return client.end_request(None, start, out);
+        }
         let failed = match (unblocked, end) {
             (Some(Unblocked::Failed), _) => Some("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             (None, WaitEnd::Stopping) => Some("UNBLOCKED the server is shutting down"),
@@ -112,6 +127,7 @@ impl Executor {
                 self.thread.shared().counters.error(error);
                 reply.error(error);
             }
+            None if blocked.is_some() => reply.null_array(),
             None => reply.int((unblocked.is_none() && end == WaitEnd::Fired).into()),
         }
         client.end_request(None, start, out);

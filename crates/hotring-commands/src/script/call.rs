@@ -155,7 +155,9 @@ impl<'a, 'c> Caller<'a, 'c> {
         let len_max = context.reply_left();
         let mut inner = context.inner(args, reply, state.version(), len_max);
         tracking::before(spec, args, inner.client, &inner.server.push.tracking);
+        inner.client.runs_script = true;
         answer(spec, &mut inner);
+        inner.client.runs_script = false;
         if inner.store.origin().records_changes {
             notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
         }

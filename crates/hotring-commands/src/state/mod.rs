@@ -2,6 +2,7 @@
 //! and of one command ([`context`]).
 
 pub mod batching;
+pub mod blocked;
 pub mod bound;
 pub mod client;
 pub mod context;

@@ -72,6 +72,8 @@ pub(super) const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
 pub(super) const SUBSCRIBING: Flags = MESSAGES.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
 /// May keep its connection waiting.
 pub(super) const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
+/// Writes, and may keep its connection waiting; not within a transaction or script.
+pub(super) const WAITING: Flags = WRITE.with(Flags::BLOCKING).with(Flags::ENDS_BATCH);
 /// Runs a script.
 pub(super) const SCRIPT: Flags = Flags::NOSCRIPT
     .with(Flags::STALE)
@@ -91,6 +93,10 @@ pub(super) const fn second(access: Access) -> [KeyRange; 1] {
 /// Every `step`th argument is a key.
 pub(super) const fn every(step: u8, access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: -1, step, access }]
+}
+/// All arguments but the last one are keys.
+pub(super) const fn all_but_last(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 1, last: -2, step: 1, access }]
 }
 /// As many keys as the second argument says, behind it.
 pub(super) const fn counted(access: Access) -> [KeyRange; 1] {

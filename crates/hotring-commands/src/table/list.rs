@@ -440,6 +440,36 @@ macro_rules! all_commands {
             .tips(&[VARIES])
             .about("Waits until a key changes or has a value: 1, or 0 after the time; 0 ms is no limit.");
 
+        BLPop = "blpop" -3 List => blocking::blpop .flags(WAITING)
+            .keys(&all_but_last(Access::Take)).since("2.0.0").args("key [key ...] timeout").cost(EACH_KEY)
+            .about("Takes the first element of the first list that has one, or waits for one.");
+        BRPop = "brpop" -3 List => blocking::brpop .flags(WAITING)
+            .keys(&all_but_last(Access::Take)).since("2.0.0").args("key [key ...] timeout").cost(EACH_KEY)
+            .about("Takes the last element of the first list that has one, or waits for one.");
+        BRPopLPush = "brpoplpush" 4 List => blocking::brpoplpush .flags(WAITING.with(Flags::DENYOOM))
+            .keys(&pair(Access::Take, Access::Extend)).since("2.2.0")
+            .args("source destination timeout")
+            .about("Moves the last element of a list to the head of another, or waits for one.");
+        BLMove = "blmove" 6 List => blocking::blmove .flags(WAITING.with(Flags::DENYOOM))
+            .keys(&pair(Access::Take, Access::Extend)).since("6.2.0")
+            .args("source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout")
+            .about("Moves an element from an end of a list to an end of another, or waits for one.");
+        BLMPop = "blmpop" -5 List => blocking::blmpop .flags(WAITING.with(Flags::MOVABLE_KEYS))
+            .keys(&counted(Access::Take)).since("7.0.0").cost(EACH_KEY)
+            .args("timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]")
+            .about("Takes elements of the first list that has some, or waits for one.");
+
+        BZPopMin = "bzpopmin" -3 SortedSet => blocking::bzpopmin .flags(WAITING.with(FAST))
+            .keys(&all_but_last(Access::Take)).since("5.0.0").args("key [key ...] timeout").cost(EACH_KEY)
+            .about("Takes the member of least score from the first sorted set that has one, or waits for one.");
+        BZPopMax = "bzpopmax" -3 SortedSet => blocking::bzpopmax .flags(WAITING.with(FAST))
+            .keys(&all_but_last(Access::Take)).since("5.0.0").args("key [key ...] timeout").cost(EACH_KEY)
+            .about("Takes the member of greatest score from the first sorted set that has one, or waits for one.");
+        BZMPop = "bzmpop" -5 SortedSet => blocking::bzmpop .flags(WAITING.with(Flags::MOVABLE_KEYS))
+            .keys(&counted(Access::Take)).since("7.0.0").cost(EACH_KEY)
+            .args("timeout numkeys key [key ...] <MIN | MAX> [COUNT count]")
+            .about("Takes members of the first sorted set that has some, or waits for one.");
+
         Multi = "multi" 1 Transactions => transaction::multi
             .flags(FRAME.with(Flags::ENDS_BATCH)).since("1.2.0")
             .about("Begins a transaction: the commands that follow are queued.");

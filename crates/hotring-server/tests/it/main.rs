@@ -6,11 +6,13 @@
 mod abuse;
 mod admin;
 mod bad_input;
+mod blocking;
 mod bypass;
 mod clients;
 mod databases;
 mod differential;
 mod differential_acl;
+mod differential_blocking;
 mod differential_clients;
 mod differential_lists;
 mod differential_set;

@@ -13,6 +13,7 @@ use hotring_protocol::{ArgsView, Decoder, Limits, ProtocolError, Writer};
 use hotring_store::KeyHash;
 
 use crate::commands::answer::answer;
+use crate::commands::blocking::serve_ready;
 use crate::observe::counters::Counters;
 use crate::state::batching::{Fed, TURN_LEN};
 use crate::state::client::{Client, Closing};
@@ -177,7 +178,12 @@ impl RespExecutor {
             context.args = self.batch.args(i, run.input);
             context.key_hash = self.batch.key_hash(i);
             match self.batch.spec(i) {
-                Some(spec) => answer(spec, &mut context),
+                Some(spec) => {
+                    answer(spec, &mut context);
+                    if context.store.has_ready() {
+                        serve_ready(spec, &mut context);
+                    }
+                }
                 None => refuse(&mut context),
             }
             ran += 1;

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, Version};
-use hotring_store::{KeyState, Watch};
+use hotring_store::{KeyState, Place, Watch};
 
 use crate::acl::ChannelKind;
 use crate::acl::{Access, Acl};
 use crate::host::clock;
 use crate::settings::config::Config;
+use crate::state::blocked::Blocked;
 use crate::state::pause::Paused;
 use crate::state::subscriptions::Subscriptions;
 use crate::state::tracking;
@@ -71,6 +72,8 @@ pub struct Client {
     before_len: usize,
     /// The messages before the reply of the transaction that runs.
     before: Option<Before>,
+    /// A script of the client runs commands.
+    pub(crate) runs_script: bool,
     /// Reasons to check each request before it runs: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`].
     special: u8,
 }
@@ -116,6 +119,15 @@ pub enum Wait {
     Key {
         /// The watch on the key.
         watch: Watch,
+        /// The time limit; None for ever.
+        limit: Option<Duration>,
+    },
+    /// The last request waits for an element of a key.
+    Element {
+        /// The client, as those who serve it see it.
+        blocked: Arc<Blocked>,
+        /// Its place among those who wait.
+        place: Place,
         /// The time limit; None for ever.
         limit: Option<Duration>,
     },
@@ -188,6 +200,7 @@ impl Client {
             replies: Replies::All,
             before_len: 0,
             before: None,
+            runs_script: false,
             special: 0,
         };
         client.publish_lock();
@@ -349,6 +362,11 @@ impl Client {
         self.before = Some(Before { messages: Vec::new(), listened, version: self.version });
     }
 
+    /// Whether a command may wait: within a transaction or a script none does.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.before.is_none() && !self.runs_script
+    }
+
     /// Limits the bytes of messages before a transaction's reply; drops them and returns false if there are too many.
     pub(crate) fn check_before(&mut self, len_max: usize) -> bool {
         let Some(before) = &mut self.before else { return true };
@@ -497,7 +515,7 @@ impl Client {
     /// Begins a wait; the command's reply comes when it ends.
     pub fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
-            Wait::Key { .. } => WAITS,
+            Wait::Key { .. } | Wait::Element { .. } => WAITS,
             Wait::Pause { .. }
             | Wait::Log
             | Wait::Script { .. }
@@ -566,6 +584,28 @@ mod tests {
         assert!(client.renew_access(&acl));
         shared.fetch(&mut out);
         assert_eq!((out.as_slice(), shared.signals()), (&b"+news\r\n"[..], 0));
+    }
+
+    #[test]
+    fn a_wait_ends_in_one_way() {
+        let shared = || {
+            let shared = ClientShared::new(1, String::new(), String::new(), 0, 0);
+            shared.waiting.store(WAITS, Ordering::Relaxed);
+            shared
+        };
+        let client = shared();
+        assert!(client.claim() && !client.claim(), "there is one element for it");
+        assert!(!client.end_own_wait(), "the element is on its way");
+        assert!(!client.unblock(Unblocked::Failed) && client.unblocked().is_none());
+        assert!(!client.is_blocked());
+        let client = shared();
+        assert!(client.end_own_wait() && !client.claim() && !client.unblock(Unblocked::TimedOut));
+        let client = shared();
+        assert!(client.unblock(Unblocked::TimedOut) && !client.claim());
+        assert!(client.end_own_wait() && client.unblocked() == Some(Unblocked::TimedOut));
+        let client = shared();
+        client.kill();
+        assert!(!client.claim(), "nothing goes to it from now on");
     }
 
     /// The messages that each UNSUBSCRIBE of a transaction takes out of the inbox were once bounded by nothing.

@@ -29,6 +29,9 @@ pub(super) const WAITS: u8 = 1;
 const TIMED_OUT: u8 = 2;
 const FAILED: u8 = 3;
 pub(super) const PAUSED: u8 = 4;
+/// A wait for an element that there is: the reply is on its way. And one that its own thread has ended.
+const CLAIMED: u8 = 5;
+const ENDED: u8 = 6;
 
 /// Names that a client has given. Boxed, here and below, as there may be many thousands of clients.
 #[derive(Clone, Debug)]
@@ -242,6 +245,8 @@ impl ClientShared {
 
     /// Asks the connection to end at once; unsent bytes are dropped.
     pub fn kill(&self) {
+        // No element goes to it from now on.
+        self.end_if_waits(FAILED);
         // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
         self.signals.fetch_or(KILLED, Ordering::Release);
         self.wake();
@@ -251,6 +256,12 @@ impl ClientShared {
     pub fn is_waiting(&self) -> bool {
         // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
         self.waiting.load(Ordering::Acquire) != RUNS
+    }
+
+    /// Whether a request waits, and nothing has ended that yet.
+    pub(crate) fn is_blocked(&self) -> bool {
+        // ORDERING: Relaxed, shown to people.
+        matches!(self.waiting.load(Ordering::Relaxed), WAITS | PAUSED)
     }
 
     /// How CLIENT UNBLOCK has ended the wait, if the connection has not noticed yet.
@@ -265,13 +276,27 @@ impl ClientShared {
             Unblocked::TimedOut => TIMED_OUT,
             Unblocked::Failed => FAILED,
         };
-        // ORDERING: Relaxed, as in `unblocked`: either this or the wait's own end comes first.
-        let swapped =
-            self.waiting.compare_exchange(WAITS, ended, Ordering::Relaxed, Ordering::Relaxed);
-        if swapped.is_ok() {
+        let has_ended = self.end_if_waits(ended);
+        if has_ended {
             self.wake();
         }
-        swapped.is_ok()
+        has_ended
+    }
+
+    /// Ends the wait because there is an element for it. True at most once for each wait; its reply must follow.
+    pub(crate) fn claim(&self) -> bool {
+        self.end_if_waits(CLAIMED)
+    }
+
+    /// Ends the wait for a key, for its own thread; false if an element is on its way.
+    pub fn end_own_wait(&self) -> bool {
+        // ORDERING: Relaxed, as in `end_if_waits`.
+        self.end_if_waits(ENDED) || self.waiting.load(Ordering::Relaxed) != CLAIMED
+    }
+
+    fn end_if_waits(&self, ended: u8) -> bool {
+        // ORDERING: Relaxed, as in `unblocked`: one end of the wait comes first, and the word is all that it says.
+        self.waiting.compare_exchange(WAITS, ended, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Ends delivery: the messages are dropped, and later ones as well.

@@ -211,6 +211,8 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
             (STRING, spec.name)
         }
         Id::HSet | Id::HSetNx | Id::HMSet | Id::HSetEx => (HASH, "hset"),
+        Id::BZPopMin => (ZSET, "zpopmin"),
+        Id::BZPopMax => (ZSET, "zpopmax"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
         _ if spec.group == Group::List => (LIST, spec.name),
         _ if spec.group == Group::Set => (SET, spec.name),

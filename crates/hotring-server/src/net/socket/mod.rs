@@ -288,8 +288,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // Everything that arrived before the stop is done.
-                Poll::Pending if self.thread.finishing.get() => {
+                // Everything that arrived before the stop is done. A wait that lasts is about to get its element.
+                Poll::Pending if self.thread.finishing.get() && !waits => {
                     self.conversation.client.closing = Some(Closing::Killed);
                 }
                 Poll::Pending => return Poll::Pending,

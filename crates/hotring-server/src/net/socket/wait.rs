@@ -51,7 +51,11 @@ impl Alarm {
             }
             let now = clock::monotonic();
             if self.deadline.is_some_and(|deadline| deadline <= now) {
-                return Poll::Ready(WaitEnd::TimedOut);
+                // Unless an element is on its way: then the task is woken soon.
+                return match conversation.client.shared.end_own_wait() {
+                    true => Poll::Ready(WaitEnd::TimedOut),
+                    false => Poll::Pending,
+                };
             }
             let look_at = until
                 .and_then(|at| now.checked_add(Duration::from_millis(at.saturating_sub(unix_ms))));
@@ -70,14 +74,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let Some(wait) = self.conversation.client.wait() else { return Poll::Ready(Ok(())) };
         let thread = self.thread.clone();
         let limit = match wait {
-            Wait::Key { limit, .. } | Wait::Synced { limit, .. } => *limit,
+            Wait::Key { limit, .. } | Wait::Element { limit, .. } | Wait::Synced { limit, .. } => {
+                *limit
+            }
             Wait::Pause { .. } | Wait::Log | Wait::Script { .. } | Wait::Save { .. } => None,
         };
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
-        let end = match thread.finishing.get() {
+        let conversation = &*self.conversation;
+        let end = match thread.finishing.get() && conversation.client.shared.end_own_wait() {
             true => WaitEnd::Stopping,
             false => {
-                let conversation = &*self.conversation;
                 ready!(thread.with_work(|work| alarm.poll(&mut work.executor, conversation, cx)))
             }
         };

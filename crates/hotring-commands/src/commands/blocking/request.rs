@@ -1,0 +1,72 @@
+//! The commands themselves: what they want, of which keys, for how long.
+
+use hotring_protocol::ArgsView;
+use hotring_store::End;
+
+use super::{limit, take_or_wait};
+use crate::commands::list::{counted_keys, end_of, pop_count};
+use crate::commands::scored::which_end;
+use crate::state::blocked::Want;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+
+pub(crate) fn blpop(c: &mut Context<'_>) -> Outcome {
+    pop(c, &Want::Element(End::Front))
+}
+
+pub(crate) fn brpop(c: &mut Context<'_>) -> Outcome {
+    pop(c, &Want::Element(End::Back))
+}
+
+pub(crate) fn bzpopmin(c: &mut Context<'_>) -> Outcome {
+    pop(c, &Want::Member(End::Front))
+}
+
+pub(crate) fn bzpopmax(c: &mut Context<'_>) -> Outcome {
+    pop(c, &Want::Member(End::Back))
+}
+
+/// Keys, and the limit behind them.
+fn pop(c: &mut Context<'_>, want: &Want) -> Outcome {
+    let last = c.args.len() - 1;
+    let limit = limit(&c.args[last])?;
+    let keys: Vec<&[u8]> = c.args.slice(1..last).iter().collect();
+    take_or_wait(c, want, &keys, limit)
+}
+
+pub(crate) fn blmove(c: &mut Context<'_>) -> Outcome {
+    let (from, to) = (end_of(&c.args[3])?, end_of(&c.args[4])?);
+    shift(c, from, to, 5)
+}
+
+pub(crate) fn brpoplpush(c: &mut Context<'_>) -> Outcome {
+    shift(c, End::Back, End::Front, 3)
+}
+
+fn shift(c: &mut Context<'_>, from: End, to: End, limit_at: usize) -> Outcome {
+    let limit = limit(&c.args[limit_at])?;
+    let want = Want::Move { from, to, destination: c.args[2].into() };
+    take_or_wait(c, &want, &[c.args.at(1)], limit)
+}
+
+pub(crate) fn blmpop(c: &mut Context<'_>) -> Outcome {
+    several(c, end_of, Want::Elements)
+}
+
+pub(crate) fn bzmpop(c: &mut Context<'_>) -> Outcome {
+    several(c, which_end, Want::Members)
+}
+
+/// The limit, counted keys, an end, and perhaps COUNT.
+fn several(
+    c: &mut Context<'_>,
+    end: fn(&[u8]) -> Result<End, Failure>,
+    want: fn(End, usize) -> Want,
+) -> Outcome {
+    let limit = limit(&c.args[1])?;
+    let (keys, options): (ArgsView<'_>, _) = counted_keys(c.args.tail(2))?;
+    let end = end(options.get(0).ok_or(Failure::Syntax)?)?;
+    let count = pop_count(options.tail(1))?;
+    let keys: Vec<&[u8]> = keys.iter().collect();
+    take_or_wait(c, &want(end, count), &keys, limit)
+}

@@ -1,0 +1,129 @@
+//! Serving those who wait for elements of a key.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hotring_protocol::{ArgsView, Writer};
+use hotring_store::{Origin, Session, Taker, Turn};
+
+use super::element;
+use crate::commands::key::type_name;
+use crate::state::blocked::{Blocked, Served};
+use crate::state::context::Context;
+use crate::state::notify;
+use crate::table::Spec;
+
+/// Clients that are served in one hold. Other sessions' operations on the key wait for that long.
+const TURN: usize = 32;
+
+/// Serves those who wait for keys that a command, or a whole transaction or script, has stored values under; and those
+/// who wait for what is moved to other keys thereby. They are served before the command's reply is sent.
+#[cold]
+pub(crate) fn serve_ready(spec: &'static Spec, c: &mut Context<'_>) {
+    tell_changes(spec, c);
+    while let Some(key) = c.store.next_ready() {
+        serve(&key, c);
+    }
+}
+
+/// Publishes the changes of one command, before those of the next.
+fn tell_changes(spec: &'static Spec, c: &mut Context<'_>) {
+    if c.store.origin().records_changes {
+        notify::tell(spec, c.store, c.server, &c.server.settings.config());
+    }
+}
+
+/// Serves those who wait for elements of the key, in the order in which they came, as long as there are elements.
+pub(super) fn serve(key: &[u8], c: &mut Context<'_>) {
+    let before = c.store.origin();
+    while serve_turn(key, c) {}
+    c.store.act(before);
+}
+
+/// Serves some of them; true if there may be more to do.
+fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
+    let Some(name) = c.store.peek_value(key, c.now, type_name) else { return false };
+    let line = first_in_line(c.store, key, name);
+    if line.is_empty() {
+        return false;
+    }
+    let destinations = line.iter().filter_map(|taker| Blocked::of(&**taker).want.destination());
+    let held: Vec<&[u8]> = std::iter::once(key).chain(destinations).collect();
+    let mut served = Vec::new();
+    let outcome = c.alone(&held, |c| {
+        let mut turns = (0..TURN).map(|_| serve_first(key, &held, c, &mut served));
+        turns.find(|turned| *turned != Turned::Served)
+    });
+    // The records of a hold are in the log at its end.
+    let logged = c.store.last_logged();
+    for (taker, reply) in served {
+        Blocked::of(&*taker).serve(Served { reply, logged });
+    }
+    outcome != Some(Turned::Over)
+}
+
+/// What came of one who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turned {
+    /// It was served.
+    Served,
+    /// Its element goes to a key that is not held.
+    MustHold,
+    /// There is no element, or none who waits for it.
+    Over,
+}
+
+/// The first of those who wait for a value of this type.
+fn first_in_line(store: &Session, key: &[u8], name: &str) -> Vec<Arc<dyn Taker>> {
+    let mut line = Vec::new();
+    _ = store.walk_line(key, |taker| {
+        if Blocked::of(&**taker).want.type_name() == name {
+            line.push(taker.clone());
+        }
+        if line.len() < TURN { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    line
+}
+
+/// Claims the first who waits for what the key has, and takes it.
+fn serve_first(
+    key: &[u8],
+    held: &[&[u8]],
+    c: &mut Context<'_>,
+    served: &mut Vec<(Arc<dyn Taker>, Vec<u8>)>,
+) -> Turned {
+    let Some(name) = c.store.peek_value(key, c.now, type_name) else { return Turned::Over };
+    let mut must_hold = false;
+    let claimed = c.store.claim_first(key, |taker| {
+        let want = &Blocked::of(&**taker).want;
+        if want.type_name() != name {
+            return Turn::Passes;
+        }
+        must_hold = want.destination().is_some_and(|destination| !held.contains(&destination));
+        if must_hold { Turn::Stops } else { Turn::Takes }
+    });
+    let Some(taker) = claimed else {
+        return if must_hold { Turned::MustHold } else { Turned::Over };
+    };
+    let reply = take_for(Blocked::of(&*taker), key, c);
+    served.push((taker, reply));
+    Turned::Served
+}
+
+/// Takes what the client wants from the key, as that client. Returns its reply.
+fn take_for(blocked: &Blocked, key: &[u8], c: &mut Context<'_>) -> Vec<u8> {
+    let actor = blocked.client.id;
+    c.store.act(Origin { actor, ..c.store.origin() });
+    let mut bytes = Vec::new();
+    let len_max = c.reply_len_max;
+    let inner = &mut c.inner(ArgsView::default(), &mut bytes, blocked.version, len_max);
+    if let Err(failure) = element::take(inner, &blocked.want, key) {
+        let message = failure.message();
+        c.counters.by_command.fail(blocked.spec.id as usize);
+        c.counters.error(&message);
+        bytes.clear();
+        Writer::new(&mut bytes, blocked.version).error(message.as_bytes());
+    }
+    tell_changes(blocked.spec, c);
+    bytes
+}
