@@ -36,7 +36,7 @@ impl Client {
         client.send(&format!("HELLO {version}"));
         client.reply();
         client.send("CLIENT ID");
-        client.id = client.reply()[1..].trim_end().to_string();
+        client.id = client.reply()[1..].trim_end_matches('¶').to_string();
         client
     }
 
@@ -100,28 +100,24 @@ impl Stage {
     fn step(&mut self, name: char, line: &str) -> Vec<String> {
         let mut client = self.clients.remove(&name).unwrap();
         let mut replies = Vec::new();
-        if line == "wait" {
-            replies.push(format!("{name} {}", client.reply()));
-            client.waits = false;
-        } else {
-            let other = |name: char| self.clients.get(&name).map_or("0", |client| &client.id);
-            let line = CLIENTS.chars().fold(line.to_string(), |line, name| {
-                line.replace(&format!("{{{name}}}"), other(name))
-            });
-            client.send(&line);
-            let deadline = Instant::now() + PATIENCE;
-            loop {
-                if let Some(reply) = client.poll() {
-                    replies.push(format!("{name} {}", reply.replace("\\r\\n", "¶")));
-                    break;
-                }
-                if name != 'P' && self.is_blocked(&client.id) {
-                    client.waits = true;
-                    replies.push(format!("{name} waits"));
-                    break;
-                }
-                assert!(Instant::now() < deadline, "no reply to {line}");
+        let (line, awaits) = line.strip_prefix('~').map_or((line, false), |line| (line, true));
+        let other = |name: char| self.clients.get(&name).map_or("0", |client| &client.id);
+        let line = CLIENTS
+            .chars()
+            .fold(line.to_string(), |line, name| line.replace(&format!("{{{name}}}"), other(name)));
+        client.send(&line);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(reply) = client.poll() {
+                replies.push(format!("{name} {}", reply.replace("\\r\\n", "¶")));
+                break;
             }
+            if name != 'P' && !awaits && self.is_blocked(&client.id) {
+                client.waits = true;
+                replies.push(format!("{name} waits"));
+                break;
+            }
+            assert!(Instant::now() < deadline, "no reply to {line}");
         }
         let waiting = self.clients.iter().filter(|(_, client)| client.waits);
         let waiting: Vec<_> = waiting.map(|(name, client)| (*name, client.id.clone())).collect();
@@ -173,12 +169,11 @@ fn with_both(f: impl Fn(&mut Both)) {
     }
 }
 
-/// Conversations; a client waits until it is served or for `wait`, which awaits the end of its time.
+/// Conversations; behind `~` the end of a client's time is awaited.
 const CONVERSATIONS: &[&str] = &[
     // Time limits, and errors in all arguments.
-    "a: BLPOP l 0.02|a: wait|a: BRPOP l m 0.02|a: wait|a: BLMOVE l m LEFT LEFT 0.01|a: wait|a: BRPOPLPUSH l m .01|\
-     a: wait|a: BLMPOP 0.01 2 l m LEFT|a: wait|a: BZPOPMIN z 1e-2|a: wait|a: BZPOPMAX z 0.01|a: wait|\
-     a: BZMPOP 0.01 1 z MIN|a: wait|a: BLPOP l 0.0001|a: wait",
+    "a~: BLPOP l 0.02|a~: BRPOP l m 0.02|a~: BLMOVE l m LEFT LEFT 0.01|a~: BRPOPLPUSH l m .01|\
+     a~: BLMPOP 0.01 2 l m LEFT|a~: BZPOPMIN z 1e-2|a~: BZPOPMAX z 0.01|a~: BZMPOP 0.01 1 z MIN|a~: BLPOP l 0.0001",
     "P: BLPOP l x|P: BLPOP l -1|P: BLPOP l nan|P: BLPOP l -inf|P: BLPOP l _1|P: BLPOP l 1_|P: BLPOP l 1.5e|\
      P: BLPOP l|P: BLPOP|P: BLPOP 0|P: BZPOPMIN z x|P: BZPOPMAX z -0.1|P: BZPOPMIN z|P: BRPOP l 1x",
     "P: BLMOVE l m UP LEFT 0|P: BLMOVE l m LEFT UP x|P: BLMOVE l m LEFT RIGHT x|P: BLMOVE l m LEFT RIGHT -1|\
@@ -238,7 +233,8 @@ fn blocking_commands_serve_as_redis_does() {
             both.step('P', "FLUSHALL");
             for step in conversation.split('|') {
                 let (name, line) = step.trim().split_once(": ").unwrap();
-                both.step(name.chars().next().unwrap(), line);
+                let awaits = name.strip_prefix(|_| true).unwrap();
+                both.step(name.chars().next().unwrap(), &format!("{awaits}{line}"));
             }
             end_waits(both);
         }
