@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotring_protocol::Version;
-use hotring_store::Options;
+use hotring_store::{Options, Watched};
 
 use crate::commands::pubsub::leave_all;
-use crate::exec::{Conversation, Executor};
+use crate::exec::{Conversation, Executor, WaitEnd};
 use crate::settings::config::Config;
 use crate::state::client::Closing;
 use crate::state::server::{Parts, Server};
@@ -64,6 +64,16 @@ impl Dialogue {
     pub(crate) fn heard(&mut self) -> String {
         let mut out = Vec::new();
         self.conversation.client.fetch_messages(&mut out);
+        String::from_utf8_lossy(&out).replace("\r\n", "¶")
+    }
+
+    /// The reply of a wait that is over, with ¶ for CR LF; empty while it goes on.
+    pub(crate) fn ended_wait(&mut self) -> String {
+        if self.executor.look(&self.conversation, self.now) != Watched::Fired {
+            return String::new();
+        }
+        let mut out = Vec::new();
+        self.executor.end_wait(&mut self.conversation, WaitEnd::Fired, self.now, &mut out);
         String::from_utf8_lossy(&out).replace("\r\n", "¶")
     }
 

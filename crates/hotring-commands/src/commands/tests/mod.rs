@@ -2,6 +2,7 @@
 
 mod acl;
 mod bits;
+mod blocking;
 mod compare;
 mod counter;
 mod dump;
