@@ -125,7 +125,7 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     let count = |is_so: fn(&ClientShared) -> bool| clients.iter().filter(|c| is_so(c)).count();
     // Those that wait, whatever for, as in Redis, which counts clients that CLIENT PAUSE holds up; then those that have
     // their place in the queue for a key, with their limit.
-    field(text, "blocked_clients", count(ClientShared::is_blocked));
+    field(text, "blocked_clients", f.server.clients.blocked());
     field(text, "waiting_clients", f.store.watches);
     field(text, "waiting_clients_limit", f.config.waiting_max);
     field(text, "watching_clients", count(|client| client.watched_len() > 0));

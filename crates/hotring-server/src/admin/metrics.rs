@@ -256,9 +256,9 @@ static PARTS: &[Part] = &[
     gauge("max_clients", "The setting maxclients", |f, l| l.value(f.facts.config.maxclients)),
     gauge(
         "blocked_clients",
-        "Connections in the queue for a key: waiting_clients in INFO",
+        "Connections whose requests wait for a key, a pause or the like",
         |f, l| {
-            l.value(f.facts.store.watches);
+            l.value(f.facts.server.clients.blocked());
         },
     ),
     Part::Counters(Group::Accepts),

@@ -57,6 +57,11 @@ impl Clients {
         self.lock().remove(&client.id).is_some()
     }
 
+    /// Connections whose requests wait, whatever for.
+    pub fn blocked(&self) -> usize {
+        self.all().iter().filter(|client| client.is_blocked()).count()
+    }
+
     /// All connections, oldest first.
     pub fn all(&self) -> Vec<Arc<ClientShared>> {
         self.lock().values().cloned().collect()
