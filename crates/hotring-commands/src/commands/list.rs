@@ -273,7 +273,7 @@ fn places(list: ListRef<'_>, element: &[u8], wanted: &Wanted) -> Vec<usize> {
 }
 
 /// The end that LEFT or RIGHT means.
-fn end(text: &[u8]) -> Result<End, Failure> {
+pub(super) fn end(text: &[u8]) -> Result<End, Failure> {
     match text {
         text if text.eq_ignore_ascii_case(b"left") => Ok(End::Front),
         text if text.eq_ignore_ascii_case(b"right") => Ok(End::Back),
@@ -300,11 +300,15 @@ fn move_element(c: &mut Context<'_>, ends: (End, End)) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn lmpop(c: &mut Context<'_>) -> Outcome {
-    let n_keys = number_from(&c.args[1], 1, Failure::text("ERR numkeys should be greater than 0"))?;
-    let place = n_keys.saturating_add(2);
-    let end = end(c.args.get(place).ok_or(Failure::Syntax)?)?;
-    let options = c.args.tail(place + 1);
+/// Keys behind their number at `at`, the end to take from, and how many elements: LMPOP and BLMPOP.
+pub(super) fn counted_pop(
+    args: ArgsView<'_>,
+    at: usize,
+) -> Result<(ArgsView<'_>, End, usize), Failure> {
+    let too_few = Failure::text("ERR numkeys should be greater than 0");
+    let place = number_from(args.at(at), 1, too_few)?.saturating_add(at + 1);
+    let end = end(args.get(place).ok_or(Failure::Syntax)?)?;
+    let options = args.tail(place + 1);
     let count = match (options.len(), options.get(0)) {
         (0, _) => 1,
         (2, Some(option)) if option.eq_ignore_ascii_case(b"count") => {
@@ -313,7 +317,11 @@ pub(crate) fn lmpop(c: &mut Context<'_>) -> Outcome {
         }
         _ => return Err(Failure::Syntax),
     };
-    let keys = c.args.slice(2..place);
+    Ok((args.slice(at + 1..place), end, count))
+}
+
+pub(crate) fn lmpop(c: &mut Context<'_>) -> Outcome {
+    let (keys, end, count) = counted_pop(c.args, 1)?;
     let limits = (count, c.reply_left());
     let taken = with_keys(keys, |keys| c.store.list_pop_first(keys, end, limits, c.now))?;
     is_found(c, taken.is_some());

@@ -1,9 +1,10 @@
 //! Taking elements from a key that has some, as the commands without the B do.
 
-use hotring_store::Scored;
+use hotring_protocol::Version;
+use hotring_store::End;
 
-use crate::commands::list::reply_all;
-use crate::commands::scored::reply_pair;
+use crate::commands::list::reply_elements;
+use crate::commands::zset::reply_members;
 use crate::state::blocked::Want;
 use crate::state::context::Context;
 use crate::state::failure::Outcome;
@@ -12,38 +13,38 @@ use crate::state::failure::Outcome;
 pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
     match want {
         Want::Element(end) => {
-            let popped = c.store.list_pop(key, *end, 1, c.now)?.unwrap_or_default();
+            let popped = c.store.list_pop(key, *end, 1, usize::MAX, c.now)?.unwrap_or_default();
             c.reply.array(2);
             c.reply.bulk(key);
-            c.reply.bulk(popped.first().map_or(b"", Vec::as_slice));
+            c.reply.bulk(popped.first().unwrap_or_default());
         }
         Want::Elements(end, count) => {
-            let popped = c.store.list_pop(key, *end, *count, c.now)?.unwrap_or_default();
+            let bytes_max = c.reply_left();
+            let popped = c.store.list_pop(key, *end, *count, bytes_max, c.now)?.unwrap_or_default();
             c.reply.array(2);
             c.reply.bulk(key);
-            reply_all(c, &popped);
+            reply_elements(c, &popped);
         }
         Want::Move { from, to, destination } => {
-            match c.store.list_move((key, *from), (destination, *to), c.now)? {
-                Some(element) => c.reply.bulk(&element),
+            match c.store.list_move(key, destination, (*from, *to), c.now)? {
+                Some(element) => c.reply.bulk(element.first().unwrap_or_default()),
                 None => c.reply.null(),
             }
         }
         Want::Member(end) => {
-            let popped = c.store.scored_pop(key, *end, 1, c.now)?.unwrap_or_default();
+            let popped = c.store.scored_pop(key, 1, *end == End::Back, c.now)?;
             c.reply.array(3);
             c.reply.bulk(key);
-            let (score, member) = popped.first().map_or((0.0, &b""[..]), |(s, m)| (*s, m));
-            reply_pair(c, Scored { score, member }, false);
+            let (member, score) = popped.first().map_or((&b""[..], 0.0), |(m, s)| (m, *s));
+            c.reply.bulk(member);
+            c.reply.double(score);
         }
         Want::Members(end, count) => {
-            let popped = c.store.scored_pop(key, *end, *count, c.now)?.unwrap_or_default();
+            let popped = c.store.scored_pop(key, *count, *end == End::Back, c.now)?;
             c.reply.array(2);
             c.reply.bulk(key);
-            c.reply.array(popped.len());
-            for (score, member) in &popped {
-                reply_pair(c, Scored { score: *score, member }, true);
-            }
+            // Pairs are arrays of their own in RESP2, too.
+            reply_members(c, Version::Resp3, &popped);
         }
     }
     c.check_reply_len()

@@ -1,14 +1,12 @@
 //! The commands themselves: what they want, of which keys, for how long.
 
-use hotring_protocol::ArgsView;
 use hotring_store::End;
 
 use super::{limit, take_or_wait};
-use crate::commands::list::{counted_keys, end_of, pop_count};
-use crate::commands::scored::which_end;
+use crate::commands::{list, zset};
 use crate::state::blocked::Want;
 use crate::state::context::Context;
-use crate::state::failure::{Failure, Outcome};
+use crate::state::failure::Outcome;
 
 pub(crate) fn blpop(c: &mut Context<'_>) -> Outcome {
     pop(c, &Want::Element(End::Front))
@@ -35,7 +33,7 @@ fn pop(c: &mut Context<'_>, want: &Want) -> Outcome {
 }
 
 pub(crate) fn blmove(c: &mut Context<'_>) -> Outcome {
-    let (from, to) = (end_of(&c.args[3])?, end_of(&c.args[4])?);
+    let (from, to) = (list::end(&c.args[3])?, list::end(&c.args[4])?);
     shift(c, from, to, 5)
 }
 
@@ -50,23 +48,15 @@ fn shift(c: &mut Context<'_>, from: End, to: End, limit_at: usize) -> Outcome {
 }
 
 pub(crate) fn blmpop(c: &mut Context<'_>) -> Outcome {
-    several(c, end_of, Want::Elements)
+    let limit = limit(&c.args[1])?;
+    let (keys, end, count) = list::counted_pop(c.args, 2)?;
+    let keys: Vec<&[u8]> = keys.iter().collect();
+    take_or_wait(c, &Want::Elements(end, count), &keys, limit)
 }
 
 pub(crate) fn bzmpop(c: &mut Context<'_>) -> Outcome {
-    several(c, which_end, Want::Members)
-}
-
-/// The limit, counted keys, an end, and perhaps COUNT.
-fn several(
-    c: &mut Context<'_>,
-    end: fn(&[u8]) -> Result<End, Failure>,
-    want: fn(End, usize) -> Want,
-) -> Outcome {
     let limit = limit(&c.args[1])?;
-    let (keys, options): (ArgsView<'_>, _) = counted_keys(c.args.tail(2))?;
-    let end = end(options.get(0).ok_or(Failure::Syntax)?)?;
-    let count = pop_count(options.tail(1))?;
-    let keys: Vec<&[u8]> = keys.iter().collect();
-    take_or_wait(c, &want(end, count), &keys, limit)
+    let (keys, is_max, count) = zset::counted_pop(c.args, 2)?;
+    let end = if is_max { End::Back } else { End::Front };
+    take_or_wait(c, &Want::Members(end, count), &keys, limit)
 }

@@ -217,7 +217,7 @@ fn pop(c: &mut Context<'_>, is_max: bool) -> Outcome {
     c.check_reply_len()
 }
 
-fn reply_members(c: &mut Context<'_>, version: Version, members: &[OwnedScored]) {
+pub(super) fn reply_members(c: &mut Context<'_>, version: Version, members: &[OwnedScored]) {
     begin_members(&mut c.reply, version, members.len(), true);
     for (member, score) in members {
         reply_member(&mut c.reply, version, Scored { score: *score, member }, true);
@@ -240,9 +240,7 @@ fn counted_keys(
 }
 
 pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
-    let too_few = Failure::text("ERR numkeys should be greater than 0");
-    let (keys, options) = counted_keys(c.args, 1, too_few)?;
-    let (is_max, n) = mpop_options(options)?;
+    let (keys, is_max, n) = counted_pop(c.args, 1)?;
     let now = c.now;
     let popped = c.store.exclusive(&keys, |store| {
         for key in &keys {
@@ -262,6 +260,17 @@ pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
     // Pairs are arrays of their own in RESP2, too.
     reply_members(c, Version::Resp3, &popped);
     c.check_reply_len()
+}
+
+/// Keys behind their number at `at`, whether the highest are to be taken, and how many: ZMPOP and BZMPOP.
+pub(super) fn counted_pop(
+    args: ArgsView<'_>,
+    at: usize,
+) -> Result<(Vec<&[u8]>, bool, usize), Failure> {
+    let too_few = Failure::text("ERR numkeys should be greater than 0");
+    let (keys, options) = counted_keys(args, at, too_few)?;
+    let (is_max, n) = mpop_options(options)?;
+    Ok((keys, is_max, n))
 }
 
 fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {

@@ -145,7 +145,7 @@ mod tests {
         assert!(!s.has_ready(), "none waits for it");
         s.remove(b"other", NOW);
         s.remove(b"text", NOW);
-        s.expire(b"text", NOW + 5, crate::ExpireCondition::Always, NOW).unwrap();
+        s.expire_at(b"text", NOW + 5, crate::ExpireCondition::Always, NOW).unwrap();
         assert!(!s.has_ready(), "no value is stored");
         s.hash_set(b"from", &[(b"f", b"v")], NOW).unwrap();
         s.copy(b"from", b"copied", true, NOW).unwrap();
