@@ -105,6 +105,7 @@ pub use list::{End, ListRef};
 pub use logged::UnknownForm;
 pub use long_text::TextRef;
 pub use metadata::{Access, Metadata};
+pub use ops::bit_fields::{BitField, FieldAction, FieldOp, Overflow};
 pub use ops::bits::{BitOp, BitRange};
 pub use ops::content::{Content, Field};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};

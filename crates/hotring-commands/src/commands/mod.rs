@@ -14,6 +14,7 @@
 
 mod acl;
 pub(crate) mod answer;
+mod bit_fields;
 mod bits;
 pub(crate) mod blocking;
 pub(crate) mod client;
@@ -34,6 +35,7 @@ mod history;
 mod info;
 mod key;
 mod latency;
+mod lcs;
 mod list;
 mod memory;
 mod monitor;

@@ -29,6 +29,8 @@ pub enum Access {
     Modify,
     /// As `Modify`, or only one of both, depending on the options.
     Vary,
+    /// Reads, and with some subcommands changes the values.
+    VaryFields,
     /// Reads and removes.
     Take,
     /// Removes a part of the value without reading it.
@@ -56,7 +58,7 @@ impl Access {
             Self::Read => &["RO", "access"],
             Self::Look => &["RO"],
             Self::Modify | Self::Script => &["RW", "access", "update"],
-            Self::Vary => &["RW", "access", "update", "variable_flags"],
+            Self::Vary | Self::VaryFields => &["RW", "access", "update", "variable_flags"],
             Self::Take => &["RW", "access", "delete"],
             Self::Reduce => &["RW", "delete"],
             Self::Overwrite => &["OW", "update"],
@@ -83,6 +85,8 @@ impl Access {
         match self {
             Self::Vary if !request.tail(3).iter().any(is_question) => Self::Overwrite,
             Self::Vary => Self::Modify,
+            Self::VaryFields if !request.tail(2).iter().any(is_change) => Self::Read,
+            Self::VaryFields => Self::Modify,
             // With more than the key it answers whether the value is the given one.
             Self::RemoveIf if request.len() > 2 => Self::Take,
             Self::RemoveIf => Self::Remove,
@@ -95,6 +99,11 @@ impl Access {
 fn is_question(option: &[u8]) -> bool {
     let questions = [&b"get"[..], b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
     questions.iter().any(|question| option.eq_ignore_ascii_case(question))
+}
+
+/// Is it a subcommand of BITFIELD that writes?
+fn is_change(option: &[u8]) -> bool {
+    [&b"set"[..], b"incrby"].iter().any(|change| option.eq_ignore_ascii_case(change))
 }
 
 impl KeyRange {

@@ -189,6 +189,11 @@ macro_rules! all_commands {
             .flags(READ_FAST).keys(&one(Access::Look)).quick().since("2.2.0")
             .args("key")
             .about("Answers the length of a value, 0 if the key is missing.");
+        Lcs = "lcs" -3 String => lcs::lcs .flags(READ)
+            .keys(&[KeyRange { first: 1, last: 2, step: 1, access: Access::Read }]).since("7.0.0")
+            .args("key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]")
+            .cost("O(n*m) in the lengths of the values")
+            .about("Finds the longest common subsequence of two values.");
         GetRange = "getrange" 4 String => range::getrange
             .flags(READ).keys(&one(Access::Read)).since("2.4.0")
             .args("key start end").cost("O(n) in the length of the answer")
@@ -244,6 +249,16 @@ macro_rules! all_commands {
             ])
             .args("operation destkey key [key ...]").cost(EACH_BYTE)
             .about("Stores the AND, OR, XOR or NOT of values, bit by bit; answers its length.");
+        BitField = "bitfield" -2 Bitmap => bit_fields::bitfield
+            .flags(GROW).keys(&one(Access::VaryFields)).since("3.2.0")
+            .args("key [operation [operation ...]]")
+            .cost("O(n) in the number of operations")
+            .about("GET, SET, INCRBY and OVERFLOW on integers of any width at any bits of a value.");
+        BitFieldRo = "bitfield_ro" -2 Bitmap => bit_fields::bitfield_ro
+            .flags(READ_FAST).keys(&one(Access::Read)).since("6.0.0")
+            .args("key [GET encoding offset [GET encoding offset ...]]")
+            .cost("O(n) in the number of operations")
+            .about("Reads integers of any width at any bits of a value.");
 
         HSet = "hset" -4 Hash => hash::hset .flags(GROW_FAST).keys(&one(Access::Adjust)).since("2.0.0")
             .args("key field value [field value ...]").cost(EACH_FIELD)

@@ -1,5 +1,6 @@
 //! The operations, one family a file. Each file says how its family meets the gate.
 
+pub(crate) mod bit_fields;
 pub(crate) mod bits;
 mod changes;
 mod container;

@@ -1,6 +1,7 @@
 //! Requests and their exact replies, a file for each family of commands.
 
 mod acl;
+mod bit_fields;
 mod bits;
 mod blocking;
 mod compare;
@@ -12,6 +13,7 @@ mod hash;
 mod history;
 mod key;
 mod latency;
+mod lcs;
 mod list;
 mod multi;
 mod numeric;

@@ -210,6 +210,8 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         Id::IncrByFloat | Id::Append | Id::SetRange | Id::SetBit | Id::Rollback => {
             (STRING, spec.name)
         }
+        // As in Redis.
+        Id::BitField => (STRING, "setbit"),
         Id::HSet | Id::HSetNx | Id::HMSet | Id::HSetEx => (HASH, "hset"),
         Id::BZPopMin => (ZSET, "zpopmin"),
         Id::BZPopMax => (ZSET, "zpopmax"),

@@ -1,0 +1,186 @@
+//! BITFIELD: integers of any width at any bit of a string, in one single-key read or write.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::error::StoreError;
+use crate::long_text::{Patch, TextRef};
+use crate::session::Session;
+
+/// An integer in a string: the highest bit first, from any bit on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitField {
+    /// The place of its first bit.
+    pub offset: u64,
+    /// Number of bits: 1 to 64, to 63 for an unsigned one.
+    pub bits: u32,
+    /// Whether it is in two's complement.
+    pub is_signed: bool,
+}
+
+/// What becomes of a number that a field cannot hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// Its lowest bits are stored.
+    #[default]
+    Wrap,
+    /// The nearest number that fits is stored.
+    Saturate,
+    /// Nothing is stored.
+    Fail,
+}
+
+/// What is done with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldAction {
+    /// Answers the number.
+    Get,
+    /// Stores a number, answers the old one.
+    Set(i64, Overflow),
+    /// Adds to the number, answers the sum.
+    Add(i64, Overflow),
+}
+
+/// A field and what is done with it.
+pub type FieldOp = (BitField, FieldAction);
+
+/// A string with bytes that were changed, which it need not have.
+struct Overlay<'a> {
+    text: TextRef<'a>,
+    changed: BTreeMap<usize, u8>,
+}
+
+impl BitField {
+    /// The byte of its last bit, if any string could have it.
+    fn last_byte(self) -> usize {
+        usize::try_from((self.offset + u64::from(self.bits) - 1) / 8).unwrap_or(usize::MAX - 1)
+    }
+
+    /// The number that is stored for this one; None if none is.
+    fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
+        let (min, max) = match self.is_signed {
+            true => (-(1_i128 << (self.bits - 1)), (1_i128 << (self.bits - 1)) - 1),
+            false => (0, (1_i128 << self.bits) - 1),
+        };
+        let fitting = match overflow {
+            _ if (min..=max).contains(&number) => number,
+            Overflow::Wrap => self.of_bits(number as u64 & self.mask()).into(),
+            Overflow::Saturate => number.clamp(min, max),
+            Overflow::Fail => return None,
+        };
+        Some(fitting as i64)
+    }
+
+    fn mask(self) -> u64 {
+        u64::MAX >> (64 - self.bits)
+    }
+
+    /// The number that these lowest bits are.
+    fn of_bits(self, bits: u64) -> i64 {
+        let unused = 64 - self.bits;
+        if self.is_signed { ((bits << unused) as i64) >> unused } else { bits as i64 }
+    }
+}
+
+impl<'a> Overlay<'a> {
+    fn new(text: TextRef<'a>) -> Self {
+        Overlay { text, changed: BTreeMap::new() }
+    }
+
+    fn run(&mut self, ops: &[FieldOp]) -> Vec<Option<i64>> {
+        ops.iter().map(|op| self.act(*op)).collect()
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.changed.get(&at).copied().or_else(|| self.text.byte(at)).unwrap_or(0)
+    }
+
+    /// The bytes that the field lies in, as one number, and how many bits of it are behind the field.
+    fn around(&self, field: BitField) -> (u128, usize, u32) {
+        let (first, last) = ((field.offset / 8) as usize, field.last_byte());
+        let bytes = (first..=last).fold(0, |all, at| all << 8 | u128::from(self.byte(at)));
+        let before = (field.offset % 8) as u32;
+        (bytes, first, (last - first + 1) as u32 * 8 - before - field.bits)
+    }
+
+    fn get(&self, field: BitField) -> i64 {
+        let (bytes, _, behind) = self.around(field);
+        field.of_bits((bytes >> behind) as u64 & field.mask())
+    }
+
+    fn set(&mut self, field: BitField, number: i64) {
+        let (mut bytes, first, behind) = self.around(field);
+        bytes &= !(u128::from(field.mask()) << behind);
+        bytes |= u128::from(number as u64 & field.mask()) << behind;
+        for at in (first..=field.last_byte()).rev() {
+            self.changed.insert(at, bytes as u8);
+            bytes >>= 8;
+        }
+    }
+
+    fn act(&mut self, (field, action): FieldOp) -> Option<i64> {
+        let old = self.get(field);
+        let (number, overflow) = match action {
+            FieldAction::Get => return Some(old),
+            // As in Redis, a negative number is a large one for an unsigned field.
+            FieldAction::Set(number, overflow) if !field.is_signed => {
+                (i128::from(number as u64), overflow)
+            }
+            FieldAction::Set(number, overflow) => (number.into(), overflow),
+            FieldAction::Add(delta, overflow) => (i128::from(old) + i128::from(delta), overflow),
+        };
+        let new = field.fit(number, overflow)?;
+        if new != old {
+            self.set(field, new);
+        }
+        Some(if matches!(action, FieldAction::Set(..)) { old } else { new })
+    }
+
+    /// What was changed, a patch for each run of bytes; and a last byte, up to which the string must reach.
+    fn patches(mut self, last: usize) -> Vec<Patch<'static>> {
+        if self.text.len() <= last {
+            let byte = self.byte(last);
+            self.changed.insert(last, byte);
+        }
+        let mut patches: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (at, byte) in self.changed {
+            match patches.last_mut() {
+                Some((start, run)) if *start + run.len() == at => run.push(byte),
+                _ => patches.push((at, vec![byte])),
+            }
+        }
+        patches.into_iter().map(|(at, run)| Patch { at, bytes: Cow::Owned(run) }).collect()
+    }
+}
+
+impl Session {
+    /// Does all operations in their order, each on what those before have left, and returns an answer for
+    /// each: None where a number did not fit and must not be stored. Operations that only read leave the
+    /// value as it is; others have it grow by zero bytes up to the last field that they name, whatever
+    /// they store. The expiry stays.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`], and those of every write.
+    pub fn bit_fields(
+        &mut self,
+        key: &[u8],
+        ops: &[FieldOp],
+        now: u64,
+    ) -> Result<Vec<Option<i64>>, StoreError> {
+        let writes = ops.iter().filter(|(_, action)| *action != FieldAction::Get);
+        let Some(last) = writes.map(|(field, _)| field.last_byte()).max() else {
+            let answers = self.read_text(key, now, |text| Overlay::new(text).run(ops))?;
+            return Ok(answers.unwrap_or_else(|| Overlay::new(TextRef::plain(b"")).run(ops)));
+        };
+        self.check_key(key)?;
+        if let Err(error) = self.check_text(last + 1, ops.len() * size_of::<u64>()) {
+            // As in `set_range`.
+            return self.strlen(key, now).and(Err(error));
+        }
+        self.change_text(key, now, |text| {
+            let mut overlay = Overlay::new(text);
+            let answers = overlay.run(ops);
+            Ok((Cow::Owned(overlay.patches(last)), answers))
+        })
+    }
+}
