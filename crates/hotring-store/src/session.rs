@@ -58,8 +58,8 @@ pub struct Session {
     pub(crate) name: Option<Box<str>>,
     /// What writes have done, if changes are observed.
     pub(crate) changes: Option<Vec<Change>>,
-    /// Keys whose lines are to be served ([`Session::next_ready`]).
-    pub(crate) ready: Vec<Box<[u8]>>,
+    /// Keys whose lines are to be served, with the places of their databases ([`Session::next_ready`]).
+    pub(crate) ready: Vec<(u8, Box<[u8]>)>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
     pub(crate) seed: u64,

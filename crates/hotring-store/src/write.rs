@@ -40,7 +40,7 @@ pub(crate) struct ActiveHooks<'a> {
     /// Where to record what it has done, if the origin asks for that.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
     /// Where to note a key whose line is to be served.
-    pub(crate) ready: &'a mut Vec<Box<[u8]>>,
+    pub(crate) ready: &'a mut Vec<(u8, Box<[u8]>)>,
 }
 
 /// What writes do besides changing the index: keep earlier values, tell those who wait or observe, record changes.
@@ -308,8 +308,9 @@ impl ActiveHooks<'_> {
     /// Tells those who wait for the key what was done to it.
     pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>) {
         let is_ready = self.all.watchers.tell(stripe, key, event);
-        if is_ready && !self.ready.iter().any(|ready| **ready == *key) {
-            self.ready.push(key.into());
+        let place = self.all.place;
+        if is_ready && !self.ready.iter().any(|ready| ready.0 == place && *ready.1 == *key) {
+            self.ready.push((place, key.into()));
         }
     }
 

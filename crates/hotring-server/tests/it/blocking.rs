@@ -295,3 +295,31 @@ fn users_need_their_rights_to_wait() {
     user.send(b"BLPOP own own2 0\r\n");
     until_blocked(&mut admin, 1);
 }
+
+/// A key has a line in each database, and a transaction may serve several of them.
+#[test]
+fn lines_are_of_a_database() {
+    let server = server(2);
+    let mut pusher = server.connect();
+    let (mut first, mut second) = (server.connect(), server.connect());
+    assert_eq!(second.say("SELECT 1"), ok());
+    first.send(b"BLPOP k 0\r\n");
+    until_blocked(&mut pusher, 1);
+    second.send(b"BLPOP k 0\r\n");
+    until_blocked(&mut pusher, 2);
+    for line in ["MULTI", "SELECT 1", "RPUSH k one", "SELECT 0", "RPUSH k zero", "EXEC"] {
+        pusher.say(line);
+    }
+    assert_eq!(first.reply(), popped("k", "zero"));
+    assert_eq!(second.reply(), popped("k", "one"));
+    pusher.say("MULTI");
+    first.send(b"BLPOP k 0\r\n");
+    for line in ["SELECT 1", "RPUSH k other", "EXEC"] {
+        pusher.say(line);
+    }
+    assert_eq!(pusher.say("LLEN k"), Reply::Int(1), "the client in database 0 has no part in it");
+    assert_eq!(pusher.say("DEL k"), Reply::Int(1));
+    pusher.say("SELECT 0");
+    pusher.say("RPUSH k own");
+    assert_eq!(first.reply(), popped("k", "own"));
+}

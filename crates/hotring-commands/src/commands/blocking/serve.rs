@@ -21,9 +21,12 @@ const TURN: usize = 32;
 #[cold]
 pub(crate) fn serve_ready(spec: &'static Spec, c: &mut Context<'_>) {
     tell_changes(spec, c);
-    while let Some(key) = c.store.next_ready() {
+    let home = c.store.place();
+    while let Some((place, key)) = c.store.next_ready() {
+        c.store.go_to(place);
         serve(&key, c);
     }
+    c.store.go_to(home);
 }
 
 /// Publishes the changes of one command, before those of the next.

@@ -42,8 +42,8 @@ impl Session {
         !self.ready.is_empty()
     }
 
-    /// The first of the keys that this session has to serve.
-    pub fn next_ready(&mut self) -> Option<Box<[u8]>> {
+    /// The first of the keys that this session has to serve, with the place of its database.
+    pub fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         (!self.ready.is_empty()).then(|| self.ready.remove(0))
     }
 
@@ -154,6 +154,7 @@ mod tests {
         set(s, b"text");
         s.hash_set(b"hash", &[(b"g", b"v")], NOW).unwrap();
         let ready: Vec<_> = std::iter::from_fn(|| s.next_ready()).collect();
+        let ready: Vec<_> = ready.into_iter().map(|(_, key)| key).collect();
         assert_eq!(ready, [&b"copied"[..], b"renamed", b"hash", b"text"].map(Box::from));
         drop(place);
         set(s, b"text");
