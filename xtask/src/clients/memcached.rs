@@ -15,7 +15,7 @@ use crate::workspace::root;
 /// Checks pymemcache.
 pub fn pymemcache(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/memcached");
-    let python = match install_python(&folder.join("requirements.txt")) {
+    let python = match install_python("venv", &folder.join("requirements.txt")) {
         Ok(python) => python,
         Err(error) => {
             return Ok(Done::Skipped(format!("pymemcache cannot be installed: {error:#}")));

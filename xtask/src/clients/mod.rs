@@ -33,6 +33,7 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("redis-rs", &[], rust),
     ("pymemcache", &["python3"], memcached::pymemcache),
     ("memccapable", &["memccapable"], memcached::memccapable),
+    ("applications", &["python3"], applications),
     ("redis-py-own", &["python3"], own::redis_py),
     ("go-redis-own", &["go"], own::go_redis),
     ("pymemcache-own", &["python3"], own::pymemcache),
@@ -67,7 +68,7 @@ pub fn steps(suite: &mut Suite, names: &[&str], hotring: &Path) {
 /// Checks redis-py, in its own environment.
 fn python(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/python");
-    match install_python(&folder.join("requirements.txt")) {
+    match install_python("venv", &folder.join("requirements.txt")) {
         Ok(python) => {
             against_server(hotring, process::command(python).arg(folder.join("check.py")))
         }
@@ -75,9 +76,20 @@ fn python(hotring: &Path) -> Result<Done> {
     }
 }
 
-/// Installs a requirements file into its own environment; returns the Python of it.
-fn install_python(requirements: &Path) -> Result<PathBuf> {
-    let venv = target().join("clients/venv");
+/// Has applications do real work: task queues with their workers, caches, rate limits, leaderboards.
+fn applications(hotring: &Path) -> Result<Done> {
+    let folder = root().join("tests/clients/applications");
+    match install_python("applications", &folder.join("requirements.txt")) {
+        Ok(python) => {
+            against_server(hotring, process::command(python).arg(folder.join("check.py")))
+        }
+        Err(error) => Ok(Done::Skipped(format!("the applications cannot be installed: {error:#}"))),
+    }
+}
+
+/// Installs a requirements file into an environment of this name; returns the Python of it.
+fn install_python(environment: &str, requirements: &Path) -> Result<PathBuf> {
+    let venv = target().join("clients").join(environment);
     let python = venv.join("bin/python");
     process::run(process::command("python3").args(["-m", "venv"]).arg(&venv))?;
     let mut pip = process::command(&python);

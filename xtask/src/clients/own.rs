@@ -79,7 +79,7 @@ pub fn pymemcache(hotring: &Path) -> Result<Done> {
 /// Downloads and unpacks a source package; returns a Python with its test dependencies, and its
 /// folder.
 fn python_source(package: &str) -> Result<(PathBuf, PathBuf)> {
-    let python = install_python(&root().join("tests/clients/python/own-requirements.txt"))?;
+    let python = install_python("venv", &root().join("tests/clients/python/own-requirements.txt"))?;
     let folder = target().join("clients/own");
     let name = package.replace("==", "-");
     let source = folder.join(&name);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Source;
 
-/// The largest import cycle, in files.
-const CYCLE_MAX: usize = 11;
+/// The largest import cycle, in files: the types of values in the store, each of which one enum names.
+const CYCLE_MAX: usize = 16;
 
 /// Large crates whose files must be in a few folders, and the limit of entries in their `src`.
 const LARGE: &[&str] = &["hotring-commands", "hotring-server"];
@@ -62,8 +62,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "value",
                 "container",
                 "hash",
+                "list",
                 "long_text",
                 "scored",
+                "set",
                 "history",
                 "metadata",
                 "gathered",

@@ -171,14 +171,15 @@ mod tests {
         assert!(stats.starts_with("%13¶") && stats.contains("$10¶keys.count¶:0¶"), "{stats}");
         assert!(dialogue.say("MEMORY DOCTOR").contains("next to nothing"));
         dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
-        dialogue.say("SETRANGE long 8000000 x");
+        let long = format!("SET long {}", "v".repeat(8_000_001));
+        dialogue.say(&long);
         dialogue.server().observe.big_keys.step(&mut dialogue.server().store.session(), 0);
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.contains("$10¶keys.count¶:2¶"), "{stats}");
         assert!(stats.contains("$12¶keys.largest¶%2¶$4¶long¶:8000001¶$1¶k¶:60000¶"), "{stats}");
         assert!(dialogue.say("MEMORY DOCTOR").contains("out of the ordinary"));
         for _ in 0..3 {
-            dialogue.say("SETRANGE long 8000000 x");
+            dialogue.say(&long);
         }
         let limbo = dialogue.server().store.stats().index.limbo_bytes;
         assert!(limbo > 8_000_000, "{limbo} bytes wait");

@@ -122,6 +122,14 @@ pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     ]
 }
 
+/// The first argument is a key that gets what the others make, as many as the second argument says.
+pub(super) const fn into_from_counted() -> [KeyRange; 2] {
+    [
+        KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
+        KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access: Access::Read },
+    ]
+}
+
 pub(super) const ALL_NODES: &str = "request_policy:all_nodes";
 pub(super) const ALL_SHARDS: &str = "request_policy:all_shards";
 pub(super) const MULTI_SHARD: &str = "request_policy:multi_shard";

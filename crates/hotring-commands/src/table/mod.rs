@@ -6,6 +6,7 @@
 //! page of documentation (`markdown.rs`), and the handlers in `crate::commands`, by id. A command that is not in the
 //! table does not exist; one that is there is served.
 
+mod containers;
 mod define;
 mod flags;
 mod keys;
@@ -17,6 +18,7 @@ mod reply;
 mod sublist;
 mod syntax;
 
+pub(crate) use containers::with_containers;
 pub use flags::{Categories, Flags};
 pub use keys::{Access, KeyRange};
 pub use list::CommandId;

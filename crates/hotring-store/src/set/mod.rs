@@ -272,8 +272,8 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0. A
-    /// member that is there from the first call to the last is met. A packed set is shown whole.
+    /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0.
+    /// A member that is there from the first call to the last is met. A packed set is shown whole.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Member<'a>)) -> u64 {
         match self.0 {
             Form::Packed(held) => {

@@ -1,3 +1,5 @@
+//! Blocking commands as one client sees them.
+
 use hotring_protocol::Version;
 use hotring_store::End;
 
