@@ -1,3 +1,5 @@
+//! Blocking commands: what is taken at once, who is served, and in which order.
+
 use hotring_protocol::Version;
 use hotring_store::End;
 
