@@ -12,8 +12,8 @@
 //! taker, and take the element for it.
 //! *The end* of a wait for another reason: the taker refuses to be claimed from then on, and leaves its lines.
 //!
-//! Where a key has a line already, a taker enters behind the others without a hold, looks then, and serves the key if it
-//! has an element: a line begins with a hold, so that the writes in flight know of it.
+//! Where a key has a line already, a taker enters behind the others without a hold, looks then, and serves the key if
+//! it has an element: a line begins with a hold, so that the writes in flight know of it.
 //!
 //! # Invariant
 //! An element and a taker for it do not stay beside each other: if a key has both, a session that wrote the key is
