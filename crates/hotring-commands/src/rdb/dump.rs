@@ -493,6 +493,6 @@ mod tests {
         let twice = b"\x04\x02\x01a\x011\x01a\x012";
         assert_eq!(restored(&sealed(twice)), Err(Undumped::Format));
         assert_eq!(restored(&sealed(b"\x04\x00")), Err(Undumped::Format), "no fields");
-        assert_eq!(restored(&sealed(b"\x02\x01\x01a")), Err(Undumped::Format), "a set");
+        assert_eq!(restored(&sealed(b"\x0f\x01\x01a")), Err(Undumped::Format), "a stream");
     }
 }

@@ -121,11 +121,11 @@ macro_rules! with_containers {
             .about("Moves the last element of a list to the head of another, or waits for one.");
         BLMove = "blmove" 6 List => blocking::blmove .flags(WAITING.with(Flags::DENYOOM))
             .keys(&pair(Access::Take, Access::Extend)).since("6.2.0")
-            .args("source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout")
+            .args("source destination wherefrom whereto timeout")
             .about("Moves an element from an end of a list to an end of another, or waits for one.");
         BLMPop = "blmpop" -5 List => blocking::blmpop .flags(WAITING.with(Flags::MOVABLE_KEYS))
             .keys(&counted(Access::Take)).since("7.0.0").cost(EACH_KEY)
-            .args("timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]")
+            .args("timeout numkeys key [key ...] where [COUNT count]")
             .about("Takes elements of the first list that has some, or waits for one.");
         LPush = "lpush" -3 List => list::lpush .flags(GROW_FAST).keys(&one(Access::Extend))
             .args("key element [element ...]").cost(EACH_ELEMENT)
@@ -243,7 +243,7 @@ macro_rules! with_containers {
             .about("Takes the member of greatest score from the first sorted set that has one, or waits for one.");
         BZMPop = "bzmpop" -5 SortedSet => blocking::bzmpop .flags(WAITING.with(Flags::MOVABLE_KEYS))
             .keys(&counted(Access::Take)).since("7.0.0").cost(EACH_KEY)
-            .args("timeout numkeys key [key ...] <MIN | MAX> [COUNT count]")
+            .args("timeout numkeys key [key ...] where [COUNT count]")
             .about("Takes members of the first sorted set that has some, or waits for one.");
         ZAdd = "zadd" -4 SortedSet => zset::zadd
             .flags(GROW_FAST).keys(&one(Access::Adjust)).since("1.2.0")

@@ -12,6 +12,9 @@
 //! taker, and take the element for it.
 //! *The end* of a wait for another reason: the taker refuses to be claimed from then on, and leaves its lines.
 //!
+//! Where a key has a line already, a taker enters behind the others without a hold, looks then, and serves the key if
+//! it has an element: a line begins with a hold, so that the writes in flight know of it.
+//!
 //! # Invariant
 //! An element and a taker for it do not stay beside each other: if a key has both, a session that wrote the key is
 //! about to serve it. A hold excludes the writes of its keys, so a write is over before a taker has looked, which then
@@ -59,28 +62,39 @@ pub(super) type Line = BTreeMap<u64, StdArc<dyn Taker>>;
 /// A place in the lines of some keys. Left when it is dropped.
 pub struct Place {
     number: u64,
-    keys: Box<[(u32, Box<[u8]>)]>,
+    keys: Vec<(u32, Box<[u8]>)>,
     watchers: Arc<Watchers>,
 }
 
 impl Watchers {
-    /// Has the taker wait for elements of the keys. Called by the holder of all of them, who has found none.
+    /// Has the taker wait for elements of keys that the caller holds, and has found none under; and of others, behind
+    /// those who wait for them: None if one of these has no line. The caller looks at the others afterwards. Their
+    /// writes in flight began after the line did, so they find it, and tell of it.
     pub(crate) fn line_up<'k>(
         all: &Arc<Watchers>,
-        keys: impl Iterator<Item = (u32, &'k [u8])>,
+        held: impl Iterator<Item = (u32, &'k [u8])>,
+        others: impl Iterator<Item = (u32, &'k [u8])>,
         taker: &StdArc<dyn Taker>,
-    ) -> Place {
-        // ORDERING: Relaxed; the holds of a key order the numbers in its line.
+    ) -> Option<Place> {
+        // ORDERING: Relaxed; the holds of a key order the numbers in its line. Of two that come without holds at once
+        // either may be the first.
         let number = all.places.fetch_add(1, Relaxed);
-        let keys: Box<[(u32, Box<[u8]>)]> =
-            keys.map(|(stripe, key)| (stripe, key.into())).collect();
-        for (stripe, key) in &keys {
-            let mut shard = all.shard(*stripe as usize);
-            shard.lines.entry(key.clone()).or_default().insert(number, StdArc::clone(taker));
+        let mut place = Place { number, keys: Vec::new(), watchers: Arc::clone(all) };
+        for (stripe, key) in others {
+            let mut shard = all.shard(stripe as usize);
+            shard.lines.get_mut(key)?.insert(number, StdArc::clone(taker));
+            drop(shard);
+            place.keys.push((stripe, key.into()));
+        }
+        for (stripe, key) in held {
+            let mut shard = all.shard(stripe as usize);
+            shard.lines.entry(key.into()).or_default().insert(number, StdArc::clone(taker));
             // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
             all.stripes.0.fetch_or(1 << stripe, Relaxed);
+            drop(shard);
+            place.keys.push((stripe, key.into()));
         }
-        Place { number, keys, watchers: Arc::clone(all) }
+        Some(place)
     }
 
     /// Claims the first taker that can be claimed of those who take a turn. Called by the holder of the key.
@@ -126,7 +140,7 @@ impl Watchers {
     }
 
     /// Whether the key has a line.
-    pub(super) fn has_line(&self, stripe: u32, key: &[u8]) -> bool {
+    pub(crate) fn has_line(&self, stripe: u32, key: &[u8]) -> bool {
         self.shard(stripe as usize).lines.contains_key(key)
     }
 }

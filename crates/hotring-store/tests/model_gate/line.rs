@@ -50,7 +50,7 @@ impl World {
             None => {
                 let lines = (0..2).filter(of).map(|key| (key as u32, NAMES[key]));
                 let taker: StdArc<dyn Taker> = client.clone();
-                Some(Watchers::line_up(&self.watchers, lines, &taker))
+                Watchers::line_up(&self.watchers, lines, std::iter::empty(), &taker)
             }
         };
         session.release();
@@ -155,8 +155,54 @@ fn leave_and_push(left_out: LeftOut) {
     });
 }
 
+/// One waits behind another without a hold, while elements come.
+fn wait_behind_and_push(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut other = world.session();
+        let (first, _first) = world.take(&mut session, 0b01);
+        let pusher = spawn(world, move |world| {
+            world.push(&mut other, 0);
+            world.push(&mut other, 0);
+        });
+        let behind = StdArc::new(Client::default());
+        let taker: StdArc<dyn Taker> = behind.clone();
+        let lines = [(0, NAMES[0])];
+        let place =
+            Watchers::line_up(&world.watchers, std::iter::empty(), lines.into_iter(), &taker);
+        let waits = place.is_some();
+        if waits && world.get(&mut session, 0) > 0 {
+            world.serve(&mut session, 0);
+        }
+        pusher.join().unwrap();
+        assert!(first.is_claimed(), "who came first stays");
+        assert!(!waits || behind.is_claimed(), "an element and its taker stay");
+        assert_eq!(world.has(0), !waits, "an element is taken twice or lost");
+    });
+}
+
+/// One begins a line, and looks then; right is that it holds the key meanwhile.
+fn begin_without_a_hold(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut other = world.session();
+        let pusher = spawn(world, move |world| world.push(&mut other, 0));
+        let client = StdArc::new(Client::default());
+        let taker: StdArc<dyn Taker> = client.clone();
+        let lines = [(0, NAMES[0])];
+        let _place =
+            Watchers::line_up(&world.watchers, lines.into_iter(), std::iter::empty(), &taker);
+        if world.get(&mut session, 0) > 0 {
+            world.serve(&mut session, 0);
+        }
+        pusher.join().unwrap();
+        assert!(client.is_claimed(), "an element and its taker stay");
+    });
+}
+
 #[test]
 fn an_element_and_its_taker_do_not_stay() {
+    wait_behind_and_push(LeftOut::Nothing);
     wait_and_push(LeftOut::Nothing);
     push_and_push(LeftOut::Nothing);
     serve_and_push(Serving::Right);
@@ -170,6 +216,8 @@ found! {
         wait_and_push, LeftOut::Step(Fault::NoDrain), "an element and its taker stay";
     without_the_light_barrier_an_element_and_its_taker_stay:
         wait_and_push, LeftOut::Light, "an element and its taker stay";
+    with_a_line_that_begins_without_a_hold_an_element_and_its_taker_stay:
+        begin_without_a_hold, LeftOut::Nothing, "an element and its taker stay";
     with_a_claim_before_the_look_an_element_and_its_taker_stay:
         serve_and_push, Serving::ClaimsFirst, "an element and its taker stay";
 }

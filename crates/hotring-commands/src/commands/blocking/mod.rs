@@ -45,6 +45,10 @@ fn take_or_wait(
     keys: &[&[u8]],
     limit: Option<Duration>,
 ) -> Outcome {
+    let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
+    if c.client.may_wait() && !keys.iter().any(is_there) && wait_behind(c, want, keys, limit)? {
+        return Ok(());
+    }
     let held: Vec<&[u8]> = keys.iter().copied().chain(want.destination()).collect();
     loop {
         let looked = c.alone(&held, |c| {
@@ -94,15 +98,72 @@ fn is_wanted(c: &Context<'_>, want: &Want, key: &[u8]) -> bool {
 
 /// Has the client wait. It holds the keys, so that none serves it before its wait has begun.
 fn wait(c: &mut Context<'_>, want: &Want, keys: &[&[u8]], limit: Option<Duration>) {
-    let spec = resolve(c.args).expect("it was resolved before it ran");
-    let blocked = Blocked::new(c.client.shared.clone(), c.client.version, spec, want.clone());
-    let blocked = Arc::new(blocked);
+    line_up(c, want, keys, &[], limit).expect("a line begins for keys that are held");
+}
+
+/// Has the client wait for keys that it holds and for others. None if one of the others has no line.
+fn line_up(
+    c: &mut Context<'_>,
+    want: &Want,
+    held: &[&[u8]],
+    others: &[&[u8]],
+    limit: Option<Duration>,
+) -> Option<Arc<Blocked>> {
+    let blocked = blocked(c, want);
     let taker: Arc<dyn Taker> = blocked.clone();
-    let place = c.store.line_up(keys, &taker);
-    c.client.begin_wait(Wait::Element { blocked, place, limit });
-    let memory = keys.iter().map(|key| key.len() + PLACE_MEMORY).sum();
+    c.client.shared.await_element();
+    let place = c.store.line_up(held, others, &taker);
+    if place.is_none() && c.client.shared.withdraw() {
+        return None;
+    }
+    c.client.begin_wait(Wait::Element { blocked: blocked.clone(), place, limit });
+    let memory = held.iter().chain(others).map(|key| key.len() + PLACE_MEMORY).sum();
     // ORDERING: Relaxed, a figure.
     c.client.shared.queued_len.store(memory, Ordering::Relaxed);
+    Some(blocked)
+}
+
+fn blocked(c: &Context<'_>, want: &Want) -> Arc<Blocked> {
+    let spec = resolve(c.args).expect("it was resolved before it ran");
+    Arc::new(Blocked::new(c.client.shared.clone(), c.client.version, spec, want.clone()))
+}
+
+/// Has the client wait, and holds only the keys that none waits for; false if these have a value, or a line is gone.
+/// Thousands of clients that come for one key need not hold it then, one after the other.
+fn wait_behind(
+    c: &mut Context<'_>,
+    want: &Want,
+    keys: &[&[u8]],
+    limit: Option<Duration>,
+) -> Result<bool, Failure> {
+    let (others, held): (Vec<&[u8]>, Vec<_>) = keys.iter().partition(|key| c.store.has_line(key));
+    let waiting = match held.is_empty() {
+        true => line_up(c, want, &[], &others, limit),
+        false => c.alone(&held, |c| {
+            let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
+            let is_free = !held.iter().any(is_there);
+            is_free.then(|| line_up(c, want, &held, &others, limit)).flatten()
+        }),
+    };
+    let Some(blocked) = waiting else { return Ok(false) };
+    for key in others {
+        match c.store.peek_value(key, c.now, type_name) {
+            None => {}
+            Some(name) if name == want.type_name() => serve::serve(key, c),
+            // The failure ends the wait, if nothing else has.
+            Some(_) if c.client.shared.withdraw() => return Err(StoreError::WrongType.into()),
+            Some(_) => {}
+        }
+        if let Some(served) = blocked.served() {
+            c.reply.buffer().extend_from_slice(&served.reply);
+            if let Some(lsn) = served.logged {
+                c.store.note_logged(lsn);
+            }
+            c.client.end_wait(c.now);
+            break;
+        }
+    }
+    Ok(true)
 }
 
 /// Seconds, with a fraction; 0 for no limit. The texts are Redis's.

@@ -1,4 +1,4 @@
-//! Blocking commands as one client sees them.
+//! Blocking commands: what is taken at once, who is served, and in which order.
 
 use hotring_protocol::Version;
 use hotring_store::End;

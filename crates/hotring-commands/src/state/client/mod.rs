@@ -126,8 +126,8 @@ pub enum Wait {
     Element {
         /// The client, as those who serve it see it.
         blocked: Arc<Blocked>,
-        /// Its place among those who wait.
-        place: Place,
+        /// Its place among those who wait; None once an element is on its way.
+        place: Option<Place>,
         /// The time limit; None for ever.
         limit: Option<Duration>,
     },
@@ -515,7 +515,9 @@ impl Client {
     /// Begins a wait; the command's reply comes when it ends.
     pub fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
-            Wait::Key { .. } | Wait::Element { .. } => WAITS,
+            // It has begun already, and may be over.
+            Wait::Element { .. } => return self.wait = Some(wait),
+            Wait::Key { .. } => WAITS,
             Wait::Pause { .. }
             | Wait::Log
             | Wait::Script { .. }

@@ -283,6 +283,17 @@ impl ClientShared {
         has_ended
     }
 
+    /// Begins a wait for an element. Must come before the client stands in a line.
+    pub(crate) fn await_element(&self) {
+        // ORDERING: Release, as in `Client::begin_wait`.
+        self.waiting.store(WAITS, Ordering::Release);
+    }
+
+    /// Takes that back; false if an element is on its way.
+    pub(crate) fn withdraw(&self) -> bool {
+        self.end_if_waits(RUNS)
+    }
+
     /// Ends the wait because there is an element for it. True at most once for each wait; its reply must follow.
     pub(crate) fn claim(&self) -> bool {
         self.end_if_waits(CLAIMED)

@@ -9,11 +9,27 @@ use crate::session::Session;
 use crate::watch::{Place, Taker, Turn, Watchers};
 
 impl Session {
-    /// Has the taker wait for elements of the keys, behind all who wait for the same already, until it is claimed or
-    /// the place is dropped. The caller must hold all the keys ([`Session::exclusive`]), and have found no element.
-    pub fn line_up(&mut self, keys: &[&[u8]], taker: &Arc<dyn Taker>) -> Place {
-        let keys = keys.iter().map(|key| (self.stripe(key), *key));
-        Watchers::line_up(&self.hooks.watchers, keys, taker)
+    /// Has the taker wait for elements of keys, behind all who wait for the same already, until it is claimed or the
+    /// place is dropped. It may be claimed from now on.
+    ///
+    /// * `held`: the caller must hold these ([`Session::exclusive`]), and have found no element.
+    /// * `others` need not be held. None if one of them has no line; otherwise the caller must look at them afterwards,
+    ///   outside of holds, and serve those with elements.
+    pub fn line_up(
+        &mut self,
+        held: &[&[u8]],
+        others: &[&[u8]],
+        taker: &Arc<dyn Taker>,
+    ) -> Option<Place> {
+        let at = |key: &&'_ [u8]| self.stripe(key);
+        let held = held.iter().map(|key| (at(key), *key));
+        let others = others.iter().map(|key| (at(key), *key));
+        Watchers::line_up(&self.hooks.watchers, held, others, taker)
+    }
+
+    /// Whether the key has a line.
+    pub fn has_line(&self, key: &[u8]) -> bool {
+        self.hooks.watchers.has_line(self.stripe(key), key)
     }
 
     /// Claims the first taker in the key's line whose turn it is, as `turn` says of each. Who gets one must take an
@@ -89,7 +105,7 @@ mod tests {
     }
 
     fn line_up(s: &mut Session, keys: &[&[u8]], taker: &Arc<dyn Taker>) -> Place {
-        s.exclusive(keys, |s| s.line_up(keys, taker))
+        s.exclusive(keys, |s| s.line_up(keys, &[], taker)).unwrap()
     }
 
     fn claim(s: &mut Session, key: &[u8]) -> Option<u32> {
