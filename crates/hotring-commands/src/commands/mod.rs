@@ -45,6 +45,7 @@ mod object;
 mod pin;
 pub(crate) mod process;
 pub mod pubsub;
+mod random;
 mod range;
 pub(crate) mod save;
 mod scan;

@@ -310,6 +310,10 @@ macro_rules! all_commands {
             .args("key cursor [MATCH pattern] [COUNT count] [NOVALUES]").cost(EACH_FIELD)
             .tips(&[VARIES])
             .about("Walks over the fields of a hash, here all of them in one call.");
+        HRandField = "hrandfield" -2 Hash => hash::hrandfield
+            .flags(READ).keys(&one(Access::Read)).since("6.2.0")
+            .args("key [count [WITHVALUES]]").cost("O(n) in the length of a short hash, O(log n) and what it answers else").tips(&[VARIES])
+            .about("Answers fields of a hash at random.");
         HExpire = "hexpire" -6 Hash => fields::hexpire
             .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
