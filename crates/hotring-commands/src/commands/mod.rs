@@ -53,6 +53,7 @@ mod script;
 mod scrub;
 mod set;
 mod slowlog;
+mod sort;
 pub(crate) mod string;
 #[cfg(test)]
 mod tests;

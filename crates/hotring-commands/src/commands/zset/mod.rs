@@ -14,6 +14,7 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 pub(crate) use algebra::*;
 pub(crate) use range::*;
+pub(super) use score::parse as parse_score;
 use score::{Text, begin_members, parse, reply_member, reply_score};
 
 const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
