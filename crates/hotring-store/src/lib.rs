@@ -89,7 +89,7 @@ pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]
 pub use gate::Fault;
-pub use hash::HashRef;
+pub use hash::{ByRank, HashRef};
 pub use history::{Earlier, History};
 pub use holds::HoldInfo;
 /// Part of a string.

@@ -269,6 +269,14 @@ impl Selector {
         is_allowed && specs().any(|spec| self.commands.has(spec.id) && reads(spec))
     }
 
+    /// Does it allow to read every key?
+    pub(super) fn reads_all(&self) -> bool {
+        match &self.keys {
+            Patterns::All => true,
+            Patterns::Of(of) => of.iter().any(|p| p.read && *p.pattern == *b"*"),
+        }
+    }
+
     /// A pattern may be listened to only if it is word for word one of the allowed ones.
     pub(super) fn allows_channel(&self, kind: ChannelKind, name: &[u8]) -> bool {
         match (&self.channels, kind) {

@@ -133,6 +133,11 @@ impl User {
         self.selectors.iter().any(|selector| selector.allows_reading(key))
     }
 
+    /// May this request read any key?
+    pub(crate) fn may_read_all(&self, spec: &Spec, args: ArgsView<'_>) -> bool {
+        self.selectors.iter().any(|s| s.reads_all() && s.check(spec, args).is_ok())
+    }
+
     /// May it listen to this channel or pattern?
     pub(super) fn may_listen(&self, kind: ChannelKind, name: &[u8]) -> bool {
         self.selectors.iter().any(|selector| selector.allows_channel(kind, name))

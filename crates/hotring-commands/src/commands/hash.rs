@@ -1,9 +1,10 @@
 //! Hashes: HSET and its kin.
 
-use hotring_protocol::{ArgsView, glob_match, parse_i64};
+use hotring_protocol::{ArgsView, Version, glob_match, parse_i64};
 use hotring_store::{Decimal, HashRef, NumberKind, StoreError};
 
 use super::multi::{with_keys, with_pairs};
+use super::random::Chosen;
 use super::scan;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -102,6 +103,38 @@ fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
     })?;
     if !is_found(c, found) {
         c.reply.array(0);
+    }
+    c.check_reply_len()
+}
+
+pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
+    let (chosen, with_values) = Chosen::read(c.args, b"withvalues")?;
+    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
+        let pairs = hash.by_rank();
+        let ranks = chosen.ranks(pairs.len(), &mut c.locals.random);
+        let in_pairs = with_values && version == Version::Resp3;
+        if !matches!(chosen, Chosen::One) {
+            c.reply.array(ranks.len() * if with_values && !in_pairs { 2 } else { 1 });
+        }
+        for (field, value) in ranks.map_while(|rank| pairs.get(rank)) {
+            if in_pairs {
+                c.reply.array(2);
+            }
+            c.reply.bulk(field);
+            if with_values {
+                c.reply.bulk(value);
+            }
+            // It is refused as a whole.
+            if c.reply.written() > len_max {
+                return;
+            }
+        }
+    })?;
+    match (is_found(c, found), chosen) {
+        (true, _) => {}
+        (false, Chosen::One) => c.reply.null(),
+        (false, _) => c.reply.array(0),
     }
     c.check_reply_len()
 }

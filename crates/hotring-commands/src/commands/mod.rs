@@ -45,6 +45,7 @@ mod object;
 mod pin;
 pub(crate) mod process;
 pub mod pubsub;
+mod random;
 mod range;
 pub(crate) mod save;
 mod scan;
@@ -52,6 +53,7 @@ mod script;
 mod scrub;
 mod set;
 mod slowlog;
+mod sort;
 pub(crate) mod string;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use hotring_store::{Member, SetOperation, SetRef, SetSnapshot};
 
 use super::hash::{is_found, shown};
 use super::multi::with_keys;
+use super::random::Chosen;
 use super::scan;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -122,13 +123,7 @@ fn one_random(c: &mut Context<'_>) -> Outcome {
 
 /// Members that differ, or, with a negative count, any as many times as they are drawn.
 fn several_random(c: &mut Context<'_>) -> Outcome {
-    let count = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
-    if count == i64::MIN {
-        return Err(Failure::text(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        ));
-    }
-    let n = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let chosen = Chosen::counted(&c.args[2])?;
     let (len_max, key, now) = (c.reply_len_max, c.args.at(1), c.now);
     let (store, random) = (&mut c.store, &mut c.locals.random);
     let mut found = Ok(None);
@@ -142,11 +137,15 @@ fn several_random(c: &mut Context<'_>) -> Outcome {
                 }
                 reply.written() <= len_max
             };
-            found = if count >= 0 {
+            found = if let Chosen::Distinct(n) = chosen {
                 let random = |below| random.usize(..below);
                 store.set_choose(key, n, random, now, |member| _ = write(member))
             } else {
-                store.set_walk(key, now, |set| draw(set, n, |below| random.usize(..below), write))
+                store.set_walk(key, now, |set| {
+                    let mut drawn =
+                        chosen.ranks(set.count(), random).map_while(|rank| set.of_rank(rank));
+                    _ = drawn.all(write);
+                })
             };
             written
         },
@@ -154,22 +153,6 @@ fn several_random(c: &mut Context<'_>) -> Outcome {
     );
     is_found(c, found?);
     c.check_reply_len()
-}
-
-/// Calls `f` with one random member after the other, until it returns false.
-fn draw(
-    set: SetRef<'_>,
-    n: usize,
-    mut random: impl FnMut(usize) -> usize,
-    mut f: impl FnMut(Member<'_>) -> bool,
-) {
-    let len = set.count();
-    for _ in 0..n {
-        match set.of_rank(random(len.max(1))) {
-            Some(member) if f(member) => {}
-            _ => return,
-        }
-    }
 }
 
 pub(crate) fn sinter(c: &mut Context<'_>) -> Outcome {

@@ -130,11 +130,12 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>], c: &Context<'_>) ->
 }
 
 /// Whether a command may access keys that the table does not name: one that walks over all keys, a script, which may
-/// use undeclared keys, one that begins to observe all keys, or one that reports whether watched keys have changed.
+/// use undeclared keys, SORT, whose patterns name some, one that begins to observe all keys, or one that reports whether watched keys have changed.
 pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
     let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
     let observes = matches!(spec.id, CommandId::ClientTracking | CommandId::ClientList);
-    spec.group == Group::Scripting || observes || spec.keys.is_empty() && touches
+    let has_patterns = matches!(spec.id, CommandId::Sort | CommandId::SortRo);
+    spec.group == Group::Scripting || observes || has_patterns || spec.keys.is_empty() && touches
 }
 
 /// Whether a request may access keys of another database than the one that was selected before it.

@@ -1,12 +1,13 @@
 -- What a script sees, and what it does not. Loaded once for each interpreter, with the functions of
 -- Rust; returns the function that runs a script.
 --
--- Each run has globals of its own: what a script does to `string` or `redis` ends with it, so that no
--- script can change another one's world. Nothing else leads from one run to the next.
+-- Each run has globals of its own, and cannot change the libraries, so that no script can change another
+-- one's world. Nothing else leads from one run to the next.
 
 local native = ...
-local error, getmetatable, loadstring, pairs, select, setfenv, setmetatable, tostring, type =
-  error, getmetatable, loadstring, pairs, select, setfenv, setmetatable, tostring, type
+local error, getmetatable, loadstring, next, pairs, select, setfenv, setmetatable, tostring, type =
+  error, getmetatable, loadstring, next, pairs, select, setfenv, setmetatable, tostring, type
+local rawget, rawset = rawget, rawset
 local pcall, xpcall, resume = pcall, xpcall, coroutine.resume
 local concat = table.concat
 local string_sub = string.sub
@@ -152,9 +153,8 @@ local libraries = {
 }
 
 local base = {
-  assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs, next = next,
-  pairs = pairs, pcall = own_pcall, rawequal = rawequal, rawget = rawget, rawset = rawset,
-  select = select, setmetatable = setmetatable, tonumber = tonumber, tostring = tostring,
+  assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs,
+  pcall = own_pcall, rawequal = rawequal, select = select, setmetatable = setmetatable, tonumber = tonumber, tostring = tostring,
   type = type, unpack = unpack, xpcall = own_xpcall, _VERSION = _VERSION,
 }
 
@@ -164,6 +164,53 @@ function base.collectgarbage(what)
     return collect(what)
   end
   return 0
+end
+
+local function refuse()
+  error("Attempt to modify a readonly table", 2)
+end
+
+-- Libraries are read-only: a script has a table of its own in front of each, and this is what is behind it.
+local behind = setmetatable({}, { __mode = "k" })
+
+local function shown_library(library)
+  local shown = setmetatable({}, { __index = library, __newindex = refuse, __metatable = false })
+  behind[shown] = library
+  return shown
+end
+
+local function check_table(name, ...)
+  local value = ...
+  if type(value) == "table" then return value end
+  local kind = select("#", ...) == 0 and "no value" or type(value)
+  error("bad argument #1 to '" .. name .. "' (table expected, got " .. kind .. ")", 3)
+end
+
+-- What walks over a library walks over a copy: it hands out the table.
+function base.pairs(...)
+  local values = check_table("pairs", ...)
+  local library = behind[values]
+  if library then
+    values = {}
+    for key, entry in pairs(library) do values[key] = entry end
+  end
+  return pairs(values)
+end
+
+function base.next(...)
+  local values = check_table("next", ...)
+  return next(behind[values] or values, (select(2, ...)))
+end
+
+function base.rawget(...)
+  local values = check_table("rawget", ...)
+  return rawget(behind[values] or values, (select(2, ...)))
+end
+
+function base.rawset(...)
+  local values = check_table("rawset", ...)
+  if behind[values] then error("Attempt to modify a readonly table", 2) end
+  return rawset(...)
 end
 
 -- Chunks get the script's globals, and are text: bytecode could do anything.
@@ -196,10 +243,14 @@ local lazy = {}
 function lazy.__index(globals, name)
   local library, value = libraries[name], base[name]
   if library then
-    value = {}
-    for key, entry in pairs(library) do value[key] = entry end
     -- A function of C, so that its caller's line is known also where it is called last.
-    if name == "redis" then value.call = current end
+    if name == "redis" then
+      local own = {}
+      for key, entry in pairs(library) do own[key] = entry end
+      own.call = current
+      library = own
+    end
+    value = shown_library(library)
   elseif name == "loadstring" then
     value = loader(globals._G)
   elseif name == "load" then
@@ -209,10 +260,6 @@ function lazy.__index(globals, name)
   end
   globals[name] = value
   return value
-end
-
-local function refuse()
-  error("Attempt to modify a readonly table", 2)
 end
 
 local function handle(err)

@@ -50,6 +50,11 @@ macro_rules! with_containers {
             .flags(GROW_FAST).keys(&one(Access::Modify))
             .since("2.6.0").args("key field increment").cost(EACH_FIELD)
             .about("Adds to the decimal fraction that a field has; a missing field counts as 0.");
+        HRandField = "hrandfield" -2 Hash => hash::hrandfield
+            .flags(READ).keys(&one(Access::Read)).since("6.2.0")
+            .args("key [count [WITHVALUES]]")
+            .cost("O(n) in the length of a short hash, O(log n) and what it answers else").tips(&[VARIES])
+            .about("Answers fields of a hash at random.");
         HScan = "hscan" -3 Hash => hash::hscan .flags(READ).keys(&one(Access::Read)).since("2.8.0")
             .args("key cursor [MATCH pattern] [COUNT count] [NOVALUES]").cost(EACH_FIELD)
             .tips(&[VARIES])

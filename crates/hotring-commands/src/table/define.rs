@@ -1,7 +1,7 @@
 //! What the list of commands is written with: the macro that makes a table of it, and names for what
 //! many commands have in common.
 
-use super::{Access, Flags, KeyRange};
+use super::{Access, Categories, Flags, KeyRange};
 
 /// Makes the ids and the two tables from the list. Leaves the handlers out.
 macro_rules! specs {
@@ -150,8 +150,17 @@ pub(super) const EACH_ELEMENT: &str = "O(n) in the number of elements";
 pub(super) const EACH_MEMBER: &str = "O(n) in the number of members named";
 pub(super) const WHOLE_SET: &str = "O(n) in the number of members";
 pub(super) const SMALLEST_SET: &str = "O(n m): n members of the smallest set, m sets";
+pub(super) const SORTS: &str = "O(n + m log m): m elements sorted, n answered";
 pub(super) const ALL_SETS: &str = "O(n) in the number of members of all sets";
 pub(super) const BY_SCRIPT: &str = "what the script costs";
 /// In place of a version of Redis, for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";
 pub(super) const WHOLE_STORE: &str = "O(n) in the number of keys in the store";
+/// The key that SORT reads, and those that its patterns name.
+pub(super) const SORTED: [KeyRange; 2] = [
+    KeyRange { first: 1, last: 1, step: 1, access: Access::Read },
+    KeyRange { first: 1, last: KeyRange::UNKNOWN, step: 1, access: Access::Read },
+];
+/// The types that SORT takes.
+pub(super) const SORTABLE: Categories =
+    Categories::LIST.with(Categories::SET).with(Categories::SORTED_SET).with(Categories::DANGEROUS);

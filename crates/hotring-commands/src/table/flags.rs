@@ -28,6 +28,11 @@ macro_rules! bit_set {
                 Self(self.0 | other.0)
             }
 
+            /// This set but for the members of the other.
+            pub const fn without(self, other: Self) -> Self {
+                Self(self.0 & !other.0)
+            }
+
             /// Redis's names of all members that it has a name for.
             pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
                 let named = move |(bit, name): &&(Self, &str)| self.contains(*bit) && !name.is_empty();

@@ -10,7 +10,7 @@ pub struct KeyRange {
     /// Index of the first key; the command's name has index 0.
     pub first: u8,
     /// Index of the last key; -1 is the last argument, [`KeyRange::COUNTED`] as many as the argument
-    /// before the first says.
+    /// before the first says. With [`KeyRange::STORED`] and [`KeyRange::UNKNOWN`] the request tells the first, too.
     pub last: i8,
     /// From one key to the next.
     pub step: u8,
@@ -109,18 +109,35 @@ fn is_change(option: &[u8]) -> bool {
 impl KeyRange {
     /// In place of the last key: the argument before the first key is the number of keys.
     pub const COUNTED: i8 = i8::MIN;
+    /// The same: the key is behind the last STORE among the options of SORT.
+    pub const STORED: i8 = i8::MIN + 1;
+    /// The same: the keys are not among the arguments.
+    pub const UNKNOWN: i8 = i8::MIN + 2;
 
-    /// Index of the last key of a request; it may be behind the request's end.
+    /// Whether the table does not say where the keys are.
+    pub fn is_unknown(self) -> bool {
+        matches!(self.last, Self::STORED | Self::UNKNOWN)
+    }
+
+    /// Index of the first key of a request, and the one behind the last key; they may be behind the request's end.
     #[inline]
-    fn last_idx(self, request: ArgsView<'_>) -> usize {
+    fn places(self, request: ArgsView<'_>) -> std::ops::Range<usize> {
         match usize::try_from(self.last) {
-            Ok(last) => last,
-            Err(_) => self.moving_last_idx(request),
+            Ok(last) => usize::from(self.first)..last + 1,
+            Err(_) => self.moving_places(request),
+        }
+    }
+
+    #[cold]
+    fn moving_places(self, request: ArgsView<'_>) -> std::ops::Range<usize> {
+        match self.last {
+            Self::UNKNOWN => 0..0,
+            Self::STORED => stored_place(request).map_or(0..0, |place| place..place + 1),
+            _ => usize::from(self.first)..self.moving_last_idx(request) + 1,
         }
     }
 
     /// Where that depends on the request: kept out of what is inlined for all commands.
-    #[cold]
     fn moving_last_idx(self, request: ArgsView<'_>) -> usize {
         if self.last != Self::COUNTED {
             return request.len().saturating_sub(usize::from(self.last.unsigned_abs()));
@@ -133,14 +150,31 @@ impl KeyRange {
     }
 }
 
+/// Where SORT's destination is among its arguments.
+fn stored_place(request: ArgsView<'_>) -> Option<usize> {
+    let (mut place, mut i) = (None, 2);
+    while let Some(word) = request.get(i) {
+        i += match word.to_ascii_lowercase().as_slice() {
+            b"limit" => 3,
+            b"by" | b"get" => 2,
+            b"store" => {
+                place = Some(i + 1);
+                2
+            }
+            _ => 1,
+        };
+    }
+    place.filter(|place| *place < request.len())
+}
+
 impl Spec {
     /// First, last and step over all keys, as `COMMAND` gives them; zeros without keys,
     /// or where the request says how many there are.
     pub fn key_positions(&self) -> (i64, i64, i64) {
         match (self.keys.first(), self.keys.last()) {
             (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
-            // As in Redis, those behind a number are left out.
-            (Some(first), Some(last)) if last.last == KeyRange::COUNTED => {
+            // As in Redis, those that the table has no places for are left out.
+            (Some(first), Some(last)) if last.last == KeyRange::COUNTED || last.is_unknown() => {
                 (first.first.into(), first.last.into(), first.step.into())
             }
             (Some(first), Some(last)) => (first.first.into(), last.last.into(), first.step.into()),
@@ -159,8 +193,9 @@ impl Spec {
     /// Where the keys of a request are among its arguments, and what happens to each.
     pub fn uses_of(&self, request: ArgsView<'_>) -> impl Iterator<Item = (usize, Access)> {
         self.keys.iter().flat_map(move |range| {
-            let end = (range.last_idx(request) + 1).min(request.len());
-            let places = (usize::from(range.first)..end).step_by(usize::from(range.step));
+            let places = range.places(request);
+            let places = places.start..places.end.min(request.len());
+            let places = places.step_by(usize::from(range.step));
             places.map(move |place| (place, range.access.in_request(request)))
         })
     }
@@ -186,8 +221,9 @@ impl<'a> Iterator for Keys<'a> {
         while self.at >= self.end {
             let (range, rest) = self.ranges.split_first()?;
             self.ranges = rest;
-            self.at = usize::from(range.first);
-            self.end = (range.last_idx(self.request) + 1).min(self.request.len());
+            let places = range.places(self.request);
+            self.at = places.start;
+            self.end = places.end.min(self.request.len());
             self.step = usize::from(range.step);
         }
         let key = self.request.at(self.at);

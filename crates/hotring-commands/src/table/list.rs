@@ -342,6 +342,17 @@ macro_rules! all_commands {
             .since("6.2.0").args("source destination [DB destination-db] [REPLACE]")
             .cost(EACH_BYTE)
             .about("Copies a value and its expiry to another key.");
+        Sort = "sort" -2 Generic => sort::sort
+            .flags(GROW.with(Flags::MOVABLE_KEYS))
+            .keys(&[SORTED[0], SORTED[1], KeyRange { first: 1, last: KeyRange::STORED, step: 1, access: Access::Overwrite }])
+            .categories_too(SORTABLE).cost(SORTS)
+            .args("key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]")
+            .about("Answers or stores the elements of a list, a set or a sorted set in order.");
+        SortRo = "sort_ro" -2 Generic => sort::sort_ro
+            .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&SORTED).since("7.0.0")
+            .categories_too(SORTABLE).cost(SORTS)
+            .args("key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]")
+            .about("Answers the elements of a list, a set or a sorted set in order.");
         Dump = "dump" 2 Generic => dump::dump .flags(READ).keys(&one(Access::Read)).since("2.6.0")
             .args("key").cost(EACH_BYTE).tips(&[VARIES])
             .about("Answers a value as bytes that RESTORE takes, here and in Redis.");

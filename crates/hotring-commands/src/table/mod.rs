@@ -161,7 +161,12 @@ impl Spec {
 
     /// All categories of access control that the command is in.
     pub fn categories(&self) -> Categories {
-        self.extra_categories | Categories::implied_by(self.group, self.flags)
+        let implied = Categories::implied_by(self.group, self.flags);
+        // What names the types that it takes does not take any.
+        match self.extra_categories.contains(Categories::LIST) {
+            true => self.extra_categories | implied.without(Categories::KEYSPACE),
+            false => self.extra_categories | implied,
+        }
     }
 
     const fn new(id: CommandId, name: &'static str, arity: i16, group: Group) -> Self {

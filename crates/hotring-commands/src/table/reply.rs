@@ -41,6 +41,16 @@ fn key_range(range: KeyRange, reply: &mut Writer<'_>) {
     reply.map(3);
     reply.bulk(b"flags");
     name_set(reply, range.access.names().iter().copied());
+    if range.is_unknown() {
+        for part in [&b"begin_search"[..], b"find_keys"] {
+            reply.bulk(part);
+            reply.map(2);
+            pair(reply, "type", "unknown");
+            reply.bulk(b"spec");
+            reply.map(0);
+        }
+        return;
+    }
     reply.bulk(b"begin_search");
     reply.map(2);
     pair(reply, "type", "index");

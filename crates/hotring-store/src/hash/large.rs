@@ -72,6 +72,11 @@ impl Fields {
         Some((value, self.expiry(field)))
     }
 
+    /// The field of a rank, in the order of a walk, and its value. None behind the last.
+    pub(crate) fn of_rank(&self, rank: usize) -> Option<(&[u8], &[u8])> {
+        self.dict.entry_of_rank(rank).map(|entry| (entry.key, entry.value))
+    }
+
     /// When the first field expires, or has.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         let first = self.expiries.as_ref()?.iter_from(0).next()?;

@@ -39,6 +39,35 @@ enum Form<'a> {
     Large(&'a Fields),
 }
 
+/// A hash's fields and their values by rank.
+#[derive(Debug)]
+pub struct ByRank<'a> {
+    /// All, unless `large` finds them.
+    listed: Vec<(&'a [u8], &'a [u8])>,
+    /// A large hash, of whose fields none has to be left out.
+    large: Option<&'a Fields>,
+}
+
+impl<'a> ByRank<'a> {
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.large.map_or(self.listed.len(), Fields::len)
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The field of a rank and its value. None behind the last. O(log n) where the hash is large.
+    pub fn get(&self, rank: usize) -> Option<(&'a [u8], &'a [u8])> {
+        match self.large {
+            Some(fields) => fields.of_rank(rank),
+            None => self.listed.get(rank).copied(),
+        }
+    }
+}
+
 /// The type.
 pub(crate) enum Hash {}
 
@@ -263,6 +292,16 @@ impl<'a> HashRef<'a> {
         self.entries()
             .filter(move |entry| entry.expire_at.is_none_or(|at| at > now))
             .map(|entry| (entry.field, entry.value, entry.expire_at))
+    }
+
+    /// The fields and their values by rank, in the order of [`iter`](Self::iter).
+    pub fn by_rank(&self) -> ByRank<'a> {
+        match self.form {
+            Form::Large(fields) if self.count_due() == 0 => {
+                ByRank { listed: Vec::new(), large: Some(fields) }
+            }
+            _ => ByRank { listed: self.iter().collect(), large: None },
+        }
     }
 
     /// All of them, also those whose time is over.

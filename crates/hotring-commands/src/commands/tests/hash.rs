@@ -111,6 +111,56 @@ fn hscan() {
 }
 
 #[test]
+fn random_fields() {
+    play(
+        "
+        HRANDFIELD no           -> $-1¶ | _¶
+        HRANDFIELD no 2         -> *0¶
+        HSET h a 1              -> :1¶
+        HRANDFIELD h            -> $1¶a¶
+        HRANDFIELD h 5          -> *1¶$1¶a¶
+        HRANDFIELD h -2         -> *2¶$1¶a¶$1¶a¶
+        HRANDFIELD h 0          -> *0¶
+        HRANDFIELD h 3 WithValues   -> *2¶$1¶a¶$1¶1¶ | *1¶*2¶$1¶a¶$1¶1¶
+        HRANDFIELD h -2 WITHVALUES  -> *4¶$1¶a¶$1¶1¶$1¶a¶$1¶1¶ | *2¶*2¶$1¶a¶$1¶1¶*2¶$1¶a¶$1¶1¶
+        HRANDFIELD h x          -> -ERR value is not an integer or out of range¶
+        HRANDFIELD h 1 2        -> -ERR syntax error¶
+        HRANDFIELD h 1 WITHVALUES 2  -> -ERR syntax error¶
+        HRANDFIELD h -9223372036854775808  -> -ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807¶
+        HRANDFIELD h 9223372036854775807 WITHVALUES  -> -ERR value is out of range¶
+        HSET h b 2              -> :1¶
+        HRANDFIELD h 2          -> *2¶$1¶a¶$1¶b¶
+        HPEXPIRE h 10 FIELDS 1 a    -> *1¶:1¶
+        + 10
+        HRANDFIELD h 9          -> *1¶$1¶b¶
+        HRANDFIELD h -3         -> *3¶$1¶b¶$1¶b¶$1¶b¶
+        CONFIG SET hash-max-listpack-entries 1  -> +OK¶
+        HSET h c 3 d 4          -> :2¶
+        OBJECT ENCODING h       -> $9¶hashtable¶
+        HPEXPIRE h 10 FIELDS 2 b c  -> *2¶:1¶:1¶
+        + 10
+        HRANDFIELD h 9          -> *1¶$1¶d¶
+        SET s v                 -> +OK¶
+        HRANDFIELD s            -> -WRONGTYPE Operation against a key holding the wrong kind of value¶
+        ",
+    );
+    let mut dialogue = Dialogue::with(Version::Resp2, Options::default());
+    dialogue.say("CONFIG SET hash-max-listpack-entries 1");
+    for i in 0..100 {
+        dialogue.say(&format!("HSET h {i} {i}"));
+    }
+    let seen: std::collections::BTreeSet<_> =
+        (0..2_000).map(|_| dialogue.say("HRANDFIELD h")).collect();
+    assert_eq!(seen.len(), 100);
+    let one = dialogue.say("HRANDFIELD h 99 WITHVALUES");
+    assert!(one.starts_with("*198¶"), "{one}");
+    let mut fields: Vec<_> = one.split('¶').skip(2).step_by(4).collect();
+    fields.sort();
+    fields.dedup();
+    assert_eq!(fields.len(), 99);
+}
+
+#[test]
 fn keys_of_hashes_are_keys() {
     play(
         "

@@ -24,6 +24,7 @@ mod scan;
 mod script;
 mod scrub;
 mod set;
+mod sort;
 mod string;
 mod tracking;
 mod transaction;

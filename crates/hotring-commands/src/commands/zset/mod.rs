@@ -4,17 +4,17 @@ mod algebra;
 mod range;
 mod score;
 
-use std::collections::HashSet;
-
 use hotring_protocol::{ArgsView, Version, glob_match, parse_i64};
 use hotring_store::{AddOptions, NumberKind, OwnedScored, Scored, ScoredRef, StoreError};
 
 use super::multi::with_keys;
+use super::random::Chosen;
 use super::scan;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 pub(crate) use algebra::*;
 pub(crate) use range::*;
+pub(super) use score::parse as parse_score;
 use score::{Text, begin_members, parse, reply_member, reply_score};
 
 const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
@@ -289,55 +289,16 @@ fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {
     }
 }
 
-/// What ZRANDMEMBER is to choose.
-enum Chosen {
-    One,
-    /// Up to this number, each once.
-    Distinct(usize),
-    /// This number, one by one.
-    Repeated(usize),
-}
-
 pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
-    let count = c.args.get(2).map(parse_i64);
-    if count == Some(None) {
-        return Err(Failure::NotAnInteger);
-    }
-    let with_scores = match (c.args.get(3), c.args.len()) {
-        (None, _) => false,
-        (Some(option), 4) if option.eq_ignore_ascii_case(b"withscores") => true,
-        _ => return Err(Failure::Syntax),
-    };
-    let chosen = match count {
-        None => Chosen::One,
-        Some(None) => return Err(Failure::NotAnInteger),
-        Some(Some(i64::MIN)) => {
-            return Err(Failure::text(
-                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-            ));
-        }
-        Some(Some(n)) if with_scores && n < -(i64::MAX / 2) => {
-            return Err(Failure::text("ERR value is out of range"));
-        }
-        Some(Some(n @ 0..)) => Chosen::Distinct(usize::try_from(n).unwrap_or(usize::MAX)),
-        Some(Some(n)) => Chosen::Repeated(usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX)),
-    };
+    let (chosen, with_scores) = Chosen::read(c.args, b"withscores")?;
     let (version, len_max) = (c.client.version, c.reply_len_max);
     let found = c.store.scored_walk(&c.args[1], c.now, |scored| {
         let (random, len) = (&mut c.locals.random, scored.count());
-        let (n, ranks) = match chosen {
-            Chosen::One => (1, None),
-            Chosen::Repeated(n) => (n, None),
-            Chosen::Distinct(n) => {
-                let ranks = distinct(n.min(len), len, |below| random.usize(..below));
-                (ranks.len(), Some(ranks))
-            }
-        };
+        let ranks = chosen.ranks(len, random);
         if !matches!(chosen, Chosen::One) {
-            begin_members(&mut c.reply, version, n, with_scores);
+            begin_members(&mut c.reply, version, ranks.len(), with_scores);
         }
-        for i in 0..n {
-            let rank = ranks.as_ref().map_or_else(|| random.usize(..len.max(1)), |ranks| ranks[i]);
+        for rank in ranks {
             scored.each(rank..rank + 1, false, |entry| {
                 reply_member(&mut c.reply, version, entry, with_scores);
             });
@@ -353,22 +314,6 @@ pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
         (None, _) => c.reply.array(0),
     }
     c.check_reply_len()
-}
-
-/// `n` of the numbers below `len`, each at most once.
-fn distinct(n: usize, len: usize, mut below: impl FnMut(usize) -> usize) -> Vec<usize> {
-    if n == len {
-        return (0..len).collect();
-    }
-    // Floyd: the next place is drawn among all so far, or is the last of them.
-    let (mut seen, mut ranks) = (HashSet::with_capacity(n), Vec::with_capacity(n));
-    for last in len - n..len {
-        let drawn = below(last + 1);
-        let rank = if seen.insert(drawn) { drawn } else { last };
-        seen.insert(rank);
-        ranks.push(rank);
-    }
-    ranks
 }
 
 /// Members that a ZSCAN visits of a large set when it doesn't say how many.

@@ -140,7 +140,7 @@ pub(super) fn reply_member(
 
 /// A score, as C's strtod reads it. None for NaN, for what is too large or too small to be told from 0, and for
 /// anything else.
-pub(super) fn parse(text: &[u8]) -> Option<f64> {
+pub(in crate::commands) fn parse(text: &[u8]) -> Option<f64> {
     let number = parse_loosely(text)?;
     let has_digit = |digits: std::ops::RangeInclusive<u8>| {
         let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next();

@@ -206,6 +206,7 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         Id::Copy => (GENERIC, "copy_to"),
         Id::Move => (GENERIC, "move_to"),
         Id::Restore => (GENERIC, "restore"),
+        Id::Sort => (LIST, "sortstore"),
         Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrEx => (STRING, "incrby"),
         Id::IncrByFloat | Id::Append | Id::SetRange | Id::SetBit | Id::Rollback => {
             (STRING, spec.name)

@@ -203,20 +203,53 @@ fn the_cache_is_filled_and_emptied() {
 }
 
 #[test]
+fn libraries_are_read_only() {
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    let libraries =
+        ["redis", "cjson", "cmsgpack", "bit", "struct", "string", "table", "math", "coroutine"];
+    for library in libraries {
+        for script in [format!("{library}.x = 1"), format!("rawset({library}, 'x', 1)")] {
+            let reply = eval(&mut dialogue, &script, &[], &[]);
+            let expected = "-ERR user_script:1: Attempt to modify a readonly table script: ";
+            assert!(reply.starts_with(expected), "{script}: {reply}");
+        }
+        let script = format!(
+            "local n = 0 for name, entry in pairs({library}) do \
+               n = n + 1 assert({library}[name] == entry and rawget({library}, name) == entry) \
+             end \
+             return n > 1 and next({library}) ~= nil"
+        );
+        assert_eq!(eval(&mut dialogue, &script, &[], &[]), ":1¶", "{library}");
+    }
+    for (script, why) in [
+        ("pairs(1)", "bad argument #1 to 'pairs' (table expected, got number)"),
+        ("next()", "bad argument #1 to 'next' (table expected, got no value)"),
+        ("rawget(nil, 1)", "bad argument #1 to 'rawget' (table expected, got nil)"),
+    ] {
+        let reply = eval(&mut dialogue, script, &[], &[]);
+        assert!(reply.starts_with(&format!("-ERR user_script:1: {why} script: ")), "{reply}");
+    }
+    let script =
+        "local t = {} rawset(t, 'a', 1) return {rawget(t, 'a'), next(t), next(t, 'a') == nil}";
+    assert_eq!(eval(&mut dialogue, script, &[], &[]), "*3¶:1¶$1¶a¶:1¶");
+}
+
+#[test]
 fn nothing_leads_from_one_run_to_the_next() {
     let mut dialogue = Dialogue::new(Version::Resp2);
     for script in [
-        "string.upper = nil return 1",
-        "redis.call = nil return 1",
+        "pcall(loadstring('string.upper = nil')) return 1",
+        "pcall(loadstring('redis.call = nil')) return 1",
         "rawset(_G, 'leak', 1) return leak",
-        "table.insert(redis, 1) rawset(math, 'leak', 1) return 1",
-        "rawset(string, 'rep', error) return 1",
+        "table.insert(redis, 1) pcall(rawset, math, 'leak', 1) return 1",
+        "pcall(rawset, string, 'rep', error) for _, part in pairs({_G, redis}) do pairs(part) end return 1",
+        "local _, strings = pairs(string) strings.upper = nil return 1",
         "KEYS.leak = 1 return 1",
         "collectgarbage('stop') return 1",
         "math.randomseed(7) return 1",
         "pcall(setmetatable, _G, {}) return 1",
         "local co = coroutine.create(function() string.len = nil end) coroutine.resume(co) return 1",
-        "loadstring('string.sub = nil')() return 1",
+        "pcall(loadstring('string.sub = nil')) return 1",
     ] {
         assert_eq!(eval(&mut dialogue, script, &[], &[]), ":1¶", "{script}");
         let check = "return string.upper('a') .. ('a'):rep(2) .. redis.call('ECHO', 'x') .. \
