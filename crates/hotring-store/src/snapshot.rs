@@ -99,18 +99,23 @@ impl SnapshotWalk {
         writer: &mut SnapshotWriter,
     ) -> Result<bool, SnapshotFailed> {
         if self.places.is_none() {
-            self.places = Some(session.places().into_iter());
             let order = session.databases.order();
             if order.iter().zip(0..=u8::MAX).any(|(place, number)| *place != number) {
                 writer.push(&Effect::Order { order: &order });
             }
-            self.next_place();
+            self.first_place(session);
         }
         let home = session.place();
         session.go_to(self.place);
         let stepped = self.step_here(session, writer);
         session.go_to(home);
         stepped
+    }
+
+    /// Begins with the first database, of which the hottest keys are known.
+    fn first_place(&mut self, session: &Session) {
+        self.places = Some(session.places().into_iter());
+        self.next_place();
     }
 
     /// Goes on with the next database; false if there is none.
@@ -131,7 +136,15 @@ impl SnapshotWalk {
             Stage::Pins(after) => {
                 writer.set_class(HOTTEST)?;
                 let last = session.pins_from(after.as_deref(), STEP_ITEMS, |pin| writer.push(pin));
-                self.stage = last.map_or(Stage::Hottest, |last| Stage::Pins(Some(last)));
+                self.stage = match last {
+                    Some(last) => Stage::Pins(Some(last)),
+                    // The pins of all databases come first, as the class of blocks only rises.
+                    None if self.next_place() => Stage::Pins(None),
+                    None => Stage::Hottest,
+                };
+                if let Stage::Hottest = self.stage {
+                    self.first_place(session);
+                }
             }
             Stage::Hottest => match self.hottest.next() {
                 Some(key) => session.value_of(&key, &mut longs, |put| writer.push(put))?,
@@ -159,8 +172,7 @@ impl SnapshotWalk {
                 self.stage = if next == 0 { Stage::Done } else { Stage::All(next) };
             }
             Stage::Done => {
-                // The hottest keys that are known are those of the first database.
-                self.stage = Stage::Pins(None);
+                self.stage = Stage::All(0);
                 return Ok(self.next_place());
             }
         }

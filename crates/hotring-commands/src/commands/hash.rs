@@ -72,9 +72,13 @@ pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
+    let len_max = c.reply_len_max;
     let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
         c.reply.map(hash.count());
         for (field, value) in hash.iter() {
+            if c.reply.written() > len_max {
+                break;
+            }
             c.reply.bulk(field);
             c.reply.bulk(value);
         }
@@ -97,9 +101,15 @@ pub(crate) fn hvals(c: &mut Context<'_>) -> Outcome {
 type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
+    let len_max = c.reply_len_max;
     let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
         c.reply.array(hash.count());
-        hash.iter().for_each(|pair| c.reply.bulk(part(pair)));
+        for pair in hash.iter() {
+            if c.reply.written() > len_max {
+                break;
+            }
+            c.reply.bulk(part(pair));
+        }
     })?;
     if !is_found(c, found) {
         c.reply.array(0);

@@ -143,7 +143,7 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
         return Err(Undumped::Sum);
     }
     debug_assert_eq!(value.len() + SEAL_LEN, payload.len());
-    let mut input = Input { rest: value, len_max };
+    let mut input = Input { rest: value, len_max, unpacked_left: len_max };
     let value = match input.byte().ok_or(Undumped::Format)? {
         TYPE_STRING => Content::String(input.string()?),
         kind @ (TYPE_LIST | TYPE_LIST_ZIPLIST | TYPE_LIST_QUICKLIST | TYPE_LIST_QUICKLIST_2) => {
@@ -264,6 +264,8 @@ fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, 
 pub(super) struct Input<'a> {
     rest: &'a [u8],
     len_max: usize,
+    /// Bytes that compressed strings may still come to.
+    unpacked_left: usize,
 }
 
 impl<'a> Input<'a> {
@@ -362,6 +364,9 @@ impl<'a> Input<'a> {
         let packed = self.take(packed_len).ok_or(Undumped::Format)?;
         let len = usize::try_from(len).map_err(|_| Undumped::Format)?;
         self.check_len(len)?;
+        // All strings of a value together: few bytes may stand for many.
+        self.unpacked_left =
+            self.unpacked_left.checked_sub(len).ok_or(Undumped::TooLong { len })?;
         unpack(packed, len).ok_or(Undumped::Format)
     }
 }

@@ -126,8 +126,15 @@ pub fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     (out.len() == len).then_some(out)
 }
 
+/// Longest string that holds several entries. Redis's hold some kilobytes; each entry takes far more memory than its
+/// bytes while it is read.
+pub(crate) const PACKED_MAX: usize = 32 << 20;
+
 /// The elements of a listpack: its length u32, their number u16, each with its length behind it, 0xff.
 pub fn listpack(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
+    if list.len() > PACKED_MAX {
+        return None;
+    }
     let (len, rest) = list.split_first_chunk()?;
     let (_, rest) = rest.split_first_chunk::<2>()?;
     let mut items = Vec::new();
@@ -151,6 +158,9 @@ fn back_len(item_len: usize) -> usize {
 
 /// The elements of an intset: the width u32, their number u32, the integers in their order, each once.
 pub fn intset(set: &[u8]) -> Option<Vec<Cow<'static, [u8]>>> {
+    if set.len() > PACKED_MAX {
+        return None;
+    }
     let (width, rest) = set.split_first_chunk()?;
     let (count, ints) = rest.split_first_chunk()?;
     let width = u32::from_le_bytes(*width) as usize;

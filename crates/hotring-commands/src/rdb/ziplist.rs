@@ -1,8 +1,13 @@
 //! Ziplists: short lists in one string, as before Redis 7.
 
+use super::PACKED_MAX;
+
 /// The elements of a ziplist: its length u32, offset of the last u32, their number u16, elements,
 /// 0xff.
 pub fn ziplist(list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    if list.len() > PACKED_MAX {
+        return None;
+    }
     let (len, rest) = list.split_first_chunk()?;
     let (_, rest) = rest.split_first_chunk::<6>()?;
     let (end, mut rest) = rest.split_last()?;

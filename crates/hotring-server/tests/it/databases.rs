@@ -211,3 +211,19 @@ fn databases_come_back_after_a_restart_by_log_and_by_snapshot() {
     server.stop();
     fs::remove_dir_all(&folder).ok();
 }
+
+/// A pipeline's keys are looked up ahead, by the hashes of one database.
+#[test]
+fn requests_behind_a_select_in_one_pipeline_are_of_its_database() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    wire.send(b"SELECT 1\r\nSET a 1\r\nSET b 2\r\nSET c 3\r\nINCR a\r\nGET c\r\n");
+    for expected in [ok(), ok(), ok(), ok(), Reply::Int(2), bulk("3")] {
+        assert_eq!(wire.reply(), expected);
+    }
+    assert_eq!(wire.say("GET a"), bulk("2"));
+    assert_eq!(wire.say("SET a 4"), ok());
+    assert_eq!(wire.say("DBSIZE"), Reply::Int(3));
+    assert_eq!(wire.say("DEL a b c"), Reply::Int(3));
+    assert_eq!(wire.say("DBSIZE"), Reply::Int(0));
+}

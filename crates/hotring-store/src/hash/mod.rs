@@ -124,7 +124,8 @@ impl Type for Hash {
     fn weigh((field, to): &Change<'_>) -> Weight {
         let value_len = to.value().map_or(0, <[u8]>::len);
         Weight {
-            longest: field.len().max(value_len),
+            // What is removed was let in.
+            longest: if *to == To::Removed { 0 } else { field.len().max(value_len) },
             len: field.len() + value_len + LENS_MAX,
             grows: *to != To::Removed,
         }

@@ -9,6 +9,7 @@ use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::logged::with_form;
+use crate::ops::fields::due_of_new;
 use crate::session::Session;
 use crate::stripe::spread;
 
@@ -113,8 +114,9 @@ impl Session {
 
     /// Removes every key of every database, at one moment for every observer.
     pub fn clear_all(&mut self) {
-        let places = self.places();
         let before: Vec<_> = self.hold(&Keys::All, Hold::WriteOnce, |session| {
+            // Within the hold, or a database that is made meanwhile would keep its keys.
+            let places = session.places();
             places.into_iter().map(|place| session.within(place, Session::clear_here)).collect()
         });
         // Now that no session waits for it.
@@ -194,7 +196,9 @@ impl Session {
                 }
                 let value = session.decode_form(form, &value).expect("this version has stored it");
                 let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
+                let due = due_of_new(&value);
                 session.change(to, |write| write.put_item(value, expiry, now));
+                session.enter_due(to, due, now);
                 true
             });
             if moved {

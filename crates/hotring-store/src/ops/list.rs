@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::changes::ListStep;
+use crate::changes::{Changed, ListStep};
 use crate::container::Decision;
 use crate::container::packed::{Head, push, split};
 use crate::error::StoreError;
@@ -327,7 +327,10 @@ impl Session {
     /// Adds to the last change, if the origin records changes, how it was made.
     fn note_step(&mut self, step: ListStep) {
         if let Some(change) = self.changes.as_mut().and_then(|changes| changes.last_mut()) {
-            change.list.get_or_insert(step);
+            // The key may have expired, or another may have been evicted, and nothing else was done.
+            if matches!(change.what, Changed::Stored { .. } | Changed::Removed) {
+                change.list.get_or_insert(step);
+            }
         }
     }
 

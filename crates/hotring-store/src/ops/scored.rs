@@ -168,22 +168,31 @@ impl Session {
     /// Takes up to `n` members of the lowest scores, or of the highest ones, in that order.
     ///
     /// # Errors
-    /// As [`scored_remove`](Self::scored_remove).
+    /// As [`scored_remove`](Self::scored_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if several members
+    /// are longer than `bytes_max` together.
     pub fn scored_pop(
         &mut self,
         key: &[u8],
-        n: usize,
+        (n, bytes_max): (usize, usize),
         is_max: bool,
         now: u64,
     ) -> Result<Vec<OwnedScored>, StoreError> {
-        let (_, members) = self.reduce(key, now, |scored| {
-            let (len, mut members) = (scored.count(), Vec::new());
+        self.check_key(key)?;
+        self.admit_little()?;
+        let (_, members) = self.change_container::<SortedSet, _>(key, now, |scored| {
+            let (len, mut members, mut bytes) = (scored.count(), Vec::new(), 0);
             let n = n.min(len);
             let ranks = if is_max { len - n..len } else { 0..n };
             scored.each(ranks.clone(), is_max, |entry| {
-                members.push((entry.member.to_vec(), entry.score));
+                bytes += entry.member.len() + size_of::<f64>();
+                if bytes <= bytes_max || n == 1 {
+                    members.push((entry.member.to_vec(), entry.score));
+                }
             });
-            (without(ranks.start, ranks.end), members)
+            if bytes > bytes_max && n > 1 {
+                return Err(StoreError::ValuesTooLong { len_max: bytes_max });
+            }
+            Ok((without(ranks.start, ranks.end), members))
         })?;
         Ok(members)
     }

@@ -163,7 +163,8 @@ impl Session {
             return Ok(SetOutcome { stored: true, old: None });
         }
         let needs_string = options.return_old || options.condition.is_on_string();
-        self.change(key, |key| {
+        // A long string may be changing in place, which no compare-and-swap notices.
+        self.change_in_order(key.into(), |key, _| {
             key.run(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
                     return (Puts::Value, Action::Keep, Err(StoreError::WrongType));
@@ -196,7 +197,7 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`]
     pub fn get_del(&mut self, key: &[u8], now: u64) -> Result<Option<Text>, StoreError> {
-        self.change(key, |key| {
+        self.change_in_order(key.into(), |key, _| {
             key.update(now, |entry| match copied(entry.as_ref()) {
                 Ok(old) => (Action::Remove, Ok(old)),
                 Err(error) => (Action::Keep, Err(error)),
@@ -215,7 +216,7 @@ impl Session {
         now: u64,
     ) -> Result<bool, StoreError> {
         let needs_string = condition.is_on_string();
-        self.change(key, |key| {
+        self.change_in_order(key.into(), |key, _| {
             key.update(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
                     return (Action::Keep, Err(StoreError::WrongType));

@@ -215,19 +215,26 @@ impl Session {
     /// one. The log names the members.
     ///
     /// # Errors
-    /// As [`set_remove`](Self::set_remove).
+    /// As [`set_remove`](Self::set_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if several members are
+    /// longer than `bytes_max` together.
     pub fn set_pop(
         &mut self,
         key: &[u8],
-        count: usize,
+        (count, bytes_max): (usize, usize),
         mut random: impl FnMut(usize) -> usize,
         now: u64,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         self.check_key(key)?;
         self.admit_little()?;
         let (_, popped) = self.change_container::<Set, _>(key, now, |set| {
-            let mut popped = Vec::new();
-            choose(set, count, &mut random, |member| popped.push(member.to_vec()));
+            let (mut popped, mut bytes) = (Vec::new(), 0);
+            choose(set, count, &mut random, |member| {
+                popped.push(member.to_vec());
+                bytes += popped.last().map_or(0, Vec::len);
+            });
+            if bytes > bytes_max && popped.len() > 1 {
+                return Err(StoreError::ValuesTooLong { len_max: bytes_max });
+            }
             let removed = |member: &Vec<u8>| Change { member: member.clone().into(), adds: false };
             Ok((Cow::Owned(popped.iter().map(removed).collect()), popped))
         })?;

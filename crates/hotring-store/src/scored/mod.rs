@@ -111,7 +111,8 @@ impl Type for SortedSet {
             Change::Remove(member) => (member.len(), false),
             Change::RemoveRanks(..) => (0, false),
         };
-        Weight { longest: member, len: member + ENTRY_MAX, grows }
+        // What is removed was let in.
+        Weight { longest: if grows { member } else { 0 }, len: member + ENTRY_MAX, grows }
     }
 
     fn changed(scored: ScoredRef<'_>, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {

@@ -139,8 +139,10 @@ impl Type for Set {
     }
 
     fn weigh(change: &Change<'_>) -> Weight {
-        let longest = change.member.len();
-        Weight { longest, len: longest + LEN_MAX + 1, grows: change.adds }
+        let len = change.member.len();
+        // What is removed was let in.
+        let longest = if change.adds { len } else { 0 };
+        Weight { longest, len: len + LEN_MAX + 1, grows: change.adds }
     }
 
     fn changed(set: SetRef<'_>, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {

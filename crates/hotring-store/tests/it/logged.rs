@@ -171,7 +171,14 @@ pub(super) fn change_set(session: &mut Session, random: &mut Random, now: u64) {
     match random.below(10) {
         0..4 => _ = session.set_add(&at, &[&one, &two], now),
         4..7 => _ = session.set_remove(&at, &[&one, &two], now),
-        7 => _ = session.set_pop(&at, 2, |below| random.below(below as u64) as usize, now),
+        7 => {
+            _ = session.set_pop(
+                &at,
+                (2, usize::MAX),
+                |below| random.below(below as u64) as usize,
+                now,
+            )
+        }
         8 => _ = session.set_move(&at, &to, &one, now),
         _ => _ = session.set_store(SetOperation::Union, &at, &[&to, &at], now),
     }
@@ -190,7 +197,7 @@ pub(super) fn change_scored(session: &mut Session, random: &mut Random, now: u64
         }
         6..8 => _ = session.scored_remove(&key, &members.each_ref().map(|m| &m[..]), now),
         8 => _ = session.scored_incr(&key, score, &members[0], options, now),
-        9 => _ = session.scored_pop(&key, 2, random.one_in(2), now),
+        9 => _ = session.scored_pop(&key, (2, usize::MAX), random.one_in(2), now),
         10 => _ = session.scored_remove_interval(&key, &Interval::Ranks(1, 3), now),
         _ if random.one_in(2) => {
             _ = session.scored_remove_interval(&key, &Interval::Ranks(0, -1), now);

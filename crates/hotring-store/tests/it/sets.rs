@@ -68,7 +68,12 @@ fn as_ordered_sets(checksum: Checksum) {
             }
             7 => {
                 let count = random.below(4) as usize;
-                let popped = session.set_pop(key, count, |n| random.below(n as u64) as usize, NOW);
+                let popped = session.set_pop(
+                    key,
+                    (count, usize::MAX),
+                    |n| random.below(n as u64) as usize,
+                    NOW,
+                );
                 let popped = popped.expect("a set");
                 assert_eq!(popped.len(), count.min(before));
                 assert!(popped.iter().all(|member| models[at].remove(member)));

@@ -32,7 +32,7 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             }
         }
         Want::Member(end) => {
-            let popped = c.store.scored_pop(key, 1, *end == End::Back, c.now)?;
+            let popped = c.store.scored_pop(key, (1, usize::MAX), *end == End::Back, c.now)?;
             c.reply.array(3);
             c.reply.bulk(key);
             let (member, score) = popped.first().map_or((&b""[..], 0.0), |(m, s)| (m, *s));
@@ -40,7 +40,8 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             c.reply.double(score);
         }
         Want::Members(end, count) => {
-            let popped = c.store.scored_pop(key, *count, *end == End::Back, c.now)?;
+            let limits = (*count, c.reply_left());
+            let popped = c.store.scored_pop(key, limits, *end == End::Back, c.now)?;
             c.reply.array(2);
             c.reply.bulk(key);
             // Pairs are arrays of their own in RESP2, too.

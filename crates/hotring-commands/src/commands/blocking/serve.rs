@@ -118,7 +118,11 @@ fn take_for(blocked: &Blocked, key: &[u8], c: &mut Context<'_>) -> Vec<u8> {
     let actor = blocked.client.id;
     c.store.act(Origin { actor, ..c.store.origin() });
     let mut bytes = Vec::new();
-    let len_max = c.reply_len_max;
+    // Its own limit, not what is left to the client that serves it.
+    let len_max = match c.server.settings.config().output_hard_max {
+        0 => usize::MAX,
+        max => max.saturating_add(c.locals.long_values.len),
+    };
     let inner = &mut c.inner(ArgsView::default(), &mut bytes, blocked.version, len_max);
     if let Err(failure) = element::take(inner, &blocked.want, key) {
         let message = failure.message();

@@ -211,7 +211,7 @@ fn pop(c: &mut Context<'_>, is_max: bool) -> Outcome {
             .and_then(|n| usize::try_from(n).ok())
             .ok_or(Failure::text("ERR value is out of range, must be positive"))?,
     };
-    let popped = c.store.scored_pop(&c.args[1], n, is_max, c.now)?;
+    let popped = c.store.scored_pop(&c.args[1], (n, c.reply_left()), is_max, c.now)?;
     let version = if c.args.len() == 3 { c.client.version } else { Version::Resp2 };
     reply_members(c, version, &popped);
     c.check_reply_len()
@@ -241,10 +241,10 @@ fn counted_keys(
 
 pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
     let (keys, is_max, n) = counted_pop(c.args, 1)?;
-    let now = c.now;
+    let (now, limits) = (c.now, (n, c.reply_left()));
     let popped = c.store.exclusive(&keys, |store| {
         for key in &keys {
-            let popped = store.scored_pop(key, n, is_max, now)?;
+            let popped = store.scored_pop(key, limits, is_max, now)?;
             if !popped.is_empty() {
                 return Ok(Some((*key, popped)));
             }

@@ -11,6 +11,8 @@ pub(super) struct Batch {
     requests: Vec<Request>,
     /// The hash of each request's first key, if the key was prefetched.
     key_hashes: [KeyHash; BATCH_LEN],
+    /// Of the database whose hashes they are.
+    pub place: u8,
     known_starts: Starts<&'static Spec>,
     /// Number of requests.
     pub len: usize,
@@ -39,6 +41,7 @@ impl Batch {
         Batch {
             requests: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             key_hashes: [KeyHash::UNKNOWN; BATCH_LEN],
+            place: 0,
             known_starts: Starts::default(),
             len: 0,
             end: 0,
@@ -81,6 +84,7 @@ impl Batch {
 
     /// Fetches the cache lines of all keys of the batch side by side, if there are enough.
     pub(super) fn prefetch(&mut self, input: &[u8], store: &mut Session) {
+        self.place = store.place();
         if self.len < PREFETCH_MIN {
             return;
         }

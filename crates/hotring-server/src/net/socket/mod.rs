@@ -163,6 +163,8 @@ pub(crate) struct Socket<S> {
 
 impl<S> Socket<S> {
     fn leave(&mut self) {
+        // No session may take an element for it from now on.
+        self.conversation.client.end_wait(clock::unix_ms());
         self.conversation.client.end_transaction();
         leave_all(&mut self.conversation.client, &self.thread.server, &mut Vec::new());
         self.thread.server.leave(&self.conversation.client.shared);

@@ -110,7 +110,8 @@ impl Session {
         let mut admitted = (!self.index.is_refusing()).then_some(Ok(()));
         let limits = self.limits;
         loop {
-            let decided = self.change(key, |key| {
+            // A long string may be changing in place, which no compare-and-swap notices.
+            let decided = self.change_in_order(key.into(), |key, _| {
                 key.run(now, |entry| {
                     let (action, result) = match &entry {
                         Some(entry) => show(entry, |item| decide(Some(item))),
