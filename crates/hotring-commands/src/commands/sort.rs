@@ -35,7 +35,7 @@ impl Request<'_> {
         self.by.as_ref().is_some_and(is_key) || self.get.iter().any(is_key)
     }
 
-    /// The elements that are answered, of so many.
+    /// The elements that are answered, of `len`.
     fn range(&self, len: usize) -> std::ops::Range<usize> {
         let (start, count) = self.limit.unwrap_or((0, -1));
         let start = usize::try_from(start).unwrap_or(0).min(len);

@@ -130,7 +130,8 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>], c: &Context<'_>) ->
 }
 
 /// Whether a command may access keys that the table does not name: one that walks over all keys, a script, which may
-/// use undeclared keys, SORT, whose patterns name some, one that begins to observe all keys, or one that reports whether watched keys have changed.
+/// undeclared keys, SORT, whose patterns name some, one that begins to observe all keys, or one that reports whether
+/// watched keys have changed.
 pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
     let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
     let observes = matches!(spec.id, CommandId::ClientTracking | CommandId::ClientList);

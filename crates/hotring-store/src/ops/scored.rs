@@ -168,8 +168,8 @@ impl Session {
     /// Takes up to `n` members of the lowest scores, or of the highest ones, in that order.
     ///
     /// # Errors
-    /// As [`scored_remove`](Self::scored_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if several members
-    /// are longer than `bytes_max` together.
+    /// As [`scored_remove`](Self::scored_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if several
+    /// members are longer than `bytes_max` together.
     pub fn scored_pop(
         &mut self,
         key: &[u8],

@@ -164,7 +164,7 @@ impl Session {
         }
         let needs_string = options.return_old || options.condition.is_on_string();
         // A long string may be changing in place, which no compare-and-swap notices.
-        self.change_in_order(key.into(), |key, _| {
+        self.change_in_order(key, |key, _| {
             key.run(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
                     return (Puts::Value, Action::Keep, Err(StoreError::WrongType));
