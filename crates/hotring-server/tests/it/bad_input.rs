@@ -124,7 +124,7 @@ fn wrong_requests_get_redis_texts_and_keep_the_connection() {
         ("CLIENT ID x", "ERR wrong number of arguments for 'client|id' command"),
         ("CLIENT nonsense", "ERR unknown subcommand 'nonsense'. Try CLIENT HELP."),
         ("nonsense a b", "ERR unknown command 'nonsense', with args beginning with: 'a' 'b' "),
-        ("SELECT 1", "ERR DB index is out of range"),
+        ("SELECT 16", "ERR DB index is out of range"),
         ("SELECT x", "ERR value is not an integer or out of range"),
         (
             "CONFIG SET nonsense 1",

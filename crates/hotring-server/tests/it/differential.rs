@@ -538,9 +538,32 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
 }
 
 /// Commands that Redis 7 does not have.
-const OURS: [&str; 13] = [
-    "delex", "delifeq", "digest", "history", "increx", "msetex", "pin", "pinned", "rollback",
-    "scrub", "unpin", "waitaof", "waitkey",
+const OURS: [&str; 25] = [
+    "delex",
+    "delifeq",
+    "digest",
+    "hexpire",
+    "hexpireat",
+    "hexpiretime",
+    "hgetdel",
+    "hgetex",
+    "history",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
+    "hpexpiretime",
+    "hpttl",
+    "hsetex",
+    "httl",
+    "increx",
+    "msetex",
+    "pin",
+    "pinned",
+    "rollback",
+    "scrub",
+    "unpin",
+    "waitaof",
+    "waitkey",
 ];
 
 #[test]

@@ -182,7 +182,7 @@ fn redisinsight_goes_through_its_screens() {
             Reply::Map(pairs) => pairs[0].1.text(),
             pairs => pairs.items()[1].text(),
         };
-        assert_eq!(databases, "1");
+        assert_eq!(databases, "16");
         insight_reads_info(&wire.say("INFO").text());
         assert_eq!(wire.say("DBSIZE").int(), 3);
         insight_browses(&mut wire);

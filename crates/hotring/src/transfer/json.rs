@@ -322,7 +322,7 @@ mod tests {
             ("{\"key\":\"a\"}", "byte 0: the object has no value"),
             ("\n{\"value\":\"a\"}", "byte 1: the object has no key"),
             ("{\"key\":1,\"type\":\"string\",\"value\":\"\"}", "byte 0: key is not a string"),
-            ("{\"key\":\"a\",\"type\":\"bag\",\"value\":[]}", "byte 0: type is neither"),
+            ("{\"key\":\"a\",\"type\":\"bag\",\"value\":[]}", "byte 0: type is none"),
             ("{\"key\":\"a\",\"type\":\"list\",\"value\":[]}", "byte 0: value is not a list"),
             ("{\"key\":\"a\",\"type\":\"list\",\"value\":[1]}", "byte 0: value is not a list"),
             ("{\"key\":\"a\",\"type\":\"hash\",\"value\":{}}", "byte 0: value is not a hash"),

@@ -475,10 +475,15 @@ pub(super) mod tests {
         let (items, unknown) = read(&file(&parts)).unwrap();
         let set = |members: [&str; 2]| Value::Set(members.map(|member| member.into()).to_vec());
         let sets = [item("i", set(["-1", "5"]), None), item("j", set(["a", "5"]), None)];
-        assert_eq!(items, [&sets[..], &[item("a", text("b"), None)]].concat());
-        let expected =
-            ["z is a sorted set", "z2 is a sorted set", "s is a stream", "m is a module's value"];
-        assert_eq!(unknown, expected);
+        let scored = |members: &[(&str, f64)]| {
+            let own = |(member, score): &(&str, f64)| (member.as_bytes().to_vec(), *score);
+            Value::Scored(members.iter().map(own).collect())
+        };
+        let [i, j] = sets;
+        let z = item("z", scored(&[("a", 1.5), ("b", f64::INFINITY)]), None);
+        let z2 = item("z2", scored(&[("a", 0.0)]), None);
+        assert_eq!(items, [i, z, z2, j, item("a", text("b"), None)]);
+        assert_eq!(unknown, ["s is a stream", "m is a module's value"]);
         let error = read(&file(&[b"\x1a\x01s\x01", b"\x00\x01a\x01b"])).unwrap_err().to_string();
         assert!(error.contains("the length of a stream is unknown"), "{error}");
         let error = read(&file(&[b"\xf3\x01"])).unwrap_err().to_string();
@@ -492,7 +497,7 @@ pub(super) mod tests {
             b"\x00\x01a\x01b",
             &[DATABASE, 2],
             &[&[TIME_MS][..], &[1; 8]].concat(),
-            b"\x14\x01s\x01a",
+            b"\x07\x01s\x40\x80\x01\x05\x04\0\0\0\0\0\0\0\0\x00",
             b"\x00\x01c\x01d",
         ];
         let bytes = file(&parts);

@@ -491,9 +491,9 @@ mod tests {
             damaged[i] ^= 1;
             assert!(payload(&damaged).is_err());
         }
-        let mut set = b"\x14\x00".to_vec();
-        hotring_commands::rdb::seal(&mut set);
-        assert_eq!(payload(&set).unwrap(), Err("a set".into()));
+        let mut stream = b"\x0f\x00".to_vec();
+        hotring_commands::rdb::seal(&mut stream);
+        assert_eq!(payload(&stream).unwrap(), Err("a stream".into()));
         let mut longer = b"\x00\x01ab".to_vec();
         hotring_commands::rdb::seal(&mut longer);
         assert!(payload(&longer).is_err());
