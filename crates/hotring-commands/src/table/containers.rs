@@ -60,20 +60,20 @@ macro_rules! with_containers {
             .tips(&[VARIES])
             .about("Walks over the fields of a hash, here all of them in one call.");
         HExpire = "hexpire" -6 Hash => fields::hexpire
-            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .flags(WRITE_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
             .about("Lets fields of a hash expire after a number of seconds.");
         HPExpire = "hpexpire" -6 Hash => fields::hpexpire
-            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .flags(WRITE_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]").cost(EACH_FIELD)
             .about("Lets fields of a hash expire after a number of milliseconds.");
         HExpireAt = "hexpireat" -6 Hash => fields::hexpireat
-            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .flags(WRITE_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]")
             .cost(EACH_FIELD)
             .about("Lets fields of a hash expire at a Unix second.");
         HPExpireAt = "hpexpireat" -6 Hash => fields::hpexpireat
-            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("7.4.0")
+            .flags(WRITE_FAST).keys(&one(Access::Adjust)).since("7.4.0")
             .args("key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]")
             .cost(EACH_FIELD)
             .about("Lets fields of a hash expire at a Unix millisecond.");
@@ -218,7 +218,7 @@ macro_rules! with_containers {
             .args("key [key ...]").cost(SMALLEST_SET).tips(&[ORDER_VARIES])
             .about("Lists the members that all of several sets have.");
         SInterCard = "sintercard" -3 Set => set::sintercard .flags(READ.with(Flags::MOVABLE_KEYS))
-            .keys(&counted(Access::Read)).since("7.0.0").args("numkeys key [key ...] [LIMIT limit]")
+            .keys(&counted_first(Access::Read)).since("7.0.0").args("numkeys key [key ...] [LIMIT limit]")
             .cost(SMALLEST_SET)
             .about("Counts the members that all of several sets have, up to a limit.");
         SInterStore = "sinterstore" -3 Set => set::sinterstore .flags(GROW).keys(&into(Access::Adjust))

@@ -269,7 +269,7 @@ impl Session {
         now: u64,
     ) -> Result<bool, StoreError> {
         self.check_key(to)?;
-        self.admit()?;
+        self.admit_little()?;
         self.hold_keys([from, to], |session| {
             let has = |set: SetRef<'_>| set.contains(member);
             let Some(is_there) = session.read_container::<Set, _>(from, now, has)? else {
