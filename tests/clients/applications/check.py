@@ -54,28 +54,6 @@ def celery_runs_chains_chords_retries_and_priorities():
         worker.wait(30)
 
 
-def rq_runs_jobs_with_dependencies_and_schedules():
-    import rq
-
-    connection = redis.Redis(port=int(PORT), db=6)
-    queue = rq.Queue("checked", connection=connection)
-    first = queue.enqueue(tasks.square, 7)
-    second = queue.enqueue(tasks.square, 8, depends_on=first)
-    broken = queue.enqueue(tasks.square, "no number")
-    assert queue.count >= 2
-    worker = rq.SimpleWorker([queue], connection=connection)
-    worker.work(burst=True)
-    assert (first.return_value(), second.return_value()) == (49, 64)
-    assert broken.get_status(refresh=True) == "failed"
-    assert broken.id in queue.failed_job_registry.get_job_ids()
-    assert first.id in queue.finished_job_registry.get_job_ids()
-    assert queue.count == 0
-    broken.requeue()
-    assert queue.get_job_ids() == [broken.id]
-    queue.empty()
-    assert queue.is_empty()
-
-
 def dramatiq_runs_actors_retries_delays_and_results():
     from dramatiq import Worker, group
 
@@ -195,7 +173,6 @@ def leaderboards_rank_and_feeds_are_cut():
 
 CHECKS = [
     celery_runs_chains_chords_retries_and_priorities,
-    rq_runs_jobs_with_dependencies_and_schedules,
     dramatiq_runs_actors_retries_delays_and_results,
     huey_runs_tasks_schedules_and_priorities,
     django_caches_in_database_1,

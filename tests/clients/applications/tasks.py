@@ -1,4 +1,4 @@
-"""The tasks that Celery's, RQ's, huey's and dramatiq's workers run."""
+"""The tasks that Celery's, huey's and dramatiq's workers run."""
 
 import os
 
@@ -75,7 +75,3 @@ def named(name):
 
 
 order = []
-
-
-def square(n):
-    return n * n

@@ -150,7 +150,7 @@ def errors(r):
     for call, text in [
         (lambda: r.incr("py:text"), "value is not an integer or out of range"),
         (lambda: r.execute_command("NONSENSE", "a"), "unknown command 'NONSENSE'"),
-        (lambda: r.execute_command("SELECT", 1), "DB index is out of range"),
+        (lambda: r.execute_command("SELECT", 16), "DB index is out of range"),
     ]:
         try:
             call()
