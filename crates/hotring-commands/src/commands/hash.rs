@@ -247,11 +247,7 @@ pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
     // As in Redis, the options of a walk over nothing are not looked at.
     let next = next.transpose()?;
     is_found(c, next.map(|_| ()));
-    c.reply.array(2);
-    c.reply.bulk(next.unwrap_or(0).to_string().as_bytes());
-    c.reply.array(found.len());
-    found.iter().for_each(|part| c.reply.bulk(part));
-    c.check_reply_len()
+    scan::reply_page(c, next.unwrap_or(0), &found)
 }
 
 pub(super) fn shown(options: ArgsView<'_>) -> Result<Shown<'_>, Failure> {

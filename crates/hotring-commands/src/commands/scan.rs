@@ -17,6 +17,15 @@ const SCAN_REPLY_MAX: usize = 1 << 20;
 /// Keys that are copied out of the store at one time.
 const STEP_KEYS: usize = 256;
 
+/// Answers a part of a walk over a container, and where to go on.
+pub(super) fn reply_page(c: &mut Context<'_>, next: u64, found: &[Vec<u8>]) -> Outcome {
+    c.reply.array(2);
+    c.reply.bulk(next.to_string().as_bytes());
+    c.reply.array(found.len());
+    found.iter().for_each(|part| c.reply.bulk(part));
+    c.check_reply_len()
+}
+
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,

@@ -28,7 +28,7 @@ macro_rules! bit_set {
                 Self(self.0 | other.0)
             }
 
-            /// This set but for the members of the other.
+            /// This set without the members of the other.
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
             }

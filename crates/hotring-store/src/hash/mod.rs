@@ -269,7 +269,7 @@ impl<'a> HashRef<'a> {
         if self.is_packed() { self.iter().count() } else { self.len() }
     }
 
-    /// Whether it has no field, which no stored hash is, but for those whose time is over.
+    /// Whether it has no field. A stored hash has one, but its time may be over.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -11,7 +11,6 @@ use crate::holds::Keys;
 use crate::logged::with_form;
 use crate::ops::fields::due_of_new;
 use crate::session::Session;
-use crate::stripe::spread;
 
 /// An item on its way to another database: the form of its value, the value, and its expiry.
 type Carried = (u8, Vec<u8>, Option<u64>);
@@ -216,21 +215,5 @@ impl Session {
             };
             (form, value, entry.expire_at)
         })
-    }
-
-    /// The hashes by which the gate knows keys of databases, for [`exclusive_in`](Self::exclusive_in).
-    fn hashes_in(&self, keys: &[(u8, &[u8])]) -> Vec<u64> {
-        let hash = |(place, key): &(u8, &[u8])| spread(self.databases.at(*place).seed, key);
-        keys.iter().map(hash).collect()
-    }
-
-    /// As [`exclusive`](Self::exclusive), of keys of several databases, with the places of these.
-    pub fn exclusive_in<R>(
-        &mut self,
-        keys: &[(u8, &[u8])],
-        f: impl FnOnce(&mut Session) -> R,
-    ) -> R {
-        let keys = Keys::new(&mut self.hashes_in(keys));
-        self.hold(&keys, Hold::Exclusive, f)
     }
 }

@@ -1,4 +1,4 @@
-//! Who waits for an element of a key, in a line: first come, first served, over all threads.
+//! The line of clients that wait for an element of a key: first come, first served, over all threads.
 //!
 //! # Picture
 //! ```text

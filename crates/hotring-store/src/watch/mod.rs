@@ -23,7 +23,7 @@
 //! anybody looks has changed; values are not compared, but with the one that is waited for, by the
 //! write that stores it.
 //!
-//! Who waits for an element of a list or a sorted set stands in a line: [`line`].
+//! Clients that wait for an element of a list or a sorted set stand in a line: [`line`].
 //!
 //! Expiry is no write. Who waits for any change looks again when the key expires.
 //!

@@ -36,7 +36,7 @@ enum Serving {
 }
 
 impl World {
-    /// The one who waits, and its place unless it has found an element.
+    /// The waiting client, and its place unless it has found an element.
     fn take(&self, session: &mut GateSession, mask: u64) -> (StdArc<Client>, Option<Place>) {
         let client = StdArc::new(Client::default());
         session.acquire(&keys(mask), Hold::Exclusive);

@@ -65,14 +65,14 @@ fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
     outcome != Some(Turned::Over)
 }
 
-/// What came of one who waits.
+/// What became of a waiting client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turned {
     /// It was served.
     Served,
     /// Its element goes to a key that is not held.
     MustHold,
-    /// There is no element, or none who waits for it.
+    /// There is no element, or no client waits for it.
     Over,
 }
 
@@ -88,7 +88,7 @@ fn first_in_line(store: &Session, key: &[u8], name: &str) -> Vec<Arc<dyn Taker>>
     line
 }
 
-/// Claims the first who waits for what the key has, and takes it.
+/// Claims the first client that waits for what the key has, and takes it for that client.
 fn serve_first(
     key: &[u8],
     held: &[&[u8]],
