@@ -151,21 +151,23 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Changes one leaf of this subtree, found by `choose`.
+    /// Changes one leaf of this subtree, found by `choose`. The subtree has `len` entries before.
     fn edit<R>(
         &mut self,
+        len: usize,
         edges: Edges,
         choose: &mut impl FnMut(&Inner<L>) -> usize,
         change: impl FnOnce(&mut L) -> R,
-    ) -> (R, Option<Split<L>>) {
+    ) -> Edited<L, R> {
         match self {
             Node::Leaf(leaf) => {
                 let leaf = Arc::make_mut(leaf);
                 let result = change(leaf);
                 let split = if leaf.is_full() { leaf.split(edges.edge()) } else { None };
-                (result, split.map(|(bound, right)| (bound, Node::Leaf(Arc::new(right)))))
+                let split = split.map(|(bound, right)| (bound, Node::Leaf(Arc::new(right))));
+                Edited { result, len: leaf.len(), split }
             }
-            Node::Inner(inner) => Arc::make_mut(inner).edit(edges, choose, change),
+            Node::Inner(inner) => Arc::make_mut(inner).edit(len, edges, choose, change),
         }
     }
 
@@ -180,6 +182,14 @@ impl<L: Leaf> Node<L> {
 
 /// A part that no longer fits, and its bound.
 type Split<L> = (<L as Leaf>::Bound, Node<L>);
+
+/// What became of a subtree by a change of one of its leaves.
+struct Edited<L: Leaf, R> {
+    result: R,
+    /// Entries that the subtree has now, without the part that no longer fits: known without a sum over children.
+    len: usize,
+    split: Option<Split<L>>,
+}
 
 /// Whether a node lies at the start of the tree, and at its end.
 #[derive(Clone, Copy)]
@@ -213,6 +223,11 @@ impl<L: Leaf> Inner<L> {
         last
     }
 
+    /// The last child.
+    fn last(&self) -> usize {
+        self.children.len() - 1
+    }
+
     /// The last child whose bound is at or below what is looked for, as `is_below` says.
     #[inline]
     pub(crate) fn child_of_bound(&self, is_below: impl FnMut(&L::Bound) -> bool) -> usize {
@@ -221,29 +236,34 @@ impl<L: Leaf> Inner<L> {
 
     fn edit<R>(
         &mut self,
+        len: usize,
         edges: Edges,
         choose: &mut impl FnMut(&Inner<L>) -> usize,
         change: impl FnOnce(&mut L) -> R,
-    ) -> (R, Option<Split<L>>) {
+    ) -> Edited<L, R> {
         let i = choose(self);
         let edges =
             Edges { start: edges.start && i == 0, end: edges.end && i + 1 == self.children.len() };
         let child = &mut self.children[i];
-        let (len, bytes) = (self.counts[i], child.bytes());
-        let (result, split) = child.edit(edges, choose, change);
-        let (now_len, now_bytes) = (child.len(), child.bytes());
+        let (before, bytes) = (self.counts[i], child.bytes());
+        let Edited { result, len: now, split } = child.edit(before, edges, choose, change);
+        let now_bytes = child.bytes();
         self.below = self.below - bytes + now_bytes;
-        self.counts[i] = now_len;
+        self.counts[i] = now;
+        let mut len = len - before + now;
         if let Some((bound, right)) = split {
+            let right_len = right.len();
+            len += right_len;
             self.below += right.bytes();
-            self.counts.insert(i + 1, right.len());
+            self.counts.insert(i + 1, right_len);
             self.children.insert(i + 1, right);
             self.bounds.insert(i, bound);
-        } else if (now_len < len || now_bytes < bytes) && child.is_sparse() {
+        } else if (now < before || now_bytes < bytes) && child.is_sparse() {
             self.merge(i);
         }
         let split = if self.children.len() > CHILDREN_MAX { Some(self.split(edges)) } else { None };
-        (result, split)
+        len -= split.as_ref().map_or(0, |(_, right)| right.len());
+        Edited { result, len, split }
     }
 
     fn split(&mut self, edges: Edges) -> Split<L> {
@@ -376,6 +396,10 @@ impl<L: Leaf> Tree<L> {
 
     /// The leaf that has this rank, and the rank within it. `rank` is below the number of entries.
     pub(crate) fn leaf_of_rank(&self, mut rank: usize) -> (&L, usize) {
+        if rank + 1 == self.len {
+            let leaf = self.leaf(Inner::last);
+            return (leaf, leaf.len() - 1);
+        }
         let leaf = self.leaf(|inner| inner.child_of_rank(&mut rank));
         (leaf, rank)
     }
@@ -387,11 +411,14 @@ impl<L: Leaf> Tree<L> {
         change: impl FnOnce(&mut L) -> R,
     ) -> R {
         let edges = Edges { start: true, end: true };
-        let (result, split) = self.root.edit(edges, &mut choose, change);
+        let Edited { result, len, split } = self.root.edit(self.len, edges, &mut choose, change);
+        self.len = len;
         if let Some((bound, right)) = split {
             let left = std::mem::replace(&mut self.root, Node::Leaf(Arc::new(L::default())));
+            let right_len = right.len();
+            self.len += right_len;
             let inner = Inner {
-                counts: [left.len(), right.len()].into_iter().collect(),
+                counts: [len, right_len].into_iter().collect(),
                 below: left.bytes() + right.bytes(),
                 children: [left, right].into_iter().collect(),
                 bounds: [bound].into_iter().collect(),
@@ -399,7 +426,6 @@ impl<L: Leaf> Tree<L> {
             self.root = Node::Inner(Arc::new(inner));
         }
         self.lower();
-        self.len = self.root.len();
         result
     }
 
@@ -431,6 +457,14 @@ impl<L: Leaf> Tree<L> {
         rank: usize,
         change: impl FnOnce(&mut L, usize) -> R,
     ) -> R {
+        if rank + 1 >= self.len {
+            // Where queues and logs work: the way there needs no sums.
+            let behind = rank + 1 - self.len;
+            return self.edit(Inner::last, |leaf| {
+                let i = (leaf.len() + behind).saturating_sub(1);
+                change(leaf, i)
+            });
+        }
         let rank = Cell::new(rank);
         let choose = |inner: &Inner<L>| {
             let mut within = rank.get();
