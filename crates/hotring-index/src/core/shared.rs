@@ -8,21 +8,22 @@
 //! ```text
 //!   each value                        one slot a visitor, written by that visitor only
 //!   +----------------------------+    +------------------------------------------+
-//!   | turn   0, or 1: a writer    |    | reading   address of the value, or 0     |
+//!   | turn   0, 1 or 2: a writer |    | reading   address of the value, or 0     |
 //!   | value                      |    +------------------------------------------+
 //!   +----------------------------+          ^ looked at by writers
 //! ```
-//! *Reader*: own slot to the value's address; fence; look at `turn`; if it is taken, slot to 0, wait
-//! until it is free, again; read; slot to 0.
-//! *Writer*: take the turn; fence; wait until no other visitor's slot has the address; write; give the
-//! turn back.
+//! *Reader*: own slot to the value's address; fence; look at `turn`; if it is 2, slot to 0, wait
+//! until it is not, again; read; slot to 0.
+//! *Writer*: `turn` from 0 to 1; decide, beside readers, on what no one else changes; `turn` to 2; fence; wait until no
+//! other visitor's slot has the address; write; give the turn back: 0.
 //!
 //! # Why a reader and a writer never meet
-//! The reader stores its slot and then loads `turn`; the writer stores `turn` and then loads the slots. Both
+//! The reader stores its slot and then loads `turn`; the writer stores 2 and then loads the slots. Both
 //! have a sequentially consistent fence in between, so at least one sees the other. If the writer sees
 //! the slot it waits; the reader's Release of the slot,
 //! or of the next value's address in it, pairs with its Acquire. If the reader sees the turn it takes
-//! its slot back and waits; the Release of the turn pairs with its Acquire.
+//! its slot back and waits; the Release of the turn pairs with its Acquire. A reader that sees 1 has what the last
+//! writer wrote, too: the turn was taken by a read-modify-write, which goes on with that writer's release.
 //!
 //! The list of slots is behind a mutex, with a count of its changes; writers keep a copy, and load the count behind
 //! their fence. A visitor raises the count before its first read: the same argument holds for count and `turn`.
@@ -71,7 +72,10 @@ pub struct Shared<T> {
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 const FREE: u64 = 0;
-const TAKEN: u64 = 1;
+/// A writer decides, and has written nothing yet.
+const DECIDING: u64 = 1;
+/// A writer writes, or waits for readers to leave.
+const WRITING: u64 = 2;
 /// In a slot: its visitor reads nothing.
 const NOTHING: u64 = 0;
 
@@ -98,6 +102,8 @@ pub enum SharedFault {
     RelaxedLook,
     /// A reader goes on to another value with Relaxed.
     RelaxedNext,
+    /// A writer writes while readers take it to be deciding.
+    NoWriting,
 }
 
 impl Visitors {
@@ -236,13 +242,13 @@ impl<T> Shared<T> {
                 fence(Ordering::SeqCst);
             }
             // ORDERING: Acquire pairs with the Release that gives the turn back.
-            if self.turn.load(order!(self.visitors, RelaxedLook, Acquire)) == FREE {
+            if self.turn.load(order!(self.visitors, RelaxedLook, Acquire)) != WRITING {
                 break;
             }
             // ORDERING: Relaxed; nothing was read.
             visitor.slot.reading.store(NOTHING, Ordering::Relaxed);
             // ORDERING: Relaxed, a hint. Announcing again and again would keep the writer waiting.
-            while self.turn.load(Ordering::Relaxed) != FREE {
+            while self.turn.load(Ordering::Relaxed) == WRITING {
                 waits.wait();
             }
         }
@@ -257,6 +263,21 @@ impl<T> Shared<T> {
     /// The visitor belongs to others.
     #[inline]
     pub fn write<R>(&self, visitor: &mut Visitor, f: impl FnOnce(&mut T) -> R) -> R {
+        self.update(visitor, |_| Ok(()), |value, ()| f(value))
+    }
+
+    /// Decides on the value, which no other writer changes meanwhile, and changes it, alone; or leaves it as it is if
+    /// the decision is an `Err`. Readers do not wait for `decide`.
+    ///
+    /// # Panics
+    /// The visitor belongs to others.
+    #[inline]
+    pub fn update<D, R>(
+        &self,
+        visitor: &mut Visitor,
+        decide: impl FnOnce(&T) -> Result<D, R>,
+        change: impl FnOnce(&mut T, D) -> R,
+    ) -> R {
         /// Gives the turn back also when `f` panics.
         struct GiveBack<'a, T>(&'a Shared<T>);
         impl<T> Drop for GiveBack<'_, T> {
@@ -269,11 +290,23 @@ impl<T> Shared<T> {
         self.check(visitor);
         let mut waits = SpinWait::default();
         // ORDERING: Acquire pairs with the Release that gives the turn back. Relaxed where it fails: nothing is done.
-        while self.turn.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err()
+        while self
+            .turn
+            .compare_exchange(FREE, DECIDING, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
         {
             waits.wait();
         }
         let _turn = GiveBack(self);
+        // SAFETY: only the writer that has the turn changes the value; readers may be there.
+        let decision = match decide(unsafe { &*self.value.get() }) {
+            Ok(decision) => decision,
+            Err(result) => return result,
+        };
+        if !is_wrong!(self.visitors, NoWriting) {
+            // ORDERING: Relaxed, nothing is written before the fence behind it.
+            self.turn.store(WRITING, Ordering::Relaxed);
+        }
         if !is_wrong!(self.visitors, WriterNoFence) {
             // ORDERING: SeqCst, against the readers'.
             fence(Ordering::SeqCst);
@@ -290,7 +323,7 @@ impl<T> Shared<T> {
             }
         }
         // SAFETY: this writer has the turn, no reader was there behind the fence, and those that come wait.
-        f(unsafe { &mut *self.value.get() })
+        change(unsafe { &mut *self.value.get() }, decision)
     }
 
     fn check(&self, visitor: &Visitor) {

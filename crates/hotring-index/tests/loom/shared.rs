@@ -53,6 +53,31 @@ fn reader_and_writer(fault: SharedFault) {
     assert_eq!(value.read(&mut reader, Probe::read), 2);
 }
 
+/// One reads while another decides on what it reads itself, and writes.
+fn reader_and_decider(fault: SharedFault) {
+    let (visitors, value) = value(fault);
+    let (mut reader, mut writer) = (visitors.visitor(), visitors.visitor());
+    let other = value.clone();
+    let mut add = move |value: &Shared<Probe>| {
+        value.update(
+            &mut writer,
+            |probe| Ok(probe.read()),
+            |probe, seen| {
+                assert_eq!(probe.count, seen, "another wrote");
+                probe.add();
+            },
+        );
+    };
+    let thread = thread::spawn(move || {
+        add(&other);
+        add(&other);
+    });
+    let first = value.read(&mut reader, Probe::read);
+    assert!(first <= value.read(&mut reader, Probe::read), "went back");
+    thread.join().expect("no panic");
+    assert_eq!(value.read(&mut reader, Probe::read), 2);
+}
+
 /// Two write, and no write is lost.
 fn two_writers(fault: SharedFault) {
     let (visitors, value) = value(fault);
@@ -91,7 +116,8 @@ fn next_value(fault: SharedFault) {
     thread.join().expect("no panic");
 }
 
-const SCENARIOS: [fn(SharedFault); 4] = [reader_and_writer, two_writers, newcomer, next_value];
+const SCENARIOS: [fn(SharedFault); 5] =
+    [reader_and_writer, two_writers, newcomer, next_value, reader_and_decider];
 
 #[test]
 fn shared_values_are_never_read_while_they_change() {
@@ -111,6 +137,7 @@ fn wrong_variants_of_shared_values_are_found() {
         (SharedFault::RelaxedTurn, 0),
         (SharedFault::RelaxedLook, 0),
         (SharedFault::RelaxedNext, 3),
+        (SharedFault::NoWriting, 4),
     ];
     for (fault, scenario) in faults {
         let complaint = explore(fault, SCENARIOS[scenario]);
