@@ -21,11 +21,16 @@ pub struct List {
 struct Run {
     data: Vec<u8>,
     len: u16,
+    /// Where the last element begins, 0 if that is not known: queues look there before each removal.
+    last: u32,
 }
 
 impl Run {
     /// Where the element at `i` begins; behind the last one, the end.
     fn start(&self, i: usize) -> usize {
+        if i + 1 == self.len() && self.last > 0 {
+            return self.last as usize;
+        }
         let mut at = 0;
         for _ in 0..i {
             let (len, start) = read_len(&self.data, at);
@@ -44,15 +49,20 @@ impl Run {
     }
 
     fn insert(&mut self, i: usize, element: &[u8]) {
-        let at = if i == self.len() { self.data.len() } else { self.start(i) };
+        let is_last = i == self.len();
+        let at = if is_last { self.data.len() } else { self.start(i) };
         put(&mut self.data, at..at, element);
         self.len += 1;
+        self.last = if is_last { u32::try_from(at).unwrap_or(0) } else { 0 };
     }
 
     fn set(&mut self, i: usize, element: &[u8]) {
         let start = self.start(i);
         let end = self.bytes(start).end;
         put(&mut self.data, start..end, element);
+        if i + 1 < self.len() {
+            self.last = 0;
+        }
     }
 }
 
@@ -94,18 +104,31 @@ impl Leaf for Run {
             Edge::End => self.len() - 1,
         };
         let start = self.start(at);
-        let right =
-            Run { len: self.len - at as u16, data: entries::split_off(&mut self.data, start) };
-        self.len = at as u16;
+        let right = Run {
+            len: self.len - at as u16,
+            data: entries::split_off(&mut self.data, start),
+            last: 0,
+        };
+        (self.len, self.last) = (at as u16, 0);
         Some(((), right))
     }
 
     fn absorb(&mut self, right: &Self) {
         append(&mut self.data, &right.data);
         self.len += right.len;
+        self.last = 0;
     }
 
     fn remove_run(&mut self, at: usize, n: usize) {
+        if at > 0 && at + n == self.len() {
+            // The one before is the next that a queue looks at.
+            let last = self.start(at - 1);
+            let end = self.bytes(last).end;
+            let len = self.data.len();
+            open(&mut self.data, end, len, 0);
+            (self.len, self.last) = (at as u16, u32::try_from(last).unwrap_or(0));
+            return;
+        }
         let start = self.start(at);
         let mut end = start;
         for _ in 0..n {
@@ -113,6 +136,7 @@ impl Leaf for Run {
         }
         open(&mut self.data, start, end, 0);
         self.len -= n as u16;
+        self.last = 0;
     }
 }
 

@@ -7,8 +7,8 @@ use crate::dict::Dict;
 use crate::entries::{self, append, len_of_len, open, read_len, write_len};
 use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
 
-/// Entries of a leaf.
-const LEN_MAX: usize = 32;
+/// Entries of a leaf: each operation walks over one or two.
+const LEN_MAX: usize = 16;
 /// Bytes of a leaf with more than one entry.
 const BYTES_MAX: usize = 2048;
 /// Bytes of a score.
@@ -75,9 +75,8 @@ impl Row {
     fn at(&self, start: usize) -> (Scored<'_>, usize) {
         let score = self.data[start..].first_chunk().expect("an entry begins with its score");
         let (len, member) = read_len(&self.data, start + SCORE);
-        let member = &self.data[member..member + len];
-        let end = start + SCORE + len_of_len(len) + len;
-        (Scored { score: f64::from_le_bytes(*score), member }, end)
+        let end = member + len;
+        (Scored { score: f64::from_le_bytes(*score), member: &self.data[member..end] }, end)
     }
 
     /// Where the entry at `i` begins; behind the last one, the end.

@@ -14,10 +14,14 @@
 //! * No leaf is empty but that of an empty tree. The root has at least two children, if it has any.
 //! * `counts` are exact, and so is `below`, for all nodes of this tree, shared or not.
 
+mod leaves;
+
 use std::cell::Cell;
 
 use arrayvec::{ArrayVec, Drain};
 use triomphe::Arc;
+
+pub(crate) use leaves::Leaves;
 
 /// Children of an inner node.
 const CHILDREN_MAX: usize = 64;
@@ -151,23 +155,17 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Changes one leaf of this subtree, found by `choose`. The subtree has `len` entries before.
-    fn edit<R>(
-        &mut self,
-        len: usize,
-        edges: Edges,
-        choose: &mut impl FnMut(&Inner<L>) -> usize,
-        change: impl FnOnce(&mut L) -> R,
-    ) -> Edited<L, R> {
+    /// Puts the numbers right on a path to a leaf that has changed and may be too full or too sparse, and the leaf
+    /// itself, which had `leaf_bytes` before. Returns the number of entries that the subtree has then, and the part that no longer fits.
+    fn mend(&mut self, leaf_bytes: usize, edges: Edges, path: &[u8]) -> (usize, Option<Split<L>>) {
         match self {
             Node::Leaf(leaf) => {
                 let leaf = Arc::make_mut(leaf);
-                let result = change(leaf);
                 let split = if leaf.is_full() { leaf.split(edges.edge()) } else { None };
                 let split = split.map(|(bound, right)| (bound, Node::Leaf(Arc::new(right))));
-                Edited { result, len: leaf.len(), split }
+                (leaf.len(), split)
             }
-            Node::Inner(inner) => Arc::make_mut(inner).edit(len, edges, choose, change),
+            Node::Inner(inner) => Arc::make_mut(inner).mend(leaf_bytes, edges, path),
         }
     }
 
@@ -183,13 +181,8 @@ impl<L: Leaf> Node<L> {
 /// A part that no longer fits, and its bound.
 type Split<L> = (<L as Leaf>::Bound, Node<L>);
 
-/// What became of a subtree by a change of one of its leaves.
-struct Edited<L: Leaf, R> {
-    result: R,
-    /// Entries that the subtree has now, without the part that no longer fits: known without a sum over children.
-    len: usize,
-    split: Option<Split<L>>,
-}
+/// Children of inner nodes, from the root to a leaf: each node but the lowest has two at least.
+type Path = ArrayVec<u8, { usize::BITS as usize }>;
 
 /// Whether a node lies at the start of the tree, and at its end.
 #[derive(Clone, Copy)]
@@ -234,36 +227,31 @@ impl<L: Leaf> Inner<L> {
         self.bounds.partition_point(is_below)
     }
 
-    fn edit<R>(
-        &mut self,
-        len: usize,
-        edges: Edges,
-        choose: &mut impl FnMut(&Inner<L>) -> usize,
-        change: impl FnOnce(&mut L) -> R,
-    ) -> Edited<L, R> {
-        let i = choose(self);
+    fn mend(&mut self, leaf_bytes: usize, edges: Edges, path: &[u8]) -> (usize, Option<Split<L>>) {
+        let (i, path) = path.split_first().expect("a path ends at a leaf");
+        let i = usize::from(*i);
         let edges =
             Edges { start: edges.start && i == 0, end: edges.end && i + 1 == self.children.len() };
         let child = &mut self.children[i];
-        let (before, bytes) = (self.counts[i], child.bytes());
-        let Edited { result, len: now, split } = child.edit(before, edges, choose, change);
+        let before = self.counts[i];
+        let bytes = match child {
+            Node::Leaf(_) => leaf_bytes,
+            Node::Inner(_) => child.bytes(),
+        };
+        let (now, split) = child.mend(leaf_bytes, edges, path);
         let now_bytes = child.bytes();
         self.below = self.below - bytes + now_bytes;
         self.counts[i] = now;
-        let mut len = len - before + now;
         if let Some((bound, right)) = split {
-            let right_len = right.len();
-            len += right_len;
             self.below += right.bytes();
-            self.counts.insert(i + 1, right_len);
+            self.counts.insert(i + 1, right.len());
             self.children.insert(i + 1, right);
             self.bounds.insert(i, bound);
         } else if (now < before || now_bytes < bytes) && child.is_sparse() {
             self.merge(i);
         }
         let split = if self.children.len() > CHILDREN_MAX { Some(self.split(edges)) } else { None };
-        len -= split.as_ref().map_or(0, |(_, right)| right.len());
-        Edited { result, len, split }
+        (self.counts.iter().sum(), split)
     }
 
     fn split(&mut self, edges: Edges) -> Split<L> {
@@ -410,8 +398,51 @@ impl<L: Leaf> Tree<L> {
         mut choose: impl FnMut(&Inner<L>) -> usize,
         change: impl FnOnce(&mut L) -> R,
     ) -> R {
-        let edges = Edges { start: true, end: true };
-        let Edited { result, len, split } = self.root.edit(self.len, edges, &mut choose, change);
+        let mut path = Path::new();
+        let mut node = &mut self.root;
+        let (leaf, len, heap) = loop {
+            match node {
+                // A copy of a shared leaf has no unused bytes.
+                Node::Leaf(leaf) => {
+                    let (len, heap) = (leaf.len(), leaf.heap());
+                    break (Arc::make_mut(leaf), len, heap);
+                }
+                Node::Inner(inner) => {
+                    let inner = Arc::make_mut(inner);
+                    let i = choose(inner);
+                    path.push(i as u8);
+                    node = &mut inner.children[i];
+                }
+            }
+        };
+        let result = change(leaf);
+        let (now_len, now_heap) = (leaf.len(), leaf.heap());
+        let has_shrunk = now_len < len || now_heap < heap;
+        if leaf.is_full() || (has_shrunk && leaf.is_sparse()) {
+            self.mend(&path, COUNT + size_of::<L>() + heap);
+        } else if (now_len, now_heap) != (len, heap) {
+            self.count(&path, now_len.wrapping_sub(len), now_heap.wrapping_sub(heap));
+        }
+        result
+    }
+
+    /// Adds to the numbers of entries and of bytes on a path; differences wrap.
+    #[inline]
+    fn count(&mut self, path: &[u8], entries: usize, bytes: usize) {
+        self.len = self.len.wrapping_add(entries);
+        let mut node = &mut self.root;
+        for i in path {
+            let Node::Inner(inner) = node else { break };
+            let inner = Arc::make_mut(inner);
+            let i = usize::from(*i);
+            inner.counts[i] = inner.counts[i].wrapping_add(entries);
+            inner.below = inner.below.wrapping_add(bytes);
+            node = &mut inner.children[i];
+        }
+    }
+
+    fn mend(&mut self, path: &[u8], leaf_bytes: usize) {
+        let (len, split) = self.root.mend(leaf_bytes, Edges { start: true, end: true }, path);
         self.len = len;
         if let Some((bound, right)) = split {
             let left = std::mem::replace(&mut self.root, Node::Leaf(Arc::new(L::default())));
@@ -426,7 +457,6 @@ impl<L: Leaf> Tree<L> {
             self.root = Node::Inner(Arc::new(inner));
         }
         self.lower();
-        result
     }
 
     /// Removes the entries of ranks `from..to`; what is left of them is to be freed. O(log n)
@@ -475,22 +505,6 @@ impl<L: Leaf> Tree<L> {
         self.edit(choose, |leaf| change(leaf, rank.get()))
     }
 
-    /// All leaves from the one on that `choose` leads to.
-    pub(crate) fn leaves(&self, mut choose: impl FnMut(&Inner<L>) -> usize) -> Leaves<'_, L> {
-        let mut path = Vec::new();
-        let mut node = &self.root;
-        loop {
-            match node {
-                Node::Leaf(leaf) => return Leaves { path, leaf },
-                Node::Inner(inner) => {
-                    let i = choose(inner);
-                    path.push((&**inner, i));
-                    node = &inner.children[i];
-                }
-            }
-        }
-    }
-
     pub(crate) fn remains(self) -> Remains {
         Remains::new(vec![self.root])
     }
@@ -524,60 +538,6 @@ impl<L: Leaf> Tree<L> {
         }
         let (_, len, bytes) = check(&self.root, true);
         assert_eq!((len, bytes), (self.len(), self.footprint()));
-    }
-}
-
-/// A walk over leaves, in both directions.
-pub(crate) struct Leaves<'a, L: Leaf> {
-    path: Vec<(&'a Inner<L>, usize)>,
-    leaf: &'a L,
-}
-
-impl<'a, L: Leaf> Leaves<'a, L> {
-    /// Where the walk is.
-    pub(crate) fn leaf(&self) -> &'a L {
-        self.leaf
-    }
-
-    /// Goes to the next leaf; false if there is none.
-    pub(crate) fn forward(&mut self) -> bool {
-        self.turn(|inner, i| if i + 1 < inner.children.len() { Some(i + 1) } else { None }, |_| 0)
-    }
-
-    /// Goes to the leaf before; false if there is none.
-    pub(crate) fn backward(&mut self) -> bool {
-        self.turn(|_, i| i.checked_sub(1), |inner| inner.children.len() - 1)
-    }
-
-    /// The upper bound of this leaf's entries; None if it is the last.
-    pub(crate) fn bound(&self) -> Option<&'a L::Bound> {
-        self.path.iter().rev().find_map(|(inner, i)| inner.bounds.get(*i))
-    }
-
-    fn turn(
-        &mut self,
-        step: impl Fn(&Inner<L>, usize) -> Option<usize>,
-        first: impl Fn(&Inner<L>) -> usize,
-    ) -> bool {
-        let turns = self.path.iter().rposition(|(inner, i)| step(inner, *i).is_some());
-        let Some(level) = turns else { return false };
-        self.path.truncate(level + 1);
-        let (inner, i) = &mut self.path[level];
-        *i = step(inner, *i).expect("just seen");
-        let mut node = &inner.children[*i];
-        loop {
-            match node {
-                Node::Leaf(leaf) => {
-                    self.leaf = leaf;
-                    return true;
-                }
-                Node::Inner(inner) => {
-                    let i = first(inner);
-                    self.path.push((inner, i));
-                    node = &inner.children[i];
-                }
-            }
-        }
     }
 }
 
