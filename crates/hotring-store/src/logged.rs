@@ -33,7 +33,6 @@ use crate::container::{ContainerOptions, Contents, Type, packed_kind, unpack};
 use crate::gate::Fault;
 use crate::hash::{Hash, from_format_1};
 use crate::long_text::{LongText, from_packed};
-use crate::stripe::spread;
 use crate::sync::Arc;
 use crate::value::{KIND_HASH_1, encode_owned};
 
@@ -97,12 +96,13 @@ impl Logged {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Excludes other writers of the key.
-    pub(crate) fn order(&self, key: &[u8]) -> Option<MutexGuard<'_, ()>> {
+    /// Excludes other writers of the key that the gate knows by this hash.
+    #[inline]
+    pub(crate) fn order(&self, hash: u64) -> Option<MutexGuard<'_, ()>> {
         if self.fault == Fault::NoOrder {
             return None;
         }
-        let lock = (spread(self.seed, key) >> (u64::BITS - LOCK_BITS)) as usize;
+        let lock = (hash >> (u64::BITS - LOCK_BITS)) as usize;
         let lock = &self.locks[lock];
         // It guards no data that could be half changed.
         Some(lock.lock().unwrap_or_else(PoisonError::into_inner))

@@ -240,7 +240,7 @@ impl Session {
         }
         // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
-        let order = if is_held { None } else { self.logged.order(key.bytes()) };
+        let order = if is_held { None } else { self.logged.order(hash) };
         let records = self.logged.is_on().then(|| self.logging.of_database(self.place));
         let result = f(Write { index, key, stripe, wheels, records, hooks: active }, objects);
         if !is_held {

@@ -22,7 +22,8 @@ pub(crate) fn hmset(c: &mut Context<'_>) -> Outcome {
 }
 
 fn set(c: &mut Context<'_>, name: &'static str) -> Result<usize, Failure> {
-    let store = |pairs: &[_]| c.store.hash_set(&c.args[1], pairs, c.now);
+    let key = c.key();
+    let store = |pairs: &[_]| c.store.hash_set(key, pairs, c.now);
     Ok(with_pairs(c.args.tail(2), name, store)??)
 }
 
@@ -42,7 +43,7 @@ pub(super) fn is_found(c: &Context<'_>, found: Option<()>) -> bool {
 }
 
 pub(crate) fn hget(c: &mut Context<'_>) -> Outcome {
-    let found = c.store.hash(&c.args[1], c.now, |hash| match hash.get(&c.args[2]) {
+    let found = c.store.hash(c.key(), c.now, |hash| match hash.get(&c.args[2]) {
         Some(value) => c.reply.bulk(value),
         None => c.reply.null(),
     })?;
@@ -57,7 +58,7 @@ pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
     c.reply.array(fields.len());
     let len_max = c.reply_len_max;
     let found = with_keys(fields, |fields| {
-        c.store.hash(&c.args[1], c.now, |hash| {
+        c.store.hash(c.key(), c.now, |hash| {
             hash.get_many(fields, |value| match value {
                 // A long value may be asked for many times.
                 Some(value) if c.reply.written() <= len_max => c.reply.bulk(value),
@@ -73,7 +74,7 @@ pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
     let len_max = c.reply_len_max;
-    let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
+    let found = c.store.hash_walk(c.key(), c.now, |hash| {
         c.reply.map(hash.count());
         for (field, value) in hash.iter() {
             if c.reply.written() > len_max {
@@ -102,7 +103,7 @@ type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
     let len_max = c.reply_len_max;
-    let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
+    let found = c.store.hash_walk(c.key(), c.now, |hash| {
         c.reply.array(hash.count());
         for pair in hash.iter() {
             if c.reply.written() > len_max {
@@ -120,7 +121,7 @@ fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
 pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
     let (chosen, with_values) = Chosen::read(c.args, b"withvalues")?;
     let (version, len_max) = (c.client.version, c.reply_len_max);
-    let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
+    let found = c.store.hash_walk(c.key(), c.now, |hash| {
         let pairs = hash.by_rank();
         let ranks = chosen.ranks(pairs.len(), &mut c.locals.random);
         let in_pairs = with_values && version == Version::Resp3;
@@ -165,7 +166,7 @@ pub(crate) fn hstrlen(c: &mut Context<'_>) -> Outcome {
 
 /// Answers a number that the hash has; 0 if it is missing.
 fn count(c: &mut Context<'_>, number: impl FnOnce(HashRef<'_>) -> usize) -> Outcome {
-    let found = c.store.hash(&c.args[1], c.now, |hash| c.reply.count(number(hash)))?;
+    let found = c.store.hash(c.key(), c.now, |hash| c.reply.count(number(hash)))?;
     if !is_found(c, found) {
         c.reply.int(0);
     }
@@ -181,7 +182,7 @@ pub(crate) fn hdel(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn hincrby(c: &mut Context<'_>) -> Outcome {
     let delta = parse_i64(&c.args[3]).ok_or(Failure::NotAnInteger)?;
-    let sum = c.store.hash_incr_by(&c.args[1], &c.args[2], delta, c.now).map_err(of_field)?;
+    let sum = c.store.hash_incr_by(c.key(), &c.args[2], delta, c.now).map_err(of_field)?;
     c.reply.int(sum);
     Ok(())
 }
@@ -233,7 +234,7 @@ pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
     let cursor = scan::cursor(&c.args[2])?;
     let shown = shown(c.args.tail(3));
     let mut found: Vec<Vec<u8>> = Vec::new();
-    let next = c.store.hash(&c.args[1], c.now, |hash| {
+    let next = c.store.hash(c.key(), c.now, |hash| {
         let shown = shown?;
         Ok::<u64, Failure>(hash.scan(cursor, shown.count, |field, value| {
             if shown.fits(field) {

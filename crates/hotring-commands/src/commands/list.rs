@@ -32,7 +32,8 @@ pub(crate) fn rpushx(c: &mut Context<'_>) -> Outcome {
 }
 
 fn push(c: &mut Context<'_>, end: End, must_exist: bool) -> Outcome {
-    let push = |elements: &[&[u8]]| c.store.list_push(&c.args[1], end, elements, must_exist, c.now);
+    let key = c.key();
+    let push = |elements: &[&[u8]]| c.store.list_push(key, end, elements, must_exist, c.now);
     let len = with_keys(c.args.tail(2), push)?;
     c.reply.count(len);
     Ok(())
@@ -55,7 +56,7 @@ fn pop(c: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
         None => None,
     };
     let len_max = c.reply_left();
-    let taken = c.store.list_pop(&c.args[1], end, count.unwrap_or(1), len_max, c.now)?;
+    let taken = c.store.list_pop(c.key(), end, count.unwrap_or(1), len_max, c.now)?;
     is_found(c, taken.is_some());
     match (taken, count) {
         (Some(taken), Some(_)) => reply_elements(c, &taken),
@@ -77,7 +78,7 @@ fn is_found(c: &Context<'_>, found: bool) {
 }
 
 pub(crate) fn llen(c: &mut Context<'_>) -> Outcome {
-    let len = c.store.list(&c.args[1], c.now, |list| list.len())?;
+    let len = c.store.list(c.key(), c.now, |list| list.len())?;
     is_found(c, len.is_some());
     c.reply.count(len.unwrap_or(0));
     Ok(())
@@ -85,7 +86,7 @@ pub(crate) fn llen(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn lindex(c: &mut Context<'_>) -> Outcome {
     // As in Redis, the index is looked at only where there is a list.
-    let found = c.store.list(&c.args[1], c.now, |list| {
+    let found = c.store.list(c.key(), c.now, |list| {
         let index = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
         match list.position(index).and_then(|at| list.get(at)) {
             Some(element) => c.reply.bulk(element),
@@ -105,7 +106,7 @@ pub(crate) fn lindex(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn lrange(c: &mut Context<'_>) -> Outcome {
     let (start, stop) = range(c)?;
-    let len_max = c.reply_len_max;
+    let (key, len_max) = (c.key(), c.reply_len_max);
     let reply = &mut c.reply;
     let mut show = |list: ListRef<'_>| {
         let range = list.range(start, stop);
@@ -118,7 +119,7 @@ pub(crate) fn lrange(c: &mut Context<'_>) -> Outcome {
             reply.bulk(element);
         }
     };
-    let found = c.store.list(&c.args[1], c.now, |list| {
+    let found = c.store.list(key, c.now, |list| {
         let is_short = list.is_packed() || list.range(start, stop).len() <= SHORT_RANGE;
         if is_short {
             show(list);
@@ -126,7 +127,7 @@ pub(crate) fn lrange(c: &mut Context<'_>) -> Outcome {
         is_short
     })?;
     let found = match found {
-        Some(false) => c.store.list_walk(&c.args[1], c.now, &mut show)?,
+        Some(false) => c.store.list_walk(key, c.now, &mut show)?,
         found => found.map(|_| ()),
     };
     is_found(c, found.is_some());
@@ -145,7 +146,7 @@ pub(crate) fn lset(c: &mut Context<'_>) -> Outcome {
     let set = match parse_i64(&c.args[2]) {
         Some(index) => c.store.list_set(&c.args[1], index, &c.args[3], c.now)?,
         // As in Redis, the key comes first.
-        None => match c.store.list(&c.args[1], c.now, |_| ())? {
+        None => match c.store.list(c.key(), c.now, |_| ())? {
             Some(()) => return Err(Failure::NotAnInteger),
             None => None,
         },
@@ -214,7 +215,7 @@ struct Wanted {
 pub(crate) fn lpos(c: &mut Context<'_>) -> Outcome {
     let wanted = wanted(c.args.tail(3))?;
     let element = c.args.at(2);
-    let found = c.store.list_walk(&c.args[1], c.now, |list| places(list, element, &wanted))?;
+    let found = c.store.list_walk(c.key(), c.now, |list| places(list, element, &wanted))?;
     is_found(c, found.is_some());
     let found = found.unwrap_or_default();
     match wanted.count {

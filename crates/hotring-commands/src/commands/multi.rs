@@ -12,10 +12,10 @@ pub(super) const LISTED_MAX: usize = 32;
 
 /// Hands all of `args` to `f` as one slice.
 pub(super) fn with_keys<'a, R>(args: ArgsView<'a>, f: impl FnOnce(&[&'a [u8]]) -> R) -> R {
-    let mut listed: [&[u8]; LISTED_MAX] = [b""; LISTED_MAX];
     match args.len() {
         1 => f(&[args.at(0)]),
         n @ 0..=LISTED_MAX => {
+            let mut listed: [&[u8]; LISTED_MAX] = [b""; LISTED_MAX];
             listed.iter_mut().zip(args.iter()).for_each(|(place, key)| *place = key);
             f(&listed[..n])
         }
@@ -35,12 +35,16 @@ pub(super) fn with_pairs<'a, R>(
     if !args.len().is_multiple_of(2) {
         return Err(Failure::Arity(name.into()));
     }
-    let mut pairs = (0..args.len()).step_by(2).map(|i| (args.at(i), args.at(i + 1)));
-    let mut listed: [Pair<'a>; LISTED_MAX] = [(b"", b""); LISTED_MAX];
+    let pair = |i| (args.at(i), args.at(i + 1));
     let n = args.len() / 2;
+    if n == 1 {
+        return Ok(f(&[pair(0)]));
+    }
+    let mut pairs = (0..args.len()).step_by(2).map(pair);
     if n > LISTED_MAX {
         return Ok(f(&pairs.collect::<Vec<_>>()));
     }
+    let mut listed: [Pair<'a>; LISTED_MAX] = [(b"", b""); LISTED_MAX];
     listed.iter_mut().zip(&mut pairs).for_each(|(place, pair)| *place = pair);
     Ok(f(&listed[..n]))
 }

@@ -11,13 +11,15 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn sadd(c: &mut Context<'_>) -> Outcome {
-    let added = with_keys(c.args.tail(2), |members| c.store.set_add(&c.args[1], members, c.now))?;
+    let key = c.key();
+    let added = with_keys(c.args.tail(2), |members| c.store.set_add(key, members, c.now))?;
     c.reply.count(added);
     Ok(())
 }
 
 pub(crate) fn srem(c: &mut Context<'_>) -> Outcome {
-    let remove = |members: &[&[u8]]| c.store.set_remove(&c.args[1], members, c.now);
+    let key = c.key();
+    let remove = |members: &[&[u8]]| c.store.set_remove(key, members, c.now);
     let removed = with_keys(c.args.tail(2), remove)?;
     c.reply.count(removed);
     Ok(())
@@ -40,7 +42,7 @@ pub(crate) fn sismember(c: &mut Context<'_>) -> Outcome {
 
 /// Answers a number that the set has; 0 if it is missing.
 fn number(c: &mut Context<'_>, number: impl FnOnce(SetRef<'_>) -> usize) -> Outcome {
-    let found = c.store.set_members(&c.args[1], c.now, |set| c.reply.count(number(set)))?;
+    let found = c.store.set_members(c.key(), c.now, |set| c.reply.count(number(set)))?;
     if !is_found(c, found) {
         c.reply.int(0);
     }
@@ -49,7 +51,7 @@ fn number(c: &mut Context<'_>, number: impl FnOnce(SetRef<'_>) -> usize) -> Outc
 
 pub(crate) fn smismember(c: &mut Context<'_>) -> Outcome {
     let members = c.args.tail(2);
-    let found = c.store.set_members(&c.args[1], c.now, |set| {
+    let found = c.store.set_members(c.key(), c.now, |set| {
         c.reply.array(members.len());
         members.iter().for_each(|member| c.reply.int(set.contains(member).into()));
     })?;
@@ -62,7 +64,7 @@ pub(crate) fn smismember(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn smembers(c: &mut Context<'_>) -> Outcome {
     let len_max = c.reply_len_max;
-    let found = c.store.set_walk(&c.args[1], c.now, |set| {
+    let found = c.store.set_walk(c.key(), c.now, |set| {
         c.reply.set(set.count());
         for member in set.iter() {
             member.with_bytes(|member| c.reply.bulk(member));
@@ -110,7 +112,7 @@ pub(crate) fn srandmember(c: &mut Context<'_>) -> Outcome {
 }
 
 fn one_random(c: &mut Context<'_>) -> Outcome {
-    let found = c.store.set_members(&c.args[1], c.now, |set| {
+    let found = c.store.set_members(c.key(), c.now, |set| {
         match set.of_rank(c.locals.random.usize(..set.count().max(1))) {
             Some(member) => member.with_bytes(|member| c.reply.bulk(member)),
             None => c.reply.null(),
@@ -259,7 +261,7 @@ pub(crate) fn sscan(c: &mut Context<'_>) -> Outcome {
         false => Err(Failure::Syntax),
     });
     let mut found: Vec<Vec<u8>> = Vec::new();
-    let next = c.store.set_members(&c.args[1], c.now, |set| {
+    let next = c.store.set_members(c.key(), c.now, |set| {
         let shown = shown?;
         Ok::<u64, Failure>(set.scan(cursor, shown.count, |member| {
             member.with_bytes(|member| {

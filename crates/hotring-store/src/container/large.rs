@@ -49,7 +49,16 @@ impl Large {
 
     /// Changes it. The caller has the key's order lock.
     pub(crate) fn write<R>(&self, f: impl FnOnce(&mut Contents) -> R) -> R {
-        VISITOR.with_borrow_mut(|visitor| self.contents.write(visitor, f))
+        self.update(|_| Ok(()), |contents, ()| f(contents))
+    }
+
+    /// The same, of what `decide` finds; readers do not wait for that. It stays as it is if that finds an `Err`.
+    pub(crate) fn update<D, R>(
+        &self,
+        decide: impl FnOnce(&Contents) -> Result<D, R>,
+        change: impl FnOnce(&mut Contents, D) -> R,
+    ) -> R {
+        VISITOR.with_borrow_mut(|visitor| self.contents.update(visitor, decide, change))
     }
 
     /// The container as it is now, to be used for as long as one wants.
@@ -91,9 +100,9 @@ fn free_some(remains: &mut Remains) -> Option<usize> {
     Some(freed)
 }
 
-/// Has what a container has lost freed in steps, as containers are that go: it takes about this many bytes.
-pub(super) fn free_in_steps(cut: Option<Remains>, bytes: usize, index: &AnyIndex) {
-    if let Some(cut) = cut {
+/// Has what a container has lost freed in steps, as containers are that go: it takes about that many bytes.
+pub(super) fn free_in_steps(cut: Option<(Remains, usize)>, index: &AnyIndex) {
+    if let Some((cut, bytes)) = cut {
         drop(index.object(Box::new(Cut(cut)), bytes));
     }
 }

@@ -14,7 +14,8 @@ pub(crate) mod packed;
 pub(crate) mod write;
 mod write_text;
 
-use std::borrow::Cow;
+use std::ops::Deref;
+use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hotring_containers::Remains;
@@ -38,8 +39,8 @@ pub(crate) trait Type: Sized + 'static {
     type Ref<'a>: Copy;
     /// What a large one has in it. Clone: O(1).
     type Parts: 'static;
-    /// A change of one part. Clone is only called for changes that an operation decides on.
-    type Change<'c>: Clone;
+    /// A change of one part.
+    type Change<'c>;
     /// What changes did.
     type Tally: Copy;
 
@@ -100,7 +101,43 @@ pub(crate) trait Type: Sized + 'static {
 }
 
 /// Changes that were decided on, and what the operation has to say.
-pub(crate) type Decision<'c, T, R> = Result<(Cow<'c, [<T as Type>::Change<'c>]>, R), StoreError>;
+pub(crate) type Decision<'c, T, R> = Result<(Changes<'c, <T as Type>::Change<'c>>, R), StoreError>;
+
+/// Changes that were decided on. Most operations make one, which takes no allocation.
+pub(crate) enum Changes<'c, C> {
+    One(C),
+    Many(Vec<C>),
+    Given(&'c [C]),
+}
+
+impl<C> Changes<'_, C> {
+    pub(crate) const NONE: Self = Changes::Given(&[]);
+}
+
+impl<C> Deref for Changes<'_, C> {
+    type Target = [C];
+
+    #[inline]
+    fn deref(&self) -> &[C] {
+        match self {
+            Changes::One(change) => slice::from_ref(change),
+            Changes::Many(changes) => changes,
+            Changes::Given(changes) => changes,
+        }
+    }
+}
+
+impl<C> FromIterator<C> for Changes<'_, C> {
+    fn from_iter<I: IntoIterator<Item = C>>(changes: I) -> Self {
+        Changes::Many(changes.into_iter().collect())
+    }
+}
+
+impl<C> From<Option<C>> for Changes<'_, C> {
+    fn from(change: Option<C>) -> Self {
+        change.map_or(Changes::NONE, Changes::One)
+    }
+}
 
 /// What a change adds.
 #[derive(Clone, Copy, Debug, Default)]

@@ -48,12 +48,20 @@ impl Head {
     }
 }
 
+/// Whether two parts are the same. Those of one container often have one length, and differ at the end.
+#[inline]
+pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.last() == b.last() && a == b
+}
+
 /// Adds a part with its length.
+#[inline]
 pub(crate) fn push(held: &mut Vec<u8>, part: &[u8]) {
     push_number(held, part.len() as u64);
     held.extend_from_slice(part);
 }
 
+#[inline]
 pub(crate) fn push_number(held: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         // The lowest 7 bits.
@@ -64,13 +72,22 @@ pub(crate) fn push_number(held: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The part behind a length, and the rest.
+#[inline]
 pub(crate) fn split(held: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, behind) = split_number(held)?;
     behind.split_at_checked(usize::try_from(len).ok()?)
 }
 
-/// A number, and what is behind it.
+/// A number, and what is behind it. Nearly all take one byte.
+#[inline]
 pub(crate) fn split_number(held: &[u8]) -> Option<(u64, &[u8])> {
+    match held.split_first() {
+        Some((byte @ 0..0x80, behind)) => Some((u64::from(*byte), behind)),
+        _ => split_long_number(held),
+    }
+}
+
+fn split_long_number(held: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (i, byte) in held.iter().enumerate().take(NUMBER_LEN_MAX) {
         number |= u64::from(byte & 0x7f) << (7 * i);

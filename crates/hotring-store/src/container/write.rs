@@ -1,12 +1,11 @@
 //! A write of a container: of a packed one by storing another in its place, of a large one in place.
 
-use std::borrow::Cow;
-
+use hotring_containers::Remains;
 use hotring_index::AnySession as Index;
-use hotring_index::{Action, Block, Entry, Expiry, Key, NewValue, Value};
+use hotring_index::{Action, Block, BlockRef, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Records};
 
-use super::large::{self, Large, value_of};
+use super::large::{Large, free_in_steps, value_of};
 use super::packed::Head;
 use super::{Contents, Decision, Objects, Type, due_first, of_packed_kind, write_text};
 use crate::changes::Changed;
@@ -16,11 +15,13 @@ use crate::long_text::LongText;
 use crate::session::Limits;
 use crate::value::view;
 use crate::watch::Event;
-use crate::write::{Write, enter};
+use crate::write::{ActiveHooks, Write, enter};
 
-/// A large container that a write has met.
-pub(super) struct Met {
-    block: Block,
+/// A large container that an operation has met, for as long as the index shows its item.
+#[derive(Clone, Copy)]
+pub(super) struct Met<'a> {
+    large: &'a Large,
+    block: BlockRef<'a>,
     kind: u8,
     has_version: bool,
 }
@@ -45,68 +46,96 @@ impl Logs {
     }
 }
 
-/// What became of a container.
-pub(super) enum Outcome<T: Type, R> {
-    Done(T::Tally, R),
-    /// Nothing: the key holds this one, which changes in place.
-    Large(Met),
-    /// Nothing: the key held another value by then.
-    Gone,
+/// What a decision leaves to be done once it has taken effect.
+#[derive(Default)]
+pub(super) struct Behind {
+    pub(super) logs: Option<Logs>,
+    /// When a part expires now, before all others.
+    due: Option<u64>,
+    in_place: Option<InPlace>,
+}
+
+/// How much memory a change took.
+struct Resized {
+    grown: usize,
+    /// What it has cut off, and about how many bytes that is.
+    cut: Option<(Remains, usize)>,
+}
+
+/// What is left to be done once a large container has changed in place.
+struct InPlace {
+    /// Bytes by which it has grown.
+    grown: usize,
+    /// The string that those who wait for a value compare, if any do.
+    text: Option<Vec<u8>>,
+    /// Its kind and block, if its item must lose its version.
+    versioned: Option<(u8, Block)>,
+}
+
+/// What a write of a container knows before it has seen it.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) objects: Objects<'a>,
+    pub(super) limits: Limits,
+    is_logged: bool,
+    /// Whether a session waits for the key.
+    is_waited_for: bool,
 }
 
 impl Write<'_> {
     /// Decides on the container that the key holds, an empty one if it is absent, and makes the changes. `decide` may
     /// be called several times. The caller has the key's order lock.
     pub(crate) fn change_container<'c, T: Type, R>(
-        mut self,
+        self,
         objects: Objects<'_>,
         limits: Limits,
         now: u64,
         mut decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> Result<(T::Tally, R), StoreError> {
-        loop {
-            let outcome = self.again().change_packed::<T, R>(objects, limits, now, &mut decide)?;
-            let met = match outcome {
-                Outcome::Done(tally, result) => return Ok((tally, result)),
-                Outcome::Large(met) => met,
-                Outcome::Gone => continue,
-            };
-            let write = self.again();
-            match write.change_in_place::<T, R>(objects, &met, limits, now, &mut decide)? {
-                Outcome::Done(tally, result) => return Ok((tally, result)),
-                Outcome::Large(_) | Outcome::Gone => {}
+        let asked = self.ask(objects, limits);
+        self.settle(asked, now, |entry, behind| {
+            if let Some(met) = entry.and_then(Met::of) {
+                return met.change::<T, R>(&asked, behind, &mut decide);
             }
-        }
+            match run_packed::<T, R>(entry, &asked, behind, &mut decide) {
+                Ok((action, done)) => (action, Ok(done)),
+                Err(error) => (Action::Keep, Err(error)),
+            }
+        })
     }
 
-    /// Changes a packed container, or creates one.
-    fn change_packed<'c, T: Type, R>(
+    pub(super) fn ask<'a>(&self, objects: Objects<'a>, limits: Limits) -> Asked<'a> {
+        let watchers = self.hooks.as_ref().map(|hooks| &hooks.all.watchers);
+        let is_waited_for =
+            watchers.is_some_and(|watchers| watchers.is_waited_for(self.stripe, self.key.bytes()));
+        Asked { objects, limits, is_logged: self.records.is_some(), is_waited_for }
+    }
+
+    /// Decides on the item, and does what that leaves to be done behind it. What `decide` changes in place is
+    /// decided by [`Action::Keep`]: then it is not called again.
+    #[inline]
+    pub(super) fn settle<R>(
         self,
-        objects: Objects<'_>,
-        limits: Limits,
+        asked: Asked<'_>,
         now: u64,
-        decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
-    ) -> Result<Outcome<T, R>, StoreError> {
-        let Write { index, key, stripe, wheels, records, hooks } = self;
-        let (damages, is_logged) = (index.damages(), records.is_some());
-        let (mut logs, mut due) = (None, None);
-        let write = Write { index: &mut *index, key, stripe, wheels, records: None, hooks };
-        let outcome = write.update(now, |entry| {
-            (logs, due) = (None, None);
-            if let Some(met) = entry.as_ref().and_then(Met::of) {
-                return (Action::Keep, Ok(Outcome::Large(met)));
+        mut decide: impl FnMut(Option<&Entry<'_>>, &mut Behind) -> (Action<'static>, R),
+    ) -> R {
+        let Write { index, key, stripe, wheels, records, mut hooks } = self;
+        let damages = index.damages();
+        let mut behind = Behind::default();
+        let decide = |entry: Option<Entry<'_>>| {
+            behind = Behind::default();
+            decide(entry.as_ref(), &mut behind)
+        };
+        let result = match hooks.as_mut().map(ActiveHooks::again) {
+            // No decision of a container gives the key an expiry: there is nothing besides.
+            None => index.update(key, now, decide),
+            hooks => {
+                let index = &mut *index;
+                Write { index, key, stripe, wheels, records: None, hooks }.update(now, decide)
             }
-            let decided = run_packed::<T, R>(entry.as_ref(), objects, limits, decide);
-            let Decided { action, changes, tally, result, due: first } = match decided {
-                Ok(decided) => decided,
-                Err(error) => return (Action::Keep, Err(error)),
-            };
-            due = first;
-            if is_logged {
-                logs = logs_of::<T>(entry.as_ref(), &action, &changes);
-            }
-            (action, Ok(Outcome::Done(tally, result)))
-        });
+        };
+        let Behind { logs, due, in_place } = behind;
         // What was decided on a damaged item is left undone.
         if let (Some(records), Some(logs)) = (records, logs)
             && index.damages() == damages
@@ -116,65 +145,21 @@ impl Write<'_> {
         if let Some(at) = due {
             enter(wheels, index, key, at, now);
         }
-        outcome
-    }
-
-    /// Changes a large container, in the key's order.
-    pub(super) fn change_in_place<'c, T: Type, R>(
-        self,
-        objects: Objects<'_>,
-        met: &Met,
-        limits: Limits,
-        now: u64,
-        decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
-    ) -> Result<Outcome<T, R>, StoreError> {
-        let Write { index, key, stripe, wheels, records, hooks } = self;
-        // No other session writes it, so what is decided on is what is changed.
-        let (changes, result, emptied, due) = met.large().read(|contents| {
-            let parts = T::of_parts(&contents.parts).ok_or(StoreError::WrongType)?;
-            let (changes, result) = decide(T::large(parts))?;
-            check::<T>(T::large(parts), &changes, limits)?;
-            let emptied = T::emptied_by(parts, &changes);
-            let due = due_first::<T>(T::large(parts), &changes);
-            Ok::<_, StoreError>((changes, result, emptied, due))
-        })?;
-        let (tally, logs, event, what) = match emptied {
-            // The container stays as it is, and goes in one step: no reader sees an empty one.
-            Some(tally) => {
-                if !met.remove(index, key, now) {
-                    return Ok(Outcome::Gone);
-                }
-                (tally, Logs::Remove, Event::Removed, Changed::Removed)
-            }
-            None => {
-                let (tally, number, grown) = met.change::<T>(objects, &changes);
-                if T::is_nothing(tally) {
-                    return Ok(Outcome::Done(tally, result));
-                }
+        if let Some(InPlace { grown, text, versioned }) = in_place {
+            if grown > 0 {
                 index.grew(grown);
-                met.forget_version(index, key, now);
-                let stored = Changed::Stored { is_new: false, expires: false };
-                let logged = records.as_ref().map(|_| tagged::<T>(&changes));
-                let logs = Logs::Change(number, logged.unwrap_or_default());
-                (tally, logs, Event::Stored(None), stored)
             }
-        };
-        if let Some(records) = records {
-            logs.push(records, key.bytes());
-        }
-        if let Some(at) = due {
-            enter(wheels, index, key, at, now);
-        }
-        if let Some(mut hooks) = hooks {
-            let (watchers, mut text) = (&hooks.all.watchers, None);
-            if matches!(event, Event::Stored(_)) && watchers.is_waited_for(stripe, key.bytes()) {
-                text = met.large().read(|contents| T::text(T::of_parts(&contents.parts)?));
+            if let Some((kind, block)) = versioned {
+                forget_version(index, key, kind, &block, now);
             }
-            let event = if text.is_some() { Event::Stored(text.as_deref()) } else { event };
-            hooks.tell(stripe, key.bytes(), &event);
-            hooks.record(key.bytes(), what);
+            if let Some(mut hooks) = hooks {
+                if asked.is_waited_for {
+                    hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
+                }
+                hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: false });
+            }
         }
-        Ok(Outcome::Done(tally, result))
+        result
     }
 
     /// Does again what the log says of a container, unless the container is younger than that. False if the bytes are
@@ -183,8 +168,9 @@ impl Write<'_> {
         let Write { index, key, .. } = self;
         let Some((kind_large, changes)) = changes.split_last() else { return false };
         // At time 0 nothing has expired.
-        if let Some(met) = index.peek(key, 0, |entry| Met::of(&entry)).flatten() {
-            return met.replay(objects, *kind_large, number, changes);
+        let replay = |met: Met<'_>| met.replay(objects, *kind_large, number, changes);
+        if let Some(is_done) = index.peek(key, 0, |entry| Met::of(&entry).map(replay)).flatten() {
+            return is_done;
         }
         if *kind_large == LongText::KIND_LARGE {
             return write_text::replay(index, key, objects, number, changes);
@@ -208,120 +194,125 @@ impl Write<'_> {
             }
         })
     }
-
-    /// The same write, for one of several steps.
-    pub(super) fn again(&mut self) -> Write<'_> {
-        Write {
-            index: &mut *self.index,
-            key: self.key,
-            stripe: self.stripe,
-            wheels: self.wheels,
-            records: self.records.as_deref_mut(),
-            hooks: self.hooks.as_mut().map(|hooks| hooks.again()),
-        }
-    }
 }
 
-impl Met {
-    pub(super) fn of(entry: &Entry<'_>) -> Option<Met> {
-        large::of_entry(entry)?;
+impl<'a> Met<'a> {
+    pub(super) fn of(entry: &Entry<'a>) -> Option<Met<'a>> {
+        let block = entry.block()?;
+        let large = Large::of(block)?;
         let Value::Bytes { kind, .. } = entry.value else { return None };
-        Some(Met { block: entry.block()?.to_block(), kind, has_version: entry.version.is_some() })
+        Some(Met { large, block, kind, has_version: entry.version.is_some() })
     }
 
-    fn large(&self) -> &Large {
-        Large::of(self.block.lend()).expect("it was that of a large container")
-    }
-
-    /// Makes changes, and returns what they did, the number of the last one, and by how much the container has grown.
-    fn change<T: Type>(
-        &self,
-        objects: Objects<'_>,
-        changes: &[T::Change<'_>],
-    ) -> (T::Tally, u64, usize) {
-        let ((tally, number), grown) = self.write(objects, |contents| {
-            let parts = T::of_parts_mut(&mut contents.parts).expect("its type was looked at");
-            let tally = T::apply(parts, changes);
-            contents.number += u64::from(!T::is_nothing(tally));
-            (tally, contents.number)
+    /// Decides on it and changes it, in the key's order: no other session writes it. One that would lose all its parts
+    /// stays as it is, and goes in one step: no reader sees an empty one.
+    pub(super) fn change<'c, T: Type, R>(
+        self,
+        asked: &Asked<'_>,
+        behind: &mut Behind,
+        decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
+    ) -> (Action<'static>, Result<(T::Tally, R), StoreError>) {
+        let keep = |result| (Action::Keep, result);
+        let decided = |contents: &Contents| {
+            let Some(parts) = T::of_parts(&contents.parts) else {
+                return Err(keep(Err(StoreError::WrongType)));
+            };
+            let container = T::large(parts);
+            let (changes, result) = decide(container).map_err(|error| keep(Err(error)))?;
+            check::<T>(container, &changes, asked.limits).map_err(|error| keep(Err(error)))?;
+            if let Some(tally) = T::emptied_by(parts, &changes) {
+                return Err((Action::Remove, Ok((tally, result))));
+            }
+            Ok((due_first::<T>(container, &changes), changes, result))
+        };
+        let mut cut = None;
+        let result = self.large.update(decided, |contents, (due, changes, result)| {
+            let (tally, resized) = self.resized(contents, |contents| {
+                let parts = T::of_parts_mut(&mut contents.parts).expect("its type was looked at");
+                let tally = T::apply(parts, &changes);
+                contents.number += u64::from(!T::is_nothing(tally));
+                tally
+            });
+            if !T::is_nothing(tally) {
+                let text = || T::text(T::of_parts(&contents.parts)?);
+                let change = || Logs::Change(contents.number, tagged::<T>(&changes));
+                behind.due = due;
+                behind.logs = asked.is_logged.then(change);
+                behind.in_place = Some(InPlace {
+                    grown: resized.grown,
+                    text: if asked.is_waited_for { text() } else { None },
+                    versioned: self.has_version.then(|| (self.kind, self.block.to_block())),
+                });
+            }
+            cut = resized.cut;
+            keep(Ok((tally, result)))
         });
-        (tally, number, grown)
+        free_in_steps(cut, asked.objects.index);
+        result
     }
 
-    fn replay(&self, objects: Objects<'_>, kind_large: u8, number: u64, changes: &[u8]) -> bool {
-        let (done, _) =
-            self.write(objects, |contents| contents.replay(kind_large, number, changes));
+    fn replay(self, objects: Objects<'_>, kind_large: u8, number: u64, changes: &[u8]) -> bool {
+        let replay = |contents: &mut Contents| contents.replay(kind_large, number, changes);
+        let (done, resized) = self.large.write(|contents| self.resized(contents, replay));
+        free_in_steps(resized.cut, objects.index);
         done.is_some()
     }
 
-    /// Runs `f`, and returns by how much the container has grown, too.
-    fn write<R>(&self, objects: Objects<'_>, f: impl FnOnce(&mut Contents) -> R) -> (R, usize) {
-        let (result, cut, before, after) = self.large().write(|contents| {
-            let before = contents.parts.footprint();
-            let result = f(contents);
-            (result, contents.parts.take_cut(), before, contents.parts.footprint())
-        });
-        self.block.lend().set_object_bytes(after);
-        large::free_in_steps(cut, before.saturating_sub(after), objects.index);
-        (result, after.saturating_sub(before))
-    }
-
-    fn is_of(&self, entry: &Entry<'_>) -> bool {
-        entry.block().is_some_and(|block| self.large().is_of(block))
-    }
-
-    /// Removes the key; false if it holds something else by now.
-    fn remove(&self, index: &mut Index, key: Key<'_>, now: u64) -> bool {
-        index.update(key, now, |entry| {
-            let is_same = entry.as_ref().is_some_and(|entry| self.is_of(entry));
-            (if is_same { Action::Remove } else { Action::Keep }, is_same)
-        })
-    }
-
-    /// Gives the key an item without a version, as any write leaves one: whoever watches the key notices.
-    fn forget_version(&self, index: &mut Index, key: Key<'_>, now: u64) {
-        if !self.has_version {
-            return;
+    /// Runs `f`, and counts the memory by which the container grows or shrinks.
+    fn resized<R>(
+        self,
+        contents: &mut Contents,
+        f: impl FnOnce(&mut Contents) -> R,
+    ) -> (R, Resized) {
+        let before = contents.parts.footprint();
+        let result = f(contents);
+        let after = contents.parts.footprint();
+        if after != before {
+            self.block.set_object_bytes(after);
         }
-        index.update(key, now, |entry| {
-            let is_same = entry.as_ref().is_some_and(|entry| self.is_of(entry));
-            let value = NewValue::Block { kind: self.kind, block: self.block.clone() };
-            let put = Action::Put { value, expiry: Expiry::Keep };
-            (if is_same { put } else { Action::Keep }, ())
-        });
+        let lost = before.saturating_sub(after);
+        let cut = contents.parts.take_cut().map(|cut| (cut, lost));
+        (result, Resized { grown: after.saturating_sub(before), cut })
     }
 }
 
-/// What is to become of a packed container, or of an absent key.
-struct Decided<'c, T: Type, R> {
-    action: Action<'static>,
-    changes: Cow<'c, [T::Change<'c>]>,
-    tally: T::Tally,
-    result: R,
-    /// When a part expires now, before all others.
-    due: Option<u64>,
+/// Gives the key an item without a version, as any write leaves one: whoever watches the key notices.
+#[cold]
+fn forget_version(index: &mut Index, key: Key<'_>, kind: u8, block: &Block, now: u64) {
+    let large = Large::of(block.lend()).expect("it was that of a large container");
+    index.update(key, now, |entry| {
+        let is_same = entry.and_then(|entry| entry.block()).is_some_and(|block| large.is_of(block));
+        let value = NewValue::Block { kind, block: block.clone() };
+        let put = Action::Put { value, expiry: Expiry::Keep };
+        (if is_same { put } else { Action::Keep }, ())
+    });
 }
 
+/// Decides on a packed container, or an absent key.
 fn run_packed<'c, T: Type, R>(
     entry: Option<&Entry<'_>>,
-    objects: Objects<'_>,
-    limits: Limits,
+    asked: &Asked<'_>,
+    behind: &mut Behind,
     decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
-) -> Result<Decided<'c, T, R>, StoreError> {
+) -> Result<(Action<'static>, (T::Tally, R)), StoreError> {
+    let Objects { index, options } = asked.objects;
     let mut run = |container: T::Ref<'_>| {
         let (changes, result) = decide(container)?;
-        check::<T>(container, &changes, limits)?;
-        let due = due_first::<T>(container, &changes);
+        check::<T>(container, &changes, asked.limits)?;
+        behind.due = due_first::<T>(container, &changes);
         let (tally, held) = T::changed(container, &changes);
         let action = match held {
             _ if T::is_nothing(tally) => Action::Keep,
             None => Action::Remove,
             Some(held) => {
-                let value = value_of::<T>(held, &changes, objects.options, objects.index);
+                let value = value_of::<T>(held, &changes, options, index);
                 Action::Put { value, expiry: Expiry::Keep }
             }
         };
-        Ok(Decided { action, changes, tally, result, due })
+        if asked.is_logged {
+            behind.logs = logs_of::<T>(entry, &action, &changes);
+        }
+        Ok((action, (tally, result)))
     };
     match entry {
         None => run(T::packed(&[])),

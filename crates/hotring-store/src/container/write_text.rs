@@ -4,7 +4,7 @@
 use hotring_index::AnySession as Index;
 use hotring_index::{Action, Entry, Expiry, Key, NewValue};
 
-use super::write::{Logs, Met, Outcome, check, tagged};
+use super::write::{Logs, Met, check, tagged};
 use crate::container::large::new_value;
 use crate::container::{Contents, Decision, Objects, Parts, Type};
 use crate::error::StoreError;
@@ -26,63 +26,31 @@ impl Write<'_> {
     /// Decides on the string that the key holds, an empty one if it is absent, and writes the patches. `decide` may be
     /// called several times. None if the string is plain, and stays so. The caller has the key's order lock.
     pub(crate) fn change_long_text<'c, R>(
-        mut self,
+        self,
         objects: Objects<'_>,
         limits: Limits,
         now: u64,
         mut decide: impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
     ) -> Result<Option<R>, StoreError> {
-        loop {
-            let write = self.again();
-            let met = match write.make_long(objects, limits, now, &mut decide)? {
-                Outcome::Done(_, result) => return Ok(Some(result)),
-                Outcome::Large(met) => met,
-                Outcome::Gone => return Ok(None),
-            };
-            let write = self.again();
-            match write.change_in_place::<LongText, R>(objects, &met, limits, now, &mut decide)? {
-                Outcome::Done(_, result) => return Ok(Some(result)),
-                Outcome::Large(_) | Outcome::Gone => {}
+        let asked = self.ask(objects, limits);
+        self.settle(asked, now, |entry, behind| {
+            if let Some(met) = entry.and_then(Met::of) {
+                let (action, done) = met.change::<LongText, R>(&asked, behind, &mut decide);
+                return (action, done.map(|(_, result)| Some(result)));
             }
-        }
-    }
-
-    /// Makes an object of a plain string that is long after the change.
-    fn make_long<'c, R>(
-        self,
-        objects: Objects<'_>,
-        limits: Limits,
-        now: u64,
-        decide: &mut impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
-    ) -> Result<Outcome<LongText, R>, StoreError> {
-        let Write { index, key, stripe, wheels, records, hooks } = self;
-        let damages = index.damages();
-        let mut logs = None;
-        let write = Write { index: &mut *index, key, stripe, wheels, records: None, hooks };
-        let outcome = write.update(now, |entry| {
-            logs = None;
-            if let Some(met) = entry.as_ref().and_then(Met::of) {
-                return (Action::Keep, Ok(Outcome::Large(met)));
-            }
-            let made = match make(entry.as_ref(), objects, limits, decide) {
+            // An object of a plain string that is long after the change.
+            let made = match make(entry, objects, limits, &mut decide) {
                 Ok(Some(made)) => made,
-                Ok(None) => return (Action::Keep, Ok(Outcome::Gone)),
+                Ok(None) => return (Action::Keep, Ok(None)),
                 Err(error) => return (Action::Keep, Err(error)),
             };
             let (value, again) = twice(new_value(made.contents, objects.index));
-            logs = Some(match entry {
+            behind.logs = Some(match entry {
                 Some(_) => Logs::Change(1, made.change),
                 None => Logs::Put(again),
             });
-            (Action::Put { value, expiry: Expiry::Keep }, Ok(Outcome::Done(1, made.result)))
-        });
-        // What was decided on a damaged item is left undone.
-        if let (Some(records), Some(logs)) = (records, logs)
-            && index.damages() == damages
-        {
-            logs.push(records, key.bytes());
-        }
-        outcome
+            (Action::Put { value, expiry: Expiry::Keep }, Ok(Some(made.result)))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Changes of a hash's fields, and the bytes that the log has of them.
 
-use std::borrow::Cow;
+use std::ops::Deref;
 
 use crate::container::packed::{push, push_number, split, split_number};
 
@@ -13,11 +13,62 @@ pub(crate) enum To<'a> {
     /// Absent.
     Removed,
     /// It has this value, and does not expire.
-    Value(Cow<'a, [u8]>),
+    Value(NewText<'a>),
     /// It has this value, and expires at this Unix millisecond.
-    Until(Cow<'a, [u8]>, u64),
+    Until(NewText<'a>, u64),
     /// If it is there, it keeps its value and gets this expiry, or none.
     Expiry(Option<u64>),
+}
+
+/// Longest text of an integer.
+const INT_LEN_MAX: usize = 20;
+
+/// A value that a field gets.
+#[derive(Clone, Debug)]
+pub(crate) enum NewText<'a> {
+    /// It lies elsewhere.
+    Given(&'a [u8]),
+    /// It was made for the field.
+    Made(Vec<u8>),
+    /// So was the text of an integer, which takes no allocation: that many of the bytes.
+    Int([u8; INT_LEN_MAX], u8),
+}
+
+impl NewText<'_> {
+    pub(crate) fn of_int(n: i64) -> Self {
+        let mut buffer = itoa::Buffer::new();
+        let text = buffer.format(n).as_bytes();
+        let mut bytes = [0; INT_LEN_MAX];
+        bytes[..text.len()].copy_from_slice(text);
+        NewText::Int(bytes, text.len() as u8)
+    }
+}
+
+impl Deref for NewText<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            NewText::Given(text) => text,
+            NewText::Made(text) => text,
+            NewText::Int(bytes, len) => &bytes[..usize::from(*len)],
+        }
+    }
+}
+
+impl PartialEq for NewText<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for NewText<'_> {}
+
+impl<'a> From<&'a [u8]> for NewText<'a> {
+    fn from(text: &'a [u8]) -> Self {
+        NewText::Given(text)
+    }
 }
 
 /// What changes did to a hash.
@@ -57,8 +108,11 @@ impl<'a> To<'a> {
     }
 
     /// The value with this expiry.
-    pub(crate) fn value_until(value: Cow<'a, [u8]>, at: Option<u64>) -> To<'a> {
-        at.map_or_else(|| To::Value(value.clone()), |at| To::Until(value.clone(), at))
+    pub(crate) fn value_until(value: NewText<'a>, at: Option<u64>) -> To<'a> {
+        match at {
+            Some(at) => To::Until(value, at),
+            None => To::Value(value),
+        }
     }
 }
 

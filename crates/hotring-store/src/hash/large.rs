@@ -1,7 +1,5 @@
 //! The fields of a large hash.
 
-use std::hash::Hasher;
-
 use hotring_containers::{Dict, Remains, ScoredSet};
 use siphasher::sip::SipHasher13;
 
@@ -188,9 +186,7 @@ impl Fields {
 
     #[inline]
     fn hash(&self, field: &[u8]) -> u32 {
-        let mut hasher = self.hasher;
-        hasher.write(field);
-        hasher.finish() as u32
+        self.hasher.hash(field) as u32
     }
 
     /// The packed form.

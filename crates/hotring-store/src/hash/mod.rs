@@ -14,10 +14,10 @@ mod packed;
 
 use std::collections::BTreeMap;
 
-use crate::container::packed::{Head, push, split};
+use crate::container::packed::{Head, is_same, push, split};
 use crate::container::{ContainerOptions, Parts, Type, Weight};
 use crate::value::ValueRef;
-pub(crate) use change::{Change, Tally, To};
+pub(crate) use change::{Change, NewText, Tally, To};
 use change::{push_change, split_change};
 use large::Fields;
 use packed::{Entry, Packed, encode};
@@ -145,7 +145,7 @@ impl Type for Hash {
         let fits = |(field, to): &Change<'_>| {
             to.value().is_none_or(|value| field.len().max(value.len()) <= len_max)
         };
-        Hash::packed(held).len() <= options.hash.entries() && changes.iter().all(fits)
+        Packed::of(held).count <= options.hash.entries() && changes.iter().all(fits)
     }
 
     fn unpack(held: &[u8], options: &ContainerOptions) -> Option<Parts> {
@@ -325,7 +325,7 @@ impl<'a> HashRef<'a> {
     pub fn get_with_expiry(&self, field: &[u8]) -> Option<(&'a [u8], Option<u64>)> {
         let (value, expire_at) = match self.form {
             Form::Packed(held) => {
-                let entry = Packed::of(held).iter().find(|entry| entry.field == field)?;
+                let entry = Packed::of(held).iter().find(|entry| is_same(entry.field, field))?;
                 (entry.value, entry.expire_at)
             }
             Form::Large(fields) => fields.get(field)?,
@@ -372,7 +372,7 @@ impl<'a> HashRef<'a> {
         let (mut before, mut behind, mut was_there) = (entries, &[][..], false);
         while let Some((other, at)) = split(rest) {
             let Some((_, next)) = split(at) else { break };
-            if other == field {
+            if is_same(other, field) {
                 before = &entries[..entries.len() - rest.len()];
                 (behind, was_there) = (next, true);
                 break;

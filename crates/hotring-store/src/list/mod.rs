@@ -61,7 +61,7 @@ pub(crate) struct Tally {
 pub(crate) enum List {}
 
 /// Bytes that the length of an element takes at most.
-const LEN_MAX: usize = 5;
+pub(crate) const LEN_MAX: usize = 5;
 /// Bytes that a change takes in the log at most, besides its element: what it is, and two numbers.
 const CHANGE_MAX: usize = 21;
 /// Bytes by which Redis's form of a short list is longer than ours, besides one for each element.

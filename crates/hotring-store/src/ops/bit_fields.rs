@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::container::Changes;
 use crate::error::StoreError;
 use crate::long_text::{Patch, TextRef};
 use crate::session::Session;
@@ -180,7 +181,7 @@ impl Session {
         self.change_text(key, now, |text| {
             let mut overlay = Overlay::new(text);
             let answers = overlay.run(ops);
-            Ok((Cow::Owned(overlay.patches(last)), answers))
+            Ok((Changes::Many(overlay.patches(last)), answers))
         })
     }
 }

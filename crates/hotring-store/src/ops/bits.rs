@@ -1,11 +1,10 @@
 //! Strings as rows of bits: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP. Bit 0 is the highest bit of the
 //! first byte. All but BITOP are single-key reads or writes; BITOP holds the stripes of its keys.
 
-use std::borrow::Cow;
-
 use hotring_containers::Piece;
 use hotring_index::Expiry;
 
+use crate::container::Changes;
 use crate::error::StoreError;
 use crate::long_text::{Patch, TextRef};
 use crate::session::Session;
@@ -77,7 +76,7 @@ impl Session {
                 true => Vec::new(),
                 false => vec![Patch { at, bytes: one_byte(after).into() }],
             };
-            Ok((Cow::Owned(patches), old))
+            Ok((Changes::Many(patches), old))
         })
     }
 

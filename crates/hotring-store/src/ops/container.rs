@@ -1,5 +1,7 @@
 //! What operations on containers of any type have in common: how one is read, walked over, and changed.
 
+use hotring_index::Key;
+
 use crate::container::large;
 use crate::container::{Decision, Type, view_container};
 use crate::error::StoreError;
@@ -7,9 +9,9 @@ use crate::session::Session;
 
 impl Session {
     /// Hands the container to `f`, for a short time: writers wait for it. None if the key is absent.
-    pub(crate) fn read_container<T: Type, R>(
+    pub(crate) fn read_container<'k, T: Type, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(T::Ref<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -17,9 +19,9 @@ impl Session {
     }
 
     /// The same for a walk over all of it: writers of a large container do not wait for `f`.
-    pub(crate) fn walk_container<T: Type, R>(
+    pub(crate) fn walk_container<'k, T: Type, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(T::Ref<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -42,21 +44,22 @@ impl Session {
 
     /// Decides on the container that the key holds, an empty one if it is absent, and makes the changes. `decide` may
     /// be called several times.
-    pub(crate) fn update_container<'c, T: Type, R>(
+    pub(crate) fn update_container<'k, 'c, T: Type, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> Result<(T::Tally, R), StoreError> {
-        self.check_key(key)?;
+        let key = key.into();
+        self.check_key(key.bytes())?;
         self.admit()?;
         self.change_container::<T, R>(key, now, decide)
     }
 
     /// As [`update_container`](Self::update_container), for what has been admitted.
-    pub(crate) fn change_container<'c, T: Type, R>(
+    pub(crate) fn change_container<'k, 'c, T: Type, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> Result<(T::Tally, R), StoreError> {

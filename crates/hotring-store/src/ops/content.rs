@@ -7,7 +7,7 @@ use hotring_index::{Action, Expiry, NewValue};
 use crate::container::Type;
 use crate::container::large::value_of;
 use crate::error::StoreError;
-use crate::hash::{Change, Hash, To};
+use crate::hash::{Change, Hash, NewText, To};
 use crate::list::List;
 use crate::ops::fields::due_of_new;
 use crate::ops::list::Elements;
@@ -121,7 +121,7 @@ impl Session {
         fields: impl Iterator<Item = (&'f Cow<'f, [u8]>, &'f Cow<'f, [u8]>, Option<u64>)>,
     ) -> Result<Option<NewValue<'static>>, StoreError> {
         let changes: Vec<Change<'_>> = fields
-            .map(|(field, value, at)| (&**field, To::value_until(Cow::Borrowed(&**value), at)))
+            .map(|(field, value, at)| (&**field, To::value_until(NewText::Given(value), at)))
             .collect();
         let (_, held) = Hash::changed(Hash::packed(&[]), &changes);
         self.limits.check_value(held.as_ref().map_or(0, Vec::len))?;

@@ -3,16 +3,15 @@
 //! A write of a hash first removes the fields whose time is over, in a step of its own, so that it decides on what
 //! readers see. The timing wheel removes them in the same way ([`Session::expire_due`]).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::changes::{Changed, FieldsChanged};
-use crate::container::{Decision, due_of_value, view_container};
+use crate::container::{Changes, Decision, due_of_value, view_container};
 use crate::error::StoreError;
-use crate::hash::{Change, Hash, HashRef, Tally, To};
+use crate::hash::{Change, Hash, HashRef, NewText, Tally, To};
 use crate::ops::expire::{ExpireCondition, TtlChange};
 use crate::session::Session;
-use hotring_index::{NewValue, Value};
+use hotring_index::{Key, NewValue, Value};
 
 /// Fields that are removed in one step because their time is over: some 100 µs.
 const STEP_FIELDS: usize = 512;
@@ -107,7 +106,7 @@ impl Session {
                 }
             });
             let answers: Vec<_> = answers.collect();
-            Ok((Cow::Owned(changes), answers))
+            Ok((Changes::Many(changes), answers))
         })?;
         self.record_fields(told, what);
         Ok(answers)
@@ -141,7 +140,7 @@ impl Session {
                 }
             });
             let answers: Vec<_> = answers.collect();
-            Ok((Cow::Owned(changes), answers))
+            Ok((Changes::Many(changes), answers))
         })?;
         self.record_fields(told, FieldsChanged::Persist);
         Ok(answers)
@@ -189,7 +188,7 @@ impl Session {
                 hash.get(field).map(<[u8]>::to_vec)
             });
             let values: Vec<_> = values.collect();
-            Ok((Cow::Owned(changes), values))
+            Ok((Changes::Many(changes), values))
         })?;
         self.record_fields(told, what);
         Ok(values)
@@ -232,18 +231,18 @@ impl Session {
             };
             let change = |(field, value): &(&'_ [u8], &'_ [u8])| match expiry {
                 SetFieldExpiry::At(at) if at <= now => To::Removed,
-                SetFieldExpiry::At(at) => To::Until(Cow::Owned(value.to_vec()), at),
-                SetFieldExpiry::Clear => To::Value(Cow::Owned(value.to_vec())),
+                SetFieldExpiry::At(at) => To::Until(NewText::Made(value.to_vec()), at),
+                SetFieldExpiry::Clear => To::Value(NewText::Made(value.to_vec())),
                 SetFieldExpiry::Keep => {
                     let at = hash.get_with_expiry(field).and_then(|(_, at)| at);
-                    To::value_until(Cow::Owned(value.to_vec()), at)
+                    To::value_until(NewText::Made(value.to_vec()), at)
                 }
             };
             let changes: Vec<Change<'_>> = match holds {
                 true => pairs.iter().map(|pair| (pair.0, change(pair))).collect(),
                 false => Vec::new(),
             };
-            Ok((Cow::Owned(changes), holds))
+            Ok((Changes::Many(changes), holds))
         })?;
         match expiry {
             SetFieldExpiry::At(at) if at <= now => self.record_fields(told, FieldsChanged::Removed),
@@ -255,33 +254,35 @@ impl Session {
 
     /// Decides on the hash as readers see it, and makes the changes: fields whose time is over are removed before.
     /// `decide` may be called several times.
-    pub(crate) fn update_hash<'c, R>(
+    pub(crate) fn update_hash<'k, 'c, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         mut decide: impl FnMut(HashRef<'_>) -> Decision<'c, Hash, R>,
     ) -> Result<(Tally, R), StoreError> {
+        let key = key.into();
         loop {
             let seen = |hash: HashRef<'_>| decide_undue(hash, now, &mut decide);
             match self.update_container::<Hash, _>(key, now, seen)? {
                 (tally, Some(result)) => return Ok((tally, result)),
-                (_, None) => _ = self.remove_due_fields(key, now, true),
+                (_, None) => _ = self.remove_due_fields(key.bytes(), now, true),
             }
         }
     }
 
     /// As [`update_hash`](Self::update_hash), for what has been admitted.
-    pub(crate) fn change_hash<'c, R>(
+    pub(crate) fn change_hash<'k, 'c, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         mut decide: impl FnMut(HashRef<'_>) -> Decision<'c, Hash, R>,
     ) -> Result<(Tally, R), StoreError> {
+        let key = key.into();
         loop {
             let seen = |hash: HashRef<'_>| decide_undue(hash, now, &mut decide);
             match self.change_container::<Hash, _>(key, now, seen)? {
                 (tally, Some(result)) => return Ok((tally, result)),
-                (_, None) => _ = self.remove_due_fields(key, now, true),
+                (_, None) => _ = self.remove_due_fields(key.bytes(), now, true),
             }
         }
     }
@@ -366,7 +367,7 @@ fn decide_undue<'c, R>(
     decide: &mut impl FnMut(HashRef<'_>) -> Decision<'c, Hash, R>,
 ) -> Decision<'c, Hash, Option<R>> {
     if hash.at(now).count_due() > 0 {
-        return Ok((Cow::Borrowed(&[]), None));
+        return Ok((Changes::NONE, None));
     }
     let (changes, result) = decide(hash)?;
     Ok((changes, Some(result)))

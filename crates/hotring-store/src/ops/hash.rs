@@ -1,11 +1,12 @@
 //! Hashes: single-key reads, and single-key writes that decide on changes of fields. A key without fields is
 //! absent. The expiry stays.
 
-use std::borrow::Cow;
+use hotring_index::Key;
 
+use crate::container::Changes;
 use crate::decimal;
 use crate::error::{NumberKind, StoreError};
-use crate::hash::{Change, Hash, HashRef, To};
+use crate::hash::{Change, Hash, HashRef, NewText, To};
 use crate::ops::counter::Decimal;
 use crate::session::Session;
 use crate::value::parse_int;
@@ -15,9 +16,9 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
-    pub fn hash<R>(
+    pub fn hash<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(HashRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -28,9 +29,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub fn hash_walk<R>(
+    pub fn hash_walk<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(HashRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -42,14 +43,14 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the hash would be, and those of every
     /// write.
-    pub fn hash_set<'p>(
+    pub fn hash_set<'k, 'p>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         pairs: &[(&'p [u8], &'p [u8])],
         now: u64,
     ) -> Result<usize, StoreError> {
         self.admit_bytes(pairs.iter().map(|(field, value)| field.len() + value.len()).sum())?;
-        let change = |pair: &(&'p [u8], &'p [u8])| (pair.0, To::Value(Cow::Borrowed(pair.1)));
+        let change = |pair: &(&'p [u8], &'p [u8])| (pair.0, To::Value(NewText::Given(pair.1)));
         let (one, many);
         let changes: &[Change<'_>] = match pairs {
             [pair] => {
@@ -61,7 +62,7 @@ impl Session {
                 &many
             }
         };
-        let (tally, ()) = self.update_hash(key, now, |_| Ok((Cow::Borrowed(changes), ())))?;
+        let (tally, ()) = self.update_hash(key, now, |_| Ok((Changes::Given(changes), ())))?;
         Ok(tally.added)
     }
 
@@ -77,9 +78,8 @@ impl Session {
         now: u64,
     ) -> Result<bool, StoreError> {
         let (tally, ()) = self.update_hash(key, now, |hash| {
-            let change = (field, To::Value(Cow::Borrowed(value)));
-            let changes = if hash.get(field).is_none() { vec![change] } else { Vec::new() };
-            Ok((Cow::Owned(changes), ()))
+            let change = (field, To::Value(NewText::Given(value)));
+            Ok((hash.get(field).is_none().then_some(change).into(), ()))
         })?;
         Ok(tally.added > 0)
     }
@@ -98,7 +98,7 @@ impl Session {
         let changes: Vec<Change<'_>> = fields.iter().map(|field| (*field, To::Removed)).collect();
         self.check_key(key)?;
         self.admit_little()?;
-        let (tally, ()) = self.change_hash(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+        let (tally, ()) = self.change_hash(key, now, |_| Ok((Changes::Given(&changes), ())))?;
         Ok(tally.removed)
     }
 
@@ -106,9 +106,9 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::NotANumber`], [`StoreError::Overflow`], and as [`hash_set`](Self::hash_set).
-    pub fn hash_incr_by(
+    pub fn hash_incr_by<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         field: &[u8],
         delta: i64,
         now: u64,
@@ -118,10 +118,8 @@ impl Session {
             let old = found.map_or(Some(0), |(value, _)| parse_int(value));
             let old = old.ok_or(StoreError::NotANumber(NumberKind::Integer))?;
             let sum = old.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))?;
-            let mut text = itoa::Buffer::new();
-            let text = text.format(sum).as_bytes().to_vec();
-            let to = To::value_until(Cow::Owned(text), found.and_then(|(_, at)| at));
-            Ok((Cow::Owned(vec![(field, to)]), sum))
+            let to = To::value_until(NewText::of_int(sum), found.and_then(|(_, at)| at));
+            Ok((Changes::One((field, to)), sum))
         })?;
         Ok(sum)
     }
@@ -143,8 +141,8 @@ impl Session {
             let found = hash.get_with_expiry(field);
             let old = found.map_or(Ok(decimal::ZERO), |(value, _)| decimal::parse(value));
             let sum = decimal::add_to_text(old?, delta.number())?;
-            let to = To::value_until(Cow::Owned(sum.clone()), found.and_then(|(_, at)| at));
-            Ok((Cow::Owned(vec![(field, to)]), sum))
+            let to = To::value_until(NewText::Made(sum.clone()), found.and_then(|(_, at)| at));
+            Ok((Changes::One((field, to)), sum))
         })?;
         Ok(sum)
     }

@@ -1,13 +1,13 @@
 //! Lists: single-key reads and writes, and the move of an element from one list to another, which holds both keys. A
 //! key without elements is absent. The expiry stays.
 
-use std::borrow::Cow;
+use hotring_index::Key;
 
 use crate::changes::{Changed, ListStep};
-use crate::container::Decision;
 use crate::container::packed::{Head, push, split};
+use crate::container::{Changes, Decision};
 use crate::error::StoreError;
-use crate::list::{Change, End, List, ListRef, Tally};
+use crate::list::{self, Change, End, List, ListRef, Tally};
 use crate::session::Session;
 
 /// Elements of a list: all that it is to have, or those that an operation took out of it.
@@ -63,9 +63,9 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
-    pub fn list<R>(
+    pub fn list<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(ListRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -76,9 +76,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub fn list_walk<R>(
+    pub fn list_walk<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(ListRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -91,9 +91,9 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if an element or the list would be, and those of every
     /// write.
-    pub fn list_push(
+    pub fn list_push<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         end: End,
         elements: &[&[u8]],
         must_exist: bool,
@@ -114,7 +114,7 @@ impl Session {
         };
         let (tally, ()) = self.update_list(key, now, |list| {
             let is_done = !must_exist || !list.is_empty();
-            Ok((Cow::Borrowed(if is_done { changes } else { &[] }), ()))
+            Ok((Changes::Given(if is_done { changes } else { &[] }), ()))
         })?;
         self.note_step(ListStep::Pushed(end));
         Ok(tally.len)
@@ -126,9 +126,9 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`]; [`StoreError::ValuesTooLong`], and nothing is taken, if several elements are longer
     /// than `bytes_max` together; and those of writes that take no memory.
-    pub fn list_pop(
+    pub fn list_pop<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         end: End,
         count: usize,
         bytes_max: usize,
@@ -137,7 +137,7 @@ impl Session {
         let (_, elements) = self.shrink_list(key, now, |list| {
             let len = list.len();
             if len == 0 {
-                return Ok((Cow::Borrowed(&[]), None));
+                return Ok((Changes::NONE, None));
             }
             let n = count.min(len);
             let range = match end {
@@ -145,17 +145,21 @@ impl Session {
                 End::Back => len - n..len,
             };
             let mut elements = Elements::default();
+            if let (1, Some(element)) = (n, list.get(range.start)) {
+                elements.held.reserve_exact(element.len() + list::LEN_MAX);
+                elements.add(element);
+                return Ok((Changes::One(Change::Remove(range)), Some(elements)));
+            }
             let mut add = |element: &[u8]| {
                 elements.add(element);
                 let fits = elements.held.len() <= bytes_max || n == 1;
                 if fits { Ok(()) } else { Err(StoreError::ValuesTooLong { len_max: bytes_max }) }
             };
             match end {
-                End::Back if n > 1 => list.iter_back_from(len).take(n).try_for_each(&mut add)?,
-                _ => list.iter_from(range.start).take(n).try_for_each(&mut add)?,
+                End::Back => list.iter_back_from(len).take(n).try_for_each(&mut add)?,
+                End::Front => list.iter_from(range.start).take(n).try_for_each(&mut add)?,
             }
-            let changes = if n > 0 { vec![Change::Remove(range)] } else { Vec::new() };
-            Ok((Cow::Owned(changes), Some(elements)))
+            Ok(((n > 0).then_some(Change::Remove(range)).into(), Some(elements)))
         })?;
         self.note_step(ListStep::Popped(end));
         Ok(elements)
@@ -203,8 +207,7 @@ impl Session {
         let (_, done) = self.update_list(key, now, |list| {
             let at = list.position(index);
             let change = at.map(|at| Change::Set(at, element));
-            let changes = Vec::from_iter(change);
-            Ok((Cow::Owned(changes), (!list.is_empty()).then_some(at.is_some())))
+            Ok((change.into(), (!list.is_empty()).then_some(at.is_some())))
         })?;
         Ok(done)
     }
@@ -229,7 +232,7 @@ impl Session {
                 at if at == list.len() => Change::Back(element),
                 at => Change::Insert(at, element),
             });
-            Ok((Cow::Owned(Vec::from_iter(change)), (!list.is_empty()).then_some(at.is_some())))
+            Ok((change.into(), (!list.is_empty()).then_some(at.is_some())))
         })?;
         Ok(done.map(|done| if done { tally.len } else { 0 }))
     }
@@ -262,7 +265,7 @@ impl Session {
             if count >= 0 {
                 places.reverse();
             }
-            Ok((Cow::Owned(removals(&places)), ()))
+            Ok((Changes::Many(removals(&places)), ()))
         })?;
         Ok(tally.done)
     }
@@ -282,7 +285,7 @@ impl Session {
             let (kept, len) = (list.range(start, stop), list.len());
             let around = [kept.end..len, 0..kept.start];
             let removes = around.into_iter().filter(|range| !range.is_empty());
-            Ok((Cow::Owned(removes.map(Change::Remove).collect()), len > 0))
+            Ok((Changes::Many(removes.map(Change::Remove).collect()), len > 0))
         })?;
         Ok(is_there)
     }
@@ -334,9 +337,9 @@ impl Session {
         }
     }
 
-    fn update_list<'c, R>(
+    fn update_list<'k, 'c, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         decide: impl FnMut(ListRef<'_>) -> Decision<'c, List, R>,
     ) -> Result<(Tally, R), StoreError> {
@@ -345,13 +348,14 @@ impl Session {
 
     /// As [`update_list`](Self::update_list), for what makes the list shorter: a list without some elements is stored
     /// again, and takes less.
-    fn shrink_list<'c, R>(
+    fn shrink_list<'k, 'c, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         decide: impl FnMut(ListRef<'_>) -> Decision<'c, List, R>,
     ) -> Result<(Tally, R), StoreError> {
-        self.check_key(key)?;
+        let key = key.into();
+        self.check_key(key.bytes())?;
         self.admit_little()?;
         self.change_container::<List, R>(key, now, decide)
     }
@@ -362,7 +366,7 @@ impl Session {
         now: u64,
         changes: &[Change<'_>],
     ) -> Result<(), StoreError> {
-        self.change_container::<List, _>(key, now, |_| Ok((Cow::Borrowed(changes), ())))?;
+        self.change_container::<List, _>(key, now, |_| Ok((Changes::Given(changes), ())))?;
         Ok(())
     }
 }

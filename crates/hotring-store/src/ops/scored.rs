@@ -1,9 +1,11 @@
 //! Sorted sets: single-key reads, and single-key writes that decide on changes of members. A key without members is
 //! absent. The expiry stays.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use hotring_index::Key;
+
+use crate::container::Changes;
 use crate::error::{NumberKind, StoreError};
 use crate::scored::interval::Interval;
 use crate::scored::{Change, ScoredRef, SortedSet, Tally};
@@ -54,9 +56,9 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
-    pub fn scored<R>(
+    pub fn scored<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(ScoredRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -67,9 +69,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub fn scored_walk<R>(
+    pub fn scored_walk<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(ScoredRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -81,9 +83,9 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::NotANumber`] for NaN, [`StoreError::ValueTooLong`], and those of every
     /// write.
-    pub fn scored_add(
+    pub fn scored_add<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         pairs: &[(f64, &[u8])],
         options: AddOptions,
         now: u64,
@@ -93,7 +95,7 @@ impl Session {
         }
         self.admit_bytes(pairs.iter().map(|(_, member)| member.len()).sum())?;
         let (tally, ()) = self.update_container::<SortedSet, _>(key, now, |scored| {
-            Ok((Cow::Owned(additions(scored, pairs, options)), ()))
+            Ok((additions(scored, pairs, options), ()))
         })?;
         Ok(Added { added: tally.added, moved: tally.moved })
     }
@@ -102,9 +104,9 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::Overflow`] if the sum is NaN, and as [`scored_add`](Self::scored_add).
-    pub fn scored_incr(
+    pub fn scored_incr<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         delta: f64,
         member: &[u8],
         options: AddOptions,
@@ -122,13 +124,13 @@ impl Session {
                 }
             };
             if is_barred {
-                return Ok((Cow::Owned(Vec::new()), None));
+                return Ok((Changes::NONE, None));
             }
             if sum.is_nan() {
                 return Err(StoreError::Overflow(NumberKind::Decimal));
             }
             let change = (old != Some(sum)).then_some(Change::Put(member, sum));
-            Ok((Cow::Owned(change.into_iter().collect()), Some(sum)))
+            Ok((change.into(), Some(sum)))
         })?;
         Ok(sum)
     }
@@ -144,7 +146,7 @@ impl Session {
         now: u64,
     ) -> Result<usize, StoreError> {
         let changes: Vec<_> = members.iter().map(|member| Change::Remove(member)).collect();
-        let (tally, ()) = self.reduce(key, now, |_| (Cow::Borrowed(&changes[..]), ()))?;
+        let (tally, ()) = self.reduce(key, now, |_| (Changes::Given(&changes[..]), ()))?;
         Ok(tally.removed)
     }
 
@@ -202,7 +204,7 @@ impl Session {
         &mut self,
         key: &[u8],
         now: u64,
-        mut decide: impl FnMut(ScoredRef<'_>) -> (Cow<'c, [Change<'c>]>, R),
+        mut decide: impl FnMut(ScoredRef<'_>) -> (Changes<'c, Change<'c>>, R),
     ) -> Result<(Tally, R), StoreError> {
         self.check_key(key)?;
         self.admit_little()?;
@@ -211,9 +213,9 @@ impl Session {
 }
 
 /// The change that removes these ranks, if there are any.
-fn without<'c>(from: usize, to: usize) -> Cow<'c, [Change<'c>]> {
+fn without<'c>(from: usize, to: usize) -> Changes<'c, Change<'c>> {
     let change = (from < to).then_some(Change::RemoveRanks(from, to));
-    Cow::Owned(change.into_iter().collect())
+    change.into()
 }
 
 /// The changes that an addition comes to. Each pair meets what those before it did.
@@ -221,14 +223,14 @@ fn additions<'c>(
     scored: ScoredRef<'_>,
     pairs: &[(f64, &'c [u8])],
     options: AddOptions,
-) -> Vec<Change<'c>> {
-    let mut changes = Vec::with_capacity(pairs.len());
+) -> Changes<'c, Change<'c>> {
     if let [(score, member)] = *pairs {
-        if options.allow(scored.score(member), score) {
-            changes.push(Change::Put(member, score));
-        }
-        return changes;
+        // What the member has is looked at where it is changed, too.
+        let is_allowed =
+            options == AddOptions::default() || options.allow(scored.score(member), score);
+        return is_allowed.then_some(Change::Put(member, score)).into();
     }
+    let mut changes = Vec::with_capacity(pairs.len());
     // A packed set is walked over once, and not for each pair.
     let is_indexed = scored.is_packed() && pairs.len() > WALKS_MAX;
     let mut index: BTreeMap<&[u8], f64> = BTreeMap::new();
@@ -244,5 +246,5 @@ fn additions<'c>(
             changes.push(Change::Put(member, *score));
         }
     }
-    changes
+    Changes::Many(changes)
 }

@@ -1,14 +1,13 @@
 //! Sets: reads and writes of one, and operations on several at one moment. A key without members is absent. The expiry
 //! stays, but for results that are stored.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use hotring_index::AnySession as Index;
-use hotring_index::{Action, Block, Entry, Expiry, NewValue};
+use hotring_index::{Action, Block, Entry, Expiry, Key, NewValue};
 
 use crate::container::write::check_len;
-use crate::container::{Type, large, view_container};
+use crate::container::{Changes, Type, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
 use crate::session::Session;
@@ -147,9 +146,9 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
-    pub fn set_members<R>(
+    pub fn set_members<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(SetRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -160,9 +159,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub fn set_walk<R>(
+    pub fn set_walk<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(SetRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -173,9 +172,9 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the set would be, and those of every write.
-    pub fn set_add(
+    pub fn set_add<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         members: &[&[u8]],
         now: u64,
     ) -> Result<usize, StoreError> {
@@ -183,12 +182,12 @@ impl Session {
         if let [member] = members {
             let change = [Change::add(member)];
             let (tally, ()) =
-                self.update_container::<Set, _>(key, now, |_| Ok((Cow::Borrowed(&change), ())))?;
+                self.update_container::<Set, _>(key, now, |_| Ok((Changes::Given(&change), ())))?;
             return Ok(tally.added);
         }
         let changes: Vec<Change<'_>> = members.iter().map(|member| Change::add(member)).collect();
         let (tally, ()) =
-            self.update_container::<Set, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+            self.update_container::<Set, _>(key, now, |_| Ok((Changes::Given(&changes), ())))?;
         Ok(tally.added)
     }
 
@@ -196,18 +195,19 @@ impl Session {
     ///
     /// # Errors
     /// As [`set_add`](Self::set_add), but for [`StoreError::OutOfMemory`]: the set without them takes less.
-    pub fn set_remove(
+    pub fn set_remove<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         members: &[&[u8]],
         now: u64,
     ) -> Result<usize, StoreError> {
         let changes: Vec<Change<'_>> =
             members.iter().map(|member| Change::remove(member)).collect();
-        self.check_key(key)?;
+        let key = key.into();
+        self.check_key(key.bytes())?;
         self.admit_little()?;
         let (tally, ()) =
-            self.change_container::<Set, _>(key, now, |_| Ok((Cow::Borrowed(&changes), ())))?;
+            self.change_container::<Set, _>(key, now, |_| Ok((Changes::Given(&changes), ())))?;
         Ok(tally.removed)
     }
 
@@ -236,7 +236,7 @@ impl Session {
                 return Err(StoreError::ValuesTooLong { len_max: bytes_max });
             }
             let removed = |member: &Vec<u8>| Change { member: member.clone().into(), adds: false };
-            Ok((Cow::Owned(popped.iter().map(removed).collect()), popped))
+            Ok((Changes::Many(popped.iter().map(removed).collect()), popped))
         })?;
         Ok(popped)
     }
@@ -281,8 +281,8 @@ impl Session {
             }
             let (add, remove) = ([Change::add(member)], [Change::remove(member)]);
             // What may be refused comes first.
-            session.change_container::<Set, _>(to, now, |_| Ok((Cow::Borrowed(&add), ())))?;
-            session.change_container::<Set, _>(from, now, |_| Ok((Cow::Borrowed(&remove), ())))?;
+            session.change_container::<Set, _>(to, now, |_| Ok((Changes::Given(&add), ())))?;
+            session.change_container::<Set, _>(from, now, |_| Ok((Changes::Given(&remove), ())))?;
             Ok(true)
         })
     }

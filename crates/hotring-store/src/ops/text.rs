@@ -1,10 +1,8 @@
 //! APPEND and SETRANGE, and what is common to all operations that change a part of a string: single-key writes.
 
-use std::borrow::Cow;
-
 use hotring_index::{Action, Expiry};
 
-use crate::container::{Decision, Type};
+use crate::container::{Changes, Decision, Type};
 use crate::error::StoreError;
 use crate::long_text::{LongText, Patch, TextRef, is_long};
 use crate::metadata::with_flags_of;
@@ -19,7 +17,7 @@ impl Session {
         self.check_value(tail.len())?;
         self.change_text(key, now, |text| {
             let patch = Patch { at: text.len(), bytes: tail.into() };
-            Ok((Cow::Owned(vec![patch]), text.len() + tail.len()))
+            Ok((Changes::One(patch), text.len() + tail.len()))
         })
     }
 
@@ -43,7 +41,7 @@ impl Session {
         }
         self.change_text(key, now, |text| {
             let patch = Patch { at: offset, bytes: patch.into() };
-            Ok((Cow::Owned(vec![patch]), text.len().max(end)))
+            Ok((Changes::One(patch), text.len().max(end)))
         })
     }
 

@@ -1,7 +1,5 @@
 //! The members of a large sorted set.
 
-use std::hash::Hasher;
-
 use hotring_containers::{Inserted, Remains, Scored, ScoredSet};
 use siphasher::sip::SipHasher13;
 
@@ -150,14 +148,14 @@ impl Scores {
         let from = from.min(to);
         let len: usize = self.iter_from(from).take(to - from).map(|entry| entry.member.len()).sum();
         let hasher = self.hasher;
-        drop(self.set.remove_ranks(from..to, |member| hash(hasher, member)));
+        drop(self.set.remove_ranks(from..to, |member| hasher.hash(member) as u32));
         self.len_of_all -= len;
         tally.removed += to - from;
     }
 
     #[inline]
     fn hash(&self, member: &[u8]) -> u32 {
-        hash(self.hasher, member)
+        self.hasher.hash(member) as u32
     }
 
     /// The packed form.
@@ -173,10 +171,4 @@ impl Scores {
         self.len_of_all = 0;
         std::mem::take(&mut self.set).into_remains()
     }
-}
-
-#[inline]
-fn hash(mut hasher: SipHasher13, member: &[u8]) -> u32 {
-    hasher.write(member);
-    hasher.finish() as u32
 }

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::container::packed::{Head, push, push_number, split, split_number};
+use crate::container::packed::{Head, is_same, push, push_number, split, split_number};
 use crate::container::{ContainerOptions, Parts, Type, Weight};
 use crate::value::ValueRef;
 use hotring_containers::Scored;
@@ -249,9 +249,9 @@ impl<'a> ScoredRef<'a> {
     /// A member's score.
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match self.0 {
-            Form::Packed(held) => {
-                entries_of(held).find(|entry| entry.member == member).map(|entry| entry.score)
-            }
+            Form::Packed(held) => entries_of(held)
+                .find(|entry| is_same(entry.member, member))
+                .map(|entry| entry.score),
             Form::Large(scores) => scores.score(member),
         }
     }
@@ -261,7 +261,7 @@ impl<'a> ScoredRef<'a> {
         match self.0 {
             Form::Packed(held) => entries_of(held)
                 .enumerate()
-                .find(|(_, entry)| entry.member == member)
+                .find(|(_, entry)| is_same(entry.member, member))
                 .map(|(rank, entry)| (rank, entry.score)),
             Form::Large(scores) => scores.rank(member),
         }
@@ -337,7 +337,7 @@ impl<'a> ScoredRef<'a> {
                 (at, None, Tally { removed: n, ..Tally::default() })
             }
             Change::Remove(member) => {
-                let found = places_of(entries).find(|(entry, _)| entry.member == member);
+                let found = places_of(entries).find(|(entry, _)| is_same(entry.member, member));
                 let removed = usize::from(found.is_some());
                 (
                     found.map_or(0..0, |(_, range)| range),
@@ -448,7 +448,7 @@ fn place_of(entries: &[u8], new: Scored<'_>) -> (Option<(f64, Range<usize>)>, us
         if is_before(entry, new) {
             at = range.end;
         }
-        if entry.member == new.member {
+        if is_same(entry.member, new.member) {
             old = Some((entry.score, range));
         }
     }
@@ -486,8 +486,9 @@ fn push_score(held: &mut Vec<u8>, score: f64) {
 /// The score of a part, and what is behind it. None for a damaged one, which NaN is, too.
 fn split_score(held: &[u8]) -> Option<(f64, &[u8])> {
     let (part, behind) = split(held)?;
-    let mut bytes = [0; size_of::<f64>()];
-    bytes.get_mut(..part.len())?.copy_from_slice(part);
-    let score = f64::from_be_bytes(bytes);
+    let zeros = size_of::<f64>().checked_sub(part.len())?;
+    let bits = part.iter().fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
+    // All 8 bytes are zeros of a score that is 0: as many bits at once are no shift.
+    let score = f64::from_bits(bits.checked_shl(8 * zeros as u32).unwrap_or(0));
     (!score.is_nan()).then_some((score, behind))
 }

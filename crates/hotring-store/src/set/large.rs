@@ -1,7 +1,5 @@
 //! The members of a large set.
 
-use std::hash::Hasher;
-
 use hotring_containers::{Dict, Remains};
 use siphasher::sip::SipHasher13;
 
@@ -126,9 +124,7 @@ impl Members {
 
     #[inline]
     fn hash(&self, member: &[u8]) -> u32 {
-        let mut hasher = self.hasher;
-        hasher.write(member);
-        hasher.finish() as u32
+        self.hasher.hash(member) as u32
     }
 
     /// The packed form.

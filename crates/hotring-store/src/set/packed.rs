@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Change, LEN_MAX, Member, Tally, int_of};
-use crate::container::packed::{Head, push, split};
+use crate::container::packed::{Head, is_same, push, split};
 
 /// In place of a width: members with their lengths.
 const LIST: u8 = 0;
@@ -68,7 +68,7 @@ impl<'a> Body<'a> {
     pub(super) fn contains(&self, member: &[u8]) -> bool {
         match self {
             Body::Ints(ints) => int_of(member).is_some_and(|n| ints.find(n).is_ok()),
-            Body::List(members) => list(members).any(|other| other == member),
+            Body::List(members) => list(members).any(|other| is_same(other, member)),
         }
     }
 
@@ -198,7 +198,7 @@ fn added(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
             Some(held)
         }
         (Body::List(members), _) => {
-            if list(members).any(|other| other == member) {
+            if list(members).any(|other| is_same(other, member)) {
                 return None;
             }
             let mut held = head.begin(1 + members.len() + member.len() + LEN_MAX);
@@ -222,7 +222,7 @@ fn removed(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
             let mut rest = members;
             loop {
                 let (other, behind) = split(rest)?;
-                if other == member {
+                if is_same(other, member) {
                     break (body.len() - rest.len(), body.len() - behind.len());
                 }
                 rest = behind;

@@ -71,8 +71,8 @@ pub(crate) fn zadd(c: &mut Context<'_>) -> Outcome {
     if zadd.adds {
         return add_to_score(c, pairs.at(0), pairs.at(1), zadd.options);
     }
-    let added =
-        with_scores(pairs, |pairs| c.store.scored_add(&c.args[1], pairs, zadd.options, c.now))??;
+    let key = c.key();
+    let added = with_scores(pairs, |pairs| c.store.scored_add(key, pairs, zadd.options, c.now))??;
     c.reply.count(added.added + if zadd.counts_moved { added.moved } else { 0 });
     Ok(())
 }
@@ -96,7 +96,7 @@ pub(crate) fn zincrby(c: &mut Context<'_>) -> Outcome {
 
 fn add_to_score(c: &mut Context<'_>, delta: &[u8], member: &[u8], options: AddOptions) -> Outcome {
     let delta = parse(delta).ok_or(NOT_A_FLOAT)?;
-    let sum = c.store.scored_incr(&c.args[1], delta, member, options, c.now);
+    let sum = c.store.scored_incr(c.key(), delta, member, options, c.now);
     let sum = sum.map_err(|error| match error {
         StoreError::Overflow(NumberKind::Decimal) => {
             Failure::text("ERR resulting score is not a number (NaN)")
@@ -124,7 +124,7 @@ fn note_lookup(c: &Context<'_>, is_found: bool) {
 
 /// Answers a number that the set has; 0 if it is missing.
 fn count(c: &mut Context<'_>, number: impl FnOnce(ScoredRef<'_>) -> usize) -> Outcome {
-    let found = c.store.scored(&c.args[1], c.now, number)?;
+    let found = c.store.scored(c.key(), c.now, number)?;
     note_lookup(c, found.is_some());
     c.reply.count(found.unwrap_or(0));
     Ok(())
@@ -135,7 +135,7 @@ pub(crate) fn zcard(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn zscore(c: &mut Context<'_>) -> Outcome {
-    let found = c.store.scored(&c.args[1], c.now, |scored| scored.score(&c.args[2]))?;
+    let found = c.store.scored(c.key(), c.now, |scored| scored.score(&c.args[2]))?;
     note_lookup(c, found.is_some());
     match found.flatten() {
         Some(score) => reply_score(&mut c.reply, score),
@@ -147,7 +147,7 @@ pub(crate) fn zscore(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn zmscore(c: &mut Context<'_>) -> Outcome {
     let members = c.args.tail(2);
     let scores: Vec<Option<f64>> = {
-        let found = c.store.scored(&c.args[1], c.now, |scored| {
+        let found = c.store.scored(c.key(), c.now, |scored| {
             members.iter().map(|member| scored.score(member)).collect()
         })?;
         note_lookup(c, found.is_some());
@@ -177,7 +177,7 @@ fn rank(c: &mut Context<'_>, reversed: bool) -> Outcome {
         Some(option) if c.args.len() == 4 && option.eq_ignore_ascii_case(b"withscore") => true,
         Some(_) => return Err(Failure::Syntax),
     };
-    let found = c.store.scored(&c.args[1], c.now, |scored| {
+    let found = c.store.scored(c.key(), c.now, |scored| {
         let (rank, score) = scored.rank(&c.args[2])?;
         Some((if reversed { scored.len() - 1 - rank } else { rank }, score))
     })?;
@@ -292,7 +292,7 @@ fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {
 pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
     let (chosen, with_scores) = Chosen::read(c.args, b"withscores")?;
     let (version, len_max) = (c.client.version, c.reply_len_max);
-    let found = c.store.scored_walk(&c.args[1], c.now, |scored| {
+    let found = c.store.scored_walk(c.key(), c.now, |scored| {
         let (random, len) = (&mut c.locals.random, scored.count());
         let ranks = chosen.ranks(len, random);
         if !matches!(chosen, Chosen::One) {
@@ -326,7 +326,7 @@ pub(crate) fn zscan(c: &mut Context<'_>) -> Outcome {
     let cursor = scan::cursor(&c.args[2])?;
     let options = scan_options(c.args.tail(3));
     let mut found: Vec<OwnedScored> = Vec::new();
-    let next = c.store.scored(&c.args[1], c.now, |scored| {
+    let next = c.store.scored(c.key(), c.now, |scored| {
         let (pattern, count) = options?;
         Ok::<u64, Failure>(scored.scan(cursor, count, |entry| {
             if pattern.is_none_or(|pattern| glob_match(pattern, entry.member)) {

@@ -113,7 +113,7 @@ fn range(c: &mut Context<'_>, form: Form) -> Outcome {
     let asked = asked(c.args.tail(2), form)?;
     let (version, len_max) = (c.client.version, c.reply_len_max);
     let Asked { reversed, with_scores, .. } = asked;
-    let found = c.store.scored_walk(&c.args[1], c.now, |scored| {
+    let found = c.store.scored_walk(c.key(), c.now, |scored| {
         let ranks = asked.limited(scored.ranks(&asked.interval, reversed));
         begin_members(&mut c.reply, version, ranks.len(), with_scores);
         scored.each(ranks, reversed, |entry| {
