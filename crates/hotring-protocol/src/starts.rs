@@ -10,6 +10,8 @@ use crate::resp::{Decoded, Decoder, Limits};
 
 /// A start is compared as one number of this many bytes: enough for names of up to 6 bytes.
 const COMPARED: usize = 16;
+/// Starts with longer names are compared as two such numbers.
+const COMPARED_LONG: usize = 2 * COMPARED;
 /// The offset of the name: behind `*N\r\n$M\r\n`.
 const NAME_AT: usize = 8;
 /// Cached starts, a power of two.
@@ -28,6 +30,7 @@ pub struct Called<C> {
 #[derive(Debug)]
 pub struct Starts<C> {
     kept: [Start<C>; KEPT],
+    kept_long: [LongStart<C>; KEPT],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +44,25 @@ struct Start<C> {
     command: Option<C>,
 }
 
+/// A start with a longer name. Those of short ones are kept apart, so that these cost them nothing.
+#[derive(Clone, Copy, Debug)]
+struct LongStart<C> {
+    bytes: [u128; 2],
+    mask: [u128; 2],
+    name: Span,
+    args: usize,
+    /// None: the entry is free.
+    command: Option<C>,
+}
+
 impl<C: Copy> Default for Starts<C> {
     fn default() -> Self {
-        Starts { kept: [Start { bytes: 0, mask: 0, name_len: 0, args: 0, command: None }; KEPT] }
+        let name = Span::new(0, 0);
+        Starts {
+            kept: [Start { bytes: 0, mask: 0, name_len: 0, args: 0, command: None }; KEPT],
+            kept_long: [LongStart { bytes: [0; 2], mask: [0; 2], name, args: 0, command: None };
+                KEPT],
+        }
     }
 }
 
@@ -75,8 +94,32 @@ impl<C: Copy> Starts<C> {
                 let name = Span::new(NAME_AT, start.name_len);
                 Ok((decoder.decode_behind(name, start.args, input, limits, args)?, Some(command)))
             }
-            _ => self.decode_in_full(decoder, input, limits, args, resolve),
+            _ => self.decode_long(decoder, input, limits, args, resolve),
         }
+    }
+
+    /// As [`decode`](Self::decode), of a request whose start is no short one that is known.
+    #[inline(never)]
+    fn decode_long(
+        &mut self,
+        decoder: &mut Decoder,
+        input: &[u8],
+        limits: &Limits,
+        args: &mut Args,
+        resolve: impl Fn(ArgsView<'_>) -> Option<Called<C>>,
+    ) -> Result<(Decoded, Option<C>), ProtocolError> {
+        if let Some([a, b]) = first_bytes_long(input) {
+            let start = &self.kept_long[place(a)];
+            let differs =
+                (start.bytes[0] ^ a) & start.mask[0] | (start.bytes[1] ^ b) & start.mask[1];
+            let (_, name_len) = start.name.place();
+            let fits = start.args <= limits.args_max && name_len <= limits.bulk_len_max;
+            if let Some(command) = start.command.filter(|_| differs == 0 && fits) {
+                let decoded = decoder.decode_behind(start.name, start.args, input, limits, args)?;
+                return Ok((decoded, Some(command)));
+            }
+        }
+        self.decode_in_full(decoder, input, limits, args, resolve)
     }
 
     #[cold]
@@ -102,14 +145,26 @@ impl<C: Copy> Starts<C> {
     /// Caches the start of a request if it is short.
     fn keep(&mut self, input: &[u8], args: &Args, command: C) {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
-        let (at, name_len) = args.spans[0].place();
+        let name = args.spans[0];
+        let (at, name_len) = name.place();
+        let (end, command) = (at + name_len + 2, Some(command));
         // Behind longer numbers the name is elsewhere.
-        if at == NAME_AT && NAME_AT + name_len + 2 <= COMPARED {
-            let mask = u128::MAX >> (8 * (COMPARED - (NAME_AT + name_len + 2)));
-            self.kept[place(bytes)] =
-                Start { bytes, mask, name_len, args: args.len(), command: Some(command) };
+        if at == NAME_AT && end <= COMPARED {
+            let mask = u128::MAX >> (8 * (COMPARED - end));
+            self.kept[place(bytes)] = Start { bytes, mask, name_len, args: args.len(), command };
+        } else if let Some(bytes) = first_bytes_long(input)
+            && (COMPARED + 1..=COMPARED_LONG).contains(&end)
+        {
+            let mask = [u128::MAX, u128::MAX >> (8 * (COMPARED_LONG - end))];
+            self.kept_long[place(bytes[0])] =
+                LongStart { bytes, mask, name, args: args.len(), command };
         }
     }
+}
+
+fn first_bytes_long(input: &[u8]) -> Option<[u128; 2]> {
+    let (a, behind) = input.split_first_chunk::<COMPARED>()?;
+    Some([u128::from_le_bytes(*a), first_bytes(behind)?])
 }
 
 fn first_bytes(input: &[u8]) -> Option<u128> {
@@ -139,6 +194,8 @@ mod tests {
         ("persist", 2, 2),
         ("ping", 1, 2),
         ("mget", 2, 99),
+        ("incrbyfloat", 3, 3),
+        ("incrbyflood", 3, 3),
         ("client|id", 2, 2),
         ("client|list", 2, 99),
     ];
@@ -203,6 +260,11 @@ mod tests {
                 b"*2\r\n$6\r\nSTRLEN\r\n$0\r\n\r\n",
                 b"*3\r\n$6\r\nEXISTS\r\n$1\r\na\r\n$1\r\nb\r\n",
                 b"*2\r\n$7\r\nPERSIST\r\n$1\r\na\r\n",
+                b"*3\r\n$11\r\nINCRBYFLOAT\r\n$1\r\na\r\n$1\r\n1\r\n",
+                b"*3\r\n$11\r\nINCRBYFLOOD\r\n$1\r\na\r\n$1\r\n1\r\n",
+                b"*2\r\n$11\r\nINCRBYFLOAT\r\n$9\r\n123456789\r\n",
+                b"*2\r\n$7\r\nPERSIST\r\n$9\r\n123456789\r\n",
+                b"*2\r\n$7\r\nPERSISTxy$9\r\n123456789\r\n",
                 b"*2\r\n$3\r\nGETxy$1\r\na\r\n",
                 b"*1\r\n$4\r\nPING\r\n",
                 b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n",
@@ -230,7 +292,7 @@ mod tests {
         let stream = stream();
         let tight = Limits { args_max: 12, bulk_len_max: 16, ..Limits::default() };
         let expected = decode(&stream, stream.len(), &tight, None);
-        assert_eq!((expected.0.len(), &expected.1), (60, &None));
+        assert_eq!((expected.0.len(), &expected.1), (75, &None));
         let mut starts = Starts::default();
         for piece in (1..60).chain([stream.len()]) {
             assert_eq!(decode(&stream, piece, &tight, Some(&mut starts)), expected, "{piece}");
@@ -261,6 +323,8 @@ mod tests {
             &b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n"[..],
             b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n",
             b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n",
+            b"*2\r\n$7\r\nPERSIST\r\n$13\r\n1234567890123\r\n",
+            b"*3\r\n$11\r\nINCRBYFLOAT\r\n$1\r\na\r\n$1\r\n1\r\n",
         ];
         for request in requests {
             starts.decode(&mut decoder, request, &Limits::default(), &mut args, resolve).unwrap();
@@ -268,5 +332,13 @@ mod tests {
         let mut kept: Vec<_> = starts.kept.iter().filter_map(|start| start.command).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["get", "incr", "set"]);
+        let mut kept: Vec<_> = starts.kept_long.iter().filter_map(|start| start.command).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["incrbyfloat", "persist"]);
+        // What is known need not be found.
+        let lost = |_: ArgsView<'_>| panic!("it is known");
+        for request in requests {
+            starts.decode(&mut decoder, request, &Limits::default(), &mut args, lost).unwrap();
+        }
     }
 }

@@ -4,19 +4,19 @@
 macro_rules! with_containers {
     ($make:ident commands { $($commands:tt)* }) => { $crate::table::with_subcommands! { $make
     commands { $($commands)*
-        HSet = "hset" -4 Hash => hash::hset .flags(GROW_FAST).keys(&one(Access::Adjust)).since("2.0.0")
+        HSet = "hset" -4 Hash => hash::hset .flags(GROW_FAST).keys(&one(Access::Adjust)).quick().since("2.0.0")
             .args("key field value [field value ...]").cost(EACH_FIELD)
             .about("Sets fields of a hash; answers how many are new.");
-        HSetNx = "hsetnx" 4 Hash => hash::hsetnx .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.0.0")
+        HSetNx = "hsetnx" 4 Hash => hash::hsetnx .flags(GROW_FAST).keys(&one(Access::Extend)).quick().since("2.0.0")
             .args("key field value").cost(EACH_FIELD)
             .about("Sets a field of a hash if it is missing.");
-        HMSet = "hmset" -4 Hash => hash::hmset .flags(GROW_FAST).keys(&one(Access::Adjust)).since("2.0.0")
+        HMSet = "hmset" -4 Hash => hash::hmset .flags(GROW_FAST).keys(&one(Access::Adjust)).quick().since("2.0.0")
             .args("key field value [field value ...]").cost(EACH_FIELD)
             .about("Sets fields of a hash; the old name of HSET.");
-        HGet = "hget" 3 Hash => hash::hget .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+        HGet = "hget" 3 Hash => hash::hget .flags(READ_FAST).keys(&one(Access::Read)).quick().since("2.0.0")
             .args("key field").cost(EACH_FIELD)
             .about("Reads a field of a hash.");
-        HMGet = "hmget" -3 Hash => hash::hmget .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+        HMGet = "hmget" -3 Hash => hash::hmget .flags(READ_FAST).keys(&one(Access::Read)).quick().since("2.0.0")
             .args("key field [field ...]").cost(EACH_FIELD)
             .about("Reads several fields of a hash.");
         HGetAll = "hgetall" 2 Hash => hash::hgetall .flags(READ).keys(&one(Access::Read)).since("2.0.0")
@@ -28,26 +28,26 @@ macro_rules! with_containers {
         HVals = "hvals" 2 Hash => hash::hvals .flags(READ).keys(&one(Access::Read)).since("2.0.0")
             .args("key").cost(EACH_FIELD).tips(&[ORDER_VARIES])
             .about("Lists the values of a hash's fields.");
-        HLen = "hlen" 2 Hash => hash::hlen .flags(READ_FAST).keys(&one(Access::Look)).since("2.0.0")
+        HLen = "hlen" 2 Hash => hash::hlen .flags(READ_FAST).keys(&one(Access::Look)).quick().since("2.0.0")
             .args("key")
             .about("Counts the fields of a hash.");
         HExists = "hexists" 3 Hash => hash::hexists
-            .flags(READ_FAST).keys(&one(Access::Look)).since("2.0.0")
+            .flags(READ_FAST).keys(&one(Access::Look)).quick().since("2.0.0")
             .args("key field").cost(EACH_FIELD)
             .about("Tells whether a hash has a field.");
         HStrLen = "hstrlen" 3 Hash => hash::hstrlen
-            .flags(READ_FAST).keys(&one(Access::Look)).since("3.2.0")
+            .flags(READ_FAST).keys(&one(Access::Look)).quick().since("3.2.0")
             .args("key field").cost(EACH_FIELD)
             .about("Answers the length of a field's value, 0 if the field is missing.");
-        HDel = "hdel" -3 Hash => hash::hdel .flags(WRITE_FAST).keys(&one(Access::Reduce)).since("2.0.0")
+        HDel = "hdel" -3 Hash => hash::hdel .flags(WRITE_FAST).keys(&one(Access::Reduce)).quick().since("2.0.0")
             .args("key field [field ...]").cost(EACH_FIELD)
             .about("Removes fields of a hash and answers how many there were.");
         HIncrBy = "hincrby" 4 Hash => hash::hincrby
-            .flags(GROW_FAST).keys(&one(Access::Modify)).since("2.0.0")
+            .flags(GROW_FAST).keys(&one(Access::Modify)).quick().since("2.0.0")
             .args("key field increment").cost(EACH_FIELD)
             .about("Adds to the integer that a field has; a missing field counts as 0.");
         HIncrByFloat = "hincrbyfloat" 4 Hash => hash::hincrbyfloat
-            .flags(GROW_FAST).keys(&one(Access::Modify))
+            .flags(GROW_FAST).keys(&one(Access::Modify)).quick()
             .since("2.6.0").args("key field increment").cost(EACH_FIELD)
             .about("Adds to the decimal fraction that a field has; a missing field counts as 0.");
         HRandField = "hrandfield" -2 Hash => hash::hrandfield
@@ -132,25 +132,25 @@ macro_rules! with_containers {
             .keys(&counted(Access::Take)).since("7.0.0").cost(EACH_KEY)
             .args("timeout numkeys key [key ...] where [COUNT count]")
             .about("Takes elements of the first list that has some, or waits for one.");
-        LPush = "lpush" -3 List => list::lpush .flags(GROW_FAST).keys(&one(Access::Extend))
+        LPush = "lpush" -3 List => list::lpush .flags(GROW_FAST).keys(&one(Access::Extend)).quick()
             .args("key element [element ...]").cost(EACH_ELEMENT)
             .about("Puts elements before the first one of a list, one after the other.");
-        RPush = "rpush" -3 List => list::rpush .flags(GROW_FAST).keys(&one(Access::Extend))
+        RPush = "rpush" -3 List => list::rpush .flags(GROW_FAST).keys(&one(Access::Extend)).quick()
             .args("key element [element ...]").cost(EACH_ELEMENT)
             .about("Puts elements behind the last one of a list.");
-        LPushX = "lpushx" -3 List => list::lpushx .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.2.0")
+        LPushX = "lpushx" -3 List => list::lpushx .flags(GROW_FAST).keys(&one(Access::Extend)).quick().since("2.2.0")
             .args("key element [element ...]").cost(EACH_ELEMENT)
             .about("Puts elements before the first one of a list, if there is the list.");
-        RPushX = "rpushx" -3 List => list::rpushx .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.2.0")
+        RPushX = "rpushx" -3 List => list::rpushx .flags(GROW_FAST).keys(&one(Access::Extend)).quick().since("2.2.0")
             .args("key element [element ...]").cost(EACH_ELEMENT)
             .about("Puts elements behind the last one of a list, if there is the list.");
-        LPop = "lpop" -2 List => list::lpop .flags(WRITE_FAST).keys(&one(Access::Take))
+        LPop = "lpop" -2 List => list::lpop .flags(WRITE_FAST).keys(&one(Access::Take)).quick_below(3)
             .args("key [count]").cost(EACH_ELEMENT)
             .about("Removes and answers the first element of a list, or some from the first on.");
-        RPop = "rpop" -2 List => list::rpop .flags(WRITE_FAST).keys(&one(Access::Take))
+        RPop = "rpop" -2 List => list::rpop .flags(WRITE_FAST).keys(&one(Access::Take)).quick_below(3)
             .args("key [count]").cost(EACH_ELEMENT)
             .about("Removes and answers the last element of a list, or some from the last on.");
-        LLen = "llen" 2 List => list::llen .flags(READ_FAST).keys(&one(Access::Look))
+        LLen = "llen" 2 List => list::llen .flags(READ_FAST).keys(&one(Access::Look)).quick()
             .args("key")
             .about("Counts the elements of a list.");
         LIndex = "lindex" 3 List => list::lindex .flags(READ).keys(&one(Access::Read))
@@ -187,19 +187,19 @@ macro_rules! with_containers {
             .args("numkeys key [key ...] where [COUNT count]").cost(EACH_ELEMENT)
             .about("Takes elements from the LEFT or the RIGHT of the first of several lists that is there.");
 
-        SAdd = "sadd" -3 Set => set::sadd .flags(GROW_FAST).keys(&one(Access::Extend))
+        SAdd = "sadd" -3 Set => set::sadd .flags(GROW_FAST).keys(&one(Access::Extend)).quick()
             .args("key member [member ...]").cost(EACH_MEMBER)
             .about("Adds members to a set; answers how many are new.");
-        SRem = "srem" -3 Set => set::srem .flags(WRITE_FAST).keys(&one(Access::Reduce))
+        SRem = "srem" -3 Set => set::srem .flags(WRITE_FAST).keys(&one(Access::Reduce)).quick()
             .args("key member [member ...]").cost(EACH_MEMBER)
             .about("Removes members of a set; answers how many there were.");
-        SIsMember = "sismember" 3 Set => set::sismember .flags(READ_FAST).keys(&one(Access::Look))
+        SIsMember = "sismember" 3 Set => set::sismember .flags(READ_FAST).keys(&one(Access::Look)).quick()
             .args("key member")
             .about("Answers whether a set has a member.");
-        SMIsMember = "smismember" -3 Set => set::smismember .flags(READ_FAST).keys(&one(Access::Read))
+        SMIsMember = "smismember" -3 Set => set::smismember .flags(READ_FAST).keys(&one(Access::Read)).quick()
             .since("6.2.0").args("key member [member ...]").cost(EACH_MEMBER)
             .about("Answers for several members whether a set has them.");
-        SCard = "scard" 2 Set => set::scard .flags(READ_FAST).keys(&one(Access::Look))
+        SCard = "scard" 2 Set => set::scard .flags(READ_FAST).keys(&one(Access::Look)).quick()
             .args("key")
             .about("Counts the members of a set.");
         SMembers = "smembers" 2 Set => set::smembers .flags(READ).keys(&one(Access::Read))
@@ -251,28 +251,28 @@ macro_rules! with_containers {
             .args("timeout numkeys key [key ...] where [COUNT count]")
             .about("Takes members of the first sorted set that has some, or waits for one.");
         ZAdd = "zadd" -4 SortedSet => zset::zadd
-            .flags(GROW_FAST).keys(&one(Access::Adjust)).since("1.2.0")
+            .flags(GROW_FAST).keys(&one(Access::Adjust)).quick().since("1.2.0")
             .args("key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]")
             .cost("O(log n) in the number of members")
             .about("Gives members of a sorted set scores; answers how many are new.");
         ZIncrBy = "zincrby" 4 SortedSet => zset::zincrby
-            .flags(GROW_FAST).keys(&one(Access::Modify)).since("1.2.0")
+            .flags(GROW_FAST).keys(&one(Access::Modify)).quick().since("1.2.0")
             .args("key increment member").cost("O(log n) in the number of members")
             .about("Adds to a member's score; a missing member counts as 0.");
         ZRem = "zrem" -3 SortedSet => zset::zrem
-            .flags(WRITE_FAST).keys(&one(Access::Reduce)).since("1.2.0")
+            .flags(WRITE_FAST).keys(&one(Access::Reduce)).quick().since("1.2.0")
             .args("key member [member ...]").cost("O(log n) in the number of members")
             .about("Removes members of a sorted set and answers how many there were.");
         ZScore = "zscore" 3 SortedSet => zset::zscore
-            .flags(READ_FAST).keys(&one(Access::Read)).since("1.2.0")
+            .flags(READ_FAST).keys(&one(Access::Read)).quick().since("1.2.0")
             .args("key member").cost("O(log n) in the number of members")
             .about("Answers a member's score.");
         ZMScore = "zmscore" -3 SortedSet => zset::zmscore
-            .flags(READ_FAST).keys(&one(Access::Read)).since("6.2.0")
+            .flags(READ_FAST).keys(&one(Access::Read)).quick().since("6.2.0")
             .args("key member [member ...]").cost("O(log n) in the number of members")
             .about("Answers the scores of several members.");
         ZCard = "zcard" 2 SortedSet => zset::zcard
-            .flags(READ_FAST).keys(&one(Access::Look)).since("1.2.0")
+            .flags(READ_FAST).keys(&one(Access::Look)).quick().since("1.2.0")
             .args("key").cost("O(1)")
             .about("Counts the members of a sorted set.");
         ZCount = "zcount" 4 SortedSet => zset::zcount
@@ -284,11 +284,11 @@ macro_rules! with_containers {
             .args("key min max").cost("O(log n) in the number of members")
             .about("Counts the members in a range, where all scores are equal.");
         ZRank = "zrank" -3 SortedSet => zset::zrank
-            .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+            .flags(READ_FAST).keys(&one(Access::Read)).quick().since("2.0.0")
             .args("key member [WITHSCORE]").cost("O(log n) in the number of members")
             .about("Answers a member's rank, from the lowest score on.");
         ZRevRank = "zrevrank" -3 SortedSet => zset::zrevrank
-            .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+            .flags(READ_FAST).keys(&one(Access::Read)).quick().since("2.0.0")
             .args("key member [WITHSCORE]").cost("O(log n) in the number of members")
             .about("Answers a member's rank, from the highest score on.");
         ZRange = "zrange" -4 SortedSet => zset::zrange

@@ -2,7 +2,8 @@
 //! whether it is timed. Arity, flags, key positions and tips are Redis's, because clients and cluster-aware proxies
 //! decide by them.
 //!
-//! `quick()` marks a command that is timed only with many arguments; every other command is always timed. The handler
+//! `quick()` marks a command that is timed only with many arguments, `quick_below()` one with an argument that may ask
+//! for much; every other command is always timed. The handler
 //! is a function of `crate::commands`, which expands the list a second time: the specifications must lie below the
 //! handlers, because access control and the state of connections use them.
 //!

@@ -230,6 +230,11 @@ impl Spec {
         Self { timed_from: TIMED_ARGS, ..self }
     }
 
+    /// As [`quick`](Self::quick), with fewer arguments than this, which may ask for much.
+    const fn quick_below(self, n_args: usize) -> Self {
+        Self { timed_from: n_args, ..self }
+    }
+
     const fn tips(self, tips: &'static [&'static str]) -> Self {
         Self { tips, ..self }
     }
