@@ -432,7 +432,7 @@ mod tests {
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
         dialogue.say("SET a 1");
         dialogue.say("APPEND a");
-        dialogue.say("HGET a b");
+        dialogue.say("HKEYS a");
         dialogue.say("MULTI\r\nNONSENSE\r\nEXEC");
         let short = dialogue.say("INFO");
         assert!(!short.contains("cmdstat_") && !short.contains("latency_percentiles"), "{short}");
@@ -442,7 +442,7 @@ mod tests {
         let mut other = dialogue.beside(hotring_protocol::Version::Resp2);
         other.say("CONFIG RESETSTAT");
         assert!(!other.say("INFO errorstats").contains("errorstat_"));
-        dialogue.say("SET a 1\r\nAPPEND a\r\nHGET a b");
+        dialogue.say("SET a 1\r\nAPPEND a\r\nHKEYS a");
         let names = |text: String| -> Vec<String> {
             let lines = text.split('¶').filter_map(|line| line.split_once(':'));
             lines.map(|(name, _)| name.to_string()).collect()
@@ -454,7 +454,7 @@ mod tests {
         assert!(commands.contains(append), "{commands}");
         assert!(commands.contains(",rejected_calls=0,failed_calls=1¶"), "{commands}");
         let seen = names(dialogue.say("INFO all"));
-        for name in ["cmdstat_hget", "latency_percentiles_usec_hget", "cmdstat_info", "run_id"] {
+        for name in ["cmdstat_hkeys", "latency_percentiles_usec_hkeys", "cmdstat_info", "run_id"] {
             assert!(seen.iter().any(|n| n == name), "{name} in {seen:?}");
         }
         assert!(!seen.iter().any(|name| name == "latency_percentiles_usec_append"), "{seen:?}");

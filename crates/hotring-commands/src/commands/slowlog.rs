@@ -62,19 +62,21 @@ mod tests {
         dialogue.say("SLOWLOG RESET");
         dialogue.say("SET k v");
         dialogue.say("GET k");
+        dialogue.say("HSET h f v");
+        dialogue.say("RPOP k");
         dialogue.say("AUTH secret");
-        dialogue.say(&format!("HSET h f {}", "v".repeat(130)));
+        dialogue.say(&format!("LINSERT l BEFORE f {}", "v".repeat(130)));
         let many: String = (0..40).map(|i| format!(" {i}")).collect();
-        dialogue.say(&format!("HMGET h{many}"));
+        dialogue.say(&format!("SDIFF h{many}"));
         let reply = dialogue.say("SLOWLOG GET");
         // The latest first; each begins with its number, its time and how long it took.
         assert!(reply.starts_with("*3¶*6¶:"), "{reply}");
-        let hmget: String = (0..29).map(|i| format!("${}¶{i}¶", i.to_string().len())).collect();
-        let hmget =
-            format!("*32¶$5¶HMGET¶$1¶h¶{hmget}$23¶... (11 more arguments)¶$4¶peer¶$2¶me¶*6¶");
-        assert!(reply.contains(&hmget), "{reply}");
-        let hset = format!("$146¶{}... (2 more bytes)¶$4¶peer¶$2¶me¶", "v".repeat(128));
-        assert!(reply.contains(&hset), "{reply}");
+        let keys: String = (0..29).map(|i| format!("${}¶{i}¶", i.to_string().len())).collect();
+        let sdiff =
+            format!("*32¶$5¶SDIFF¶$1¶h¶{keys}$23¶... (11 more arguments)¶$4¶peer¶$2¶me¶*6¶");
+        assert!(reply.contains(&sdiff), "{reply}");
+        let linsert = format!("$146¶{}... (2 more bytes)¶$4¶peer¶$2¶me¶", "v".repeat(128));
+        assert!(reply.contains(&linsert), "{reply}");
         assert!(!reply.contains("secret") && !reply.contains("GET¶$1¶k¶"), "{reply}");
         assert_eq!(dialogue.say("SLOWLOG LEN"), ":4¶");
         assert_eq!(dialogue.say("CONFIG SET slowlog-max-len 2"), "+OK¶");

@@ -248,6 +248,9 @@ impl<'a> Met<'a> {
             keep(Ok((tally, result)))
         });
         free_in_steps(cut, asked.objects.index);
+        if matches!(result.0, Action::Remove) {
+            behind.logs = asked.is_logged.then_some(Logs::Remove);
+        }
         result
     }
 

@@ -502,3 +502,36 @@ fn changes_of_large_containers_are_read_where_items_have_checksums() {
     });
     assert_eq!(state(&again), was);
 }
+
+/// With its last parts a large container goes, and the log says so.
+#[test]
+fn a_large_container_that_is_emptied_is_gone_from_the_log() {
+    let storage = Memory::new();
+    let options = || Options {
+        hash_packed_fields_max: 2,
+        list_packed_bytes_max: 20,
+        set_packed_ints_max: 2,
+        scored_packed_members_max: 2,
+        ..Options::default()
+    };
+    let logged = Logged::new(options(), Fault::None, &storage);
+    let mut session = logged.store.session();
+    let parts: [&[u8]; 4] = [b"1000001", b"1000002", b"1000003", b"1000004"];
+    session.hash_set(b"h", &parts.map(|part| (part, part)), NOW).unwrap();
+    session.list_push(b"l", End::Back, &parts, false, NOW).unwrap();
+    session.set_add(b"s", &parts, NOW).unwrap();
+    session.scored_add(b"z", &parts.map(|part| (1.0, part)), AddOptions::default(), NOW).unwrap();
+    assert_eq!(session.hash_remove(b"h", &parts, NOW), Ok(4));
+    let taken = session.list_pop(b"l", End::Front, 4, 1 << 20, NOW).unwrap();
+    assert_eq!(taken.map(|taken| taken.len()), Some(4));
+    assert_eq!(session.set_remove(b"s", &parts, NOW), Ok(4));
+    assert_eq!(session.scored_remove(b"z", &parts, NOW), Ok(4));
+    drop(session);
+    assert!(state(&logged.end()).is_empty());
+    let again = Store::new(options()).expect("it fits");
+    let mut session = again.session();
+    read(&storage, |_, effects| {
+        effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
+    });
+    assert!(state(&again).is_empty(), "{:?}", state(&again));
+}
