@@ -156,7 +156,8 @@ impl<L: Leaf> Node<L> {
     }
 
     /// Puts the numbers right on a path to a leaf that has changed and may be too full or too sparse, and the leaf
-    /// itself, which had `leaf_bytes` before. Returns the number of entries that the subtree has then, and the part that no longer fits.
+    /// itself, which had `leaf_bytes` before. Returns the number of entries that the subtree has then, and the part
+    /// that no longer fits.
     fn mend(&mut self, leaf_bytes: usize, edges: Edges, path: &[u8]) -> (usize, Option<Split<L>>) {
         match self {
             Node::Leaf(leaf) => {

@@ -3,9 +3,9 @@
 //! decide by them.
 //!
 //! `quick()` marks a command that is timed only with many arguments, `quick_below()` one with an argument that may ask
-//! for much; every other command is always timed. The handler
-//! is a function of `crate::commands`, which expands the list a second time: the specifications must lie below the
-//! handlers, because access control and the state of connections use them.
+//! for much; every other command is always timed. The handler is a function of `crate::commands`, which expands the
+//! list a second time: the specifications must lie below the handlers, because access control and the state of
+//! connections use them.
 //!
 //! In the syntax upper-case words stand for themselves, lower-case words for values,
 //! brackets enclose what may be left out, bars separate alternatives, and `[x ...]`
