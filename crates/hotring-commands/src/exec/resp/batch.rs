@@ -1,6 +1,6 @@
 //! A batch: requests that are decoded together, and whose keys are prefetched together.
 
-use hotring_protocol::{Args, ArgsView, Decoded, Decoder, Limits, ProtocolError, Starts};
+use hotring_protocol::{Args, ArgsView, Decoded, Decoder, Limits, PrefixCache, ProtocolError};
 use hotring_store::{Key, KeyHash, Session};
 
 use crate::state::batching::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
@@ -13,7 +13,7 @@ pub(super) struct Batch {
     key_hashes: [KeyHash; BATCH_LEN],
     /// Of the database whose hashes they are.
     pub place: u8,
-    known_starts: Starts<&'static Spec>,
+    prefixes: PrefixCache<&'static Spec>,
     /// Number of requests.
     pub len: usize,
     /// The end of the batch in the input.
@@ -42,7 +42,7 @@ impl Batch {
             requests: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             key_hashes: [KeyHash::UNKNOWN; BATCH_LEN],
             place: 0,
-            known_starts: Starts::default(),
+            prefixes: PrefixCache::default(),
             len: 0,
             end: 0,
         }
@@ -61,7 +61,7 @@ impl Batch {
         while self.len < BATCH_LEN && self.end - start < TURN_LEN {
             let request = &mut self.requests[self.len];
             let rest = &input[self.end..];
-            match self.known_starts.decode(decoder, rest, limits, &mut request.args, called) {
+            match self.prefixes.decode(decoder, rest, limits, &mut request.args, called) {
                 Ok((Decoded::Request { consumed }, spec)) => {
                     request.start = self.end;
                     self.end += consumed;
