@@ -7,7 +7,7 @@ const CHUNK_MIN: usize = 8;
 /// Words of the largest: 4 KiB.
 const CHUNK_MAX: usize = 512;
 
-/// A bag of words: what was pushed last comes first.
+/// A bag of words: last in, first out.
 #[derive(Default)]
 pub(super) struct Chunks {
     /// Each but the last is full, and none is empty.

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::*;
 
-/// Items by their reversed hash, and what was asked of them.
+/// Items by reversed hash, and the requests made about them.
 #[derive(Default)]
 struct Cache {
     items: BTreeMap<u64, Marks>,
@@ -146,7 +146,8 @@ fn old_items_lose_a_visit_a_round_and_then_go() {
 fn ghosts_of_the_young_raise_the_share_and_those_of_the_old_lower_it() {
     let (mut heat, mut cache) = (Heat::new(), Cache::default());
     assert_eq!(heat.share, SHARE_MIN);
-    // Each key twice, a little too far apart for the least share; what enters old is not asked for again.
+    // Each key twice, slightly too far apart for the least share; keys that enter old are not requested
+    // again.
     for number in 0..6_000_u64 {
         cache.access(&mut heat, number, 100);
         cache.access(&mut heat, number.saturating_sub(24), 100);
