@@ -43,7 +43,7 @@ impl Ages {
         known.age(milliseconds, now)
     }
 
-    /// How many milliseconds ago, at least, the access was whose age this is.
+    /// The least time in milliseconds since an access with this age.
     pub(crate) fn since(&self, age: u8, now: u64) -> u64 {
         self.lock().since(age, now)
     }
@@ -79,7 +79,7 @@ impl Known {
         if known == age {
             return ended;
         }
-        // The inverse of what `age` says of times beyond the first tick.
+        // The inverse of `age` for times beyond the first tick.
         let seconds = (f64::from(age - known) / STEPS_A_DOUBLING).exp2() - 1.0;
         let told = ended.saturating_add((seconds * 1000.0) as u64);
         // Bits that another policy left may look like any age.

@@ -1,4 +1,4 @@
-//! What has taken long, by kind of event, for LATENCY: the last times of each.
+//! Slow events by kind, for LATENCY: the latest times of each.
 //!
 //! As for SLOWLOG, what is timed are the requests that can take long, and a stretch of what removes expired keys.
 
@@ -12,7 +12,7 @@ const SAMPLES_MAX: usize = 160;
 
 /// A command.
 pub(crate) const COMMAND: &str = "command";
-/// A stretch of the work that removes what has expired.
+/// A stretch of the removal of expired keys.
 pub const EXPIRE_CYCLE: &str = "expire-cycle";
 
 /// Unix second and milliseconds.
@@ -75,7 +75,7 @@ impl Latency {
         self.events().iter().map(|(name, event)| (*name, event.clone())).collect()
     }
 
-    /// Forgets the events of these names, or all of them; answers how many.
+    /// Forgets the events of these names, or all of them. Returns their number.
     pub(crate) fn forget(&self, names: Option<Vec<&[u8]>>) -> usize {
         let mut events = self.events();
         let before = events.len();

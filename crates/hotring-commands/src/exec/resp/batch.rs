@@ -11,7 +11,7 @@ pub(super) struct Batch {
     requests: Vec<Request>,
     /// The hash of each request's first key, if the key was prefetched.
     key_hashes: [KeyHash; BATCH_LEN],
-    /// Of the database whose hashes they are.
+    /// The database to which the hashes belong.
     pub place: u8,
     prefixes: PrefixCache<&'static Spec>,
     /// Number of requests.
@@ -91,7 +91,7 @@ impl Batch {
         let Batch { requests, key_hashes, .. } = self;
         // Keys are gathered first because the store's pipeline runs best over a plain slice.
         let mut keys = [Key::from(b""); BATCH_LEN];
-        // For each key, the request whose first key it is, if any.
+        // For each key, the request of which it is the first key.
         let mut owners = [usize::MAX; BATCH_LEN];
         let mut n_keys = 0;
         let mut fetch = |keys: &mut [Key<'_>], owners: &[usize]| {
