@@ -25,17 +25,17 @@
 //!
 //! # Invariants
 //!
-//! * V1 What a word of a current page names is not retired: an item leaves the table first.
-//! * V2 The words that name items of a key are changed only under the locks of the groups of
-//!   both its buckets; a word of the stash only under the page's lock, too. Who changes anything
-//!   makes the versions of these groups higher, if readers look at versions.
-//! * V3 What is moved is in its new place before it leaves the old one.
-//! * V4 Who takes an item out marks it under the same locks, with the address of its copy if there is
-//!   one. An item in the table whose word is unmarked is the key's live one.
-//! * V5 A page is replaced only once all its groups are frozen. It stays as it was then, and its
-//!   halves begin with what it held.
-//! * V6 A hash has one entry in the directory. What that names is the key's page, from the store
-//!   that put it there to the one that replaces it.
+//! * V1 An item named by a word of a current page is not retired: it leaves the table first.
+//! * V2 Words that name items of a key change only under the locks of the groups of both its buckets; a
+//!   word of the stash only under the page's lock, too. Every change raises the versions of these groups if
+//!   readers check versions.
+//! * V3 A moved item is in its new place before it leaves the old one.
+//! * V4 A session that takes an item out marks it under the same locks, with the address of its copy if
+//!   there is one. An item in the table with an unmarked word is the key's live one.
+//! * V5 A page is replaced only once all its groups are frozen. It never changes afterwards, and its halves
+//!   begin with its contents.
+//! * V6 A hash has one entry in the directory. The entry names the key's page, from the store that put it
+//!   there to the one that replaces it.
 //!
 //! # Why answers are right
 //!
@@ -117,7 +117,7 @@ pub struct Local {
     counts: Arc<Counts>,
     ledger: Arc<Ledger>,
     scratch: Scratch,
-    /// What a scan has copied.
+    /// The copies made by a scan.
     words: Vec<u64>,
     cache: Cache,
 }
@@ -164,7 +164,7 @@ impl<const S: usize> GCuckoo<S> {
     }
 }
 
-/// Refuses what this engine cannot do; the buckets of each table of a page.
+/// Refuses settings that this engine does not support. Returns the buckets of each table of a page.
 fn check<const S: usize>(config: &Config, settings: &GCuckooConfig) -> Result<usize, ConfigError> {
     let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
     if S != 1 && S != 4 {

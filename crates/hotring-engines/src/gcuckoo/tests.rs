@@ -1,4 +1,4 @@
-//! What holds of a pair of tables, without items, locks and readers.
+//! Properties of a pair of tables, without items, locks and readers.
 
 use super::graph::Case;
 use super::lab::{Inserted, Pair};
@@ -47,9 +47,9 @@ fn each_case_is_foretold() {
     assert_eq!((pair.stashed(), pair.maybes()), (1, 0));
 }
 
-/// RHKV figure 3, case c: four items in T1[0], T1[3], T2[1] and T2[3] form a loop; whoever comes
-/// next would kick for ever. Without predetermination that is noticed at the limit of
-/// kicks; here it is known before the first.
+/// RHKV figure 3, case c: four items in T1[0], T1[3], T2[1] and T2[3] form a loop, and a further one would
+/// kick for ever. Without predetermination that shows at the limit of kicks; here it is known before the
+/// first.
 #[test]
 fn the_endless_loop_of_figure_3_costs_no_kick() {
     let mut pair = pair(8);

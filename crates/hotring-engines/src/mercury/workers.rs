@@ -1,5 +1,5 @@
-//! The thread locks: who changes the table's state takes the lock of every session, and a session
-//! its own for the time that it looks at tables (Mercury section 3, "Hash table expansion").
+//! The thread locks: a change of the table's state takes the lock of every session, and a session takes its
+//! own while it uses tables (Mercury section 3, "Hash table expansion").
 
 use crate::mercury::locking::Locking;
 use hotring_index::sync::Arc;
@@ -28,8 +28,8 @@ impl Workers {
         Some(Worker { lock, workers: self.clone(), locking: PhantomData })
     }
 
-    /// Calls `f` while no session is inside of an operation, and none comes or goes. Whoever calls
-    /// holds no lock of these, nor a bucket's.
+    /// Calls `f` while no session is inside of an operation, begins one, or ends. The caller must hold no
+    /// thread lock and no bucket's.
     pub(crate) fn stop_all<R>(&self, f: impl FnOnce() -> R) -> R {
         let all = self.0.lock();
         all.iter().for_each(|worker| worker.0.lock());

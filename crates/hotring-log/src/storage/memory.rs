@@ -1,4 +1,4 @@
-//! A directory in memory, for tests, that knows what a crash may leave.
+//! A directory in memory, for tests, that knows which contents may survive a crash.
 //!
 //! It holds the synced state and the changes since: writes by blocks of 512 bytes, which a disk
 //! writes atomically, changes of a file's length, and changes of names. A power cut leaves the
