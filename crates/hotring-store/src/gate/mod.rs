@@ -59,8 +59,8 @@
 //!   before P, and sees the value that the key had at P: it is ordered just before P.
 //! - A reader that sees the new value sees the final one, as M changes the key once: it is ordered after P. An
 //!   operation that begins after that reader has returned sees the bit, and the key: the change happens after the bit
-//!   was set, and reading it orders the reader's later operations, and those of sessions that it informs, after it too. They
-//!   wait, and see all of M.
+//!   was set, and reading it orders the reader's later operations, and those of sessions that it informs, after it
+//!   too. They wait, and see all of M.
 //! - No operation sees the new value, returns, and is followed by one that sees an old value: the later one would have
 //!   begun after the bit was visible.
 //!
