@@ -20,7 +20,7 @@ static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 pub struct Sizes {
     /// As long as they are.
     pub length: u64,
-    /// What the file system has given them.
+    /// Bytes that the file system has allocated for them.
     pub allocated: u64,
     /// What has been written, as far as the file system tells it apart from room that was only set aside.
     pub written: u64,
@@ -64,7 +64,7 @@ impl Folder {
 
     /// Bytes of all files in it, and in folders in it.
     pub fn sizes(&self) -> Sizes {
-        /// What a block of `st_blocks` is, whatever the file system's blocks are.
+        /// The unit of `st_blocks`, whatever the file system's blocks are.
         const BLOCK: u64 = 512;
         let mut sizes = Sizes::default();
         each(&self.0, &mut |entry, known| {
@@ -153,10 +153,11 @@ mod tests {
         let folder = Folder::new(&std::env::temp_dir(), "test").unwrap();
         let file = fs::File::create(folder.path().join("log")).unwrap();
         let (length, block) = (1 << 20, 1 << 16);
-        let room = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length);
+        let preallocated =
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length);
         file.write_all_at(&[1; 5000], 0).unwrap();
         let Sizes { length: seen, allocated, written } = folder.sizes();
-        if room.is_ok() {
+        if preallocated.is_ok() {
             assert!(seen == length && allocated >= length, "{seen} {allocated}");
         }
         assert!((5000..=block).contains(&written), "{written}");

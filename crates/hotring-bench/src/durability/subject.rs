@@ -1,4 +1,4 @@
-//! A server with a folder of its own, where it comes from, and what it tells of its log.
+//! A server with a folder of its own, its program, and its reports about the log.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::machine;
 use crate::resp::{Client, info_field};
 use crate::servers::{Data, Kind, LogPlan, Plan, Target, Transport};
 
-/// How often it is asked whether it has done what it does beside requests.
+/// Interval of polls for the end of its background work.
 pub const LOOK_EACH: Duration = Duration::from_millis(5);
 /// How long that may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What a server is called.
+/// The name of a server.
 pub fn name(kind: Kind) -> &'static str {
     if kind == Kind::Redis { "redis" } else { "hotring" }
 }
