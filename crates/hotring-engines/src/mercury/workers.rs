@@ -16,7 +16,7 @@ struct ThreadLock(SpinLock);
 pub(crate) struct Workers(SpinMutex<Vec<Arc<ThreadLock>>>);
 
 impl Workers {
-    /// The part of a new session; none if it would have to be alone and is not.
+    /// Registers a new session; None if it would have to be alone and is not.
     pub(crate) fn join<L: Locking>(self: &Arc<Self>) -> Option<Worker<L>> {
         let lock = Arc::new(ThreadLock::default());
         let mut all = self.0.lock();
@@ -41,7 +41,7 @@ impl Workers {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl Workers {
-    /// Whether a session changes the state, or a session comes or goes.
+    /// Whether a session changes the state, begins, or ends.
     pub(crate) fn is_stopping(&self) -> bool {
         self.0.try_lock().is_none()
     }
@@ -55,7 +55,7 @@ pub struct Worker<L: Locking> {
 }
 
 impl<L: Locking> Worker<L> {
-    /// From here on until the result is dropped the tables are those that they are (M1).
+    /// The tables do not change from here on until the result is dropped (M1).
     #[inline(always)]
     pub(crate) fn enter(&self) -> Entered<'_, L> {
         if L::IS_SHARED {
@@ -73,7 +73,7 @@ impl<L: Locking> Drop for Worker<L> {
     }
 }
 
-/// A session is inside of an operation: its lock is taken.
+/// A session inside of an operation: it holds its lock.
 pub(crate) struct Entered<'w, L: Locking>(&'w Worker<L>);
 
 impl<L: Locking> Drop for Entered<'_, L> {
