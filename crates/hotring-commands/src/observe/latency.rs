@@ -1,13 +1,14 @@
 //! Slow events by kind, for LATENCY: the latest times of each.
 //!
-//! As for SLOWLOG, what is timed are the requests that can take long, and a stretch of what removes expired keys.
+//! As for SLOWLOG, only requests that can take long are timed, and stretches of the removal of expired
+//! keys.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Times that are kept of each event, one a second.
+/// Samples kept per event, one per second.
 const SAMPLES_MAX: usize = 160;
 
 /// A command.
@@ -21,7 +22,7 @@ pub(crate) type Sample = (u64, u64);
 /// All events.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// Milliseconds from which on a time is kept; 0 for none.
+    /// The least time in milliseconds that is kept; 0 for none.
     threshold: AtomicU64,
     events: Mutex<BTreeMap<&'static str, Event>>,
 }

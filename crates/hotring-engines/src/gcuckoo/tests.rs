@@ -108,8 +108,8 @@ fn removals_leave_predetermination_exact() {
                 let (one, two) = (random.u32(..32), random.u32(..32));
                 let new = key(n, one, two);
                 let truth = with_vacancy(&in_tables, buckets);
-                let room = truth[one as usize] || truth[(two + buckets) as usize];
-                assert_eq!(!pair.insert(new).stashed, room, "seed {seed}, step {n}");
+                let has_vacancy = truth[one as usize] || truth[(two + buckets) as usize];
+                assert_eq!(!pair.insert(new).stashed, has_vacancy, "seed {seed}, step {n}");
                 present.push(new);
             } else {
                 let gone = present.swap_remove(random.usize(..present.len()));
@@ -145,7 +145,7 @@ fn no_kick_is_wasted_beyond_the_load_that_one_slot_can_bear() {
             kicks_of_failed += inserted.kicks;
         }
     }
-    println!("{failed} without room, {kicks} kicks for the others");
+    println!("{failed} without has_vacancy, {kicks} kicks for the others");
     assert!(failed > 100 && kicks > 1000, "0.75 is beyond what fits");
     assert_eq!((kicks_of_failed, pair.stashed()), (0, failed));
     assert_eq!(pair.maybes(), 0, "without removals the graph is certain");

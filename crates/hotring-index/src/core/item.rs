@@ -131,7 +131,7 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;
-    /// Takes note of this many bytes of items that were written.
+    /// Counts this number of bytes written to items.
     #[doc(hidden)]
     fn wrote(&self, _bytes: u64) {}
     /// Stops changes of the item's value and expiry in place, for good.

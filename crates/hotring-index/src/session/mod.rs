@@ -453,7 +453,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         self.local.arena.alloc(size)
     }
 
-    /// Takes note of memory that the next item has elsewhere.
+    /// Counts memory of the next item outside of the item.
     pub(crate) fn took(&mut self, bytes: usize) {
         self.local.until_look -= bytes as i64;
     }

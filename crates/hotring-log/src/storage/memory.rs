@@ -139,8 +139,8 @@ impl State {
 
     fn write(&mut self, file: usize, mut bytes: &[u8], mut at: u64) {
         while !bytes.is_empty() {
-            let room = BLOCK - at as usize % BLOCK;
-            let (block, rest) = bytes.split_at(room.min(bytes.len()));
+            let available = BLOCK - at as usize % BLOCK;
+            let (block, rest) = bytes.split_at(available.min(bytes.len()));
             self.change(Change::Bytes { file, at, bytes: block.to_vec() });
             (at, bytes) = (at + block.len() as u64, rest);
         }

@@ -23,8 +23,8 @@ impl Chunks {
     pub(super) fn push(&mut self, word: u64) {
         if self.chunks.last().is_none_or(|chunk| chunk.len() == chunk.capacity()) {
             // A third more each time: a quarter is unused at most.
-            let room = (self.len / 3).clamp(CHUNK_MIN, CHUNK_MAX);
-            self.chunks.push(Vec::with_capacity(room));
+            let capacity = (self.len / 3).clamp(CHUNK_MIN, CHUNK_MAX);
+            self.chunks.push(Vec::with_capacity(capacity));
         }
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.push(word);

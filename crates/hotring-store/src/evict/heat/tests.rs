@@ -80,14 +80,14 @@ impl Cache {
     }
 
     /// A read-through access to a cache of `room` items; true for a hit.
-    fn access(&mut self, heat: &mut Heat, number: u64, room: usize) -> bool {
+    fn access(&mut self, heat: &mut Heat, number: u64, capacity: usize) -> bool {
         if let Some(marks) = self.marks(number) {
             marks.visits = (marks.visits + 1).min(VISITS_MAX);
             return true;
         }
-        if self.items.len() == room {
+        if self.items.len() == capacity {
             assert!(heat.evict(self), "there are items");
-            assert_eq!(self.items.len(), room - 1, "exactly one goes");
+            assert_eq!(self.items.len(), capacity - 1, "exactly one goes");
         }
         self.add(heat, number);
         false
@@ -134,7 +134,7 @@ fn old_items_lose_a_visit_a_round_and_then_go() {
     heat.share = 0.5;
     assert!(
         !heat.entered(1) && heat.share < 0.5,
-        "a ghost of the old, which wants more room for them"
+        "a ghost of the old, which wants more capacity for them"
     );
     // Whatever the hand has passed on the way here, the one with fewer visits goes first.
     assert!(heat.evict(&mut cache));
