@@ -1,10 +1,10 @@
 //! The decoder of Redis's protocol: nothing panics, and requests are the same in whatever pieces they come, and
-//! whether or not their starts are known.
+//! whether or not their prefixes are cached.
 //!
 //! The first byte of the input says how long the pieces are.
 #![no_main]
 
-use hotring_protocol::{Args, ArgsView, Called, Decoded, Decoder, Limits, ProtocolError, Starts};
+use hotring_protocol::{Args, ArgsView, Called, Decoded, Decoder, Limits, ProtocolError, PrefixCache};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: Limits =
@@ -25,15 +25,15 @@ fn resolve(request: ArgsView<'_>) -> Option<Called<(usize, u8)>> {
 fn decode(
     stream: &[u8],
     piece: usize,
-    mut starts: Option<Starts<(usize, u8)>>,
+    mut prefixes: Option<PrefixCache<(usize, u8)>>,
 ) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
     let (mut decoder, mut args) = (Decoder::new(), Args::new());
     let (mut start, mut end, mut found) = (0, 0, Vec::new());
     loop {
         let input = &stream[start..end];
-        let decoded = match &mut starts {
-            Some(starts) => {
-                let decoded = starts.decode(&mut decoder, input, &LIMITS, &mut args, resolve);
+        let decoded = match &mut prefixes {
+            Some(prefixes) => {
+                let decoded = prefixes.decode(&mut decoder, input, &LIMITS, &mut args, resolve);
                 decoded.map(|(decoded, called)| {
                     if decoded != Decoded::Incomplete {
                         let resolved = resolve(args.view(input));
@@ -64,6 +64,6 @@ fn decode(
 fuzz_target!(|input: &[u8]| {
     let Some((piece, stream)) = input.split_first() else { return };
     let whole = decode(stream, stream.len().max(1), None);
-    let pieces = decode(stream, usize::from(*piece).max(1), Some(Starts::default()));
+    let pieces = decode(stream, usize::from(*piece).max(1), Some(PrefixCache::default()));
     assert_eq!(pieces, whole);
 });

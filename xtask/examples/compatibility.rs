@@ -25,34 +25,40 @@ fn with_part(page: &str, begin: &str, part: &str) -> String {
     format!("{before}{begin}\n{part}{END}{after}")
 }
 
-/// The subcommands that the server has, and those that it lacks.
-fn parts<'a>(command: &'a RedisCommand, here: &BTreeSet<&str>) -> (Vec<&'a str>, Vec<&'a str>) {
+/// The subcommands that the server lacks.
+fn missing_parts<'a>(command: &'a RedisCommand, here: &BTreeSet<&str>) -> Vec<&'a str> {
     let names = command.subcommands.iter().map(String::as_str);
-    names.partition(|name| here.contains(format!("{}|{name}", command.name).as_str()))
+    names.filter(|name| !here.contains(format!("{}|{name}", command.name).as_str())).collect()
 }
 
+/// The commands of Redis that the server lacks, completely or in part.
 fn command_table() -> String {
     let here: BTreeSet<&str> = specs().map(|spec| spec.name).collect();
     let listed = redis_commands();
-    let mut text =
-        "| group | here | partly here | not here |\n| --- | --- | --- | --- |\n".to_string();
+    let mut text = "| group | partly here | not here |\n| --- | --- | --- |\n".to_string();
     let mut groups: Vec<&str> = listed.iter().map(|listed| listed.group).collect();
     groups.dedup();
     for group in groups {
-        let mut cells = [Vec::new(), Vec::new(), Vec::new()];
+        let (mut partly, mut absent) = (Vec::new(), Vec::new());
         for command in listed.iter().filter(|listed| listed.group == group) {
             let name = shown(&command.name);
-            match parts(command, &here) {
-                _ if !here.contains(command.name.as_str()) => cells[2].push(name),
-                (_, missing) if missing.is_empty() => cells[0].push(name),
-                (_, missing) => {
-                    let missing: Vec<String> = missing.into_iter().map(shown).collect();
-                    cells[1].push(format!("{name} without {}", missing.join(", ")));
-                }
+            if !here.contains(command.name.as_str()) {
+                absent.push(name);
+                continue;
+            }
+            let missing: Vec<String> =
+                missing_parts(command, &here).into_iter().map(shown).collect();
+            if !missing.is_empty() {
+                partly.push(format!("{name} without {}", missing.join(", ")));
             }
         }
-        let [yes, partly, no] = cells.map(|names| names.join(", "));
-        text.push_str(&format!("| {group} | {yes} | {partly} | {no} |\n"));
+        if !partly.is_empty() || !absent.is_empty() {
+            text.push_str(&format!(
+                "| {group} | {} | {} |\n",
+                partly.join(", "),
+                absent.join(", ")
+            ));
+        }
     }
     let known: BTreeSet<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();
     let own = commands().iter().filter(|spec| !known.contains(spec.name));
@@ -68,7 +74,7 @@ fn shown(name: &str) -> String {
 /// The table of Redis's directives and their effect here.
 fn directive_table() -> String {
     let (mut taken, mut fixed, mut partly) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut idle, mut missing, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut idle, mut missing, mut unknown) = (0, Vec::new(), Vec::new());
     let names = DIRECTIVES.lines().filter(|line| !line.starts_with('#'));
     for name in names.flat_map(str::split_whitespace) {
         let code = format!("`{name}`");
@@ -78,7 +84,7 @@ fn directive_table() -> String {
             }
             Counterpart::Setting(_) => taken.push(code),
             Counterpart::Partly(what) => partly.push(format!("{code}: {what}")),
-            Counterpart::WithoutEffect => idle.push(code),
+            Counterpart::WithoutEffect => idle += 1,
             Counterpart::Missing { what, harmless } => {
                 missing.push(format!("{code} ({what}{})", unless(harmless)));
             }
@@ -89,7 +95,6 @@ fn directive_table() -> String {
         ("taken", taken),
         ("taken in part", partly),
         ("may only have this value", fixed),
-        ("passed over, with a line in the log", idle),
         ("stop the start: what they ask for is not here", missing),
         ("stop the start: not known", unknown),
     ];
@@ -97,6 +102,7 @@ fn directive_table() -> String {
     for (what, names) in rows.into_iter().filter(|(_, names)| !names.is_empty()) {
         text.push_str(&format!("| {what} | {} |\n", names.join(", ")));
     }
+    text.push_str(&format!("| passed over, with a line in the log | the other {idle} |\n"));
     text
 }
 

@@ -1,4 +1,4 @@
-//! Where a server listens and what it speaks, as an URL, and a blocking connection to it.
+//! The address and protocol of a server, as an URL, and a blocking connection to it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Redis's.
@@ -34,7 +34,7 @@ pub enum Place {
 /// `unix:///PATH` for one that speaks RESP on a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// What it speaks.
+    /// The protocol.
     pub protocol: Protocol,
     /// Where it listens.
     pub place: Place,

@@ -46,7 +46,7 @@ const LOAD_WINDOW: u64 = 512;
 const READ: u64 = 10_000;
 /// Milliseconds before the first of the keys is due: all are to be there by then.
 const LOAD_MAX: u64 = 20_000;
-/// What the names of keys that expire begin with.
+/// The prefix of keys that expire.
 const NAME: &str = "due:";
 const VALUE: &[u8] = b"a value of 32 bytes, as many are";
 const CHANNEL: &[u8] = b"__keyevent@0__:expired";
@@ -162,9 +162,9 @@ impl ExpiryArgs {
         let (mut stored, mut done) = (0, 0);
         // ORDERING: Relaxed, as where it is set.
         while !stop.load(Ordering::Relaxed) {
-            let owed = (begun.elapsed().as_secs_f64() * per_second) as u64 - stored;
+            let due = (begun.elapsed().as_secs_f64() * per_second) as u64 - stored;
             for i in 0..WINDOW {
-                if i < owed {
+                if i < due {
                     stored += 1;
                     let number = self.keys * (connection + 2) + stored;
                     // In the place of one whose time is over by now: as late as any is.

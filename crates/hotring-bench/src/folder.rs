@@ -1,4 +1,4 @@
-//! A folder for the files of a server that was started, and the file system that it lies on.
+//! A folder for the files of a server, and its file system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,25 +9,25 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use rustix::fs::{SeekFrom, seek};
 
-/// A folder, which is removed in the end.
+/// A folder, removed at the end.
 pub struct Folder(PathBuf);
 
-/// Those that are there.
+/// The present folders.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Bytes of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// As long as they are.
+    /// Their total length.
     pub length: u64,
-    /// What the file system has given them.
+    /// Bytes that the file system has allocated for them.
     pub allocated: u64,
-    /// What has been written, as far as the file system tells it apart from room that was only set aside.
+    /// Written bytes, as far as the file system distinguishes them from preallocated space.
     pub written: u64,
 }
 
 impl Folder {
-    /// A new one in `parent`, with this word in its name.
+    /// A new folder in `parent`, with this word in its name.
     pub fn new(parent: &Path, word: &str) -> Result<Folder> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         // ORDERING: Relaxed, only that each number comes once.
@@ -39,20 +39,20 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where a copy is that stays: the files as they are.
+    /// Keeps the files under another name, and returns its path.
     pub fn keep(&self) -> PathBuf {
         let kept = self.0.with_extension("kept");
-        // If it cannot be had, the name alone is told, which is not there then.
+        // If the rename fails, the path names nothing.
         let _ = fs::rename(&self.0, &kept);
         kept
     }
 
-    /// Bytes of the files in it, and in folders in it, whose name has this in it.
+    /// Bytes of the files in it, and in its subfolders, whose names contain the word.
     pub fn bytes(&self, word: &str) -> u64 {
         let mut length = 0;
         each(&self.0, &mut |entry, known| {
@@ -62,9 +62,9 @@ impl Folder {
         length
     }
 
-    /// Bytes of all files in it, and in folders in it.
+    /// Bytes of all files in it, and in its subfolders.
     pub fn sizes(&self) -> Sizes {
-        /// What a block of `st_blocks` is, whatever the file system's blocks are.
+        /// The unit of `st_blocks`, whatever the file system's blocks are.
         const BLOCK: u64 = 512;
         let mut sizes = Sizes::default();
         each(&self.0, &mut |entry, known| {
@@ -84,15 +84,15 @@ impl Drop for Folder {
     }
 }
 
-/// Removes all that are there: this process is about to end.
+/// Removes all present folders, because the process is about to end.
 pub fn remove_all() {
     for folder in &*FOLDERS.lock().unwrap_or_else(PoisonError::into_inner) {
-        // Nothing can be done about one that cannot be removed.
+        // A folder that cannot be removed stays.
         let _ = fs::remove_dir_all(folder);
     }
 }
 
-/// Looks at each file. Those that are gone before that count as nothing: a server is at work.
+/// Calls `look` for each file. Files that disappear meanwhile count as nothing: a server is at work.
 fn each(folder: &Path, look: &mut impl FnMut(&fs::DirEntry, &fs::Metadata)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.metadata() {
@@ -103,12 +103,12 @@ fn each(folder: &Path, look: &mut impl FnMut(&fs::DirEntry, &fs::Metadata)) {
     }
 }
 
-/// Bytes of a file that are no hole: room that was set aside and never written is one to most file systems, and nothing
-/// is to those that do not know of holes.
+/// Bytes of a file outside of holes: most file systems show preallocated space as a hole, others show no
+/// hole at all.
 fn written(path: &Path, length: u64) -> u64 {
     let Ok(file) = fs::File::open(path) else { return 0 };
     let (mut sum, mut at) = (0, 0);
-    // An error means that there is no more.
+    // An error means the end.
     while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
         at = seek(&file, SeekFrom::Hole(data)).unwrap_or(length);
         sum += at - data;
@@ -116,7 +116,7 @@ fn written(path: &Path, length: u64) -> u64 {
     sum
 }
 
-/// The kind of file system that a folder lies on, and its device, as the kernel lists them.
+/// The type and the device of the file system of a folder, as the kernel lists them.
 pub fn file_system(folder: &Path) -> String {
     let place = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -125,7 +125,7 @@ pub fn file_system(folder: &Path) -> String {
         let (device, at, kind) = (words.next()?, words.next()?, words.next()?);
         place.starts_with(at).then(|| (at.len(), format!("{kind} on {device}")))
     });
-    // Of two at the same place, the later one hides the other.
+    // A later mount at the same place hides the earlier one.
     found.max_by_key(|(length, _)| *length).map_or_else(|| "unknown".into(), |(_, name)| name)
 }
 
@@ -153,10 +153,11 @@ mod tests {
         let folder = Folder::new(&std::env::temp_dir(), "test").unwrap();
         let file = fs::File::create(folder.path().join("log")).unwrap();
         let (length, block) = (1 << 20, 1 << 16);
-        let room = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length);
+        let preallocated =
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length);
         file.write_all_at(&[1; 5000], 0).unwrap();
         let Sizes { length: seen, allocated, written } = folder.sizes();
-        if room.is_ok() {
+        if preallocated.is_ok() {
             assert!(seen == length && allocated >= length, "{seen} {allocated}");
         }
         assert!((5000..=block).contains(&written), "{written}");

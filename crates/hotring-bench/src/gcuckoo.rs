@@ -1,4 +1,4 @@
-//! `gcuckoo`: what insertions into cuckoo tables kick around, by load.
+//! `gcuckoo`: the kicks of insertions into cuckoo tables, by load.
 //!
 //! The index's own code ([`CuckooPair`]: the algorithms of one page, over plain numbers) beside the
 //! plain scheme, which kicks at random up to a limit and so finds out. All fill tables of the same
@@ -32,7 +32,7 @@ pub struct GCuckooArgs {
 const BANDS_SINGLE: &[u64] = &[20, 30, 35, 40, 45, 48, 49, 50, 55];
 const BANDS_FOUR: &[u64] = &[50, 80, 90, 95, 97];
 
-/// What an insertion came to.
+/// The outcome of an insertion.
 #[derive(Clone, Copy)]
 pub struct Insertion {
     kicks: usize,
@@ -47,7 +47,7 @@ pub trait Filled {
     fn contains(&self, key: u64) -> bool;
 }
 
-/// What the insertions of one band came to.
+/// The outcomes of the insertions of one band.
 #[derive(Clone, Copy, Default)]
 pub struct Band {
     insertions: u64,
@@ -139,7 +139,7 @@ fn render(fillings: &[Filling]) -> String {
 pub struct Filling {
     /// The scheme.
     pub name: &'static str,
-    /// The loads, in percent, up to which bands go, and what came of them.
+    /// The upper loads of the bands, in percent, and their results.
     pub bands: Vec<(f64, Band)>,
 }
 
@@ -197,8 +197,8 @@ impl<const S: usize> Filled for CuckooPair<S> {
     }
 }
 
-/// The conventional scheme: whoever finds both buckets full kicks an item out at random, and so on,
-/// up to a limit. What has no place then is left over.
+/// The conventional scheme: if both buckets are full, an item at random is kicked out, and so on, up to a
+/// limit. The last item without a place is left over.
 pub struct Plain<const S: usize> {
     words: Vec<u64>,
     buckets: u32,

@@ -1,4 +1,4 @@
-//! The machine below a measurement: what it is, how much memory a process holds, pinning.
+//! The machine of a measurement: its properties, the memory of processes, pinning.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
-/// What a figure depends on beside the code.
+/// The circumstances of a figure besides the code.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The processor's name.
@@ -32,7 +32,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads what the kernel says of this machine; what it doesn't say stays "unknown".
+    /// Reads the kernel's description of this machine; missing facts stay "unknown".
     pub fn here() -> Self {
         let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
         let kib: f64 = field("/proc/meminfo", "MemTotal")
@@ -88,8 +88,7 @@ pub fn pin(index: usize) -> Result<()> {
     pin_to(index..index + 1)
 }
 
-/// Keeps the calling thread, and what it starts from then on, on some of the usable cores, counted
-/// around.
+/// Keeps the calling thread, and threads that it starts from now on, on some of the usable cores, in turn.
 pub fn pin_to(indexes: Range<usize>) -> Result<()> {
     let cores = cores();
     let mut set = CpuSet::new();
@@ -127,7 +126,7 @@ fn peak_at(path: &str) -> Result<u64> {
     Ok(kib * 1024)
 }
 
-/// From now on another process's peak is what it has in use now, or will have.
+/// Resets the peak of another process to its present memory.
 pub fn reset_peak_of(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
@@ -199,7 +198,7 @@ mod tests {
     #[test]
     fn memory_in_use_follows_what_is_touched() {
         let before = resident().unwrap();
-        // Far more than what the tests beside this one may give back meanwhile.
+        // Far more than the concurrent tests may free meanwhile.
         let block = vec![1_u8; 512 << 20];
         let after = resident_of(std::process::id()).unwrap();
         assert!(after >= before + (256 << 20), "{before} to {after} with {} more", block.len());

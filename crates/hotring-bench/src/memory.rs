@@ -1,9 +1,8 @@
-//! `memory`: what a key costs all told, in the index or in a server.
+//! `memory`: the total memory per key, in the index or in a server.
 //!
-//! In process, the growth of the whole process while the keys are loaded is what counts; the
-//! index's own byte counts explain it, and what they leave over is slack: memory that was taken
-//! from the kernel and holds nothing. Over the wire it is the growth of the server's resident
-//! memory, as the kernel or the server's INFO tells it.
+//! In process the figure is the growth of the process while the keys are loaded. The index's own byte
+//! counts explain it; the remainder is slack: memory taken from the kernel without contents. Over the wire
+//! it is the growth of the server's resident memory, according to the kernel or the server's INFO.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;

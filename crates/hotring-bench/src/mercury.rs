@@ -1,9 +1,9 @@
-//! `mercury`: what Mercury's paper measures of Mercury itself: its locking schemes (SYSTOR'13, figure
-//! 4), and what an expansion costs those who work meanwhile (section 4.1).
+//! `mercury`: the measurements of Mercury's paper on Mercury itself: its locking schemes (SYSTOR'13, figure
+//! 4), and the effect of an expansion on concurrent operations (section 4.1).
 //!
-//! What is compared takes turns within each round. Beside the rate stands the processor time of the
-//! working threads for an operation: where an expander, or anything else, has to share the cores
-//! with them, the rate falls by what they are not given, and the time only by what disturbs them.
+//! Participants take turns within each round. Beside the rate stands the processor time of the working
+//! threads per operation: if an expander, or anything else, must share the cores with them, the rate falls
+//! by the lost share, and the time only by the disturbance.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -36,7 +36,7 @@ pub struct MercuryArgs {
     rounds: usize,
 }
 
-/// What the variant without locks gave.
+/// The result of the variant without locks.
 pub struct NoLocks {
     /// Million operations a second, of one thread.
     pub rate: Spread,
@@ -231,8 +231,8 @@ impl MercuryArgs {
         })
     }
 
-    /// What growth costs in all: an insert into a table that grows as it has to, by one or the other,
-    /// against one that is as large as it will be.
+    /// The total cost of growth: an insert into a table that grows, by sessions or a thread, against one
+    /// that has its final size.
     fn loads(&self) -> Result<Table> {
         let cases = ["as large as needed", "grown by the session", "grown by a thread"];
         let bar = report::progress((self.rounds * cases.len()) as u64, "inserts");
@@ -300,7 +300,7 @@ fn config(expander: Expander) -> Config {
     Config { engine: MercuryConfig { expander }.into(), ..Config::default() }
 }
 
-/// What threads do in one measurement.
+/// The work of threads in one measurement.
 struct Work {
     threads: usize,
     /// Every second operation stores a value, in place.
@@ -325,7 +325,7 @@ impl Until<'_> {
     }
 }
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     /// Million operations a second, of all threads.
@@ -359,7 +359,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What one thread has done.
+/// The work of one thread.
 struct Part {
     ops: u64,
     found: u64,

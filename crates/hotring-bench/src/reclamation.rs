@@ -1,4 +1,4 @@
-//! `reclamation`: what it costs a reader to keep what it reads from being freed.
+//! `reclamation`: the cost for a reader of keeping its items from being freed.
 //!
 //! Schemes take turns within each round. The pin of each is measured alone and around a lookup in
 //! a table that fits the cache, where a pin shows most. The index pins
@@ -43,7 +43,7 @@ const VALUE_BYTES: usize = 100;
 /// Nothing expires here.
 const NOW: u64 = 1;
 
-/// What is measured: a name, and a run of the given iterations that returns nanoseconds for each.
+/// A scheme: its name, and a run of the given iterations that returns nanoseconds for each.
 type Measure<'a> = (&'static str, Box<dyn FnMut(u64) -> f64 + 'a>);
 
 impl ReclamationArgs {
@@ -211,7 +211,7 @@ impl OwnEpochs {
     }
 }
 
-/// Whoever reclaims makes this visible with a system call.
+/// The reclaiming session makes this visible with a system call.
 fn store(state: &AtomicU64, word: u64) {
     state.store(word, Ordering::Relaxed);
     barrier::light();

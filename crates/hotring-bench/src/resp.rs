@@ -65,7 +65,7 @@ impl<S: Read + Write> Client<S> {
         self.output.extend_from_slice(b"\r\n");
     }
 
-    /// Sends what was pushed.
+    /// Sends the pushed requests.
     pub fn flush(&mut self) -> Result<()> {
         self.stream.write_all(&self.output).context("the server does not take requests")?;
         self.output.clear();
@@ -109,7 +109,8 @@ impl<S: Read + Write> Client<S> {
         Ok(())
     }
 
-    /// The connection itself, for what is no reply to a request. Nothing was read ahead if nothing was asked for.
+    /// The connection itself, for input that is no reply to a request. Nothing was read in advance if
+    /// nothing was requested.
     pub fn into_stream(self) -> S {
         self.stream
     }

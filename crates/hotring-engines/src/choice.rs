@@ -18,7 +18,7 @@ macro_rules! engines {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// What it is called where one has to tell them all apart.
+            /// Its unique name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)+
@@ -54,7 +54,7 @@ engines! {
     /// HotRing with lines of 7 hints.
     #[default]
     HotRing, "hotring" => |_, config| AnyIndex::hotring(config);
-    /// HotRing with one movable head, as in the paper; what the strategies Random and Sampling need.
+    /// HotRing with one movable head, as in the paper; required by the strategies Random and Sampling.
     HotRingOneHead, "hotring-one-head" => erased::<Ring<1>>;
     /// Mercury with test-and-set locks.
     Mercury, "mercury" => mercury::<TestAndSet>;
@@ -78,7 +78,7 @@ fn mercury<L: Locking>(name: &'static str, config: Config) -> Result<AnyIndex, C
     Ok(AnyIndex::erased(name, index).with_maintenance(expander))
 }
 
-/// A Mercury whose buckets a thread moves, if [`Expander::Thread`](crate::Expander) says so.
+/// Mercury whose buckets are moved by a thread, with [`Expander::Thread`](crate::Expander).
 struct Expanding<L: Locking>(Index<Bytes, Mercury<L>>);
 
 impl<L: Locking> Maintain for Expanding<L> {

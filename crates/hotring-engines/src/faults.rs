@@ -30,7 +30,7 @@ faults! {
     CountRelaxed,
     /// Mercury: the state changes without the sessions' locks.
     NoThreadLocks,
-    /// What leaves a chain is copied without being sealed.
+    /// Leaving items are copied without being sealed.
     ChainUnsealed,
     /// Its values are copied without being frozen.
     ChainUnfrozen,
@@ -40,11 +40,11 @@ faults! {
     ChainMarksEarly,
     /// A miss in a chain is not looked at again although its bucket was split meanwhile.
     ChainUnnoticed,
-    /// An insert ignores what has come to the head of its chain since its walk.
+    /// An insert ignores items that came to the head of its chain after its walk.
     ChainBlindInsert,
     /// G-Cuckoo: a miss does not look at versions.
     NoVersions,
-    /// What is on a path of kicks is not compared under the locks.
+    /// The slots on a path of kicks are not compared under the locks.
     TrustPath,
     /// Whether the key is present is not asked again under the locks.
     TrustAbsence,

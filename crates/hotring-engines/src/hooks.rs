@@ -41,7 +41,7 @@ hotring_index::rare_steps! {
     CopyFollowed,
     /// A reader took the locks in the end.
     Impatient,
-    /// A path was not what it had been when it was found.
+    /// A path had changed since it was found.
     PathLost,
     /// An item went to the stash.
     Stashed,

@@ -1,4 +1,4 @@
-//! What only one engine can be told: goes into [`hotring_index::Config::engine`].
+//! Settings of single engines, for [`hotring_index::Config::engine`].
 
 use hotring_index::EngineConfig;
 
@@ -24,8 +24,8 @@ pub struct GCuckooConfig {
     pub atomicity: Atomicity,
     /// Entries of each session's cache of recent items, a power of two; 0 for none.
     pub cache_entries: usize,
-    /// Buckets in each of the two tables of a page, a power of two; 0 picks what suits the slots of
-    /// a bucket.
+    /// Buckets in each of the two tables of a page, a power of two; 0 picks the default for the slots of a
+    /// bucket.
     pub page_buckets: usize,
     /// Lets [`Atomicity::Rtm`] begin where the processor has no transactions: for a test under a
     /// tool that executes their instructions.
@@ -36,11 +36,11 @@ pub struct GCuckooConfig {
 /// Settings of Mercury alone.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MercuryConfig {
-    /// Who moves buckets to a larger table.
+    /// The session or thread that moves buckets to a larger table.
     pub expander: Expander,
 }
 
-/// Who moves Mercury's buckets to a larger table.
+/// Which session or thread moves Mercury's buckets to a larger table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Expander {
     /// The inserting sessions, a few buckets at a time. Needs no thread.

@@ -97,7 +97,7 @@ impl AnyIndex {
         Ok(Self { name: Ring::<7>::NAME, verifies, index, maintenance: None })
     }
 
-    /// An index with an engine of the caller's, and what it is called.
+    /// An index with an engine supplied by the caller, and the name of the engine.
     pub fn erased<E: Engine>(name: &'static str, index: Index<Bytes, E>) -> Self {
         let verifies = index.shared.config.checksum == Checksum::Verify;
         Self { name, verifies, index: Indexes::Erased(Arc::new(index)), maintenance: None }
@@ -109,10 +109,9 @@ impl AnyIndex {
         Self { maintenance: Some(maintenance), ..self }
     }
 
-    /// Does work of the engine's that no operation should have to do, on the calling thread, until
-    /// `stop` says so. Sleeps while there is none: after a change of what `stop` says call
-    /// [`AnyIndex::wake_maintenance`]. Returns at once where the engine leaves no such work to a thread,
-    /// and where another thread is at it.
+    /// Does background work of the engine on the calling thread until `stop` returns true. Sleeps while
+    /// there is none, so a change of `stop`'s answer must be followed by [`AnyIndex::wake_maintenance`].
+    /// Returns at once if the engine has no such work, or another thread does it.
     pub fn maintain(&self, stop: impl Fn() -> bool) {
         if let Some(maintenance) = &self.maintenance {
             maintenance.run(&stop);
@@ -126,7 +125,7 @@ impl AnyIndex {
         }
     }
 
-    /// What its engine is called.
+    /// The name of the engine.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -151,7 +150,7 @@ impl AnyIndex {
     index_operations!(forward_index);
 }
 
-/// Hands `find` a closure that calls `f` once, and returns what `f` did.
+/// Passes `find` a closure that calls `f` once, and returns `f`'s result.
 #[inline(always)]
 fn once<R>(
     f: impl FnOnce(Entry<'_>) -> R,

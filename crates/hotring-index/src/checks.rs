@@ -84,8 +84,8 @@ impl<const H: usize> Checked for Ring<H> {
         anchor.store(after.0, Ordering::Relaxed);
     }
 
-    /// Order, marks, claims and hints agree; what a complete line says is true; every item that is
-    /// not retired is in the chain or in a hint.
+    /// Order, marks, claims and hints agree; complete lines are complete; every item that is not retired is
+    /// in the chain or in a hint.
     fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
         let end = AtEnd;
         let mut pinned = session.pin();
@@ -179,7 +179,7 @@ impl<K: Kind> Goal<K> for AtEnd {
     }
 }
 
-/// What wrong variants do.
+/// The steps of wrong variants.
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Where wrong variants go on from a dead head. The real thing takes the anchor instead.
     pub(crate) fn wrong_start(

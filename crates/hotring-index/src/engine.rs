@@ -57,17 +57,17 @@ pub struct Found<P> {
 
 /// A way to find items: [`Ring`](crate::Ring), and those of the crate `hotring-engines`.
 ///
-/// # What every engine guarantees
+/// # Guarantees of every engine
 ///
 /// * Each operation on one key is linearizable; so is the answer that there is no such key.
 /// * An item that a session has found stays readable until its operation ends. The operation's closure
 ///   may take long and may use other sessions: no engine must hold a lock while it runs.
-/// * Memory that is removed or replaced is reused when no session can see it any more, within the
-///   limits of [`Config::limbo_max`].
+/// * Removed or replaced memory is reused once no session can see it any more, within the limits of
+///   [`Config::limbo_max`].
 /// * A scan visits a key that is present all the time exactly once, also while the table grows.
 /// * No choice of keys makes an operation fail or run for ever; at worst it is slow. Keys that collide
 ///   (byte strings) cannot be chosen without knowing the seed.
-/// * Settings that mean nothing to an engine are refused, with a sentence that says what would do.
+/// * A setting without a meaning for an engine is refused, with a sentence that names an alternative.
 ///
 /// Where they differ, the engine's own page says so: whether readers ever wait, how the table grows,
 /// whether it shrinks.
@@ -155,7 +155,7 @@ pub unsafe trait Engine:
     /// As `kill`, for an item that a scan has met. False: it was dead already.
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool;
 
-    /// What only this engine counts.
+    /// The counts of this engine.
     fn stats(&self) -> EngineStats;
 
     /// Hands every item that is still held to `f`, each once. No session is left.

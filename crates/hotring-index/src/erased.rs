@@ -1,8 +1,8 @@
-//! An index whose engine is known only when the program runs: one type for all of them.
+//! An index whose engine is chosen at run time: one type for all of them.
 //!
-//! The store is generic over what its callers do with an entry, so every engine that it is compiled for
-//! costs a copy of all of that. Engines other than the ring share one copy, behind [`ErasedSession`];
-//! they pay with a virtual call for each operation and each entry.
+//! The store is generic over its callers' closures, so every engine that it is compiled for costs a copy of
+//! its code. Engines other than the ring share one copy, behind [`ErasedSession`]; they pay with a virtual
+//! call for each operation and each entry.
 
 use crate::bytes::{Action, Bytes, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub};
 use crate::core::block::{Block, Buffer, Object};
@@ -60,7 +60,7 @@ macro_rules! session_operations {
             fn damages(self: &mut Self) -> u64;
             fn scrub_step(self: &mut Self, scrub: &mut Scrub, budget: usize);
             /// # Errors
-            /// Who is in the way, and of how much.
+            /// The stalled session, and the memory that waits for it.
             fn admit(self: &mut Self) -> Result<(), Refused>;
             /// # Errors
             /// As `admit`.
@@ -96,7 +96,7 @@ macro_rules! forward {
     };
 }
 
-/// An index of byte strings with some engine: what [`Index`] does, without its type parameter.
+/// An index of byte strings with some engine: [`Index`] without its type parameter.
 #[doc(hidden)]
 #[allow(missing_docs, clippy::len_without_is_empty)]
 pub trait ErasedIndex: Send + Sync {
@@ -123,11 +123,11 @@ pub trait Maintain: Send + Sync {
     fn wake(&self);
 }
 
-/// What is done with an entry that was found.
+/// The caller's action on an entry that was found.
 type Visit<'f> = &'f mut dyn FnMut(Entry<'_>);
 
-/// A session of an [`ErasedIndex`]: what [`Session`] does with byte strings. Where `Session` takes a
-/// closure that returns something, the closure here keeps it.
+/// A session of an [`ErasedIndex`]: the byte-string operations of [`Session`]. Instead of returning a
+/// result of the closure, as `Session` does, the closure here must keep it.
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub trait ErasedSession: Send {

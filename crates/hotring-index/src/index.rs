@@ -48,8 +48,8 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.try_session(None).expect("this engine serves several sessions at a time")
     }
 
-    /// A new session for the calling thread, with a name for [`Stalled`]: what the thread is called,
-    /// for example. The first 32 bytes of it are kept.
+    /// A new session for the calling thread, with a name for [`Stalled`], such as the thread's. The first
+    /// 32 bytes of the name are kept.
     ///
     /// # Panics
     /// Where [`Index::try_session`] refuses.
@@ -90,7 +90,8 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.shared.budget.set_beside(bytes);
     }
 
-    /// Has what other indexes use count for the limit as well: that is asked for when this index looks at its own.
+    /// Makes the memory of other indexes count for the limit as well. `kin` is called when this index sums
+    /// up its own.
     pub fn set_memory_kin(&self, kin: Kin) {
         self.shared.budget.set_kin(kin);
     }

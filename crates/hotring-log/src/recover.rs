@@ -251,7 +251,7 @@ pub struct Checked {
     pub error: Option<RecoverError>,
 }
 
-/// Checks what [`recover`] would do, without doing it.
+/// Checks the effect of [`recover`] without changing anything.
 pub fn check(
     storage: &dyn Storage,
     id: Option<Id>,

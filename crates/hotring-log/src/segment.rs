@@ -132,7 +132,7 @@ impl Segment {
     pub(crate) fn create(
         storage: &dyn Storage,
         header: Header,
-        room: u64,
+        space: u64,
         is_again: bool,
     ) -> io::Result<Segment> {
         let name = names::segment(header.first);
@@ -143,7 +143,7 @@ impl Segment {
             }
             created => created?,
         };
-        let begun = file.preallocate(room).and_then(|()| file.write_all_at(&header.to_bytes(), 0));
+        let begun = file.preallocate(space).and_then(|()| file.write_all_at(&header.to_bytes(), 0));
         if let Err(error) = begun {
             let _ = storage.remove(&name);
             return Err(error);

@@ -1,5 +1,5 @@
-//! Storage of the log: a directory and its files. [`Disk`] uses a real disk; [`Memory`] shows tests
-//! what a crash may leave.
+//! Storage of the log: a directory and its files. [`Disk`] uses a real disk; [`Memory`] simulates crashes
+//! for tests.
 //!
 //! Written bytes survive a power cut once the file was synced; created, renamed and removed names
 //! once the directory was.

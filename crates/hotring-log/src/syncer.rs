@@ -22,7 +22,7 @@ const EACH: Duration = Duration::from_secs(1);
 /// The age of unsynced bytes at which the writer waits: the sync is two seconds late.
 pub(crate) const OVERDUE: Duration = Duration::from_secs(3);
 
-/// What was written since the last sync.
+/// Bytes written since the last sync.
 pub(crate) struct Unsynced {
     log: Arc<Log>,
     storage: Arc<dyn Storage>,

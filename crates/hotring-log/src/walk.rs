@@ -246,7 +246,7 @@ impl Reading<'_, '_> {
         }
     }
 
-    /// Decides what it means that no record is at `at`: the end, or damage.
+    /// Interprets the absence of a record at `at`: the end, or damage.
     fn stopped(&mut self, at: u64, bad: Bad) -> Result<Option<Damage>, Refused> {
         let is_whole = self.batch.is_empty();
         Ok(match bad {

@@ -2,7 +2,7 @@
 //! from bytes to bytes.
 //!
 //! The crate owns the wire formats: how requests are decoded
-//! ([`Decoder`]; [`Starts`] finds the command as well), how replies are written ([`Writer`]) and read
+//! ([`Decoder`]; [`PrefixCache`] finds the command as well), how replies are written ([`Writer`]) and read
 //! ([`ReplyReader`], or [`find_part`] without copies).
 //! It must not read sockets or clocks, knows neither the commands nor the store, and allocates nothing per request once
 //! its buffers have grown to their working size.
@@ -28,15 +28,15 @@ mod error;
 mod glob;
 pub mod memcached;
 mod number;
+mod prefix_cache;
 mod resp;
-mod starts;
 
 pub use args::{Args, ArgsView, KeptArgs};
 pub use error::ProtocolError;
 pub use glob::glob_match;
 pub use number::parse_i64;
+pub use prefix_cache::{Called, PrefixCache};
 pub use resp::{
     Decoded, Decoder, Limits, Part, Reply, ReplyError, ReplyLimits, ReplyReader, Version, Writer,
     find_part, read_part,
 };
-pub use starts::{Called, Starts};

@@ -136,7 +136,7 @@ fn exact_text(digits: i128, scale: u32) -> Vec<u8> {
     let (digits, scale) = if scale <= SCALE_MAX {
         (digits, scale)
     } else {
-        // A divisor that does not fit is larger than any digits: what is left rounds to 0.
+        // A divisor that does not fit exceeds any digits, so the remainder rounds to 0.
         let rounded = 10i128.checked_pow(scale - SCALE_MAX).map_or(0, |by| divide_even(digits, by));
         (rounded, SCALE_MAX)
     };
@@ -176,7 +176,7 @@ impl Number {
         }
     }
 
-    /// Whether it is an infinity, or what comes of several.
+    /// Whether it is an infinity, or a NaN that results from several.
     pub(crate) fn is_infinite(self) -> bool {
         matches!(self, Number::Float(float) if !float.is_finite())
     }

@@ -1,4 +1,4 @@
-//! Why an operation refuses. Protocols have texts of their own for most of these.
+//! Reasons for which an operation refuses. Protocols have texts of their own for most of them.
 
 use std::fmt;
 
@@ -57,9 +57,9 @@ pub enum StoreError {
     /// More keys cannot be pinned: those that are take all of the memory that may be pinned
     /// ([`Store::set_pinned_max`](crate::Store::set_pinned_max)).
     PinnedFull {
-        /// Bytes of what is pinned.
+        /// Bytes of pinned keys.
         bytes: usize,
-        /// Bytes of what was to be pinned.
+        /// Bytes of the keys to be pinned.
         wanted: usize,
         /// The limit.
         bytes_max: usize,

@@ -1,11 +1,12 @@
-//! Keys that have been removed because their time was over, until observers are told of them: in the order of what
-//! happened.
+//! Expired keys that have been removed but not yet reported to observers, in the order of their removal.
 //!
 //! # The order
-//! Whoever removes such a key does it and enters it here as one step under the mutex. Who has written a key and is
-//! about to tell others of that has first told, under the mutex, of what is here ([`Session::tell_expired`]). If the
-//! write came after the removal, the removal's step was over before that: had it begun later, it
-//! would have come after the write. So the key is here, or has been told of.
+//!
+//! The removal of such a key and its entry here are one step under the mutex. A session that has written a
+//! key and is about to report that must first report the keys listed here, under the mutex
+//! ([`Session::tell_expired`]). If the write came after the removal, the step of the removal was over
+//! before: had it begun later, it would have come after the write. So the key is here, or has been
+//! reported.
 
 use std::sync::PoisonError;
 

@@ -91,7 +91,7 @@ pub(crate) fn no_keys<'k>() -> [Key<'k>; PREFETCH_KEYS] {
     [Key::from(b""); PREFETCH_KEYS]
 }
 
-/// The keys of a batch, and what reading them will touch is on its way if that pays.
+/// Keys of a batch. The memory that reading them touches is prefetched if that pays.
 pub(crate) fn prefetched<'r, 'k>(
     index: &mut Index,
     batch: &[&'k [u8]],

@@ -10,16 +10,16 @@
 //! version 1 and no history, so that it is held as any other ([`crate::value`]); so are all values
 //! while the history is off. Versions of earlier values count down by one and are not stored.
 //!
-//! What lies there is read without trust: damaged lengths give wrong values, not a panic.
+//! The bytes are read without trust: damaged lengths give wrong values, not a panic.
 
 use hotring_index::{NewValue, Value};
 
 use crate::metadata::{self, Metadata};
 use crate::value::{KIND_HISTORY, KIND_METADATA, view};
 
-/// Length of what stands before the value: its version and length.
+/// Length of the head before the value: its version and length.
 pub(crate) const HEAD_LEN: usize = 12;
-/// Length of what stands before each earlier value: when it was replaced, and its length.
+/// Length of the head before each earlier value: the time of its replacement, and its length.
 const EARLIER_HEAD_LEN: usize = 12;
 
 /// How much of a key's history is kept.
@@ -69,7 +69,7 @@ impl<'a> History<'a> {
         })
     }
 
-    /// What a value in the index tells.
+    /// The history in a value of the index.
     pub(crate) fn of(value: Value<'a>) -> Self {
         let held = match value {
             Value::Bytes { kind: KIND_HISTORY, bytes } => Some(bytes),
@@ -157,7 +157,7 @@ mod tests {
         (view(value.as_value(), |v| text(&v.to_vec())), history.version(), earlier.collect())
     }
 
-    /// What is held after writing these values at the times 10, 20, ...
+    /// The form after writing these values at the times 10, 20, ...
     fn written(kept: HistoryLimits, values: &[&'static str]) -> NewValue<'static> {
         let mut held = encode(values[0].as_bytes());
         for (i, value) in values.iter().enumerate().skip(1) {

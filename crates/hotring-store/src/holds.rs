@@ -1,5 +1,5 @@
-//! Who holds which keys at present, who waits for keys to hold, and who is to be woken: what the gate looks at,
-//! under its mutex, where the summary of its stripes says that something is held.
+//! The held keys, the waiting sessions, and their wakers. The gate consults this list, under its mutex, if
+//! the summary of stripes says that something is held.
 //!
 //! Holders come to their turn in the order in which they asked: a session that asks for keys wanted by one that came
 //! before waits behind that one.
@@ -28,13 +28,13 @@ pub enum Fault {
     NoOrder,
     /// A stripe of which another key is held is taken for one of which none is.
     NoLook,
-    /// Those who sleep are not woken.
+    /// Sleepers are not woken.
     NoWake,
     /// A hold's end clears its stripes also while there are other holds in them.
     ClearsAll,
 }
 
-/// What the holder of stripes is going to do.
+/// The plan of a holder of stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     /// Only read.
@@ -83,10 +83,10 @@ impl Keys {
     }
 }
 
-/// What is known of a hold besides its keys.
+/// The description of a hold, besides its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldInfo {
-    /// What its session does ([`crate::Session::set_hold_info`]).
+    /// The description given by its session ([`crate::Session::set_hold_info`]).
     pub label: u32,
     /// Since when, as the session has said.
     pub since_ms: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// Who holds the key, if anybody does.
+    /// The holder of the key, if any.
     pub(crate) fn of_key(&self, hash: u64) -> Option<HoldInfo> {
         let bit = 1 << stripe_of(hash);
         let mut held = self.held.iter().filter(|held| held.mask & bit != 0);
@@ -144,7 +144,7 @@ impl Holds {
         self.held.push(Held { session, mask: keys.mask(), keys, info });
     }
 
-    /// Changes what is known of a hold.
+    /// Changes the description of a hold.
     pub(crate) fn tell(&mut self, session: u64, info: HoldInfo) {
         self.held
             .iter_mut()
@@ -178,7 +178,7 @@ impl Holds {
         }
     }
 
-    /// All who are to look again.
+    /// The wakers of all waiters.
     pub(crate) fn take_sleepers(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.sleepers)
     }

@@ -1,5 +1,5 @@
-//! How long ago a key was accessed last, where no eviction policy has a use for its byte of notes: eight bits that date
-//! accesses for weeks, and to half a minute what was just now.
+//! Idle times of keys under policies that have no use for their access bits: eight bits that date accesses
+//! for weeks, and recent ones to half a minute.
 //!
 //! # Picture
 //! ```text
@@ -101,7 +101,8 @@ mod tests {
     const NOW: u64 = 1_700_000_000_000;
     const DAY_MS: u64 = 86_400_000;
 
-    /// Wherever in its label an access was, what is told is never too much, and too little by a third at most.
+    /// Wherever in its label an access was, the reported time is never too long, and too short by a third
+    /// at most.
     #[test]
     fn what_is_told_is_less_than_the_truth_and_near_it() {
         for begun in (NOW..NOW + 2 * unit(1)).step_by(7_919) {

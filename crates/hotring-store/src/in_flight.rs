@@ -45,8 +45,8 @@ impl Drop for Writing<'_> {
         let Some((counter, odd)) = self.0 else { return };
         // ORDERING: Acquire fence as in `Reading`: a write too has looked at the old value.
         fence(Acquire);
-        // ORDERING: Release pairs with the Acquire in `drain` and in `collect`: who sees the even
-        // number sees the write.
+        // ORDERING: Release pairs with the Acquire in `drain` and in `collect`: a session that sees the
+        // even number sees the write.
         counter.store(odd + 1, Release);
     }
 }

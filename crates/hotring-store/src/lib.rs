@@ -8,10 +8,10 @@
 //! draws no randomness, starts no thread and opens no file: the time comes in as an argument, and expired
 //! keys are reclaimed by whoever calls [`Session::expire_due`].
 //!
-//! Removed memory is free again once every session has left the operation that it was in. A session
-//! that stays in one, most likely in the closure that it gave to [`Session::get`], keeps it: then
-//! removed memory piles up to a limit (`Options::index.limbo_max`), and from there on writes fail
-//! with [`StoreError::Stalled`], which names that session, until it goes on.
+//! Removed memory becomes free once every session has left the operation that it was in. A session that
+//! stays in one, most likely in the closure of [`Session::get`], keeps it: removed memory grows up to a
+//! limit (`Options::index.limbo_max`). Above it writes fail with [`StoreError::Stalled`], which names that
+//! session, until it proceeds.
 //!
 //! ```
 //! use hotring_store::{ExpireCondition, Options, SetExpiry, SetOptions, Store};
@@ -95,7 +95,7 @@ pub use holds::HoldInfo;
 /// Part of a string.
 pub use hotring_containers::Piece;
 pub use hotring_containers::Scored;
-/// The index underneath, whose settings are part of [`Options`].
+/// The index, whose settings are part of [`Options`].
 pub use hotring_index as index;
 /// Long values, which are never copied.
 pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};

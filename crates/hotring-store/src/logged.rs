@@ -1,17 +1,17 @@
-//! What writes leave in the log: what they did to a key, in the order in which they did it.
+//! The log records of writes: their effects on a key, in order.
 //!
 //! # The order
-//! The index has no lock under which a record could get its place: two writers of a key who race are ordered by one
-//! CAS each, and may come to the log in the other order. So while there is a log, a write of one key holds the key's
-//! *order lock*, one of [`LOCKS`], from before it looks at the key until its record is in the log's queue. Readers
-//! never look at these locks, and writers of other keys rarely meet there. A session that holds stripes exclusively
-//! ([`crate::gate`]) excludes all writers of its keys, so it takes none; its records are handed over together, as one
-//! batch, before it gives the stripes back.
+//! The index has no lock that could order records: two writers of a key that race are ordered by one CAS each, and may
+//! come to the log in the other order. So while there is a log, a write of one key holds the key's *order lock*, one of
+//! [`LOCKS`], from before it looks at the key until its record is in the log's queue. Readers never touch these locks,
+//! and writers of other keys rarely meet there. A session that holds stripes exclusively ([`crate::gate`]) excludes all
+//! writers of its keys, so it takes none; it hands its records over together, as one batch, before it releases the
+//! stripes.
 //!
-//! Hence the records of a key are in the log in the order of its writes, and if a record tells of a value then all that
-//! the value was made of is before it. (Versions in the items, compared when the log is read, would do without
-//! locks; then what another process reads from the log is in no order, each item takes 8 bytes more, and a batch that
-//! was lost could be half visible in the counts of later writes.)
+//! Hence the records of a key are in the log in the order of its writes, and if a value is in the log, everything that
+//! it was computed from is before it. (Versions in the items, compared during replay, would do without locks. Then
+//! another process that reads the log would find no order, each item would take 8 bytes more, and a lost batch could be
+//! half visible in later counts.)
 //!
 //! Writers of a container ([`crate::container`]) take its order lock also while there is no log: they change the
 //! value itself, one after the other.
@@ -48,8 +48,8 @@ const KIND_MAX: u8 = 15;
 pub(crate) struct Logged {
     pub(crate) is_on: AtomicBool,
     pub(crate) parts: OnceLock<Parts>,
-    /// Close together: whoever writes one thread's keys has them all at hand, and of several threads hardly two want
-    /// the same line of the cache at one time.
+    /// Close together: a thread's writes stay in its cache, and two threads hardly ever want the same cache
+    /// line at one moment.
     locks: Box<[Mutex<()>]>,
     seed: u64,
     fault: Fault,
@@ -110,7 +110,7 @@ impl Logged {
 }
 
 impl Logging {
-    /// Where to record what is done in the database at this place.
+    /// The log position for changes of the database at this place.
     #[inline]
     pub(crate) fn of_database(&mut self, place: u8) -> &mut Records {
         if place != self.place {
@@ -126,7 +126,7 @@ impl Logging {
         self.place = place;
     }
 
-    /// Hands over what there is, within the gate.
+    /// Hands over the collected records, within the gate.
     #[inline]
     pub(crate) fn hand_over(&mut self, logged: &Logged) {
         if self.records.is_empty() {
@@ -147,7 +147,7 @@ impl Logging {
 /// A value in the log has no form that this version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownForm {
-    /// What the record says that it is.
+    /// The type of the record.
     pub form: u8,
 }
 
@@ -159,7 +159,7 @@ impl std::fmt::Display for UnknownForm {
 
 impl std::error::Error for UnknownForm {}
 
-/// What a value that is stored means to the key.
+/// The effect of a stored value on the key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Puts {
     /// A new value: the old one becomes an earlier one.
@@ -172,11 +172,11 @@ pub(crate) enum Puts {
     Metadata,
     /// The same, where the log need not know: of the last access, or of a number that a caller has asked for.
     Access,
-    /// A new value whose time is over already: the key is removed.
+    /// A new value that has already expired: the key is removed.
     Over,
 }
 
-/// Adds what a decision will have done.
+/// Adds the effect that a decision will have.
 pub(crate) fn decided(
     records: &mut Records,
     key: &[u8],

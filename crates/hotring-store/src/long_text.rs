@@ -28,7 +28,7 @@ use crate::error::StoreError;
 use crate::metadata::Metadata;
 use crate::value::{KIND_STRING, ValueRef, view};
 
-/// What a long string has in it.
+/// The contents of a long string.
 pub(crate) type Chunks = Text<Block>;
 
 /// A string, in one piece or in chunks, borrowed for the length of a closure.
@@ -363,7 +363,7 @@ pub(crate) fn view_text<R>(
     })
 }
 
-/// Whether a string of this length, which comes from a change of what the key has, is to be an object.
+/// Whether a string of this length, which results from a change of the key's value, becomes an object.
 pub(crate) fn is_long(len: usize, old: Option<&Entry<'_>>, plain_max: usize) -> bool {
     let has_flags = || old.is_some_and(|entry| Metadata::of(entry.value).flags != 0);
     len > plain_max && !has_flags()

@@ -8,7 +8,7 @@
 //! Numbers are little endian; each is there only if its bit is set. A string without metadata is held as any
 //! other, so that it costs nothing. `docs/decisions/0011-memcached-notes.md` has the alternatives.
 //!
-//! What lies there is read without trust: damaged bits give wrong metadata, not a panic.
+//! The bytes are read without trust: damaged bits give wrong metadata, not a panic.
 
 use std::borrow::Cow;
 
@@ -29,8 +29,8 @@ const FETCHED: u8 = 1 << 4;
 const STALE: u8 = 1 << 5;
 const CLAIMED: u8 = 1 << 6;
 
-/// What is kept with a string. An operation without metadata of its own drops it if it replaces the string, and
-/// keeps only the flags if it changes the string.
+/// Data kept with a string. An operation without metadata of its own drops it when it replaces the string,
+/// and keeps only the flags when it changes the string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// A number of the caller's.
@@ -60,7 +60,7 @@ impl Metadata {
         self == Metadata::default()
     }
 
-    /// What an index value has; nothing for what has no metadata.
+    /// The metadata of an index value; empty for a value without.
     pub(crate) fn of(value: Value<'_>) -> Metadata {
         match value {
             Value::Bytes { kind: KIND_METADATA, bytes } => split(bytes).metadata,
@@ -124,7 +124,7 @@ impl Metadata {
     }
 }
 
-/// What bytes of kind [`KIND_METADATA`] hold.
+/// The contents of bytes of kind [`KIND_METADATA`].
 pub(crate) struct Parts<'a> {
     metadata: Metadata,
     has_history: bool,
@@ -132,7 +132,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The string, and what there is of earlier ones.
+    /// The string, and its earlier values if there are any.
     pub(crate) fn text(&self) -> &'a [u8] {
         if self.has_history { history::current(self.held) } else { self.held }
     }

@@ -2,9 +2,9 @@
 //! is taken away or all keys are removed. (The report that proposed PIN says no more than that a key is not
 //! evicted until it is unpinned.) Expiry and removal go on as ever.
 //!
-//! Pinned keys may take a share of all memory, so that there is always something that can go. What they take is
-//! measured when they are pinned and now and then ([`Session::measure_pinned`]); a value that grows beyond the share
-//! stays, and no more keys can be pinned.
+//! Pinned keys may take only a share of all memory, so that something can always be evicted. Their size is
+//! measured when they are pinned and at intervals ([`Session::measure_pinned`]); a value that grows beyond
+//! the share stays, and no more keys can be pinned.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,12 +44,12 @@ impl Names {
     }
 }
 
-/// What is pinned.
+/// The pinned keys.
 pub(crate) struct Pins {
     names: RwLock<Names>,
-    /// How many there are, so that who evicts need not look while there are none.
+    /// Their number, so that an evicting session need not look while there are none.
     count: AtomicUsize,
-    /// Of the list, and of the items, as who changed them last has said.
+    /// Bytes of the list and of the items, as last measured.
     list_bytes: AtomicUsize,
     item_bytes: AtomicUsize,
     bytes_max: AtomicUsize,
@@ -85,8 +85,8 @@ impl Pins {
     pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Names) -> R) -> R {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut names);
-        // ORDERING: Relaxed, numbers; who pins holds the gate of the key (`Session::pin`), which orders
-        // it for the evicting session. So for all here.
+        // ORDERING: Relaxed, numbers; a pinning session holds the gate of the key (`Session::pin`), which
+        // orders it for the evicting session. So for all here.
         self.list_bytes.store(names.list_bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, as above.
         self.item_bytes.store(names.item_bytes, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl Pins {
         Pinned { keys, bytes, bytes_max: self.bytes_max.load(Ordering::Relaxed) }
     }
 
-    /// Pins these keys, whose items have this many bytes, if there is room for all. Returns how many are new.
+    /// Pins these keys, whose items have this size, if all of them fit. Returns the number of new ones.
     pub(crate) fn pin(&self, keys: &[(&[u8], usize)]) -> Result<usize, StoreError> {
         self.change(|names| {
             let Pinned { bytes, bytes_max, .. } = self.pinned();

@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::store::Store;
 use crate::stripe::spread;
 
-/// What the log has said of keys that the rest of the snapshot may have.
+/// The fate of keys in the rest of the snapshot, according to the log.
 #[derive(Debug)]
 pub struct KeyFates {
     has_rest: bool,
@@ -36,14 +36,14 @@ struct Fates {
     is_over: bool,
 }
 
-/// What becomes of an item of the rest.
+/// The fate of an item of the rest.
 #[derive(Debug)]
 enum Fate {
     Removed,
     Kept(Kept),
 }
 
-/// What the log says of an item that stays.
+/// The change of an item that stays.
 #[derive(Debug, Default)]
 struct Kept {
     /// Its expiry, if that is another.
@@ -75,7 +75,7 @@ impl KeyFates {
 }
 
 impl Fates {
-    /// What is said of a key, unless it was removed.
+    /// The entry of a key, unless it was removed.
     fn kept(&mut self, key: &[u8]) -> Option<&mut Kept> {
         let fate = self.by_key.entry(key.into()).or_insert_with(|| Fate::Kept(Kept::default()));
         match fate {
@@ -105,9 +105,9 @@ impl Session {
         self.peek(key, now, |_| ()).is_some()
     }
 
-    /// Does what records say, as [`replay`](Self::replay), before the rest of the snapshot is loaded. Records of a key
-    /// must be replayed in order, with the same `fates`. On `Clear` the caller must also clear the fates of the other
-    /// parts.
+    /// Carries out records, as [`replay`](Self::replay), before the rest of the snapshot is loaded. Records
+    /// of a key must be replayed in order, with the same `fates`. On `Clear` the caller must also clear the
+    /// fates of the other parts.
     ///
     /// # Errors
     /// A value has no form that this version knows.
@@ -142,7 +142,7 @@ impl Session {
         Ok(())
     }
 
-    /// Stores items of the rest, with what the log has said since. `fates` are those of all parts of the keys.
+    /// Stores items of the rest with their changes in the log. `fates` are those of all parts of the keys.
     ///
     /// # Errors
     /// A value has no form that this version knows.
@@ -178,7 +178,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has what these will touch fetched from memory, side by side.
+    /// Prefetches the memory that these will touch, as one pipeline.
     fn fetch(&mut self, effects: &[Effect<'_>]) {
         let mut keys = [Key::from(b""); UNPACKED_MAX];
         let mut len = 0;

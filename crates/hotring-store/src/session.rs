@@ -41,7 +41,7 @@ pub struct Session {
     pub(crate) limits: Limits,
     pub(crate) hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
-    /// For what belongs to all sessions.
+    /// For state that all sessions share.
     pub(crate) store: AnyIndex,
     pub(crate) containers: Arc<ContainerOptions>,
     pub(crate) wheels: Arc<Wheels>,
@@ -56,9 +56,9 @@ pub struct Session {
     /// The ways into the databases that it has been in.
     pub(crate) parked: Box<[Option<Box<Parked>>]>,
     pub(crate) name: Option<Box<str>>,
-    /// What writes have done, if changes are observed.
+    /// The changes by writes, if they are observed.
     pub(crate) changes: Option<Vec<Change>>,
-    /// Keys whose lines are to be served, with the places of their databases ([`Session::next_ready`]).
+    /// Keys with lines to serve, with the places of their databases ([`Session::next_ready`]).
     pub(crate) ready: Vec<(u8, Box<[u8]>)>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
@@ -140,7 +140,7 @@ impl Session {
         self.index.peek(key, now, f)
     }
 
-    /// Runs `f`, which reads anywhere in the index or drops what has expired.
+    /// Runs `f`, which may read anywhere in the index and drop expired items.
     pub(crate) fn read_all<R>(&mut self, f: impl FnOnce(&mut Index) -> R) -> R {
         let _reading = self.gate.read_all();
         f(&mut self.index)
@@ -157,7 +157,7 @@ impl Session {
         Ok(self.change(key, f))
     }
 
-    /// As [`Session::write`], for what [`Session::admit_little`] is for.
+    /// As [`Session::write`], for the operations of [`Session::admit_little`].
     pub(crate) fn write_little<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -167,7 +167,7 @@ impl Session {
         Ok(self.change(key, f))
     }
 
-    /// As [`Session::write`], for what takes no memory, or was admitted before its hold.
+    /// As [`Session::write`], for operations that take no memory, or were admitted before their hold.
     pub(crate) fn change<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -319,8 +319,8 @@ impl Session {
         self.store.stamp().is_some()
     }
 
-    /// As [`admit`](Self::admit), for what gives a key an expiry or a number, or takes something away: the limit
-    /// of all memory is no reason to refuse that.
+    /// As [`admit`](Self::admit), for operations that set an expiry or a number, or remove something: the
+    /// limit of all memory does not refuse them.
     pub(crate) fn admit_little(&mut self) -> Result<(), StoreError> {
         match self.index.admit() {
             Ok(()) | Err(Refused::Full(_)) => Ok(()),
@@ -336,8 +336,8 @@ impl Session {
         }
     }
 
-    /// Runs `f`, whose operations were admitted together to store up to this many bytes: the limit of all memory
-    /// refuses none of them, and nothing is evicted between them.
+    /// Runs `f`, whose operations were admitted together to store up to this number of bytes: the limit of
+    /// all memory refuses none of them, and nothing is evicted between them.
     pub fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Session) -> R) -> R {
         /// Ends it also when `f` panics.
         struct Admitted<'a>(&'a mut Session);
@@ -367,7 +367,7 @@ impl Session {
         self.gate.holds_all()
     }
 
-    /// Flips one bit of a key's item while `f` runs: for tests of what notices it.
+    /// Flips one bit of a key's item while `f` runs: for tests of detection.
     #[doc(hidden)]
     pub fn with_damage<R>(
         &mut self,
@@ -379,32 +379,32 @@ impl Session {
         self.index.with_damage(key, part, bit, f)
     }
 
-    /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
-    /// Busy sessions do so by themselves; call this where a session goes idle.
+    /// Frees a bounded part of the removed memory that no session can see any more. Busy sessions do so by
+    /// themselves; call this when a session goes idle.
     pub fn collect(&mut self) {
         self.index.collect();
     }
 
-    /// Does a part of what brings item memory together where much of it is held and not used, looking at about
-    /// `budget` items ([`hotring_index::Session::compact_step`]). No operation notices, so none is waited
-    /// for.
+    /// Does a part of compaction if much memory is held and unused, visiting about `budget` items
+    /// ([`hotring_index::Session::compact_step`]). It waits for no operation and delays none.
     pub fn compact_step(&mut self, budget: usize) -> Compacted {
         self.index.compact_step(budget)
     }
 
-    /// What others are told of the holder while this session holds keys ([`Session::held_by`]).
+    /// Sets the public description of the holder while this session holds keys ([`Session::held_by`]).
     pub fn set_hold_info(&mut self, info: HoldInfo) {
         self.gate.set_info(info);
     }
 
-    /// What is known of the session that holds the key, if another one does. One load where no session holds a key that
-    /// shares a stripe with it.
+    /// The description of the session that holds the key, if another one does. One load if no session holds
+    /// a key of the same stripe.
     #[inline]
     pub fn held_by(&self, key: &[u8]) -> Option<HoldInfo> {
         self.gate.held_by(self.gate_hash(key))
     }
 
-    /// What is known of another session's hold with this label, whatever its keys. One load where nothing is held.
+    /// The description of another session's hold with this label, whatever its keys. One load if nothing is
+    /// held.
     #[inline]
     pub fn any_held_with(&self, label: u32) -> Option<HoldInfo> {
         self.gate.any_held_with(label)
@@ -420,7 +420,7 @@ impl Session {
         self.gate.waiting = wait;
     }
 
-    /// Where the gate has a key, for tests of what shares a place.
+    /// The position of a key in the gate, for tests of keys that share one.
     #[doc(hidden)]
     pub fn stripe(&self, key: &[u8]) -> u32 {
         stripe_of(self.gate_hash(key)) as u32
@@ -462,7 +462,7 @@ impl Session {
     }
 }
 
-/// By some kilobytes each session may be above the limit of all memory; what is longer is to fit below it.
+/// Each session may exceed the limit of all memory by some kilobytes; a longer value must fit below it.
 const ASKED_LEN: usize = 16 << 10;
 
 /// Largest lengths that a store accepts.

@@ -1,13 +1,13 @@
-//! What a snapshot is made of: the effects that give each key its present value, read a part at a time while writers go
-//! on. Which records of the log go with it is asked here, too; files are the business of others.
+//! The contents of a snapshot: effects that give each key its present value, read in parts while writers
+//! continue. The range of the log that completes it is determined here, too; files are written elsewhere.
 //!
-//! A key is met at some moment of the walk, so that all of it together is the state of no one moment. The log makes up
-//! for that: a write whose record has a number up to that of [`Session::log_position`], asked for before the walk, had
-//! been applied by then and is met; what later ones did is in the log behind. And what the walk has met is in the log
-//! up to [`Session::log_end`], asked for after it.
+//! Each key is met at some moment of the walk, so the snapshot is not the state of one moment. The log
+//! makes up for that. A write whose record has a number up to [`Session::log_position`], asked for before
+//! the walk, was applied by then and is met; the effects of later writes are in the log behind. And
+//! everything that the walk has met is in the log up to [`Session::log_end`], asked for after it.
 //!
-//! Nothing counts as expired here: a writer whose clock is behind may just be giving a key more time, and the record
-//! of that has no value.
+//! Nothing counts as expired here: a writer whose clock is behind may be about to extend the expiry of the
+//! key, and its record has no value.
 
 use std::fmt;
 use std::io;
@@ -80,7 +80,7 @@ impl From<io::Error> for SnapshotFailed {
 }
 
 impl SnapshotWalk {
-    /// Begins with pins and these keys, and goes on with all, these among them.
+    /// Begins with pins and these keys, and continues with all keys, including these.
     pub fn new(hottest: Vec<Box<[u8]>>) -> SnapshotWalk {
         let hottest = hottest.into_iter();
         SnapshotWalk { hottest, places: None, place: 0, stage: Stage::Pins(None), count: 1, met: 0 }
@@ -201,11 +201,11 @@ impl Session {
         Some(self.logged.log()?.handed())
     }
 
-    /// The same at a moment at which no write is between what it does and its record: what anybody has read before
-    /// is in the log up to here. All writers wait for it, for as long as it takes those within the gate to leave it.
+    /// The same at a moment when no write is between its change and its record: everything read before is
+    /// in the log up to here. All writers wait until those within the gate have left it.
     pub fn log_end(&mut self) -> Option<Lsn> {
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            // What it was switched off for is nowhere.
+            // Changes made while the log was off are nowhere.
             session.is_logged().then(|| session.log_position()).flatten()
         })
     }
@@ -318,8 +318,9 @@ mod tests {
     use super::*;
     use crate::{Options, SetOptions, Store};
 
-    /// A command on several keys waits for all who are within the gate, and to copy 500 MB takes half a second. A step
-    /// meets many keys, and a block in memory is not to have more than one value that fills it.
+    /// A command on several keys waits for all sessions within the gate, and copying 500 MB takes half a
+    /// second. A step meets many keys, but a block in memory must not contain more than one value that
+    /// fills it.
     #[test]
     fn long_values_are_copied_outside_the_gate_and_one_by_one() {
         let store = Store::new(Options::default()).expect("it fits");

@@ -24,8 +24,8 @@ use crate::write::Hooks;
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Keys the hash. Draw it at random where strangers choose the keys: whoever knows it can
-    /// choose keys that collide. Takes the place of `index.seed`.
+    /// Seed of the hash. Draw it at random if clients choose the keys: anyone who knows it can choose
+    /// colliding keys. Replaces `index.seed`.
     pub seed: [u64; 2],
     /// Longest key that is accepted.
     pub key_len_max: usize,
@@ -38,8 +38,9 @@ pub struct Options {
     /// Bytes that the earlier values of one key take, 12 for each besides its length; the oldest go
     /// first. A value that is too long alone leaves none.
     pub history_bytes_max: usize,
-    /// Most fields of a hash that is held as one value. A longer one is an object of its own: a change costs what is
-    /// changed, and not what the hash holds. Never where items have checksums, which cover one value only.
+    /// Most fields of a hash that is one value. A longer hash is an object of its own, and a change costs
+    /// what is changed, not the length of the hash. Without effect if items have checksums, which cover one
+    /// value only.
     pub hash_packed_fields_max: usize,
     /// Most bytes of each field and value of a hash that is held as one value.
     pub hash_packed_len_max: usize,
@@ -57,16 +58,16 @@ pub struct Options {
     pub scored_packed_members_max: usize,
     /// Most bytes of each member of a sorted set that is held as one value.
     pub scored_packed_len_max: usize,
-    /// Longest string that is held in one piece once a part of it has been changed. A longer one is an object of its
-    /// own: a change costs what is written, and not what the string holds. Never where items have checksums, which
-    /// cover one value only, nor where earlier values are kept.
+    /// Longest string that stays one value when a part of it changes. A longer one becomes an object of its
+    /// own, and a change costs what is written, not the length of the string. Without effect if items have
+    /// checksums, which cover one value only, or if earlier values are kept.
     pub text_plain_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
     pub watches_max: u64,
     /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lasts:
     /// choose it greater than all numbers of earlier stores.
     pub unique_base: u64,
-    /// Settings of the index underneath. What the engine has no use for must be left at its default.
+    /// Settings of the index. Settings of other engines must be left at their defaults.
     pub index: Config,
 }
 
@@ -159,7 +160,7 @@ pub struct Stats {
     pub watches: u64,
     /// Keys that were evicted.
     pub evicted: u64,
-    /// What is pinned.
+    /// The pinned keys.
     pub pinned: Pinned,
     /// Bytes that the eviction policy and the list of pinned keys take, which count only if the owner says so
     /// ([`Store::set_memory_beside`]).
@@ -212,8 +213,8 @@ impl Store {
         Self::with_fault(options, open, Fault::None)
     }
 
-    /// A store whose multi-key atomicity is broken on purpose, so that the tests can show that
-    /// they would notice. Not for use.
+    /// A store whose multi-key atomicity is broken on purpose, so that tests can show that they detect it.
+    /// Not for use.
     #[doc(hidden)]
     pub fn with_fault(
         options: Options,
@@ -293,8 +294,7 @@ impl Store {
         self.open(None)
     }
 
-    /// Opens a session for one thread, with a name for [`Stalled`]: what the thread is called, for
-    /// example.
+    /// Opens a session for one thread, with a name for [`Stalled`], such as the thread's.
     pub fn session_named(&self, name: &str) -> Session {
         self.open(Some(name))
     }
@@ -325,9 +325,9 @@ impl Store {
         self.databases.set("limbo", move |database| database.index.set_limbo_max(bytes));
     }
 
-    /// Sets the limit of all memory that counts: keys and values, those included that were removed and
-    /// are not free yet, the table, and [`Store::set_memory_beside`]. `u64::MAX`, as at the
-    /// beginning, is none. While more is used, what takes memory is refused
+    /// Sets the limit of all memory that counts: keys and values, including removed ones that are not free
+    /// yet, the table, and [`Store::set_memory_beside`]. `u64::MAX`, the default, means no limit. Above the
+    /// limit, operations that take memory are refused
     /// ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
     pub fn set_memory_max(&self, bytes: u64) {
         self.databases.set("memory", move |Database { index, eviction, .. }| {
@@ -338,10 +338,11 @@ impl Store {
         });
     }
 
-    /// Sets what goes when the limit of all memory is reached. At first nothing does, and writes are refused.
+    /// Sets the choice of victims at the limit of all memory. By default nothing is evicted, and writes are
+    /// refused.
     ///
     /// # Errors
-    /// The index's settings leave no room for what the policy wants to know of accesses.
+    /// The settings of the index leave no bits for the accesses that the policy must know.
     pub fn set_eviction(&self, options: EvictionOptions) -> Result<(), OpenError> {
         // Asked although nothing is marked while there is no limit.
         self.index.can_note(options.marking(1)).map_err(OpenError::Index)?;
@@ -364,7 +365,7 @@ impl Store {
         self.index.tick()
     }
 
-    /// Sets how much memory pinned keys may take ([`Session::pin`]). What is pinned stays.
+    /// Sets how much memory pinned keys may take ([`Session::pin`]). Keys that are pinned already stay so.
     pub fn set_pinned_max(&self, bytes: usize) {
         self.databases.set("pins", move |database| database.eviction.pins.set_bytes_max(bytes));
     }
@@ -389,7 +390,7 @@ impl Store {
         self.index.buffer(capacity)
     }
 
-    /// What the index's engine is called.
+    /// The name of the index's engine.
     pub fn engine(&self) -> &'static str {
         self.index.name()
     }
@@ -431,8 +432,8 @@ impl Store {
         self.databases.set("watches", move |all| all.watchers.set_open_max(watches_max));
     }
 
-    /// Takes who is told of all changes while [`Session::observe`] says so. There is one for good: false, and
-    /// nothing changes, if there is one already.
+    /// Sets the listener to all changes made while [`Session::observe`] says so. False, without effect, if
+    /// there is one already.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) -> bool {
         let is_first = self.hooks.watchers.set_observer(observer.clone());
         if is_first {
@@ -442,9 +443,9 @@ impl Store {
         is_first
     }
 
-    /// Takes who is woken when a key is to expire before the time for which
-    /// [`Session::expire_due`] has asked to be called again. There is one for good: false, and nothing changes, if
-    /// there is one already. It is woken within the write, by its thread: it must not use the store.
+    /// Sets the waker for a key that is about to expire before the time for which [`Session::expire_due`]
+    /// has asked to be called again. False, without effect, if there is one already. The writing thread
+    /// calls it within the write, so it must not use the store.
     pub fn set_expiry_waker(&self, waker: Waker) -> bool {
         let is_first = self.wheels.set_waker(waker.clone());
         if is_first {

@@ -7,7 +7,7 @@
 /// Odd, with bits all over: 2^64 divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// As many bits as one likes, the high ones first, whose first are the stripe.
+/// A hash of 64 bits. Its highest bits select the stripe.
 #[inline]
 pub(crate) fn spread(seed: u64, key: &[u8]) -> u64 {
     let mut hash = seed ^ key.len() as u64;

@@ -1,5 +1,5 @@
-//! What the gate is built on: atomics, a mutex, barriers, waiting, and its constants. The model in
-//! `tests/model_gate` compiles the same gate with a model checker's in their place.
+//! The foundation of the gate: atomics, a mutex, barriers, waiting, and constants. The model in
+//! `tests/model_gate` compiles the same gate with those of a model checker.
 
 pub(crate) use std::sync::atomic::{AtomicU64, fence};
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +18,7 @@ const SPINS: u32 = 32;
 
 /// Rounds that yield, before the first that sleeps.
 const YIELDS: u32 = 256;
-/// How long one sleeps then. What is waited for like this lasts as long as one operation on a key.
+/// The length of such a nap. The wait lasts as long as one operation on a key.
 const NAP: Duration = Duration::from_micros(50);
 
 /// One round of waiting.

@@ -55,7 +55,7 @@ pub enum ValueRef<'a> {
     Bytes(&'a [u8]),
     /// A long string that has been changed in part. Its bytes are not in one piece: to have them so takes a copy.
     Text(TextRef<'a>),
-    /// A hash. What [`ValueRef`]'s methods call its string is the form in which it is held.
+    /// A hash. The string of [`ValueRef`]'s methods is its stored form.
     Hash(HashRef<'a>),
     /// A list, of which the same holds.
     List(ListRef<'a>),
@@ -171,7 +171,7 @@ impl PartialEq for Text {
 
 impl Eq for Text {}
 
-/// Shows an index value. Inlined, so that a read loads of an item what it shows.
+/// Shows an index value. Inlined, so that a read loads only the parts of an item that it shows.
 #[inline(always)]
 pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     let short;
@@ -207,7 +207,7 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
-/// As [`view`], of an entry: what a large container has in it is shown, too, as it is now.
+/// As [`view`], for an entry: the contents of a large container are shown as they are now.
 pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     match large::of_entry(entry) {
         Some(large) => large.snapshot().parts.view(f),
@@ -215,7 +215,7 @@ pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R
     }
 }
 
-/// The same without parts whose time is over; None if none is left.
+/// The same without expired parts; None if none is left.
 pub(crate) fn view_entry_at<R>(
     entry: &Entry<'_>,
     now: u64,
@@ -355,8 +355,8 @@ pub(crate) fn reborrow<'a>(value: &'a NewValue<'_>) -> NewValue<'a> {
     }
 }
 
-/// Reads canonical decimal text: no sign but "-", no leading zeros, no "-0", in range of i64.
-/// This is what Redis calls an integer, so "not canonical" and "not an integer" are one thing.
+/// Reads canonical decimal text: no sign but "-", no leading zeros, no "-0", in range of i64. Redis accepts
+/// exactly this as an integer, so other texts are not integers at all.
 pub(crate) fn parse_int(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

@@ -10,7 +10,7 @@ pub trait Wait: Send {
         false
     }
 
-    /// What is woken when the wait may be over. It must not use the store itself.
+    /// A waker for a wait that may be over. It must not use the store itself.
     fn waker(&mut self) -> Waker;
 
     /// Returns when that waker has been woken, or earlier. Nothing that this session does is in flight meanwhile.

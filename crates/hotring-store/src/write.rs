@@ -1,10 +1,9 @@
-//! One write of one key: what [`Session::change`](crate::Session) hands to an operation in place of the
-//! index, with all that a write does besides, so that no operation can forget it.
+//! One write of one key: [`Session::change`](crate::Session) hands this to an operation instead of the
+//! index. It includes all duties of a write, so that no operation can forget one.
 //!
-//! That is keeping the value that is replaced ([`crate::history`]), telling those who wait for the
-//! key, or observe all of them ([`crate::watch`]), recording its expiry ([`crate::wheel`]) and what must be
-//! in the log ([`crate::logged`]). While the history and the log are off and there is no observer, a write goes
-//! straight to the index.
+//! The duties are to keep the replaced value ([`crate::history`]), to notify waiters and observers
+//! ([`crate::watch`]), to record the expiry ([`crate::wheel`]) and to log the change ([`crate::logged`]).
+//! While history and log are off and there is no observer, a write goes straight to the index.
 
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
@@ -28,22 +27,22 @@ pub(crate) struct Write<'a> {
     pub(crate) stripe: u32,
     /// Where each expiry is entered that the write gives the key.
     pub(crate) wheels: &'a Wheels,
-    /// Where to record for the log what it has done, if there is one.
+    /// The destination of log records, if there is a log.
     pub(crate) records: Option<&'a mut Records>,
     /// None if there is nothing to do besides.
     pub(crate) hooks: Option<ActiveHooks<'a>>,
 }
 
-/// What a write has to do besides changing the index.
+/// The duties of a write besides changing the index.
 pub(crate) struct ActiveHooks<'a> {
     pub(crate) all: &'a Hooks,
-    /// Where to record what it has done, if the origin asks for that.
+    /// The destination of changes, if the origin records them.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
-    /// Where to note a key whose line is to be served.
+    /// The destination of a key with a line to serve.
     pub(crate) ready: &'a mut Vec<(u8, Box<[u8]>)>,
 }
 
-/// What writes do besides changing the index: keep earlier values, tell those who wait or observe, record changes.
+/// The duties of all writes: keep earlier values, notify waiters and observers, record changes.
 #[derive(Clone)]
 pub(crate) struct Hooks {
     pub(crate) history: HistoryLimits,
@@ -56,7 +55,7 @@ pub(crate) struct Hooks {
     pub(crate) origin: Origin,
 }
 
-/// What a decision will have done to the key.
+/// The effect that a decision will have on the key.
 enum Done {
     Nothing,
     /// With the string, if it is one and a session waits for the key.
@@ -99,7 +98,7 @@ impl Write<'_> {
                 logged::push_put(records, self.key.bytes(), &value, None);
                 self.index.put(self.key, value, expiry, now);
             }
-            // What is logged is the expiry that the key had.
+            // The log gets the expiry that the key had.
             (Expiry::Keep, records) => {
                 Write { records, ..self }.put_with_hooks(puts, value, expiry, now)
             }
@@ -140,7 +139,7 @@ impl Write<'_> {
         };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
-            // What would have been kept is damaged: this write is the repair, without it.
+            // The earlier value is damaged: this write repairs the key without keeping it.
             index.take_damage();
             let at = match expiry {
                 Expiry::At(at) => Some(at),
@@ -160,8 +159,8 @@ impl Write<'_> {
         }
     }
 
-    /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
-    /// with a newer entry; the result of the call whose decision took effect is returned.
+    /// Reads, decides, and acts in one atomic step. `decide` may be called several times, each time with a
+    /// newer entry. Returns the result of the call whose decision took effect.
     #[inline(always)]
     pub(crate) fn update<'x, R>(
         self,
@@ -187,7 +186,7 @@ impl Write<'_> {
         })
     }
 
-    /// As [`update`](Self::update), where each decision says what a value that it stores means.
+    /// As [`update`](Self::update), where each decision states the meaning of the value that it stores.
     #[inline(always)]
     pub(crate) fn run<'x, R>(
         self,
@@ -273,7 +272,7 @@ impl Write<'_> {
     /// stays or was absent.
     pub(crate) fn evict(self, must_expire: bool) -> usize {
         let Write { index, key, stripe, records, hooks, .. } = self;
-        // At time 0 nothing has expired: what has may go as well.
+        // At time 0 nothing has expired: a clear removes expired keys, too.
         let freed = index.update(key, 0, |entry| {
             let goes = entry.filter(|entry| !must_expire || entry.expire_at.is_some());
             goes.map_or((Action::Keep, 0), |entry| (Action::Remove, entry.footprint))
@@ -288,8 +287,8 @@ impl Write<'_> {
         freed
     }
 
-    /// The version of the key's entry in the index, given to it now if it has none. The caller has the key's order
-    /// lock: a large container may change meanwhile, whose writer looks whether the entry has a version first.
+    /// The version of the key's entry in the index, assigned now if it has none. The caller must hold the
+    /// key's order lock: a large container may change meanwhile, and its writer first checks for a version.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
         let Write { index, key, hooks, .. } = self;
         if let Some(mut hooks) = hooks {
@@ -305,7 +304,7 @@ impl ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
     }
 
-    /// Tells those who wait for the key what was done to it.
+    /// Reports a change to those that wait for the key.
     pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>) {
         let is_ready = self.all.watchers.tell(stripe, key, event);
         let place = self.all.place;
@@ -380,7 +379,7 @@ fn string(value: &NewValue<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// What one write records for the log, while it decides: several times, if others write the key meanwhile.
+/// The log record of one write during its decision, which may run several times.
 struct Recording<'a> {
     records: &'a mut Records,
     before: Mark,
@@ -399,14 +398,14 @@ impl<'a> Recording<'a> {
     }
 
     fn end(self, index: &mut Index) {
-        // What was decided on a damaged item is left undone.
+        // A decision on a damaged item is not carried out.
         if index.damages() != self.damages {
             self.records.roll_back(self.before);
         }
     }
 }
 
-/// What one write has to report once it has taken effect.
+/// The reports of one write, to be sent once it has taken effect.
 struct Report<'a> {
     hooks: ActiveHooks<'a>,
     is_watched: bool,
@@ -422,8 +421,8 @@ impl<'a> Report<'a> {
         Report { hooks, is_watched, done: Done::Nothing, damages: index.damages() }
     }
 
-    /// Has the value that is to be stored keep the one that it replaces, and records what there is to
-    /// tell once the decision has taken effect.
+    /// Adds the replaced value to the new one, and collects the reports to send once the decision has taken
+    /// effect.
     #[cold]
     fn decided(&mut self, puts: Puts, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
         self.done = match action {
@@ -454,7 +453,7 @@ impl<'a> Report<'a> {
 
     #[cold]
     fn tell(mut self, index: &mut Index, stripe: u32, key: &[u8]) {
-        // What was decided on a damaged item is left undone.
+        // A decision on a damaged item is not carried out.
         if index.damages() != self.damages {
             return;
         }

@@ -1,4 +1,4 @@
-//! Checks that the environment variables and the sections of INFO named in pages exist.
+//! Checks that the environment variables, the sections and fields of INFO, and the metrics named in pages exist.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -17,12 +17,20 @@ const SETTINGS: &str = "docs/hotring.toml";
 const NOT_READERS: &[&str] =
     &["crates/hotring-commands/src/settings/", "crates/hotring/tests/", "xtask/src/tidy/"];
 
+/// The page of metrics that is written from their table. A metric's full name is in no source file.
+const METRICS: &str = "docs/metrics.md";
+
+/// Names with underscores that other programs define.
+const FOREIGN: &[&str] = &["scan_iter"];
+
 /// How the file with the table of INFO's sections shows itself.
 const SECTIONS: &str = "const SECTIONS: &[Section]";
 
 struct Known {
     variables: BTreeSet<String>,
     sections: BTreeSet<String>,
+    /// Identifiers and parts of literals with an underscore, and metrics.
+    fields: BTreeSet<String>,
 }
 
 /// A page must not name an environment variable that no source file reads.
@@ -54,6 +62,39 @@ pub fn sections(source: &Source) -> Vec<Fault> {
     faults
 }
 
+/// A page must not name a field of INFO, a metric or an identifier that is nowhere in the code.
+pub fn fields(source: &Source) -> Vec<Fault> {
+    if !source.path.ends_with(".md") || source.path == METRICS {
+        return Vec::new();
+    }
+    let mut faults = Vec::new();
+    for (n, line) in source.prose() {
+        let words = line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
+        // A field may be shown with its value, a metric with its labels.
+        let names = words.filter_map(|word| word.split([':', '{']).next());
+        for name in names.filter(|name| is_field(name) && !FOREIGN.contains(name)) {
+            if !known().fields.contains(name) {
+                faults.push(Fault::at(n, format!("{name}: there is no such field or metric")));
+            }
+        }
+    }
+    faults
+}
+
+/// Whether a word is in lower case, in parts that underscores join.
+fn is_field(word: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    word.contains('_') && word.split('_').all(is_part)
+}
+
+/// The words of a text that may be fields.
+fn fields_in(text: &str) -> impl Iterator<Item = &str> {
+    let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    text.split(is_other).filter(|word| is_field(word))
+}
+
 /// The variables in a text. A prefix (`HOTRING_DEFAULT_...`) is none.
 fn variables_in(text: &str) -> impl Iterator<Item = &str> {
     let is_other = |c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit() && c != '_';
@@ -83,7 +124,10 @@ fn known() -> &'static Known {
         }
         let table = rust().find(|s| s.text.contains(SECTIONS) && !s.is_in("xtask/"));
         let sections = table.into_iter().flat_map(|source| sections_of(&source.text)).collect();
-        Known { variables, sections }
+        let readers = rust().filter(|source| !source.is_in("xtask/src/tidy/"));
+        let texts = readers.chain(sources.iter().filter(|source| source.path == METRICS));
+        let fields = texts.flat_map(|source| fields_in(&source.text)).map(str::to_owned).collect();
+        Known { variables, sections, fields }
     })
 }
 

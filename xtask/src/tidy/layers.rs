@@ -39,7 +39,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     ),
     (
         "hotring-protocol",
-        &[&["args", "error", "glob", "number"], &["memcached", "resp"], &["starts"]],
+        &[&["args", "error", "glob", "number"], &["memcached", "resp"], &["prefix_cache"]],
     ),
     (
         "hotring-log",

@@ -85,6 +85,7 @@ const RULES: &[Rule] = &[
     names::names,
     interfaces::variables,
     interfaces::sections,
+    interfaces::fields,
     code::header,
     code::length,
     code::width,

@@ -94,6 +94,18 @@ fn sections_of_info_in_pages_exist() {
 }
 
 #[test]
+fn fields_and_metrics_in_pages_exist() {
+    let found = |text: &str| lines(interfaces::fields, "x.md", text);
+    // Fields of INFO, a metric with its labels, an example, words of other kinds.
+    let known = "`used_memory_rss`, `log_abandoned:1`, `hotring_commands_total{protocol=\"memcached\"}`\n\
+                 `keys_per_bucket` used_memmory_rss `HOTRING_SEED` `__key` `GET key`\n";
+    assert_eq!(found(known), [0; 0]);
+    assert_eq!(found("fine\n`used_memmory_rss` and `hotring_comands_total`\n"), [2, 2]);
+    assert_eq!(found("```\nused_memmory_rss:1\n```\n"), [0; 0]);
+    assert_eq!(lines(interfaces::fields, "x.rs", "`used_memmory_rss`"), [0; 0]);
+}
+
+#[test]
 fn wide_comments_are_found() {
     let line = |columns: usize| format!("    // {}\n", "\u{e9}".repeat(columns - 7));
     let text = [line(120), line(121), format!("let x = \"{}\";\n", "x".repeat(200))].concat();

@@ -17,6 +17,11 @@ const PHRASES: &[(&str, &str)] = &[
     ("the latter", "repeat the noun"),
     ("so many", "give the number or its name"),
     ("so much", "give the amount or its name"),
+    ("what there is", "name the thing"),
+    ("what comes of", "write \"the result of\""),
+    ("has become of", "write \"the outcome of\""),
+    ("takes note of", "write \"records\" or \"counts\""),
+    ("as one likes", "name the choice"),
 ];
 
 /// Pages and comments must not use the phrases above. Code in pages does not count.

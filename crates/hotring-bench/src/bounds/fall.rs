@@ -18,7 +18,7 @@ const STAYS: u64 = 10;
 const PAUSE: Duration = Duration::from_millis(3);
 /// Seconds between two rows.
 const LOOK: u64 = 5;
-/// What the process may take when the time is over, of one that was loaded with the rest alone.
+/// The permitted size of the process at the end, as a multiple of a server loaded with the rest alone.
 const PROMISE: f64 = 1.3;
 const THREADS: usize = 2;
 
@@ -78,7 +78,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// What was not removed is there.
+/// The other keys are still there.
 fn all_stay(
     subject: &Subject,
     values: &Values,

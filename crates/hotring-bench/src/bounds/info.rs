@@ -1,5 +1,6 @@
-//! `info`: how far what a server tells of its memory is from what its process takes: by how much both have grown
-//! since it was empty, after a load, and after all keys got values of other lengths, some of them twice or removed.
+//! `info`: compares the memory that a server reports with the memory that its process takes, as growth
+//! since it was empty: after a load, and after all keys got values of other lengths, some of them twice or
+//! removed.
 
 use anyhow::Result;
 use fastrand::Rng;
@@ -40,7 +41,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// What INFO tells, field by field, and what is.
+/// The report of INFO, field by field, beside the process.
 fn look(subject: &mut Subject, case: &str) -> Result<Vec<Measure>> {
     let now = subject.rested()?;
     let growth = |of: fn(&Memory) -> i64| of(&now) - of(&subject.empty);
@@ -59,7 +60,7 @@ fn look(subject: &mut Subject, case: &str) -> Result<Vec<Measure>> {
         measures.push(of("growth of the process, MiB", mib(resident)));
         measures.push(of("off by, of the latter", off).at_most(PROMISE));
     }
-    // What INFO calls so is of the whole process, not of its growth.
+    // This field of INFO is about the whole process, not its growth.
     let is = now.resident as f64 / now.used as f64;
     let field = format!("{case}: mem_fragmentation_ratio");
     let of = |figure, value| Measure::new(Scenario::Info, field.clone(), figure, value);

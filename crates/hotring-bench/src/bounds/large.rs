@@ -1,6 +1,6 @@
-//! `large`: one connection stores, reads, overwrites and removes one very long value, on the only thread of a server
-//! that serves another connection, too. That one asks for little all the time, and notes how long its longest
-//! answer took during each request. The memory that a request took beside what was there is the process's peak.
+//! `large`: one connection stores, reads, overwrites and removes one very long value, on the only thread of
+//! a server. Another connection of that thread sends short requests all the time, and records its longest
+//! wait during each request. The memory of a request is the peak of the process.
 
 use std::io::{BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,11 +15,11 @@ use super::{BoundsArgs, Scenario};
 use crate::address::Stream;
 use crate::resp::{Client, Reply};
 
-/// What is sent at once, over and over: the value.
+/// Sent at once, over and over: the value.
 const PIECE: usize = 64 << 10;
-/// Between two questions of the other connection: one that waits for its answer is what is measured.
+/// Pause between two requests of the other connection, so that waits are measured and not its own load.
 const PAUSE: Duration = Duration::from_micros(200);
-/// A request's time goes on for so long after its answer: what it has left behind may still hold up others.
+/// A request's time includes this after its reply: its aftermath may still delay other connections.
 const AFTER: Duration = Duration::from_millis(500);
 const KEY: &str = "large";
 const SMALL: (&[u8], &[u8]) = (b"small", b"a value of 32 bytes, as many are");
@@ -45,7 +45,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
 /// A request, as a row of the table.
 type Phase = (&'static str, fn(&mut Large) -> Result<()>);
 
-/// In this order: each meets what the one before has left.
+/// In this order, because each meets the result of the one before.
 const PHASES: [Phase; 8] = [
     ("nothing", |_| Ok(())),
     ("SET", Large::set),

@@ -1,6 +1,6 @@
-//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process grows by what is
-//! left below it, and by hardly more. Where nothing may go, and only there, writes are refused with Redis's words, and
-//! reads go on.
+//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process may
+//! hardly exceed the limit. Only under `noeviction` writes are refused, with Redis's words, and reads go
+//! on.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,7 +16,7 @@ const POLICIES: [&str; 3] = ["heat", "allkeys-lru", NOEVICTION];
 const NOEVICTION: &str = "noeviction";
 /// Bytes of values that are written, of `maxmemory`.
 const TIMES: f64 = 3.2;
-/// What the process may grow beyond what the limit leaves, of the limit, and an arena.
+/// The permitted excess of the process, as a share of the limit, plus an arena.
 const PROMISE: f64 = 0.01;
 const ARENA: f64 = (2 << 20) as f64;
 /// How a refused write is answered.
@@ -55,8 +55,8 @@ fn under(args: &BoundsArgs, policy: &str) -> Result<Vec<Measure>> {
     let refused = refused.load(Relaxed);
     let stays = reads_go_on(&subject, &values, policy, refused)?;
     let peak = subject.peak()? - subject.empty.resident;
-    let room = max - subject.empty.used;
-    let over = (peak - room) as f64 / (max as f64 * PROMISE + ARENA);
+    let available = max - subject.empty.used;
+    let over = (peak - available) as f64 / (max as f64 * PROMISE + ARENA);
     let now = subject.rested()?;
     let of = |figure, value| Measure::new(Scenario::Limit, policy, figure, value);
     let refusals = of("writes refused", refused as f64);
@@ -64,9 +64,9 @@ fn under(args: &BoundsArgs, policy: &str) -> Result<Vec<Measure>> {
         of("values written MiB", args.maxmemory as f64 * TIMES / f64::from(1 << 20)),
         if policy == NOEVICTION { refusals } else { refusals.at_most(0.0) },
         of("keys in the end", stays as f64),
-        of("maxmemory - empty, MiB", mib(room)),
+        of("maxmemory - empty, MiB", mib(available)),
         of("growth at most MiB", mib(peak)),
-        of("over MiB", mib(peak - room)),
+        of("over MiB", mib(peak - available)),
         of("over, of 1 % and an arena", over).at_most(1.0),
         of("growth in the end MiB", mib(now.resident - subject.empty.resident)),
         of("used_memory in the end MiB", mib(now.used)),

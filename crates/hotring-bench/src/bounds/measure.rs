@@ -13,10 +13,10 @@ pub struct Measure {
     scenario: String,
     /// When or how it was taken: a row of the table.
     case: String,
-    /// What it is, with its unit: a column.
+    /// The name with its unit: a column.
     figure: &'static str,
     value: f64,
-    /// What it is to be at most.
+    /// The upper bound.
     at_most: Option<f64>,
 }
 
@@ -36,7 +36,7 @@ impl Measure {
     }
 
     fn number(&self) -> String {
-        // Of what is many, a tenth says nothing more.
+        // Large numbers are shown without decimals.
         match self.value.abs() {
             many if many >= 10_000.0 => format!("{:.0}", self.value),
             count if count.fract() == 0.0 => format!("{:.0}", self.value),

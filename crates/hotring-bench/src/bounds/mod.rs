@@ -1,9 +1,9 @@
-//! `bounds`: what memory a server's process takes, held against what it promises.
+//! `bounds`: compares the memory of server processes with promises.
 //!
-//! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their processes:
-//! `fall` after most of the data was removed, `info` beside what INFO tells, `limit` and `tight` at `maxmemory`,
-//! `large` around requests of one very long value, together with how long requests of others wait meanwhile. A promise
-//! that is not kept is said, and is no error: these are measurements.
+//! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their
+//! processes: `fall` after most of the data was removed, `info` beside the report of INFO, `limit` and
+//! `tight` at `maxmemory`, `large` during requests of one very long value, with the waits of other
+//! requests. A broken promise is reported and is no error: these are measurements.
 
 mod fall;
 mod info;
@@ -53,7 +53,7 @@ pub struct BoundsArgs {
     files: Files,
 }
 
-/// What is measured, each with servers of its own.
+/// The scenarios, each with servers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scenario {
     /// Nine tenths of the values are removed: how much memory goes back

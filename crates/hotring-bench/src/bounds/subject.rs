@@ -1,4 +1,4 @@
-//! A server in a process of its own, and what is known of its memory.
+//! A server in a process of its own, and its memory.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Subject {
     pub empty: Memory,
 }
 
-/// What a server's process takes, and what it tells of that, in bytes.
+/// The memory of a server's process, and the server's report of it, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// By the kernel.
@@ -31,13 +31,13 @@ pub struct Memory {
     pub fragmentation: f64,
 }
 
-/// Requests before the first look: what the program needs to answer at all is in memory then.
+/// Requests before the first measurement, so that the program's own memory is resident.
 const FIRST: usize = 1000;
-/// What a server does by itself after such a request, it has done after this time.
+/// Work that a server does by itself after such a request is over after this time.
 const REST: Duration = Duration::from_secs(1);
 
 impl Subject {
-    /// Starts one and asks it for what it does not have.
+    /// Starts a server and warms it up with requests for missing keys.
     pub fn start(program: Option<PathBuf>, threads: usize) -> Result<Self> {
         Self::start_with(program, threads, Vec::new())
     }
@@ -75,12 +75,12 @@ impl Subject {
         self.server.pid()
     }
 
-    /// What its process takes now.
+    /// The present memory of its process.
     pub fn resident(&self) -> Result<i64> {
         signed(resident_of(self.server.pid())?)
     }
 
-    /// What it takes and tells once it has nothing left to do.
+    /// The memory of its process, and its report, once it is idle.
     pub fn rested(&mut self) -> Result<Memory> {
         std::thread::sleep(REST);
         memory(&mut self.control, self.server.pid())

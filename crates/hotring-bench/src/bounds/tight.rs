@@ -1,6 +1,6 @@
-//! `tight`: loads that take memory in other ways than as new values, one at a time, at `maxmemory`. A server is filled
-//! to its limit first, where the load does not do that itself. The process is looked at every few milliseconds, for the
-//! most that it grows by, and some seconds afterwards, for what it keeps.
+//! `tight`: loads that take memory in other ways than as new values, one at a time, at `maxmemory`. A
+//! server is filled to its limit first, unless the load does that itself. The process is measured every few
+//! milliseconds for its peak, and some seconds afterwards for the memory that it keeps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
 use crate::resp::{Client, Reply};
 
-/// What the process may grow by meanwhile, of `maxmemory`.
+/// The permitted growth of the process during the load, as a share of `maxmemory`.
 const PROMISE: f64 = 1.25;
-/// Of `maxmemory`, and beside it, what the process may be above that afterwards.
+/// The permitted excess of the process afterwards: a share of `maxmemory`, plus a constant.
 const PARTS: i64 = 32;
 const ARENA: i64 = 2 << 20;
 /// Time after a load until its end is looked at, and between two looks at the process meanwhile.
@@ -25,13 +25,13 @@ const AFTER: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
 /// Bytes of values that a server is filled with, of `maxmemory`.
 const FILLED: f64 = 1.5;
-/// Connections that fetch nothing of what is sent to them.
+/// Connections that do not read their replies.
 const READERS: usize = 40;
 const THREADS: usize = 2;
 /// Bytes of a name of a channel, or of a key that is watched.
 const NAME_LEN: usize = 500;
 
-/// What a server is given to do.
+/// The load of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Load {
     /// Values of one length after the other, from short to long
@@ -72,7 +72,7 @@ impl Load {
         }
     }
 
-    /// What it returns is still connected at the end.
+    /// The returned connections are still open at the end.
     fn run(self, args: &BoundsArgs, subject: &Subject) -> Result<Vec<Client>> {
         match self {
             Load::Grow => grow(args.maxmemory, subject),
@@ -119,7 +119,7 @@ fn under(args: &BoundsArgs, load: Load) -> Result<Vec<Measure>> {
     })?;
     let (peak, now) = (most - subject.empty.resident, subject.rested()?);
     let end = now.resident - subject.empty.resident;
-    // What of the end is more than the limit, of what may be.
+    // The excess at the end, as a part of the permitted one.
     let spared = max / PARTS + ARENA + (THREADS * load.value_max()) as i64;
     let case = load.to_possible_value().expect("none is hidden").get_name().to_owned();
     let of = |figure, value| Measure::new(Scenario::Tight, case.clone(), figure, value);
@@ -205,7 +205,7 @@ fn history(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// Opens connections that ask for something and never fetch it, and sends what they are to be told of.
+/// Opens connections that request messages and never read them, and causes such messages.
 fn unread(
     maxmemory: u64,
     subject: &Subject,
@@ -221,7 +221,7 @@ fn unread(
         readers.push(reader);
     }
     let mut clients = subject.connect_all()?;
-    // Sent to each of them, three times what may be in memory, and what the kernel takes of it.
+    // Sent to each of them: three times the permitted memory, plus the kernel's buffers.
     let count = (3 * maxmemory + READERS as u64 * (6 << 20)) / READERS as u64 / 1000;
     values::by_all(&mut clients, count, "tell", push, is_answer)?;
     Ok(readers)
@@ -243,7 +243,7 @@ fn track(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     fill(maxmemory, subject)?;
     let mut clients = subject.connect_all()?;
     for client in &mut clients {
-        // By the older protocol it is told nothing, and what it keeps is kept in mind.
+        // In the older protocol it gets no messages, but its reads are remembered.
         values::is_ok(client.call(&[b"CLIENT", b"TRACKING", b"ON"]))?;
     }
     let get = |client: &mut Client, n: u64| {

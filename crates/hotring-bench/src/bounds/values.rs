@@ -1,4 +1,5 @@
-//! Values of mixed lengths, which follow from their numbers, and what connections do with many of them.
+//! Values of mixed lengths, which follow from their numbers, and connections that read and write many of
+//! them.
 
 use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
@@ -67,7 +68,7 @@ pub fn del(client: &mut Client, number: u64) {
     client.push(&[b"DEL", key(number).as_bytes()]);
 }
 
-/// What an answer is to be.
+/// The expected reply.
 pub fn is_ok(reply: Result<Reply<'_>>) -> Result<()> {
     match reply? {
         Reply::Simple("OK") => Ok(()),
@@ -75,7 +76,7 @@ pub fn is_ok(reply: Result<Reply<'_>>) -> Result<()> {
     }
 }
 
-/// What DEL is to answer.
+/// The expected reply to DEL.
 pub fn is_one(reply: Result<Reply<'_>>) -> Result<()> {
     match reply? {
         Reply::Integer(1) => Ok(()),

@@ -1,5 +1,4 @@
-//! With as much memory as each takes: the default ring beside everything else that is built in, and
-//! beside what memory itself allows.
+//! With default settings: the ring beside all other targets, and beside the speed of memory itself.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -20,7 +19,7 @@ const PART: &str = "free memory";
 /// Bytes that a key may take, all told.
 const BYTES_MAX: f64 = 40.0;
 
-/// Mixes and skews, with what the ring's rate is to be as a multiple of the best peer's.
+/// Mixes and skews, each with the aim for the ring as a multiple of the best peer.
 const SCENES: [(Workload, Skew, f64); 10] = [
     (Workload::C, Skew::Uniform, 1.0),
     (Workload::C, Skew::Zipf(0.99), 1.3),
@@ -34,7 +33,7 @@ const SCENES: [(Workload, Skew, f64); 10] = [
     (Workload::Miss, Skew::Uniform, 1.0),
 ];
 
-/// What is loaded, by its place.
+/// The loaded targets, by place.
 struct Field<'a> {
     loaded: &'a [Loaded],
     ring: usize,
@@ -121,7 +120,7 @@ impl Run {
         let best = field.best_peer(samples);
         let (ours, oracle) = (&samples[first], &samples[first + 1]);
         let skewed = scene.skew != Skew::Uniform;
-        // What DLHT came to in batches, of chains one by one, on another machine.
+        // The figure of DLHT in batches relative to chains one by one, on another machine.
         let dlht = if scene.skew == Skew::Zipf(1.22) { 1.8 } else { 2.1 };
         let others = [
             ("the best one by one", best, &samples[best], 2.5),
@@ -138,7 +137,7 @@ impl Run {
         }
     }
 
-    /// What more threads bring.
+    /// The gain of more threads.
     fn scaling(&mut self, field: &Field<'_>, scene: &Scene, samples: &[Vec<Samples>]) {
         let Some(one) = self.threads.iter().position(|&threads| threads == 1) else { return };
         let ring = &field.loaded[field.ring];

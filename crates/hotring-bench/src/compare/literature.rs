@@ -1,4 +1,4 @@
-//! What cannot be installed here, by what the authors of hotring measured of it on another machine.
+//! Targets that cannot be installed here, by measurements on another machine.
 
 use super::outcome::{Measured, PIPELINED};
 use crate::report::Table;

@@ -1,8 +1,7 @@
 //! `compare`: how far ahead of other indexes ours is, each figure beside its aim.
 //!
-//! Every ratio is taken within one run, round by round, between entrants that take turns. What a row
-//! compares, and at which memory, is said where it is measured: `table.rs` at equal bytes of index,
-//! `free.rs` with as much memory as each takes, `time.rs` what happens while something changes.
+//! Every ratio is taken within one run, round by round, between targets that take turns. `table.rs`
+//! compares at equal bytes of index, `free.rs` with default memory, `time.rs` while something changes.
 
 mod free;
 mod literature;
@@ -65,7 +64,7 @@ pub struct CompareArgs {
     files: Files,
 }
 
-/// What can be left out.
+/// Parts that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// The paper's comparison: chains of 8 and of 16 keys, and rings with as many bytes of index
@@ -82,7 +81,7 @@ enum Part {
     Tails,
 }
 
-/// What is done in one block of rounds.
+/// One block of rounds.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     workload: Workload,
@@ -91,7 +90,7 @@ struct Scene {
     ops: u64,
 }
 
-/// A run: what it is to do, and what came of it so far.
+/// A run: its settings and its results so far.
 struct Run {
     rounds: Rounds,
     keys: u64,
@@ -180,7 +179,7 @@ impl Run {
 
     /// Operations that are in memory at a time, in both forms.
     fn stream_ops(&self) -> u64 {
-        // With what comes before the clock starts.
+        // Including the work before the clock starts.
         2 * (self.ops + self.ops / 4) * self.threads.iter().sum::<usize>() as u64
     }
 

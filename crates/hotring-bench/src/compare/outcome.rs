@@ -1,4 +1,4 @@
-//! What came out: ratios beside their aims, and the rates that they are made of.
+//! Results: ratios beside their aims, and the rates behind them.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::measure::rounds::{Entrant, Samples};
 use crate::report::{Spread, Table};
 use crate::targets::Mode;
 
-/// What a figure is to be.
+/// The aim of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub enum Aim {
     /// At least this.
@@ -22,7 +22,7 @@ pub enum Aim {
 /// One row of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What is compared.
+    /// The compared scene.
     pub what: String,
     /// Threads.
     pub threads: usize,
@@ -30,16 +30,16 @@ pub struct Outcome {
     pub ours: String,
     /// With which other.
     pub other: String,
-    /// The figure, round by round: a ratio, or what `what` says.
+    /// The figure, round by round: a ratio, or the quantity named by `what`.
     pub figure: Spread,
-    /// What it is to be.
+    /// Its aim.
     pub aim: Aim,
     /// This rate as a part of the direct array's, where that one took part.
     pub of_oracle: Option<f64>,
 }
 
 impl Outcome {
-    /// Whether the median is what it is to be.
+    /// Whether the median reaches the aim.
     pub fn is_reached(&self) -> Option<bool> {
         match self.aim {
             Aim::AtLeast(aim) => Some(self.figure.median >= aim),

@@ -1,5 +1,5 @@
-//! At equal bytes of index a key, as in HotRing's paper (FAST'20 section 4): chains of 8 and of 16
-//! keys a bucket, and rings whose table has as many bytes.
+//! At equal bytes of index per key, as in HotRing's paper (FAST'20 section 4): chains of 8 and of 16 keys
+//! per bucket, and rings whose table has as many bytes.
 //!
 //! A bucket of Chaining Hash is one word. A slot of the ring with one hint is two words (its anchor
 //! beside the hint), so that its arcs have twice as many keys at the same bytes; with three hints four

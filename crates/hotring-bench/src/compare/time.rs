@@ -1,5 +1,4 @@
-//! What happens over time: while the hot keys change, while the table grows, and what the slowest
-//! single reads wait for.
+//! Behaviour over time: while the hot keys change, while the table grows, and for the slowest single reads.
 
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ impl Run {
             for round in 0..self.rounds.measured {
                 for turn in 0..loaded.len() {
                     let at = (round + turn) % loaded.len();
-                    // What is hot at the end of a round is hot at the start of the next one.
+                    // The keys that are hot at the end of a round are hot at the start of the next one.
                     let order = [round % 2, (round + 1) % 2].map(|set| &sets[set]);
                     reactions[at].push(self.react(&loaded[at], order, round as u64)?);
                     bar.inc(1);
@@ -186,7 +185,7 @@ impl Run {
     }
 }
 
-/// What a shift did to the rate.
+/// The effect of a shift on the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reaction {
     /// Until the rate was at 90 % of the steady one.
@@ -222,7 +221,7 @@ fn below_power_of_two(keys: u64) -> u64 {
 struct Case {
     what: &'static str,
     skew: Skew,
-    /// What the other thread does meanwhile.
+    /// The work of the other thread meanwhile.
     beside: Workload,
     /// The ring, and the quiet one.
     plans: [Plan; 2],

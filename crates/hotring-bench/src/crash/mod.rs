@@ -1,5 +1,5 @@
-//! `crash`: kills a server at random moments, again and again, and looks whether it remembers what it acknowledged.
-//! Meanwhile the server writes snapshots, one after the other.
+//! `crash`: kills a server at random moments, again and again, and checks that it keeps every acknowledged
+//! write. Meanwhile the server writes snapshots, one after the other.
 //!
 //! Writers send sets, counts, removals, pairs of keys and long values, each on keys of its own, and remember what was
 //! acknowledged and when, and what was sent besides. After each kill the server is restarted on its folder, and
@@ -78,13 +78,13 @@ impl Mode {
     fn lost_max(self) -> Duration {
         match self {
             Mode::Sync | Mode::Everysec => Duration::ZERO,
-            // Ten milliseconds in the queue, and what a busy machine adds until they are written.
+            // Ten milliseconds in the queue, plus the delay of a busy machine.
             Mode::Async => Duration::from_secs(1),
         }
     }
 }
 
-/// What came of a mode.
+/// The result of a mode.
 #[derive(Debug, Default)]
 struct Outcome {
     acknowledged: u64,
@@ -95,7 +95,7 @@ struct Outcome {
 }
 
 impl CrashArgs {
-    /// Kills and tells; what must not be lost and is ends the run with an error.
+    /// Kills and reports. The loss of a write that the mode promises to keep ends the run with an error.
     pub fn run(&self) -> Result<()> {
         ensure!(self.writers > 0 && self.keys > 3 && self.life > 0, "nothing would be written");
         println!(

@@ -18,7 +18,7 @@ const LONG_LEN: usize = 300_000;
 /// A key's value, by the number that it begins with; None if it is absent.
 type State = Option<u64>;
 
-/// What is known of a key.
+/// The known state of a key.
 #[derive(Default)]
 struct Known {
     /// Its states since the last kill, the oldest first, with the time of acknowledgement.
@@ -50,7 +50,7 @@ impl Lost {
     }
 }
 
-/// What a request does to its key, or, a pair, to the first two keys.
+/// The effect of a request on its key, or for a pair, on the first two keys.
 #[derive(Clone, Copy)]
 enum Request {
     Set { key: usize, number: u64, is_long: bool },

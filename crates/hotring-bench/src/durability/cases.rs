@@ -1,4 +1,4 @@
-//! Servers that differ in what their log promises, and what a window of time of one of them gave.
+//! Servers with different log settings, and the result of a window of time.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use super::subject::{Rewrites, Setup, Subject, Testbed, name};
 use crate::servers::{Data, Kind, Load, Sample, Scripts};
 
-/// What a log promises, by hotring's names.
+/// The promise of a log, by hotring's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// No log
@@ -26,7 +26,7 @@ pub struct Case {
     pub subject: Subject,
 }
 
-/// What a window of time gave.
+/// The result of a window.
 pub struct Window {
     pub sample: Sample,
     /// Records that shared a sync, on average, where the server tells it.
@@ -65,7 +65,7 @@ impl Case {
         Ok(Case { kind, mode, subject: testbed.start(setup, data)? })
     }
 
-    /// A window of time of this server alone. What was written before, by whomever, is on the disk when it begins.
+    /// A window of this server alone. All earlier writes are on the disk when it begins.
     pub fn window(&mut self, load: &Load, data: &Data, scripts: &Scripts) -> Result<Window> {
         self.subject.settle()?;
         let before = self.synced()?;

@@ -1,4 +1,4 @@
-//! What single rounds gave, by case and figure; as rows and as a table.
+//! Results of single rounds, by case and figure, as rows and as a table.
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ impl Figures {
         Figures { part, setting: setting.into(), cells: Vec::new() }
     }
 
-    /// Adds what a round gave. Each round gives the same.
+    /// Adds the results of a round. Each round has the same figures.
     pub fn add(&mut self, case: &str, figure: &'static str, value: f64) {
         self.cell(case, figure, false).rounds.push(value);
     }

@@ -1,4 +1,4 @@
-//! `durability`: what it costs to outlast a crash, of hotring and of Redis side by side.
+//! `durability`: the cost of surviving a crash, of hotring and of Redis side by side.
 //!
 //! Each part starts servers of its own on loopback, with a folder each: `modes` measures requests under each promise
 //! that a log may make, `restart` how long a server that was killed takes until it serves again, `snapshot` what
@@ -48,7 +48,7 @@ enum What {
     Space(space::SpaceArgs),
 }
 
-/// What all parts are told.
+/// The options of all parts.
 #[derive(Debug, Args)]
 struct Common {
     /// Servers to measure: hotring, redis
@@ -131,7 +131,7 @@ impl Common {
         Setup { kind, log: Some(log), rewrites, threads: self.threads }
     }
 
-    /// The servers that can be started; what others lack is said.
+    /// The servers that can be started; missing ones are reported.
     fn kinds(&self) -> Result<Vec<Kind>> {
         let lacks = |kind, error: anyhow::Error| {
             eprintln!("note: {} left out: {error:#}", name(kind));

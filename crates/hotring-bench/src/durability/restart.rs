@@ -18,7 +18,7 @@ use crate::servers::{Content, Data, Kind, Plan};
 /// from a connection, and is to have many of them.
 const WRITES: u64 = 256;
 const READS: u64 = 16;
-/// The log's promise, which both servers call so: what was acknowledged outlives the kill.
+/// The log setting, with one name in both servers: acknowledged writes survive the kill.
 const LOG: &str = "everysec";
 
 /// Measure how long a server that was killed takes until it serves again
@@ -53,7 +53,7 @@ Examples:
   hotring-bench durability restart
   hotring-bench durability restart --keys 20M --threads 8 --data /srv/disk";
 
-/// A server, and what it is to have left.
+/// A server, and the files that it must have at the kill.
 #[derive(Clone, Copy)]
 struct Case {
     kind: Kind,
@@ -160,7 +160,7 @@ impl RestartArgs {
         Ok(())
     }
 
-    /// Starts the server on what is there, and looks what it serves when.
+    /// Starts the server on its files, and records when it serves which keys.
     fn start(&self, plan: &Plan, folder: &Folder) -> Result<Times> {
         let (content, mut key) = (self.content(), Vec::new());
         // The last one: not the first of anything by chance.
@@ -187,7 +187,7 @@ impl RestartArgs {
         let whole = reply == Reply::Integer(self.keys as i64);
         ensure!(whole, "of {} keys {reply:?} are there; {:?}", self.keys, folder.keep());
         let (hot, all) = hot.zip(all).expect("the loop ends when both are known");
-        // Whoever has all has this key, too, even if it was asked for a moment before that.
+        // A server with all keys has this one, too, even if it was asked a moment before.
         Ok(Times { accepted, hot: hot.min(all), all })
     }
 

@@ -1,4 +1,4 @@
-//! `snapshot`: what writers notice of a snapshot that is being written, and what memory it takes.
+//! `snapshot`: the effect of a running snapshot on writers, and its memory.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ Examples:
   hotring-bench durability snapshot
   hotring-bench durability snapshot --keys 20M --seconds 60 --data /srv/disk";
 
-/// What was seen beside the load.
+/// The observations during the load.
 #[derive(Default)]
 struct Seen {
     /// Bytes of memory: the most.
@@ -185,7 +185,7 @@ fn tell(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Fig
     }
 }
 
-/// What a server takes in memory, with its children.
+/// The memory of a server and its children.
 fn memory(pid: u32) -> Result<u64> {
     Ok(resident_of(pid)? + private_dirty_of_children(pid)?)
 }

@@ -1,4 +1,4 @@
-//! `space`: bytes on the disk as values are overwritten, against the bytes of what is there.
+//! `space`: bytes on the disk while values are overwritten, against the bytes of the data.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,7 +51,7 @@ Examples:
   hotring-bench durability space --plot .
   hotring-bench durability space --keys 10M --passes 20 --data /srv/disk";
 
-/// What a pass has left.
+/// The result of a pass.
 pub struct Pass {
     /// Files at its end.
     pub files: Sizes,
@@ -114,7 +114,7 @@ impl SpaceArgs {
     }
 }
 
-/// What servers are called in plots.
+/// The names of servers in plots.
 fn label((kind, rewrites): Case) -> String {
     let only = if rewrites == Rewrites::WhenTold { ", log only" } else { "" };
     format!("{}{only}", name(kind))
@@ -144,7 +144,7 @@ fn add(figures: &mut Figures, case: &str, pass: &Pass, data: &Data) {
     }
 }
 
-/// What is there when nothing has been overwritten yet.
+/// The data before any overwriting.
 pub fn loaded(subject: &mut Subject) -> Result<Pass> {
     subject.wait_until_idle()?;
     let files = subject.folder.sizes();

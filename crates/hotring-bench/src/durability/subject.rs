@@ -1,4 +1,4 @@
-//! A server with a folder of its own, where it comes from, and what it tells of its log.
+//! A server with a folder of its own, its program, and its reports about the log.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use crate::machine;
 use crate::resp::{Client, info_field};
 use crate::servers::{Data, Kind, LogPlan, Plan, Target, Transport};
 
-/// How often it is asked whether it has done what it does beside requests.
+/// Interval of polls for the end of its background work.
 pub const LOOK_EACH: Duration = Duration::from_millis(5);
-/// How long that may take.
+/// The limit of that time.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What a server is called.
+/// The name of a server.
 pub fn name(kind: Kind) -> &'static str {
     if kind == Kind::Redis { "redis" } else { "hotring" }
 }
 
-/// Where servers come from, and where they have their folders.
+/// The programs and folders of servers.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Testbed {
     /// The program of hotring [default: the one beside this one]
@@ -35,11 +35,11 @@ pub struct Testbed {
     data: Option<PathBuf>,
 }
 
-/// How a server is started.
+/// The settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     pub kind: Kind,
-    /// The log's promise, as the server names it. Without one, the server leaves nothing on the disk.
+    /// The log setting, as the server names it. Without one, the server leaves nothing on the disk.
     pub log: Option<&'a str>,
     pub rewrites: Rewrites,
     /// Threads that serve.
@@ -62,17 +62,17 @@ pub struct Subject {
 }
 
 impl Testbed {
-    /// Where folders are made.
+    /// The parent of the folders.
     pub fn folder(&self) -> PathBuf {
         self.data.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// The program of a server, where it is not the usual one.
+    /// The program of a server, unless it is the default.
     pub fn program(&self, kind: Kind) -> Option<PathBuf> {
         self.program.clone().filter(|_| kind == Kind::Hotring)
     }
 
-    /// Those that can be started; of each other one, the second closure is told why not.
+    /// The kinds that can be started; `lacks` gets each of the others with the reason.
     pub fn present(&self, kinds: &[Kind], mut lacks: impl FnMut(Kind, anyhow::Error)) -> Vec<Kind> {
         let is_there = |kind: &Kind| {
             let missing = kind.program().err().filter(|_| self.program(*kind).is_none());
@@ -81,7 +81,7 @@ impl Testbed {
         kinds.iter().copied().filter(is_there).collect()
     }
 
-    /// How a server is to be started on a folder.
+    /// The plan of a server on a folder.
     pub fn plan(&self, setup: Setup<'_>, folder: &Folder, data: &Data) -> Plan {
         let log = |when: &str| LogPlan { when: when.into(), data: folder.path().to_owned() };
         let Setup { kind, threads, .. } = setup;
@@ -92,7 +92,7 @@ impl Testbed {
         }
     }
 
-    /// Starts a server on a new folder and has it hold the data.
+    /// Starts a server on a new folder and loads the data.
     pub fn start(&self, setup: Setup<'_>, data: &Data) -> Result<Subject> {
         let folder = Folder::new(&self.folder(), name(setup.kind))?;
         let target = Target::start(&self.plan(setup, &folder, data))?;
@@ -112,12 +112,12 @@ impl Subject {
         Ok(info_field(&self.control.info("persistence")?, field))
     }
 
-    /// Has it rewrite its log, as short as it can be, and waits until that is done.
+    /// Makes it rewrite its log to the shortest form, and waits for the end.
     pub fn rewrite(&mut self) -> Result<()> {
         self.write_anew(b"BGREWRITEAOF")
     }
 
-    /// Has it write a snapshot, and waits until that is done.
+    /// Makes it write a snapshot, and waits for the end.
     pub fn save(&mut self) -> Result<()> {
         self.write_anew(b"BGSAVE")
     }
@@ -126,7 +126,7 @@ impl Subject {
         self.wait_until_idle()?;
         self.control.call(&[command])?;
         self.wait_until_idle()?;
-        // hotring tells of either by the second one.
+        // hotring reports both in the second field.
         for field in ["aof_last_bgrewrite_status", "rdb_last_bgsave_status"] {
             let status = self.tells::<String>(field)?.unwrap_or_else(|| "ok".into());
             ensure!(status == "ok", "{} has failed: {field} is {status}", command.escape_ascii());
@@ -149,7 +149,7 @@ impl Subject {
         }
     }
 
-    /// Waits until the disk has all that was written before, by whomever.
+    /// Waits until everything written so far is on the disk.
     pub fn settle(&self) -> Result<()> {
         let folder = File::open(self.folder.path())?;
         rustix::fs::syncfs(folder).context("cannot sync the file system")

@@ -1,8 +1,9 @@
-//! `evict`: replays access traces against caches that are too small for them, one for each eviction policy and
-//! size, and counts hits. Every access is a read-through: a key that is missing is put, and something goes for it.
+//! `evict`: replays access traces against caches that are too small for them, one for each eviction policy
+//! and size, and counts hits. Every access is a read-through: a missing key is put, and another one is
+//! evicted.
 //!
-//! What is counted is the policy alone: an item is an item, whatever its size, and nothing is timed. A policy is a
-//! file in `policies/`, behind the trait in `policy.rs`; what the papers say of each, this does not repeat.
+//! Only the policy counts: items have no size, and nothing is timed. A policy is a file in `policies/`,
+//! behind the trait in `policy.rs`.
 
 mod lists;
 mod plot;
@@ -65,7 +66,7 @@ pub struct EvictArgs {
     plot: Option<PathBuf>,
 }
 
-/// What a policy reached at one size.
+/// The result of a policy at one size.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     trace: String,
@@ -88,7 +89,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl EvictArgs {
-    /// Replays and prints what came of it.
+    /// Replays and prints the results.
     pub fn run(&self) -> Result<()> {
         let contestants = self.contestants()?;
         if self.plot.is_some() && contestants.iter().all(|contestant| contestant.name != plot::BASE)

@@ -4,7 +4,7 @@ use super::Row;
 use super::policies::CONTESTANTS;
 use crate::plots::chart::{Axis, Chart, Point, Series};
 
-/// What the others are compared with: differences of a point would not be seen in a plot from 0 to 100.
+/// The baseline of the plots: differences of a point would not be visible from 0 to 100.
 pub const BASE: &str = "lru";
 
 /// Hits above those of [`BASE`], by size.

@@ -1,4 +1,4 @@
-//! What a policy is to the replay.
+//! A policy as the replay sees it.
 
 use crate::workload::trace::Trace;
 
@@ -8,7 +8,7 @@ pub trait Policy {
     fn access(&mut self, key: u32) -> bool;
 }
 
-/// What is replayed, and how much fits.
+/// The trace to replay, and the size of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'t> {
     /// Keys are numbers below [`Trace::distinct`]; the trace gives their bytes.

@@ -23,7 +23,7 @@ pub enum Source {
     Shift,
 }
 
-/// A trace and what it is called.
+/// A trace and its name.
 #[derive(Debug)]
 pub struct Named {
     pub name: String,

@@ -1,5 +1,5 @@
-//! The policies of hotring's store, in the store itself and in a server: with real keys and values, a limit in bytes,
-//! and everything else that eviction has to do there. What the pure policies reach is what these are to reach.
+//! The policies of hotring's store, in the store itself and in a server: with real keys and values, a limit
+//! in bytes, and all other work of an eviction. They should reach the hits of the pure policies.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize)
             put(&mut session, policy, key, &value, n as u64)?;
         }
         if n % 4096 == 0 {
-            // What the policy takes itself counts, too, as a server has it.
+            // The memory of the policy itself counts, too, as in a server.
             store.set_memory_beside(store.stats().eviction_bytes as u64);
         }
     }
@@ -126,7 +126,7 @@ fn put_by(
     Ok(())
 }
 
-/// The memory that the server uses, once it changes no more: what a replay has left is freed in the background.
+/// The memory that the server uses, once it is stable: a replay's garbage is freed in the background.
 fn settled(client: &mut Client) -> Result<u64> {
     let (mut last, mut calm) = (0, 0);
     while calm < CALM {

@@ -142,7 +142,7 @@ fn known_hits_of_what_has_ghosts() {
     // 2Q: hits in its FIFO move nothing, so that 1 goes, is a ghost, and is kept when it comes back.
     let keys = [1, 1, 2, 3, 4, 5, 1, 6, 7, 8, 1];
     assert_eq!(hits("2q", &trace(&keys), 4), 2);
-    // ARC: what was asked for twice outlives a scan.
+    // ARC: items requested twice outlive a scan.
     let keys = [1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2];
     assert_eq!(hits("arc", &trace(&keys), 4), 4);
     assert_eq!(hits("lru", &trace(&keys), 4), 2);
@@ -150,7 +150,7 @@ fn known_hits_of_what_has_ghosts() {
 
 #[test]
 fn no_policy_beats_the_optimum_and_all_hit_what_fits() {
-    // These may refuse what they are asked for, which the optimum does not.
+    // These may refuse requested items, which the optimum does not.
     const MAY_REFUSE: [&str; 3] = ["moka", "quick_cache", "foyer lfu"];
     let trace = mixed(9);
     for contestant in CONTESTANTS {

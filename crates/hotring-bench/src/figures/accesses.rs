@@ -14,7 +14,7 @@ use crate::targets::{Mode, Plan};
 use crate::workload::operations::{Op, Workload};
 use crate::workload::zipf::share_of_hottest;
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 1] = [Entry {
     subject: Subject {
         id: "hotring-3",
@@ -92,7 +92,7 @@ fn expected(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts, notes })
 }
 
-/// What HotRing-s visits for the hot items alone, once it knows them.
+/// The visits of HotRing-s for the hot items alone, once it knows them.
 fn hot_claim(bench: &Bench, field: &Field, keys: u64, theta: f64) -> Result<Claim> {
     let target = field.targets()[HOTRING_S];
     let source = Work::zipf(Workload::C, theta, 1).source(keys, bench.size.ops);

@@ -17,7 +17,7 @@ use crate::targets::{Mode, Target};
 use crate::workload::operations::{Kind, Op, Workload};
 use crate::workload::skew::Skew;
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 2] = [
     Entry {
         subject: Subject {

@@ -1,4 +1,4 @@
-//! The durable store's table 1: what a write-ahead log costs, of hotring's server and of redis-server.
+//! The durable store's table 1: the cost of a write-ahead log, of hotring's server and of redis-server.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::servers::{Data, Kind, Load, Scripts};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 1] = [Entry {
     subject: Subject {
         id: "durable-table-1",
@@ -69,7 +69,7 @@ const COLUMNS: [Column; 5] = [
     Column { name: "sync, group commit", mode: Mode::Sync, connections: CLIENTS, paper: None },
 ];
 
-/// What the windows of a server in a column gave.
+/// The windows of a server in a column.
 #[derive(Default)]
 struct Cell {
     rates: Vec<f64>,
@@ -250,7 +250,7 @@ fn claims(server: &Server) -> Vec<Claim> {
     ]
 }
 
-/// What group commit is worth, and how many writes shared a sync.
+/// The gain of group commit, and the number of writes per sync.
 fn sharing(server: &Server) -> String {
     let name = name(server.kind);
     let times = |base| short(server.times(GROUP, base, |cell| &cell.rates).median);

@@ -1,4 +1,4 @@
-//! What a figure is to the report, and what it measures with.
+//! A figure as the report sees it, and its means of measurement.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use crate::durability::Testbed;
 
 /// A figure that can be measured.
 pub struct Entry {
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
     /// Measures it.
     pub measure: fn(&Bench) -> Result<Measured>,
 }
 
-/// What a figure measures with.
+/// The means of measurement.
 pub struct Bench {
     /// How much.
     pub size: Size,

@@ -1,4 +1,4 @@
-//! What figures have in common: targets that are loaded side by side and take turns.
+//! Shared by figures: targets that are loaded side by side and take turns.
 
 use anyhow::Result;
 use hotring_index::{Config, Strategy};
@@ -23,7 +23,7 @@ pub struct Field {
     keys: u64,
 }
 
-/// What is done in a block of rounds.
+/// One block of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// The mix of operations.
@@ -40,7 +40,7 @@ impl Work {
         Work { workload, skew: Skew::Zipf(theta), threads }
     }
 
-    /// What the streams of it are drawn of.
+    /// The source of its streams.
     pub fn source(&self, keys: u64, ops: u64) -> Feed<'static> {
         let Work { workload, skew, threads } = *self;
         Draw { workload, skew, keys, threads, ops, seed: 1, hot_set: 0, turn: 0 }.into()
@@ -133,7 +133,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Adds what a field gave at one place, in million operations a second. The names are those of
+    /// Adds the results of a field at one place, in million operations per second. The names are those of
     /// the first time.
     pub fn add(&mut self, x: f64, names: Vec<String>, samples: &[Samples]) {
         if self.names.is_empty() {
@@ -166,8 +166,8 @@ impl Rows {
         rates.iter().find(|(place, _)| *place == x).map(|(_, samples)| samples)
     }
 
-    /// What the paper reports as multiples of a row, drawn as multiples of ours: rates of other machines
-    /// do not compare.
+    /// Rates that the paper reports as multiples of a row, drawn as multiples of ours, because rates of
+    /// other machines do not compare.
     pub fn by_factor(&self, name: &str, of: usize, factors: &[(f64, f64)]) -> Series {
         let there = |&(x, factor): &(f64, f64)| Point::new(x, factor * self.rate(of, x));
         Series::paper(name, factors.iter().map(there).collect())

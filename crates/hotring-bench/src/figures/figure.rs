@@ -1,4 +1,4 @@
-//! What a figure is: what a paper reports, what was measured here, and whether the two agree.
+//! A figure: the paper's report, the measurements here, and whether the two agree.
 //!
 //! A figure's verdict is never written down: it comes from its claims, and each of them compares a
 //! measured number with a bound. How figures look is the business of `html.rs` and `svg.rs`.
@@ -9,40 +9,40 @@ use crate::plots::chart::Chart;
 use crate::report::Spread;
 use crate::report::short;
 
-/// What a figure is about: all that is known before anything is measured.
+/// The subject of a figure: everything known before a measurement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Subject {
-    /// Short and fixed: names files, anchors, and what `--only` takes.
+    /// Short and fixed: the name in files, anchors and `--only`.
     pub id: &'static str,
-    /// What it is about, in a few words.
+    /// The subject, in a few words.
     pub title: &'static str,
     /// Where it comes from.
     pub source: Source,
-    /// What the paper reports, with its numbers where it prints them.
+    /// The paper's result, with its numbers if it prints them.
     pub paper: &'static str,
 }
 
 /// One figure or table of a paper, measured again.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it is about.
+    /// The subject.
     #[serde(flatten)]
     pub subject: Subject,
-    /// What was measured.
+    /// The measurements.
     #[serde(flatten)]
     pub measured: Measured,
     /// How long it took to measure, in seconds.
     pub seconds: f64,
 }
 
-/// What the measurements of a figure gave.
+/// The results of a figure's measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
-    /// The paper's statements beside what was measured.
+    /// The paper's statements beside the measurements.
     pub claims: Vec<Claim>,
     /// The plots; each has its numbers in a table below it.
     pub charts: Vec<Chart>,
-    /// What a reader should know: how it was measured, and what differs from the paper's setting.
+    /// Notes for the reader: how it was measured, and how that differs from the paper's setting.
     pub notes: Vec<String>,
 }
 
@@ -112,12 +112,12 @@ impl Paper {
     }
 }
 
-/// A statement of a paper beside what was measured.
+/// A statement of a paper beside the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// The statement.
     pub paper: String,
-    /// What we see, in words, with the measured number.
+    /// The observation in words, with the measured number.
     pub seen: String,
     /// Whether that agrees.
     pub verdict: Verdict,
@@ -135,7 +135,7 @@ pub enum Verdict {
     Differs,
     /// The middle half of the rounds lies on both sides of the bound.
     Noisy,
-    /// This machine has not what it takes to see it.
+    /// This machine lacks the means to see it.
     Unseen,
 }
 
@@ -151,7 +151,7 @@ impl Verdict {
         }
     }
 
-    /// What `judge` says of the middle half of the rounds, if it says the same of all of it.
+    /// The verdict of `judge` on the middle half of the rounds, if it is the same for all of it.
     fn of(seen: Spread, judge: impl Fn(f64) -> Self) -> Self {
         let verdict = judge(seen.median);
         match judge(seen.lower) == verdict && judge(seen.upper) == verdict {
@@ -161,7 +161,7 @@ impl Verdict {
     }
 }
 
-/// How many claims of a figure came to what.
+/// The number of claims per verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// All of them.
@@ -231,7 +231,7 @@ impl Claim {
         Claim { paper: paper.into(), seen, verdict }
     }
 
-    /// The paper says that this machine has not what it takes to see, or this project has not: why.
+    /// This machine or this project lacks the means to see it, with the reason.
     pub fn unseen(paper: impl Into<String>, why: &str) -> Self {
         Claim { paper: paper.into(), seen: why.to_owned(), verdict: Verdict::Unseen }
     }
@@ -273,7 +273,7 @@ fn ranged(seen: Spread) -> String {
 }
 
 impl Figure {
-    /// What its claims come to.
+    /// The summary of its claims.
     pub fn outcome(&self) -> Outcome {
         let claims = &self.measured.claims;
         let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();

@@ -44,7 +44,7 @@ pub fn page(report: &Report) -> String {
     page
 }
 
-/// What it was measured on, and how to read it.
+/// The machine, and how to read the report.
 fn head(page: &mut String, report: &Report) {
     let machine = &report.machine;
     page.push_str("<header><h1>The papers' figures on this machine</h1><dl class=\"facts\">");

@@ -1,4 +1,4 @@
-//! What single lookups take: HotRing's figures 13 (where the time goes) and 16 (the tail).
+//! Times of single lookups: HotRing's figures 13 (where the time goes) and 16 (the tail).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::report::short;
 use crate::workload::mix::mix;
 use crate::workload::operations::{Keys, Op, Workload};
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 2] = [
     Entry {
         subject: Subject {
@@ -141,7 +141,7 @@ fn breakdown(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts, notes })
 }
 
-/// What the paper has of the last part alone.
+/// The paper's figure for the last part alone.
 fn non_head(theta: f64) -> (f64, f64) {
     if theta > 1.0 { (193.0, 10.0) } else { (660.0, 136.0) }
 }

@@ -85,7 +85,7 @@ impl Locked for Segments {
     }
 }
 
-/// The session of a map that anybody may lock is the map.
+/// The session of a shared map is the map.
 struct Locking<'l, L>(&'l L);
 
 macro_rules! engine {

@@ -13,7 +13,7 @@ use crate::targets::{Plan, Shape, TargetName};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 3] = [
     Entry {
         subject: Subject {

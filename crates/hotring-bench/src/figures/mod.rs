@@ -155,7 +155,7 @@ fn measure(
     Ok(report)
 }
 
-/// What the report does not have, and why.
+/// The missing figures, with reasons.
 const LEFT_OUT: [&str; 5] = [
     "Left out, as this project has no such part yet: what needs RDMA (RHKV, figure 9 and table 4) or a \
      cluster (the durable store, figures 3 and 4). The machines, data sets and rival systems of the \

@@ -18,7 +18,7 @@ use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 2] = [
     Entry {
         subject: Subject {
@@ -126,7 +126,7 @@ fn shift(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: vec![chart], notes })
 }
 
-/// When a line is back at nine tenths of what it ends at, after the shift.
+/// When a line returns to nine tenths of its final value after the shift.
 fn steady_after(line: &[Point], shifted: f64) -> Option<(f64, f64)> {
     let after: Vec<&Point> = line.iter().filter(|point| point.x > shifted).collect();
     let last = after.len() - after.len() / 3;
@@ -198,7 +198,7 @@ fn growth(bench: &Bench) -> Result<Measured> {
     let turns = bench.size.rounds.min(3);
     for turn in 0..turns as u64 {
         for (rounds, plan) in rounds.iter_mut().zip(&plans) {
-            // What was inserted stays, so each run begins with a new table.
+            // Inserted keys stay, so each run begins with a new table.
             let field = Field::load(bench, keys, std::slice::from_ref(plan))?;
             let phases = [Phase { source: &source, turn, lasts }];
             let timeline = Timeline { phases: &phases, window, mode: Mode::Scalar };

@@ -16,7 +16,7 @@ use crate::report::{write_csv, write_json};
 /// All figures of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
     /// The day, in UTC.
     pub date: String,
@@ -32,7 +32,7 @@ pub struct Report {
     pub wanted: usize,
     /// Whether the harness was fit to measure.
     pub fitness: Fitness,
-    /// What holds for all figures.
+    /// Notes on all figures.
     pub notes: Vec<String>,
     /// In the order of the page.
     pub figures: Vec<Figure>,

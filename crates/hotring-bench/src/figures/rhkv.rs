@@ -1,5 +1,5 @@
-//! RHKV's evaluation of what is within one process: kicks, inserts, atomicity, the cache of recent
-//! items, skew, checksums. Its figures over the network are the wire's.
+//! RHKV's evaluation within one process: kicks, inserts, atomicity, the cache of recent items, skew,
+//! checksums. Its figures over the network are elsewhere.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::report::short;
 use crate::targets::{Plan, Shape, TargetName};
 use crate::workload::operations::{Keys, Workload};
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 6] = [
     Entry {
         subject: Subject {
@@ -137,7 +137,7 @@ fn fewer(fillings: &[Filling]) -> usize {
     pairs.filter(|((_, plain), (_, known))| known.kicks_each() <= plain.kicks_each()).count()
 }
 
-/// Shares of inserts, in percent, and what the paper has for them.
+/// Shares of inserts, in percent, and the paper's values for them.
 const SHARES: [(u64, f64); 4] = [(5, 1.0), (10, 1.049), (15, 1.101), (20, 1.151)];
 
 /// Nanoseconds for an operation on a table that is filled to 0.4 first.

@@ -1,4 +1,4 @@
-//! RHKV's section 6.6: what a database takes on the disk, against the bytes of its keys and values.
+//! RHKV's section 6.6: the size of a database on disk, against the bytes of its keys and values.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::short;
 use crate::servers::{Data, Kind};
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 1] = [Entry {
     subject: Subject {
         id: "rhkv-space",
@@ -23,7 +23,7 @@ pub const ENTRIES: [Entry; 1] = [Entry {
     measure,
 }];
 
-/// The paper's logical size, and what the three take of it, in MB.
+/// The paper's logical size, and the sizes of its three servers, in MB.
 const LOGICAL: f64 = 1020.0;
 const RHKV: f64 = 1204.25;
 const REDIS: f64 = 1256.32;
@@ -31,21 +31,21 @@ const MONGODB: f64 = 1230.32;
 
 const KEY_LEN: usize = 10;
 const VALUE_LEN: usize = 100;
-/// What gives the paper's logical size.
+/// The data with the paper's logical size.
 const KEYS_MAX: u64 = 10_000_000;
 /// How often all values are overwritten.
 const PASSES: usize = 4;
 /// The log's promise, which both servers call so.
 const LOG: &str = "everysec";
 
-/// What of the section is not measured.
+/// The part of the section that is not measured.
 const PERSIST: &str = "The section also has times to persist an operation: 52.23 ms in RHKV, 62.21 in Redis, \
                        65.32 in MongoDB. They are left out, as the paper does not say what is timed.";
 
 /// The places of the first plot.
 const PLACES: [&str; 3] = ["after the load", "its length", "packed"];
 
-/// What was seen of a server.
+/// The observations of a server.
 struct Seen {
     kind: Kind,
     /// After the load and after each pass, of one that never rewrites its log.

@@ -41,7 +41,7 @@ pub struct Size {
     pub seconds: f64,
 }
 
-/// What a key takes at most in the figure that loads the most tables at once, in bytes.
+/// Most bytes per key in the figure that loads the most tables at once.
 const BYTES_A_KEY: u64 = 600;
 
 /// Beyond this an index that has not settled is measured as it is.

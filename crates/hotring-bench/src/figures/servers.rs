@@ -14,7 +14,7 @@ use crate::servers::{Data, Kind, Load, Plan, Rounds, Sample, Scripts, Target, Tr
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 2] = [
     Entry {
         subject: Subject {
@@ -60,7 +60,7 @@ const MANY: usize = 50;
 /// Requests drawn for a load; they are repeated.
 const DRAWN: u64 = 500_000;
 
-/// RHKV's tables in hotring's server, what stands for RHKV.
+/// RHKV's tables in hotring's server, in place of RHKV.
 const RHKV: &str = "hotring (gcuckoo)";
 
 /// Servers side by side, with the same data in each.
@@ -77,7 +77,7 @@ struct Field {
 type Samples = Vec<Vec<Sample>>;
 
 impl Field {
-    /// Starts and loads what is there; `loads` are to come.
+    /// Starts the servers and loads them; `loads` more loads will follow.
     fn new(bench: &Bench, loads: usize) -> Result<Self> {
         let size = &bench.size;
         let data = Data { keys: (size.keys / 8).max(1), key_len: KEY_LEN, value_len: VALUE_LEN };
@@ -255,7 +255,7 @@ fn throughput(bench: &Bench) -> Result<Measured> {
 }
 
 fn latency(bench: &Bench) -> Result<Measured> {
-    /// Far below what any of the servers can do.
+    /// Far below the capacity of any of the servers.
     const RATE: f64 = 10_000.0;
     const QUANTILES: [(f64, &str); 4] =
         [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];

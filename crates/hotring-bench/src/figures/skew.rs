@@ -1,4 +1,4 @@
-//! How accesses fall on keys: what the papers' production curves and our generator have in common.
+//! The distribution of accesses: the papers' production curves beside our generator.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::{Zipf, share_of_hottest};
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 2] = [
     Entry {
         subject: Subject {

@@ -11,7 +11,7 @@ use crate::report::Spread;
 use crate::targets::{Plan, Shape, TargetName};
 use crate::workload::operations::Workload;
 
-/// What this file measures.
+/// The figures of this file.
 pub const ENTRIES: [Entry; 6] = [
     Entry {
         subject: Subject {
@@ -88,7 +88,7 @@ const RATE: &str = "million operations a second";
 const CHAINING: usize = 0;
 const RING_R: usize = 1;
 const RING_S: usize = 2;
-/// The name of what the paper reports as multiples of Chaining Hash.
+/// The name of rates that the paper reports as multiples of Chaining Hash.
 const BY_GAIN: &str = "HotRing-s, by its gain over Chaining Hash";
 const PAPERS_BYTES: &str = "Equal bytes give our rings twice as many keys as the paper's, as a slot has its \
                             anchor beside the head. \"8 keys a ring\" has as many keys a ring as the \
@@ -113,7 +113,7 @@ const PEERS: [(&str, TargetName); 6] = [
     ("TBB", TargetName::Tbb),
 ];
 
-/// What is said of the memory in each of them.
+/// The note on memory in each of them.
 fn note(keys: u64) -> String {
     format!(
         "{keys} keys of 8 bytes with values of 8 bytes. Chaining Hash and the paper's HotRing have \

@@ -33,7 +33,7 @@ const KEYS: u64 = 1 << 22;
 /// Of one turn.
 const OPS: u64 = 1 << 21;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fitness {
     /// The oracle's rate as a part of the rate of a bare loop over an array.
@@ -128,8 +128,8 @@ fn ratio(
     Ok(Spread::of(&ratios.context("the harness beside a bare loop")?).median)
 }
 
-/// What a program would do that has only this to do. Never inlined, so that it is compiled alike
-/// wherever it is called.
+/// The loop of a program without any other work. Never inlined, so that it is compiled alike wherever it is
+/// called.
 #[inline(never)]
 fn bare(cells: &[[u64; 2]], ops: &[Op]) -> u64 {
     ops.iter().fold(0, |sum, op| sum ^ cells[op.read_key() as usize][1])

@@ -26,7 +26,7 @@ pub fn none() -> Latencies {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds and the precision are valid ones")
 }
 
-/// What looking at the clock takes by itself: part of each latency.
+/// The time of reading the clock: part of each latency.
 pub fn of_clock() -> Latencies {
     let mut latencies = none();
     for _ in 0..100_000 {

@@ -1,4 +1,4 @@
-//! Loading targets, if there is memory for them, and what each of them takes.
+//! Loads targets if memory suffices, and measures the memory of each.
 
 use anyhow::{Result, ensure};
 
@@ -11,7 +11,7 @@ use crate::workload::operations::{Kind, Op};
 /// Keys that are looked up after a load, at most.
 const CHECKED_MAX: u64 = 1 << 16;
 
-/// A target, loaded, with what it took.
+/// A loaded target and its memory.
 pub struct Loaded {
     /// The target.
     pub target: Box<dyn Target>,

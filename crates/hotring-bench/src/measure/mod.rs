@@ -1,4 +1,4 @@
-//! How targets are measured: loaded side by side, in rounds in which they take turns.
+//! Measurements: targets are loaded side by side and take turns in rounds.
 
 pub mod fitness;
 pub mod latency;

@@ -1,4 +1,4 @@
-//! Rounds: what is compared takes turns, so that drift of the machine hits all of it.
+//! Rounds: compared targets take turns, so that drift of the machine hits all of them.
 //!
 //! Each turn's operations are drawn before it, outside of the clock, and no two turns have the same.
 //! Before the first measured round, turns go on until the entrants have settled.
@@ -17,14 +17,14 @@ use crate::workload::feed::{Feed, Turn};
 use crate::workload::operations::Op;
 use crate::workload::streams::Streams;
 
-/// What takes a turn in each round.
+/// A participant of each round.
 #[derive(Clone, Copy)]
 pub struct Entrant<'a> {
-    /// Who is at it.
+    /// The target.
     pub target: &'a dyn Target,
     /// How lookups are made.
     pub mode: Mode,
-    /// What each thread does.
+    /// The work of each thread.
     pub source: &'a Feed<'a>,
 }
 
@@ -39,14 +39,14 @@ pub struct Rounds {
     pub warmup_max: usize,
 }
 
-/// What the rounds of one entrant gave.
+/// The rounds of one participant.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// Million operations a second, one for each round.
     pub mops: Vec<f64>,
     /// Items visited per lookup over the measured rounds, where the target counts them.
     pub visits: Option<f64>,
-    /// What came before.
+    /// The unmeasured part before.
     pub settled: Settled,
 }
 
@@ -208,7 +208,7 @@ mod tests {
 
     const KEYS: u64 = 1_000;
 
-    /// Notes what it is asked for, and says that lookups visit half as many items each time.
+    /// Records its operations, and reports half as many visited items each time.
     #[derive(Default)]
     struct Recorder {
         runs: Mutex<Vec<Vec<u64>>>,
@@ -262,7 +262,7 @@ mod tests {
         draw.into()
     }
 
-    /// All rounds replayed one stream, and what comes before the clock was a part of it: a strategy that
+    /// All rounds once replayed one stream, and its beginning served as the warm-up: a strategy that
     /// remembers the last accesses was measured by its memory.
     #[test]
     fn no_turn_repeats_another() {

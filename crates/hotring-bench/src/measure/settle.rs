@@ -9,14 +9,14 @@ use std::time::Duration;
 /// Visits per lookup of two blocks that count as the same differ by this much at most.
 const SAME: f64 = 0.02;
 
-/// What it took to settle.
+/// The effort to settle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settled {
     /// Turns before the first measured one.
     pub turns: u64,
     /// Their operations, of all threads.
     pub ops: u64,
-    /// What these took, in seconds.
+    /// Their time in seconds.
     pub seconds: f64,
     /// Whether visits per lookup were the same in the end, or are not counted.
     pub is_stable: bool,
@@ -49,7 +49,7 @@ impl Settling {
         }
     }
 
-    /// A turn: what it did, and how many lookups and visits the index counted meanwhile.
+    /// A turn: its work, and the lookups and visits that the index counted meanwhile.
     pub fn note(&mut self, ops: u64, took: Duration, counted: Option<(u64, u64)>) {
         self.so_far.turns += 1;
         self.so_far.ops += ops;

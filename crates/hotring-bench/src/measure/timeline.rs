@@ -1,4 +1,4 @@
-//! Throughput over time: what threads get done in each window of it, while what they do changes.
+//! Throughput over time: the rate in each window while the work changes.
 //!
 //! A thread's time stands still while it draws its next operations.
 
@@ -16,10 +16,10 @@ use crate::workload::operations::{Keys, Kind, Op};
 /// Operations between two looks at the clock.
 const CHUNK: usize = 256;
 
-/// What is done for a while.
+/// The work of a while.
 #[derive(Clone, Copy)]
 pub struct Phase<'a> {
-    /// What each thread does: a new draw whenever it is through with one, or one, where it inserts.
+    /// The work of each thread: a new draw whenever the last is used up, or a single draw for inserts.
     pub source: &'a Feed<'a>,
     /// The first of the draws.
     pub turn: u64,
@@ -39,8 +39,8 @@ pub struct Timeline<'a> {
 }
 
 impl Timeline<'_> {
-    /// Million operations a second in each window, of all threads together. It ends with the phases,
-    /// or where the first thread is through with inserting. What is inserted stays.
+    /// Million operations per second in each window, of all threads together. It ends with the phases, or
+    /// when the first thread has finished inserting. Inserted keys stay.
     pub fn run(&self, target: &dyn Target) -> Result<Vec<f64>> {
         let threads = self.phases.first().map_or(0, |phase| phase.source.threads());
         let same = self.phases.iter().all(|phase| phase.source.threads() == threads);
@@ -64,7 +64,7 @@ impl Timeline<'_> {
         Ok((0..full).map(rate).collect())
     }
 
-    /// What one thread gets done in each window that it works through.
+    /// The operations of one thread in each complete window.
     fn work(&self, target: &dyn Target, n: usize, barrier: &Barrier) -> Result<(Vec<u64>, Tally)> {
         let pinned = machine::pin(n);
         let draws: Result<Vec<Draws<'_>>> =
@@ -92,7 +92,7 @@ impl Timeline<'_> {
     }
 }
 
-/// What a thread does in a phase.
+/// The work of a thread in a phase.
 struct Draws<'a> {
     phase: &'a Phase<'a>,
     thread: usize,

@@ -1,4 +1,4 @@
-//! The data of a plot: axes, series, marks. What it looks like is `svg.rs`'s.
+//! The data of a plot: axes, series, marks. `svg.rs` draws it.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::report::Spread;
 /// A plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {
-    /// What is seen.
+    /// The title.
     pub title: String,
     /// How series are drawn.
     pub shape: Shape,
@@ -17,7 +17,7 @@ pub struct Chart {
     pub y: Axis,
     /// Names of the places on the x axis, where these are not numbers: place 0, place 1, ...
     pub categories: Vec<String>,
-    /// What is drawn.
+    /// The marks.
     pub series: Vec<Series>,
     /// Moments or places on the x axis that have a name.
     pub marks: Vec<Mark>,
@@ -38,7 +38,7 @@ pub enum Shape {
 /// An axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The quantity with its unit.
     pub label: String,
     /// How numbers lie on it.
     pub scale: Scale,
@@ -59,7 +59,7 @@ pub enum Scale {
 pub struct Series {
     /// As the legend has it.
     pub name: String,
-    /// Where they come from: what others say is drawn dashed.
+    /// The source: series of other authors are drawn dashed.
     pub origin: Origin,
     /// In the order in which they are joined.
     pub points: Vec<Point>,
@@ -93,7 +93,7 @@ pub struct Point {
 pub struct Mark {
     /// Where.
     pub x: f64,
-    /// What is there.
+    /// The points.
     pub name: String,
 }
 

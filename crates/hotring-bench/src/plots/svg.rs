@@ -10,7 +10,7 @@ use crate::report::short;
 /// The drawing's size in its own units; the page scales it.
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 340.0;
-/// Room around the plot for what stands at the axes.
+/// Margin around the plot for the labels of the axes.
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 18.0;
@@ -77,7 +77,7 @@ pub fn sign(look: usize, series: &Series, shape: Shape) -> String {
     svg
 }
 
-/// For screen readers: what is on the axes, and which series there are.
+/// For screen readers: the axes, and the names of the series.
 fn description(chart: &Chart) -> String {
     let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
     let (x, y) = (&chart.x.label, &chart.y.label);
@@ -220,8 +220,8 @@ impl<'c> Frame<'c> {
 
     fn bars(&self, svg: &mut String) {
         let count = self.chart.series.len().max(1) as f64;
-        let room = self.x.place(1.0) - self.x.place(0.0);
-        let width = (room * 0.82 / count).min(48.0);
+        let step = self.x.place(1.0) - self.x.place(0.0);
+        let width = (step * 0.82 / count).min(48.0);
         for (number, series) in self.chart.series.iter().enumerate() {
             for point in drawn(series) {
                 let middle = self.x.place(point.x) + (number as f64 - (count - 1.0) / 2.0) * width;
@@ -231,8 +231,8 @@ impl<'c> Frame<'c> {
     }
 
     fn stacks(&self, svg: &mut String) {
-        let room = self.x.place(1.0) - self.x.place(0.0);
-        let width = (room * 0.6).min(72.0);
+        let step = self.x.place(1.0) - self.x.place(0.0);
+        let width = (step * 0.6).min(72.0);
         let mut reached = vec![0.0; self.chart.categories.len()];
         for (number, series) in self.chart.series.iter().enumerate() {
             for point in drawn(series) {
@@ -305,7 +305,7 @@ impl<'c> Frame<'c> {
         );
     }
 
-    /// What shows under the pointer.
+    /// The text under the pointer.
     fn tip(&self, series: &Series, point: &Point) -> String {
         let place = self.chart.category(point.x).map_or_else(|| short(point.x), str::to_owned);
         let mut tip = format!("{}, {place}: {}", series.name, short(point.y));
@@ -321,7 +321,7 @@ fn drawn(series: &Series) -> impl Iterator<Item = &Point> {
     series.points.iter().filter(|point| point.y.is_finite())
 }
 
-/// A marker of the series' own shape: colour alone would not do for everybody.
+/// A marker of the series' own shape, because not everybody can tell the colours apart.
 fn marker(svg: &mut String, look: usize, x: f64, y: f64, tip: Option<&str>) {
     let tip = tip.map_or_else(String::new, |tip| format!("<title>{}</title>", escape(tip)));
     let path = match look % 5 {
@@ -348,7 +348,7 @@ fn heights(chart: &Chart) -> Vec<f64> {
     points.flat_map(|point| [point.y, point.range.map_or(point.y, |range| range.1)]).collect()
 }
 
-/// What an axis shows: a linear one from 0 if `grounded`, with some room above.
+/// The range of an axis: linear from 0 if `grounded`, with some space above.
 fn bounds(values: impl Iterator<Item = f64>, axis: &Axis, grounded: bool) -> (f64, f64) {
     let log = axis.scale == Scale::Log;
     let fit = values.filter(|value| value.is_finite() && (!log || *value > 0.0));

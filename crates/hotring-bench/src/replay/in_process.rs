@@ -35,7 +35,7 @@ pub fn replay(job: &Job<'_>, engine: EngineChoice) -> Result<Outcome> {
 struct Player<'a> {
     job: &'a Job<'a>,
     session: Session,
-    ahead: Vec<Key<'a>>,
+    window_keys: Vec<Key<'a>>,
     tally: Tally,
     played: u64,
     strides: Strides<'a>,
@@ -46,7 +46,7 @@ impl<'a> Player<'a> {
         Player {
             job,
             session,
-            ahead: Vec::new(),
+            window_keys: Vec::new(),
             tally: Tally::new(),
             played: 0,
             strides: Strides::on(job.bar),
@@ -55,9 +55,10 @@ impl<'a> Player<'a> {
 
     fn play(&mut self, window: &[u32]) -> Result<()> {
         if window.len() > 1 {
-            self.ahead.clear();
-            self.ahead.extend(window.iter().map(|&number| Key::from(self.job.trace.key(number))));
-            self.session.prefetch(&mut self.ahead);
+            self.window_keys.clear();
+            self.window_keys
+                .extend(window.iter().map(|&number| Key::from(self.job.trace.key(number))));
+            self.session.prefetch(&mut self.window_keys);
         }
         for &number in window {
             let key = self.job.trace.key(number);

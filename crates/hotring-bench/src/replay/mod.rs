@@ -86,7 +86,7 @@ impl std::str::FromStr for Target {
     }
 }
 
-/// What all targets are given.
+/// The settings of all targets.
 struct Job<'a> {
     trace: &'a Trace,
     threads: usize,
@@ -113,7 +113,7 @@ impl Job<'_> {
 /// Longer latencies count as this: an hour.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
-/// What one thread saw, and all of them together.
+/// The counts of one thread, and of all of them together.
 struct Tally {
     hits: u64,
     misses: u64,
@@ -151,7 +151,7 @@ impl Tally {
     }
 }
 
-/// What a target hands back.
+/// The result of a target.
 struct Outcome {
     tally: Tally,
     elapsed: Duration,
@@ -181,7 +181,7 @@ struct Summary {
 }
 
 impl ReplayArgs {
-    /// Replays and prints what came of it.
+    /// Replays and prints the results.
     pub fn run(&self) -> Result<()> {
         if self.threads == 0 || self.pipeline == 0 || self.pipeline > 4096 {
             bail!("--threads starts at 1, --pipeline is 1 to 4096");
@@ -257,7 +257,7 @@ impl ReplayArgs {
     }
 }
 
-/// Runs one closure a thread, from a common start, and gathers what they saw.
+/// Runs one closure per thread, from a common start, and collects the results.
 fn on_threads(
     threads: usize,
     play: impl Fn(usize) -> Result<Tally> + Sync,

@@ -68,7 +68,7 @@ impl<'a> Connection<'a> {
         self.script[(position % self.script.len() as u64) as usize]
     }
 
-    /// Sends what was pushed; false if the socket does not take all of it now.
+    /// Sends the pushed requests; false if the socket does not take all of them now.
     pub fn send(&mut self) -> Result<bool> {
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {

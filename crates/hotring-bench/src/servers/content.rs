@@ -1,4 +1,4 @@
-//! Keys and values that say what they belong to, so that every answer can be checked.
+//! Keys and values that identify each other, so that every reply can be checked.
 //!
 //! A key is its number in eight letters, filled up to the wanted length. A value begins with five
 //! letters that follow from its key and three that say its version, and goes on with text that

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use super::content::Content;
 use crate::address::Protocol;
 
-/// What one request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Reads a key that is there.
@@ -34,7 +34,7 @@ impl Step {
         Step((action as u64) << KEY_BITS | key)
     }
 
-    /// What it does.
+    /// Its kind.
     pub fn action(self) -> Action {
         match self.0 >> KEY_BITS {
             0 => Action::Get,
@@ -44,7 +44,7 @@ impl Step {
         }
     }
 
-    /// What it does it to.
+    /// Its key.
     pub fn key(self) -> u64 {
         self.0 & ((1 << KEY_BITS) - 1)
     }
@@ -60,7 +60,7 @@ struct Words {
     /// Between a written key and its value.
     set_middle: String,
     delete: String,
-    /// What a value that was found follows (in memcached after its key), and what follows it.
+    /// The bytes before a found value (in memcached after its key), and those behind it.
     hit_head: String,
     hit_tail: &'static str,
     stored: &'static str,
@@ -76,7 +76,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// The protocol, and what keys and values look like.
+    /// The protocol, and the form of keys and values.
     pub fn new(protocol: Protocol, content: Content) -> Self {
         let (key, value) = (content.key_len(), content.value_len());
         let words = match protocol {
@@ -128,8 +128,8 @@ impl Dialect {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The length of the reply at the start of `input`, or none if it is not there in full. An error
-    /// if it is not what the request must be answered with.
+    /// The length of the reply at the start of `input`, or none if it is incomplete. An error if it is not
+    /// a valid reply to the request.
     pub fn reply(&self, step: Step, input: &[u8]) -> Result<Option<usize>> {
         let mut reader = Reader { rest: input };
         match self.read(step, &mut reader) {

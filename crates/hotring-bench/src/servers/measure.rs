@@ -24,7 +24,7 @@ const LOAD_DEPTH: u64 = 64;
 /// Descriptors beside those of connections.
 const FILES_RESERVED: u64 = 64;
 
-/// What servers hold.
+/// The data of servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {
     /// Keys `0..keys`.
@@ -35,7 +35,7 @@ pub struct Data {
     pub value_len: usize,
 }
 
-/// What they are asked, and how.
+/// Their requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// The mix of requests.
@@ -54,7 +54,7 @@ pub struct Load {
     pub time: Duration,
 }
 
-/// What one round of one target gave.
+/// The result of one round of one target.
 #[derive(Debug)]
 pub struct Sample {
     /// Replies a second.
@@ -110,10 +110,10 @@ impl Data {
     }
 }
 
-/// What the connections send, drawn beforehand.
+/// The requests of the connections, drawn in advance.
 pub struct Scripts {
     connections: Vec<Vec<Step>>,
-    /// Whether a script may restart: not one that reads what it has inserted last.
+    /// Whether a script may restart: not one that reads its latest inserts.
     repeat: bool,
 }
 
@@ -250,7 +250,7 @@ impl Load {
         target.threads.filter(|_| target.pinned)
     }
 
-    /// Removes what the round has inserted.
+    /// Removes the keys inserted by the round.
     fn undo(
         &self,
         target: &Target,

@@ -62,7 +62,7 @@ pub struct ServersArgs {
     /// Sockets of started servers
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp")]
     sockets: Vec<Transport>,
-    /// What others are compared with: the name of a started server, or an address as given
+    /// The baseline: the name of a started server, or an address as given
     #[arg(long, default_value = "redis")]
     base: String,
     /// Keys to load

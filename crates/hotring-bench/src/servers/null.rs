@@ -1,4 +1,4 @@
-//! `null-server`: what serving a request costs where nothing is looked up.
+//! `null-server`: the cost of serving a request without any lookup.
 //!
 //! It reads, cuts pipelines into requests, and answers each by a constant with one write, on the same
 //! I/O engine and in the same way as hotring's server: a current-thread tokio runtime a core, one read
@@ -106,7 +106,7 @@ fn accept(doors: &[UnboundedSender<Incoming>], next: impl Fn() -> io::Result<Inc
     }
 }
 
-/// What the connections of a thread share.
+/// The state shared by the connections of a thread.
 struct Work {
     read: Box<[u8]>,
     replies: Vec<u8>,
@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Reads once and answers what has become complete; 0 at the end of the stream.
+    /// Reads once and answers complete requests; 0 at the end of the stream.
     fn poll_requests(&mut self, turn: &mut Turn<'_>) -> Poll<io::Result<usize>> {
         let work = &mut *self.work.borrow_mut();
         let carried = self.carried.len();

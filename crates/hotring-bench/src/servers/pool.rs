@@ -37,7 +37,7 @@ const READ_LEN: usize = 64 << 10;
 /// Longer latencies count as this: an hour.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
-/// What came of a phase.
+/// The result of a phase.
 #[derive(Debug)]
 pub struct Tally {
     /// Requests that were answered.
@@ -56,7 +56,7 @@ impl Tally {
         Tally { requests: 0, latency, pause: Duration::ZERO }
     }
 
-    /// Joins what another thread saw.
+    /// Adds the result of another thread.
     pub fn add(&mut self, other: &Tally) {
         self.requests += other.requests;
         self.pause = self.pause.max(other.pause);
@@ -159,7 +159,7 @@ impl<'a> Pool<'a> {
     pub fn open_loop(&mut self, depth: u64, pace: &Pace) -> Result<Tally> {
         let mut tally = Tally::new();
         let n = self.connections.len() as u64;
-        // What was sent before does not belong to the schedule.
+        // Earlier requests do not belong to the schedule.
         let base: Vec<u64> = self.progress().collect();
         let mut due = base.clone();
         let mut events = Vec::with_capacity(EVENTS);
@@ -197,8 +197,8 @@ impl<'a> Pool<'a> {
     /// Sends what is due as far as the pipeline has room.
     fn fill(&mut self, at: usize, due: u64, depth: u64) -> Result<()> {
         let connection = &self.connections[at];
-        let room = depth.saturating_sub(connection.outstanding());
-        self.begin(at, (due - connection.sent).min(room)).map(drop)
+        let capacity = depth.saturating_sub(connection.outstanding());
+        self.begin(at, (due - connection.sent).min(capacity)).map(drop)
     }
 
     /// Sends a batch, if it is not an empty one, and says so.
@@ -215,7 +215,7 @@ impl<'a> Pool<'a> {
         Ok(true)
     }
 
-    /// Does what an event allows; says which connection got how many answers.
+    /// Does the work that an event allows; returns the connection and its number of replies.
     fn advance(&mut self, event: &Event) -> Result<Option<(usize, u64)>> {
         let &Event { flags, data, .. } = event;
         let at = data.u64() as usize;
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::address::Protocol;
 
-    /// A server of one connection, which does what the closure says.
+    /// A server of one connection, which runs the closure.
     fn peer<R: Send + 'static>(
         serve: impl FnOnce(std::net::TcpStream) -> R + Send + 'static,
     ) -> (Place, std::thread::JoinHandle<R>) {

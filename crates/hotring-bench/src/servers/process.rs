@@ -1,4 +1,4 @@
-//! What the kernel tells of a server's process: its processor time, and which process listens where.
+//! Facts about a server's process from the kernel: its processor time, and which process listens where.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ impl CpuTime {
         Ok(CpuTime { threads, ticks: ticks(pid)? })
     }
 
-    /// What was taken since an earlier moment.
+    /// The time since an earlier moment.
     pub fn since(&self, earlier: &CpuTime) -> Duration {
         let taken = |(thread, nanoseconds): (&u32, &u64)| {
             nanoseconds - earlier.threads.get(thread).unwrap_or(&0)
@@ -170,7 +170,7 @@ mod tests {
         assert!((ticks - 200.0).abs() < 1e-6, "{ticks}");
         let later = CpuTime { threads: BTreeMap::from([(1, 6), (2, 9), (3, 4)]), ticks: 300 };
         assert_eq!(later.since(&earlier), Duration::from_nanos(1 + 2 + 4));
-        // Too short for a tick: what can be seen is the least that it was.
+        // Too short for a tick: a lower bound is visible.
         let later = CpuTime { threads: BTreeMap::from([(1, 6), (3, 9)]), ticks: 100 };
         assert_eq!(later.since(&earlier), Duration::from_nanos(1 + 9));
     }

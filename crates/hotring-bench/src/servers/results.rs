@@ -1,4 +1,4 @@
-//! What came of it: rows for a table, CSV and JSON.
+//! Results: rows for a table, CSV and JSON.
 
 use serde::Serialize;
 

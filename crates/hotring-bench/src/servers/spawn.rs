@@ -60,9 +60,9 @@ pub struct Plan {
     pub engine: String,
     /// Bytes of a value, for the null server.
     pub value_len: usize,
-    /// What it must have room for.
+    /// The memory that it needs.
     pub memory_mib: u64,
-    /// What it must have room for.
+    /// The connections that it needs.
     pub connections: usize,
     /// Whether to keep it on the first cores, as many as it has threads.
     pub pinned: bool,
@@ -140,7 +140,7 @@ fn installed(name: &str, folder: &Path) -> Result<PathBuf> {
     programs.find(|program| program.exists()).with_context(|| format!("{name} is not installed"))
 }
 
-/// What a key may take in a server beside key and value, generously.
+/// Generous overhead per key in a server, beyond key and value.
 const OVERHEAD: u64 = 256;
 
 impl Plan {
@@ -168,7 +168,7 @@ impl Plan {
         }
     }
 
-    /// What the server is called.
+    /// The name of the server.
     pub fn name(&self) -> String {
         match self.kind {
             Kind::Hotring if self.engine != "hotring" => format!("hotring ({})", self.engine),
@@ -197,7 +197,7 @@ impl Plan {
         command.args(self.args(&place)).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
         let child = {
-            // Whoever ends all must not miss one that is just being started.
+            // The end of all servers must not miss one that is just being started.
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
             let child = self.launch(command).inspect_err(|_| drop(std::fs::remove_file(&log)))?;
             running.push(Running { pid: child.id(), log: log.clone(), socket });
@@ -331,7 +331,7 @@ impl Spawned {
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
             if start.elapsed() > PATIENCE {
-                // What still fails now cannot be mended here.
+                // A failure here cannot be repaired any more.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -421,7 +421,7 @@ fn end_all_on_signal(ready: &SyncSender<()>) -> Result<()> {
         .await;
         anyhow::Ok(())
     })?;
-    // Held to the end, so that who waits for a server that has gone says nothing and starts no other.
+    // Held to the end, so that a client of a server that has gone waits silently and starts no other.
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     running.iter().for_each(Running::end);
     running.iter().for_each(Running::wait);

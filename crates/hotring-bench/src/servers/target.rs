@@ -1,4 +1,4 @@
-//! A server to be measured: where it is, which process, what it says of itself.
+//! A server to be measured: its address, process, and description of itself.
 
 use std::io::{BufRead, BufReader, Write};
 use std::str::FromStr;
@@ -34,7 +34,7 @@ impl FromStr for Given {
 /// A server that runs.
 #[derive(Debug)]
 pub struct Target {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
     /// Where it is.
     pub address: Address,
@@ -42,9 +42,9 @@ pub struct Target {
     pub pid: Option<u32>,
     /// Threads that serve, if it was started here.
     pub threads: Option<usize>,
-    /// What it says that it is.
+    /// Its own description.
     pub version: String,
-    /// What a reader of its figures has to know.
+    /// A note for readers of its figures.
     pub note: &'static str,
     /// Whether it keeps to the first cores.
     pub pinned: bool,

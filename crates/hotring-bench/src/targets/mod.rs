@@ -1,4 +1,4 @@
-//! What can be measured: our engines, other maps, and the limit that memory sets to all of them.
+//! The targets of measurements: our engines, other maps, and the limit set by memory.
 //!
 //! A map of numbers implements [`Engine`] and [`Session`], a map of byte strings [`BytesEngine`] and
 //! [`BytesSession`]; the loops over them are generic, so that nothing is called through a pointer
@@ -66,7 +66,7 @@ pub trait Session: Sized {
         self.put(key, old.wrapping_add(by));
     }
 
-    /// After a load: does what the engine would do bit by bit in later operations.
+    /// After a load: does the work that later operations would do bit by bit.
     fn settle(&mut self) {}
 
     /// Runs operations one after the other, in the fastest way that the engine has for a run of them.
@@ -145,7 +145,7 @@ pub trait Worker {
     fn run(&mut self, ops: &[Op], mode: Mode) -> Tally;
     /// Runs operations one after the other, and tells how long each read took, in nanoseconds.
     fn time(&mut self, ops: &[Op], read: &mut dyn FnMut(u64)) -> Tally;
-    /// Takes back what they inserted.
+    /// Removes the keys that they inserted.
     fn undo(&mut self, ops: &[Op]);
 }
 

@@ -86,7 +86,7 @@ impl Session for Reader<'_> {
         }
     }
 
-    /// Of the last keys only: what a stream has inserted is taken back.
+    /// Of the latest keys only: the keys that a stream has inserted are removed again.
     fn remove(&mut self, key: u64) {
         self.oracle.end.fetch_min(key, Ordering::Relaxed);
     }

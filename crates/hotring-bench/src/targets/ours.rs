@@ -27,7 +27,7 @@ impl<E: hotring_index::Engine> Engine for Index<U64, E> {
     }
 }
 
-/// What sessions and guards have alike.
+/// Common to sessions and guards.
 macro_rules! single_operations {
     () => {
         #[inline(always)]

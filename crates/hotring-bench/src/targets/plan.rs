@@ -12,7 +12,7 @@ use super::peers::{Dashmap, Fold, Masstree, MasstreeOfText, Papaya, Scc, Text};
 use super::{BytesEngine, Engine, Named, Shape, Target};
 use crate::workload::operations::Keys;
 
-/// What can be measured.
+/// The targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TargetName {
     /// The ring, with any strategy and number of hints
@@ -50,12 +50,12 @@ impl TargetName {
     }
 }
 
-/// How a target is built. What another engine has is refused when it is.
+/// The construction of a target. Settings of another engine are refused then.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Which one.
     pub target: TargetName,
-    /// What tables call it, if not by what it is.
+    /// The name in tables, if it is not the target's.
     pub label: Option<String>,
     /// Hints a slot of the ring: 1, 3 or 7.
     pub hints: usize,
@@ -65,7 +65,7 @@ pub struct Plan {
     pub shape: Shape,
     /// Which keys it has. The oracle has dense ones in any case.
     pub keys: Keys,
-    /// No key's number is as high as this: what the oracle has cells for.
+    /// No key number is as high as this: the oracle's cells.
     pub numbers: u64,
 }
 
@@ -106,7 +106,7 @@ impl Plan {
         self.with_items_per_slot(keys, per_bucket * words)
     }
 
-    /// What tables call it.
+    /// The name in tables.
     pub fn name(&self) -> String {
         let kind = self.target.to_possible_value().expect("no variant is skipped");
         match (&self.label, self.target) {
@@ -228,8 +228,8 @@ impl Plan {
         }
     }
 
-    /// What a key may take at worst, while the table grows: by this one decides whether there is
-    /// memory enough. Rounded up from what was measured.
+    /// The most memory per key at worst, while the table grows: decides whether memory suffices. Rounded up
+    /// from measurements.
     pub fn bytes_per_key(&self) -> f64 {
         let table = match (self.target, self.config.growth) {
             (TargetName::Oracle, _) => return 16.0,

@@ -17,7 +17,7 @@ const SHAPES: [Shape; 4] = [
     Shape { key_bytes: 40, value_bytes: 9 },
 ];
 
-/// What is built in, with each shape that it can have.
+/// All built-in targets, with each possible shape.
 fn targets() -> Vec<Box<dyn Target>> {
     let mut targets = Vec::new();
     for &name in TargetName::value_variants() {
@@ -60,7 +60,7 @@ fn every_target_finds_what_is_there_and_nothing_else() {
                 worker.undo(&ops);
             }
         }
-        // What was inserted is gone, all else is there.
+        // The inserted keys are gone, all others are there.
         let mut worker = target.worker();
         let all: Vec<Op> =
             (0..KEYS + OPS).map(|n| Op::new(Kind::Read, target.keys().key(n))).collect();
@@ -85,7 +85,7 @@ fn a_value_of_another_key_is_seen() {
     let target = Plan::new(TargetName::Hotring, KEYS).build().expect("it can be built");
     target.load(KEYS, &ProgressBar::hidden());
     let mut worker = target.worker();
-    // Read-modify-writes leave what is checked as it is, also where they carry.
+    // Read-modify-writes leave the checked bits as they are, even if they carry.
     let modify = vec![Op::new(Kind::Modify, 7); 70_000];
     worker.run(&modify, Mode::Scalar);
     let tally = worker.run(&[Op::new(Kind::Read, 7)], Mode::Scalar);

@@ -14,7 +14,7 @@ pub enum Mode {
     Batched(usize),
 }
 
-/// What operations came to.
+/// The result of operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Reads that found their key.
@@ -25,7 +25,7 @@ pub struct Tally {
     pub wrong: u64,
 }
 
-/// A value is its key; what read-modify-writes add leaves these bits alone.
+/// A value is its key; read-modify-writes leave these bits alone.
 const CHECKED: u64 = (1 << 48) - 1;
 
 impl Tally {
@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another thread, or another part of a stream, came to.
+    /// Adds the result of another thread, or of another part of a stream.
     pub fn add(&mut self, other: Tally) {
         self.found += other.found;
         self.missed += other.missed;
@@ -92,8 +92,8 @@ pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
     Tally { found: seen.reads - seen.missed, missed: seen.missed, wrong: wrong.into() }
 }
 
-/// What reads have answered. The sum of all values must be the sum of all keys, where a missing value counts as its
-/// key.
+/// The answers of reads. The sum of all values must be the sum of all keys, where a missing value counts as
+/// its key.
 #[derive(Default)]
 struct Seen {
     reads: u64,
@@ -128,7 +128,7 @@ fn write(session: &mut impl Session, op: Op) {
 /// A session at work.
 pub(super) struct Running<S> {
     session: S,
-    /// What a batch is gathered in.
+    /// The buffer of a batch.
     keys: Vec<u64>,
     values: Vec<Option<u64>>,
 }
@@ -138,8 +138,8 @@ impl<S: Session> Running<S> {
         Running { session, keys: Vec::new(), values: Vec::new() }
     }
 
-    /// Reads of a window are looked up together, after its writes: that is what a server does with
-    /// a pipeline of independent requests.
+    /// Reads of a window are looked up together, after its writes, as in a server with a pipeline of
+    /// independent requests.
     fn batched(&mut self, ops: &[Op], batch: usize) -> Tally {
         let mut tally = Tally::default();
         self.values.resize(batch, None);

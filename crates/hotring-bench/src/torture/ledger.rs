@@ -1,4 +1,4 @@
-//! What the owners of keys tell the readers, so that a reader can judge what it sees.
+//! The owners of keys publish their changes here, so that readers can judge what they read.
 //!
 //! Every change of an owned key, a put or a removal, has a sequence number. Its owner announces
 //! the number before the change and confirms it, with the outcome, after it. A reader notes what
@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What a value says of itself: whose it is, who wrote it, and when.
+/// The contents of a value: its owner, its writer, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The key that it was written to.
@@ -31,7 +31,7 @@ impl Stamp {
         self.key << 40 | u64::from(self.writer) << 32 | u64::from(self.sequence)
     }
 
-    /// What a word says.
+    /// The contents of a word.
     pub fn of(word: u64) -> Self {
         Stamp { key: word >> 40, writer: (word >> 32) as u8, sequence: word as u32 }
     }

@@ -59,12 +59,13 @@ enum On {
 
 /// Cycles of one life.
 const CYCLES: u64 = 3;
-/// What may still wait for readers when all keys are removed and threads went on for a while.
+/// Limit of the removed memory that still waits when all keys are removed and threads have continued for a
+/// while.
 const WAITING_BYTES_MAX: u64 = 1 << 20;
 /// Lives until memory is expected to be steady.
 const LIVES_BEFORE_STEADY: usize = 2;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default)]
 struct Record {
     operations: u64,
@@ -241,7 +242,7 @@ impl<S: Subject> Life<S> {
     fn drained(&mut self) -> Result<(), Flaw> {
         let mut session = self.subject.session();
         worker::remove_shared(&mut self.workers, &mut session)?;
-        // What was removed last waits for readers: more removals move it on.
+        // The last removals wait for readers: more removals move them on.
         worker::stir(&self.workers, &mut session)?;
         drop(session);
         let Usage { items, bytes, .. } = self.subject.usage();

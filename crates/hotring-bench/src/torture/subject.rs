@@ -1,4 +1,4 @@
-//! What is tortured, behind one interface: the index with words, the store with byte strings.
+//! The tortured subject behind one interface: the index with words, the store with byte strings.
 
 use anyhow::Result;
 use hotring_engines::EngineChoice;
@@ -18,11 +18,11 @@ pub trait Subject: Send + Sync + Sized {
     fn fresh(engine: EngineChoice, seed: u64) -> Result<Self>;
     /// Opens a session.
     fn session(&self) -> Self::Session;
-    /// What it holds.
+    /// Its contents.
     fn usage(&self) -> Usage;
 }
 
-/// What a subject holds.
+/// The contents of a subject.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Keys.
@@ -56,7 +56,7 @@ pub trait Session {
     fn replace(&mut self, old: Stamp, new: Stamp) -> Result<bool, Flaw>;
     /// Removes a key; true if it was there.
     fn remove(&mut self, key: u64) -> bool;
-    /// Removes a key and hands out what it held.
+    /// Removes a key and returns its value.
     fn take(&mut self, key: u64) -> Result<Option<Stamp>, Flaw>;
     /// Adds 1 to a counter, from 0 on, and gives the new value.
     fn count(&mut self, key: u64) -> Result<u64, Flaw>;
@@ -205,7 +205,7 @@ impl Session for BytesSession {
     }
 
     fn put(&mut self, stamp: Stamp) -> Result<bool, Flaw> {
-        // SET tells what was there only with GET, and then hands it out.
+        // SET reports the old value only with GET, and then returns it.
         let old = self.set_returning(stamp)?;
         Ok(old.is_some())
     }

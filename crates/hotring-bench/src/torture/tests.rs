@@ -1,4 +1,4 @@
-//! The torture run must find what it looks for: here are subjects that are wrong on purpose.
+//! The torture run must find the faults of subjects that are wrong on purpose.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::subject::{Session, Subject, Usage};
 use super::worker::Flaw;
 use super::{Life, Record, TortureArgs};
 
-/// What a subject does wrong, once in a while.
+/// The occasional fault of a subject.
 const SOUND: u8 = 0;
 const LOSES_A_PUT: u8 = 1;
 const READS_THE_VALUE_BEFORE: u8 = 2;

@@ -1,13 +1,12 @@
-//! One thread of a torture run: what it does and how it judges the answers.
+//! One thread of a torture run: its operations, and its judgement of the answers.
 //!
-//! * **Owned keys**: only their owner changes them and knows their exact state, so what every
-//!   operation of the owner returns is checked against it. All threads read them, and judge what
-//!   they see by the [`Ledger`].
+//! * **Owned keys**: only their owner changes them and knows their exact state, so every result of the
+//!   owner's operations is checked. All threads read them, and judge the values by the [`Ledger`].
 //! * **Registers**: all threads overwrite them. A value must be one that its writer announced,
 //!   and a reader never sees a writer's older value after a newer one.
-//! * **Counters**: all threads add 1. Values rise; in the end the sum is what was added.
-//! * **Tokens**: all threads insert and take. What was put in and not taken out is what is there
-//!   in the end, compared by a digest of the very values.
+//! * **Counters**: all threads add 1. Values rise; in the end the sum must equal the additions.
+//! * **Tokens**: all threads insert and take. In the end exactly the tokens not taken must be there,
+//!   compared by a digest of their values.
 //! * **Scans**: a thread that changes nothing while it scans must meet each of its own present
 //!   keys exactly once, with its value, however the others write and the table grows.
 
@@ -31,7 +30,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Fails with what the message says, unless the condition holds.
+/// Fails with the message unless the condition holds.
 macro_rules! hold {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -44,7 +43,7 @@ const COUNTERS: usize = 8;
 const TOKENS: usize = 8;
 /// Keys of a batched read.
 const BATCH: usize = 16;
-/// Removals of one thread that let the subject reclaim what waits, many batches of it.
+/// Removals of one thread that make the subject reclaim waiting memory: many batches.
 const STIRS: u32 = 20_000;
 /// Operations between looks at whether another thread failed.
 const STRIDE: u64 = 256;
@@ -184,7 +183,7 @@ impl Worker {
         at as u64 * self.threads + self.thread
     }
 
-    /// What an owned key must hold.
+    /// The required value of an owned key.
     fn value(&self, at: usize) -> Option<Stamp> {
         self.owned[at].present.then(|| self.stamp(at, self.owned[at].sequence))
     }
@@ -209,7 +208,7 @@ impl Worker {
         each.into_iter().try_for_each(|((key, before), got)| self.judge(key, before, got, l))
     }
 
-    /// Whether a read can be true, given what was confirmed before it and announced after it.
+    /// Whether a read can be true, given the confirmed changes before it and the announced ones after it.
     fn judge(&self, key: u64, before: State, got: Option<Stamp>, l: &Ledger) -> Result<(), Flaw> {
         let after = l.announced(key);
         if let Some(stamp) = got {
@@ -415,7 +414,7 @@ pub fn check_shared<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Fla
     Ok(())
 }
 
-/// Puts and removes a key until what others removed must have been reclaimed.
+/// Puts and removes a key until memory removed by other threads must have been reclaimed.
 pub fn stir<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Flaw> {
     let key = token_key(workers[0].total, TOKENS);
     for sequence in 0..STIRS {
@@ -425,7 +424,7 @@ pub fn stir<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// Removes what no thread owns.
+/// Removes the keys that no thread owns.
 pub fn remove_shared<S: Session>(workers: &mut [Worker], s: &mut S) -> Result<(), Flaw> {
     let total = workers[0].total;
     for key in total..total + (REGISTERS + COUNTERS + TOKENS) as u64 {

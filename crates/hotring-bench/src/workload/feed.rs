@@ -1,7 +1,7 @@
 //! Where the streams of a measurement come from: a new draw for each turn, while no clock runs.
 //!
-//! What is measured must not have seen the accesses before: an index that remembers the last ones would
-//! be measured by its memory. Recorded traces are the exception: they are what they are.
+//! A turn must not repeat earlier accesses: an index that remembers the last ones would be measured by its
+//! memory. Recorded traces are the exception, as they cannot change.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use super::operations::{Keys, Op, Workload};
 use super::streams::{Draw, Streams};
 use super::trace::Trace;
 
-/// What the streams of all turns are made of.
+/// The source of all turns' streams.
 pub enum Feed<'a> {
     /// Drawn again for each turn.
     Drawn {
@@ -22,13 +22,13 @@ pub enum Feed<'a> {
     Traced {
         /// The accesses.
         trace: &'a Trace,
-        /// What they do.
+        /// The operations.
         workload: Workload,
-        /// Who shares them.
+        /// The threads that share them.
         threads: usize,
-        /// What the mix is drawn from.
+        /// The source of the mix.
         seed: u64,
-        /// As of what is drawn.
+        /// The shape of the drawn items.
         is_scattered: bool,
     },
 }
@@ -87,7 +87,7 @@ impl Feed<'_> {
         Ok(ops)
     }
 
-    /// The same with what comes before.
+    /// The same with the unmeasured part before.
     pub fn turn(&self, turn: u64) -> Result<Turn> {
         let timed = self.streams(turn)?;
         let lead = match self {

@@ -1,5 +1,5 @@
-//! What is asked for: mixes of operations, skewed distributions of keys, recorded traces, and the
-//! streams that are drawn of them before a clock starts.
+//! Requests of a measurement: mixes of operations, skewed distributions of keys, recorded traces, and the
+//! streams drawn from them before a clock starts.
 
 pub mod feed;
 pub mod mix;

@@ -58,7 +58,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Looks a key up.
@@ -86,7 +86,7 @@ impl Op {
         Op((kind as u64) << KEY_BITS | key)
     }
 
-    /// What it does.
+    /// Its kind.
     pub fn kind(self) -> Kind {
         match self.0 >> KEY_BITS {
             0 => Kind::Read,

@@ -9,7 +9,7 @@ use super::scramble::Scramble;
 use super::skew::{Ranks, Skew};
 use super::trace::Trace;
 
-/// What streams are drawn of.
+/// The source of streams.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw {
     /// The mix of operations.
@@ -70,8 +70,8 @@ impl Draw {
         source.ops()
     }
 
-    /// What a turn does before its clock starts: a quarter as many other accesses, none of which
-    /// inserts or needs what was inserted.
+    /// The unmeasured part of a turn: a quarter as many other accesses, which insert nothing and need no
+    /// inserted key.
     pub fn lead(&self) -> Result<Streams> {
         let lead = Draw { ops: self.ops / 4, turn: self.turn ^ LEAD, ..*self };
         let mut streams = lead.streams()?;
@@ -93,8 +93,8 @@ impl Draw {
 }
 
 impl Streams {
-    /// The accesses of a trace, which take turns with the threads; its keys are numbers in the order
-    /// in which they come up. The mix says what an access does.
+    /// The accesses of a trace, which take turns with the threads; its keys are numbered in order of
+    /// appearance. The mix decides the kind of each access.
     pub fn of_trace(trace: &Trace, workload: Workload, threads: usize, seed: u64) -> Result<Self> {
         ensure!(
             threads > 0 && !trace.accesses().is_empty(),
@@ -157,7 +157,7 @@ impl Streams {
         self.dense.iter().map(Vec::len).sum()
     }
 
-    /// What each thread does to a target with such keys.
+    /// The operations of each thread on a target with such keys.
     pub fn of_keys(&self, keys: Keys) -> &[Vec<Op>] {
         match keys {
             Keys::Dense => &self.dense,

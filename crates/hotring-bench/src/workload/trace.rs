@@ -54,7 +54,7 @@ impl Trace {
         parsed.with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Reads at most `limit` accesses of what is not packed.
+    /// Reads at most `limit` accesses of unpacked input.
     pub fn parse(mut input: impl BufRead, format: Format, limit: u64) -> Result<Self> {
         if format != Format::Lines && is_text(input.fill_buf()?) {
             bail!("this is text, and --format says that it is numbers: give --format lines");

@@ -244,7 +244,7 @@ impl YcsbArgs {
             Accesses::Drawn(_) => self.ops * threads,
             Accesses::Traced(trace) => trace.accesses().len() as u64,
         });
-        // With what comes before the clock starts.
+        // Including the work before the clock starts.
         let ops = ops.map(|ops| ops + ops / 4);
         forms * ops.max().unwrap_or_default()
     }
@@ -381,7 +381,7 @@ impl ModeName {
 }
 
 impl RingArgs {
-    /// What is not about hot items.
+    /// Settings that do not concern hot items.
     fn common(&self) -> Config {
         let mut config = Config { huge_pages: !self.no_huge_pages, ..Config::default() };
         if let Some(depth) = self.depth {

@@ -32,7 +32,7 @@ pub struct Row {
     /// Bytes of the index alone for each key, once the target was loaded.
     index_bytes_per_key: Option<f64>,
     visits_per_lookup: Option<f64>,
-    /// What came before the measured rounds.
+    /// The unmeasured part before the rounds.
     settled_turns: u64,
     settled_ops: u64,
     settled_seconds: f64,

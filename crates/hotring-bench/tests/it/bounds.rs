@@ -1,4 +1,4 @@
-//! What a server promises of its memory, in a short form: a server of this very code in a process of its own.
+//! A server's promises about memory, in a short form: a server of this very code in a process of its own.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::bench;
 use super::process::program;
 
-/// What the process may take for a request beside what was there, of the value: the value, where one is stored.
+/// The permitted growth of the process for a request, as a multiple of the value.
 const LARGE_MAX: f64 = 1.1;
 
 /// A figure.
@@ -56,14 +56,14 @@ fn memory_goes_back_after_most_was_removed() {
 #[test]
 fn what_info_tells_is_what_the_process_takes() {
     let mut figures = figures(&["info", "--data", "64M"]);
-    // It counts items without what is held beside them.
+    // It counts items without the memory held beside them.
     figures.retain(|figure| !figure.case.ends_with(": used_memory"));
     at_most(&figures, "off by, of the latter", 0.03, 9);
 }
 
 #[test]
 fn the_process_stays_near_maxmemory() {
-    // What is free between items counts against the limit in part only.
+    // Free memory between items counts against the limit in part only.
     at_most(&figures(&["limit", "--maxmemory", "8M"]), "over MiB", 16.0, 3);
 }
 
@@ -74,7 +74,7 @@ fn a_long_value_takes_no_more_than_itself() {
     at_most(&figures, "afterwards more, of the value", 1.1, 8);
 }
 
-/// One at a time: what the others do would take the server's time to keep within its limit.
+/// One at a time: the other cases would take the time that the server needs to keep within its limit.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// In which ways ever memory is taken, the process stays near `maxmemory`.

@@ -48,7 +48,7 @@ fn every_part_has_its_rows() {
     let json = std::fs::read_to_string(json).expect("it was written");
     let json: serde_json::Value = serde_json::from_str(&json).expect("one JSON value");
     let ratios = json["ratios"].as_array().expect("a list");
-    // What happens over time may come to nothing in windows as short as here.
+    // Effects over time may vanish in windows as short as here.
     let rounds = ratios.iter().filter(|row| !row["ours"].is_null() && row["threads"] == 1);
     assert!(rounds.clone().count() > 20, "{} rows", ratios.len());
     assert!(rounds.clone().all(|row| row["figure"]["median"].as_f64() > Some(0.0)));

@@ -1,4 +1,4 @@
-//! A server that is killed remembers what it has acknowledged: a short form.
+//! A killed server keeps its acknowledged writes: a short form.
 
 use super::bench;
 use super::process::program;
@@ -21,8 +21,8 @@ fn what_was_acknowledged_outlives_a_kill() {
     for row in &rows {
         assert!(row[3].parse::<u64>().expect("a number") > 100, "too few writes to tell: {text}");
     }
-    // What the tool itself looks at: it ends with an error otherwise.
+    // The tool itself checks this: it ends with an error otherwise.
     assert_eq!((rows[0][4].as_str(), rows[1][4].as_str()), ("0", "0"), "{text}");
-    // That it would notice, the mode shows that acknowledges what it has not written.
+    // The mode that acknowledges unwritten data shows that the tool would notice.
     assert_ne!(rows[2][4], "0", "{text}");
 }

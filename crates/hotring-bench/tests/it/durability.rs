@@ -1,4 +1,4 @@
-//! What it costs to outlast a crash, in short forms: that the figures are there and make sense.
+//! The cost of surviving a crash, in short forms: the figures exist and make sense.
 
 use std::path::Path;
 
@@ -133,12 +133,12 @@ fn files_and_memory_are_counted_as_values_are_overwritten() {
             assert!(of("MB written") <= of("MB allocated"), "{}", figures.text);
             assert!(of("of live, in memory") > 1.0, "{}", figures.text);
         }
-        // What is not rewritten has all that was ever written: the load and two passes.
+        // A log without rewriting has everything ever written: the load and two passes.
         let grown =
             figures.all(&format!("{server}, log only, overwritten 2x"), "of live, written", 1);
         assert!(grown[0] > 3.0, "{}", figures.text);
     }
-    // 20,000 keys and values are 2 MB; what was set aside beforehand is no part of what was written.
+    // 20,000 keys and values are 2 MB; preallocated space is no part of the written bytes.
     let [length, written] =
         ["MB", "MB written"].map(|figure| figures.all("hotring, loaded", figure, 1)[0]);
     assert!(length > 60.0 && written < 5.0, "{}", figures.text);

@@ -1,4 +1,4 @@
-//! The table of eviction policies: known hits of a small trace, files, and what is refused.
+//! The table of eviction policies: known hits of a small trace, files, and refused options.
 
 use super::replay::recorded;
 use super::{Server, bench, refused};
@@ -98,7 +98,7 @@ fn ratio(text: &str, policy: &str) -> f64 {
     cells(text, policy)[0].parse().expect("a ratio")
 }
 
-/// The store's policies, and what does the same with nothing around it.
+/// The store's policies, and the same policies alone.
 const STORED: [(&str, &str); 8] = [
     ("heat", "heat"),
     ("allkeys-lru", "redis lru"),
@@ -107,7 +107,7 @@ const STORED: [(&str, &str); 8] = [
     ("volatile-lru", "redis lru"),
     ("volatile-lfu", "redis lfu"),
     ("volatile-random", "random"),
-    // What was stored first expires first.
+    // The first stored key expires first.
     ("volatile-ttl", "fifo"),
 ];
 
@@ -115,7 +115,7 @@ const STORED: [(&str, &str); 8] = [
 fn the_stores_policies_hit_like_the_pure_ones() {
     let server = Server::start();
     let only = ["--only", "heat,fifo,random,redis lru,redis lfu"];
-    // So long that what a session writes between two looks at the limit is little of an item.
+    // So long that the bytes a session writes between two checks of the limit are few against an item.
     let value = ["--sizes", "20", "--value", "131072"];
     let more = ["--store", "--server", &server.address()];
     let text = bench(&[&["evict", SMALL], &only[..], &value, &more].concat());

@@ -1,4 +1,4 @@
-//! What predetermination is for, as `gcuckoo` shows it.
+//! The purpose of predetermination, as `gcuckoo` shows it.
 
 use super::{bench, number, refused};
 

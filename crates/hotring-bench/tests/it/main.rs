@@ -24,7 +24,7 @@ fn bench(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("results are text")
 }
 
-/// Runs the tool, which must refuse; gives what it says.
+/// Runs the tool, which must refuse; returns its message.
 fn refused(args: &[&str]) -> String {
     let output = run(args);
     assert!(!output.status.success(), "hotring-bench {args:?} should have failed");

@@ -129,7 +129,7 @@ fn memory_adds_up() {
 
 #[test]
 fn memory_of_a_server_is_that_of_its_process() {
-    // What other tests allocate and free is no part of it.
+    // Allocations of other tests do not count.
     let server = Process::start();
     let (address, pid) = (server.address(), server.pid().to_string());
     let load = ["memory", "--keys", "200k", "--target", &address, "--pid", &pid];

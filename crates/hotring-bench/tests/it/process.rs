@@ -28,7 +28,7 @@ fn serve() {
     hotring_server::start(config).expect("it can be started").wait().expect("it ends well");
 }
 
-/// A program in this folder that is started as hotring is. What lies beside the tool may be an old build.
+/// A program in this folder that is started as hotring. The program beside the tool may be an old build.
 pub fn program(folder: &Path) -> PathBuf {
     let this = std::env::current_exe().expect("this test has a file");
     let script = format!(

@@ -105,7 +105,7 @@ fn the_papers_figures_over_the_wire_have_all_that_is_installed() {
 fn started_servers_end_with_the_tool() {
     let folder = tempfile::tempdir().expect("a place for files");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotring-bench"));
-    // Not hotring itself: what lies beside this tool may be an old build.
+    // Not hotring itself: the program beside this tool may be an old build.
     command.args(SHORT).args(["--spawn", "redis,memcached,null"]);
     command.args(["--server-threads", "2", "--sockets", "tcp,unix"]);
     command.args(["--pipeline", "3", "--connections", "4", "--value-size", "100"]);
@@ -113,7 +113,7 @@ fn started_servers_end_with_the_tool() {
     let (text, notes) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
     let (text, notes) = (text.expect("text"), notes.expect("text"));
     assert!(output.status.success(), "{notes}");
-    // The null server is always there; what is not installed is said.
+    // The null server is always there; a server that is not installed is reported.
     assert_eq!(text.lines().filter(|line| line.starts_with("| null ")).count(), 2, "{text}");
     for name in ["redis", "memcached"] {
         let measured = text.lines().filter(|line| line.starts_with(&format!("| {name} "))).count();

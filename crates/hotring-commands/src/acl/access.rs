@@ -1,4 +1,4 @@
-//! What one connection may do: who it is, and whether it has said so.
+//! The rights of one connection: its user, and whether it has authenticated.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Access {
         may_stay.then(|| Access::of(user, self.authenticated))
     }
 
-    /// Who it is.
+    /// Its user.
     pub(crate) fn user(&self) -> &User {
         &self.user
     }

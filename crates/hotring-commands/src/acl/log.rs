@@ -1,4 +1,4 @@
-//! What was denied lately, for ACL LOG.
+//! Recent denials, for ACL LOG.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ impl Origin {
     }
 }
 
-/// What was denied, and to whom.
+/// A denial and the denied client.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// Counts from 0, over the life of the process.
@@ -95,7 +95,7 @@ struct Kept {
     counts: [u64; Reason::ALL.len()],
 }
 
-/// What an entry is made of.
+/// The contents of an entry.
 pub(crate) struct Denial<'a> {
     pub reason: Reason,
     pub origin: Origin,

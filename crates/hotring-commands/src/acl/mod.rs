@@ -1,4 +1,4 @@
-//! Users: who may connect, and what each may do. The commands are in `commands/acl.rs`.
+//! Users: who may connect, and the rights of each. The commands are in `commands/acl.rs`.
 //!
 //! ```text
 //!   Acl --- users by name, each an Arc<User> that never changes
@@ -52,16 +52,16 @@ type Users = BTreeMap<Box<[u8]>, Arc<User>>;
 /// The user that a connection has at its start.
 const DEFAULT: &[u8] = b"default";
 
-/// All users, and what was denied to them.
+/// All users, and recent denials.
 #[derive(Debug)]
 pub struct Acl {
     users: RwLock<Users>,
     next_id: AtomicU64,
-    /// What was denied.
+    /// Recent denials.
     pub log: DenialLog,
 }
 
-/// What is wrong with a rule, in Redis's words.
+/// A faulty rule, in Redis's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleError {
     Syntax,
@@ -131,8 +131,8 @@ impl Acl {
         self.user(name).filter(|user| user.admits(&digest))
     }
 
-    /// What a connection may do whose user may have changed; None if it is to end. `listened` is what it
-    /// listens to.
+    /// The present rights of a connection after a change of users; None if the connection must end.
+    /// `listened` are its subscriptions.
     pub(crate) fn renew<'a>(
         &self,
         access: &Access,
@@ -218,7 +218,7 @@ impl Acl {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Users> {
-        // Whoever panicked has left whole users.
+        // A panicking thread has left whole users.
         self.users.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -227,7 +227,7 @@ impl Acl {
     }
 }
 
-/// The default user as it is before anybody changes it.
+/// The initial default user.
 fn default_user(id: u64, requirepass: &Secret) -> User {
     let mut user = User::unrestricted(id, DEFAULT);
     set_password(&mut user, requirepass);

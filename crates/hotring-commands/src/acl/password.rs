@@ -5,7 +5,7 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What is kept of a password: its SHA-256, as Redis's ACL files have it.
+/// The stored form of a password: its SHA-256, as in Redis's ACL files.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Digest([u8; 32]);
 

@@ -10,7 +10,7 @@ use crate::table::{
     lookup_full, specs, subcommands,
 };
 
-/// What one set of rules allows.
+/// The rights of one set of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selector {
     commands: CommandSet,
@@ -24,7 +24,7 @@ pub(super) struct Selector {
     channels: Patterns<Box<[u8]>>,
 }
 
-/// Everything, or what fits one of these patterns.
+/// Everything, or names that match one of these patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Patterns<P> {
     All,
@@ -213,7 +213,7 @@ impl Selector {
         subcommands(spec.id).for_each(|sub| self.commands.set(sub.id, allow));
     }
 
-    /// Keeps a rule for people to read; what it overrides goes.
+    /// Keeps a rule for display; rules that it overrides go.
     fn note(&mut self, allow: bool, name: &[u8]) {
         let name = String::from_utf8_lossy(name);
         let is_part = |rule: &str| rule.strip_prefix(&*name).is_some_and(|r| r.starts_with('|'));
@@ -221,7 +221,7 @@ impl Selector {
         self.rules.push(format!("{}{name}", if allow { '+' } else { '-' }));
     }
 
-    /// May this request be run? What is named in the answer is the last argument that may not.
+    /// Whether the request may run. The answer names the last forbidden argument.
     pub(super) fn check(&self, spec: &Spec, args: ArgsView<'_>) -> Result<(), Denied> {
         if !self.allows_command(spec, args) {
             return Err(Denied::Command);

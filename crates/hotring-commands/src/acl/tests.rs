@@ -1,4 +1,4 @@
-//! Rules, what they allow, and how they are told.
+//! Rules, their effect, and their text.
 
 use hotring_protocol::{Args, Decoder, Limits};
 
@@ -19,7 +19,7 @@ fn described(acl: &Acl, name: &str) -> String {
     String::from_utf8(acl.user(name.as_bytes()).expect("it is there").describe()).unwrap()
 }
 
-/// What becomes of a request as one would type it.
+/// The fate of a request as a client would type it.
 fn check(user: &User, line: &str) -> Result<(), Denied> {
     let (input, mut args) = (format!("{line}\n").into_bytes(), Args::new());
     Decoder::new().decode(&input, &Limits::default(), &mut args).unwrap();
@@ -60,7 +60,7 @@ fn rules_are_told_as_one_would_give_them() {
         let acl = acl();
         assert_eq!(set(&acl, "u", rules), Ok(()), "{rules}");
         assert_eq!(described(&acl, "u"), format!("user u {told}"), "{rules}");
-        // What is told makes the same user.
+        // The text of a user makes the same user.
         let line = described(&acl, "u");
         assert_eq!(set(&acl, "v", line.strip_prefix("user u ").unwrap()), Ok(()));
         assert_eq!(described(&acl, "v"), line.replace("user u", "user v"));
@@ -119,11 +119,11 @@ fn a_request_is_allowed_as_a_whole_or_not() {
         ("+mget ~a* ~b*", "mget a1 b1 c1 a2", Err(Denied::Key(3))),
         ("+mset ~a*", "mset a 1 b 2", Err(Denied::Key(3))),
         ("+@all ~a*", "ping", Ok(())),
-        // Who logs in need not be allowed to.
+        // AUTH needs no right.
         ("", "auth x", Ok(())),
         ("", "hello", Ok(())),
         ("", "ping", Err(Denied::Command)),
-        // What is read and what is written.
+        // Rights for reading and for writing.
         ("+@all %R~r* %W~w*", "get r", Ok(())),
         ("+@all %R~r* %W~w*", "get w", Err(Denied::Key(1))),
         ("+@all %R~r* %W~w*", "set w 1", Ok(())),

@@ -1,4 +1,4 @@
-//! A user: passwords and what may be done with them.
+//! A user: passwords and rights.
 
 use hotring_protocol::ArgsView;
 
@@ -18,7 +18,7 @@ pub(crate) struct User {
     is_on: bool,
     /// Any password will do.
     nopass: bool,
-    /// RESTORE checks what it is given, whatever this says; it is kept for ACL LIST and ACL GETUSER.
+    /// RESTORE always checks its input; this is kept for ACL LIST and ACL GETUSER.
     sanitize_payload: bool,
     passwords: Vec<Digest>,
     /// The root first.
@@ -39,7 +39,7 @@ impl User {
         }
     }
 
-    /// The default user as it is before anybody changes it: anybody may do everything as it.
+    /// The initial default user, which anybody may use for anything.
     pub(super) fn unrestricted(id: u64, name: &[u8]) -> Self {
         let mut user = User::new(id, name);
         for rule in ["on", "nopass", "+@all", "~*", "&*"] {
@@ -143,7 +143,7 @@ impl User {
         self.selectors.iter().any(|selector| selector.allows_channel(kind, name))
     }
 
-    /// What is on and off about it, in Redis's words.
+    /// Its flags, in Redis's words.
     pub(crate) fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         if self.nopass {

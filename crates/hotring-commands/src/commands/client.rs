@@ -1,4 +1,4 @@
-//! CLIENT: what connections tell about themselves, who is connected, ending connections.
+//! CLIENT: facts about connections, the list of them, and ending them.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -57,7 +57,7 @@ pub(crate) fn setinfo(c: &mut Context<'_>) -> Outcome {
 /// Longest label: every CLIENT LIST repeats it, for every connection.
 const LABEL_LEN_MAX: usize = 1024;
 
-/// A label goes into lines that people and programs split at spaces.
+/// Clients split these lines at spaces, so a label must not contain any.
 pub(super) fn check_label(what: &str, text: &[u8]) -> Result<String, Failure> {
     if text.len() > LABEL_LEN_MAX {
         Err(format!("ERR {what} cannot be longer than {LABEL_LEN_MAX} bytes.").into())
@@ -132,7 +132,7 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Redis's types of connections. Replicas exist there and not here.
+/// Redis's types of connections, except replicas, which do not exist here.
 #[derive(Clone, Copy)]
 enum ClientType {
     Normal,
@@ -162,12 +162,12 @@ impl ClientType {
     }
 }
 
-/// Whether a key has changed that a connection watches: its EXEC will do nothing.
+/// Whether a watched key has changed, so that EXEC will do nothing.
 fn is_dirty(client: &ClientShared, c: &mut Context<'_>) -> bool {
     client.watched().iter().any(|stamp| !c.store.is_unchanged(stamp, c.now))
 }
 
-/// One line in the form of Redis, without its end, and without a look at what the connection watches.
+/// One line in Redis's form, without its end and without reading the watched keys.
 pub(crate) fn line(client: &ClientShared, now: u64) -> String {
     let mut text = String::new();
     describe(client, false, now, &mut text);
@@ -175,7 +175,7 @@ pub(crate) fn line(client: &ClientShared, now: u64) -> String {
     text
 }
 
-/// One line in the form of Redis, with the fields that mean something here.
+/// One line in Redis's form, with the fields that have a meaning here.
 fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) {
     let labels = client.labels();
     let seconds_since = |then: u64| now.saturating_sub(then) / 1000;
@@ -218,7 +218,7 @@ fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) 
     .expect("writing to a string cannot fail");
 }
 
-/// What is special about a connection, a letter each; N for nothing.
+/// The flags of a connection, one letter each; N for none.
 fn flags(client: &ClientShared, is_dirty: bool) -> String {
     // ORDERING: Relaxed throughout, as in `describe`.
     let tracking = client.tracking.load(Ordering::Relaxed);
@@ -274,7 +274,7 @@ enum Filter {
     Local(String),
     Type(ClientType),
     User(String),
-    /// Of at least this many seconds.
+    /// Connections of at least this age in seconds.
     Age(u64),
 }
 
@@ -334,14 +334,14 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
     clients(c).into_iter().filter(|client| fits(client)).collect()
 }
 
-/// All connections, without those that a client has ended: their threads may yet have to close them.
+/// All connections but those already killed, which their threads may not have closed yet.
 fn clients(c: &Context<'_>) -> Vec<Arc<ClientShared>> {
     let mut clients = c.server.clients.all();
     clients.retain(|client| client.signals() & KILLED == 0);
     clients
 }
 
-/// Ends a connection; our own only after its reply has been sent.
+/// Ends a connection; the caller's own only after its reply.
 fn end(c: &mut Context<'_>, victim: &ClientShared) {
     if victim.id == c.client.shared.id {
         c.client.closing = Some(Closing::Killed);

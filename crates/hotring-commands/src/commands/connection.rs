@@ -85,11 +85,11 @@ pub(crate) fn auth(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Becomes the user of this name and password. Wrong ones are noted, and hold back what the connection is
-/// answered from then on.
+/// Logs in with a name and a password. Wrong ones are recorded, and delay every later reply on the
+/// connection.
 fn log_in(c: &mut Context<'_>, name: &[u8], password: &[u8]) -> Outcome {
     if !c.client.penalty.is_zero() {
-        // Of the same transaction. All others wait until its time is over.
+        // Only requests of the same transaction get here. All others wait until the delay is over.
         return Err(Failure::text(
             "ERR a wrong password was given just before: this one is not tried",
         ));
@@ -133,7 +133,7 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
             return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
         }
     }
-    // All options are right: only now anything changes.
+    // All options are valid. Nothing may change before this point.
     if let Some((user, password)) = login {
         log_in(c, user, password)?;
     }

@@ -1,7 +1,7 @@
-//! INFO: the state of the server as text, in the fields that Redis's tools look for.
+//! INFO: the state of the server as text, with the fields that Redis's tools look for.
 //!
-//! Figures that Redis has and this server does not are absent, except for the few constants that
-//! clients insist on (loading, role, connected_slaves, cluster_enabled).
+//! Redis's fields without a meaning here are absent, except for a few constants that clients insist on
+//! (loading, role, connected_slaves, cluster_enabled).
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::state::failure::Outcome;
 use crate::state::hot_keys::{SPANS, hottest, notes};
 use crate::state::loading::{LoadingStatus, Stage};
 
-/// What one section is called and how it is written.
+/// The name of a section and its writer.
 type Section = (&'static str, fn(&Facts<'_>, &mut String));
 
 /// All sections, in Redis's order; `Index` and `Checksums` are ours.
@@ -37,10 +37,10 @@ const SECTIONS: &[Section] = &[
     ("Keyspace", keyspace),
 ];
 
-/// Sections that are long, and shown only to requests that name them or say `all` or `everything`.
+/// Long sections, shown only if a request names them or says `all` or `everything`.
 const LONG: &[&str] = &["Commandstats", "Latencystats"];
 
-/// Keys that the section `hotkeys` has.
+/// Keys in the section `hotkeys`.
 const HOT_KEYS_SHOWN: usize = 16;
 
 pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
@@ -60,7 +60,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
             write_section(&facts, &mut text);
         }
     }
-    // Names of keys are only for users who ask for them and may read their values.
+    // Key names are shown only to users who ask for them and may read the values.
     if says(&[b"hotkeys"]) {
         hot_keys(c, &mut text);
     }
@@ -123,13 +123,13 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "maxclients", f.config.maxclients);
     let clients = f.server.clients.all();
     let count = |is_so: fn(&ClientShared) -> bool| clients.iter().filter(|c| is_so(c)).count();
-    // Those that wait, whatever for, as in Redis, which counts clients that CLIENT PAUSE holds up; then those that have
-    // their place in the queue for a key, with their limit.
+    // Waiting clients of every kind, including those held by CLIENT PAUSE, as in Redis; then those that wait for a
+    // key, and their limit.
     field(text, "blocked_clients", f.server.clients.blocked());
     field(text, "waiting_clients", f.store.watches);
     field(text, "waiting_clients_limit", f.config.waiting_max);
     field(text, "watching_clients", count(|client| client.watched_len() > 0));
-    // A key counts as often as connections watch it.
+    // A key counts once per connection that watches it.
     field(text, "total_watched_keys", clients.iter().map(|c| c.watched_len()).sum::<usize>());
     field(text, "pubsub_clients", count(ClientShared::listens));
     field(text, "tracking_clients", f.server.push.tracking.counts().clients);
@@ -161,12 +161,12 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "used_memory_lua", f.server.scripts.interpreters());
     field(text, "used_memory_tracking", f.server.push.tracking.counts().table.memory);
     field(text, "used_memory_clients", f.server.clients.memory_beside());
-    // Of these, messages that wait to be fetched.
+    // Of these, messages that their clients have not fetched.
     field(text, "used_memory_messages", f.server.clients.messages_memory());
     field(text, "used_memory_table", index.table_bytes);
     field(text, "used_memory_eviction", f.store.eviction_bytes);
     field(text, "used_memory_expiry", f.store.expiry_bytes);
-    // What lies free between items, as far as it counts, and what nothing else counts.
+    // Free memory between items, as far as it counts, and memory that nothing else counts.
     field(text, "used_memory_free", f.server.tasks.bound.waste());
     field(text, "used_memory_unexplained", f.server.tasks.bound.unexplained());
     field(text, "maxmemory", f.config.memory_max);
@@ -197,7 +197,7 @@ fn persistence(f: &Facts<'_>, text: &mut String) {
     field(text, "log_abandoned", u8::from(f.server.persist.durability.is_abandoned()));
 }
 
-/// How far the server is with what was there before.
+/// The progress of loading.
 fn loading(f: &Facts<'_>, text: &mut String) {
     let status = f.server.persist.loading.status();
     let LoadingStatus { stage, since, total, read, records } = status;
@@ -255,7 +255,7 @@ fn cpu(_: &Facts<'_>, text: &mut String) {
     }
 }
 
-/// Times of commands that are not timed each time are taken to be like those that are.
+/// Commands that are timed by samples: the other calls are assumed to take as long.
 fn commandstats(f: &Facts<'_>, text: &mut String) {
     for (spec, totals) in f.server.command_totals() {
         if totals.is_used() {
@@ -296,7 +296,7 @@ fn latencystats(f: &Facts<'_>, text: &mut String) {
     }
 }
 
-/// The keys that most requests name, each with the percentage of all requests that do.
+/// The keys named by most requests, each with its percentage of all requests.
 fn hot_keys(c: &Context<'_>, text: &mut String) {
     if !text.is_empty() {
         text.push_str("\r\n");
@@ -322,7 +322,7 @@ fn cluster(_: &Facts<'_>, text: &mut String) {
     field(text, "cluster_enabled", 0);
 }
 
-/// What the index does: the figures that tell whether it finds items quickly.
+/// Figures that show how quickly the index finds items.
 fn index(f: &Facts<'_>, text: &mut String) {
     let s = &f.store.index;
     field(text, "index_engine", f.server.store.engine());
@@ -333,7 +333,7 @@ fn index(f: &Facts<'_>, text: &mut String) {
     field(text, "index_table_bytes", s.table_bytes);
     field(text, "index_unreclaimed_bytes", s.limbo_bytes);
     field(text, "index_unreclaimed_limit", f.config.unreclaimed_max);
-    // Who keeps it from being reclaimed, and how much of it came meanwhile.
+    // The session that prevents reclamation, and the memory removed since.
     let (name, bytes) = f.stalled.as_ref().map_or(("none", 0), |s| (&s.session, s.held_bytes));
     field(text, "index_stalled_session", name);
     field(text, "index_stalled_bytes", bytes);
@@ -414,13 +414,14 @@ mod tests {
         let found = hot(&all);
         let [(most, secret), (least, other)] = &found[..] else { panic!("{all}") };
         assert_eq!((secret.as_str(), other.as_str()), ("secret", "a,\\r\\n"));
-        // Of five requests three are for the one and one is for the other; the fifth is for none, nor is INFO.
+        // Of five requests three name the first key, one names the second, and one names none, as does
+        // INFO.
         assert_eq!((*most, *least), (59.940, 19.980), "{all}");
         assert!(!dialogue.say("INFO everything").contains("secret"));
         dialogue.say("ACL SETUSER default resetkeys ~a*");
         let own = dialogue.say("INFO server hotkeys");
         assert!(!own.contains("secret") && own.contains("¶hotkey_0:percent="), "{own}");
-        // Who may run no command that reads has no business with names of keys.
+        // A user who may run no reading command must not see key names.
         dialogue.say("ACL SETUSER default allkeys -@all +info +exists");
         assert_eq!(hot(&dialogue.say("INFO hotkeys")), []);
     }

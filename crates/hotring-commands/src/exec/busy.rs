@@ -47,7 +47,7 @@ impl ThreadState {
         (may_run && !self.is_long(info, now)).then_some(Wait::Script { key, since_ms })
     }
 
-    /// Whether a script has held keys for long that the request needs.
+    /// Whether a script has held keys of the request for long.
     pub(super) fn is_busy(
         &self,
         spec: &Spec,

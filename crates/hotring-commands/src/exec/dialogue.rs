@@ -67,7 +67,7 @@ impl Dialogue {
         String::from_utf8_lossy(&out).replace("\r\n", "¶")
     }
 
-    /// The reply of a wait that is over, with ¶ for CR LF; empty while it goes on.
+    /// The reply of a finished wait, with ¶ for CR LF; empty while it lasts.
     pub(crate) fn ended_wait(&mut self) -> String {
         if self.executor.look(&self.conversation, self.now) != Watched::Fired {
             return String::new();
@@ -126,7 +126,7 @@ pub(crate) fn play(table: &str) {
     play_with(&Options::default(), table);
 }
 
-/// As [`play`], to a server whose store has these options.
+/// As [`play`], on a store with these options.
 #[track_caller]
 pub(crate) fn play_with(options: &Options, table: &str) {
     play_to(|version| Dialogue::with(version, options.clone()), table);

@@ -156,8 +156,8 @@ impl Executor {
         self.thread.server.store.buffer(capacity).ok()
     }
 
-    /// Evicts for this many bytes that have arrived, as far as the policy allows: so the request that stores a long
-    /// value need not evict for all of it at once.
+    /// Evicts for this number of arrived bytes, as far as the policy allows, so that the request that
+    /// stores a long value need not evict for all of it at once.
     pub fn evict_for(&mut self, bytes: usize) {
         let ThreadState { server, store, config, .. } = &mut self.thread;
         if server.persist.loading.is_on() {

@@ -104,7 +104,7 @@ fn output_above_the_limit_stops_the_batch_and_later_goes_on() {
     assert_eq!(all.len(), 5 + 30 * (1000 + "$1000\r\n\r\n".len()) + 11);
 }
 
-/// Replies up to the soft limit were once kept for those who cannot authenticate.
+/// Replies up to the soft limit were once kept for unauthenticated clients.
 #[test]
 fn little_is_kept_for_who_has_yet_to_authenticate() {
     let requirepass = Secret::new("secret");
@@ -115,7 +115,7 @@ fn little_is_kept_for_who_has_yet_to_authenticate() {
     let fed = executor.feed(&mut conversation, &pings, NOW, &mut out);
     assert!(fed.stalled && out.len() < 5_000, "{} bytes at once", out.len());
     assert!(conversation.client.output_soft_max(executor.config()) < 5_000);
-    // It ends with the password, also for what comes with it.
+    // The limit ends with the password, even for requests sent along with it.
     out.clear();
     let input = [&b"PING\r\nAUTH secret\r\n"[..], &pings].concat();
     let fed = executor.feed(&mut conversation, &input, NOW, &mut out);
@@ -173,7 +173,7 @@ fn requests_behind_a_wait_run_after_its_end() {
     let before = b"SET a 1\r\nWAITKEY k 0 VALUE 7\r\n";
     let behind = b"\r\nSET b 1\r\nGET k\r\nWAITKEY k 0\r\nGET b\r\nGE";
     let input = [&before[..], behind].concat();
-    // The end of what has come when the wait begins.
+    // The end of the input so far when the wait begins.
     for end in before.len()..=input.len() {
         let server = server(Config::default());
         let ((mut executor, mut waiting), (_, mut other)) = (talk(&server), talk(&server));
@@ -291,7 +291,7 @@ fn a_reply_above_the_hard_limit_is_not_built() {
     assert_eq!(server.store.len(), 3_001);
 }
 
-/// Collects what is logged.
+/// Collects log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -349,7 +349,7 @@ fn writes_are_refused_while_a_thread_is_stalled() {
         assert!(info.contains("index_stalled_session:hotring-io-7\r\n"), "{info}");
         assert!(info.contains("index_unreclaimed_limit:1048576\r\n"), "{info}");
         assert!(info.contains("rejected_stalled:52\r\n"), "{info}");
-        // The rest goes on; and who has the memory can say so.
+        // The other requests go on, and the memory's owner can be named.
         assert!(ask("GET a", NOW).starts_with("$1000\r\n"));
         assert_eq!(ask("DEL a", NOW), ":1\r\n");
         assert_eq!(ask("CONFIG SET unreclaimed-limit 0", NOW), "+OK\r\n");
@@ -360,7 +360,7 @@ fn writes_are_refused_while_a_thread_is_stalled() {
     assert!(ask("INFO index", NOW).contains("index_stalled_session:none\r\nindex_stalled_bytes:0"));
 }
 
-/// What was refused at maxmemory was once counted nowhere, and the log did not say it.
+/// Refusals at maxmemory were once counted nowhere and not logged.
 #[test]
 fn refusals_at_maxmemory_are_counted_and_told() {
     let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -414,10 +414,10 @@ fn calls_are_counted_by_command_and_a_few_are_timed() {
     assert_eq!((totals("exec").calls, totals("exec").times.count()), (runs, runs));
     let id = totals("client|id");
     assert_eq!((id.calls, id.times.count()), (runs, runs));
-    // What is refused in a transaction and while listening is counted as well.
+    // Refusals in a transaction and in subscriber mode count as well.
     feed("MULTI\r\nSHUTDOWN\r\nDISCARD\r\nSUBSCRIBE c\r\nGET a\r\nUNSUBSCRIBE\r\n");
     assert_eq!((totals("shutdown").rejected, totals("get").rejected), (1, 2));
-    // And what a user may not do.
+    // So do forbidden commands.
     feed("ACL SETUSER default -getdel\r\nGETDEL a\r\n");
     assert_eq!((totals("getdel").calls, totals("getdel").rejected), (0, 1));
     feed("CONFIG RESETSTAT\r\nGET a\r\n");

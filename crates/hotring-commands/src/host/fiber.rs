@@ -21,7 +21,7 @@ use hotring_store::Wait;
 
 use generator::{Generator, Gn, get_yield, is_generator, yield_with};
 
-/// Words of a stack: 2 MiB, as threads have. Memory is taken for what has been touched.
+/// Words of a stack: 2 MiB, as for threads. Only touched pages take memory.
 const STACK_WORDS: usize = (2 << 20) / size_of::<usize>();
 
 /// The work of one batch.
@@ -34,15 +34,15 @@ pub trait Batch: Any {
 pub enum Step {
     /// It is done.
     Done(Box<dyn Batch>),
-    /// It goes on when other connections have had their turn.
+    /// It continues after other connections have had their turn.
     Turn,
-    /// It wants a waker, and goes on at once.
+    /// It asks for a waker, and continues at once.
     Asks,
-    /// It goes on when its waker is woken.
+    /// It continues when its waker is woken.
     Waits,
 }
 
-/// What a batch goes on with.
+/// The result with which a batch continues.
 enum Given {
     Work(Box<dyn Batch>),
     Waker(Waker),
@@ -115,7 +115,7 @@ pub(crate) fn give_turn() {
     }
 }
 
-/// How a batch waits for keys that another session holds: beside the rest of what its thread does.
+/// How a batch waits for keys that another session holds: its thread does other work meanwhile.
 pub(crate) struct Beside;
 
 impl Wait for Beside {

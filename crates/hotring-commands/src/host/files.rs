@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Links that are followed before they count as a circle, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// What is done where something stands that is no regular file.
+/// The treatment of an existing path that is no regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// The text is written into it.
@@ -25,11 +25,11 @@ pub enum Special {
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    /// What it is called until then; None for what is written into.
+    /// The temporary name; None if the target itself is written.
     unfinished: Option<Unfinished>,
 }
 
-/// Where a file is written, and what it will be called. The temporary file is removed if it was not renamed.
+/// A file being written, and its final name. The temporary file is removed unless it was renamed.
 #[derive(Debug)]
 struct Unfinished {
     path: PathBuf,
@@ -38,7 +38,7 @@ struct Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // It is not there any more if it has got its name.
+        // It is gone if it has got its final name.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -52,7 +52,7 @@ impl NewFile {
     pub fn create(path: &Path, special: Special) -> io::Result<NewFile> {
         match (place(path)?, special) {
             (Place::Special(path), Special::WriteInto) => {
-                // An open file behind a descriptor keeps what it has.
+                // An open file behind a descriptor keeps its contents.
                 let file = OpenOptions::new().append(true).open(path)?;
                 Ok(NewFile { file, unfinished: None })
             }
@@ -92,7 +92,7 @@ impl NewFile {
     /// Puts the file in its place, on the disk.
     ///
     /// # Errors
-    /// It cannot be synced or renamed; what stood there still does.
+    /// It cannot be synced or renamed; the old file stays.
     pub fn publish(self) -> io::Result<()> {
         let Some(unfinished) = &self.unfinished else { return Ok(()) };
         self.file.sync_all()?;
@@ -108,7 +108,7 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     file.publish()
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Place {
     /// A regular file, if there is one yet.
     File(PathBuf, Option<Metadata>),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a server cannot start; printed to the person who started it.
+/// The reason why a server cannot start, printed for the person who started it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StartError(String);
 

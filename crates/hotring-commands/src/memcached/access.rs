@@ -1,9 +1,9 @@
-//! When items were accessed, and whether they have been fetched since they were stored: the flags h and l of
-//! meta commands.
+//! Times of access, and whether items were fetched since they were stored: the flags h and l of meta
+//! commands.
 //!
-//! To remember that costs a write of the item for the first fetch of a second, so that it is done only where
-//! a client wants to know. The first question begins it: from then on each item that this protocol
-//! stores carries the time, and so does each one that is asked about. Until then it costs nothing.
+//! A record costs a write of the item at the first fetch in a second, so it is kept only if a client uses
+//! it. It begins with the first request for it: from then on every item that this protocol stores, and
+//! every item asked about, carries the record.
 
 use std::sync::atomic::Ordering;
 
@@ -12,22 +12,22 @@ use hotring_store::{Access, ItemAction, Metadata, SetExpiry};
 use super::context::Context;
 
 impl Context<'_> {
-    /// What is remembered of an item that is stored now.
+    /// The record of an item that is stored now.
     pub(super) fn stored(&self) -> Option<Access> {
         // ORDERING: Relaxed, nothing else is read through it.
         let wanted = self.server.memcached.accesses.load(Ordering::Relaxed);
         wanted.then(|| Access { at: self.second(), fetched: false })
     }
 
-    /// Begins to remember, as a client has asked.
+    /// Turns the record on, because a client has asked for it.
     pub(super) fn remember_accesses(&self) {
-        // ORDERING: Relaxed, as above. Looked at first, so that the line stays with all threads.
+        // ORDERING: Relaxed, as above. Read first, because all threads share the cache line.
         if !self.server.memcached.accesses.load(Ordering::Relaxed) {
             self.server.memcached.accesses.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Remembers that an item has been fetched. Without memory for that it is not remembered.
+    /// Records a fetch. Without free memory the fetch goes unrecorded.
     #[cold]
     pub(super) fn mark_fetched(&mut self, key: &[u8]) {
         let second = self.second();
@@ -45,13 +45,13 @@ impl Context<'_> {
     }
 }
 
-/// Whether a fetch of the item changes what is remembered of it.
+/// Whether a fetch changes the item's record.
 #[inline]
 pub(super) fn is_due(metadata: Metadata, second: u32) -> bool {
     metadata.access.is_some_and(|access| !access.fetched || access.at != second)
 }
 
-/// What is remembered of an item after a fetch, if anything is.
+/// The record after a fetch, if the item has one.
 pub(super) fn fetched(access: Option<Access>, second: u32) -> Option<Access> {
     access.map(|_| Access { at: second, fetched: true })
 }

@@ -39,18 +39,18 @@ fn count_get(c: &Context<'_>, key: &[u8], found: bool) {
     c.server.memcached.detail.note(key, done, c.config.memcached.prefixes_max);
 }
 
-/// What has become of an item that was to be shown.
+/// The outcome of showing an item.
 enum Shown {
     Yes,
-    /// It is to be remembered.
+    /// It is shown, and the fetch must be recorded.
     AndFetched,
-    /// It has no number yet.
+    /// It has no CAS number yet, so it must be written first.
     Unnumbered,
-    /// It is a hash, which these commands do not know.
+    /// It has a type that this protocol lacks.
     Unknown,
 }
 
-/// Writes an item; false if there is none.
+/// Writes an item to the reply; false if there is none.
 fn show(c: &mut Context<'_>, key: &[u8], with_cas: bool) -> Result<bool, Refusal> {
     let second = c.second();
     let reply = &mut c.reply;
@@ -77,7 +77,7 @@ fn show(c: &mut Context<'_>, key: &[u8], with_cas: bool) -> Result<bool, Refusal
     }
 }
 
-/// Writes an item that gets a number or another expiry; false if there is none.
+/// Writes an item to the reply and gives it a CAS number or another expiry; false if there is none.
 fn show_changed(
     c: &mut Context<'_>,
     key: &[u8],
@@ -89,7 +89,7 @@ fn show_changed(
     let start = c.reply.written();
     let reply = &mut c.reply;
     let shown = c.store.update_item(key, c.now, |item| {
-        // This may be a further try.
+        // The closure may run more than once.
         reply.forget(start);
         let Some(item) = item.filter(|item| item.value.is_string()) else {
             return (ItemAction::Keep, false);
@@ -178,7 +178,7 @@ pub(super) fn store(c: &mut Context<'_>, command: Command) -> Outcome {
     })
 }
 
-/// What is too long, or finds no memory, must not leave behind what it was to take the place of.
+/// After a failed set the old value must not stay: the client believes it replaced.
 pub(super) fn not_stored(c: &mut Context<'_>, key: &[u8], mode: Mode, refusal: Refusal) -> Refusal {
     let without_memory =
         |error: &StoreError| matches!(error, StoreError::Stalled(_) | StoreError::OutOfMemory(_));
@@ -220,7 +220,7 @@ pub(super) fn count(c: &mut Context<'_>, subtracts: bool) -> Outcome {
 pub(super) const NOT_A_NUMBER: Refusal =
     Refusal::Text("CLIENT_ERROR cannot increment or decrement non-numeric value");
 
-/// Counts what became of a number.
+/// Counts the outcome of incr or decr.
 pub(super) fn count_change(c: &Context<'_>, subtracts: bool, changed: Changed) {
     match (changed, subtracts) {
         (Changed::To { is_new: false, .. }, false) => c.count(Count::IncrHits),
@@ -254,7 +254,7 @@ pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// Runs a command about the server or the connection.
+/// Runs a command that concerns the server or the connection.
 pub(super) fn run_other(c: &mut Context<'_>, command: Command) -> Outcome {
     match command {
         Command::FlushAll => return flush_all(c),
@@ -291,7 +291,7 @@ fn flush_all(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// The log's level is a setting; this says so by doing nothing.
+/// Accepted without effect: the level of the server log is the setting `loglevel`.
 fn verbosity(c: &mut Context<'_>) -> Outcome {
     let words = words(c, 2..=3)?;
     quietly(c, |c| {
@@ -301,8 +301,8 @@ fn verbosity(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// The limit of memory is for clients of both protocols, so those of this one do not change it. They take
-/// anything but OK for a failure of theirs, so that the log says it.
+/// Clients of both protocols share the limit of memory, so this command must not change it. Clients take
+/// any reply but OK as an error, so the server log reports it instead.
 fn memlimit(c: &mut Context<'_>) -> Outcome {
     let words = words(c, 2..=3)?;
     quietly(c, |c| {
@@ -321,7 +321,8 @@ fn memlimit(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// What is no command. A browser that is made to talk to this port is shown out.
+/// An unknown command. An HTTP request comes from a browser that was lured to this port, and closes the
+/// connection.
 pub(super) fn unknown(c: &mut Context<'_>) -> Outcome {
     let last = c.args.len().checked_sub(1).map(|last| c.args.at(last));
     if last.is_some_and(|word| word.starts_with(b"HTTP/")) {
@@ -331,7 +332,7 @@ pub(super) fn unknown(c: &mut Context<'_>) -> Outcome {
     Err(Refusal::ERROR)
 }
 
-/// The words of a line that has a right number of them.
+/// The words of the line, if their number is allowed.
 fn words<'a>(
     c: &Context<'a>,
     len: std::ops::RangeInclusive<usize>,
@@ -352,7 +353,7 @@ fn quietly(c: &mut Context<'_>, run: impl FnOnce(&mut Context<'_>) -> Outcome) -
     if !is_quiet(c.args) {
         return outcome;
     }
-    // Here, as what is noted later is replied.
+    // Report damage now: the caller would send it as a reply.
     if let Err(refusal) = c.damage().map_or(outcome, Err) {
         c.refuse(start, refusal);
     }

@@ -1,4 +1,4 @@
-//! What a command gets, and what it returns where there is nothing else to reply.
+//! The surroundings of a command, and the reasons for a reply other than the ordinary one.
 
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Data, KEY_LEN_MAX, Writer};
@@ -12,7 +12,7 @@ use crate::state::loading::LOADING;
 use crate::state::memcached::{Count, Counts};
 use crate::state::server::Server;
 
-/// Numbers of seconds above this are a time, and not how long from now: 30 days.
+/// Greater numbers of seconds are a Unix time, not a duration: 30 days.
 const RELATIVE_MAX: i32 = 60 * 60 * 24 * 30;
 
 /// Everything that one command may read and change while it runs.
@@ -23,7 +23,7 @@ pub(super) struct Context<'a> {
     pub data: Data<'a>,
     /// Where the reply goes.
     pub reply: Writer<'a>,
-    /// Length that the whole buffer of `reply` may reach.
+    /// Longest total of the pending replies.
     pub reply_len_max: usize,
     /// Unix milliseconds, read once for the whole batch of requests.
     pub now: u64,
@@ -31,9 +31,9 @@ pub(super) struct Context<'a> {
     pub store: &'a mut Session,
     /// This thread's counters.
     pub counters: &'a Counters,
-    /// Those of them that only this protocol has.
+    /// The ones of this protocol.
     pub counts: &'a Counts,
-    /// What all threads share.
+    /// The state that all threads share.
     pub server: &'a Server,
     /// The settings.
     pub config: &'a Config,
@@ -44,19 +44,19 @@ pub(super) struct Context<'a> {
 /// Why a command has no ordinary reply.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// The reply.
+    /// An error with this text.
     Text(&'static str),
     /// The data is longer than the limit.
     TooLong,
     /// The store refused.
     Store(StoreError),
-    /// The replies are longer than may wait for the client: the connection ends.
+    /// The pending replies exceed their limit: the connection ends.
     ReplyTooLong,
     /// The item of the key is damaged.
     Damaged,
-    /// The data is not there yet.
+    /// The data has not been loaded yet.
     Loading,
-    /// Writes are refused, as they can't be logged.
+    /// Writes are refused because they cannot be logged.
     NotLogged(String),
 }
 
@@ -77,11 +77,11 @@ impl From<&'static str> for Refusal {
     }
 }
 
-/// What a command returns.
+/// The result of a command.
 pub(super) type Outcome = Result<(), Refusal>;
 
 impl Context<'_> {
-    /// Adds to one of the counts.
+    /// Increments a count.
     #[inline]
     pub(super) fn count(&self, count: Count) {
         self.counts.add(count);
@@ -92,7 +92,7 @@ impl Context<'_> {
         u32::try_from(self.now / 1000).unwrap_or(u32::MAX)
     }
 
-    /// When an item expires that is given this time: for ever is 0, a negative one is over.
+    /// The expiry for a time of the protocol: 0 means never, a negative time is over already.
     pub(super) fn expiry(&self, time: i32) -> SetExpiry {
         match u64::try_from(time) {
             Ok(0) => SetExpiry::Clear,
@@ -102,13 +102,14 @@ impl Context<'_> {
         }
     }
 
-    /// Fails when the replies have become too long.
+    /// Fails if the pending replies exceed their limit.
     pub(super) fn check_reply_len(&self) -> Outcome {
         let fits = self.reply.written() <= self.reply_len_max;
         if fits { Ok(()) } else { Err(Refusal::ReplyTooLong) }
     }
 
-    /// Notes a damaged item that the command has met: whatever it answered took the key for absent.
+    /// Takes the report of a damaged item that the command has met. The command has treated its key as
+    /// absent.
     pub(super) fn damage(&mut self) -> Option<Refusal> {
         let damaged = self.store.take_damage()?;
         self.counters.damaged_reads.add(1);
@@ -116,7 +117,7 @@ impl Context<'_> {
         Some(Refusal::Damaged)
     }
 
-    /// Replies with a refusal in place of all that has been written since `start`.
+    /// Replaces the reply since `start` by a refusal.
     #[cold]
     pub(super) fn refuse(&mut self, start: usize, refusal: Refusal) {
         self.counters.errors.add(1);
@@ -149,7 +150,7 @@ impl Context<'_> {
 
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
-/// A key of a classic command.
+/// Checks the length of a classic command's key.
 pub(super) fn check_key(key: &[u8]) -> Result<&[u8], Refusal> {
     if key.len() <= KEY_LEN_MAX { Ok(key) } else { Err(Refusal::BAD_LINE) }
 }

@@ -1,5 +1,5 @@
-//! What commands do to an item, each as one step: storing, counting, removing. The classic and the meta
-//! command of one name differ in their words alone.
+//! Atomic changes of an item: storing, counting, removing. The classic and the meta command of a name
+//! differ only in syntax.
 
 use hotring_store::{Access, Item, ItemAction, Metadata, SetExpiry, StoreError, UniqueNumbers};
 
@@ -9,7 +9,7 @@ use super::context::{Context, Refusal};
 use crate::state::memcached::Count;
 use crate::state::memcached::Done;
 
-/// When something is stored.
+/// The condition for storing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Always.
@@ -18,11 +18,11 @@ pub(super) enum Mode {
     Add,
     /// If it is present.
     Replace,
-    /// If it is present, behind what is there; with an expiry also if it is absent.
+    /// If it is present, behind the old value; with an expiry also if it is absent.
     Append(Option<SetExpiry>),
     /// Likewise, before it.
     Prepend(Option<SetExpiry>),
-    /// If the item has the number that was given.
+    /// If the item has the given CAS number.
     Cas,
 }
 
@@ -31,37 +31,37 @@ pub(super) enum Mode {
 pub(super) struct Put<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
-    /// Longest value that may come of it.
+    /// Longest resulting value.
     pub len_max: usize,
     pub flags: u32,
     pub expiry: SetExpiry,
     pub mode: Mode,
-    /// The number that the item has to have; 0 is none that an item has.
+    /// The CAS number that the item must have; 0 for no condition.
     pub cas: u64,
-    /// The number that it gets.
+    /// The CAS number to assign, if the client chooses it.
     pub new_cas: Option<u64>,
-    /// The reply needs the number that it gets.
+    /// The reply contains the new CAS number.
     pub wants_cas: bool,
-    /// A value for an older item is stored as one that is out of date.
+    /// With the number of an earlier value, the new value is stored and marked as stale.
     pub takes_stale: bool,
 }
 
-/// What became of it.
+/// The outcome of storing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// It is stored, with this number if it was wanted, and has this length.
+    /// Stored, with this CAS number if it was requested, and this length.
     Yes {
         cas: u64,
         len: usize,
     },
     No,
-    /// The item has another number.
+    /// The item has another CAS number.
     Exists,
     /// There is no item to compare with.
     NotFound,
 }
 
-/// How the number that a client gave compares with the item's.
+/// How the client's CAS number compares with the item's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
     NotAsked,
@@ -76,26 +76,26 @@ fn compare(given: u64, metadata: Metadata, numbers: Option<&UniqueNumbers>) -> C
         _ if given == 0 => Compared::NotAsked,
         Some(cas) if cas == given => Compared::Same,
         Some(cas) if given < cas => Compared::Older,
-        // It would get a number greater than all that were given.
+        // The item's number, when assigned, will be greater than all given so far.
         None if numbers.is_some_and(|numbers| numbers.is_given(given)) => Compared::Older,
         _ => Compared::Other,
     }
 }
 
 impl Context<'_> {
-    /// Stores a value, or does not.
+    /// Stores a value if the condition holds.
     pub(super) fn put(&mut self, put: Put<'_>) -> Result<Stored, Refusal> {
-        // Shared by all threads, so that who needs none does not ask for them.
+        // Threads share the numbers, so a command that needs none must not touch them.
         let numbers = (put.wants_cas || put.cas != 0).then(|| self.store.unique_numbers());
         let access = self.stored();
         let prefixes_max = self.config.memcached.prefixes_max;
         self.server.memcached.detail.note(put.key, Done::Set, prefixes_max);
         self.count(Count::CmdSet);
         let mut stored = self.put_once(&put, numbers.as_ref(), access)?;
-        // What takes the place of a damaged item is its repair: no client asked for the old value.
+        // A set repairs a damaged item: the client did not ask for the old value.
         if put.mode == Mode::Set && self.store.take_damage().is_some() {
             self.store.remove(put.key, self.now);
-            // Who notes changes has looked at the item once more.
+            // Removing it may have read it once more for change notifications.
             self.store.take_damage();
             stored = self.put_once(&put, numbers.as_ref(), access)?;
         }
@@ -173,7 +173,7 @@ fn decide<'x>(
             if !item.value.is_string() {
                 return (ItemAction::Keep, Err(StoreError::WrongType));
             }
-            // Before both are copied. As memcached has it: no error.
+            // Checked before both are copied. As in memcached, this is no error.
             if item.value.len().saturating_add(put.value.len()) > put.len_max {
                 return leave(Stored::No);
             }
@@ -188,45 +188,45 @@ fn decide<'x>(
     }
 }
 
-/// The amount to add to a number, or subtract from it.
+/// The amount to add or subtract.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     pub key: &'a [u8],
     pub subtracts: bool,
     pub delta: u64,
-    /// The number that an absent item begins with, and when that expires.
+    /// The initial number and the expiry of an absent item.
     pub vivify: Option<(u64, SetExpiry)>,
-    /// What becomes of the expiry of an item that was there.
+    /// The new expiry of a present item.
     pub expiry: SetExpiry,
-    /// The number that the item has to have; 0 if none.
+    /// The CAS number that the item must have; 0 for no condition.
     pub cas: u64,
-    /// The number that it gets.
+    /// The CAS number to assign, if the client chooses it.
     pub new_cas: Option<u64>,
-    /// The reply needs that.
+    /// The reply contains the new CAS number.
     pub wants_cas: bool,
 }
 
-/// What became of it.
+/// The outcome of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// The item is this number now.
+    /// The new number.
     To {
         number: u64,
         cas: u64,
-        /// When it expired before.
+        /// The expiry before the change.
         expire_at: Option<u64>,
-        /// It was absent.
+        /// The item was absent.
         is_new: bool,
     },
     NotFound,
-    /// The item has another number for compare-and-swap.
+    /// The item has another CAS number.
     Exists,
     /// The value is not a number.
     NotANumber,
 }
 
 impl Context<'_> {
-    /// Adds to a number, or subtracts from it; below 0 nothing is, above 64 bits it restarts.
+    /// Adds or subtracts. Stops at 0 and wraps at 64 bits.
     pub(super) fn change(&mut self, change: Change<'_>) -> Result<Changed, Refusal> {
         let numbers = change.wants_cas.then(|| self.store.unique_numbers());
         let drawn = |old| numbers.as_ref().map(|numbers| numbers.next_after(old));

@@ -13,14 +13,14 @@ use super::item::{Change, Changed, Mode, Put, Stored};
 use crate::state::memcached::Count;
 use crate::state::memcached::Done;
 
-/// The key and the flags of a line whose flags begin at the word `first`.
+/// The key and the flags of a line; `first` is the word of the first flag.
 fn parse<'a>(c: &Context<'a>, first: usize) -> Result<(MetaKey<'a>, MetaFlags<'a>), Refusal> {
     let word = check_key(c.args.get(1).ok_or(Refusal::ERROR)?)?;
     let flags = MetaFlags::parse(c.args.tail(first))?;
     Ok((MetaKey::parse(word, flags.has(b'b'))?, flags))
 }
 
-/// What an item is to the reply of mg, and what becomes of it.
+/// An item as mg shows and changes it.
 struct Item<'a> {
     value: ValueRef<'a>,
     metadata: Metadata,
@@ -29,22 +29,22 @@ struct Item<'a> {
     is_new: bool,
 }
 
-/// What mg asks for.
+/// The request of mg.
 #[derive(Clone, Copy)]
 struct Look<'a> {
     key: MetaKey<'a>,
     flags: MetaFlags<'a>,
-    /// Unix milliseconds and seconds.
+    /// The time in Unix milliseconds and in seconds.
     now: u64,
     second: u32,
-    /// When N, T and R are.
+    /// The times of the flags N, T and R.
     vivified_at: Option<u64>,
     expires_at: Option<u64>,
     recached_at: Option<u64>,
     wants_access: bool,
-    /// It counts as a fetch.
+    /// Whether it counts as a fetch.
     fetches: bool,
-    /// What is won is remembered, so that no other client wins it.
+    /// Whether a win can be stored, so that no other client wins, too.
     may_win: bool,
 }
 
@@ -65,18 +65,18 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether an item has to be written before it can be shown.
+    /// Whether the item must be written before it is shown.
     fn writes(&self, metadata: Metadata) -> bool {
         let numbers = self.flags.has(b'c') && metadata.unique.is_none();
         let remembers = self.wants_access && metadata.access.is_none();
         numbers || remembers || (metadata.stale && !metadata.claimed)
     }
 
-    /// Writes the reply for an item; what the flags do to it, they do in their order.
+    /// Writes the reply for an item. Flags take effect in the order in which they stand.
     fn answer(&self, reply: &mut Writer<'_>, item: &mut Item<'_>) {
         let was_won = item.metadata.claimed;
         let mut wins = false;
-        // C asks for what the client does not have yet.
+        // C asks for the value only if the client does not have this version.
         let is_known = self.flags.cas.is_some() && self.flags.cas == item.metadata.unique;
         let shows = self.flags.has(b'v') && !is_known;
         reply.text(if shows { "VA " } else { "HD" });
@@ -120,7 +120,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether an item lives no longer than R says, in the seconds that `t` shows.
+    /// Whether the item expires before the time of R, in whole seconds as `t` shows them.
     fn is_to_renew(&self, expire_at: Option<u64>) -> bool {
         let seconds = |at: u64| seconds_left(at, self.now);
         let limit = self.recached_at.map_or(0, seconds);
@@ -135,12 +135,12 @@ fn moment(expiry: SetExpiry) -> Option<u64> {
     }
 }
 
-/// Seconds until then, a part of one counting as a whole one.
+/// Whole seconds until then, rounded up.
 fn seconds_left(at: u64, now: u64) -> u64 {
     at.saturating_sub(now).div_ceil(1000)
 }
 
-/// The time to live, -1 for ever.
+/// The time to live; -1 for none.
 fn ttl(reply: &mut Writer<'_>, expire_at: Option<u64>, now: u64) {
     match expire_at {
         Some(at) => reply.flag(b't', seconds_left(at, now)),
@@ -148,7 +148,7 @@ fn ttl(reply: &mut Writer<'_>, expire_at: Option<u64>, now: u64) {
     }
 }
 
-/// Repeats the flags that are there to be repeated.
+/// Repeats a flag that the reply must echo.
 fn echo(reply: &mut Writer<'_>, word: &[u8], key: &MetaKey<'_>) {
     match word[0] {
         b'O' => reply.word(word),
@@ -163,14 +163,14 @@ fn echo(reply: &mut Writer<'_>, word: &[u8], key: &MetaKey<'_>) {
     }
 }
 
-/// What has become of an item that mg looks at.
+/// The outcome of looking at an item.
 enum Looked {
     Shown,
-    /// It is to be remembered.
+    /// It is shown, and the fetch must be recorded.
     AndFetched,
-    /// It has to be written first.
+    /// It must be written before it is shown.
     Writes,
-    /// It is a hash, which these commands do not know.
+    /// It has a type that this protocol lacks.
     Unknown,
 }
 
@@ -203,7 +203,7 @@ pub(super) fn get(c: &mut Context<'_>) -> Outcome {
     c.check_reply_len()
 }
 
-/// Shows an item without a write, if that can be; false if there is none.
+/// Shows an item without a write if possible; false if there is none.
 fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     let reply = &mut c.reply;
     let looked = c.store.item(look.key.bytes(), c.now, |item| {
@@ -232,7 +232,7 @@ fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     }
 }
 
-/// Shows an item and changes it; false if there is none and none is made.
+/// Shows an item and changes it; false if there is none and none is created.
 fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     let flags = &look.flags;
     let numbers = flags.has(b'c').then(|| c.store.unique_numbers());
@@ -240,7 +240,7 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
     let start = c.reply.written();
     let reply = &mut c.reply;
     let shown = c.store.update_item(look.key.bytes(), c.now, |item| {
-        // This may be a further try.
+        // The closure may run more than once.
         reply.forget(start);
         let mut item = match item {
             Some(item) if item.value.is_string() => {
@@ -276,7 +276,7 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
         (action, true)
     });
     match shown {
-        // Without memory, what can be read is read.
+        // Reads must succeed without free memory.
         Err(StoreError::Stalled(_) | StoreError::OutOfMemory(_))
             if !flags.changes() && numbers.is_none() =>
         {
@@ -350,7 +350,7 @@ pub(super) fn set(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What md has done.
+/// The outcome of md.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deleted {
     Yes,
@@ -368,7 +368,7 @@ pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
             return (ItemAction::Keep, Deleted::Exists);
         }
         let (empties, is_stale) = (flags.has(b'x'), flags.has(b'I'));
-        // A hash can be neither.
+        // Other types than strings can neither be emptied nor be stale.
         let removes = !(empties || is_stale) || !item.value.is_string();
         if removes {
             return (ItemAction::Remove, Deleted::Yes);
@@ -417,7 +417,7 @@ pub(super) fn arithmetic(c: &mut Context<'_>) -> Outcome {
         Some(_) => return Err("CLIENT_ERROR invalid mode for ma M token".into()),
     };
     let expiry = flags.ttl.map(|time| c.expiry(time));
-    // Of N and T the later one says when a new item expires.
+    // The later one of N and T sets the expiry of a new item.
     let time_of_new = flags.iter().filter(|word| matches!(word[0], b'N' | b'T')).last();
     let time_of_new = time_of_new.and_then(|word| parse_i32(&word[1..])).unwrap_or(0);
     let vivify = flags.vivify.map(|_| (flags.initial, c.expiry(time_of_new)));
@@ -476,7 +476,7 @@ fn answer_number(
     }
 }
 
-/// me: what there is to know about an item, for people.
+/// me: facts about an item, for people.
 pub(super) fn debug(c: &mut Context<'_>) -> Outcome {
     c.count(Count::CmdMeta);
     let word = check_key(c.args.get(1).ok_or(Refusal::BAD_LINE)?)?;
@@ -484,7 +484,7 @@ pub(super) fn debug(c: &mut Context<'_>) -> Outcome {
     let (second, now) = (c.second(), c.now);
     let reply = &mut c.reply;
     let found = c.store.item(key.bytes(), now, |item| {
-        // As memcached has it: seconds since the end, which is still to come.
+        // As in memcached: seconds since the expiry, negative before it.
         let past = item.expire_at.map_or(-1, |at| -seconds_left(at, now).cast_signed());
         let access = item.metadata.access.unwrap_or(Access { at: second, fetched: false });
         reply.text("ME ");
@@ -503,7 +503,7 @@ pub(super) fn debug(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// mn: a reply that tells a client that all before it has been answered.
+/// mn: a reply that tells a client that all earlier requests have been answered.
 pub(super) fn noop(c: &mut Context<'_>) -> Outcome {
     c.reply.line("MN");
     Ok(())

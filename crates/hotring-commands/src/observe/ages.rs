@@ -27,7 +27,7 @@ impl Default for Known {
 }
 
 impl Ages {
-    /// Takes note of the tick that it is now.
+    /// Records the present tick.
     pub fn note(&self, tick: impl FnOnce() -> u8, now: u64) {
         let mut known = self.lock();
         // Asked under the lock: ticks must not go back.
@@ -43,7 +43,7 @@ impl Ages {
         known.age(milliseconds, now)
     }
 
-    /// How many milliseconds ago, at least, the access was whose age this is.
+    /// The least time in milliseconds since an access with this age.
     pub(crate) fn since(&self, age: u8, now: u64) -> u64 {
         self.lock().since(age, now)
     }
@@ -79,11 +79,11 @@ impl Known {
         if known == age {
             return ended;
         }
-        // The inverse of what `age` says of times beyond the first tick.
+        // The inverse of `age` for times beyond the first tick.
         let seconds = (f64::from(age - known) / STEPS_A_DOUBLING).exp2() - 1.0;
-        let told = ended.saturating_add((seconds * 1000.0) as u64);
+        let time = ended.saturating_add((seconds * 1000.0) as u64);
         // Bits that another policy left may look like any age.
-        told.min(now.saturating_sub(self.oldest)).max(ended)
+        time.min(now.saturating_sub(self.oldest)).max(ended)
     }
 
     /// The oldest tick with a date, of those up to this age: its age, and how many milliseconds ago it ended.
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(ages.since(1, 9_000), 4_000, "tick 3 ended by 5,000");
         assert_eq!(ages.since(4, 9_000), 7_000, "tick 0 ended by 2,000");
         assert_eq!(ages.since(100, 9_000), 7_000, "before all that is known");
-        let told = [0, 3_999, 4_000, 6_999, 7_000, u64::MAX].map(|ms| ages.age(ms, 9_000));
-        assert_eq!(told, [0, 0, 3, 3, 4, AGE_MAX], "the last age that is certain, and older ones");
+        let found = [0, 3_999, 4_000, 6_999, 7_000, u64::MAX].map(|ms| ages.age(ms, 9_000));
+        assert_eq!(found, [0, 0, 3, 3, 4, AGE_MAX], "the last age that is certain, and older ones");
     }
 
     #[test]
@@ -129,14 +129,14 @@ mod tests {
         let ages = Ages::default();
         ages.note(|| 0, 1_000);
         let idle = [0, 10, 100, 1_000, 10_000, 100_000, u64::MAX / 1000];
-        let told = idle.map(|seconds| ages.age(seconds * 1000, 2_000));
-        assert!(told.is_sorted_by(|younger, older| younger < older), "{told:?}");
-        assert_eq!((told[0], told[6]), (0, AGE_MAX));
+        let found = idle.map(|seconds| ages.age(seconds * 1000, 2_000));
+        assert!(found.is_sorted_by(|younger, older| younger < older), "{found:?}");
+        assert_eq!((found[0], found[6]), (0, AGE_MAX));
         ages.note(|| 1, 10_000);
         ages.note(|| 3, 30_000);
         assert_eq!(ages.age(10_000, 31_000), 2, "a known age");
-        let told = [21_000, 60_000, 600_000].map(|ms| ages.age(ms, 31_000));
-        assert!(told[0] == 3 && told.is_sorted_by(|younger, older| younger < older), "{told:?}");
+        let found = [21_000, 60_000, 600_000].map(|ms| ages.age(ms, 31_000));
+        assert!(found[0] == 3 && found.is_sorted_by(|younger, older| younger < older), "{found:?}");
     }
 
     #[test]
@@ -144,14 +144,14 @@ mod tests {
         const LONGEST: u64 = 160 * 86_400_000;
         let ages = Ages::default();
         ages.note(|| 0, NOW);
-        let told = ages.since(191, NOW + 1_000);
-        assert_eq!(told, 0, "nothing was restored: no such access is known");
-        let is_near = |told, ms| told <= ms && told + 1_000 >= ms * 5 / 6;
+        let found = ages.since(191, NOW + 1_000);
+        assert_eq!(found, 0, "nothing was restored: no such access is known");
+        let is_near = |found, ms| found <= ms && found + 1_000 >= ms * 5 / 6;
         let check = |known, now| {
             for beyond in (0..42).map(|power| 3u64 << power).filter(|ms| *ms < LONGEST) {
                 let ms = known + beyond;
-                let told = ages.since(ages.age(ms, now), now);
-                assert!(is_near(told, ms), "{told} of {ms}");
+                let found = ages.since(ages.age(ms, now), now);
+                assert!(is_near(found, ms), "{found} of {ms}");
             }
         };
         check(0, NOW + 1_000);
@@ -160,9 +160,9 @@ mod tests {
         ages.note(|| 1, NOW + 10_000);
         ages.note(|| 96, NOW + 900_000);
         check(990_000, NOW + 1_000_000);
-        let told = ages.since(restored + 96, NOW + 1_000_000);
-        assert!(is_near(told, 600_000 + 990_000), "the time since is added: {told}");
-        let told = ages.since(255, NOW + 1_000_000);
-        assert!(told <= 990_000 + LONGEST, "no more than was restored: {told}");
+        let found = ages.since(restored + 96, NOW + 1_000_000);
+        assert!(is_near(found, 600_000 + 990_000), "the time since is added: {found}");
+        let found = ages.since(255, NOW + 1_000_000);
+        assert!(found <= 990_000 + LONGEST, "no more than was restored: {found}");
     }
 }

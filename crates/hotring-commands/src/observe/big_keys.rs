@@ -27,7 +27,7 @@ pub struct BigKey {
     pub key: Box<[u8]>,
 }
 
-/// What the walk has found, for all who ask.
+/// The findings of the walk, for all readers.
 #[derive(Debug, Default)]
 pub struct BigKeys(Mutex<Walk>);
 
@@ -44,7 +44,7 @@ impl BigKeys {
     }
 }
 
-/// The walk, and what it has found.
+/// The walk and its findings.
 #[derive(Debug, Default)]
 struct Walk {
     /// The place of the database that it is in.

@@ -108,7 +108,7 @@ macro_rules! counters {
             }
         )*
 
-        /// What the counters of all threads add up to.
+        /// The sum of the counters of all threads.
         #[derive(Clone, Debug, Default)]
         pub struct Totals {
             $($($(#[$doc])* pub $name: u64,)*)*
@@ -149,7 +149,7 @@ const fn closed(labels: &'static [(&'static str, &'static str)]) -> Counted {
 }
 
 counters! {
-    /// What one thread counts. Aligned so that two threads' counters never share a cache line pair.
+    /// The counters of one thread. Aligned so that two threads' counters never share a cache line pair.
     #[repr(align(128))]
     struct Counters {
         /// Commands executed, failed ones included.
@@ -222,11 +222,11 @@ counters! {
     } with {
         /// The errors by kind, of RESP.
         error_kinds: ErrorKinds,
-        /// What is counted of each command, by its id.
+        /// The counters of each command, by its id.
         by_command: ByCommand<COMMAND_IDS>,
     }
 
-    /// What is counted about connections outside of the threads that serve them.
+    /// Counts of connections outside of the threads that serve them.
     struct AcceptCounters {
         /// Connections accepted since the start.
         accepted = metric(

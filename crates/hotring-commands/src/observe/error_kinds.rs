@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Most kinds that a thread keeps apart: scripts make up as many as they like.
 const KINDS_MAX: usize = 128;
 
-/// What further kinds are counted as.
+/// The kind under which all further ones are counted.
 const OTHERS: &str = "ERRORSTATS_OVERFLOW";
 
 /// A first word that is longer is none.
@@ -30,7 +30,7 @@ impl ErrorKinds {
         *kinds.entry(kind).or_default() += 1;
     }
 
-    /// Adds what has been counted to `sums`.
+    /// Adds the counts to `sums`.
     pub(crate) fn add_to(&self, sums: &mut BTreeMap<String, u64>) {
         for (kind, count) in self.lock().iter() {
             *sums.entry(kind.clone()).or_default() += count;

@@ -41,7 +41,7 @@ fn place(ns: u64) -> usize {
     (doublings as usize).min(BOUNDS)
 }
 
-/// What histograms add up to.
+/// The sum of histograms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// As in [`Histogram`]: one for each bound, and one behind them.
@@ -92,8 +92,8 @@ impl Distribution {
         self.sum_ns as f64 / 1000.0 / self.count().max(1) as f64
     }
 
-    /// Microseconds that a share of `q` (0 to 1) of the times did not exceed, as far as the bounds tell:
-    /// between two of them times are taken to be spread evenly.
+    /// The time in microseconds that a share of `q` (0 to 1) of the calls did not exceed. Between two
+    /// bounds times are assumed to be spread evenly.
     pub fn quantile_us(&self, q: f64) -> f64 {
         let rank = q * self.count() as f64;
         let mut below = 0;

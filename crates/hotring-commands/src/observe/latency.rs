@@ -1,18 +1,19 @@
-//! What has taken long, by kind of event, for LATENCY: the last times of each.
+//! Slow events by kind, for LATENCY: the latest times of each.
 //!
-//! As for SLOWLOG, what is timed are the requests that can take long, and a stretch of what removes expired keys.
+//! As for SLOWLOG, only requests that can take long are timed, and stretches of the removal of expired
+//! keys.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Times that are kept of each event, one a second.
+/// Samples kept per event, one per second.
 const SAMPLES_MAX: usize = 160;
 
 /// A command.
 pub(crate) const COMMAND: &str = "command";
-/// A stretch of the work that removes what has expired.
+/// A stretch of the removal of expired keys.
 pub const EXPIRE_CYCLE: &str = "expire-cycle";
 
 /// Unix second and milliseconds.
@@ -21,7 +22,7 @@ pub(crate) type Sample = (u64, u64);
 /// All events.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// Milliseconds from which on a time is kept; 0 for none.
+    /// The least time in milliseconds that is kept; 0 for none.
     threshold: AtomicU64,
     events: Mutex<BTreeMap<&'static str, Event>>,
 }
@@ -75,7 +76,7 @@ impl Latency {
         self.events().iter().map(|(name, event)| (*name, event.clone())).collect()
     }
 
-    /// Forgets the events of these names, or all of them; answers how many.
+    /// Forgets the events of these names, or all of them. Returns their number.
     pub(crate) fn forget(&self, names: Option<Vec<&[u8]>>) -> usize {
         let mut events = self.events();
         let before = events.len();

@@ -1,4 +1,4 @@
-//! What is counted and timed, each by one thread, for INFO, the metrics and the status page.
+//! Counts and times, each written by one thread, for INFO, the metrics and the status page.
 
 pub mod ages;
 pub mod beats;

@@ -1,4 +1,4 @@
-//! How fast things happen: the counters of every second of the last two minutes, and what they grew by.
+//! Rates: the counters of every second of the last two minutes, and their growth.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ struct Sample {
     output_bytes: u64,
 }
 
-/// What grew how fast, each second.
+/// The rates of each second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     pub commands: f64,
@@ -53,7 +53,7 @@ impl Rate {
     }
 }
 
-/// The last samples. The background task adds them, anybody looks at them.
+/// The last samples. The background task adds them, any thread reads them.
 #[derive(Debug, Default)]
 pub struct Rates(Mutex<VecDeque<Sample>>);
 

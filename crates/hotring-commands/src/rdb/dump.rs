@@ -31,7 +31,7 @@ const EXPIRY_END: u64 = 1 << 48;
 /// The latest version that is read: Redis 7.4's.
 const VERSION_MAX: u16 = 12;
 
-/// A value and what stands behind it.
+/// A value and the bytes behind it.
 pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     match value {
@@ -260,7 +260,7 @@ fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, 
     if is_sound { Ok(Content::Scored(members)) } else { Err(Undumped::Format) }
 }
 
-/// What is left to read.
+/// The unread bytes.
 pub(super) struct Input<'a> {
     rest: &'a [u8],
     len_max: usize,
@@ -305,7 +305,7 @@ impl<'a> Input<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    /// A score with its length in a byte; the longest ones stand for what has no digits.
+    /// A score with its length in a byte; the greatest lengths stand for scores without digits.
     fn score_text(&mut self) -> Option<f64> {
         match self.byte()? {
             255 => Some(f64::NEG_INFINITY),

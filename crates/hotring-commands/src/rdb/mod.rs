@@ -48,13 +48,13 @@ pub const TYPE_ZSET_LISTPACK: u8 = 17;
 /// The version that DUMP has here: Redis 7.0's.
 const VERSION: u16 = 10;
 
-/// Length of what stands behind a value of DUMP.
+/// Length of the bytes behind a value of DUMP.
 pub const SEAL_LEN: usize = 10;
 
 /// The version that has fields which expire: Redis 7.4's.
 const VERSION_EXPIRING: u16 = 12;
 
-/// Adds what stands behind a value of DUMP: the version of the format, and the sum of all before.
+/// Appends the end of a DUMP: the format version, and the checksum of everything before.
 pub fn seal(out: &mut Vec<u8>) {
     let version = match out.first() {
         Some(&TYPE_HASH_EXPIRING) => VERSION_EXPIRING,
@@ -101,7 +101,7 @@ fn text(n: i64) -> Cow<'static, [u8]> {
     n.to_string().into_bytes().into()
 }
 
-/// LZF: runs of bytes as they are, and copies of what came before. None unless `len` bytes come out.
+/// LZF: literal runs, and copies of earlier bytes. None unless exactly `len` bytes result.
 pub fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     // Three bytes give 264 at most.
     let mut out = Vec::with_capacity(len.min(packed.len().saturating_mul(88)));
@@ -216,7 +216,7 @@ fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
 /// The polynomial of Redis's CRC-64 (Jones), its lowest bit first.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
 
-/// What each byte does to the sum.
+/// The effect of each byte on the sum.
 static CRC_STEPS: [u64; 256] = crc_steps();
 
 const fn crc_steps() -> [u64; 256] {

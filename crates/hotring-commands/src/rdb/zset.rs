@@ -15,7 +15,7 @@ pub(super) fn push(out: &mut Vec<u8>, scored: ScoredRef<'_>) {
     });
 }
 
-/// A score that is written as text. None for NaN, and for what is no number.
+/// A score from text. None for NaN, and for text that is no number.
 pub fn score_of(text: &[u8]) -> Option<f64> {
     let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (!score.is_nan()).then_some(score)

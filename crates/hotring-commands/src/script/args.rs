@@ -11,8 +11,8 @@ use mlua::{
 
 use super::redis::{is_prelude, refused_at};
 
-/// Places that stay free on Lua's stack and among references: for what a function itself, those in which it
-/// runs, and mlua's errors need.
+/// Free slots on Lua's stack and among references, for the function itself, for the functions in which it
+/// runs, and for mlua's errors.
 const STACK_RESERVE: usize = 300;
 
 /// Wraps a function that scripts call with any arguments.
@@ -78,7 +78,7 @@ impl IntoLua for Nothing {
 
 /// Refuses argument `i`, from 0 on, as Lua's own functions do: in a call of a method its object does not count.
 pub(super) fn bad_argument<T>(lua: &Lua, i: usize, why: &str) -> mlua::Result<T> {
-    // What the script has called: functions of the prelude come between.
+    // The function called by the script: functions of the prelude come between.
     let level = (1..).take_while(|level| is_prelude(lua, *level)).last().unwrap_or(0);
     let names = lua.inspect_stack(level, |frame| {
         let names = frame.names();
@@ -118,7 +118,7 @@ pub(super) fn text(lua: &Lua, args: &MultiValue, i: usize) -> mlua::Result<Text>
     }
 }
 
-/// Argument `i` as a whole number, as C's conversion makes it of what is none; of a missing one `default`.
+/// Argument `i` as a whole number, converted as in C; `default` if it is missing.
 pub(super) fn integer(
     lua: &Lua,
     args: &MultiValue,

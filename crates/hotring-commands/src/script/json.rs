@@ -182,7 +182,7 @@ fn decode(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Value> {
 struct Decoder<'a> {
     lua: &'a Lua,
     state: &'a State,
-    /// What went wrong where it is not the text that is wrong.
+    /// A failure for other reasons than the text.
     ended: &'a Cell<Option<mlua::Error>>,
 }
 

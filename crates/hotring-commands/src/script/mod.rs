@@ -1,4 +1,4 @@
-//! One thread's Lua 5.1: compiles scripts, runs them, and turns what they return into a reply.
+//! One thread's Lua 5.1: compiles scripts, runs them, and turns their results into replies.
 //!
 //! ```text
 //!   commands/script.rs --> Interpreter::run --> prelude.lua --> the script
@@ -70,7 +70,7 @@ struct LuaInterpreter {
     is_spent: bool,
 }
 
-/// A Lua interpreter, which reports to `scripts` what it runs.
+/// A Lua interpreter, which reports its runs to `scripts`.
 pub(crate) fn interpreter(
     config: &Config,
     scripts: &Scripts,
@@ -241,7 +241,7 @@ const OUT_OF_MEMORY: Failure = Failure::text("ERR Script needs more memory than 
 fn raised(value: &Value, name: &str) -> Failure {
     let table = match value {
         Value::Table(table) => table,
-        // What Lua raises without asking the handler.
+        // Errors that Lua raises without asking the handler.
         Value::String(text) if text.as_bytes().starts_with(b"not enough memory") => {
             return OUT_OF_MEMORY;
         }

@@ -8,7 +8,7 @@ use super::args::function;
 use super::redis::{refused, to_integer};
 use super::state::State;
 
-/// Tables within tables that are packed; what lies deeper becomes nil.
+/// Nesting of packed tables; deeper ones become nil.
 const DEPTH_MAX: usize = 16;
 /// Arrays and maps within each other that are unpacked.
 const UNPACK_DEPTH_MAX: usize = 128;
@@ -76,7 +76,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// Goes through the table twice rather than keep what is in it: see [`super::args`].
+    /// Visits the table twice instead of collecting its contents: see [`super::args`].
     fn write_table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         let (mut len, mut last, mut has_others) = (0, 0, false);
         for pair in table.pairs::<Value, Value>() {

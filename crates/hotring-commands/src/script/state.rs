@@ -27,11 +27,11 @@ use crate::state::scripts::{Lines, Running, Scripts, Slow};
 /// Instructions between two looks; about 10 µs.
 const EVERY: u32 = 1_000;
 
-/// The same where they are slow, and what that is.
+/// The same where they are slow, and the text that says so.
 const EVERY_SLOW: u32 = 10;
 const SLOW: Duration = Duration::from_millis(5);
 
-/// How long a run goes on before others have a turn.
+/// How long a run lasts before other connections have a turn.
 const SLICE: Duration = Duration::from_millis(1);
 
 /// Why a run ends before its end.
@@ -83,9 +83,9 @@ pub(super) struct State {
     slice: Cell<Instant>,
     /// Instructions after which Lua asks; 0 before it does.
     asks: Cell<u32>,
-    /// What Lua may take.
+    /// The memory that Lua may take.
     memory_max: Cell<usize>,
-    /// What the scripts of all threads may.
+    /// The memory that the scripts of all threads may take.
     all_max: Cell<usize>,
     /// The version of the protocol in which the script sees replies.
     version: Cell<Version>,
@@ -138,7 +138,7 @@ impl State {
         self.seed(0);
     }
 
-    /// Notes what Lua takes between two runs.
+    /// Records the memory of Lua between two runs.
     pub(super) fn note_memory(&self, bytes: usize) {
         self.running.take_note(bytes);
     }
@@ -247,7 +247,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes what Lua takes; an error if that is more than its share of what all may take.
+    /// Records the memory of Lua; fails if it exceeds its share of the common limit.
     fn must_share(&self, lua: &Lua) -> mlua::Result<()> {
         let memory = lua.used_memory();
         self.running.take_note(memory);

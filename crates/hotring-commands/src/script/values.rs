@@ -93,7 +93,7 @@ fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
     }
 }
 
-/// What `redis.call` raises, and `redis.pcall` returns.
+/// The error that `redis.call` raises and `redis.pcall` returns.
 pub(super) fn error_table(lua: &Lua, text: &[u8], is_counted: bool) -> mlua::Result<Value> {
     let error = tagged(lua, "err", lua.create_string(text)?)?;
     if let (Value::Table(table), true) = (&error, is_counted) {
@@ -113,8 +113,8 @@ fn tagged(lua: &Lua, tag: &str, value: impl mlua::IntoLua) -> mlua::Result<Value
     Ok(Value::Table(table))
 }
 
-/// Writes what a script has returned. `script` is the version in which it speaks. Returns whether it has errors, which
-/// are counted.
+/// Writes the result of a script. `script` is the protocol version that the script uses. Returns whether
+/// the result has errors, which are counted.
 pub(super) fn write_reply(
     value: &Value,
     script: Version,
@@ -178,7 +178,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// An array of what stands before the first nil.
+    /// An array of the elements before the first nil.
     fn sequence(&self, table: &Table, depth: usize, reply: &mut Writer<'_>) -> Result<(), Failure> {
         let item = |i: usize| table.raw_get::<Value>(i).unwrap_or(Value::Nil);
         let mut len = 0;

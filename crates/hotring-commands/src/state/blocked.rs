@@ -10,7 +10,7 @@ use hotring_store::{End, Taker};
 use crate::state::client::ClientShared;
 use crate::table::Spec;
 
-/// What a blocking command takes from a key.
+/// The part of a key that a blocking command takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// One element of a list (BLPOP, BRPOP).
@@ -71,7 +71,7 @@ impl Blocked {
         Blocked { client, version, spec, want, served: OnceLock::new() }
     }
 
-    /// All who wait in lines of this server are clients.
+    /// All takers of this server are clients.
     pub(crate) fn of(taker: &dyn Taker) -> &Blocked {
         (taker as &dyn Any).downcast_ref().expect("only clients wait in the lines of a server")
     }

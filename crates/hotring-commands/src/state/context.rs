@@ -35,8 +35,8 @@ pub(crate) struct Context<'a> {
     pub key_hash: KeyHash,
     /// Where the reply goes; exactly one reply, unless the command returns a failure.
     pub reply: Writer<'a>,
-    /// Length that the whole buffer of `reply` may reach. Commands whose replies can be much longer
-    /// than their requests and than one value look at it as they go.
+    /// Longest total of the pending replies. A command whose reply may be much longer than its request and
+    /// one value must check it as it proceeds.
     pub reply_len_max: usize,
     /// Unix milliseconds, read once for the whole batch of requests.
     pub now: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The key of a command whose only one is its first argument.
+    /// The key of a command whose first argument is its only key.
     #[inline]
     pub(crate) fn key(&self) -> Key<'a> {
         Key::with_hash(self.args.at(1), self.key_hash)
@@ -65,7 +65,7 @@ impl<'a> Context<'a> {
         store.exclusive(keys, |store| rest.run(store, f))
     }
 
-    /// Runs `f`, whose writes were admitted together: they store up to this many bytes.
+    /// Runs `f`, whose writes were admitted together and store up to this number of bytes.
     pub(crate) fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let (store, rest) = self.split();
         store.admitted(bytes, |store| rest.run(store, f))

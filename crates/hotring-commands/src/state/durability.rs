@@ -18,7 +18,7 @@ use crate::state::snapshots::Snapshots;
 pub struct Durability {
     /// Set once the log has been read, if there is one.
     parts: OnceLock<Parts>,
-    /// The log is no longer written, and the server goes on without it.
+    /// The log was abandoned, and the server continues without it.
     is_abandoned: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ impl Durability {
         debug_assert!(is_first, "a server starts once");
     }
 
-    /// Gives the log up; the server goes on without it.
+    /// Abandons the log; the server continues without it.
     pub fn abandon(&self) {
         // ORDERING: Relaxed, see `is_abandoned`.
         self.is_abandoned.store(true, Ordering::Relaxed);

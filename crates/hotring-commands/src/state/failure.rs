@@ -1,4 +1,4 @@
-//! Why a command could not do its work: what a command function returns instead of a reply.
+//! The failure of a command: returned by its function instead of writing a reply.
 //!
 //! Dispatch turns a `Failure` into the error reply and counts it, so that no command writes errors
 //! itself. The texts are Redis's own wherever Redis has one, because clients match on them.
@@ -9,7 +9,7 @@ use hotring_store::{NumberKind, StoreError};
 
 use crate::table::quoted;
 
-/// What a command function returns: the reply has been written, or this is the reason why not.
+/// The result of a command's function: the reply has been written, or the reason why not.
 pub(crate) type Outcome = Result<(), Failure>;
 
 /// The reason why a command has no ordinary reply.

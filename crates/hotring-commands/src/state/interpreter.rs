@@ -46,5 +46,5 @@ pub(crate) trait Interpreter {
     fn is_spent(&self) -> bool;
 }
 
-/// Makes a thread's interpreter, which reports to [`Scripts`] what it runs.
+/// Makes a thread's interpreter, which reports its runs to [`Scripts`].
 pub(crate) type NewInterpreter = fn(&Config, &Scripts) -> Result<Box<dyn Interpreter>, Failure>;

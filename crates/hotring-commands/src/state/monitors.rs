@@ -1,4 +1,4 @@
-//! MONITOR: which connections see every request, and in what form.
+//! MONITOR: the connections that see every request, and their format.
 //!
 //! Threads check for monitors once per batch, together with the settings: a request pays nothing for it. A request is
 //! shown after it has run, a script before its commands.

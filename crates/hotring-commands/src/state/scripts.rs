@@ -405,7 +405,7 @@ pub(crate) enum Kill {
     Nothing,
     /// The script will end.
     Killed,
-    /// The script has written and goes on.
+    /// The script has written and continues.
     TooLate,
 }
 

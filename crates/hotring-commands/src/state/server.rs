@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// Asks all threads to finish what they have received and end.
+    /// Asks all threads to finish the received requests and end.
     pub fn stop(&self) {
         self.process.stop();
         self.store.wake_maintenance();

@@ -32,7 +32,7 @@ pub(crate) struct ThreadState {
     config_version: u64,
     /// The limits of authenticated RESP clients, which follow from the settings.
     pub limits: Limits,
-    /// A script is slow: requests that need what it holds wait outside the gate, or are refused.
+    /// A script is slow: requests that need its keys wait outside the gate, or are refused.
     pub is_slow: bool,
     /// Each request must be checked before it runs, or observed after it.
     pub is_watched: bool,
@@ -124,7 +124,7 @@ impl ThreadState {
         logged
     }
 
-    /// The length that the replies of a run may reach: the hard limit without what is unsent.
+    /// The length that the replies of a run may reach: the hard limit minus the unsent replies.
     #[inline]
     pub(crate) fn reply_len_max(&self, client: &Client) -> usize {
         // ORDERING: Relaxed, written by this thread.

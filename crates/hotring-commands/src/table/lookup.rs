@@ -106,7 +106,7 @@ fn unknown(request: ArgsView<'_>) -> CommandError<'_> {
     }
 }
 
-/// [`resolve`] for [`Starts`](hotring_protocol::Starts).
+/// [`resolve`] for [`PrefixCache`](hotring_protocol::PrefixCache).
 pub fn called(request: ArgsView<'_>) -> Option<Called<&'static Spec>> {
     let spec = resolve(request).ok()?;
     let by_name_alone = spec.parent.is_none() && !has_subcommands(spec.id);

@@ -1,13 +1,13 @@
-//! The names of Redis's commands, whether or not they are here: for pages that compare, and for rules of
-//! access control that come from a Redis.
+//! The names of Redis's commands, present here or not: for pages that compare, and for access rules that
+//! come from a Redis.
 
-/// By groups; subcommands stand behind their command.
+/// By group; subcommands stand behind their command.
 const COMMANDS: &str = include_str!("redis-commands.txt");
 
 /// A command of Redis 8 without its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisCommand {
-    /// Where Redis's documentation files it.
+    /// Its group in Redis's documentation.
     pub group: &'static str,
     /// In lower case.
     pub name: String,

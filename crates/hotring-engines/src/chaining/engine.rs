@@ -12,15 +12,15 @@ use hotring_index::toolkit::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Si
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::{Config, ConfigError, Growth};
 
-/// What the table grows by if nothing is said: one bucket an item, and as much as HotRing's slots of
-/// 64 bytes have at 8 items a slot.
+/// The default load: one bucket per item, or as many bytes per item as HotRing's slots of 64 bytes have at
+/// 8 items per slot.
 const BYTES_PER_KEY_DEFAULT: f64 = 8.0;
 
-// SAFETY: the module's header proves what `Engine` asks for.
+// SAFETY: the module's header proves the requirements of `Engine`.
 unsafe impl Engine for Chaining {
     const NAME: &'static str = "chaining";
     type Local = ();
-    /// The hash itself: buckets are split under the hands of writers, who look again each time.
+    /// The hash itself: a writer may find that its bucket has been split, and then looks again.
     type Bucket = u64;
     type Place<'s> = Place<'s>;
     type Reservation = ();

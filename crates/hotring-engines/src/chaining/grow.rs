@@ -1,4 +1,4 @@
-//! When the table doubles, and who does the splits.
+//! When the table doubles, and which sessions split its buckets.
 //!
 //! A doubling is one CAS on the mask. A bucket is split when a writer comes to it, and the rest in
 //! small shares: each insert takes the next few buckets in turn, so that a doubling is complete long
@@ -17,7 +17,7 @@ const SPLITS_AN_INSERT: u64 = match () {
     () if cfg!(shuttle) => 1,
     () => 4,
 };
-/// And at most: for a table of more than 4 KiB a key, who asks for which may wait for it.
+/// The upper bound: in a table of more than 4 KiB per key, a request for a key may wait for it.
 const SPLITS_AN_INSERT_MAX: u64 = 1024;
 /// Buckets looked at at once when the next doubling is due before the last is complete: as long as a
 /// table that began too small has not caught up. Some hundred microseconds.
@@ -69,8 +69,8 @@ impl Chaining {
         doubled
     }
 
-    /// A share of the splits that are left, for whoever collects. Not while more removed memory
-    /// waits than may: what leaves would add to it.
+    /// A share of the remaining splits, for collecting sessions. Not while limbo exceeds its limit, because
+    /// leaving items would add to it.
     pub(crate) fn step_growth<K: Kind>(p: &mut Pinned<'_, K, Self>) {
         if !p.local.participant.is_over_limit() {
             Self::split_some(p, SPLITS_A_STEP);

@@ -17,11 +17,12 @@
 //!
 //! # Steps
 //!
-//! * *Insert*: the bucket's word from what it was when the walk began to the new item. One CAS.
+//! * *Insert*: sets the bucket's word, from its value at the start of the walk, to the new item. One CAS.
 //! * *Remove*: MARK in the item's own `next` (Harris 2001). *Replace*: MARK and REPL there, and the
 //!   copy as successor; the copy's successor is that of the old item. One CAS each.
-//! * *Unlink*: the word before a run of marked items, to the first item behind it. Whose CAS does it
-//!   retires the run. Walks of writers do so on their way; a killer whose own try is lost walks.
+//! * *Unlink*: sets the word before a run of marked items to the first item behind it. The session whose
+//!   CAS succeeds retires the run. Walks of writers unlink on their way; a session whose own unlinking
+//!   fails walks again.
 //! * *Split* of bucket i of level n, of which i + 2^n becomes the *sibling*: the items with hash bit
 //!   n set *leave*, the others are not touched.
 //!   1. FROZEN in i's word: no insert, no unlinking at the head.
@@ -36,13 +37,14 @@
 //!
 //! * C1 The successor in the word of a MARKed or SEALED item never changes.
 //! * C2 Only MARKed items are unlinked, by a CAS on a word that is neither MARKed, SEALED nor FROZEN.
-//! * C3 Items never change places: a new one comes to the head, a copy right behind what it replaces.
+//! * C3 Items never change places: a new one comes to the head, a copy right behind the item that it
+//!   replaces.
 //! * C4 Levels only rise, one at a time; a sibling's word leaves 0 once, by step 4; FROZEN is set and
 //!   cleared once on each level. So no split can be taken for another, or done twice.
 //! * C5 A key has one *home* at each moment: the bucket whose number its hash has on its level; but
 //!   a key that leaves has the sibling for its home as soon as that is ready (step 4). Homes only go
-//!   forward. All live items of a key are in its home; live is what is not MARKed, and not SEALED
-//!   once the sibling is ready.
+//!   forward. All live items of a key are in its home. An item is live if it is not MARKed, and not
+//!   SEALED once the sibling is ready.
 //! * C6 A value or expiry that is frozen never changes; step 3 freezes before any copy is made, and
 //!   all helpers therefore make the same copies.
 //! * C7 While a bucket is not FROZEN, no item in it is SEALED without MARK (step 5 is before step 6).
@@ -64,8 +66,8 @@
 //! fixed (C1, C2), so all that was behind it then is behind it still. An item that is replaced
 //! meanwhile is either met live, or dead before its copy, or unlinked with the copy in its place. So
 //! if the key was there at h, it was removed during the walk: the miss is the moment after that, or
-//! h itself. And i was the home all along if it still is at the end (C5): that is looked at
-//! ([`search`], *the second look*), because what leaves is unlinked. If it is not, the walk goes on
+//! h itself. And i was the home all along if it still is at the end (C5). The reader checks that
+//! ([`search`], *the second look*), because leaving items are unlinked. If it is not, the walk goes on
 //! in the new home. That happens at most once for each doubling under one operation: readers write
 //! nothing and never wait.
 //!
@@ -89,14 +91,14 @@
 //! # Progress
 //!
 //! Writers restart only because another operation's CAS succeeded, or to finish a split that they
-//! have met, which anybody can: it has no owner. A doubling begins when all splits of the one before
-//! are done; each insert does [`grow`]'s share of them, and so does whoever collects.
+//! have met. A split has no owner, so any session can finish it. A doubling begins when all splits of the one before
+//! are done; each insert does [`grow`]'s share of them, and so does a collecting session.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! * Half of the items are copied at a doubling. A key is copied about once in the growth of a table
-//!   from nothing. Large values are no exception: who comes to a bucket with half a gigabyte that
-//!   leaves copies half a gigabyte. `docs/decisions/0006-chaining-growth.md` has what was considered.
+//! * Half of the items are copied at a doubling, so each key is copied about once while a table grows from
+//!   nothing. Large values are no exception: a session that splits a bucket with half a gigabyte copies
+//!   half a gigabyte. The alternatives are in `docs/decisions/0006-chaining-growth.md`.
 //! * Helpers copy side by side and only one's copies are used. They look before each copy whether
 //!   that is still needed.
 //! * A bucket's length has no bound but the number of keys that collide, and a split is done in one
@@ -107,8 +109,8 @@
 //!
 //! As in the ring: pointers are loaded with Acquire and published with AcqRel; the insert's CAS
 //! acquires, too, since the word may have returned to an older value. The second look comes after
-//! loads that acquire: who met the chain as it was after an unlinking of step 6 sees at least the
-//! FROZEN of step 1. Every change of a `next` or a bucket's word but for private items is a
+//! loads that acquire: a session that met the chain after an unlinking of step 6 sees at least the
+//! FROZEN of step 1. Every change of a `next` or a bucket's word, except in private items, is a
 //! read-modify-write, so release sequences last.
 
 mod change;

@@ -48,7 +48,7 @@ impl Walks {
     }
 }
 
-/// What a step of a walk came to.
+/// The result of a step of a walk.
 type Landed = Option<Option<Hit>>;
 
 impl Batch for Chaining {

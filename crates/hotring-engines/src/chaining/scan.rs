@@ -79,8 +79,8 @@ impl Chaining {
         }
     }
 
-    /// The level on which a bucket holds all keys of its range: the next one as soon as what leaves
-    /// is at home in the sibling.
+    /// The level on which a bucket holds all keys of its range: the next one once the leaving items are at
+    /// home in the sibling.
     fn shown_level<K: Kind>(p: &Pinned<'_, K, Self>, home: Home) -> u32 {
         let split =
             home.head.is_frozen() && p.engine.table.head(home.head.sibling(home.index)).is_ready();
@@ -102,7 +102,7 @@ impl Chaining {
             at = address(word.0);
             let hash = p.shared.kind.item_hash(item);
             let is_ours = low_bits(hash, level) == home.index;
-            // What left before may still be linked, and is shown by the sibling.
+            // Items that left before may still be linked; the sibling shows them.
             let is_live = if word.is(SEALED) { is_ours } else { !word.is(MARK) };
             // A live item that is not ours has a damaged hash: shown with the beginning of the bucket.
             let is_due = hash.reverse_bits() >= position;

@@ -49,7 +49,7 @@ impl Chaining {
         Self::home_from(p, index, hash)
     }
 
-    /// As `home`, by way of bucket `index`, whose number the hash has on some level.
+    /// As `home`, starting at bucket `index`, whose number the hash has on some level.
     #[cold]
     #[inline(never)]
     pub(crate) fn home_from<K: Kind>(p: &Pinned<'_, K, Self>, mut index: u64, hash: u64) -> Home {
@@ -190,7 +190,7 @@ impl Chaining {
         }
     }
 
-    /// The home of a hash, split as far as the table wants it, and not being split.
+    /// The home of a hash, split as far as the table requires, and not being split.
     #[inline(always)]
     fn home_to_write<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64) -> Home {
         loop {
@@ -208,8 +208,8 @@ impl Chaining {
         }
     }
 
-    /// The walk of writers: unlinks what is dead on its way up to the goal, or to the end. None:
-    /// another session interferes, and the caller restarts.
+    /// The walk of writers: unlinks dead items on its way to the goal, or to the end. None if another
+    /// session interferes: the caller must restart.
     pub(crate) fn pass<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         mut home: Home,
@@ -277,8 +277,8 @@ impl Chaining {
         }
     }
 
-    /// Unlinks what is dead in a bucket. Leaves it to the session that splits the bucket, if any:
-    /// its winner comes by when that is done.
+    /// Unlinks the dead items of a bucket. Leaves them to the session that splits the bucket, if any,
+    /// because its winner unlinks them afterwards.
     pub(crate) fn tidy<K: Kind>(p: &mut Pinned<'_, K, Self>, index: u64) {
         loop {
             let head = p.engine.table.head(index);

@@ -1,4 +1,4 @@
-//! Splitting a bucket: six steps, each of which anybody can take, and finish for another.
+//! Splitting a bucket: six steps, each of which any session can take, and finish for another.
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{Head, SEALED, address, low_bits};
@@ -9,7 +9,7 @@ use hotring_index::toolkit::{Item, Kind};
 use hotring_index::word::{MARK, Next, REPL};
 use hotring_index::{sometimes, wrong};
 
-/// Private copies of what leaves a bucket, linked among themselves.
+/// Private copies of the leaving items, linked among themselves.
 #[derive(Default)]
 struct Copies {
     first: u64,
@@ -52,7 +52,8 @@ impl Chaining {
         }
         Self::mark_left(p, head, sibling);
         let (word, after) = (p.engine.table.word(index), head.after_split());
-        // ORDERING: AcqRel: who sees the next level sees what left marked, and its copies.
+        // ORDERING: AcqRel: a session that sees the next level sees the leaving items marked, and their
+        // copies.
         if word.compare_exchange(head.0, after.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             p.engine.table.count_split();
             Self::tidy(p, index);
@@ -106,8 +107,8 @@ impl Chaining {
         Some(copies)
     }
 
-    /// Whether an item is of those that leave for the sibling; what left for another one before and
-    /// is still linked is not.
+    /// Whether an item leaves for this sibling. An item that left for another one before and is still
+    /// linked does not.
     fn leaves<K: Kind>(p: &Pinned<'_, K, Self>, item: Item, head: Head, sibling: u64) -> bool {
         low_bits(p.shared.kind.item_hash(item), head.level() + 1) == sibling
     }
@@ -139,7 +140,7 @@ impl Chaining {
         }
     }
 
-    /// A private copy of a sealed item, whose value and expiry change no more.
+    /// A private copy of a sealed item, whose value and expiry are frozen.
     fn copy<K: Kind>(p: &mut Pinned<'_, K, Self>, item: Item) -> Item {
         let kind = &p.shared.kind;
         if !wrong!(p, ChainUnfrozen) {
@@ -166,7 +167,7 @@ impl Chaining {
             let item = Self::item(p, at);
             let word = Self::next(item);
             at = address(word.0);
-            // Who is late may meet what the next split has sealed: not its own, not yet to be marked.
+            // A late helper may meet items sealed by the next split, which it must not mark.
             if word.is(SEALED) && !word.is(MARK) && Self::leaves(p, item, head, sibling) {
                 // ORDERING: AcqRel: the publication of the copies comes before.
                 item.next().fetch_or(MARK, Ordering::AcqRel);

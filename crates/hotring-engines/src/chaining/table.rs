@@ -82,15 +82,15 @@ impl Table {
         self.ready.0.load(Ordering::Acquire) <= self.mask()
     }
 
-    /// Doubles the table of `mask + 1` buckets if all of them are ready and there is room; the new
-    /// words are 0 without anybody's help.
+    /// Doubles the table of `mask + 1` buckets if all of them are ready and the reserved range suffices;
+    /// the new words are 0 already.
     pub(crate) fn double(&self, mask: u64) -> bool {
         // ORDERING: Acquire pairs with `count_split`, of all splits (a release sequence).
         if self.ready.0.load(Ordering::Acquire) != mask + 1 || mask + 1 >= self.words.len() {
             return false;
         }
         let after = mask << 1 | 1;
-        // ORDERING: AcqRel: who sees the larger table sees the smaller one complete.
+        // ORDERING: AcqRel: a session that sees the larger table sees the smaller one complete.
         self.mask.0.compare_exchange(mask, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -100,7 +100,7 @@ impl Table {
         self.ready.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The next `n` buckets whose turn it is to be split (of a table with at least two).
+    /// The next `n` buckets to split (of a table with at least two).
     pub(crate) fn next_to_split(&self, n: u64) -> impl Iterator<Item = u64> {
         let half = self.mask() >> 1;
         // ORDERING: Relaxed, a number of a turn.
@@ -117,7 +117,7 @@ impl Table {
     }
 }
 
-/// The words: zeroed memory of the system, of which only what is used is ever touched.
+/// The words: zeroed memory of the system, touched only where used.
 #[cfg(not(any(loom, shuttle)))]
 struct Words {
     start: *const AtomicU64,

@@ -86,7 +86,7 @@ impl Head {
         low_bits(hash ^ index, self.level()) == 0
     }
 
-    /// The hash bit of what leaves in the split from this level.
+    /// The hash bit of items that leave in the split from this level.
     #[inline(always)]
     pub(crate) fn leaving(self) -> u64 {
         1 << self.level()

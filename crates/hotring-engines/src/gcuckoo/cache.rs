@@ -1,9 +1,9 @@
 //! A session's small cache of recent items in front of the tables (RHKV section 5).
 //!
-//! It remembers where an item was, not the item: what was found under an earlier pin may be freed.
-//! Only if the slot, read again under this pin, still holds the same word is the item in the table
-//! now, and may be looked at. That the word may have been another item's in between, at the same
-//! address, does no harm: it is the one that is there now, and its key is compared.
+//! The cache remembers the position of an item, not the item, which may have been freed since an earlier
+//! pin. Only if the slot, read again under this pin, still holds the same word is the item in the table and
+//! may be read. The word may have belonged to another item at the same address in between. That is
+//! harmless: the item there now counts, and its key is compared.
 
 use super::place::Entry;
 

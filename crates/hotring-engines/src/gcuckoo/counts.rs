@@ -1,11 +1,11 @@
-//! What a session counts of this engine, and the sums over all sessions.
+//! A session's counts of this engine, and the sums over all sessions.
 
 use hotring_index::sync::{Arc, Mutex};
 use hotring_index::toolkit::{Counter, EngineStats};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts of one session: written by it alone, read by anybody.
+        /// Counts of one session: only it writes them, any session reads them.
         #[derive(Default)]
         #[repr(align(128))]
         pub(crate) struct Counts {
@@ -14,7 +14,7 @@ macro_rules! counts {
             pub(crate) path_max: Counter,
         }
 
-        /// What G-Cuckoo counts, over all sessions since the index was made.
+        /// The counts of G-Cuckoo, over all sessions since the index was made.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct GCuckooStats {
@@ -42,7 +42,7 @@ macro_rules! counts {
                 self.kicks_wasted = self.kicks.saturating_sub(self.kicks_used);
             }
 
-            /// Those of an index with G-Cuckoo, from what it reports.
+            /// The counts from the report of an index with G-Cuckoo.
             pub fn of(stats: &EngineStats) -> Option<Self> {
                 Some(Self {
                     $($name: stats.get(stringify!($name))?,)*

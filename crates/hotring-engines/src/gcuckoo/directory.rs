@@ -10,9 +10,9 @@
 //! halves in its entries, one after the other; as a hash has one entry, one store decides for it.
 //! If the page has only one entry, the front is doubled first: a copy with all entries twice.
 //!
-//! A replaced page or front may still be read by sessions pinned before, and is freed after
-//! a grace period. Who has an old front may be led to a page that was split meanwhile: what it
-//! holds is what was there at the split, and the split came after the reader's pin.
+//! A replaced page or front may still be read by sessions pinned before, and is freed after a grace period.
+//! An old front may lead to a page that has been split since. Its contents are those at the split, and the
+//! split came after the reader's pin.
 
 use super::page::{DEPTH_MAX, Page};
 use hotring_index::sync::spin::SpinMutex;
@@ -38,7 +38,7 @@ enum Replaced<const S: usize> {
 
 impl<const S: usize> Replaced<S> {
     /// # Safety
-    /// No other session can reach it any more, and it is freed once.
+    /// No other session may reach it any more, and it must be freed only once.
     unsafe fn free(self) {
         match self {
             // SAFETY: leaked from a box when it was made; the rest is the caller's promise.
@@ -49,13 +49,13 @@ impl<const S: usize> Replaced<S> {
     }
 }
 
-/// What only the holder of the directory's lock changes.
+/// State that only the holder of the directory's lock changes.
 struct Structure<const S: usize> {
     /// With the tag of the grace period after which no session has it.
     replaced: Vec<(u64, Replaced<S>)>,
 }
 
-// SAFETY: what was replaced belongs to the directory.
+// SAFETY: replaced pages and fronts belong to the directory.
 unsafe impl<const S: usize> Send for Structure<S> {}
 // SAFETY: it is not reached through a shared reference.
 unsafe impl<const S: usize> Sync for Structure<S> {}
@@ -140,7 +140,7 @@ impl<const S: usize> Directory<S> {
         let halves = halves.map(leak);
         let front = self.front();
         for i in (old.prefix as usize..front.pages.len()).step_by(1 << old.depth) {
-            // ORDERING: Release publishes the page. From here on it is the page of these hashes.
+            // ORDERING: Release publishes the page. From here on these hashes belong to it.
             front.pages[i].store(halves[i >> old.depth & 1], Ordering::Release);
         }
         // ORDERING: Relaxed, a count.
@@ -160,7 +160,7 @@ impl<const S: usize> Directory<S> {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Frees some memory that no session can reach any more, by the word of `is_over`.
+    /// Frees some memory that no session can reach any more, according to `is_over`.
     pub(crate) fn free(&self, is_over: impl Fn(u64) -> bool) {
         let Some(mut structure) = self.structure.try_lock() else { return };
         // The oldest are in front, nearly.

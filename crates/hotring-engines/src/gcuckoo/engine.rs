@@ -13,7 +13,7 @@ use hotring_index::{Config, ConfigError};
 /// Keys of a batch that are on their way together.
 const CHUNK: usize = 64;
 
-// SAFETY: the module's header proves what `Engine` asks for.
+// SAFETY: the module's header proves the requirements of `Engine`.
 unsafe impl<const S: usize> Engine for GCuckoo<S> {
     const NAME: &'static str = "gcuckoo";
     type Local = Local;

@@ -7,8 +7,8 @@
 //! * a tree, E = V - 1: *non-maximal*, with exactly one vacancy, and every walk ends there;
 //! * with one loop, E = V: *maximal*, without vacancy, and every walk is endless.
 //!
-//! Parts only grow together, which union-find is made for: two numbers at the root of each part say
-//! what becomes of an insertion before anything is kicked out.
+//! Parts only grow together, which suits union-find: two numbers at the root of each part predict the
+//! outcome of an insertion before anything is kicked out.
 //!
 //! # Removals
 //!
@@ -20,7 +20,7 @@
 
 use super::place::Places;
 
-/// What will become of an insertion (RHKV section 4.7.1, table 2).
+/// The outcome of an insertion (RHKV section 4.7.1, table 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Two new vertices.
@@ -96,12 +96,12 @@ impl Graph {
         self.edge_count(root) >= self.vertices(root)
     }
 
-    /// A bucket that no item belongs to, as far as the graph goes back.
+    /// A bucket without items, as far as the graph goes back.
     fn is_new(&self, root: u32) -> bool {
         self.up[root as usize] == ROOT | 1 && self.edges[root as usize] == 0
     }
 
-    /// What an insertion at these places will be. O(1) but for the length of union-find's paths.
+    /// The outcome of an insertion at these places. O(1), apart from the paths of union-find.
     pub(crate) fn predetermine(&mut self, at: Places) -> Forecast {
         let (one, two) = (self.root(at.one), self.root(at.two));
         let maximal = (self.is_maximal(one), self.is_maximal(two));
@@ -135,7 +135,7 @@ impl Graph {
         self.edges[big as usize] = edges + 1;
     }
 
-    /// Notes that an item went from one of these places.
+    /// Records that an item has left one of these places.
     pub(crate) fn remove(&mut self, at: Places) {
         let root = self.root(at.one);
         self.edges[root as usize] = self.edge_count(root).saturating_sub(1) | DIRTY;

@@ -49,8 +49,8 @@ pub(crate) trait Htm {
     fn begin(&self) -> Result<(), Abort>;
     /// Makes all that was done since visible at once.
     fn end(&self);
-    /// Aborts because a lock is held. Hardware goes on at `begin`; a mock returns what that would
-    /// have returned, having done nothing in between.
+    /// Aborts because a lock is held. Hardware continues at `begin`; a mock returns the same result,
+    /// without having done anything in between.
     fn abort(&self) -> Abort;
 }
 
@@ -121,9 +121,8 @@ impl Htm for Hardware {
     fn begin(&self) -> Result<(), Abort> {
         const STARTED: u32 = u32::MAX;
         let status: u32;
-        // SAFETY: at an abort the processor puts memory and registers back to what they were here
-        // and says why in EAX; no other register changes. The compiler may not move memory accesses
-        // across the block.
+        // SAFETY: an abort restores memory and registers to their state here and sets EAX to the reason; no
+        // other register changes. The compiler must not move memory accesses across the block.
         unsafe {
             std::arch::asm!("xbegin 2f", "2:", inout("eax") STARTED => status, options(nostack));
         }
@@ -138,7 +137,7 @@ impl Htm for Hardware {
 
     #[inline(always)]
     fn abort(&self) -> Abort {
-        // SAFETY: ends the transaction that is running; execution goes on in `begin`.
+        // SAFETY: ends the running transaction; execution continues in `begin`.
         unsafe { std::arch::asm!("xabort 0xff", options(nostack)) };
         Abort::LOCK_HELD
     }
@@ -208,7 +207,7 @@ pub(crate) fn acquire_elided(word: &AtomicU64, old: u64, new: u64) -> bool {
     }
 }
 
-/// A store that ends the section; elided only if it puts back what the word was.
+/// A store that ends the section; elided only if it restores the previous word.
 #[inline(always)]
 pub(crate) fn release_elided(word: &AtomicU64, value: u64) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
@@ -223,7 +222,7 @@ pub(crate) fn release_elided(word: &AtomicU64, value: u64) {
         );
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
-    // ORDERING: Release pairs with the Acquire of whoever locks next.
+    // ORDERING: Release pairs with the Acquire of the next session that locks.
     word.store(value, Ordering::Release);
 }
 

@@ -1,5 +1,5 @@
-//! One pair of tables of plain numbers: what a page does with its items, without items, locks and
-//! readers. For measuring kicks, and for tests that choose the buckets.
+//! One pair of tables of plain numbers: a page's treatment of its items, without items, locks and readers.
+//! For measuring kicks, and for tests that choose the buckets.
 
 use super::graph::{Case, Graph};
 use super::place::Places;
@@ -7,7 +7,7 @@ use super::tables::{Tables, slots};
 use super::vacancy::{Node, Outlook, predetermined, search};
 use std::cell::Cell;
 
-/// What became of an insertion.
+/// The outcome of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inserted {
     /// The case that the graph foretold (RHKV section 4.7.1), with one slot a bucket.

@@ -8,9 +8,8 @@
 //! * LOCKED: a session changes buckets of the group.
 //! * FROZEN: the group never changes again, as the page is being split; it may still be read. No
 //!   other group of the page changes then, either.
-//! * The version is one higher after each change, if readers look at versions
-//!   ([`Atomicity::Optimistic`]). In the other modes a release puts back what was there before,
-//!   without which hardware elides nothing.
+//! * The version grows by one with each change if readers check versions ([`Atomicity::Optimistic`]). In
+//!   the other modes a release must restore the previous word, or hardware elides nothing.
 //!
 //! A session takes the page's lock, if it needs it, before those of groups, and these in the order
 //! of their numbers, so that no two wait for each other.
@@ -40,7 +39,7 @@ impl Groups {
         self.0.len() as u32
     }
 
-    /// A group's word, before or after what it protects is read.
+    /// A group's word, before or after the group is read.
     #[inline(always)]
     pub(crate) fn look(&self, group: u32) -> u64 {
         // ORDERING: Acquire pairs with the Release of `release`: what is read after it is at least
@@ -108,9 +107,9 @@ impl Groups {
         }
     }
 
-    /// Lets no session change any group any more, once changes under way are done. All groups
-    /// are taken before the first one is frozen: who finds one frozen knows that the whole page is
-    /// at rest, which a scan relies on.
+    /// Stops all further changes of all groups, once changes under way are done. All groups are locked
+    /// before the first one is frozen, so a session that finds one frozen knows that the whole page is at
+    /// rest. Scans rely on that.
     pub(crate) fn freeze(&self) {
         for group in 0..self.len() {
             // The page's lock is held, so no other session freezes it.
@@ -119,8 +118,7 @@ impl Groups {
         for word in &self.0 {
             // ORDERING: Relaxed, a word that is LOCKED is its holder's.
             let now = word.load(Ordering::Relaxed);
-            // ORDERING: Release, as in `release`; what was changed in the other groups, which were
-            // taken before, is seen, too.
+            // ORDERING: Release, as in `release`. Changes in the groups locked before are published, too.
             word.store((now | FROZEN) & !LOCKED, Ordering::Release);
         }
     }

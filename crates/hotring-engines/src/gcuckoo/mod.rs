@@ -8,12 +8,12 @@
 //! +----------+     stash    | w | . | . | . | . | . | . | . |
 //! ```
 //!
-//! An item is in one of two buckets, which its hash gives, or in the stash of its page. Who finds
-//! both full moves one of their items to its other bucket, and so on: *kicks*. With `S` = 1 slot a
-//! bucket, as in the paper, the kicks may go on for ever; the page keeps the cuckoo graph
-//! ([`graph`]), which says beforehand whether they would, and then the item goes to the stash. With
-//! `S` = 4 slots there is nearly always a vacancy within four kicks, and a search in breadth finds the
-//! nearest ([`vacancy`]). In both nothing moves before the whole path is known.
+//! An item is in one of two buckets, determined by its hash, or in the stash of its page. If both
+//! are full, an insert moves one of their items to its other bucket, and so on: *kicks*. With `S` = 1
+//! slot per bucket, as in the paper, the kicks may never end. The page keeps the cuckoo graph
+//! ([`graph`]), which predicts that, and then the item goes to the stash. With `S` = 4 slots there is
+//! nearly always a vacancy within four kicks, and a breadth-first search finds the nearest
+//! ([`vacancy`]). In both cases nothing moves before the whole path is known.
 //!
 //! # Why pages
 //!
@@ -25,37 +25,37 @@
 //!
 //! # Invariants
 //!
-//! * V1 What a word of a current page names is not retired: an item leaves the table first.
-//! * V2 The words that name items of a key are changed only under the locks of the groups of
-//!   both its buckets; a word of the stash only under the page's lock, too. Who changes anything
-//!   makes the versions of these groups higher, if readers look at versions.
-//! * V3 What is moved is in its new place before it leaves the old one.
-//! * V4 Who takes an item out marks it under the same locks, with the address of its copy if there is
-//!   one. An item in the table whose word is unmarked is the key's live one.
-//! * V5 A page is replaced only once all its groups are frozen. It stays as it was then, and its
-//!   halves begin with what it held.
-//! * V6 A hash has one entry in the directory. What that names is the key's page, from the store
-//!   that put it there to the one that replaces it.
+//! * V1 An item named by a word of a current page is not retired: it leaves the table first.
+//! * V2 Words that name items of a key change only under the locks of the groups of both its buckets; a
+//!   word of the stash only under the page's lock, too. Every change raises the versions of these groups if
+//!   readers check versions.
+//! * V3 A moved item is in its new place before it leaves the old one.
+//! * V4 A session that takes an item out marks it under the same locks, with the address of its copy if
+//!   there is one. An item in the table with an unmarked word is the key's live one.
+//! * V5 A page is replaced only once all its groups are frozen. It never changes afterwards, and its halves
+//!   begin with its contents.
+//! * V6 A hash has one entry in the directory. The entry names the key's page, from the store that put it
+//!   there to the one that replaces it.
 //!
 //! # Why answers are right
 //!
 //! A hit is a load of an unmarked word of an item with the key that was found in the table: it was
-//! live at that moment (V4), wherever its word was read, be it a page that was split since. A miss
+//! live at that moment (V4), wherever its word was read, even in a page that was split since. A miss
 //! saw the versions of both groups unchanged and unlocked from before its look to after it, so at
 //! the first moment no word of the key was there (V2). If the page was replaced, then after the
 //! reader had found it in the directory, hence within its operation; just before that the page was
 //! the key's, and held what the reader saw (V5). A writer compares everything under the locks: that
 //! the page is not frozen, that the key is absent, or that the item to go is still there.
 //!
-//! What is read from the table is not freed before the pin ends (V1, and E3 of the collector).
+//! Items read from the table are not freed before the pin ends (V1, and E3 of the collector).
 //! Pages wait for a grace period, too.
 //!
 //! # Progress
 //!
-//! Readers never wait for a hit. A miss waits while a writer of one of its two groups is at it, and
+//! Readers never wait for a hit. A miss waits while a writer of one of its two groups is at work, and
 //! takes the locks itself after some rounds. Writers of one group wait for each other, those of a
-//! page while it is split. Keys that are alike cannot make an insertion fail or go on for ever:
-//! what has no room goes to the stash, which grows; a page is split only while that can help
+//! page while it is split. Equal hashes cannot make an insertion fail or loop: an item without a
+//! vacancy goes to the stash, which grows; a page is split only while that can help
 //! ([`write`], `is_crowded`; [`directory`], `ENTRIES_A_PAGE`).
 
 #[cfg(any(loom, shuttle))]
@@ -117,7 +117,7 @@ pub struct Local {
     counts: Arc<Counts>,
     ledger: Arc<Ledger>,
     scratch: Scratch,
-    /// What a scan has copied.
+    /// The copies made by a scan.
     words: Vec<u64>,
     cache: Cache,
 }
@@ -164,7 +164,7 @@ impl<const S: usize> GCuckoo<S> {
     }
 }
 
-/// Refuses what this engine cannot do; the buckets of each table of a page.
+/// Refuses settings that this engine does not support. Returns the buckets of each table of a page.
 fn check<const S: usize>(config: &Config, settings: &GCuckooConfig) -> Result<usize, ConfigError> {
     let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
     if S != 1 && S != 4 {

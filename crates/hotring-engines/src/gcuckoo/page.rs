@@ -52,7 +52,7 @@ pub(crate) struct Page<const S: usize> {
     pub(crate) state: SpinMutex<State>,
 }
 
-/// What only the holder of the page's lock looks at.
+/// State that only the holder of the page's lock reads.
 pub(crate) struct State {
     /// With one slot a bucket.
     pub(crate) graph: Option<Graph>,
@@ -61,7 +61,7 @@ pub(crate) struct State {
     /// All stashes that the page ever had; each is twice as large as the one before, and readers
     /// may still look at any. They go with the page.
     shelves: Vec<NonNull<Shelf>>,
-    /// Where the search for an item that may leave the stash goes on.
+    /// The position of the search for an item that may leave the stash.
     pub(crate) next: usize,
 }
 
@@ -139,7 +139,7 @@ impl<const S: usize> Page<S> {
         Places::of(hash, self.buckets)
     }
 
-    /// What a slot holds if it is this item's.
+    /// The contents of a slot, if it is this item's.
     #[inline(always)]
     pub(crate) fn entry(&self, hash: u64, item: Item) -> Entry {
         Entry::new(tag_of(hash, self.depth), item.address())
@@ -236,8 +236,8 @@ impl<const S: usize> Page<S> {
     pub(crate) fn stash(&self, index: usize, word: u64) {
         // ORDERING: Release, as in `store`.
         self.shelf()[index].store(word, Ordering::Release);
-        // ORDERING: Release: who has seen the count finds the word. A reader that misses it looks
-        // at a version that was changed after.
+        // ORDERING: Release: a session that has seen the count finds the word. A reader that misses it
+        // checks a version that changed afterwards.
         self.stashed.fetch_add(1, Ordering::Release);
     }
 
@@ -268,7 +268,7 @@ impl<const S: usize> Page<S> {
         slots.chain(stash).filter(|word| !word.is_vacant())
     }
 
-    /// Puts an item into a page that no other session has yet, and whose lock is held.
+    /// Puts an item into a page that is private and locked.
     pub(crate) fn fill<K: Kind>(
         &self,
         state: &mut State,
@@ -290,7 +290,7 @@ impl<const S: usize> Page<S> {
 }
 
 impl State {
-    /// Notes that an item is in one of these buckets now.
+    /// Records that an item is in one of these buckets now.
     pub(crate) fn entered(&mut self, at: Places) {
         if let Some(graph) = &mut self.graph {
             graph.add(at);

@@ -159,7 +159,7 @@ impl<const S: usize> GCuckoo<S> {
             return Self::seek_locked(p, goal, visits);
         }
         let page = Self::page(p, goal.hash);
-        // The usual case first: what is found needs no versions.
+        // The common case first: a hit needs no versions.
         let found = Self::examine(p, page, page.places(goal.hash), goal, visits);
         if found.is_some() || wrong!(p, NoVersions) {
             return found;
@@ -210,8 +210,8 @@ impl<const S: usize> GCuckoo<S> {
             let found = Self::examine(p, page, at, goal, &mut touched);
             (found, touched)
         };
-        // A frozen page changes no more: what is in it was there when its halves took its place, or
-        // is so still, and we have found it in the directory since we began (V5).
+        // A frozen page never changes: its items were there when its halves replaced it, or still are, and
+        // we have found the page in the directory since we began (V5).
         let (found, touched) =
             Self::atomically(p, page, &groups[..n], false, look).unwrap_or_else(|_| look());
         *visits += touched;

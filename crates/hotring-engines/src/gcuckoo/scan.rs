@@ -15,7 +15,7 @@ use hotring_index::toolkit::{Hit, Scan};
 use hotring_index::{sometimes, wrong};
 use std::ops::Range;
 
-/// Items that the first part should hold; a scan that goes on takes four times as many each time.
+/// Items that the first part should hold; a scan that continues takes four times as many each time.
 const WANTED_MIN: u64 = 32;
 /// Slots that cost as much as an item to pass.
 const SLOTS_AN_ITEM: usize = 64;
@@ -129,7 +129,7 @@ impl<const S: usize> GCuckoo<S> {
         }
         let all: Vec<u32> = all.collect();
         let mode = p.engine.mode;
-        // Frozen: nothing in the whole page changes any more.
+        // Frozen: nothing in the page changes any more.
         let taken = page.groups.take(&all, mode);
         let n = copy();
         if taken != Err(Frozen) {

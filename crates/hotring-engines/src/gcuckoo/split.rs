@@ -17,7 +17,7 @@ use hotring_index::{sometimes, wrong};
 const PREFETCH_DISTANCE: usize = 16;
 
 impl<const S: usize> GCuckoo<S> {
-    /// Splits a page. False: another session has, or it may not be split any more.
+    /// Splits a page. False if another session has, or the page must not be split further.
     #[cold]
     pub(crate) fn split<'s, K: Kind>(p: &mut Pinned<'s, K, Self>, page: &'s Page<S>) -> bool {
         let directory = &p.engine.directory;
@@ -66,7 +66,7 @@ impl<const S: usize> GCuckoo<S> {
         halves
     }
 
-    /// Splits every page, as far as that may be; true if there was one.
+    /// Splits every page that may be split; true if there was one.
     pub(crate) fn split_all<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
         let (mut position, mut any) = (0u64, false);
         loop {

@@ -5,9 +5,9 @@
 
 /// Two tables of buckets with `S` slots each. Slot k of bucket b has number b S + k.
 pub(crate) trait Tables<const S: usize> {
-    /// What is in a slot; 0: it is vacant.
+    /// The contents of a slot; 0 means vacant.
     fn word(&self, slot: u32) -> u64;
-    /// The other bucket of what was in a slot of `bucket`.
+    /// The other bucket of an item in a slot of `bucket`.
     fn other(&self, bucket: u32, word: u64) -> u32;
     /// Puts a word into a slot.
     fn set(&self, slot: u32, word: u64);
@@ -25,15 +25,15 @@ pub(crate) fn slots<const S: usize>(bucket: u32) -> std::ops::Range<u32> {
     bucket * S as u32..(bucket + 1) * S as u32
 }
 
-/// A slot, and what was in it when the path was found.
+/// A slot, and its contents when the path was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) slot: u32,
     pub(crate) word: u64,
 }
 
-/// Slots from one of a key's own to a vacant one: what is in each goes to the next. Empty: there is
-/// no vacancy.
+/// Slots from one of a key's own to a vacant one: the item in each moves to the next. Empty if there is no
+/// vacancy.
 #[derive(Debug, Default)]
 pub(crate) struct Path(pub(crate) Vec<Step>);
 
@@ -65,8 +65,8 @@ impl Path {
         slots(0).enumerate().all(|(i, slot)| slots(i + 1).all(|later| later != slot))
     }
 
-    /// Moves what is on the path, beginning at the vacancy, and puts `word` into its first slot.
-    /// What moves is in its new place before it leaves the old one. Returns the kicks.
+    /// Moves the items on the path, beginning at the vacancy, and puts `word` into its first slot. Each
+    /// item is in its new place before it leaves the old one. Returns the kicks.
     pub(crate) fn apply<const S: usize>(&self, tables: &impl Tables<S>, word: u64) -> usize {
         for i in (1..self.0.len()).rev() {
             tables.set(self.0[i].slot, self.0[i - 1].word);

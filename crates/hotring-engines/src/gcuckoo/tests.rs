@@ -1,4 +1,4 @@
-//! What holds of a pair of tables, without items, locks and readers.
+//! Properties of a pair of tables, without items, locks and readers.
 
 use super::graph::Case;
 use super::lab::{Inserted, Pair};
@@ -47,9 +47,9 @@ fn each_case_is_foretold() {
     assert_eq!((pair.stashed(), pair.maybes()), (1, 0));
 }
 
-/// RHKV figure 3, case c: four items in T1[0], T1[3], T2[1] and T2[3] form a loop; whoever comes
-/// next would kick for ever. Without predetermination that is noticed at the limit of
-/// kicks; here it is known before the first.
+/// RHKV figure 3, case c: four items in T1[0], T1[3], T2[1] and T2[3] form a loop, and a further one would
+/// kick for ever. Without predetermination that shows at the limit of kicks; here it is known before the
+/// first.
 #[test]
 fn the_endless_loop_of_figure_3_costs_no_kick() {
     let mut pair = pair(8);
@@ -108,8 +108,8 @@ fn removals_leave_predetermination_exact() {
                 let (one, two) = (random.u32(..32), random.u32(..32));
                 let new = key(n, one, two);
                 let truth = with_vacancy(&in_tables, buckets);
-                let room = truth[one as usize] || truth[(two + buckets) as usize];
-                assert_eq!(!pair.insert(new).stashed, room, "seed {seed}, step {n}");
+                let has_vacancy = truth[one as usize] || truth[(two + buckets) as usize];
+                assert_eq!(!pair.insert(new).stashed, has_vacancy, "seed {seed}, step {n}");
                 present.push(new);
             } else {
                 let gone = present.swap_remove(random.usize(..present.len()));
@@ -145,7 +145,7 @@ fn no_kick_is_wasted_beyond_the_load_that_one_slot_can_bear() {
             kicks_of_failed += inserted.kicks;
         }
     }
-    println!("{failed} without room, {kicks} kicks for the others");
+    println!("{failed} without has_vacancy, {kicks} kicks for the others");
     assert!(failed > 100 && kicks > 1000, "0.75 is beyond what fits");
     assert_eq!((kicks_of_failed, pair.stashed()), (0, failed));
     assert_eq!(pair.maybes(), 0, "without removals the graph is certain");

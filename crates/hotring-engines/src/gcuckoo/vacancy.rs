@@ -1,8 +1,8 @@
 //! Finding a vacant slot before anything moves (RHKV section 4.7.1).
 //!
-//! With one slot a bucket there is no choice: what is in a bucket leads to its other bucket, and so
-//! on, to a vacancy or into a loop. With several slots the nearest vacancy is looked for in breadth,
-//! so that few items move.
+//! With one slot per bucket there is no choice: the item in a bucket leads to its other bucket, and so on,
+//! to a vacancy or into a loop. With several slots a breadth-first search finds the nearest vacancy, so
+//! that few items move.
 
 use super::graph::{Case, Graph};
 use super::place::Places;
@@ -35,7 +35,7 @@ pub(crate) fn walk<const S: usize>(tables: &impl Tables<S>, from: u32, path: &mu
     }
 }
 
-/// What is known of an insertion before anything moves.
+/// The prediction for an insertion, before anything moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
     /// The graph says which case it is.
@@ -47,7 +47,7 @@ pub(crate) enum Outlook {
     Searched,
 }
 
-/// The path to a vacancy for a new item, none if there is none, by what the graph says.
+/// The path to a vacancy for a new item, according to the graph; none if there is none.
 pub(crate) fn predetermined<const S: usize>(
     tables: &impl Tables<S>,
     graph: &mut Graph,
@@ -74,7 +74,7 @@ pub(crate) fn predetermined<const S: usize>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     bucket: u32,
-    /// From where: the node's number, and what would be moved here from which slot.
+    /// The origin: the node's number, and the slot whose item would move here.
     parent: u32,
     from: Step,
 }

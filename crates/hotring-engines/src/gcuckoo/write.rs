@@ -1,7 +1,7 @@
 //! Putting items in, replacing them, taking them out.
 //!
-//! Each of these is one section under the locks of both groups of the key, and of those on the path
-//! of kicks. The path is found before; under the locks it is only compared, word by word.
+//! Each of these is one section under the locks of both groups of the key, and of those on the path of
+//! kicks. The path is found before; under the locks it is only compared, word by word.
 
 use super::GCuckoo;
 use super::htm::{self, Hardware};
@@ -24,8 +24,8 @@ use hotring_index::{sometimes, wrong};
 const LOAD_MAX: (usize, usize) = (90, 100);
 /// With one slot a bucket. At a load of 0.5 case C3 begins.
 const LOAD_MAX_SINGLE: (usize, usize) = (45, 100);
-/// A page that is emptier than this is not split because of its stash: keys whose buckets are alike
-/// would have their way of using up memory.
+/// A page emptier than this is not split because of its stash: otherwise keys with equal buckets could use
+/// up memory.
 const LOAD_MIN: (usize, usize) = (25, 100);
 /// A path with this number of kicks is a reason to check the page's load. Below a load of 0.9 most are
 /// shorter.
@@ -33,7 +33,7 @@ const KICKS_MANY: usize = 3;
 /// Items of a stash that are looked at after a removal: could they leave it?
 const UNSTASH_TRIES: usize = STASH;
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 enum Link {
     Done(Done),
     Present,
@@ -137,7 +137,7 @@ impl<const S: usize> GCuckoo<S> {
         }
     }
 
-    /// One slot a bucket: the graph says what will become of it. Under the page's lock.
+    /// One slot per bucket: the graph predicts the outcome. Under the page's lock.
     fn link_foretold<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -323,8 +323,8 @@ impl<const S: usize> GCuckoo<S> {
         copy.next().store(made, Ordering::Relaxed);
         let done = Self::at_item(p, (hash, old), false, |page, spot| {
             page.put(spot, page.entry(hash, copy));
-            // ORDERING: AcqRel: publishes the copy to sessions that follow it, and what was read of the old
-            // item comes before its death.
+            // ORDERING: AcqRel: publishes the copy to sessions that follow it; reads of the old item come
+            // before its death.
             old.next().fetch_or(MARK | REPL | copy.address(), Ordering::AcqRel);
         });
         if done.is_none() {
@@ -347,7 +347,7 @@ impl<const S: usize> GCuckoo<S> {
                 Spot::Slot(slot) => page.store(slot, 0),
                 Spot::Stash(index) => page.unstash(index),
             }
-            // ORDERING: AcqRel: what was read of the item comes before its death.
+            // ORDERING: AcqRel: reads of the item come before its death.
             item.next().fetch_or(MARK, Ordering::AcqRel);
         });
         let Some((page, spot, mut state)) = done else { return false };

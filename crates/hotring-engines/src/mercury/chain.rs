@@ -7,13 +7,13 @@ use hotring_index::toolkit::Hit;
 use hotring_index::toolkit::Item;
 use hotring_index::word::{Link, MADE_WITH, MARK, Next, REPL};
 
-/// What no retirement is later than, for `Lifetime::seen`: an item in a chain is not retired at all.
+/// No retirement is later than this, for `Lifetime::seen`: an item in a chain is never retired.
 const NEVER: u64 = u64::MAX - 1;
 
 /// A locked bucket. Unlocked when it is dropped.
 pub(crate) struct Held<'t, B: Bucket> {
     bucket: &'t B,
-    /// What the bucket's word is going to be.
+    /// The next value of the bucket's word.
     word: u64,
 }
 
@@ -35,7 +35,7 @@ impl<'t, B: Bucket> Held<'t, B> {
         self.word & HASMOVED != 0
     }
 
-    /// Says so from now on. What was in the chain is the caller's.
+    /// Marks the bucket as moved. The caller owns the old chain.
     pub(crate) fn set_moved(&mut self) {
         self.word = HASMOVED;
     }
@@ -105,12 +105,12 @@ pub(crate) fn flags(item: Item) -> u64 {
 
 /// Sets the successor of such an item, and the flags to those of `flags`.
 pub(crate) fn set_next(item: Item, flags: u64, link: Link) {
-    // ORDERING: Release pairs with who looks without the lock how an item died that it had found
-    // before (`kill_present`); for all others the bucket's lock orders it.
+    // ORDERING: Release pairs with sessions that check, without the lock, how an item found earlier died
+    // (`kill_present`); for all others the bucket's lock orders it.
     item.next().store(Next(flags).with(link).0, Ordering::Release);
 }
 
-/// The items of a chain whose bucket is held meanwhile, or that no other thread can reach.
+/// The items of a chain whose bucket is locked meanwhile, or private.
 pub(crate) struct Items {
     before: Option<Item>,
     link: Link,

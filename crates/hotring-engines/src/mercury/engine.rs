@@ -21,7 +21,7 @@ const SAMPLED: u32 = 64;
 /// The most lookups that can be in flight.
 const FLIGHTS_MAX: usize = 64;
 
-// SAFETY: the module's header proves what `Engine` asks for.
+// SAFETY: the module's header proves the requirements of `Engine`.
 unsafe impl<L: Locking> Engine for Mercury<L> {
     const NAME: &'static str = "mercury";
     /// Section 3, "Memory allocator".
@@ -178,8 +178,8 @@ impl<L: Locking> Hotspots for Mercury<L> {
 impl<L: Locking> FastPath for Mercury<L> {}
 
 impl<L: Locking> Mercury<L> {
-    /// Calls `f` with the bucket of a hash, locked. It must not call anything but what the bucket
-    /// and the kind of items can do.
+    /// Calls `f` with the locked bucket of a hash. `f` must call nothing but operations of the bucket and
+    /// of the item kind.
     #[inline(always)]
     fn with_bucket<K: Kind, R>(
         p: &Pinned<'_, K, Self>,

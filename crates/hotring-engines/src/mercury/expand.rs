@@ -1,10 +1,11 @@
-//! The expansion: who moves buckets, and how (Mercury section 3, "Hash table expansion").
+//! The expansion: how buckets move, and which sessions move them (Mercury section 3, "Hash table
+//! expansion").
 //!
-//! *Moving* begins and ends with a change of state; in between, buckets are split in order, a few at
-//! a time. *Leaving* gives the old table's memory back, a part at a time, too. Whoever has the lock
-//! on the phase does a step; no session waits for it. Who that is, [`Expander`] says: the inserting
-//! sessions, or a thread that does nothing else, in [`Mover::run`]. While none does, or as it is far
-//! behind, sessions take its place: chains do not grow for want of a thread.
+//! *Moving* begins and ends with a change of state; in between, buckets are split in order, a few at a
+//! time. *Leaving* returns the old table's memory, a part at a time, too. The holder of the phase lock does
+//! a step; no session waits for it. [`Expander`] chooses the holder: the inserting sessions, or a thread
+//! that does nothing else, in [`Mover::run`]. If that thread is missing or far behind, sessions replace it,
+//! so that chains do not grow without bound.
 
 use crate::mercury::chain::{Held, Items, set_next};
 use crate::mercury::locking::{Bucket, Locking};
@@ -48,12 +49,12 @@ enum Phase<L> {
     Leaving { old: Box<Table<L>>, from: u64 },
 }
 
-/// What the stage says, in [`Expansion::stage`].
+/// The meaning of [`Expansion::stage`].
 const IDLE: u64 = 0;
 const MOVING: u64 = 1;
 const LEAVING: u64 = 2;
 
-/// Where an expansion stands, and what sessions must know without its lock.
+/// The state of an expansion, and the part of it that sessions read without its lock.
 pub(crate) struct Expansion<L> {
     phase: SpinMutex<Phase<L>>,
     grows: bool,
@@ -65,8 +66,7 @@ pub(crate) struct Expansion<L> {
     bytes: TallyU64,
     expansions: TallyU64,
     buckets_moved: TallyU64,
-    /// Tables that were given back, of which a checker wants to know who still uses them: each where
-    /// it was.
+    /// Addresses of freed tables, so that a checker finds late users.
     #[cfg(any(loom, shuttle))]
     #[allow(clippy::vec_box)]
     graves: Mutex<Vec<Box<Table<L>>>>,
@@ -161,7 +161,7 @@ impl<L: Locking> Mercury<L> {
     }
 }
 
-/// Who has the lock on the phase. The state does not change but by him.
+/// The holder of the phase lock. Only it changes the state.
 pub(crate) struct Mover<'s, K: Kind, L: Locking> {
     shared: &'s Shared<K, Mercury<L>>,
     phase: SpinGuard<'s, Phase<L>>,
@@ -174,7 +174,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         Some(Self { shared, phase })
     }
 
-    /// What a thread does that does nothing else.
+    /// The loop of a dedicated thread.
     pub(crate) fn run(shared: &'s Shared<K, Mercury<L>>, stop: impl Fn() -> bool) {
         let expansion = &shared.engine.expansion;
         if !expansion.has_thread {
@@ -192,7 +192,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         }
     }
 
-    /// A bounded part of what there is to do. False: there is nothing more for now.
+    /// A bounded part of the work. False if nothing is left for now.
     pub(crate) fn step(&mut self) -> bool {
         match mem::take(&mut *self.phase) {
             Phase::Idle => self.is_due() && self.begin(),
@@ -240,8 +240,8 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         });
         sometimes!(ExpansionBegun);
         self.set(Phase::Moving { from: 0 });
-        // The thread may sleep since there was nothing to do; while it is there sessions leave this
-        // to it, whoever has begun.
+        // The thread may sleep because there was nothing to do. While it exists, sessions leave the work to
+        // it.
         engine.expansion.bell.ring();
         true
     }
@@ -268,8 +268,8 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
             }
             drop(self.split(current, next, index));
         }
-        // ORDERING: Release pairs with the Acquire in `hold`: who reads the count finds what has
-        // moved in the larger table (M4).
+        // ORDERING: Release pairs with the Acquire in `hold`: a session that reads the count finds the
+        // moved items in the larger table (M4).
         let order = if wrong!(self, CountRelaxed) { Ordering::Relaxed } else { Ordering::Release };
         // ORDERING: as above.
         engine.moved.0.store(to, order);

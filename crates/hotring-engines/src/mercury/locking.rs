@@ -27,11 +27,11 @@ pub trait Locking: Bucket {
     const IS_SHARED: bool = true;
 }
 
-/// The lock is a bit of the word that holds the address of the bucket's first item: what is fetched
-/// to read the one is all that is needed to take the other. The default, and the paper's choice.
+/// The lock is a bit of the word with the address of the bucket's first item, so that one fetch serves
+/// both. The default, and the paper's choice.
 pub struct TestAndSet(AtomicU64);
 
-/// The lock is a mutex beside that word, in the same 16 bytes: who waits for long sleeps in the
+/// The lock is a mutex beside that word, in the same 16 bytes: a session that waits for long sleeps in the
 /// operating system.
 #[repr(C, align(16))]
 pub struct OsMutex {
@@ -39,7 +39,7 @@ pub struct OsMutex {
     word: AtomicU64,
 }
 
-/// No lock: what is left to gain. For one session at a time; a second one is refused.
+/// No lock: the upper bound of any gain. For one session at a time; a second one is refused.
 pub struct NoLock(AtomicU64);
 
 impl Locking for TestAndSet {}
@@ -48,14 +48,14 @@ impl Locking for NoLock {
     const IS_SHARED: bool = false;
 }
 
-/// What a bucket does; all of it zeros is an empty one.
+/// The operations of a bucket; all zeros is an empty one.
 #[doc(hidden)]
 pub trait Bucket: sealed::Bucket + Send + Sync + Sized + 'static {
     /// Takes the lock and returns the word; counts in `waits` if another session has it.
     fn lock(&self, waits: &TallyU64) -> u64;
-    /// Gives the lock back, with what the word is from now on.
+    /// Unlocks, and sets the new word.
     fn unlock(&self, word: u64);
-    /// What the word was at some moment, with or without LOCK.
+    /// The word at some moment, with or without LOCK.
     fn peek(&self) -> u64;
     /// The word of a bucket that no other session can reach yet.
     fn fill(&self, word: u64);
@@ -78,8 +78,8 @@ impl Bucket for TestAndSet {
 
     #[inline(always)]
     fn peek(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release of `unlock`: what a scan has seen absent, or
-        // moved, is so for it.
+        // ORDERING: Acquire pairs with the Release of `unlock`: absence, or a move, that a scan has seen
+        // holds for it.
         self.0.load(Ordering::Acquire)
     }
 
@@ -141,7 +141,7 @@ impl Bucket for OsMutex {
 
     #[inline(always)]
     fn unlock(&self, word: u64) {
-        // ORDERING: Release, for `peek`; who locks is served by the mutex.
+        // ORDERING: Release, for `peek`; for locking sessions the mutex orders it.
         self.word.store(word, Ordering::Release);
         #[cfg(any(loom, shuttle))]
         self.mutex.unlock();

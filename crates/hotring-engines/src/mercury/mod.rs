@@ -12,9 +12,9 @@
 //!                                             +-----------------------+
 //! ```
 //!
-//! A bucket is one word: the address of its first item, LOCK and HASMOVED ([`locking`]). So what an
-//! operation has to fetch to find its item is also all that it needs to lock, and to see that the
-//! bucket has moved. Readers lock, too. What they find stays readable after that, by their pin.
+//! A bucket is one word: the address of its first item, LOCK and HASMOVED ([`locking`]). So one fetch lets
+//! an operation find its item, lock the bucket, and see whether the bucket has moved. Readers lock, too.
+//! Their items stay readable afterwards because of their pin.
 //!
 //! As soon as there are more items than buckets the table doubles: a new one is made, the buckets
 //! are split into it one by one, each under its own lock alone, and the old one is given back. The
@@ -27,10 +27,11 @@
 //! * M1 `current` and `next` change only while every thread lock is taken.
 //! * M2 A hash belongs to one chain: that of its bucket in `current`, or, once this has HASMOVED,
 //!   of its bucket in `next`. HASMOVED is set under the bucket's lock and stays.
-//! * M3 A session comes to a bucket of `next` only after it has seen that the bucket of `current`
-//!   which it is split from has moved. Only that one's items go there, so the expander fills both
-//!   halves before anybody else can know of them, and one lock is enough.
-//! * M4 All buckets of `current` below `moved` have moved, and whoever has read `moved` sees it so.
+//! * M3 A session comes to a bucket of `next` only after it has seen that its source bucket in `current`
+//!   has moved. Only items of that bucket go there, so the expander fills both halves before any other
+//!   session can know of them, and one lock is enough.
+//! * M4 All buckets of `current` below `moved` have moved, and a session that has read `moved` sees them
+//!   so.
 //! * M5 A chain, and the `next` words of its items, are read and written under the bucket's lock. An
 //!   item is MARKed by the step that takes it out, and retired after that.
 //!
@@ -125,7 +126,7 @@ struct State<L> {
 #[repr(align(128))]
 struct Moved(AtomicU64);
 
-/// What a session sees of the state inside of an operation.
+/// The state as a session sees it inside of an operation.
 pub(crate) struct Tables<'w, L> {
     pub(crate) current: &'w Table<L>,
     pub(crate) next: Option<&'w Table<L>>,
@@ -171,9 +172,9 @@ impl<L: Locking> Mercury<L> {
         })
     }
 
-    /// Moves buckets to a larger table on the calling thread, until `stop` says so. Sleeps while there
-    /// is nothing to move: after a change of what `stop` says call [`Mercury::wake`]. Returns at once
-    /// where the sessions are to do it ([`Expander::Sessions`]), or where another thread is at it.
+    /// Moves buckets to a larger table on the calling thread, until `stop` returns true. Sleeps while there
+    /// is nothing to move, so a change of `stop`'s answer must be followed by [`Mercury::wake`]. Returns at
+    /// once if sessions do the work ([`Expander::Sessions`]), or another thread does it.
     pub fn maintain<K: Kind>(index: &Index<K, Self>, stop: impl Fn() -> bool) {
         Mover::run(&index.shared, stop);
     }

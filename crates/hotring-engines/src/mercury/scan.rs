@@ -1,8 +1,8 @@
 //! Walking the whole table with a cursor, bucket by bucket in the order of reversed hash bits.
 //!
-//! A bucket of a table of 2^k is the range of positions that begin with the same k bits. The two
-//! that it is split into are the halves of that range, so it makes no difference to what is covered
-//! which of the tables a range was read from, nor when.
+//! A bucket of a table of 2^k is the range of positions that begin with the same k bits. A split
+//! divides the bucket into the halves of that range. So a scan may read a range from either table, at
+//! any time, and covers the same keys.
 
 use crate::mercury::locking::{Bucket, HASMOVED, Locking};
 use crate::mercury::table::Table;
@@ -44,8 +44,8 @@ impl<L: Locking> Scan for Mercury<L> {
 }
 
 impl<L: Locking> Mercury<L> {
-    /// Collects what is in the next bucket that is not empty, if there is one nearby, from the
-    /// position `cursor` on. Returns the first position that is not covered.
+    /// Collects the items of the next bucket that is not empty, if there is one nearby, from the position
+    /// `cursor` on. Returns the first position that is not covered.
     fn collect_bucket<K: Kind>(
         p: &Pinned<'_, K, Self>,
         mut cursor: u64,

@@ -12,7 +12,7 @@ pub(crate) struct Table<B> {
 }
 
 impl<B: Bucket> Table<B> {
-    /// `len` empty buckets, a power of two. Only what is used of them becomes memory.
+    /// `len` empty buckets, a power of two. Only used ones become memory.
     pub(crate) fn new(len: u64, huge_pages: bool) -> io::Result<Box<Self>> {
         assert!(len.is_power_of_two(), "a hash is masked");
         Ok(Box::new(Self { mask: len - 1, buckets: Buckets::reserve(len as usize, huge_pages)? }))
@@ -73,7 +73,7 @@ impl<B: Bucket> Buckets<B> {
     }
 
     fn give_back(&self, from: usize, to: usize) {
-        // What is refused goes with the mapping.
+        // A refused part goes with the mapping.
         let _ = self.mapping.give_back(from * size_of::<B>(), to * size_of::<B>());
     }
 }

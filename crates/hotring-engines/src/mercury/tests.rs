@@ -1,6 +1,6 @@
-//! What takes a look inside: a bucket that stays locked, a mover that stops in the middle of one, and
-//! changes of state that wait. Nothing here depends on time: what must wait is seen to wait, and
-//! what must not would hang the test.
+//! Tests with a view inside: a bucket that stays locked, a mover that stops in the middle of one, and
+//! changes of state that wait. Nothing depends on time: waits that must happen are observed, and waits that
+//! must not happen would hang the test.
 
 use super::chain::Held;
 use super::expand::Mover;
@@ -142,8 +142,8 @@ fn a_bucket_on_its_way_stops_nobody_else_with_a_mutex() {
     a_bucket_on_its_way_stops_nobody_else::<OsMutex>();
 }
 
-/// Who is inside of an operation holds up a change of state, and that those who begin one; a scan
-/// that is in its caller's closure, an update that decides, and a session at rest do not.
+/// A session inside of an operation holds up a change of state, and that holds up sessions that begin one.
+/// A scan in its caller's closure, a deciding update, and a session at rest do not.
 #[test]
 fn a_change_of_state_waits_for_operations_and_for_nothing_else() {
     let index = filled::<TestAndSet>();

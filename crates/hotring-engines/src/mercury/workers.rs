@@ -1,5 +1,5 @@
-//! The thread locks: who changes the table's state takes the lock of every session, and a session
-//! its own for the time that it looks at tables (Mercury section 3, "Hash table expansion").
+//! The thread locks: a change of the table's state takes the lock of every session, and a session takes its
+//! own while it uses tables (Mercury section 3, "Hash table expansion").
 
 use crate::mercury::locking::Locking;
 use hotring_index::sync::Arc;
@@ -16,7 +16,7 @@ struct ThreadLock(SpinLock);
 pub(crate) struct Workers(SpinMutex<Vec<Arc<ThreadLock>>>);
 
 impl Workers {
-    /// The part of a new session; none if it would have to be alone and is not.
+    /// Registers a new session; None if it would have to be alone and is not.
     pub(crate) fn join<L: Locking>(self: &Arc<Self>) -> Option<Worker<L>> {
         let lock = Arc::new(ThreadLock::default());
         let mut all = self.0.lock();
@@ -28,8 +28,8 @@ impl Workers {
         Some(Worker { lock, workers: self.clone(), locking: PhantomData })
     }
 
-    /// Calls `f` while no session is inside of an operation, and none comes or goes. Whoever calls
-    /// holds no lock of these, nor a bucket's.
+    /// Calls `f` while no session is inside of an operation, begins one, or ends. The caller must hold no
+    /// thread lock and no bucket's.
     pub(crate) fn stop_all<R>(&self, f: impl FnOnce() -> R) -> R {
         let all = self.0.lock();
         all.iter().for_each(|worker| worker.0.lock());
@@ -41,7 +41,7 @@ impl Workers {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl Workers {
-    /// Whether a session changes the state, or a session comes or goes.
+    /// Whether a session changes the state, begins, or ends.
     pub(crate) fn is_stopping(&self) -> bool {
         self.0.try_lock().is_none()
     }
@@ -55,7 +55,7 @@ pub struct Worker<L: Locking> {
 }
 
 impl<L: Locking> Worker<L> {
-    /// From here on until the result is dropped the tables are those that they are (M1).
+    /// The tables do not change from here on until the result is dropped (M1).
     #[inline(always)]
     pub(crate) fn enter(&self) -> Entered<'_, L> {
         if L::IS_SHARED {
@@ -73,7 +73,7 @@ impl<L: Locking> Drop for Worker<L> {
     }
 }
 
-/// A session is inside of an operation: its lock is taken.
+/// A session inside of an operation: it holds its lock.
 pub(crate) struct Entered<'w, L: Locking>(&'w Worker<L>);
 
 impl<L: Locking> Drop for Entered<'_, L> {

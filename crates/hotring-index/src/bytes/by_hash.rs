@@ -1,5 +1,5 @@
-//! Items by their hashes: for callers that know an item by its hash alone, as the list of expiries does. A
-//! hash may be that of several items, and of none any more.
+//! Items by hash, for callers that keep only hashes, such as the timing wheel. Several items may have one
+//! hash, and it may belong to none any more.
 
 use crate::bytes::key::Key;
 use crate::bytes::{Bytes, Entry};
@@ -14,8 +14,7 @@ impl<E: Engine> Session<Bytes, E> {
         key.into().hash_or(|bytes| self.shared().kind.hash(bytes))
     }
 
-    /// Calls `f` with each entry that has this hash, those that have expired too. What is damaged is passed
-    /// over.
+    /// Calls `f` with each entry of this hash, including expired ones. Damaged items are skipped.
     pub fn with_hash(&mut self, hash: u64, mut f: impl FnMut(Entry<'_>)) {
         // The entries of one hash are visited together, from its position on.
         self.scan_hashes(hash.reverse_bits(), 1, |other, entry| {
@@ -25,15 +24,15 @@ impl<E: Engine> Session<Bytes, E> {
         });
     }
 
-    /// Items present, and how many of them have an expiry; exact when no operation is running. O(sessions).
+    /// Items present, and those with an expiry. Exact while no operation runs. O(sessions).
     pub fn counts(&self) -> (u64, u64) {
         let expiring = self.shared().sum(|record| record.expiring.load());
         let number = |count: i64| count.max(0).cast_unsigned();
         (number(self.shared().items()), number(expiring))
     }
 
-    /// As [`Session::scan`], and `f` gets the hashes too. Entries that have expired are shown, what is damaged
-    /// is passed over and not noted.
+    /// As [`Session::scan`], with hashes. Includes expired entries, and skips damaged ones without
+    /// recording them.
     pub fn scan_hashes(
         &mut self,
         cursor: u64,

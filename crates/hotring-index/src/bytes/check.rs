@@ -1,19 +1,18 @@
-//! Checksums of items (RHKV section 4.8): what they cover, how they are made and checked.
+//! Checksums of items (RHKV section 4.8): coverage, computation, verification.
 //!
 //! ```text
 //! check   63 .. 48       47 .. 32          31 .. 0
 //!         sum of meta    sum of lengths    CRC32C of meta, version, lengths, value, key
 //! ```
 //!
-//! Covered is what never changes: hash, flags, kind, both lengths, key, value, version. Not covered
-//! are the expiry, which is changed in place, and `next`, which is the engine's, but for its SIGN: that
-//! is a bit of the value. A word of an item with a checksum is never changed in place.
+//! Covered is everything that never changes: hash, flags, kind, both lengths, key, value, version. Not
+//! covered are the expiry, which is changed in place, and `next`, which belongs to the engine, except for
+//! its SIGN, a bit of the value. The word of an item with a checksum must never be changed in place.
 //!
-//! A damaged length would lead the check itself out of the item's block. So what says how far to read
-//! is vouched for before it is used, each by the one before: the check lies right behind `meta` in
-//! every item that has one; the sum of `meta` vouches for the flags, hence for where the lengths are;
-//! the sum of the lengths vouches for these. A sum notices every single bit that is flipped, and all
-//! but one in 65,536 of other damages.
+//! A damaged length would lead the verification out of the item's block. So each field that determines how
+//! far to read is verified before use, in a chain: the check lies right behind `meta` in every item that
+//! has one; the sum of `meta` covers the flags, and so the position of the lengths; the sum of the lengths
+//! covers the lengths. A sum detects every flipped bit, and all but one in 65,536 of other damages.
 
 use crate::bytes::item::{
     CHECK, CHECKSUM, KEY_LEN_LONG, Layout, META, bytes, join, layout_of, meta, version_of, word_of,
@@ -22,24 +21,24 @@ use crate::core::item::Item;
 use crate::core::sync::Ordering;
 use crate::core::word::Next;
 
-/// What an item's checksum says.
+/// The verdict of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Sound,
     Damaged,
-    /// It has none.
+    /// The item has none.
     Unchecked,
 }
 
-/// 2^64 divided by the golden ratio: no 16 bits in a row are alike, so that each bit of a product
-/// reaches the upper 16.
+/// 2^64 divided by the golden ratio: its bits have no repeated pattern, so each input bit reaches the upper
+/// 16 bits of the product.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn sum(word: u64) -> u64 {
     word.wrapping_mul(SPREAD) >> 48
 }
 
-/// The part of a check that vouches for flags.
+/// The part of a check that covers the flags.
 pub(crate) fn sum_of(meta: u64) -> u64 {
     sum(meta) << 48
 }
@@ -48,20 +47,19 @@ fn lengths(layout: &Layout) -> u64 {
     (layout.key_len as u64) << 32 | layout.value_len as u64
 }
 
-/// The check that the item carries.
+/// The check stored in the item.
 fn stored(item: Item) -> u64 {
-    // SAFETY: P, and the flag CHECKSUM, which every caller has seen, says that the word is there; it
-    // never changes.
+    // SAFETY: P, and every caller has seen the flag CHECKSUM, so the word is there; it never changes.
     unsafe { item.start().add(CHECK).cast::<u64>().read() }
 }
 
-/// Whether the item's flags may be believed, as far as it has a checksum.
+/// Whether the flags of an item with a checksum are intact; true without one.
 #[inline(always)]
 pub(crate) fn flags_hold(item: Item, meta: u64) -> bool {
     meta & CHECKSUM == 0 || stored(item) >> 48 == sum(meta)
 }
 
-/// Where the parts of an item with a checksum lie, if flags and lengths may be believed.
+/// The layout of an item with a checksum, if flags and lengths are intact.
 pub(crate) fn bounds(item: Item) -> Option<Layout> {
     let meta = meta(item);
     if meta & CHECKSUM == 0 || !flags_hold(item, meta) {
@@ -71,16 +69,16 @@ pub(crate) fn bounds(item: Item) -> Option<Layout> {
     (stored(item) >> 32 & 0xffff == sum(lengths(&layout))).then_some(layout)
 }
 
-/// Bytes of an item with a checksum, 0 if they are not known.
+/// Bytes of an item with a checksum, or 0 if its lengths are damaged.
 #[cold]
 pub(crate) fn size(item: Item) -> usize {
     bounds(item).map_or(0, |layout| layout.end())
 }
 
-/// Writes the check of an item that has all but it.
+/// Writes the check of an otherwise complete item.
 ///
 /// # Safety
-/// The item is its maker's alone, and has room for a check.
+/// The item must be private, and must have space for a check.
 #[cold]
 pub(crate) unsafe fn seal(item: Item) {
     let meta = meta(item);
@@ -92,7 +90,7 @@ pub(crate) unsafe fn seal(item: Item) {
 
 fn crc(item: Item, meta: u64, layout: &Layout) -> u32 {
     let word = word_of(item).map_or(0, |word| {
-        // ORDERING: Relaxed, only FROZEN changes, which `join` leaves out; SIGN never does.
+        // ORDERING: Relaxed, only FROZEN changes, and `join` leaves it out; SIGN never does.
         join(word.load(Ordering::Relaxed), Next(item.next().load(Ordering::Relaxed)))
     });
     let words = [meta, version_of(item).unwrap_or(0), word, lengths(layout)];
@@ -105,7 +103,7 @@ fn crc(item: Item, meta: u64, layout: &Layout) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head), body)
 }
 
-/// Checks the item. O(its length).
+/// Verifies the item. O(length).
 pub(crate) fn state(item: Item) -> State {
     let meta = meta(item);
     if meta & CHECKSUM == 0 {
@@ -117,7 +115,7 @@ pub(crate) fn state(item: Item) -> State {
     }
 }
 
-/// What the check covers of an item's bytes.
+/// The covered bytes of an item.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -130,7 +128,7 @@ pub enum Part {
     Value,
 }
 
-/// Where a part of an undamaged item lies, and its length.
+/// Position and length of a part of an undamaged item.
 pub(crate) fn place(item: Item, part: Part) -> Option<(usize, usize)> {
     let meta = meta(item);
     let layout = layout_of(item, meta);
@@ -162,7 +160,7 @@ mod tests {
     const PARTS: [Part; 7] =
         [Part::Meta, Part::Check, Part::Version, Part::Word, Part::Lengths, Part::Key, Part::Value];
 
-    /// Items of every shape, each in a block of its own of just the right length.
+    /// Items of every shape, each in a block of exactly its length.
     fn each_shape(mut f: impl FnMut(Item, &Parts<'_>)) {
         let long = vec![b'k'; 300];
         let keys: [&[u8]; 4] = [b"", b"k", b"a key", &long];
@@ -193,7 +191,7 @@ mod tests {
     }
 
     fn flip(item: Item, at: usize, bit: usize) {
-        // SAFETY: the callers' places lie inside of the item, which is theirs alone.
+        // SAFETY: the callers' places lie inside the item, which is private to them.
         let byte = unsafe { &mut *item.start().add(at + bit / 8).as_ptr() };
         *byte ^= 1 << (bit % 8);
     }
@@ -232,7 +230,7 @@ mod tests {
                         && Some((at, len)) == place(item, Part::Word);
                     flip(item, at, bit);
                     let expected = if frozen && bit == 63 { State::Sound } else { State::Damaged };
-                    // Without its flag an item has no checksum: the index knows that it should have.
+                    // Without its flag an item has no checksum; the index knows that it should.
                     let is_flag = at == META && 1 << bit == CHECKSUM;
                     let expected = if is_flag { State::Unchecked } else { expected };
                     assert_eq!(state(item), expected, "bit {bit} from {at} of {parts:?}");
@@ -268,7 +266,7 @@ mod tests {
         });
     }
 
-    /// A damaged flag must not make an item look expired, nor let anybody write where no expiry is.
+    /// A damaged flag must not make an item look expired, nor allow a write where no expiry is.
     #[test]
     fn damaged_flags_show_no_expiry() {
         each_shape(|item, parts| {

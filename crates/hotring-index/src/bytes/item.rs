@@ -1,4 +1,4 @@
-//! Items of bytes to bytes: key and value inline, in one allocation.
+//! Items with byte-string keys and values, inline in one allocation.
 //!
 //! ```text
 //! next 8 | meta 8 | [check 8] | [expiry 8] | [version 8] | [word 8] | [value length 4] | [key length 4] | key | value
@@ -9,10 +9,10 @@
 //!         DEAD  FROZEN  Unix milliseconds, 0 for never
 //! ```
 //!
-//! A word (an 8-byte value that is updated in place) has no value length; a key length of 255 means
-//! that a longer one follows; a value length of all ones, that the value is elsewhere (`block.rs`), and what
-//! the item has in its place says where. `meta` and `check` (`check.rs`) never change. Bit 63 of the word is FROZEN,
-//! its real bit 63 is SIGN in `next`.
+//! A word (an 8-byte value that is updated in place) has no value length. A key length of 255 means that a
+//! longer one follows. A value length of all ones means that the value is in a block (`block.rs`), and the
+//! item holds the reference in its place. `meta` and `check` (`check.rs`) never change. Bit 63 of the word
+//! is FROZEN; the value's own bit 63 is SIGN in `next`.
 
 use crate::bytes::check;
 use crate::bytes::marks::Marks;
@@ -27,14 +27,14 @@ use siphasher::sip::SipHasher13;
 use std::cmp;
 use std::ptr::NonNull;
 
-/// The item kind of byte-string keys and values.
+/// The item kind with byte-string keys and values.
 pub struct Bytes {
     hasher: SipHasher13,
     vectors: Vectors,
     pub(crate) checksum: Checksum,
-    /// How often a search has passed by a damaged item that may be the one that it looked for.
+    /// How often a search has passed a damaged item that may be the one searched for.
     pub(crate) suspects: TallyU64,
-    /// What is noted of accesses.
+    /// How accesses are recorded.
     pub(crate) marks: Marks,
 }
 
@@ -45,18 +45,18 @@ pub(crate) const CHECKSUM: u64 = 1 << 3;
 const KIND_SHIFT: u32 = 4;
 const KEY_LEN_SHIFT: u32 = 8;
 pub(crate) const KEY_LEN_LONG: u64 = 255;
-/// The value length of an item whose value is in a block.
+/// The value length of an item with its value in a block.
 const ELSEWHERE: usize = u32::MAX as usize;
 const HASH_SHIFT: u32 = 16;
 const HASH_MASK: u64 = (1 << 48) - 1;
 pub(crate) const META: usize = size_of::<Header>();
 const FIELDS: usize = META + 8;
-/// Where the check is, whatever else the item has.
+/// The position of the check, whatever else the item has.
 pub(crate) const CHECK: usize = FIELDS;
 
-/// Bit 63 of an expiry: the item is being removed because its time has come.
+/// Bit 63 of an expiry: the item has expired and is being removed.
 pub(crate) const DEAD: u64 = 1 << 63;
-/// Bit 62 of an expiry: it changes no more, since a copy with it is on its way.
+/// Bit 62 of an expiry: it must not change, because it is being copied.
 pub(crate) const EXPIRY_FROZEN: u64 = 1 << 62;
 /// The latest expiry, in Unix milliseconds.
 pub(crate) const EXPIRY_MAX: u64 = EXPIRY_FROZEN - 1;
@@ -87,8 +87,8 @@ impl Kind for Bytes {
         })
     }
 
-    /// SipHash-1-3: keys may come from the network, and who does not know the seed must not be able
-    /// to choose keys that collide.
+    /// SipHash-1-3: keys may come from the network, and a client without the seed must not be able to
+    /// choose colliding keys.
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash(key) & HASH_MASK
@@ -109,7 +109,7 @@ impl Kind for Bytes {
     #[inline]
     fn key_cmp(&self, item: Item, key: &[u8]) -> cmp::Ordering {
         if !self.is_bounded(item) {
-            // Passed by, wherever it stands.
+            // Skip it, wherever it stands.
             self.is_other(item);
             return cmp::Ordering::Less;
         }
@@ -145,7 +145,7 @@ impl Kind for Bytes {
     #[cold]
     fn release(item: Item) {
         if let Some(place) = block_place(item) {
-            // SAFETY: P: the item is its last user's alone, who frees it once, by this.
+            // SAFETY: P: only the last user frees the item, once, here.
             unsafe { BlockRef::take(place) };
         }
     }
@@ -160,11 +160,11 @@ impl Kind for Bytes {
 
     fn freeze(&self, item: Item) {
         if self.size(item) == 0 {
-            // Where its words are is not known.
+            // The position of its words is unknown.
             return;
         }
         if let Some(word) = word_of(item) {
-            // ORDERING: AcqRel: in-place writes come before (the copy has them) or fail.
+            // ORDERING: AcqRel: earlier in-place writes are copied, later ones fail.
             word.fetch_or(FROZEN, Ordering::AcqRel);
         }
         if let Some(expiry) = expiry_of(item) {
@@ -180,10 +180,10 @@ impl Kind for Bytes {
         }
         let block = alloc(size);
         let rest = FIELDS + fields(meta(item), WORD | EXPIRY | VERSION | CHECKSUM);
-        // ORDERING: Relaxed, SIGN is constant; notes of accesses that come later may be lost.
+        // ORDERING: Relaxed, SIGN is constant; access bits set later may be lost.
         let made = item.next().load(Ordering::Relaxed) & MADE_WITH;
-        // SAFETY: the block is fresh, 8-aligned and as large as the item, which has meta, this many
-        // words, and then bytes that never change.
+        // SAFETY: the block is fresh, 8-aligned and as large as the item: meta, this many words, then bytes
+        // that never change.
         unsafe {
             block.cast::<Header>().write(Header::new(made));
             block.add(META).cast::<u64>().write(meta(item));
@@ -194,7 +194,7 @@ impl Kind for Bytes {
             }
             block.add(rest).copy_from_nonoverlapping(item.start().add(rest), size - rest);
             if let Some(place) = block_place(item) {
-                // In place of the copied bits, which are the item's own share.
+                // Replaces the copied representation by a reference of this item's own.
                 BlockRef::at(place).store(block.add(size - STORED));
             }
         }
@@ -213,18 +213,18 @@ impl Kind for Bytes {
 }
 
 impl Bytes {
-    /// Whether the item's key lies where it says, as far as its checksum tells.
+    /// Whether the position of the item's key is intact, according to its checksum.
     #[inline(always)]
     fn is_bounded(&self, item: Item) -> bool {
         self.checksum == Checksum::Off || self.size(item) != 0
     }
 }
 
-/// Bytes of what `copy_damaged` writes.
+/// Bytes that `copy_damaged` writes.
 const DAMAGED: usize = FIELDS + 16;
 
-/// Writes an item that is noticed like the damaged one that it stands for, by whoever looks for the
-/// key's hash: a check, which does not hold, and a word, which no session is handed.
+/// Writes a stand-in for a damaged item, which searches for its hash report as damaged, too: a check that
+/// does not match, and a word that no session is given.
 fn copy_damaged(item: Item, block: NonNull<u8>) -> Item {
     let meta = meta(item) & HASH_MASK << HASH_SHIFT | CHECKSUM | WORD;
     // SAFETY: the block is fresh, 8-aligned and holds this many bytes.
@@ -239,20 +239,20 @@ fn copy_damaged(item: Item, block: NonNull<u8>) -> Item {
 }
 
 impl Bytes {
-    /// The item's expiry field, unless the item has lost its checksum's flag: that other fields are
-    /// elsewhere then nothing else would tell.
+    /// The item's expiry field. None if the item has lost its checksum flag: then the other fields lie
+    /// elsewhere, and nothing else would reveal that.
     #[inline(always)]
     pub(crate) fn expiry<'a>(&self, item: Item) -> Option<&'a AtomicU64> {
         let may_lack = self.checksum == Checksum::Off;
         expiry_of(item).filter(|_| may_lack || meta(item) & CHECKSUM != 0)
     }
 
-    /// Takes note of an item with the hash of what is looked for and with another key: among 2^48
-    /// hashes that is damage rather than chance. False: it is not the one.
+    /// Counts an item that has the hash searched for but another key: with 48 bits that means damage rather
+    /// than chance. Always false, as the item does not match.
     #[cold]
     fn is_other(&self, item: Item) -> bool {
         if self.checksum == Checksum::Verify && check::state(item) != check::State::Sound {
-            // ORDERING: Relaxed, a count that its own thread looks at again.
+            // ORDERING: Relaxed, a count that only its own thread reads.
             self.suspects.fetch_add(1, Ordering::Relaxed);
         }
         false
@@ -261,12 +261,12 @@ impl Bytes {
 
 #[inline(always)]
 pub(crate) fn meta(item: Item) -> u64 {
-    // SAFETY: P, and every item of a Bytes ring has this word, which is written before publication
-    // and never changes.
+    // SAFETY: P, and every item of a Bytes ring has this word, written before publication and never
+    // changed.
     unsafe { item.start().add(META).cast::<u64>().read() }
 }
 
-/// Offsets of an item's parts.
+/// Offsets of the parts of an item.
 pub(crate) struct Layout {
     pub(crate) key: usize,
     pub(crate) key_len: usize,
@@ -275,21 +275,21 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Where the item ends.
+    /// The end of the item.
     pub(crate) fn end(&self) -> usize {
         self.value + if self.value_len == ELSEWHERE { STORED } else { self.value_len }
     }
 }
 
-/// Bytes of an item that is not damaged.
+/// Bytes of an undamaged item.
 pub(crate) fn size(item: Item) -> usize {
     layout_of(item, meta(item)).end()
 }
 
-/// Bytes of those of these fields that the item has.
+/// Bytes of the present fields among these.
 #[inline(always)]
 fn fields(meta: u64, which: u64) -> usize {
-    /// Four bits for each set of four flags: its size. Not every x86-64 has an instruction that counts.
+    /// A table of sizes with four bits for each set of four flags. Not every x86-64 can count bits.
     const SIZES: u64 = 0x4332_3221_3221_2110;
     8 * (SIZES >> (4 * (meta & which)) & 7) as usize
 }
@@ -311,17 +311,16 @@ pub(crate) fn layout_of(item: Item, meta: u64) -> Layout {
 }
 
 fn read_u32(item: Item, at: usize) -> usize {
-    // SAFETY: P, and `meta` says that a length is at this place; all offsets before the key are
-    // multiples of 4.
+    // SAFETY: P, and `meta` says that a length lies here; all offsets before the key are multiples of 4.
     unsafe { item.start().add(at).cast::<u32>().read() as usize }
 }
 
 /// # Safety
-/// `at` and `len` come from the item's `Layout`.
+/// `at` and `len` must come from the item's `Layout`.
 #[inline(always)]
 pub(crate) unsafe fn bytes<'a>(item: Item, at: usize, len: usize) -> &'a [u8] {
-    // SAFETY: P and the caller's promise: the bytes were written before publication and never
-    // change. The lifetime is that of the pin.
+    // SAFETY: P and the caller's promise: the bytes were written before publication and never change. The
+    // lifetime is that of the pin.
     unsafe { std::slice::from_raw_parts(item.start().add(at).as_ptr(), len) }
 }
 
@@ -338,7 +337,7 @@ pub(crate) fn is_long(item: Item) -> bool {
     block_place(item).is_some()
 }
 
-/// Where the item has its block, if its value is in one.
+/// The position of the block's reference, if the value is in a block.
 #[inline(always)]
 fn block_place(item: Item) -> Option<NonNull<u8>> {
     let meta = meta(item);
@@ -346,29 +345,29 @@ fn block_place(item: Item) -> Option<NonNull<u8>> {
         return None;
     }
     let layout = layout_of(item, meta);
-    // SAFETY: inside of the item, from the layout.
+    // SAFETY: inside the item, from the layout.
     (layout.value_len == ELSEWHERE).then(|| unsafe { item.start().add(layout.value) })
 }
 
 /// The item's block, if its value is in one.
 pub(crate) fn block_of<'a>(item: Item) -> Option<BlockRef<'a>> {
-    // SAFETY: P: the item has it until it is freed. The lifetime is that of the pin.
+    // SAFETY: P: the item holds a reference until it is freed. The lifetime is that of the pin.
     block_place(item).map(|place| unsafe { BlockRef::at(place) })
 }
 
-/// The item's expiry field. An item whose flags are damaged has none: it must neither look expired
-/// nor be changed where its expiry isn't.
+/// The item's expiry field. None if the item's flags are damaged: it must neither look expired nor be
+/// written where its expiry is not.
 #[inline(always)]
 pub(crate) fn expiry_of<'a>(item: Item) -> Option<&'a AtomicU64> {
     let meta = meta(item);
     if meta & EXPIRY == 0 || !check::flags_hold(item, meta) {
         return None;
     }
-    // SAFETY: the flag says that the word is there, behind the check alone.
+    // SAFETY: the flag says that the word is there; only the check lies before it.
     Some(unsafe { item.word(FIELDS + (meta & CHECKSUM) as usize) })
 }
 
-/// The item's version, if it was given one.
+/// The item's version, if it has one.
 pub(crate) fn version_of(item: Item) -> Option<u64> {
     let meta = meta(item);
     let at = FIELDS + fields(meta, EXPIRY | CHECKSUM);
@@ -376,7 +375,7 @@ pub(crate) fn version_of(item: Item) -> Option<u64> {
     (meta & VERSION != 0).then(|| unsafe { item.start().add(at).cast::<u64>().read() })
 }
 
-/// Whether the item says something about its value that a change in place would make wrong.
+/// Whether the item has a field that an in-place change of the value would invalidate.
 pub(crate) fn is_fixed(item: Item) -> bool {
     meta(item) & (VERSION | CHECKSUM) != 0
 }
@@ -394,12 +393,12 @@ pub(crate) fn kind_of(item: Item) -> u8 {
     (meta(item) >> KIND_SHIFT & 0xf) as u8
 }
 
-/// A value word with its bit 63 put back.
+/// A value word with its own bit 63.
 pub(crate) fn join(word: u64, next: Next) -> u64 {
     word & !FROZEN | if next.is(SIGN) { FROZEN } else { 0 }
 }
 
-/// The value, whose word was `word` if it has one, of an item that has it inside.
+/// The value of an item that holds it inside; `word` is the item's word, if it has one.
 #[inline(always)]
 pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> {
     let meta = meta(item);
@@ -415,7 +414,7 @@ pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> 
     }
 }
 
-/// What a new item is made from.
+/// The parts of a new item.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     pub(crate) hash: u64,
@@ -467,7 +466,7 @@ impl Parts<'_> {
         meta | (u64::from(self.checksum) * CHECKSUM)
     }
 
-    /// Refuses what no item can hold, before memory is taken for it.
+    /// Refuses parts that no item can hold, before memory is allocated.
     pub(crate) fn check(&self) {
         assert!(self.value.kind() < 16, "a value kind has 4 bits");
         let value_len = match self.value {
@@ -482,14 +481,14 @@ impl Parts<'_> {
     /// Writes the item into `block`.
     ///
     /// # Safety
-    /// `block` is unused, 8-aligned, and holds `size()` bytes.
+    /// `block` must be unused, 8-aligned, and hold `size()` bytes.
     pub(crate) unsafe fn write(&self, block: NonNull<u8>) -> Item {
         let sign = match self.value {
             Content::Word { word, .. } if word & FROZEN != 0 => SIGN,
             _ => 0,
         };
-        // SAFETY: lengths fit (`check`); all writes stay below `size()`, which sums up the same parts; the cursor is a
-        // multiple of 8 while words are written and of 4 while lengths are.
+        // SAFETY: lengths fit (`check`); all writes stay below `size()`, which adds up the same parts; the
+        // cursor is a multiple of 8 before words and of 4 before lengths.
         unsafe {
             block.cast::<Header>().write(Header::new(sign));
             block.add(META).cast::<u64>().write(self.meta());
@@ -537,14 +536,14 @@ impl Parts<'_> {
     }
 }
 
-/// Whether the item's time has come (or another session has already decided so).
+/// Whether the item has expired, or another session has decided so.
 #[inline(always)]
 pub(crate) fn is_expired(kind: &Bytes, item: Item, now: u64) -> bool {
-    // ORDERING: Acquire pairs with the AcqRel of those who change the expiry.
+    // ORDERING: Acquire pairs with the AcqRel of changes of the expiry.
     kind.expiry(item).is_some_and(|expiry| is_past(expiry.load(Ordering::Acquire), now))
 }
 
-/// Whether an expiry word means "gone" at `now`.
+/// Whether an expiry word means that the item is gone at `now`.
 pub(crate) fn is_past(expiry: u64, now: u64) -> bool {
     let at = expiry & EXPIRY_MAX;
     expiry & DEAD != 0 || (at != 0 && at <= now)

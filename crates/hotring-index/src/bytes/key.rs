@@ -1,22 +1,22 @@
-//! Keys that bring their hash along, so that it is computed once for all that is done with them.
+//! Keys with their hash, so that it is computed once.
 
-/// A key of bytes, and its hash if [`Session::prefetch`](crate::Session::prefetch) has found it. Operations
-/// take a key by itself as well.
+/// A key, with its hash once [`Session::prefetch`](crate::Session::prefetch) has computed it. Operations
+/// accept plain keys as well.
 ///
-/// A hash belongs to the index that it was found in. Operations of another one would look, and store,
-/// where no other session does.
+/// A hash must only be used with the index that computed it: in another one, operations would look and
+/// store in the wrong place.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
     bytes: &'k [u8],
     hash: KeyHash,
 }
 
-/// The hash of a key in one index, or that it is not known.
+/// The hash of a key in one index, or none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// It is not known.
+    /// Not computed yet.
     pub const UNKNOWN: Self = Self(u64::MAX);
 }
 
@@ -27,7 +27,7 @@ impl Default for KeyHash {
 }
 
 impl<'k> Key<'k> {
-    /// A key whose hash is `hash`, that of these very bytes.
+    /// A key and its hash, which must be that of these bytes.
     #[inline]
     pub fn with_hash(bytes: &'k [u8], hash: KeyHash) -> Self {
         Self { bytes, hash }
@@ -45,7 +45,7 @@ impl<'k> Key<'k> {
         self.hash
     }
 
-    /// The hash as a number, found by `find` if it is not known.
+    /// The hash; `find` computes it if necessary.
     #[inline]
     pub(super) fn hash_or(self, find: impl Fn(&[u8]) -> u64) -> u64 {
         match self.hash {

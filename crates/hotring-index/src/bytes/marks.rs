@@ -1,14 +1,14 @@
-//! What an eviction policy wants to know of the accesses to an item, noted in the item: eight bits of its
-//! `next` word, where the sampling strategy counts. The index notes; what is to go decides whoever asks
-//! with [`Session::review`].
+//! Access bits: eight bits of an item's `next` word that record accesses for the eviction policy. The
+//! sampling strategy uses the same bits. The index records; the caller of [`Session::review`] decides what
+//! is evicted.
 //!
-//! A read has the word at hand, compares the bits with those of an item of which nothing more is to be
-//! noted, and is done nearly always. Else it tries to change them, once: a note that is lost in a race is
-//! as good as one that came a moment later, whereas who reads is not to wait.
+//! A read has the word at hand. If the bits already say "recently used", the common case, it returns
+//! without writing. Otherwise it tries to change them once. A note lost in a race is no worse than one a
+//! moment later, and a reader must not wait.
 //!
-//! A write carries the bits over to the new item, as an access. Where it decides by a compare-exchange of
-//! the whole word (the ring, chains) none that was set before is lost, but by a chain's split, which copies
-//! under readers; under Mercury's and G-Cuckoo's locks one that is set at the same moment may be.
+//! A write copies the bits to the new item and counts as an access. An engine that replaces the whole word
+//! by one compare-exchange (the ring, chains) loses no earlier bit, except in a chain's split, which copies
+//! under readers. Under the locks of Mercury and G-Cuckoo a concurrent note may be lost.
 
 use crate::bytes::item::Bytes;
 use crate::bytes::seen::Seen;
@@ -22,45 +22,45 @@ use crate::engine::{Engine, Hit};
 use crate::index::Index;
 use crate::session::{Pinned, Session};
 
-/// What is noted of accesses, as an eviction policy needs it.
+/// How accesses are recorded, as an eviction policy needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Noting {
-    /// Nothing.
+    /// Not at all.
     #[default]
     Off,
-    /// One access or several: bit 0 for the first since it was cleared, bit 1 for another. The other bits are
-    /// the policy's, and stay with the key when it is written; a new key begins with these.
+    /// Whether an item was accessed: bit 0 for the first access since it was cleared, bit 1 for a further
+    /// one. The other bits belong to the policy and survive writes of the key.
     Visits {
-        /// The bits of a new key, 0 and 1 among them if it is to count as accessed.
+        /// The bits of a new key. With bits 0 and 1 it counts as accessed.
         fresh: u8,
     },
-    /// The tick of the last access, out of 256. Ticks count what is written, not time: of two keys that are
-    /// idle, the one that has been so for more writes is the better one to go.
+    /// The tick of the last access, modulo 256. Ticks count written bytes, not time: between two idle keys,
+    /// the better victim is the one that has outlived more writes.
     Ticks {
-        /// Bytes of items that are written from one tick to the next.
+        /// Bytes written to items per tick.
         every: u64,
     },
-    /// About the logarithm of the number of accesses, as Redis's LFU counts: from 5 for a new key on, one
-    /// more with a chance of 1 in (count - 5) times the factor + 1; up to 255.
+    /// About the logarithm of the number of accesses, as in Redis's LFU: starts at 5, grows with a chance
+    /// of 1 in (count - 5) * factor + 1, ends at 255.
     Frequency {
-        /// `lfu-log-factor`.
+        /// The factor.
         log_factor: u16,
     },
 }
 
-/// What [`Noting::Frequency`] begins with.
+/// The initial count of [`Noting::Frequency`].
 pub const FREQUENCY_NEW: u8 = 5;
 
-/// Hashes of new keys that a session keeps.
+/// Hashes of new keys that a session keeps at most.
 const ENTERED_MAX: usize = 1024;
 
 const BITS_SHIFT: u32 = COUNTER.trailing_zeros();
-/// From the bits that say what must be noted down to those that say which of them count.
+/// The distance from the bits without a further note to the mask of significant bits.
 const MASK_SHIFT: u32 = 8;
 const FRESH_SHIFT: u32 = 40;
 const FACTOR_SHIFT: u32 = 8;
 const MODE: u64 = 3;
-/// A stamp, whose word is not 0; or nothing, whose word is.
+/// A stamp if the word is not 0, else nothing.
 const STAMP: u64 = 0;
 const VISITS: u64 = 1;
 const TICKS: u64 = 2;
@@ -97,7 +97,7 @@ impl How {
         Self(bits | u64::from(fresh) << FRESH_SHIFT | mode)
     }
 
-    /// Whether an access of an item with this word is to be noted.
+    /// Whether an access to an item with this word must be recorded.
     #[inline(always)]
     pub(crate) fn wants(self, word: Next) -> bool {
         (word.0 ^ self.0) & self.0 << MASK_SHIFT & COUNTER != 0
@@ -130,10 +130,10 @@ impl How {
     }
 }
 
-/// What is noted now, shared by all sessions.
+/// The present mode, shared by all sessions.
 pub(crate) struct Marks {
     how: TallyU64,
-    /// Bytes of items that were written so far, and from one tick to the next.
+    /// Bytes written to items so far, and bytes per tick.
     written: TallyU64,
     every: TallyU64,
 }
@@ -152,7 +152,7 @@ impl Marks {
     fn set(&self, noting: Noting) {
         if let Noting::Ticks { every } = noting {
             let every = every.max(1);
-            // The tick goes on where it is.
+            // The tick continues from its present value.
             let now = u64::from(self.tick());
             // ORDERING: Relaxed, as in `how`.
             if self.every.swap(every, Ordering::Relaxed) != every {
@@ -167,7 +167,7 @@ impl Marks {
     fn set_stamp(&self, stamp: u8) {
         let (old, new) = (self.how(), How::new(STAMP, stamp.into(), 0xff, stamp));
         if old.0 & MODE == STAMP && old.0 != new.0 {
-            // Who has set something else meanwhile is right.
+            // A concurrent setting wins.
             // ORDERING: Relaxed, as in `how`.
             let _ = self.how.compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -180,7 +180,7 @@ impl Marks {
         (written / every) as u8
     }
 
-    /// Takes note of items that were written.
+    /// Counts bytes written to items.
     pub(crate) fn wrote(&self, bytes: u64) {
         let how = self.how();
         if how.0 & MODE != TICKS {
@@ -190,7 +190,7 @@ impl Marks {
         self.written.fetch_add(bytes, Ordering::Relaxed);
         let now = How::ticks(self.tick());
         if now.0 != how.0 {
-            // Who has set something else meanwhile is right.
+            // A concurrent setting wins.
             // ORDERING: Relaxed, as in `how`.
             let _ = self.how.compare_exchange(how.0, now.0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -198,18 +198,18 @@ impl Marks {
 }
 
 impl<E: Engine> Index<Bytes, E> {
-    /// Sets what is noted of accesses from now on. What was noted before stays in the items until it is
-    /// noted over, so that who changes the kind of it reviews all items once.
+    /// Sets how accesses are recorded from now on. Items keep their old bits until the next note, so a
+    /// caller that changes the mode must review all items once.
     ///
     /// # Errors
-    /// The sampling strategy has no room for notes.
+    /// The sampling strategy leaves no bits for notes.
     pub fn set_noting(&self, noting: Noting) -> Result<(), ConfigError> {
         self.can_note(noting)?;
         self.shared.kind.marks.set(noting);
         Ok(())
     }
 
-    /// Whether that could be noted.
+    /// Checks whether the mode is possible.
     ///
     /// # Errors
     /// As [`set_noting`](Self::set_noting).
@@ -223,41 +223,41 @@ impl<E: Engine> Index<Bytes, E> {
         Ok(())
     }
 
-    /// Where nothing is noted of accesses ([`Noting::Off`]), has each leave this stamp in the item from now on. What
-    /// stamps mean is up to the caller, a new one as time passes. Nothing is done under other settings, nor
-    /// with the sampling strategy.
+    /// While nothing else is recorded ([`Noting::Off`]), makes each access leave this stamp in the item.
+    /// The caller defines the meaning of stamps and sets a new one as time passes. Without effect in other
+    /// modes and with the sampling strategy.
     pub fn set_stamp(&self, stamp: u8) {
         if self.shared.config.strategy != Strategy::Sampling {
             self.shared.kind.marks.set_stamp(stamp);
         }
     }
 
-    /// The stamp that accesses leave, if they do.
+    /// The stamp that accesses leave, if any.
     pub fn stamp(&self) -> Option<u8> {
         self.shared.kind.marks.how().stamp()
     }
 
-    /// With [`Noting::Ticks`], the tick that it is now.
+    /// The present tick, in mode [`Noting::Ticks`].
     pub fn tick(&self) -> u8 {
         self.shared.kind.marks.tick()
     }
 }
 
-/// What [`Session::review`] shows of an item besides its entry.
+/// The facts about an item, besides its entry, in [`Session::review`].
 #[derive(Clone, Copy, Debug)]
 pub struct Marked {
     /// The hash of the key.
     pub hash: u64,
-    /// What was noted.
+    /// Its access bits.
     pub bits: u8,
-    /// Reads come to the item first, because it was accessed often.
+    /// Whether readers reach the item first, because it was accessed often.
     pub is_hot: bool,
 }
 
 impl<E: Engine> Session<Bytes, E> {
-    /// Shows about `count` items from the position `cursor` on (a hash with its bits reversed), those
-    /// included whose time is over, to `f`, which says what bits the item has from now on and whether to go
-    /// on. Returns where to go on, 0 at the end. Damaged items are passed over.
+    /// Calls `f` with about `count` items from the position `cursor` on (a hash with its bits reversed),
+    /// including expired ones. `f` returns the item's new bits and whether to continue. Returns the next
+    /// position, or 0 at the end. Damaged items are skipped.
     pub fn review(
         &mut self,
         cursor: u64,
@@ -273,7 +273,7 @@ impl<E: Engine> Session<Bytes, E> {
             if !goes_on || pinned.damage_of(hit.item).is_some() {
                 return 1;
             }
-            // ORDERING: Relaxed, for the bits alone. A scan's word may lack them (G-Cuckoo's).
+            // ORDERING: Relaxed, only the bits are used. The word of a scan may lack them (G-Cuckoo).
             let word = Next(hit.item.next().load(Ordering::Relaxed));
             let marked = Marked { hash, bits: word.count() as u8, is_hot: E::is_hot(pinned, hit) };
             let (bits, on) = f(Seen::of(hit).entry(), marked);
@@ -284,18 +284,18 @@ impl<E: Engine> Session<Bytes, E> {
         crate::bytes::past(cursor, next, last)
     }
 
-    /// Whether accesses of this session are noted, as they are at first.
+    /// Whether accesses of this session are recorded, as is the default.
     pub fn set_noted(&mut self, noted: bool) {
         self.local().noted = noted;
     }
 
-    /// Hands out the hashes of the keys that this session has put in while [`Noting::Visits`] was set, since
-    /// this was last asked. 1,024 are kept, more are forgotten.
+    /// Takes the hashes of the keys added by this session in mode [`Noting::Visits`] since the last call;
+    /// at most 1,024, the others are dropped.
     pub fn take_entered(&mut self, mut f: impl FnMut(u64)) {
         self.local().entered.drain(..).for_each(&mut f);
     }
 
-    /// How many of them there are.
+    /// The number of these hashes.
     #[inline]
     pub fn entered(&mut self) -> usize {
         self.local().entered.len()
@@ -303,13 +303,13 @@ impl<E: Engine> Session<Bytes, E> {
 }
 
 impl<E: Engine> Pinned<'_, Bytes, E> {
-    /// What must be noted.
+    /// The mode as it applies to this session.
     #[inline(always)]
     pub(crate) fn how(&self) -> How {
         self.shared.kind.marks.how()
     }
 
-    /// Notes an access, if there is anything to note.
+    /// Records an access if necessary.
     #[inline(always)]
     pub(crate) fn mark_access(&mut self, hit: Hit) {
         let how = self.how();
@@ -343,8 +343,9 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         });
         while !word.is(MARK) && word.count() != u64::from(bits) {
             let new = word.with_bits(bits).0;
-            // ORDERING: Relaxed: a read-modify-write, so that who reads the successor from this word has what
-            // its writer published; and the bits say nothing of other memory.
+            // ORDERING: Relaxed: a read-modify-write keeps the release sequence, so a reader of the
+            // successor from this word still sees everything that its writer published; the bits themselves
+            // guard no other memory.
             match next.compare_exchange_weak(word.0, new, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = Next(now),
@@ -352,7 +353,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         }
     }
 
-    /// Gives a private item, which is about to take the place of `old` or of nothing, its bits.
+    /// Gives bits to a private item that is about to replace `old` or to be inserted.
     #[inline(always)]
     pub(crate) fn mark(&mut self, item: Item, old: Option<Hit>) {
         let how = self.how();
@@ -376,7 +377,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         item.next().store(next.0, Ordering::Relaxed);
     }
 
-    /// Takes note of a new key, if the policy is one that wants to know.
+    /// Records the hash of a new key if the policy needs it.
     #[inline(always)]
     pub(crate) fn note_entered(&mut self, hash: u64) {
         if self.how().0 & MODE == VISITS {

@@ -1,4 +1,5 @@
-//! Byte-string keys and values: reads without copying, one atomic read-modify-write for the rest.
+//! Byte-string keys and values: reads without copying, and one atomic read-modify-write for everything
+//! else.
 
 mod by_hash;
 mod check;
@@ -30,18 +31,18 @@ use seen::{Seen, doom};
 
 /// Keys hashed and looked up together.
 const CHUNK: usize = 64;
-/// Positions of a scan, which are hashes of 48 bits reversed, lie so far apart.
+/// The distance between scan positions, which are reversed 48-bit hashes.
 const POSITION: u64 = 1 << 16;
-/// Items looked at under one pin.
+/// Items visited under one pin.
 const PIECE: usize = 1024;
 
-/// Where a scan goes on that began at `cursor` and has visited what lies up to `last`.
+/// The next position of a scan that began at `cursor` and has visited everything up to `last`.
 fn past(cursor: u64, next: u64, last: u64) -> u64 {
-    // Back it goes only to an item whose hash is damaged: past it, or the walk would never end.
+    // Only an item with a damaged hash leads backwards. Skip it, or the walk would never end.
     if next != 0 && next <= cursor { last.wrapping_add(POSITION) } else { next }
 }
 
-/// What one piece of an expiry step did.
+/// The result of one piece of an expiry step.
 struct Piece {
     visited: usize,
     removed: usize,
@@ -51,9 +52,9 @@ struct Piece {
 }
 
 impl<E: Engine> Session<Bytes, E> {
-    /// Calls `f` with the entry of a key, if it is present at `now` (Unix milliseconds; the clocks of
-    /// all sessions should agree). Nothing is
-    /// copied; keep `f` short, memory that others free waits for it.
+    /// Calls `f` with the entry of a key, if it is present at `now` (Unix milliseconds; the clocks of all
+    /// sessions should agree). Nothing is copied. Keep `f` short, because memory freed by other sessions
+    /// waits for it.
     #[inline]
     pub fn get<'k, R>(
         &mut self,
@@ -72,8 +73,8 @@ impl<E: Engine> Session<Bytes, E> {
         Some(f(seen.entry()))
     }
 
-    /// As [`get`](Self::get), without noting the access ([`Noting`]): for callers that look at an entry and do not
-    /// use it.
+    /// As [`get`](Self::get), without recording an access ([`Noting`]): for callers that inspect an entry
+    /// without using it.
     pub fn peek<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -83,7 +84,7 @@ impl<E: Engine> Session<Bytes, E> {
         self.peek_marked(key, now, |entry, _| f(entry))
     }
 
-    /// As [`peek`](Self::peek), with what was noted of accesses.
+    /// As [`peek`](Self::peek), with the access bits.
     pub fn peek_marked<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -97,8 +98,8 @@ impl<E: Engine> Session<Bytes, E> {
         (!seen.is_past(now)).then(|| f(seen.entry(), hit.word.count() as u8))
     }
 
-    /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
-    /// with a newer entry; the result of the call whose decision took effect is returned.
+    /// Reads, decides, and acts in one atomic step. `decide` may be called several times, each time with a
+    /// newer entry. Returns the result of the call whose decision took effect.
     pub fn update<'k, 'x, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -110,8 +111,8 @@ impl<E: Engine> Session<Bytes, E> {
         pinned.update(goal, now, decide)
     }
 
-    /// Stores a value, whatever was there; true if a live entry was replaced. With
-    /// [`Expiry::Keep`] this is an [`Session::update`].
+    /// Stores a value unconditionally; true if it replaced a live entry. With [`Expiry::Keep`] this is an
+    /// [`Session::update`].
     pub fn put<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -141,22 +142,20 @@ impl<E: Engine> Session<Bytes, E> {
         pinned.remove(goal, now)
     }
 
-    /// The version of a key's entry, given to it now if it has none. No other entry of this index,
-    /// before or after, has the same; any later write of the key takes it away.
+    /// The version of a key's entry, assigned now if it has none. Versions are unique in the index for all
+    /// time, and any write of the key removes its version.
     pub fn version<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> Option<u64> {
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key.into());
         pinned.version(goal, now)
     }
 
-    /// Visits up to about `count` entries (all of one hash together; fewer or none where the table
-    /// is sparse) from `cursor` on and returns the
-    /// next cursor. 0 starts, 0 is the end. A key that is present all the time is visited exactly
-    /// once between start and end, also while the table grows. Expired entries are passed over.
+    /// Visits about `count` entries from `cursor` on and returns the next cursor (all entries of one hash
+    /// together; fewer or none where the table is sparse). 0 starts a scan, and 0 is its end. A key that is
+    /// present throughout is visited exactly once, even while the table grows. Expired entries are skipped.
     ///
-    /// With [`Checksum::Verify`](crate::Checksum::Verify) an entry that is damaged is noted
-    /// ([`Session::take_damage`]) and shown with an empty value; if its key is not known either, it
-    /// is passed over.
+    /// With [`Checksum::Verify`](crate::Checksum::Verify) a damaged entry is recorded
+    /// ([`Session::take_damage`]) and shown with an empty value, or skipped if its key is damaged, too.
     pub fn scan(
         &mut self,
         cursor: u64,
@@ -184,8 +183,8 @@ impl<E: Engine> Session<Bytes, E> {
         past(cursor, next, last)
     }
 
-    /// Some entry near the position that `random` picks; `None` if there is none at all. Removes the
-    /// expired ones that it meets.
+    /// An entry near the position picked by `random`, or `None` if the index is empty. Removes expired
+    /// entries on the way.
     pub fn sample<R>(
         &mut self,
         random: u64,
@@ -193,7 +192,7 @@ impl<E: Engine> Session<Bytes, E> {
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
         let mut cursor = random;
-        // Once to the end and once from the start, in pieces: no pin is long.
+        // Once to the end and once from the start, in pieces, so that no pin is long.
         let mut rounds = 0;
         while rounds < 2 {
             let mut pinned = self.pin();
@@ -215,10 +214,10 @@ impl<E: Engine> Session<Bytes, E> {
         None
     }
 
-    /// Looks up a batch as one pipeline with many memory accesses in flight, and calls `f` with the
-    /// number of each key and its entry, in any order. Each lookup is linearizable by itself; the
-    /// batch is not one atomic step. Where the order of effects matters, [`Session::prefetch`] the
-    /// keys and then get them one by one.
+    /// Looks up a batch as one pipeline with many memory accesses in flight, and calls `f` with the number
+    /// of each key and its entry, in any order. Each lookup is linearizable by itself; the batch is not one
+    /// atomic step. If the order of effects matters, [`Session::prefetch`] the keys and get them one by
+    /// one.
     pub fn get_many(
         &mut self,
         keys: &[&[u8]],
@@ -242,7 +241,7 @@ impl<E: Engine> Session<Bytes, E> {
             });
             unnoted.into_iter().for_each(|hit| pinned.mark_access(hit));
             if is_damaged || pinned.suspects() != suspects {
-                // Rare: the keys are looked up again one by one, for the note that it leaves.
+                // Rare: look up the keys again one by one, so that the damage is recorded.
                 for i in 0..chunk.len() {
                     pinned.look(goal(&pinned.shared.kind, i));
                 }
@@ -250,8 +249,8 @@ impl<E: Engine> Session<Bytes, E> {
         }
     }
 
-    /// Brings into the cache what operations on these keys will touch, as one pipeline with many
-    /// memory accesses in flight. The keys know their hashes from then on; there is no other effect.
+    /// Fetches the memory that operations on these keys will touch into the cache, as one pipeline. The
+    /// keys know their hashes afterwards; there is no other effect.
     pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
         let mut pinned = self.pin();
         for chunk in keys.chunks_mut(CHUNK) {
@@ -264,9 +263,9 @@ impl<E: Engine> Session<Bytes, E> {
         }
     }
 
-    /// Looks at about `budget` items (or empty slots, eight for one) from where the last call (of any session) stopped,
-    /// and removes those that have expired. Returns how many were looked at and how many removed. Also frees
-    /// what can be freed ([`Session::collect`]).
+    /// Visits about `budget` items (eight empty slots count as one) from where the last call of any session
+    /// stopped, and removes the expired ones. Returns the numbers of visited and removed items. Also frees
+    /// unreachable memory ([`Session::collect`]).
     pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
         let (mut visited, mut removed, mut work) = (0, 0, 0);
         while work < budget {
@@ -285,7 +284,7 @@ impl<E: Engine> Session<Bytes, E> {
     fn expire_piece(&mut self, budget: usize, now: u64) -> Piece {
         let (mut visited, mut removed) = (0, 0);
         let mut pinned = self.pin();
-        // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
+        // ORDERING: Relaxed, a position to continue from; two sessions at one position do no harm.
         let cursor = pinned.shared.expire_cursor.load(Ordering::Relaxed);
         let from = E::bucket(&mut pinned, cursor.reverse_bits());
         let (next, work) = E::scan(&mut pinned, cursor, budget, |pinned, hit| {

@@ -1,12 +1,12 @@
-//! Damaged items: noticing them in reads, and walking over all items to find them.
+//! Damaged items: detection by reads, and a walk over all items.
 //!
-//! An item found damaged by a read is never handed out: for the operation its key is absent, what the
-//! caller decides on that is not carried out, and the session remembers it. Writing or removing the key
-//! without a look at its value works as ever, and is the repair.
+//! A damaged item is never handed out. For the operation its key is absent, the caller's decision is not
+//! carried out, and the session records the damage. Writing or removing the key without reading its value
+//! works as ever, and is the repair.
 //!
-//! A search finds by hash and key. Where the key, its length or the item's flags are damaged, it passes
-//! by the item, which `Bytes` counts as a suspect; the operation then looks for it by its hash. Where
-//! the hash is damaged nothing leads to the item but the walk.
+//! A search goes by hash and key. If the key, its length or the flags are damaged, the search passes the
+//! item, and `Bytes` counts a suspect; the operation then examines all items of the hash. If the hash is
+//! damaged, only the walk finds the item.
 
 use crate::bytes::check::{self, Part, State};
 use crate::bytes::item::{Bytes, Layout, bytes};
@@ -18,28 +18,28 @@ use crate::core::sync::Ordering;
 use crate::engine::{Engine, Hit};
 use crate::session::{Pinned, Session};
 
-/// This many bytes of an item cost as much to check as the item costs to reach.
+/// Checking this many bytes costs as much as reaching the item.
 const BYTES_AN_ITEM: usize = 1 << 10;
 
-/// What a walk has counted.
+/// The counts of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubCounts {
-    /// Items looked at.
+    /// Items checked.
     pub items: u64,
     /// Bytes of these, headers included.
     pub bytes: u64,
-    /// Items without a checksum. In an index with checksums these have lost it and are damaged.
+    /// Items without a checksum. In an index with checksums they have lost it, and count as damaged.
     pub unchecked: u64,
-    /// Items that are damaged.
+    /// Damaged items.
     pub damaged: u64,
 }
 
-/// A walk over all items that checks each ([`Session::scrub_step`]), and what it has found so far.
+/// A walk that checks all items ([`Session::scrub_step`]), and its findings.
 #[derive(Clone, Debug)]
 pub struct Scrub {
-    /// What it has counted.
+    /// Its counts.
     pub counts: ScrubCounts,
-    /// The first damaged items that it met.
+    /// The first damaged items found.
     pub first: Vec<Damaged>,
     first_max: usize,
     cursor: u64,
@@ -47,7 +47,7 @@ pub struct Scrub {
 }
 
 impl Scrub {
-    /// A walk that is about to begin, and will name up to `first_max` damaged items.
+    /// A new walk that will name up to `first_max` damaged items.
     pub fn new(first_max: usize) -> Self {
         let counts = ScrubCounts::default();
         Self { counts, first: Vec::new(), first_max, cursor: 0, is_done: false }
@@ -58,17 +58,17 @@ impl Scrub {
         self.is_done
     }
 
-    /// Goes on with another index, and counts further.
+    /// Continues with another index and keeps the counts.
     pub fn begin_next(&mut self) {
         (self.cursor, self.is_done) = (0, false);
     }
 
-    /// How much of the way is done, 0 to 1. Keys are spread evenly over the way.
+    /// The progress from 0 to 1. Keys are spread evenly over the way.
     pub fn progress(&self) -> f64 {
         if self.is_done { 1.0 } else { self.cursor as f64 / 2f64.powi(64) }
     }
 
-    /// Takes note of an item that is sound, or not; returns what checking it cost, in items.
+    /// Counts an item, sound or not. Returns the cost of checking it, in items.
     fn look(&mut self, item: Item, state: State, is_checked: bool) -> usize {
         let layout = is_checked.then(|| check::bounds(item)).flatten();
         let len = layout.as_ref().map_or(0, Layout::end);
@@ -91,13 +91,13 @@ fn stored_key(item: Item, layout: &Layout) -> Box<[u8]> {
 }
 
 impl<E: Engine> Pinned<'_, Bytes, E> {
-    /// Whether reads check what they hand out.
+    /// Whether reads verify items.
     #[inline(always)]
     pub(crate) fn verifies(&self) -> bool {
         self.shared.kind.checksum == Checksum::Verify
     }
 
-    /// Whether the item of this key may be handed out. If not, that is noted.
+    /// Whether the item of this key may be handed out. Records the damage if not.
     #[inline(always)]
     pub(crate) fn vouches(&mut self, key: &[u8], item: Item) -> bool {
         if !self.verifies() || check::state(item) == State::Sound {
@@ -107,7 +107,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         false
     }
 
-    /// The path of readers: the live item with this key, if it may be handed out.
+    /// The path of readers: the live item of the key, if it may be handed out.
     #[inline(always)]
     pub(crate) fn look(&mut self, goal: Goal<'_>) -> Option<Hit> {
         if self.verifies() { self.look_twice(goal) } else { E::lookup(self, goal) }
@@ -124,15 +124,15 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         hit.filter(|_| is_fine)
     }
 
-    /// The number of suspects so far, to be compared with that after a search.
+    /// The number of suspects so far, to compare with the number after a search.
     #[inline(always)]
     pub(crate) fn suspects(&self) -> u64 {
-        // ORDERING: Relaxed, only what this thread has counted matters.
+        // ORDERING: Relaxed, only counts of this thread matter.
         if self.verifies() { self.shared.kind.suspects.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Whether the key is absent, as a search that began with `suspects` said. If it has met a damaged
-    /// item that may be the key's, that is noted.
+    /// Whether the key is really absent, after a search that began with `suspects` suspects. Records a
+    /// damaged item that may be the key's.
     #[inline(always)]
     pub(crate) fn vouches_for_absence(&mut self, goal: Goal<'_>, suspects: u64) -> bool {
         if self.suspects() == suspects || !self.with_suspects(goal, |_, _| ()) {
@@ -142,14 +142,14 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         false
     }
 
-    /// Removes damaged items that may be the key's, if a search that began with `suspects` has met
-    /// any; true if there were.
+    /// Removes damaged items that may be the key's, if a search that began with `suspects` suspects has
+    /// passed any. True if there were such items.
     #[inline(always)]
     pub(crate) fn remove_suspects(&mut self, goal: Goal<'_>, suspects: u64) -> bool {
         self.suspects() != suspects && self.with_suspects(goal, |p, hit| _ = E::kill_at(p, hit))
     }
 
-    /// Calls `f` with all damaged items of the key's hash; whether there are any.
+    /// Calls `f` with all damaged items of the key's hash. True if there are any.
     #[cold]
     fn with_suspects(&mut self, goal: Goal<'_>, mut f: impl FnMut(&mut Self, Hit)) -> bool {
         let mut is_any = false;
@@ -167,7 +167,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         is_any
     }
 
-    /// The report on an item that a walk has met and must not hand out.
+    /// The report on an item that a walk must not hand out.
     pub(crate) fn damage_of(&self, item: Item) -> Option<Damaged> {
         if !self.verifies() || check::state(item) == State::Sound {
             return None;
@@ -183,21 +183,20 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
 }
 
 impl<E: Engine> Session<Bytes, E> {
-    /// The first damaged item that this session's operations have met since it was last asked for.
-    /// Only with [`Checksum::Verify`]. Costs a look at one word.
+    /// Takes the first damaged item that operations of this session have met since the last call. Only with
+    /// [`Checksum::Verify`]. Costs one load.
     #[inline]
     pub fn take_damage(&mut self) -> Option<Damaged> {
         self.local().damage.take().map(|damaged| *damaged)
     }
 
-    /// How many damaged items this session's operations have met.
+    /// The number of damaged items that operations of this session have met.
     pub fn damages(&mut self) -> u64 {
         self.local().damages
     }
 
-    /// Checks about `budget` items more, or fewer if they are long (a KiB of an item counts as one
-    /// more), and moves on. Items that come or go meanwhile may be missed. Says nothing of an index
-    /// without checksums.
+    /// Checks about `budget` further items, or fewer long ones (each KiB of an item counts as another).
+    /// Items that come or go meanwhile may be missed. Without effect in an index without checksums.
     pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
         let (mut left, mut widen) = (budget, 1);
         while !scrub.is_done && (left > 0 || widen > 1) {
@@ -208,13 +207,13 @@ impl<E: Engine> Session<Bytes, E> {
         }
     }
 
-    /// Checks about `count` items. False: the piece ended at an item whose hash is damaged so that the
-    /// walk would go back; it has to be a longer one.
+    /// Checks about `count` items. False if the piece ended at an item whose damaged hash would lead
+    /// backwards: the caller must ask for a longer piece.
     fn scrub_piece(&mut self, scrub: &mut Scrub, count: usize) -> (usize, bool) {
         let mut pinned = self.pin();
         let is_checked = pinned.shared.kind.checksum != Checksum::Off;
         let (cursor, before, n_first) = (scrub.cursor, scrub.counts, scrub.first.len());
-        // The furthest that sound items and the last one say that they are.
+        // The furthest position claimed by sound items and by the last one.
         let (mut last, mut at) = (cursor, cursor);
         let (next, done) = E::scan(&mut pinned, cursor, count, |pinned, hit| {
             let state = check::state(hit.item);
@@ -227,7 +226,7 @@ impl<E: Engine> Session<Bytes, E> {
             scrub.first.truncate(n_first);
             return (done, false);
         }
-        // Where the next item says that it is may be damage, too: on from the last one.
+        // The position of the next item may be damaged, too; continue behind the last one.
         let last = if at < next { last.max(at) } else { last };
         let known = if last > cursor { last.wrapping_add(POSITION) } else { next };
         scrub.cursor = if next == 0 { 0 } else { known };
@@ -235,9 +234,8 @@ impl<E: Engine> Session<Bytes, E> {
         (done, true)
     }
 
-    /// Flips one bit of a key's item while `f` runs, and flips it back: for tests of what notices it.
-    /// `None` if there is no such key, or no such bit in its item. The key's item is not to be written
-    /// in place meanwhile.
+    /// Flips one bit of a key's item while `f` runs, and flips it back: for tests of detection. `None` if
+    /// there is no such key or bit. The item must not be written in place meanwhile.
     #[doc(hidden)]
     pub fn with_damage<R>(
         &mut self,
@@ -255,10 +253,10 @@ impl<E: Engine> Session<Bytes, E> {
         }
         // SAFETY: P until the pin ends, and the byte is one of the item's.
         let byte = unsafe { item.start().add(at + bit / 8) };
-        // SAFETY: as above; a test sees to it that no session looks at this very moment.
+        // SAFETY: as above; the test ensures that no session reads the byte at this moment.
         unsafe { byte.write(byte.read() ^ 1 << (bit % 8)) };
         let result = f();
-        // SAFETY: as above; an item that `f` has removed is still there, because of the pin.
+        // SAFETY: as above; the pin keeps the item even if `f` has removed it.
         unsafe { byte.write(byte.read() ^ 1 << (bit % 8)) };
         Some(result)
     }

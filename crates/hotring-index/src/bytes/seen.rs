@@ -1,9 +1,8 @@
-//! What a read-modify-write saw of an item, and the changes that are made inside an item.
+//! The item as a read-modify-write saw it, and changes inside an item.
 //!
-//! Value and expiry are words of their own, changed by CAS. Whoever replaces or removes an item
-//! *because of* what they hold must freeze them first, or a change in between would be lost. A
-//! change that lands on an item that is marked meanwhile takes effect just before the mark, where
-//! no observer can tell.
+//! Value and expiry are separate words, changed by CAS. An operation that replaces or removes an item
+//! *because of* their contents must freeze them first, or a change in between would be lost. A change to an
+//! item that has been marked meanwhile takes effect just before the mark, where no observer can tell.
 
 use crate::bytes::item::{
     Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, block_of, expiry_of, expiry_time, is_fixed, is_long,
@@ -16,16 +15,16 @@ use crate::core::sync::Ordering;
 use crate::core::word::{FROZEN, SIGN};
 use crate::engine::Hit;
 
-/// What a read-modify-write saw of an item.
+/// The item as a read-modify-write saw it.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) hit: Hit,
-    /// The value word, FROZEN or not.
+    /// The value word, frozen or not.
     pub(crate) word: Option<u64>,
     pub(crate) expiry: Option<u64>,
 }
 
-/// Takes an expired item's chance to be renewed; false if it was renewed before, or is not due.
+/// Prevents the renewal of an expired item. False if it has been renewed, or is not expired.
 pub(crate) fn doom(kind: &Bytes, item: Item, now: u64) -> bool {
     let Some(word) = kind.expiry(item) else { return false };
     // ORDERING: Relaxed, validated by the CAS.
@@ -33,28 +32,28 @@ pub(crate) fn doom(kind: &Bytes, item: Item, now: u64) -> bool {
     if !is_past(expiry, now) {
         return false;
     }
-    // ORDERING: AcqRel: renewals come before, or see DEAD.
+    // ORDERING: AcqRel: a renewal either comes before or sees DEAD.
     expiry & DEAD != 0 || cas(word, expiry, expiry | DEAD, Ordering::AcqRel, Step::DoomLost)
 }
 
-/// Whether an item is live at `now` and stays so until it is marked: its expiry changes no more.
-/// Asked by an operation that replaces or removes it whatever its value; says whether it was there.
+/// Whether the item is live at `now`; freezes its expiry, so that the answer holds until the item is
+/// marked. For operations that replace or remove it regardless of its value.
 pub(crate) fn stays_live(kind: &Bytes, item: Item, now: u64) -> bool {
     let Some(word) = kind.expiry(item) else { return true };
-    // ORDERING: AcqRel: changes come before (we see them) or fail.
+    // ORDERING: AcqRel: earlier changes are seen, later ones fail.
     !is_past(word.fetch_or(EXPIRY_FROZEN, Ordering::AcqRel), now)
 }
 
 #[derive(PartialEq, Eq)]
 pub(crate) enum Written {
     Yes,
-    /// The item holds something else than expected.
+    /// The item has changed since.
     Changed,
-    /// Not possible in this item.
+    /// Impossible in this item: a copy is needed.
     NeedsCopy,
 }
 
-/// Writes a value into the item's word, if it has one of the same kind that may change.
+/// Writes a value into the item's word, if it has one of the same kind and may change.
 pub(crate) fn write_word(hit: Hit, value: Content<'_>, expected: Option<u64>) -> Written {
     let Content::Word { kind, word: new } = value else { return Written::NeedsCopy };
     let Some(word) = word_of(hit.item) else { return Written::NeedsCopy };
@@ -70,7 +69,7 @@ pub(crate) fn write_word(hit: Hit, value: Content<'_>, expected: Option<u64>) ->
             sometimes!(Frozen);
             return Written::NeedsCopy;
         }
-        // ORDERING: AcqRel: a reader of the value has what its writer had seen.
+        // ORDERING: AcqRel: a reader of the value sees everything that its writer had seen.
         match word.compare_exchange(old, new & !FROZEN, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return Written::Yes,
             Err(_) if expected.is_some() => return Written::Changed,
@@ -110,7 +109,7 @@ impl Seen {
         }
     }
 
-    /// As `entry`, of an item whose value is in a block.
+    /// As `entry`, for a value in a block.
     #[cold]
     #[inline(never)]
     fn long_entry<'a>(&self) -> Entry<'a> {
@@ -126,7 +125,7 @@ impl Seen {
         }
     }
 
-    /// Whether an in-place write of the value leaves the right expiry behind.
+    /// Whether an in-place write of the value leaves the right expiry.
     pub(crate) fn may_stay(&self, expiry: Expiry) -> bool {
         match expiry {
             Expiry::Keep => true,
@@ -143,33 +142,32 @@ impl Seen {
         }
     }
 
-    /// Changes the expiry field, if there is one that may change: Some(false) if it is not what we
-    /// saw any more, None if a copy is needed.
+    /// Changes the expiry field in place. Some(false) if it has changed since; None if a copy is needed.
     pub(crate) fn expire_in_place(&self, expiry: Expiry) -> Option<bool> {
         let item = self.hit.item;
         let at = match expiry {
-            // Whoever counts items that expire goes by the field.
+            // The count of expiring items goes by the presence of the field.
             Expiry::Never => return None,
             Expiry::At(at) => at.clamp(1, EXPIRY_MAX),
             Expiry::Keep => return Some(true),
         };
         let (word, old) = (expiry_of(item)?, self.expiry?);
         if word_of(item).is_some() {
-            // Value and expiry would be two words that change one by one, never seen as one.
+            // With a value word beside it, a reader could see the new expiry with an old value.
             return None;
         }
         if old & (EXPIRY_FROZEN | DEAD) != 0 || version_of(item).is_some() {
             return None;
         }
-        // ORDERING: AcqRel: whoever sees the new expiry has what we had seen.
+        // ORDERING: AcqRel: a reader of the new expiry sees everything that we had seen.
         Some(word.compare_exchange(old, at, Ordering::AcqRel, Ordering::Relaxed).is_ok())
     }
 
-    /// Stops in-place changes of value and expiry. False: they are not what we saw.
+    /// Freezes value and expiry. False if they have changed since.
     pub(crate) fn freeze(&self) -> bool {
         let item = self.hit.item;
         if let (Some(word), Some(seen)) = (word_of(item), self.word) {
-            // ORDERING: AcqRel: in-place writes come before (we see them) or fail.
+            // ORDERING: AcqRel: earlier in-place writes are seen, later ones fail.
             if (word.fetch_or(FROZEN, Ordering::AcqRel) ^ seen) & !FROZEN != 0 {
                 return false;
             }

@@ -1,21 +1,22 @@
 //! SipHash-1-3 of several keys at a time, in the lanes of vector registers.
 //!
-//! The rounds of one key wait for each other; those of eight keys do not, and cost together what those of
-//! one key cost. The lanes are plain arrays: the compiler makes vector code of them where a function is
-//! compiled for a processor that has such.
+//! The rounds of one key depend on each other; those of eight keys are independent and together take the
+//! time of one. The lanes are plain arrays, which the compiler turns into vector code in functions compiled
+//! for such a processor.
 
 use siphasher::sip::SipHasher13;
 
-/// Keys that are hashed side by side.
+/// Keys hashed side by side.
 const LANES: usize = 8;
-/// Fewer keys are faster one by one.
+/// Fewer keys are hashed faster one by one.
 const LANES_MIN: usize = 3;
-/// Longest key that is taken, in words of 8 bytes, the last one with the length in it.
+/// Longest key in words of 8 bytes; the last word contains the length.
 const WORDS_MAX: usize = 9;
 
 type Lane = [u64; LANES];
 
-/// Which code to use. Only [`Vectors::of_processor`] makes one, so that the processor has what it names.
+/// The code to use. Only [`Vectors::of_processor`] makes one, so the processor always has the named
+/// feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vectors(Which);
 
@@ -55,7 +56,7 @@ pub(crate) fn hash_all<'k>(
     hashes: &mut [u64],
 ) {
     for (group, hashes) in hashes.chunks_mut(LANES).enumerate() {
-        // The last keys of an incomplete group are hashed more than once.
+        // The last keys of an incomplete group are hashed repeatedly.
         let last = hashes.len() - 1;
         let keys: [&[u8]; LANES] = std::array::from_fn(|i| key(group * LANES + i.min(last)));
         let n_words = keys[0].len() / 8;
@@ -70,7 +71,7 @@ pub(crate) fn hash_all<'k>(
     }
 }
 
-/// The words of keys that have equally many.
+/// The words of keys with the same number of words.
 struct Words {
     words: [Lane; WORDS_MAX],
     n: usize,
@@ -91,11 +92,11 @@ impl Words {
     }
 }
 
-/// The last word of a key: the bytes behind its whole words, and its length.
+/// The last word of a key: its remaining bytes and its length.
 #[inline]
 fn last_word(key: &[u8], rest: &[u8]) -> u64 {
     let tail = match key.last_chunk::<8>() {
-        // The bytes that are wanted are the upper ones of these.
+        // The remaining bytes are the upper ones of these.
         Some(bytes) if !rest.is_empty() => u64::from_le_bytes(*bytes) >> (64 - 8 * rest.len()),
         Some(_) => 0,
         None => {
@@ -111,16 +112,16 @@ fn hash_lanes(hasher: &SipHasher13, vectors: Vectors, words: &Words) -> Lane {
     match vectors.0 {
         Which::None => lanes(hasher, words),
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has it, as `of_processor` has found.
+        // SAFETY: `of_processor` found this feature.
         Which::Avx2 => unsafe { lanes_avx2(hasher, words) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has it, as `of_processor` has found.
+        // SAFETY: `of_processor` found this feature.
         Which::Avx512 => unsafe { lanes_avx512(hasher, words) },
     }
 }
 
-/// Said in instructions, two registers for the eight: the compiler takes rotations for too dear here, which
-/// AVX2 does not have, and would go from lane to lane.
+/// Explicit instructions, two registers for the eight lanes: AVX2 has no rotation, so the compiler would
+/// consider it too expensive and go lane by lane.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn lanes_avx2(hasher: &SipHasher13, words: &Words) -> Lane {
@@ -176,7 +177,7 @@ fn lanes_avx512(hasher: &SipHasher13, words: &Words) -> Lane {
     lanes(hasher, words)
 }
 
-/// What each key begins with.
+/// The initial state of each key.
 fn initial(hasher: &SipHasher13) -> [u64; 4] {
     let (a, b) = hasher.keys();
     [
@@ -243,7 +244,7 @@ mod tests {
         hashes
     }
 
-    /// Every code that this processor can run.
+    /// Every code path that this processor can run.
     fn every() -> Vec<Vectors> {
         let mut every = vec![Vectors(Which::None), Vectors::of_processor()];
         #[cfg(target_arch = "x86_64")]
@@ -258,7 +259,7 @@ mod tests {
     fn hashes_are_siphash_of_each_key() {
         let hasher = SipHasher13::new_with_keys(1, !5);
         let text: Vec<u8> = (0..200u32).map(|i| (i * 7) as u8).collect();
-        // All lengths by themselves, then all mixed; from one key to more than two groups.
+        // All lengths one by one, then mixed; from one key to more than two groups.
         for vectors in every() {
             for len in 0..90 {
                 for n in [1, 2, 3, 7, 8, 9, 20] {

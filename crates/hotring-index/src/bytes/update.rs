@@ -25,7 +25,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         KeyGoal { hash: key.hash_or(|bytes| self.shared.kind.hash(bytes)), key: key.bytes() }
     }
 
-    /// The hashes of `n` keys, 64 at most.
+    /// The hashes of `n` keys, at most 64.
     #[inline]
     pub(crate) fn hashes<'k>(&self, n: usize, key: impl Fn(usize) -> &'k [u8]) -> [u64; 64] {
         let mut hashes = [0; 64];
@@ -56,12 +56,12 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         unsafe { parts.write(block) }
     }
 
-    /// Makes an item with its value in a block, unless it has a checksum.
+    /// Makes an item whose value is in a block, unless items have checksums.
     #[cold]
     #[inline(never)]
     fn make_long(&mut self, parts: &Parts<'_>) -> Item {
         let copied;
-        // One that is another index's would not count here.
+        // A block of another index would be counted there; copy it.
         let is_ours = |block: BlockRef<'_>| block.is_of(&self.shared.blocks);
         let value = match parts.value {
             Content::Block { kind, block } if parts.checksum || !is_ours(block) => {
@@ -85,7 +85,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             stored => stored,
         };
         let parts = Parts { value, ..*parts };
-        // Also for a copy of an item, which takes none: that is rare.
+        // Also for a copy of an item, which takes no further pages: that is rare.
         if let Content::Block { block, .. } = value {
             self.took(block.weight());
         }
@@ -94,7 +94,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         unsafe { parts.write(block) }
     }
 
-    /// The live, unexpired item of a key, found in the way of writers.
+    /// The live, unexpired item of a key, found on the path of writers.
     fn find_live(&mut self, goal: Goal<'_>, bucket: E::Bucket, now: u64) -> Found<E::Place<'s>> {
         loop {
             let found = E::find(self, goal, bucket);
@@ -107,7 +107,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         }
     }
 
-    /// Removes an expired item: first no expiry can be renewed any more, then it is marked.
+    /// Removes an expired item: first prevents its renewal, then marks it.
     fn kill_expired(
         &mut self,
         goal: Goal<'_>,
@@ -120,7 +120,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             && E::kill(self, goal, bucket, found)
     }
 
-    /// Stores a value, whatever was there. True: a live entry was replaced.
+    /// Stores a value unconditionally. True if it replaced a live entry.
     pub(crate) fn put_blind(
         &mut self,
         goal: Goal<'_>,
@@ -194,7 +194,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         self.remove_suspects(goal, suspects) || existed
     }
 
-    /// With accesses counted for predecessors (the paper's way) a write has to know it.
+    /// If accesses count for predecessors (the paper's mode), a write must know the predecessor.
     fn may_replace_without_pred(&self) -> bool {
         self.shared.config.strategy != Strategy::Sampling
             || self.shared.config.rcu_counts == RcuCounts::Item
@@ -231,7 +231,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
                 continue;
             };
             if !self.vouches(goal.key, hit.item) {
-                // The caller is to see what an absent key does, and to change nothing.
+                // The closure must see the absent key, but nothing may be changed.
                 return decide(None).1;
             }
             let seen = Seen::of(hit);
@@ -265,7 +265,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         let mut reservation = E::Reservation::default();
         let linked = E::link(self, goal, bucket, found, item, &mut reservation);
         if !linked {
-            // Given back before `decide` runs again: it may panic.
+            // Free before `decide` runs again, because it may panic.
             reservation.give_back(self, bucket);
             self.discard(item);
         } else {
@@ -274,13 +274,13 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         linked
     }
 
-    /// Notes an access by a write that left the item where it is.
+    /// Records an access by a write that kept the item.
     fn accessed(&mut self, hash: u64, hit: Hit) {
         E::accessed(self, hash, Some(hit), 1);
         self.mark_access(hit);
     }
 
-    /// Carries out a decision that was made on what `seen` shows; false if that has changed.
+    /// Carries out a decision based on `seen`. False if the item has changed since.
     fn apply(
         &mut self,
         goal: Goal<'_>,

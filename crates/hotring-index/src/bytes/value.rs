@@ -1,4 +1,4 @@
-//! What goes into and comes out of a byte-string index.
+//! Values, entries and decisions of a byte-string index.
 
 use crate::core::block::{Block, BlockRef};
 use std::borrow::Cow;
@@ -39,7 +39,7 @@ pub enum NewValue<'a> {
         /// The bytes.
         bytes: Cow<'a, [u8]>,
     },
-    /// As [`Value::Bytes`], of bytes that the index already has and need not copy.
+    /// As [`Value::Bytes`], in memory of the index already, so it is not copied.
     Block {
         /// The caller's type of value, 0 to 15.
         kind: u8,
@@ -49,7 +49,7 @@ pub enum NewValue<'a> {
 }
 
 impl NewValue<'_> {
-    /// As it will be read.
+    /// The value as readers will see it.
     pub fn as_value(&self) -> Value<'_> {
         match self {
             Self::Word { kind, word } => Value::Word { kind: *kind, word: *word },
@@ -68,7 +68,7 @@ impl NewValue<'_> {
     }
 }
 
-/// What a new item is to have as its value.
+/// The value of a new item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content<'a> {
     Word { kind: u8, word: u64 },
@@ -84,16 +84,16 @@ impl Content<'_> {
     }
 }
 
-/// What is stored under a key.
+/// The contents of a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The value.
     pub value: Value<'a>,
-    /// When the entry ends, in Unix milliseconds.
+    /// The expiry, in Unix milliseconds.
     pub expire_at: Option<u64>,
-    /// The version, if one was asked for since the last write.
+    /// The version, if one was requested since the last write.
     pub version: Option<u64>,
     /// Bytes of memory that the item takes.
     pub footprint: usize,
@@ -101,20 +101,20 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// What is shown of a damaged item.
+    /// The substitute for a damaged item.
     pub(crate) fn without_value(key: &'a [u8]) -> Self {
         let value = Value::Bytes { kind: 0, bytes: &[] };
         Self { key, value, expire_at: None, version: None, footprint: 0, block: None }
     }
 
-    /// Where the value lies, if it is long ([`LONG_LEN`](crate::LONG_LEN)): for callers that need it beyond
-    /// this call, without a copy.
+    /// The block of a long value ([`LONG_LEN`](crate::LONG_LEN)), for callers that need it beyond this call
+    /// without a copy.
     #[inline]
     pub fn block(&self) -> Option<BlockRef<'a>> {
         self.block
     }
 
-    /// The value, to be stored again.
+    /// The value, as input for another write.
     pub(crate) fn content(&self) -> Content<'a> {
         match (self.value, self.block) {
             (Value::Word { kind, word }, _) => Content::Word { kind, word },
@@ -124,7 +124,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The expiry of what is stored.
+/// The expiry of a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// None.
@@ -135,10 +135,10 @@ pub enum Expiry {
     At(u64),
 }
 
-/// What a read-modify-write decides to do.
+/// The decision of a read-modify-write.
 #[derive(Clone, Debug)]
 pub enum Action<'a> {
-    /// Nothing.
+    /// Leave the entry as it is.
     Keep,
     /// Store a value.
     Put {
@@ -147,7 +147,7 @@ pub enum Action<'a> {
         /// Its expiry.
         expiry: Expiry,
     },
-    /// Change the expiry and leave the value.
+    /// Change the expiry only.
     Expire(Expiry),
     /// Remove the entry.
     Remove,

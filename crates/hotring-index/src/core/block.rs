@@ -1,17 +1,18 @@
-//! Memory of long values: pages of their own, filled by one owner, then shared by all who use them, and
-//! given back bit by bit.
+//! Memory of long values: whole pages that one owner fills, all users share, and the index returns in
+//! steps.
 //!
-//! A value of more than [`LONG_LEN`] bytes does not lie in its item, which has a [`Block`] in its place. So
-//! only its maker copies it: a copy of the item (with another expiry, or elsewhere in memory) has
-//! the same block, a reader may keep it for as long as it wants ([`Entry::block`](crate::Entry::block)), and
-//! who receives a value from elsewhere receives it into a [`Buffer`], of which it becomes a part as it is.
+//! A value longer than [`LONG_LEN`] does not lie in its item; the item holds a [`Block`] instead. So the
+//! bytes are copied at most once, when the value is made. A copy of the item (with another expiry, or
+//! elsewhere in memory) has the same block, a reader may keep the block for as long as it likes
+//! ([`Entry::block`](crate::Entry::block)), and bytes that arrive from a network go into a [`Buffer`] that
+//! becomes the block.
 //!
-//! A system takes 0.1 ms to take back a megabyte of pages, so it would be long for a long value, in the
-//! middle of whatever freed it. What is longer than `AT_ONCE` is taken back in steps
+//! The kernel takes 0.1 ms to reclaim a megabyte of pages, which would stall the session that frees a long
+//! value. Anything longer than `AT_ONCE` is therefore returned in steps
 //! ([`Session::collect`](crate::Session::collect)).
 //!
-//! Items with a checksum have their values inside, whatever their length: a check of a value is made
-//! from the bytes behind its key, and vouches for no address.
+//! An item with a checksum must hold its value inside, however long: its check is computed from the bytes
+//! behind the key and cannot vouch for an address.
 
 use crate::core::arena::CLASSED_MAX;
 use crate::core::memory::{PAGE, grow_pages, map_sparse, unmap_pages};
@@ -27,13 +28,13 @@ use std::ptr::NonNull;
 /// Values of more bytes have blocks.
 pub const LONG_LEN: usize = CLASSED_MAX;
 
-/// This many bytes are given back where they become free; of more, this many at a time.
+/// Up to this many bytes are returned at once; more are returned in steps of this size.
 const AT_ONCE: usize = 1 << 20;
 
-/// A value may be a part of a buffer if not more than one part in this many of that is not the value's.
+/// A slice of a buffer becomes a value only if it fills all but one part in this many of the buffer.
 const PARTS: usize = 8;
 
-/// Pages of an index's buffers and blocks: how many, and which are to be given back.
+/// The pages of an index's buffers and blocks: their total, and those waiting to be returned.
 pub(crate) struct Blocks {
     bytes: TallyU64,
     /// Of these, bytes that no session uses any more.
@@ -49,19 +50,19 @@ impl Blocks {
         Self { bytes: none(), dying_bytes: none(), dying, dying_objects }
     }
 
-    /// Bytes of memory that buffers and blocks take, those included that are being given back.
+    /// Bytes taken by buffers and blocks, including those waiting to be returned.
     pub(crate) fn bytes(&self) -> u64 {
         // ORDERING: Relaxed, a sum; so for all below.
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are being given back.
+    /// Bytes waiting to be returned.
     pub(crate) fn dying_bytes(&self) -> u64 {
         // ORDERING: Relaxed, as in `bytes`.
         self.dying_bytes.load(Ordering::Relaxed)
     }
 
-    /// Gives back a bounded part of what is free.
+    /// Returns a bounded part of the waiting memory.
     #[inline]
     pub(crate) fn step(&self) {
         if self.dying_bytes() > 0 {
@@ -69,7 +70,7 @@ impl Blocks {
         }
     }
 
-    /// Gives back this many bytes at once, if as many are free.
+    /// Returns up to this many of the waiting bytes.
     pub(crate) fn give_back(&self, bytes: u64) {
         let steps = bytes.div_ceil(AT_ONCE as u64);
         for _ in 0..steps {
@@ -97,9 +98,9 @@ impl Blocks {
         self.given_back(len);
     }
 
-    /// Bytes that were dying are free.
+    /// Counts waiting bytes as returned.
     fn given_back(&self, bytes: u64) {
-        // ORDERING: Relaxed, as in `bytes`; both only once they are free.
+        // ORDERING: Relaxed, as in `bytes`. Both change only after the memory is free.
         self.dying_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -107,7 +108,7 @@ impl Blocks {
     /// Frees a part of an object that no session uses any more.
     fn dismantle_some(&self) {
         let next = self.dying_objects.lock().expect("no code panics under this lock").pop();
-        // Others may be at other objects, or there is none left.
+        // None if the list is empty, or other sessions have taken the objects.
         let Some(mut dying) = next else { return };
         let counted = dying.bytes();
         match dying.object.dismantle() {
@@ -121,14 +122,15 @@ impl Blocks {
         }
     }
 
-    /// Takes an object that no session uses any more.
+    /// Queues an object that no session uses any more.
     fn bury_object(&self, object: Attached) {
-        // ORDERING: Relaxed, as in `bytes`. Before another session can take them off again.
+        // ORDERING: Relaxed, as in `bytes`. Counted before another session can dequeue it, so that the
+        // count never wraps.
         self.dying_bytes.fetch_add(object.bytes(), Ordering::Relaxed);
         self.dying_objects.lock().expect("no code panics under this lock").push(object);
     }
 
-    /// Takes pages, all in memory, that no session uses any more.
+    /// Queues resident pages that no session uses any more, or unmaps them if they are few.
     fn bury(&self, pages: Pages) {
         let len = pages.len as u64;
         if pages.len <= AT_ONCE {
@@ -137,28 +139,29 @@ impl Blocks {
             self.bytes.fetch_sub(len, Ordering::Relaxed);
             return;
         }
-        // ORDERING: Relaxed, as in `bytes`. Before anybody can take them off again.
+        // ORDERING: Relaxed, as in `bytes`. Counted before another session can dequeue it, so that the
+        // count never wraps.
         self.dying_bytes.fetch_add(len, Ordering::Relaxed);
         self.dying.lock().expect("no code panics under this lock").push(pages);
     }
 }
 
-/// A value with an inside of its own, for which a block stands: what reads and changes it is its own
-/// affair. The index counts its memory, and takes it apart in steps when it goes.
+/// A value with an inner structure of its own, held by a block. The index counts its memory and dismantles
+/// it in steps when its key goes; how it is read and changed is up to its owner.
 pub trait Object: Any + Send + Sync {
-    /// Frees a part of about a megabyte, and returns the bytes; None once nothing is left. No session can
-    /// see the object any more.
+    /// Frees about a megabyte and returns the number of bytes, or None once nothing is left. No session can
+    /// reach the object any more.
     fn dismantle(&mut self) -> Option<usize>;
 }
 
-/// An object, with the bytes that are counted for it.
+/// An object and the bytes counted for it.
 struct Attached {
     object: Box<dyn Object>,
     bytes: TallyU64,
 }
 
 impl Attached {
-    /// What is counted for an object of this many bytes: an even number, as for all that items have elsewhere.
+    /// The count for an object of this size, rounded to 8 bytes as for all memory of items.
     fn counted(bytes: usize) -> u64 {
         (bytes + size_of::<Buffer>()).next_multiple_of(8) as u64
     }
@@ -168,7 +171,7 @@ impl Attached {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns what was counted before.
+    /// Returns the count before the change.
     fn set_bytes(&self, bytes: u64) -> u64 {
         self.bytes.swap(bytes, Ordering::Relaxed)
     }
@@ -180,7 +183,7 @@ struct Pages {
     len: usize,
 }
 
-// SAFETY: an address range; what is done with its bytes is its owner's concern.
+// SAFETY: an address range; its owner is responsible for access to its bytes.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -190,7 +193,7 @@ impl Pages {
         Ok(Pages { start: map_sparse(len)?, len })
     }
 
-    /// Takes away what lies behind `len`, a multiple of a page.
+    /// Splits off everything behind `len`, rounded up to a page.
     fn cut(&mut self, len: usize) -> Pages {
         let len = len.next_multiple_of(PAGE).min(self.len);
         // SAFETY: inside of the mapping, or at its end.
@@ -203,25 +206,26 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: mapped, and no other session's; no session uses it any more, since its owner goes.
+            // SAFETY: mapped and owned by this value; no session uses the pages once their owner is
+            // dropped.
             unsafe { unmap_pages(self.start, self.len) };
         }
     }
 }
 
-/// Bytes that arrive, in memory of an index ([`Index::buffer`](crate::Index::buffer)): what has arrived of
-/// them is what it shows. Takes memory as they arrive, whatever it was made for.
+/// Arriving bytes, in memory of an index ([`Index::buffer`](crate::Index::buffer)). Dereferences to the
+/// bytes received so far. Memory is taken as bytes arrive, whatever the capacity.
 pub struct Buffer {
     pages: Pages,
     len: usize,
-    /// Bytes of memory that are counted: pages that something has arrived in.
+    /// Bytes counted as memory: the pages that have been written.
     counted: usize,
     blocks: Arc<Blocks>,
     object: Option<Attached>,
 }
 
 impl Buffer {
-    /// For `capacity` bytes at first.
+    /// With address space for `capacity` bytes.
     ///
     /// # Errors
     /// The system has no address space left.
@@ -232,32 +236,32 @@ impl Buffer {
         Ok(Buffer { pages, len: 0, counted: 0, blocks, object: None })
     }
 
-    /// The bytes behind those that have arrived, for more of them, at least one. They have arrived once
-    /// [`advance`](Self::advance) says so.
+    /// Unwritten space of at least `at_least` bytes, and at least one byte, behind the received ones. Bytes
+    /// written there count once [`advance`](Self::advance) is called.
     ///
     /// # Errors
-    /// The system has no address space left. O(1), or by what it takes the system to move pages.
+    /// The system has no address space left. O(1), unless the kernel must move the pages.
     pub fn spare(&mut self, at_least: usize) -> io::Result<&mut [u8]> {
         let wanted = self.len.checked_add(at_least.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;
         if wanted > self.pages.len {
-            // Address space costs nothing, to move pages does.
+            // Reserve more than necessary: address space is free, moving pages is not.
             let wanted = wanted.max(self.pages.len + self.pages.len / 4);
             let len = wanted.checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-            // SAFETY: the mapping is this one's; no session has a reference into it.
+            // SAFETY: this buffer owns the mapping, and no session has a reference into it.
             self.pages.start = unsafe { grow_pages(self.pages.start, self.pages.len, len) }?;
             self.pages.len = len;
         }
-        // SAFETY: mapped, readable as zeros before it is written, and no other session's.
+        // SAFETY: mapped, reads as zeros before it is written, and belongs to this buffer alone.
         Ok(unsafe {
             let start = self.pages.start.add(self.len).as_ptr();
             std::slice::from_raw_parts_mut(start, self.pages.len - self.len)
         })
     }
 
-    /// Says that `n` more bytes have arrived.
+    /// Counts `n` more bytes as received.
     ///
     /// # Panics
-    /// They are more than there is room for.
+    /// The bytes exceed the unwritten space.
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.pages.len - self.len, "as many as fit");
         self.len += n;
@@ -265,7 +269,7 @@ impl Buffer {
         // ORDERING: Relaxed, a sum.
         self.blocks.bytes.fetch_add((counted - self.counted) as u64, Ordering::Relaxed);
         self.counted = counted;
-        // Who takes memory gives back as much, or it would not come to an end where values are replaced all the time.
+        // Returning as much as is taken keeps the backlog bounded while values are replaced continuously.
         self.blocks.give_back(n as u64);
     }
 
@@ -281,13 +285,13 @@ impl Buffer {
         Ok(())
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory in use.
     pub fn footprint(&self) -> usize {
         self.counted + self.object.as_ref().map_or(0, |object| object.bytes() as usize)
     }
 
-    /// These bytes of it, as a value that is stored as it is; None if they are not, or are so little of it
-    /// that a copy is better.
+    /// This part of the buffer as a value that shares its memory. None if the slice is not part of the
+    /// buffer, or so small a part that a copy saves memory.
     pub fn share(self: &Arc<Self>, part: &[u8]) -> Option<Block> {
         if part.len() <= LONG_LEN || part.len() < self.counted - self.counted / PARTS {
             return None;
@@ -300,7 +304,7 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped, and changed by no session while there is a reference to the buffer.
+        // SAFETY: mapped, and no session changes it while a reference to the buffer exists.
         unsafe { std::slice::from_raw_parts(self.pages.start.as_ptr(), self.len) }
     }
 }
@@ -310,7 +314,7 @@ impl Drop for Buffer {
         if let Some(object) = self.object.take() {
             self.blocks.bury_object(object);
         }
-        // What nothing has arrived in is no memory.
+        // Pages without received bytes were never resident and need no step.
         drop(self.pages.cut(self.counted));
         let nothing = Pages { start: self.pages.start, len: 0 };
         self.blocks.bury(std::mem::replace(&mut self.pages, nothing));
@@ -323,8 +327,8 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Bytes of a long value, which no session copies and no session changes: they stay as they are, and in memory, for
-/// as long as anybody has them, whatever becomes of the key.
+/// The bytes of a long value. They never change, and stay in memory while any session holds the block, even
+/// if the key is removed.
 #[derive(Clone)]
 pub struct Block {
     buffer: Arc<Buffer>,
@@ -343,7 +347,7 @@ impl Block {
         Ok(Block { buffer: Arc::new(buffer), from: 0, len: bytes.len() })
     }
 
-    /// A block without bytes that stands for an object, with the bytes of memory that it takes.
+    /// A block that stands for an object instead of bytes; `bytes` is the object's memory.
     pub(crate) fn of_object(blocks: &Arc<Blocks>, object: Box<dyn Object>, bytes: usize) -> Block {
         let bytes = Attached::counted(bytes);
         // ORDERING: Relaxed, a sum.
@@ -354,12 +358,12 @@ impl Block {
         Block { buffer: Arc::new(buffer), from: 0, len: 0 }
     }
 
-    /// The object that it stands for.
+    /// The object, if the block stands for one.
     pub fn object(&self) -> Option<&dyn Object> {
         self.lend().object()
     }
 
-    /// A part of these bytes, which is given as a slice of them; None if it is another's.
+    /// A block of this part of the bytes; None if the slice lies elsewhere.
     pub fn part(&self, part: &[u8]) -> Option<Block> {
         let from = part.as_ptr().addr().checked_sub(self.as_ptr().addr())?;
         let is_inside = from.checked_add(part.len())? <= self.len;
@@ -370,24 +374,24 @@ impl Block {
         })
     }
 
-    /// Bytes of memory that are free when no session has it any more.
+    /// Bytes of memory that become free with the last user.
     pub fn footprint(&self) -> usize {
         self.buffer.footprint()
     }
 
-    /// The part of them for each of all who have it now: keys, readers, connections.
+    /// The footprint divided by the number of current users: keys, readers, connections.
     pub fn fair_share(&self) -> usize {
         self.footprint() / Arc::strong_count(&self.buffer)
     }
 
-    /// Shows it, for as long as there is this reference.
+    /// Borrows the block.
     pub fn lend(&self) -> BlockRef<'_> {
         let buffer = Arc::as_ptr(&self.buffer).cast_mut();
         let buffer = NonNull::new(buffer).expect("an Arc is somewhere");
         BlockRef { raw: Raw { buffer, from: self.from, len: self.len }, borrow: PhantomData }
     }
 
-    /// Leaves its share of the buffer to whoever has the result.
+    /// Transfers this user's reference count into the result.
     fn into_raw(self) -> Raw {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the one reference count moves.
@@ -419,7 +423,7 @@ impl PartialEq for Block {
 
 impl Eq for Block {}
 
-/// What an item has of its block: a share of the buffer, which its [`Arc`] counts.
+/// The representation of a block inside an item: one reference count of the buffer's [`Arc`].
 #[derive(Clone, Copy, Debug)]
 struct Raw {
     buffer: NonNull<Buffer>,
@@ -427,10 +431,10 @@ struct Raw {
     len: usize,
 }
 
-/// Bytes of an item that it takes.
+/// Bytes that the representation takes in an item.
 pub(crate) const STORED: usize = size_of::<Raw>();
 
-/// A block that an owner keeps for that long.
+/// A borrowed block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRef<'a> {
     raw: Raw,
@@ -438,19 +442,20 @@ pub struct BlockRef<'a> {
 }
 
 impl<'a> BlockRef<'a> {
-    /// The block at a place that one was stored at.
+    /// Reads the block stored at `place`.
     ///
     /// # Safety
-    /// [`store`](Self::store) wrote it there, and it is not taken away for as long as the result is used.
+    /// [`store`](Self::store) must have written it, and it must not be taken while the result is in use.
     pub(crate) unsafe fn at(place: NonNull<u8>) -> Self {
         // SAFETY: the caller's promise; the place need not be aligned.
         BlockRef { raw: unsafe { place.cast::<Raw>().read_unaligned() }, borrow: PhantomData }
     }
 
-    /// Stores another share of it.
+    /// Stores a further reference to the block.
     ///
     /// # Safety
-    /// The place has room for `STORED` bytes. Whoever has it calls [`take`](Self::take) once.
+    /// `place` must have room for `STORED` bytes, and its owner must call [`take`](Self::take) exactly
+    /// once.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn store(self, place: NonNull<u8>) {
@@ -458,35 +463,35 @@ impl<'a> BlockRef<'a> {
         unsafe { place.cast::<Raw>().write_unaligned(self.to_block().into_raw()) };
     }
 
-    /// Gives up the share that is stored at a place.
+    /// Drops the reference stored at `place`.
     ///
     /// # Safety
-    /// As for [`at`](Self::at), and it is taken away by this.
+    /// As for [`at`](Self::at), and the place must not be read afterwards.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn take(place: NonNull<u8>) {
         // SAFETY: the caller's promise.
         let raw = unsafe { Self::at(place) }.raw;
-        // SAFETY: from `into_raw`, whose count this is.
+        // SAFETY: the pointer comes from `into_raw`, which transferred this count.
         drop(unsafe { Arc::from_raw(raw.buffer.as_ptr()) });
     }
 
-    /// All of its bytes.
+    /// The bytes.
     pub fn bytes(self) -> &'a [u8] {
         &self.buffer()[self.raw.from..self.raw.from + self.raw.len]
     }
 
-    /// The object that it stands for.
+    /// The object, if the block stands for one.
     pub fn object(self) -> Option<&'a dyn Object> {
         self.buffer().object.as_ref().map(|attached| &*attached.object)
     }
 
-    /// Bytes that a value takes: its own, or those of the object.
+    /// Length of the value, or memory of the object.
     pub(crate) fn weight(self) -> usize {
         self.buffer().object.as_ref().map_or(self.raw.len, |object| object.bytes() as usize)
     }
 
-    /// Says how many bytes of memory the object takes now. Of calls for one object, none overlaps another.
+    /// Updates the count of the object's memory. Calls for one object must not overlap.
     pub fn set_object_bytes(self, bytes: usize) {
         let Some(attached) = &self.buffer().object else { return };
         let bytes = Attached::counted(bytes);
@@ -495,7 +500,7 @@ impl<'a> BlockRef<'a> {
         self.buffer().blocks.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// A buffer for this many bytes at first, in memory of the same index.
+    /// A buffer with this capacity in memory of the same index.
     ///
     /// # Errors
     /// The system has no address space left.
@@ -504,13 +509,14 @@ impl<'a> BlockRef<'a> {
     }
 
     fn buffer(self) -> &'a Buffer {
-        // SAFETY: an owner has a share for 'a.
+        // SAFETY: an owner holds a count for 'a.
         unsafe { self.raw.buffer.as_ref() }
     }
 
-    /// How many have it.
+    /// The number of users.
     fn shares(self) -> usize {
-        // SAFETY: the pointer is that of an `Arc`, of which an owner has a share for 'a; this one's is not given up.
+        // SAFETY: an owner holds a count of this `Arc` for 'a, and `ManuallyDrop` leaves the count
+        // unchanged.
         let buffer = ManuallyDrop::new(unsafe { Arc::from_raw(self.raw.buffer.as_ptr()) });
         Arc::strong_count(&buffer)
     }
@@ -521,21 +527,21 @@ impl<'a> BlockRef<'a> {
         self.buffer().footprint() / self.shares()
     }
 
-    /// Bytes of memory that go with it: none if others have it, too.
+    /// Bytes that become free with this reference: none while there are other users.
     #[cold]
     pub(crate) fn sole(self) -> usize {
         if self.shares() == 1 { self.buffer().footprint() } else { 0 }
     }
 
-    /// Whether it counts where the others of these count.
+    /// Whether the block is counted by `blocks`.
     pub(crate) fn is_of(self, blocks: &Arc<Blocks>) -> bool {
         Arc::ptr_eq(&self.buffer().blocks, blocks)
     }
 
-    /// A share of it, to have it for longer.
+    /// A further reference, which may outlive this borrow.
     pub fn to_block(self) -> Block {
         let Raw { buffer, from, len } = self.raw;
-        // SAFETY: as in `bytes`; the pointer is that of an `Arc`, and this is a count of it.
+        // SAFETY: as in `buffer`; the pointer is that of an `Arc`, and the count is incremented first.
         let buffer = unsafe {
             Arc::increment_strong_count(buffer.as_ptr());
             Arc::from_raw(buffer.as_ptr())

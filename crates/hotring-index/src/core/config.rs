@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// How the index notices which items are hot (FAST'20 section 3.2, and beyond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// Heads never move. For measuring what hotness is worth.
+    /// Heads never move. For measuring the value of hotness.
     None,
     /// HotRing-r: each R-th access moves the head to its item. One hint a slot.
     Random,
@@ -56,7 +56,7 @@ pub enum Growth {
 }
 
 impl Growth {
-    /// What HotRing does by default with this many hints a slot: an [`Growth::Auto`].
+    /// The default of HotRing for this number of hints per slot: a [`Growth::Auto`].
     pub fn suited(hints: usize) -> Self {
         if hints == 1 {
             return Self::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0, items_low: 0.5 };
@@ -68,7 +68,7 @@ impl Growth {
     }
 }
 
-/// What is done to notice items whose memory has changed by itself (RHKV section 4.8).
+/// The detection of items whose memory has changed by itself (RHKV section 4.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Checksum {
     /// Nothing: items have no checksum.
@@ -103,16 +103,16 @@ pub struct Config {
     pub seed: [u64; 2],
     /// How hot items are found.
     pub strategy: Strategy,
-    /// R: one access in R (on average) may move a head. `None` picks what suits the strategy: the
-    /// paper's 5; and for votes, whose lines are full of hints from the start, 32, up to eight times as
-    /// long while nothing is to be decided.
+    /// R: one access in R (on average) may move a head. `None` picks the default of the strategy: the
+    /// paper's 5; for votes, whose lines are full of hints from the start, 32, and up to eight times as
+    /// much while nothing changes.
     pub period: Option<u32>,
     /// Whether [`Strategy::Sampling`] samples less often where sampling brings nothing.
     pub backoff: bool,
-    /// What a read-copy-update write counts for, with [`Strategy::Sampling`].
+    /// The item for which a read-copy-update write counts, with [`Strategy::Sampling`].
     pub rcu_counts: RcuCounts,
-    /// When the table doubles; `None` picks what suits the engine: 6 to 8 items a slot for lines of
-    /// several hints, 2 to 4 for one hint, and 8 bytes of table a key for chains.
+    /// When the table doubles. `None` picks the default of the engine: 6 to 8 items per slot with several
+    /// hints, 2 to 4 with one hint, and 8 bytes of table per key for chains.
     pub growth: Option<Growth>,
     /// Slots at the start, rounded up to a power of two.
     pub slots_initial: usize,
@@ -138,13 +138,13 @@ pub struct Config {
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
     pub fault: crate::core::faults::Fault,
-    /// What decides that memory is free, for a checker.
+    /// The rule by which memory becomes free, for a checker.
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
     pub reclaim: crate::core::faults::Reclaim,
 }
 
-/// Slots reserved by default: 64 GiB of addresses, of which only what is used becomes memory.
+/// Slots reserved by default: 64 GiB of addresses, which become memory only as they are used.
 const SLOTS_MAX_DEFAULT: usize = 1 << 30;
 
 impl Default for Config {
@@ -180,7 +180,7 @@ const HINTS_ALLOWED: [usize; 3] = [1, 3, 7];
 const HINTS_ALLOWED: [usize; 4] = [1, 2, 3, 7];
 
 impl Config {
-    /// Checks what every engine has, and that nothing is set that only another engine has.
+    /// Checks the settings of every engine, and refuses settings of another engine.
     pub(crate) fn check(&self, engine: &str) -> Result<(), ConfigError> {
         let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
         if engine != "hotring" && !self.has_default_hotspots() {
@@ -207,7 +207,7 @@ impl Config {
             && self.complete_lines != Some(true)
     }
 
-    /// Checks what only HotRing has.
+    /// Checks the settings of HotRing.
     pub(crate) fn check_ring(&self, hints: usize) -> Result<(), ConfigError> {
         let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
         if !HINTS_ALLOWED.contains(&hints) {
@@ -293,7 +293,7 @@ impl EngineConfig {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Settings that do not go together; the text says which and what would.
+    /// A combination of settings that is impossible; the text names the settings and a remedy.
     Unsupported(&'static str),
     /// The settings in [`Config::engine`] are those of another engine, which has this name.
     OtherEngine(&'static str),

@@ -1,7 +1,7 @@
 //! Wrong variants of the protocol's steps, for model checkers. Not in ordinary builds.
 
-/// A wrong variant of one step: what a shortcut, or the papers' text, would have it be. The suites
-/// must fail for each of them.
+/// A wrong variant of one step, as a shortcut or the papers' text would suggest. The suites must fail for
+/// each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// The real thing.
@@ -81,11 +81,11 @@ pub enum Fault {
     MoveUnfrozen,
     /// An access is noted by a plain store of the word that was read.
     NoteStored,
-    /// A review clears what was noted, and then sets the new bits.
+    /// A review clears the access bits, and then sets the new ones.
     NoteTorn,
 }
 
-/// What decides that memory is free.
+/// The rule by which memory becomes free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reclaim {
     /// The collector.

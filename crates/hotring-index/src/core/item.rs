@@ -1,4 +1,4 @@
-//! What an engine knows of an item: its `next` word, and through [`Kind`] its hash and key.
+//! An item as an engine sees it: its `next` word, and its hash and key through [`Kind`].
 
 use crate::core::config::{Config, ConfigError};
 use crate::core::lifetime::Lifetime;
@@ -89,7 +89,7 @@ impl Item {
 ///
 /// Engines are written once, for any kind. Sealed: an implementation vouches for raw layouts.
 pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
-    /// What items are found by.
+    /// The key type by which items are found.
     type Key: ?Sized;
     /// Bytes at the start of an item that a lookup of a small one reads.
     #[doc(hidden)]
@@ -120,18 +120,18 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     fn extent(&self, item: Item) -> (usize, bool) {
         (self.size(item), false)
     }
-    /// Of what the item has elsewhere, bytes that are free when the item is.
+    /// Bytes outside of the item that become free with it.
     #[doc(hidden)]
     fn elsewhere(_item: Item) -> usize {
         0
     }
-    /// Gives up what the item has elsewhere. Called once, by the thread that frees it.
+    /// Releases memory outside of the item. Called once, by the thread that frees the item.
     #[doc(hidden)]
     fn release(_item: Item) {}
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;
-    /// Takes note of this many bytes of items that were written.
+    /// Counts this number of bytes written to items.
     #[doc(hidden)]
     fn wrote(&self, _bytes: u64) {}
     /// Stops changes of the item's value and expiry in place, for good.
@@ -147,8 +147,8 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
 /// An item that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Its key, or that of the read that met it. A walk cannot tell where the key is, if what is
-    /// damaged are the item's flags or lengths; else it tells what is stored, which may be the damage.
+    /// Its key, or that of the read that met it. A walk cannot find the key if the item's flags or lengths
+    /// are damaged; otherwise it reports the stored key, which may itself be damaged.
     pub key: Option<Box<[u8]>>,
 }
 

@@ -1,7 +1,7 @@
-//! Checks of an item's lifetime, under model checkers: it must be published before it is read, retired
-//! once, and not be reached by a session that pinned after that.
+//! Checks of an item's lifetime under model checkers: an item must be published before it is read, must be
+//! retired once, and must not be reached by a session that pinned later.
 //!
-//! In ordinary builds this has no bytes and no instructions.
+//! In ordinary builds it takes no bytes and no instructions.
 
 #[cfg(not(any(loom, shuttle)))]
 mod kept {
@@ -38,8 +38,8 @@ mod kept {
 
     /// The checker's part of an item's header.
     pub struct Lifetime {
-        /// Written by the maker and the freeing thread, read by all others: loom complains where one
-        /// of these does not happen before the other.
+        /// Written by the thread that makes or frees the item, read by all others. loom reports any access
+        /// that is not ordered with these.
         contents: UnsafeCell<()>,
         /// ALIVE, the moment of the retirement, or FREED.
         state: TallyU64,
@@ -66,7 +66,7 @@ mod kept {
             let _ = self.contents;
         }
 
-        /// The item is used by a thread that pinned at `pinned_at`.
+        /// Checks an access by a thread that pinned at `pinned_at`.
         pub fn check_access(&self, pinned_at: u64) {
             // ORDERING: Relaxed, checkers run one thread at a time.
             let state = self.state.load(Ordering::Relaxed);
@@ -92,21 +92,21 @@ mod kept {
             self.write();
         }
 
-        /// Whether the item has neither been retired nor freed.
+        /// Whether the item is neither retired nor freed.
         pub fn is_alive(&self) -> bool {
             // ORDERING: Relaxed, as above.
             self.state.load(Ordering::Relaxed) == ALIVE
         }
     }
 
-    /// Stands for the epochs: a clock that pins and retirements tick. An item that is retired
-    /// before a pin must not be reached under it, whatever the epochs would have made of it; this
-    /// finds at once what takes two advances and a reuse of the memory to become a wrong answer.
+    /// A clock that pins and retirements advance, in place of the epochs. An item retired before a pin must
+    /// not be reached under it, whatever the epochs would allow. So an error shows at once, not only after
+    /// two advances and a reuse of the memory.
     #[derive(Default)]
     pub(crate) struct Oracle(AtomicU64);
 
     impl Oracle {
-        /// The next moment, after all earlier ones and what came before them.
+        /// The next moment, later than all earlier ones and the operations before them.
         pub(crate) fn tick(&self) -> u64 {
             // ORDERING: AcqRel, the happens-before that the epochs' grace period would give.
             self.0.fetch_add(1, Ordering::AcqRel) + 1

@@ -1,51 +1,52 @@
-//! The limit of removed memory that waits for readers: when writes are refused, and who is to blame.
+//! The limit of removed memory that readers may still see (*limbo*): when writes are refused, and which
+//! session is blamed.
 //!
-//! A session that stays pinned keeps all that is removed after its pin (`reclaim/`). Nothing can
-//! be done about that by force, so what is bounded is what the others add to it: once more than
-//! `limbo_max` bytes wait, [`Session::admit`](crate::Session::admit) refuses until they are fewer.
+//! A pinned session keeps everything that is removed after its pin (`reclaim/`), and cannot be forced to
+//! leave. So the growth caused by the other sessions is bounded instead: while more than `limbo_max` bytes
+//! wait, [`Session::admit`](crate::Session::admit) refuses.
 //!
-//! * *Limbo* is weighed at each collection, that is, once in 256 removals or 256 KiB of a session,
-//!   and the result is put beside the epoch, where every pin looks anyway: `admit` costs one load.
-//! * Above half of the limit a session hands what it cannot free to all, so that no session's writes
-//!   wait for a session that has gone idle; and readers help to free.
-//! * Over the limit `admit` collects first. It refuses only if that freed nothing, a pinned session
-//!   forbids the epoch to move on, and limbo has grown by a sixteenth of the limit beyond the least
-//!   that was weighed since it last moved. Without the last condition the ordinary short pins of
-//!   others would be blamed while a large backlog (a store that was just cleared) is being worked off.
+//! * Limbo is weighed at each collection, that is, once per 256 removals or 256 KiB of a session. The
+//!   result is published beside the epoch, where every pin looks anyway, so `admit` costs one load.
+//! * Above half of the limit a session hands its unfreed items to all sessions, so that no write waits for
+//!   a session that has gone idle; and readers help to free.
+//! * Above the limit `admit` collects first. It refuses only if nothing was freed, a pinned session stops
+//!   the epoch, and limbo has grown by a sixteenth of the limit since the epoch last moved. The last
+//!   condition protects short pins from blame while a large backlog, such as a cleared store, is worked
+//!   off.
 //!
-//! Removals and reads are never refused: a removal moves bytes from the live ones to limbo, so the
-//! sum of both does not grow. Hence the bound: while a session stays pinned, the others can raise
-//! `Stats::bytes` beyond live data by at most `limbo_max`, and for each session 256 KiB and what two
-//! operations take. Not counted are 24 bytes (up to 48 while a list grows) for each waiting item.
+//! Removals and reads are never refused: a removal moves bytes from live to limbo, so the sum does not
+//! grow. Hence the bound: while a session stays pinned, the others can raise `Stats::bytes` beyond live
+//! data by at most `limbo_max`, and 256 KiB and two operations per session. The lists of waiting items, 24
+//! bytes per item (up to 48 while a list grows), are not counted.
 //!
-//! How far the culprit's epoch is behind says nothing, since it is never more than one. What says
-//! something is what has come to limbo since the epoch last moved: all of it came after that pin.
+//! The culprit's epoch is never more than one behind, so it does not tell how long the pin lasts. The bytes
+//! added to limbo since the epoch last moved do: all of them came after that pin.
 
 use crate::core::sync::{Ordering, TallyI64, TallyU64};
 use std::fmt;
 
-/// The default of `Config::limbo_max`: large enough for a reader that copies half a gigabyte while
-/// others overwrite as much, small enough for the machines of today.
+/// The default of `Config::limbo_max`: large enough for a reader that copies half a gigabyte while others
+/// overwrite as much, small enough for an ordinary machine.
 pub(crate) const LIMBO_MAX_DEFAULT: u64 = 1 << 30;
-/// The part of the limit by which limbo has to grow under one pin before that pin is blamed.
+/// A pin is blamed once limbo has grown under it by the limit divided by this.
 const BLAMED_SHARE: u64 = 16;
-/// Collections that a write over the limit pays for at most: a reader that has just ended lets the
-/// epoch move three times, and then what waited for it can be freed.
+/// Most collections per write above the limit: after a reader ends, the epoch must move three times before
+/// the items that waited for it are freed.
 pub(crate) const ADMIT_ROUNDS: usize = 4;
-/// Longest name of a session, in bytes.
+/// Longest session name in bytes.
 const NAME_LEN_MAX: usize = 32;
 
-/// A session that stays pinned while removed memory piles up behind it.
+/// A session that stays pinned while removed memory accumulates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stalled {
-    /// The name of the session that is pinned.
+    /// The name of the pinned session.
     pub session: String,
-    /// Bytes that were removed after its pin and are kept since, at least.
+    /// Bytes removed since its pin and kept because of it, at least.
     pub held_bytes: u64,
-    /// Times that others found it in the way since then.
+    /// How often it has stopped the epoch since then.
     pub refused_advances: u64,
-    /// Bytes that wait for readers in all.
+    /// All removed bytes that readers may still see.
     pub limbo_bytes: u64,
     /// The limit for them.
     pub limbo_max: u64,
@@ -65,7 +66,7 @@ impl fmt::Display for Stalled {
 
 impl std::error::Error for Stalled {}
 
-/// How much waits for readers.
+/// The level of limbo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Pressure {
@@ -76,10 +77,10 @@ pub(crate) enum Pressure {
     Over,
 }
 
-/// Beside a [`Pressure`] and above all of them: the limit of all memory is reached.
+/// A flag above all levels of [`Pressure`]: the limit of all memory is exceeded.
 const FULL: u64 = 4;
 
-/// What all sessions see of the limits: a [`Pressure`], and `FULL`.
+/// The limits as published to all sessions: a [`Pressure`] and `FULL`.
 pub(crate) struct Shown(TallyU64);
 
 impl Shown {
@@ -87,57 +88,58 @@ impl Shown {
         Self(TallyU64::new(0))
     }
 
-    /// Shows what limbo has been weighed as.
+    /// Publishes the level of limbo.
     pub(crate) fn show_pressure(&self, pressure: Pressure) {
         self.show(!FULL, pressure as u64);
     }
 
-    /// Shows whether the limit of all memory is reached.
+    /// Publishes whether the limit of all memory is exceeded.
     pub(crate) fn show_full(&self, is_full: bool) {
         self.show(FULL, if is_full { FULL } else { 0 });
     }
 
     fn show(&self, which: u64, bits: u64) {
-        // ORDERING: Relaxed, advice, like the change below, which is rare: the line is everybody's.
+        // ORDERING: Relaxed, advice, as is the change below. Read first, because all sessions share the
+        // line.
         let seen = self.0.load(Ordering::Relaxed);
         if seen & which != bits {
             let new = seen & !which | bits;
-            // One who changes the other bits at this moment may win: the next look sets it right.
+            // A concurrent change of the other bits may win; the next look corrects this.
             // ORDERING: Relaxed, as above.
             let _ = self.0.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Whether there was any reason to refuse what takes memory at the last looks.
+    /// Whether operations that take memory were refused at the last look.
     #[inline(always)]
     pub(crate) fn is_refusing(&self) -> bool {
         // ORDERING: Relaxed, advice. So for those below.
         self.0.load(Ordering::Relaxed) >= Pressure::Over as u64
     }
 
-    /// Whether limbo was above its limit when it was weighed last.
+    /// Whether limbo was above its limit when last weighed.
     pub(crate) fn is_over_limit(&self) -> bool {
         // ORDERING: Relaxed, as above.
         self.0.load(Ordering::Relaxed) & !FULL == Pressure::Over as u64
     }
 
-    /// Whether limbo was above half of its limit.
+    /// Whether limbo was above half of its limit when last weighed.
     pub(crate) fn is_pressed(&self) -> bool {
         // ORDERING: Relaxed, as above.
         self.0.load(Ordering::Relaxed) & !FULL != Pressure::None as u64
     }
 
-    /// Whether memory is wanted for either reason.
+    /// Whether memory is short for either reason.
     pub(crate) fn is_short(&self) -> bool {
         // ORDERING: Relaxed, as above.
         self.0.load(Ordering::Relaxed) != Pressure::None as u64
     }
 }
 
-/// The limit, and what there was since the epoch last moved on.
+/// The limit, and the history since the epoch last moved.
 pub(crate) struct Limit {
     max: TallyU64,
-    /// The least that was weighed since then: a backlog from before makes no room as it is freed.
+    /// Least weight since then: freeing an older backlog must not hide new growth.
     least: TallyI64,
     refused: TallyU64,
 }
@@ -166,7 +168,7 @@ impl Limit {
         }
     }
 
-    /// The epoch has moved on while `limbo` bytes were waiting.
+    /// Notes that the epoch has moved while `limbo` bytes were waiting.
     pub(crate) fn moved(&self, limbo: i64) {
         // ORDERING: Relaxed, as in `max`.
         self.least.store(limbo, Ordering::Relaxed);
@@ -174,23 +176,23 @@ impl Limit {
         self.refused.store(0, Ordering::Relaxed);
     }
 
-    /// `limbo` bytes are waiting.
+    /// Notes a weight of limbo.
     pub(crate) fn weighed(&self, limbo: i64) {
-        // ORDERING: Relaxed, as in `max`; written only where it changes.
+        // ORDERING: Relaxed, as in `max`. Written only if it changes, because all sessions share the line.
         if limbo < self.least.load(Ordering::Relaxed) {
             // ORDERING: Relaxed, as in `max`.
             self.least.fetch_min(limbo, Ordering::Relaxed);
         }
     }
 
-    /// A pin has kept the epoch from moving on.
+    /// Notes that a pin has stopped the epoch.
     pub(crate) fn refused(&self) {
         // ORDERING: Relaxed, as in `max`.
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The report on a pin that keeps the epoch from moving on while `limbo` bytes wait, if
-    /// it is worth a word.
+    /// The report on the pin that stops the epoch while `limbo` bytes wait, if limbo has grown enough under
+    /// it.
     pub(crate) fn blame(&self, limbo: i64, session: impl FnOnce() -> String) -> Option<Stalled> {
         // ORDERING: Relaxed, as in `max`.
         let held = limbo - self.least.load(Ordering::Relaxed);
@@ -209,7 +211,7 @@ impl Limit {
     }
 }
 
-/// A name as it may stand in a line of a log: of bounded length, without control characters.
+/// A name fit for a log line: of bounded length and without control characters.
 pub(crate) fn tidy_name(name: &str) -> String {
     let mut tidy = String::new();
     for c in name.chars().map(|c| if c.is_control() { '?' } else { c }) {

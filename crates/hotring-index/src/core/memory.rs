@@ -6,26 +6,26 @@ use std::ptr::NonNull;
 /// Size and alignment of a huge page.
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// A multiple of every page size that Linux uses for memory that is no huge page.
+/// A multiple of every page size that Linux uses for ordinary memory.
 const PAGE_MAX: usize = 64 << 10;
 
-/// A page, or several.
+/// The page size, or a multiple of it.
 pub(crate) const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { PAGE_MAX };
 
-/// Links keep an address in the low bits of a word.
+/// The low bits of a link hold an address.
 const ADDRESS_BITS: u32 = 48;
 
-/// Whether all addresses of a block fit into links.
+/// Whether all addresses of the block fit into links.
 pub(crate) fn is_addressable(start: NonNull<u8>, len: usize) -> bool {
     let end = start.as_ptr().addr().checked_add(len);
     end.is_some_and(|end| end <= 1 << ADDRESS_BITS)
 }
 
-/// Gives whole pages back to the system; they read as zeros from then on. False: these are no whole
-/// pages, or the system refused (where memory is locked), and any part of them may be zeros by now.
+/// Returns whole pages to the system; they read as zeros afterwards. False if the range is not made of
+/// whole pages, or the system refused (locked memory); any part of it may then read as zeros.
 ///
 /// # Safety
-/// They lie in a mapping of the caller's, and no session uses what is in them.
+/// The range must lie in a mapping of the caller, and no session may use its contents.
 pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
     if !start.as_ptr().addr().is_multiple_of(PAGE_MAX) || !len.is_multiple_of(PAGE_MAX) {
         return false;
@@ -34,7 +34,7 @@ pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// Has the process's allocator give back the pages that it keeps and no session uses. It walks over all that it has.
+/// Makes the process's allocator return unused pages. It walks its complete heap.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, by any thread.
@@ -43,7 +43,7 @@ pub fn trim_heap() {
     }
 }
 
-/// Anonymous memory of whole pages, whose addresses fit into links. It reads as zeros.
+/// Maps anonymous memory of whole pages whose addresses fit into links. It reads as zeros.
 #[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
 pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -58,7 +58,7 @@ pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     Ok(block)
 }
 
-/// As `map_pages`, of pages that take memory one by one, as they are touched, and of which most may never be.
+/// As `map_pages`, for ranges that are filled page by page and may stay mostly empty.
 pub(crate) fn map_sparse(len: usize) -> io::Result<NonNull<u8>> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -67,16 +67,17 @@ pub(crate) fn map_sparse(len: usize) -> io::Result<NonNull<u8>> {
     if raw == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // Only advice: where it is refused, a touched byte may take a huge page.
+    // Only advice: if refused, one touched byte may take a huge page.
     // SAFETY: the range is ours, and the advice does not change its contents.
     unsafe { libc::madvise(raw, len, libc::MADV_NOHUGEPAGE) };
     Ok(NonNull::new(raw.cast()).expect("mmap never returns address 0 here"))
 }
 
-/// Makes what `map_sparse` returned longer, perhaps at another address. What is new reads as zeros.
+/// Extends a mapping of `map_sparse`, possibly at another address. New pages read as zeros.
 ///
 /// # Safety
-/// It returned it with this length, and no session uses what is there. After an error it is as before.
+/// `map_sparse` must have returned the mapping with this length, and no session may use it. After an error
+/// it is unchanged.
 pub(crate) unsafe fn grow_pages(
     start: NonNull<u8>,
     len: usize,
@@ -91,35 +92,35 @@ pub(crate) unsafe fn grow_pages(
     Ok(NonNull::new(raw.cast()).expect("mremap never returns address 0 here"))
 }
 
-/// Gives back what `map_pages` or `map_sparse` returned, or its end.
+/// Unmaps a mapping of `map_pages` or `map_sparse`, or its end.
 ///
 /// # Safety
-/// It did with this length, and no session uses what is there.
+/// The mapping must have this length, and no session may use it.
 pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if libc::munmap(start.as_ptr().cast(), len) != 0 {
-            // The process has as many mappings as it may have, and this would split one. The address
-            // space is lost then, the memory is not.
+            // The process has reached its limit of mappings, and this call would split one. Address space
+            // is lost, memory is not.
             libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED);
         }
     }
 }
 
-/// A mapped range, zeroed on first touch, given back on drop.
+/// A mapped range, zero until first use, unmapped on drop.
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a Mapping is an address range; what is done with its bytes is its owner's concern.
+// SAFETY: an address range; its owner is responsible for access to its bytes.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves `len` bytes (a multiple of a huge page), aligned to a huge page. Memory is used
-    /// only where it is touched. All addresses in it fit into links.
+    /// Reserves `len` bytes (a multiple of a huge page), aligned to a huge page. Memory is used only where
+    /// it is touched. All addresses fit into links.
     pub fn reserve(len: usize, huge_pages: bool) -> io::Result<Self> {
         assert!(len > 0 && len.is_multiple_of(HUGE_PAGE), "whole huge pages only");
         let padded = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -132,8 +133,7 @@ impl Mapping {
         }
         let raw = raw.cast::<u8>();
         let lead = raw.align_offset(HUGE_PAGE);
-        // SAFETY: lead < HUGE_PAGE, so both edges lie inside the mapping just made, and the range
-        // that is kept is [lead, lead + len).
+        // SAFETY: lead < HUGE_PAGE, so both edges lie inside the new mapping, and [lead, lead + len) stays.
         let start = unsafe {
             if lead > 0 {
                 libc::munmap(raw.cast(), lead);
@@ -144,7 +144,7 @@ impl Mapping {
         };
         let start = NonNull::new(start).expect("mmap never returns address 0 here");
         if huge_pages {
-            // Only advice: where it is refused, ordinary pages serve.
+            // Only advice: if refused, ordinary pages serve.
             // SAFETY: the range is ours, and the advice does not change its contents.
             unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         }
@@ -160,20 +160,20 @@ impl Mapping {
         self.start
     }
 
-    /// Gives the bytes from `from` to `to` back to the system; they read as zeros from then on.
-    /// False: these are no whole pages, or the system refused, and any part of them may be zeros by
-    /// now. No session uses the bytes meanwhile.
+    /// Returns the bytes from `from` to `to` to the system; they read as zeros afterwards. False if the
+    /// range is not made of whole pages, or the system refused; any part of it may then read as zeros. No
+    /// session may use the bytes meanwhile.
     pub fn give_back(&self, from: usize, to: usize) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
-        // SAFETY: the range is ours, and what was in it is not used any more.
+        // SAFETY: the range is ours, and its contents are no longer used.
         unsafe { give_back(self.start.add(from), to - from) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `reserve` and no session holds a reference into it: the
-        // structures that do own the Mapping.
+        // SAFETY: `reserve` mapped the range, and the structures that hold references into it own the
+        // Mapping.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

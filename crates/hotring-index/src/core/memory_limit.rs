@@ -1,35 +1,35 @@
-//! The limit of all memory that grows with data: when writes are refused because it is reached.
+//! The limit of all memory that grows with data. Writes are refused above it.
 //!
-//! What counts is what items take, those included that wait for readers, the table, and what the owner of
-//! the index says that it uses beside (buffers, for example). What lies free between items does not, as it can be used;
-//! but the owner may say how much of it there may be beyond the limit, and the rest then counts as used
-//! ([`Index::set_memory_spare`](crate::Index::set_memory_spare)).
+//! It covers items, including removed ones that readers may still see, the table, and whatever else the
+//! owner of the index reports (buffers, for example). Free memory between items does not count, because it
+//! can be reused. The owner may bound that, too:
+//! [`Index::set_memory_spare`](crate::Index::set_memory_spare) makes any excess count as used.
 //!
-//! A session looks at the sum when it has taken another [`LOOK`] bytes, and puts what it finds beside the
-//! epoch, where [`Session::admit`](crate::Session::admit) looks anyway: operations do not pay for the
-//! limit. Over it `admit` looks again, so that what was removed makes room at once. Hence the bound: above the limit
-//! there are at most, for each session, `LOOK` bytes and what one operation takes. Who
-//! is about to store a value that is longer says so ([`Session::admit_bytes`](crate::Session::admit_bytes)).
+//! Operations do not pay for the limit. A session sums up the memory after every [`LOOK`] bytes that it
+//! takes, and publishes the result beside the epoch, where [`Session::admit`](crate::Session::admit) reads
+//! it anyway. Above the limit `admit` sums up again, so that a removal admits writes at once. Hence the
+//! bound: the limit is exceeded by at most `LOOK` bytes and one operation per session. A session that
+//! stores a longer value must announce it ([`Session::admit_bytes`](crate::Session::admit_bytes)).
 
 use crate::core::limbo::Stalled;
 use crate::core::sync::{Ordering, TallyU64};
 use std::fmt;
 
-/// Bytes that a session takes between two looks at the sum.
+/// Bytes that a session takes between two sums.
 pub(crate) const LOOK: usize = 16 << 10;
 
-/// The same where much more is held than is used.
+/// The same while far more memory is held than used.
 pub(crate) const LOOK_SHORT: usize = 2 << 10;
 
-/// The limit of all memory is reached.
+/// The limit of all memory is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Full {
-    /// Bytes that are used, those included that the operation asked for.
+    /// Bytes in use, including those requested by the operation.
     pub used_bytes: u64,
-    /// Of these, bytes of removed items that wait for readers.
+    /// Of these, removed bytes that readers may still see.
     pub limbo_bytes: u64,
-    /// Of these, bytes that lie free between items, as far as they count.
+    /// Of these, free bytes between items, as far as they count.
     pub waste_bytes: u64,
     /// The limit.
     pub max: u64,
@@ -43,12 +43,12 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Why an operation that takes memory may not begin.
+/// Why an operation that takes memory was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A session stays in one operation, and too much removed memory waits for it.
+    /// A session has stayed in one operation while too much removed memory waits for it.
     Stalled(Box<Stalled>),
-    /// The limit of all memory is reached.
+    /// The limit of all memory is exceeded.
     Full(Full),
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The limit, and what counts besides items and the table.
+/// The limit, and the memory that counts besides items and the table.
 pub(crate) struct Budget {
     max: TallyU64,
     beside: TallyU64,
@@ -71,7 +71,7 @@ pub(crate) struct Budget {
     kin: std::sync::OnceLock<Kin>,
 }
 
-/// Tells how many bytes other indexes use that have their limit together with this one, and how many they hold.
+/// Returns how many bytes the other indexes under the same limit use and hold.
 pub type Kin = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
 
 impl Budget {
@@ -104,13 +104,13 @@ impl Budget {
         self.beside.store(bytes, Ordering::Relaxed);
     }
 
-    /// What others use, and hold.
+    /// Bytes used and held by the other indexes.
     pub(crate) fn of_kin(&self) -> (u64, u64) {
         self.kin.get().map_or((0, 0), |kin| kin())
     }
 
     pub(crate) fn set_kin(&self, kin: Kin) {
-        // There is one for good.
+        // Set once; later calls are ignored.
         let _ = self.kin.set(kin);
     }
 
@@ -119,27 +119,27 @@ impl Budget {
         self.spare.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that count beside those in use, if this much is held.
+    /// Held bytes that count in addition to the used ones.
     pub(crate) fn waste(&self, used: u64, held: u64) -> u64 {
         // ORDERING: Relaxed, as in `max`.
         let spare = self.spare.load(Ordering::Relaxed);
         held.saturating_sub(spare).saturating_sub(used)
     }
 
-    /// Whether more is held than may be used.
+    /// Whether more is held than the limit.
     pub(crate) fn is_tight(&self, held: u64) -> bool {
         // ORDERING: Relaxed, as in `max`.
         self.spare.load(Ordering::Relaxed) != u64::MAX && held > self.max()
     }
 
-    /// Whether the amount held requires sessions to keep nothing for themselves.
+    /// Whether sessions must not cache free memory.
     pub(crate) fn is_short(&self, held: u64) -> bool {
         // ORDERING: Relaxed, as in `max`.
         let spare = self.spare.load(Ordering::Relaxed);
         spare != u64::MAX && held > self.max().saturating_add(spare / 2)
     }
 
-    /// Whether this many bytes are more than may be.
+    /// Fails if this memory exceeds the limit.
     pub(crate) fn check(&self, used: u64, limbo_bytes: u64, waste_bytes: u64) -> Result<(), Full> {
         let (max, used_bytes) = (self.max(), used.saturating_add(waste_bytes));
         let full = Full { used_bytes, limbo_bytes, waste_bytes, max };

@@ -1,4 +1,4 @@
-//! What engines and item kinds are built on: words, items, their memory and its reclamation.
+//! The foundation of engines and item kinds: words, items, their memory and its reclamation.
 
 pub(crate) mod arena;
 pub mod barrier;

@@ -37,7 +37,7 @@ use std::ptr;
 use crate::core::sync::spin::{SpinMutex, SpinWait, is_over};
 use crate::core::sync::{Arc, AtomicU64, Ordering, fence};
 
-/// All who may look at some values.
+/// All possible readers of some values.
 pub struct Visitors {
     slots: SpinMutex<Vec<Arc<Slot>>>,
     /// Visitors that there have been, and that have left.
@@ -129,7 +129,8 @@ impl Visitors {
         let slot = Arc::new(Slot { reading: AtomicU64::new(NOTHING) });
         let mut slots = self.slots.lock();
         slots.push(slot.clone());
-        // ORDERING: Release pairs with the Acquire in `refresh`; who misses it is seen by its turn.
+        // ORDERING: Release pairs with the Acquire in `refresh`; a reader that misses it is seen by its
+        // turn.
         self.changes.fetch_add(1, Ordering::Release);
         drop(slots);
         Visitor { visitors: self.clone(), slot, peers: Vec::new(), peers_at: 0 }
@@ -224,7 +225,7 @@ impl<T> Shared<T> {
         impl Drop for Leave<'_> {
             #[inline]
             fn drop(&mut self) {
-                // ORDERING: Release, what was read was read before the writer writes.
+                // ORDERING: Release, the reads happen before the writer writes.
                 let order = order!(self.0.visitors, RelaxedLeave, Release);
                 self.0.slot.reading.store(NOTHING, order);
             }
@@ -253,7 +254,7 @@ impl<T> Shared<T> {
             }
         }
         let _leave = Leave(visitor);
-        // SAFETY: no writer has the turn, and whoever takes it waits for this slot.
+        // SAFETY: no writer has the turn, and a writer that takes it waits for this slot.
         f(unsafe { &*self.value.get() })
     }
 
@@ -283,7 +284,7 @@ impl<T> Shared<T> {
         impl<T> Drop for GiveBack<'_, T> {
             #[inline]
             fn drop(&mut self) {
-                // ORDERING: Release, what was written comes before what others read and write.
+                // ORDERING: Release, these writes happen before other sessions' reads and writes.
                 self.0.turn.store(FREE, order!(self.0.visitors, RelaxedTurn, Release));
             }
         }

@@ -1,4 +1,4 @@
-//! What an index reports about itself. Summed over the sessions' own counters when asked.
+//! The report of an index about itself, summed over the sessions' own counters on request.
 
 /// Counts of an index at some moment; exact when no operation is running.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,15 +17,15 @@ pub struct Stats {
     pub limbo_max: u64,
     /// Bytes of address space that item memory was mapped for so far.
     pub mapped_bytes: u64,
-    /// Of these, bytes that may be in memory: taken, and not given back to the system. Always a bit
-    /// more than what items take.
+    /// Of these, bytes that may be in memory: taken and not returned to the system. Always slightly more
+    /// than the items take.
     pub held_bytes: u64,
     /// Bytes of the table in use.
     pub table_bytes: u64,
     /// Bytes that the index's owner uses beside it, as it has said.
     pub beside_bytes: u64,
-    /// Above this many bytes of items, table and what is beside, [`Session::admit`](crate::Session::admit)
-    /// refuses.
+    /// Above this number of bytes in items, table and reported buffers,
+    /// [`Session::admit`](crate::Session::admit) refuses.
     pub memory_max: u64,
     /// Slots of the table in use.
     pub slots: u64,
@@ -39,11 +39,11 @@ pub struct Stats {
     pub sampling_rounds: u64,
     /// Epochs by which the oldest pinned session is behind.
     pub oldest_pin: u64,
-    /// What only this engine counts.
+    /// The counts of this engine.
     pub engine: EngineStats,
 }
 
-/// What only one engine counts: names and numbers, for reports.
+/// Counts that only one engine has: names and numbers, for reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats(Vec<(&'static str, u64)>);
 
@@ -65,7 +65,7 @@ impl EngineStats {
 }
 
 impl Stats {
-    /// Adds what another index counts that has its limit together with this one.
+    /// Adds the counts of another index under the same memory limit.
     pub fn add(&mut self, other: &Stats) {
         self.items += other.items;
         self.expiring += other.expiring;

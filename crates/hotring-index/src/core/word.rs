@@ -42,7 +42,7 @@ const DEBT: u64 = 0xf << DEBT_SHIFT;
 const COUNTER_SHIFT: u32 = 56;
 pub const COUNTER_ONE: u64 = 1 << COUNTER_SHIFT;
 pub const COUNTER: u64 = 0xff << COUNTER_SHIFT;
-/// What an item's word is made with, and keeps when the item gets its successor.
+/// The parts of a word that the successor of an item inherits.
 pub const MADE_WITH: u64 = SIGN | COUNTER;
 
 pub const COMPLETE: u64 = 1 << 63;

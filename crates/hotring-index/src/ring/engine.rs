@@ -278,7 +278,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if hint.address() == 0 {
             return None;
         }
-        // SAFETY: P: what a hint word contains is claimed, hence not freed under our pin (P4).
+        // SAFETY: P: the item of a hint word is claimed, hence not freed under our pin (P4).
         let item = unsafe { Item::at(hint.address()) };
         item.lifetime().check_access(self.local.participant.pinned_at());
         Some(item)

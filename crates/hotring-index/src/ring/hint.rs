@@ -34,7 +34,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         })
     }
 
-    /// Gives up a claim. The item must not be in any hint word any more.
+    /// Releases a claim. The item must not be in any hint word any more.
     #[inline(never)]
     pub(crate) fn release(&mut self, item: Item) {
         if self.moves_naively() {
@@ -146,7 +146,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if wrong!(self, NaiveHead) {
             return;
         }
-        // ORDERING: Relaxed, a guess that saves readers a step; what follows is decided by CAS.
+        // ORDERING: Relaxed, a guess that saves readers a step; the CAS below decides.
         let word = Next(item.next().load(Ordering::Relaxed));
         if word.is(MARK) {
             sometimes!(DeadOnArrival);

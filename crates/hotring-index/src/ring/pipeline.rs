@@ -192,8 +192,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// Lands a key whose live item is the one at `address`, or that is [`MISSED`]. False: it is
-    /// neither.
+    /// Finishes a key with the live item at `address`, or with [`MISSED`]. False if neither applies.
     #[inline(always)]
     fn look_at(
         &mut self,

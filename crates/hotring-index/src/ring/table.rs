@@ -1,4 +1,4 @@
-//! The table: one reserved range of slots, of which the lower `mask + 1` are in use.
+//! The table: one reserved address range, of which the lower `mask + 1` slots are in use.
 
 use crate::core::config::{Config, ConfigError};
 #[cfg(not(any(loom, shuttle)))]
@@ -7,8 +7,8 @@ use crate::core::sync::{AtomicU64, Ordering, TallyU64};
 use crate::core::word::Hint;
 use std::io;
 
-/// A bucket's anchor and its hints (FAST'20's head pointer, several of them). 16, 32 or 64 bytes,
-/// so that a slot never straddles a cache line. All zero: not split off yet.
+/// A bucket's anchor and hints (the paper's head pointer, several of them). 16, 32 or 64 bytes, so that a
+/// slot never crosses a cache line. All zeros: not split off yet.
 #[repr(C)]
 pub(crate) struct Slot<const H: usize> {
     pub(crate) anchor: AtomicU64,
@@ -19,7 +19,7 @@ const _: () = assert!(size_of::<Slot<1>>() == 16);
 const _: () = assert!(size_of::<Slot<3>>() == 32);
 const _: () = assert!(size_of::<Slot<7>>() == 64);
 
-/// The hints of a slot whose tags fit, as a set.
+/// The set of hints of a slot with a matching tag.
 #[derive(Clone, Copy)]
 pub(crate) struct Matches(u32);
 
@@ -43,7 +43,7 @@ impl Iterator for Matches {
     }
 }
 
-/// Where in a slot a hint is, in bytes.
+/// The position of a hint in its slot, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct HintAt<const H: usize>(usize);
 
@@ -57,14 +57,14 @@ impl<const H: usize> HintAt<H> {
 }
 
 impl<const H: usize> Slot<H> {
-    /// All hints, as [`Matches`] has them.
+    /// All hints, as a set.
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
     const ALL: u32 = 0x1111_1111 & ((1 << (4 * H)) - 1);
 
-    /// Makes the slot one that was never used. No other session has a reference to it.
+    /// Resets the slot to its unused state. No other session may have a reference to it.
     fn zero(&self) {
         for word in std::iter::once(&self.anchor).chain(&self.hints) {
-            // ORDERING: Relaxed, the mask that admits sessions to the slot publishes.
+            // ORDERING: Relaxed, published by the mask that admits sessions to the slot.
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -80,7 +80,7 @@ impl<const H: usize> Slot<H> {
         if H == 7 && is_wide {
             let line = std::ptr::from_ref(self).cast();
             let set = line_matches_wide(line, Hint::tag_number(hash)) & (Self::ALL << 7);
-            // Bit 4 i + 3 is word i, at byte 8 i: an address that takes no instruction of its own.
+            // Bit 4 i + 3 stands for word i, at byte 8 i: so the address needs no instruction of its own.
             let offset = || (2 * set.trailing_zeros() as usize).wrapping_sub(6);
             return (set != 0).then(|| HintAt(offset()));
         }
@@ -90,13 +90,13 @@ impl<const H: usize> Slot<H> {
     #[inline(always)]
     pub(crate) fn hint_at(&self, place: HintAt<H>) -> &AtomicU64 {
         let slot = std::ptr::from_ref(self).cast::<AtomicU64>();
-        // SAFETY: a place is that of one of the H hints.
+        // SAFETY: a place is always that of one of the H hints.
         unsafe { &*slot.byte_add(place.0) }
     }
 
-    /// The hints that had this tag (as [`Hint::tag_of`] or [`Hint::tag_and_more`] gives it) when they
-    /// were looked at, each once, after everything that the caller has loaded before. Without branches:
-    /// which hint it is cannot be predicted.
+    /// The hints that had this tag ([`Hint::tag_of`], [`Hint::tag_and_more`]) when read, each of them once,
+    /// after everything that the caller has loaded before. Without branches, because the matching hint
+    /// cannot be predicted.
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u64) -> Matches {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
@@ -105,7 +105,7 @@ impl<const H: usize> Slot<H> {
         }
         let mut set = 0;
         for (k, word) in self.hints.iter().enumerate() {
-            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
+            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that set the hint.
             let hint = Hint(word.load(Ordering::Acquire));
             set |= u32::from(hint.has_tag(tag)) << (4 * k);
         }
@@ -113,17 +113,17 @@ impl<const H: usize> Slot<H> {
     }
 }
 
-/// Compares the top 16 bits of words 1 to 7 of a 64-byte line with those of `tag`: one bit in four of
-/// what it returns says so, the others say nothing.
+/// Compares the top 16 bits of words 1 to 7 of a 64-byte line with those of `tag`. The result has one
+/// significant bit in four.
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 #[inline(always)]
 fn line_matches(line: *const u64, tag: u64) -> u32 {
     let low: u32;
     let high: u32;
-    // SAFETY: reads the 64 bytes of one slot, which is 64-aligned. Other threads change its words
-    // by atomic operations meanwhile: an aligned 8-byte part of such a load is never torn on this
-    // architecture, loads are not reordered with other loads, and as the block may touch memory
-    // the compiler keeps it between the atomic loads around it. SSE2 is part of x86_64.
+    // SAFETY: reads the 64 bytes of one slot, which is 64-aligned. Other threads change its words by atomic
+    // operations meanwhile. On this architecture an aligned 8-byte part of such a load is never torn, and
+    // loads are not reordered with other loads. The block may touch memory, so the compiler keeps it
+    // between the atomic loads around it. SSE2 is part of x86_64.
     unsafe {
         std::arch::asm!(
             "pshuflw {t}, {t}, 0xff",
@@ -151,18 +151,18 @@ fn line_matches(line: *const u64, tag: u64) -> u32 {
             options(nostack, preserves_flags),
         );
     }
-    // Four bits a word, of which the last is the tag's; word 0, the anchor, falls off.
+    // Four bits per word, the last for the tag. Word 0, the anchor, is dropped.
     (high << 16 | low) >> 7
 }
 
-/// As [`line_matches`], in three instructions, and not shifted: bit 4 i + 3 says it of word i. The
-/// caller knows of AVX-512 with comparisons of 16 bits.
+/// As [`line_matches`], in three instructions and not shifted: bit 4 i + 3 stands for word i. The caller
+/// must have checked for AVX-512 with comparisons of 16 bits.
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 #[inline(always)]
 fn line_matches_wide(line: *const u64, tag: u32) -> u32 {
     let set: u32;
-    // SAFETY: as in `line_matches`: the parts of 8 bytes are not torn in a load of 64 either. The
-    // registers beyond the 16th leave nothing behind that slows down other vector code.
+    // SAFETY: as in `line_matches`: the 8-byte parts of a 64-byte load are not torn either. Registers above
+    // the 16th do not slow down later vector code.
     unsafe {
         std::arch::asm!(
             "vpbroadcastw zmm16, {tag:e}",
@@ -179,19 +179,19 @@ fn line_matches_wide(line: *const u64, tag: u32) -> u32 {
     set
 }
 
-/// The mask is read by every operation and written at a doubling: it shares its line with nothing
+/// Every operation reads the mask, and only a change of size writes it. So its cache line must hold nothing
 /// that changes.
 #[repr(align(128))]
 struct Mask {
     value: AtomicU64,
-    /// Whether the processor compares a line at once. Constant, and read beside the mask.
+    /// Whether the processor compares a line at once. Constant, and read with the mask.
     is_wide: bool,
 }
 
 pub(crate) struct Table<const H: usize> {
     mask: Mask,
     slots: Slots<H>,
-    /// The memory of slots below this was asked for before they came into use.
+    /// The system was asked for the memory of slots below this before their use.
     touched: TallyU64,
 }
 
@@ -222,7 +222,7 @@ impl<const H: usize> Table<H> {
                     };
                     return Ok(Self { mask, slots, touched: TallyU64::new(0) });
                 }
-                // A limit on addresses (ulimit -v, overcommit): a smaller table is still a table.
+                // The address space is limited (ulimit -v, overcommit): try a smaller table.
                 Err(_) if slots / 2 >= initial && slots > 1 => slots /= 2,
                 Err(error) => return Err(ConfigError::NoMemory(error)),
             }
@@ -234,25 +234,25 @@ impl<const H: usize> Table<H> {
         self.slots.slot(index)
     }
 
-    /// Whether there is memory for this slot, in use or not.
+    /// Whether the slot lies in the reserved range, in use or not.
     pub(crate) fn has(&self, index: u64) -> bool {
         index < self.slots.len()
     }
 
     #[inline(always)]
     pub(crate) fn mask(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release of `set_mask`; loaded after the pin.
+        // ORDERING: Acquire pairs with the Release of `set_mask`. Loaded after the pin.
         self.mask.value.load(Ordering::Acquire)
     }
 
-    /// Whether a whole line is compared at once.
+    /// Whether a line is compared at once.
     #[inline(always)]
     pub(crate) fn is_wide(&self) -> bool {
         self.mask.is_wide
     }
 
-    /// Doubles the table if there is room for more; new slots are zero without anybody's help.
-    /// Whoever changes the size holds the lock on resizing.
+    /// Doubles the table within the reserved range; new slots are zero already. The caller must hold the
+    /// resizing lock.
     pub(crate) fn double(&self, mask: u64) -> bool {
         let may = mask + 1 < self.slots.len();
         if may {
@@ -261,13 +261,13 @@ impl<const H: usize> Table<H> {
         may
     }
 
-    /// Lets the system get the memory ready for a part (0 to 1) of the slots that a doubling would
-    /// bring into use, `pages` at a time; whether it is. Else all threads would wait for it at once, as
-    /// they touch all of it right away.
+    /// Makes the system provide the memory of a part (0 to 1) of the slots that a doubling would add,
+    /// `pages` at a time; true once it is there. Without this, all threads would touch new pages, and wait
+    /// for them, at the same moment after a doubling.
     pub(crate) fn prefault(&self, mask: u64, part: f64, pages: u64) -> bool {
         let half = mask + 1;
         let wanted = (half + (half as f64 * part) as u64).min(self.slots.len());
-        // ORDERING: Relaxed, it only says who does what.
+        // ORDERING: Relaxed, it only divides the work.
         let seen = self.touched.load(Ordering::Relaxed);
         let (from, step) = (seen.max(half), PAGE / size_of::<Slot<H>>() as u64);
         if from >= wanted || cfg!(any(loom, shuttle)) {
@@ -277,8 +277,8 @@ impl<const H: usize> Table<H> {
         // ORDERING: Relaxed, as above.
         if self.touched.compare_exchange(seen, to, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             for index in (from..to).step_by(step as usize) {
-                // A write, as a read would only bring a page of zeros that is shared.
-                // ORDERING: Relaxed, it changes nothing, whoever uses the slot meanwhile.
+                // A write, because a read would map the shared page of zeros.
+                // ORDERING: Relaxed, the write changes nothing, even if the slot is in use.
                 let _ = self.slot(index).anchor.compare_exchange(
                     0,
                     0,
@@ -290,13 +290,13 @@ impl<const H: usize> Table<H> {
         to == wanted
     }
 
-    /// Under the lock on resizing.
+    /// The caller must hold the resizing lock.
     pub(crate) fn set_mask(&self, mask: u64) {
-        // ORDERING: Release pairs with `mask`: zeroed slots are seen as such.
+        // ORDERING: Release pairs with `mask`: sessions see zeroed slots.
         self.mask.value.store(mask, Ordering::Release);
     }
 
-    /// Zeroes the slots from `from` to `to`. No session uses them.
+    /// Zeroes the slots from `from` to `to`. No session may use them.
     pub(crate) fn give_back(&self, from: u64, to: u64) {
         self.slots.zero(from, to);
         // ORDERING: Relaxed, as in `prefault`.
@@ -304,7 +304,7 @@ impl<const H: usize> Table<H> {
     }
 }
 
-/// The slots: zeroed memory of the system, of which only what is used is ever touched.
+/// The slots: zeroed memory of the system, touched only where used.
 #[cfg(not(any(loom, shuttle)))]
 struct Slots<const H: usize> {
     start: *const Slot<H>,
@@ -312,7 +312,7 @@ struct Slots<const H: usize> {
     mapping: Mapping,
 }
 
-// SAFETY: the slots are atomics in memory that this owns.
+// SAFETY: the slots are atomics in memory owned by this value.
 #[cfg(not(any(loom, shuttle)))]
 unsafe impl<const H: usize> Send for Slots<H> {}
 // SAFETY: as above.
@@ -334,8 +334,8 @@ impl<const H: usize> Slots<H> {
     #[inline(always)]
     fn slot(&self, index: u64) -> &Slot<H> {
         debug_assert!(index < self.len, "bucket numbers are masked");
-        // SAFETY: index < len: every caller masks a hash, takes a bucket's parent, or reads the
-        // number of a linked anchor. Zeroed memory is a valid slot.
+        // SAFETY: index < len: every caller masks a hash, takes a bucket's parent, or reads the number of a
+        // linked anchor. Zeroed memory is a valid slot.
         unsafe { &*self.start.add(index as usize) }
     }
 
@@ -347,7 +347,7 @@ impl<const H: usize> Slots<H> {
     }
 }
 
-/// The slots under a checker, which has to be told of each atomic.
+/// The slots under a checker, which must know each atomic.
 #[cfg(any(loom, shuttle))]
 struct Slots<const H: usize>(Box<[Slot<H>]>);
 
@@ -420,7 +420,7 @@ mod tests {
             .for_each(|slot| assert_eq!(table.slot(slot).anchor.load(Ordering::Relaxed), 0));
         table.give_back(1 << 10, 1 << 11);
         assert_eq!(steps(1.0), Some(4));
-        // No more than there is.
+        // No more slots than reserved.
         assert!(table.double(table.mask()) && table.double(table.mask()));
         assert_eq!(steps(1.0), Some(1));
     }

@@ -1,5 +1,5 @@
-//! Steps whose loss no lookup notices: a hint that is in no line or in the wrong one, memory that is
-//! kept, lines that never become complete again.
+//! Steps whose loss no lookup notices: a hint in no line or in the wrong one, memory that is kept, lines
+//! that never become complete again.
 
 use super::Ring;
 use super::hint::VOTES_NEW;
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 type Small = HotRing<U64, 3>;
 
-/// A table of one slot, in which nothing moves but what a test asks for.
+/// A table of one slot, in which nothing moves unless a test says so.
 fn table(complete_lines: bool) -> Small {
     let config = Config {
         growth: Some(Growth::Fixed),

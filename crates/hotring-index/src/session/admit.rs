@@ -98,14 +98,14 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.admit_more(bytes as u64)
     }
 
-    /// Whether there was a reason to refuse what takes memory when that was last looked at. Costs one load.
+    /// Whether operations that take memory were refused at the last look. Costs one load.
     #[inline(always)]
     pub fn is_refusing(&self) -> bool {
         self.local.participant.is_refusing()
     }
 
-    /// As [`admit_bytes`](Self::admit_bytes), for a caller that makes room by removing items: at the limit of all
-    /// memory it frees only what can be freed at once.
+    /// As [`admit_bytes`](Self::admit_bytes), for a caller that removes items to make space: at the limit
+    /// of all memory it frees only memory that can be freed at once.
     ///
     /// # Errors
     /// As `admit`.
@@ -178,7 +178,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         let from = E::bucket(&mut pinned, cursor.reverse_bits());
         let (next, _) = E::scan(&mut pinned, cursor, SWEPT, |_, _| 1);
         E::sweep(&mut pinned, from, next);
-        // Back it goes only to an item whose hash is damaged.
+        // Only an item with a damaged hash leads backwards.
         let next = if next <= cursor { 0 } else { next };
         // ORDERING: Relaxed, as above.
         pinned.shared.sweep_cursor.store(next, Ordering::Relaxed);

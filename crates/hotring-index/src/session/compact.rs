@@ -1,16 +1,16 @@
 //! Moving items out of memory of which little is in use, so that it goes back to the system.
 //!
-//! Blocks of one class are together in spans, spans in chunks, and only a chunk that is free goes back. Where
-//! items of all ages are removed, every chunk keeps a few. [`arena`](crate::core::arena) says when that wastes much,
-//! and closes the chunks with the fewest items; a walk over the table then replaces each item in them by a copy
-//! elsewhere, as a write does that needs a copy: the item is frozen, copied, and replaced by one CAS, which
-//! fails if anybody else was first. Readers and writers notice nothing. Sign, expiry, version and checksum are the
-//! copy's, too. Old items are retired like any others.
+//! Blocks of one class share spans, spans share chunks, and only a free chunk returns to the system. After
+//! removals of items of all ages every chunk keeps a few. [`arena`](crate::core::arena) decides when that
+//! wastes much, and closes the chunks with the fewest items. A walk over the table then replaces each item
+//! in them by a copy elsewhere, as a write by copy does: the item is frozen, copied, and replaced by one
+//! CAS, which fails if another session was first. Readers and writers notice nothing. The copy has the same
+//! sign, expiry, version and checksum. Old items are retired like any others.
 //!
-//! One session at a time does it, in steps: a look at the chunks, a walk, and from the start as long as too much
-//! is wasted. What cannot be gained does not count: what classes with few items have free of their spans. Items
-//! that were removed and wait for readers, and free blocks in sessions' caches, keep their chunk until they
-//! come back; after a walk by which nothing was gained it waits for that.
+//! One session at a time compacts, in steps: a survey of the chunks, a walk, and again from the start while
+//! too much is wasted. Memory that cannot be gained does not count, such as the free blocks of classes with
+//! few items. Removed items that readers may still see, and free blocks in sessions' caches, keep their
+//! chunk until they return; after a walk without gain, compaction waits for that.
 
 use crate::core::arena::{Compaction, CompactionPhase, CompactionWalk, Survey, footprint};
 use crate::core::hooks::{sometimes, wrong};
@@ -141,7 +141,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         E::sweep(&mut pinned, from, next);
         drop(pinned);
         done.visited += work.clamp(1, count);
-        // Back it goes only to an item whose hash is damaged.
+        // Only an item with a damaged hash leads backwards.
         if next <= cursor { 0 } else { next }
     }
 }

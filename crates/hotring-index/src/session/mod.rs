@@ -45,16 +45,16 @@ pub struct Shared<K: Kind, E: Engine> {
     pub engine: E,
     /// The settings.
     pub config: Config,
-    /// What frees removed memory.
+    /// The rule by which removed memory becomes free.
     pub collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) budget: Budget,
     /// Nothing while a session is at it.
     pub(crate) compaction: Mutex<Option<Compaction>>,
-    /// Where `expire_step` goes on.
+    /// The position of `expire_step`.
     pub(crate) expire_cursor: TallyU64,
-    /// Where `sweep_some` goes on.
+    /// The position of `sweep_some`.
     sweep_cursor: TallyU64,
     versions: TallyU64,
     sessions: TallyU64,
@@ -83,7 +83,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.collector.records().map(counter).sum()
     }
 
-    /// Items present, as far as the sessions' own counts tell.
+    /// Items present, according to the sessions' own counts.
     pub fn items(&self) -> i64 {
         self.sum(|record| record.items.load())
     }
@@ -199,7 +199,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             engine: shared.engine.local()?,
         };
         let mut session = Self { local, shared };
-        // What ended sessions left is freed by those that begin, or by those that go on.
+        // Memory left by ended sessions is freed by new ones and by active ones.
         session.collect();
         Ok(session)
     }
@@ -228,9 +228,9 @@ impl<K: Kind, E: Engine> Session<K, E> {
         Ok(())
     }
 
-    /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
-    /// Busy sessions do so by themselves; call this where a session goes idle. It also gives up
-    /// the free memory that it has kept for itself, so that it can go back to the system.
+    /// Frees a bounded part of the removed memory that no session can see any more, and gives up this
+    /// session's cache of free memory, so that it can return to the system. Busy sessions collect by
+    /// themselves; call this when a session goes idle.
     pub fn collect(&mut self) {
         if self.local.participant.has_garbage() || self.shared.engine.is_busy() {
             self.collect_garbage();
@@ -239,8 +239,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.arena.give_back();
     }
 
-    /// Takes note that an object has grown by this many bytes, as the making of an item does of its own: the limit
-    /// of memory is looked at now and then. Gives back as much of what is free, if there is some.
+    /// Counts the growth of an object by this many bytes, as for a new item: the memory limit is checked at
+    /// intervals. Returns as many waiting bytes as the object has grown by.
     pub fn grew(&mut self, bytes: usize) {
         self.shared.blocks.give_back(bytes as u64);
         self.local.until_look -= bytes as i64;
@@ -368,8 +368,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
         E::grow(&mut self.pin())
     }
 
-    /// Whether the table would grow for this many items by its load alone: the caller may [`Session::grow`] it
-    /// before. False for engines that grow by what else they see.
+    /// Whether the load alone would make the table grow for this number of items, so that the caller may
+    /// [`Session::grow`] it before. False for engines with other criteria.
     pub fn is_small_for(&mut self, items: u64) -> bool {
         self.pin().engine.is_small_for(items)
     }
@@ -453,7 +453,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         self.local.arena.alloc(size)
     }
 
-    /// Takes note of memory that the next item has elsewhere.
+    /// Counts memory of the next item outside of the item.
     pub(crate) fn took(&mut self, bytes: usize) {
         self.local.until_look -= bytes as i64;
     }
@@ -489,7 +489,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         }
     }
 
-    /// Hands an item that no session can find any more to the collector, once.
+    /// Retires an item that no session can find any more, once.
     pub fn retire(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
         if size > 0 {

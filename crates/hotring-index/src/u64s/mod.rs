@@ -198,7 +198,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
             if expected.is_some_and(|expected| expected != join(old, hit.word)) {
                 return Some(false);
             }
-            // ORDERING: AcqRel: a reader of the value has what its writer had seen.
+            // ORDERING: AcqRel: a reader of the value sees everything that its writer had seen.
             match word.compare_exchange_weak(
                 old,
                 value & !FROZEN,

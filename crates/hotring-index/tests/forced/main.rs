@@ -2,7 +2,7 @@
 //! is lost, in single threads whose answers are known and in several that change the same keys, so
 //! that each way out of bad luck is taken many times, and shown to have been.
 //!
-//! A binary of its own: what is forced is forced for the whole process.
+//! A binary of its own, because forcing affects the whole process.
 #![cfg(debug_assertions)]
 
 use fastrand::Rng;
@@ -92,7 +92,7 @@ fn text(value: &str) -> NewValue<'_> {
     NewValue::Bytes { kind: 0, bytes: Cow::Borrowed(value.as_bytes()) }
 }
 
-/// Each thread has keys of its own among those of the others, and knows what they are.
+/// Each thread has keys of its own among those of the others, and knows their values.
 fn bytes_on_threads<E: Engine>(config: Config) {
     let index = Index::<Bytes, E>::new(config).expect("a valid configuration");
     std::thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn own_keys<E: Engine>(session: &mut Session<Bytes, E>, thread: u64) {
                     model.insert(n, (value, at));
                 }
             }
-            // Other threads' clocks differ: only what is past for all may be removed.
+            // Other threads' clocks differ: only keys expired for all may be removed.
             4 => drop(session.expire_step(16, now.saturating_sub(6_000))),
             _ => {
                 let found = session.get(key.as_bytes(), now, |entry| match entry.value {
@@ -145,8 +145,8 @@ fn own_keys<E: Engine>(session: &mut Session<Bytes, E>, thread: u64) {
     }
 }
 
-/// What a removal could not take out of the chain at once does not stay there: in buckets of one item
-/// no other walk comes by.
+/// An item that a removal could not cut out at once must not stay in the chain: in buckets of one item no
+/// other walk comes by.
 fn nothing_is_left<E: Engine>() {
     let growth = Some(Growth::Fixed);
     let config = Config { growth, slots_initial: 1 << 12, slots_max: 1 << 12, ..Config::default() };

@@ -1,4 +1,4 @@
-//! Long values: shared instead of copied, kept for as long as anybody has them, and gone after that.
+//! Long values: shared instead of copied, kept while any session has them, and gone afterwards.
 
 use hotring_engines::{ChainingHash, GCuckooHash, MercuryHash};
 use hotring_index::{
@@ -78,7 +78,7 @@ fn lives<E: Engine>(index: Index<Bytes, E>) {
     drop(mine);
     assert_eq!(index.stats().bytes, 0);
 
-    // What is there when the index goes.
+    // The contents when the index is dropped.
     put(&mut session, b"key", &value);
     put(&mut session, b"key", &long(1));
     put(&mut session, b"other", &value);
@@ -185,7 +185,8 @@ fn the_limit_counts_what_arrives_and_no_dead_value_twice() {
     session.admit_bytes(15 * LEN).expect("what is free is not in the way, however long it was");
 }
 
-/// Readers who keep blocks, writers who replace, expire and remove: each reads one whole value.
+/// Readers that keep blocks, and writers that replace, expire and remove: each reader sees one complete
+/// value.
 #[test]
 fn blocks_are_whole_whoever_writes_meanwhile() {
     const THREADS: u64 = 3;

@@ -1,10 +1,10 @@
-//! The limit of all memory: it holds, it says why, and it goes away with what is removed.
+//! The limit of all memory: it holds, it names the reason, and removals lift it.
 
 use hotring_engines::EngineChoice;
 use hotring_index::{AnyIndex, AnySession, Config, Expiry, NewValue, Refused};
 
 const MAX: u64 = 4 << 20;
-/// What one session may be above it: what it takes between two looks, and one operation.
+/// The permitted excess of one session: the bytes between two checks, and one operation.
 const SLACK: u64 = (16 << 10) + 1_000;
 
 fn index(engine: EngineChoice) -> AnyIndex {
@@ -44,7 +44,7 @@ fn what_takes_memory_is_refused_at_the_limit() {
         }
         assert_eq!(index.stats(), full, "refused writes take nothing");
         assert!((0..n).all(|key| session.get(&key.to_le_bytes(), 1, |_| ()).is_some()));
-        // What is removed makes room for as much, at once.
+        // A removal admits as much again, at once.
         (0..1_000u64).for_each(|key| assert!(session.remove(&key.to_le_bytes(), 1)));
         let again = fill(&mut session, 2_000_000);
         assert!((800..=1_200).contains(&again), "{engine:?}: {again} after 1,000 removals");
@@ -57,7 +57,7 @@ fn what_takes_memory_is_refused_at_the_limit() {
     }
 }
 
-/// What is overwritten is free again in time, wherever an engine leaves it.
+/// Overwritten memory becomes free in time, with every engine.
 #[test]
 fn overwriting_at_the_limit_goes_on() {
     const KEYS: u64 = 5_000;
@@ -112,7 +112,7 @@ fn sessions_that_write_at_once_stay_near_the_limit() {
     assert!(MAX < used && used <= MAX + SESSIONS * SLACK, "{used} bytes are used");
 }
 
-/// Items were removed at random, and others of another length took new memory beside what that left free.
+/// After random removals, items of another length took new memory beside the free blocks.
 #[test]
 fn what_lies_free_between_items_counts_beyond_what_may() {
     const MAX: u64 = 32 << 20;

@@ -1,5 +1,5 @@
-//! What only Chaining Hash does: its table doubles by splitting buckets, and has as many bytes as
-//! HotRing's. The suites that every engine passes are in the other files.
+//! Properties of Chaining Hash alone: its table doubles by splitting buckets, and has as many bytes as
+//! HotRing's. The suites for every engine are in the other files.
 
 use crate::colliding::u64_key;
 use fastrand::Rng;
@@ -59,7 +59,7 @@ fn a_table_doubles_by_itself_until_each_item_has_a_bucket() {
     }
     assert_eq!(session.get(KEYS), None);
     assert_eq!(all(&mut session, 100).len() as u64, KEYS);
-    // What left is freed: the copies are all that there is.
+    // Items that left are freed: only the copies remain.
     (0..1000).for_each(|_| session.collect());
     let stats = index.stats();
     assert_eq!((stats.limbo_bytes, stats.bytes), (0, KEYS * 24));
@@ -193,7 +193,7 @@ fn everything_that_an_entry_has_moves_with_it() {
                 }
             })
             .expect("it is there");
-        // What was frozen for the move may change again.
+        // Items frozen for the move may change again.
         let renewed = session.update(key.as_bytes(), 1, |old| {
             (hotring_index::Action::Expire(Expiry::At(5000)), old.is_some())
         });
@@ -341,7 +341,7 @@ fn a_doubling_waits_while_too_much_waits_for_a_reader() {
         session.grow();
         (0..500).for_each(|_| session.collect());
         let stats = index.stats();
-        // What one step adds, and what was there before it was looked at.
+        // The addition of one step, and the value before it.
         assert!(stats.limbo_bytes <= LIMBO_MAX + (600 << 10), "{} bytes", stats.limbo_bytes);
         assert!(stats.limbo_bytes > LIMBO_MAX / 2, "the reader holds something up");
         done.store(true, Ordering::Release);

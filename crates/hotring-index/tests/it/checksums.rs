@@ -1,5 +1,5 @@
-//! Checksums: operations answer as without them, every flipped bit that they cover is noticed, and what
-//! is damaged is never handed out.
+//! Checksums: operations answer as without them, every covered bit that flips is noticed, and damaged items
+//! are never handed out.
 //!
 //! Not covered: damage in an item's hash or `next` word, or in the table, beyond that nothing wrong is
 //! handed out while only the one item is asked for; damage by threads that write where they must not.

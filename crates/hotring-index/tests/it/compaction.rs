@@ -18,7 +18,7 @@ fn random_of_test() -> Rng {
     Rng::with_seed(seed | 1)
 }
 
-/// What can be told of an entry.
+/// The comparable parts of an entry.
 #[derive(Debug, PartialEq)]
 struct Seen {
     word: Option<u64>,
@@ -63,8 +63,8 @@ fn compact(session: &mut AnySession) -> usize {
     panic!("it never ends");
 }
 
-/// Loads, removes nine tenths at random, and compacts: what is held then, and how much is with the rest
-/// alone.
+/// Loads, removes nine tenths at random, and compacts. Returns the bytes held then, and those of a load of
+/// the rest alone.
 fn removed_at_random(engine: EngineChoice, keys: u64, len_max: u64) -> (Stats, Stats) {
     let config = Config { checksum: Checksum::Verify, ..Config::default() };
     let new = || engine.open(config.clone()).expect("a valid configuration");
@@ -107,7 +107,7 @@ fn what_is_left_of_a_mass_removal_is_brought_together() {
     assert!(dense.held_bytes <= most, "{dense:?}, {fresh:?}");
 }
 
-/// In chunks of 2 MiB there is nothing to round: what is left takes as many as if it were alone.
+/// Chunks of 2 MiB need no rounding: the remaining items take as many as if they were alone.
 #[test]
 fn small_stores_are_left_like_fresh_ones() {
     // About 16 MiB and 60 MiB of items, of few lengths and of many.
@@ -159,7 +159,7 @@ impl Churn {
             while self.index.stats().bytes > self.live {
                 let key = self.keys.swap_remove(self.random.u64(..self.keys.len() as u64) as usize);
                 self.session.remove(&key.to_le_bytes(), 1);
-                // What is removed counts until it is free.
+                // Removed items count until they are free.
                 if key.is_multiple_of(64) {
                     self.session.collect();
                 }
@@ -195,7 +195,7 @@ fn churn_of_mixed_sizes_wastes_little() {
     }
 }
 
-/// What is free at one time is in use at another: that is not worth moving items again and again.
+/// Blocks free at one time are in use at another, so moving items again and again does not pay.
 #[test]
 fn a_small_store_in_a_steady_state_moves_little() {
     for live in [4 * MIB, 16 * MIB] {

@@ -1,4 +1,4 @@
-//! What sessions do for a table ahead of its use.
+//! Work that sessions do for a table ahead of its use.
 
 use hotring_index::{Config, Engine, Growth, Index, Ring, Session, Stats, U64};
 
@@ -13,7 +13,7 @@ fn loaded<const H: usize>(period: Option<u32>) -> Index<U64, Ring<H>> {
     let index = Index::new(config).expect("a valid configuration");
     let mut session = index.session();
     (0..KEYS).for_each(|key| assert!(session.insert(key, key)));
-    // A doubling that nothing but what follows has had to do with.
+    // A doubling that only the following operations could have caused.
     session.grow();
     index
 }

@@ -1,4 +1,4 @@
-//! What only G-Cuckoo has: pages that split, stashes, atomicity modes, the cache of recent items.
+//! Properties of G-Cuckoo alone: pages that split, stashes, atomicity modes, the cache of recent items.
 
 use crate::colliding;
 use fastrand::Rng;
@@ -25,7 +25,7 @@ fn stats<K: Kind, const S: usize>(index: &GCuckooHash<K, S>) -> GCuckooStats {
 
 fn model_u64s<const S: usize>(config: Config, keys: u64, seed: u64) -> GCuckooStats {
     let index = index::<U64, S>(config);
-    // Two that take turns: what one has in its cache, the other takes away.
+    // Two sessions that take turns: each removes the items that the other has in its cache.
     let mut sessions = [index.session(), index.session()];
     let (mut model, mut random) = (HashMap::new(), Rng::with_seed(seed));
     for step in 0..60_000u64 {
@@ -251,7 +251,7 @@ fn nothing_is_lost_between_threads_in_any_mode() {
     }
 }
 
-/// Who is there all the time is visited once, while others come and go and pages split.
+/// A key that is present throughout is visited once, while others come and go and pages split.
 #[test]
 fn a_scan_meets_each_key_once_while_the_table_grows() {
     fn scans<const S: usize>() {

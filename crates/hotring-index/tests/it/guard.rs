@@ -86,7 +86,7 @@ fn finds_no_foreign_values<E: Engine>(config: Config) {
 }
 
 every_engine! {
-    /// What is removed under the guards of others is not reused under theirs.
+    /// Items removed under the guards of others are not reused under theirs.
     guards_of_threads_find_no_foreign_values,
     |family| {
         for (shape, config) in strategies(family) {

@@ -32,7 +32,7 @@ pub enum Op {
     SwapVersion(u64, u64),
 }
 
-/// What it returned.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Value(Option<u64>),
@@ -50,7 +50,7 @@ pub struct Event {
     pub end: u64,
 }
 
-/// What a key has.
+/// The value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     pub value: Option<u64>,
@@ -64,7 +64,7 @@ impl State {
     }
 }
 
-/// What an operation does and returns. A version that it has to make is `fresh`.
+/// The effect and the result of an operation. A version that it must assign is `fresh`.
 pub fn apply(state: State, op: Op, fresh: Option<u64>) -> (State, Outcome) {
     use Outcome::{Flag, Value, Version};
     let now = state.value;
@@ -132,7 +132,7 @@ impl Search<'_> {
         })
     }
 
-    /// The state after an event, if what it returned is possible here.
+    /// The state after an event, if its result is possible here.
     fn explains(&self, done: u64, state: State, event: &Event) -> Option<State> {
         let fresh = match event.outcome {
             Outcome::Version(version) => version,

@@ -1,5 +1,5 @@
-//! The checker of histories finds planted violations, accepts what a simulated register does, and
-//! agrees with one that tries all orders.
+//! The checker of histories finds planted violations, accepts a simulated register, and agrees with a
+//! checker that tries all orders.
 
 use crate::history::{Event, Op, Outcome, State, apply, is_linearizable};
 use Outcome::{Flag, Value, Version};
@@ -151,8 +151,7 @@ fn random_op(random: &mut Rng) -> Op {
     }
 }
 
-/// What an atomic register does: each operation takes effect at a moment of its own between call
-/// and return.
+/// An atomic register: each operation takes effect at a moment of its own between call and return.
 fn simulate(random: &mut Rng, threads: u64, ops: usize) -> (Vec<Event>, State, State) {
     let first = State::of([None, Some(random.u64(..3))][random.u64(..2) as usize]);
     let mut events = Vec::new();

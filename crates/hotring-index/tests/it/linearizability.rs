@@ -5,8 +5,8 @@
 //! the configurations are gone through again and again until the time is over, with other seeds and
 //! a line on progress every 10 seconds. A failure prints the history and ends the process.
 //!
-//! Clocks of sessions that disagree are not covered: time goes on between rounds, for all at once.
-//! What a scan does not meet is not judged, only what it meets.
+//! Not covered: sessions whose clocks disagree, because time moves between rounds, for all at once. Keys
+//! missed by a scan are not judged, only those that it meets.
 
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::shapes::{Family, every_engine, number, restless, strategies, with_engine};
@@ -30,7 +30,7 @@ const WAVE: u64 = 200;
 const OTHERS: u64 = 1_500;
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// What has been done.
+/// The operation.
 #[derive(Default)]
 struct Totals {
     rounds: AtomicU64,
@@ -69,7 +69,7 @@ impl Totals {
     }
 }
 
-/// What one run is to do.
+/// The plan of one run.
 struct Run<'r> {
     name: String,
     seed: u64,
@@ -155,7 +155,7 @@ impl<T: Target> Hand<'_, T> {
         }
     }
 
-    /// What others do to the index meanwhile.
+    /// The work of other threads on the index meanwhile.
     fn disturb(&mut self, round: u64) {
         let totals = self.run.totals;
         let other = self.random.u64(..OTHERS);
@@ -222,7 +222,7 @@ fn meet(arrived: &AtomicU64, round: u64, threads: u64) {
 
 struct Judge<'j> {
     run: &'j Run<'j>,
-    /// What each key had when the round began.
+    /// The value of each key at the beginning of the round.
     states: [State; KEYS],
     /// All versions that each key was given.
     given: [HashSet<u64>; KEYS],
@@ -238,7 +238,7 @@ impl Judge<'_> {
             let events: Vec<Event> =
                 all.iter().flatten().filter(|e| e.key == key).copied().collect();
             if !is_linearizable(&events, first, last) || !self.versions_are_new(first, &events) {
-                // Past the harness, which loses what a test printed when the process ends.
+                // Bypasses the harness, which loses a test's output when the process ends.
                 let _ = writeln!(
                     std::io::stderr(),
                     "{} round {round} key {key}, from {first:?} to {last:?}: {events:#?}",
@@ -340,7 +340,7 @@ every_engine!(histories_are_linearizable, |family| {
 
 fn for_some_time(family: Family, time: Duration, totals: &Totals) {
     let start = Instant::now();
-    // Past the harness, which keeps back what a test prints.
+    // Bypasses the harness, which captures a test's output.
     let say = |what: String| _ = writeln!(std::io::stderr(), "{:?}: {what}", start.elapsed());
     let done = Mutex::new(false);
     let ended = std::sync::Condvar::new();

@@ -1,4 +1,4 @@
-//! What a complete line answers for, and what it does not.
+//! The keys that a complete line covers, and those that it does not.
 
 use crate::colliding::u64_key;
 use hotring_index::{Config, Growth, HotRing, U64};

@@ -1,4 +1,4 @@
-//! What is noted of accesses for an eviction policy, with every engine.
+//! Access bits for an eviction policy, with every engine.
 
 use hotring_engines::EngineChoice;
 use hotring_index::{

@@ -57,7 +57,7 @@ fn overwriting_at_random_leaves_little_behind() {
     assert!(most < live + live / 10, "{most} bytes for {live} that are live");
 }
 
-/// What one size has left free serves another.
+/// Free memory of one size serves another.
 #[test]
 fn memory_follows_sizes_that_change() {
     const KEYS: u64 = 20_000;
@@ -81,7 +81,7 @@ fn memory_follows_sizes_that_change() {
     }
 }
 
-/// What an entry is said to take is what its removal gives back, whatever its size.
+/// The memory reported for an entry equals the memory that its removal returns, whatever its size.
 #[test]
 fn the_footprint_of_an_entry_is_what_its_removal_gives_back() {
     let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");

@@ -1,5 +1,5 @@
-//! Mercury's own: its locks, what it refuses, and who moves its buckets. What it has in common with
-//! the other engines is in the suites that run over all of them.
+//! Properties of Mercury alone: its locks, refused settings, and the threads that move its buckets. The
+//! suites that run over all engines cover the rest.
 
 use crate::colliding::u64_key;
 use hotring_engines::{
@@ -232,8 +232,8 @@ fn sessions_help_a_thread_that_is_behind() {
     });
 }
 
-/// Before it sleeps it asks once more what there is to do, since a session has begun something; a
-/// thread that is not told would sleep here for ever, and one that sleeps would go on to.
+/// Before it sleeps it checks for work once more, because a session may have begun some; a thread that
+/// missed it would sleep here for ever.
 #[test]
 fn who_begins_to_double_the_table_wakes_the_thread() {
     let config = Config { growth: Some(Growth::Fixed), ..with_thread() };
@@ -255,7 +255,7 @@ fn there_is_no_work_for_a_thread_unless_it_is_asked_for() {
     Mercury::maintain(&index, || panic!("it is left to the sessions"));
 }
 
-/// Chunks that sessions have for themselves go back when what was in them is gone.
+/// Chunks reserved by sessions return when their items are gone.
 #[test]
 fn memory_of_removed_items_goes_back() {
     const KEYS: u64 = 300_000;

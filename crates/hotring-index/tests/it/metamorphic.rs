@@ -1,4 +1,4 @@
-//! Relations between runs, without any model: what must come to the same does.
+//! Relations between runs, without any model: equivalent runs must have equal results.
 //!
 //! Batches against single operations, scans in steps of any size, and two sessions against one are
 //! compared in `model_u64s` and `model_bytes`, where each is one more way to the same answers.
@@ -28,7 +28,7 @@ fn index_bytes<E: Engine>(setup: &Setup) -> Index<Bytes, E> {
     Index::new(setup.config.clone()).expect("a valid configuration")
 }
 
-/// An operation on one key: its key, what to do, a value.
+/// An operation on one key: its key, its kind, a value.
 type Step = (u64, u64, u64);
 
 fn steps(random: &mut Rng) -> Vec<Step> {
@@ -48,7 +48,7 @@ fn reordered(random: &mut Rng, steps: &[Step]) -> Vec<Step> {
     all
 }
 
-/// The answers for each key, in order, and what is there in the end.
+/// The answers for each key, in order, and the final contents.
 type Seen = (HashMap<u64, Vec<Option<u64>>>, HashMap<u64, u64>);
 
 fn run_u64s<E: Engine>(setup: &Setup, steps: &[Step]) -> Seen {
@@ -160,7 +160,7 @@ fn cleared_and_removed<E: Engine>(setup: &Setup, seed: u64) {
         let mut out = [Some(1); 200];
         session.get_many(&std::array::from_fn::<u64, 200, _>(|i| i as u64), &mut out);
         assert_eq!(out, [None; 200], "seed {seed}, {setup:?}");
-        // Later operations find nothing of what was there.
+        // Later operations find nothing of the earlier contents.
         (0..300).map(|_| session.insert(random.u64(..200), 1)).collect::<Vec<bool>>()
     });
     assert_eq!(answers.next(), answers.next(), "seed {seed}, {setup:?}");
@@ -222,7 +222,7 @@ fn every_key_is_found_while_buckets_split<E: Engine>(setup: &Setup, random: &mut
         for _ in 0..1 + random.u64(..4) {
             session.grow();
         }
-        // A few keys often, the others now and then; what is removed moves the epochs on.
+        // A few keys often, the others now and then; removals move the epochs on.
         let few: Vec<u64> = (0..4).map(|_| random.u64(..2 * keys)).collect();
         for step in 0..600 {
             let key = match random.u64(..50) {

@@ -6,7 +6,7 @@
 //! the order in which they were given out. `HOTRING_SEQUENCES` is the number of sequences,
 //! `HOTRING_SEED` the seed of the first.
 //!
-//! Not covered: what needs two threads, and clocks that disagree.
+//! Not covered: two threads, and clocks that disagree.
 
 use crate::shapes::{Family, Growing, Setup, every_engine, number, setups, with_engine};
 use fastrand::Rng;
@@ -215,7 +215,7 @@ impl Model {
         Some(token)
     }
 
-    // --- What to do next
+    // --- The next operation
 
     fn random_op(&mut self, random: &mut Rng, keys: u64) -> Op {
         let any = |random: &mut Rng| {
@@ -247,7 +247,7 @@ impl Model {
             77..=81 => {
                 let now = self.live(key).and_then(|entry| entry.version);
                 let token = now.unwrap_or(random.u64(..self.tokens as u64 + 1) as Token);
-                // Only what was given out can be asked for.
+                // Only versions that were assigned can be requested.
                 if token < self.tokens { Op::PutIf(key, token, value) } else { Op::Get(key) }
             }
             82..=84 => Op::GetMany(batch(random)),

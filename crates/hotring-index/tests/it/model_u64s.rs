@@ -5,7 +5,7 @@
 //! operations, which is what the model does. `HOTRING_SEQUENCES` is the number of sequences,
 //! `HOTRING_SEED` the seed of the first.
 //!
-//! Not covered: what needs two threads.
+//! Not covered: two threads.
 
 use crate::shapes::{Family, Growing, Setup, every_engine, number, setups, with_engine};
 use fastrand::Rng;
@@ -156,7 +156,7 @@ fn resize<E: Engine>(session: &mut Session<U64, E>, random: u64) {
     }
 }
 
-/// What is met from the start to the end, `count` at a time, in the order in which it is met.
+/// The keys met from start to end, `count` at a time, in order.
 fn scan<E: Engine>(
     session: &mut Session<U64, E>,
     count: usize,

@@ -1,4 +1,4 @@
-//! A table doubles by the access overhead of those who only read it (FAST'20 section 3.4).
+//! A table doubles by the access overhead of sessions that only read it (FAST'20 section 3.4).
 //!
 //! It was looked at by inserts alone: a table that was loaded and then read kept its long arcs for ever.
 
@@ -57,7 +57,7 @@ fn read(mut get: impl FnMut(u64) -> Option<u64>, keys: &[u64], times: usize) {
 }
 
 fn reads_alone_shorten<const H: usize>(strategy: Strategy, load: f64, threads: usize) {
-    // With votes, hints follow the accesses: what is left is little, and where all keys are hot alike.
+    // With votes, hints follow the accesses: little overhead is left, unless all keys are equally hot.
     let growth = (strategy == Strategy::Vote).then_some(auto(1.1, 6.0));
     let index = loaded::<H>(Config { growth, ..config(strategy) }, load).0;
     let is_voted = strategy == Strategy::Vote;
@@ -145,7 +145,7 @@ fn a_table_whose_hot_arcs_are_short_stays_as_it_is() {
     stays(&index, &near_ones(), "lookups are short");
 }
 
-/// What was long ago must not outweigh what is now, either way.
+/// Old accesses must not outweigh recent ones, either way.
 #[test]
 fn the_overhead_is_that_of_late() {
     let index = loaded::<7>(config(Strategy::None), LOAD).0;

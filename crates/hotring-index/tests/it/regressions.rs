@@ -21,8 +21,8 @@ fn index<const H: usize>() -> HotRing<Bytes, H> {
         .expect("a valid configuration")
 }
 
-/// What an ended session had retired was re-tagged by whoever adopted it, and ended sessions
-/// handed it on and on: nothing was ever freed, and it was not counted either.
+/// Items retired by an ended session were re-tagged by their adopter, and ended sessions handed them on and
+/// on: nothing was ever freed, nor counted.
 #[test]
 fn short_lived_sessions_leave_no_garbage_behind() {
     let index = index::<7>();
@@ -360,8 +360,8 @@ fn back_off_leaves_empty_heads_usable() {
     assert!(mean < 1.5, "the head is at the hot item: {mean} visits");
 }
 
-/// A halving is taken on by those who free memory and those who read. Inserts do neither, so where
-/// all only inserted, a table that was being halved never grew again, and arcs got ever longer.
+/// A halving is advanced by sessions that free memory or read. Inserts do neither, so if all sessions only
+/// inserted, a table in halving never grew again, and arcs got ever longer.
 #[test]
 fn inserts_alone_finish_or_undo_a_halving() {
     for complete_lines in [Some(false), Some(true)] {
@@ -379,8 +379,8 @@ fn inserts_alone_finish_or_undo_a_halving() {
     }
 }
 
-/// Who removed an item that an upper slot hinted did not find its hint in a halved table: the item
-/// was kept until the slot was swept, and was neither live nor counted as waiting.
+/// A removal of an item hinted by an upper slot did not find its hint in a halved table: the item was kept
+/// until the slot was swept, and was neither live nor counted as waiting.
 #[test]
 fn what_is_removed_from_a_halved_table_is_counted() {
     let index = HotRing::<U64>::new(config(Strategy::Vote)).expect("a valid configuration");

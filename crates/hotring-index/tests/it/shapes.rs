@@ -129,8 +129,8 @@ fn is_valid(shape: Shape, config: &Config) -> bool {
     with_engine!(shape, builds(config))
 }
 
-/// The modes of an engine: for HotRing what concerns hot items, of which the index itself says
-/// which combinations there are.
+/// The modes of an engine. For HotRing they concern hot items, and the index itself decides which
+/// combinations exist.
 pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
     match family {
         Family::HotRing => hotspot_strategies(),
@@ -153,7 +153,7 @@ fn mercury_modes() -> Vec<(Shape, Config)> {
     all
 }
 
-/// What an engine without modes has.
+/// The mode of an engine without modes.
 fn plain() -> Config {
     Config { huge_pages: false, ..config(Strategy::default()) }
 }

@@ -1,5 +1,5 @@
-//! A session that stays pinned: what waits for it is bounded for those who ask, it is named, and
-//! when it goes on so does everybody else. One thread is enough: the others work in its callback.
+//! A session that stays pinned: the memory that waits for it is bounded for sessions that ask, it is named,
+//! and everything proceeds when it does. One thread is enough: the other sessions work in its callback.
 
 use hotring_index::{
     Bytes, Config, Expiry, HotRing, HotRingSession, NewValue, Refused, Stalled, U64,
@@ -7,7 +7,7 @@ use hotring_index::{
 
 const LIMIT: u64 = 2 << 20;
 const KEYS: u64 = 64;
-/// What one session may retire before it looks: see `limbo.rs`.
+/// Bytes that one session may retire before it looks: see `limbo.rs`.
 const SLACK: u64 = 256 << 10;
 /// Bytes of an item here, header and key included; two of them are more than an operation takes.
 const ITEM: u64 = 136;
@@ -199,8 +199,8 @@ fn words_are_bounded_as_well() {
     assert_eq!(writer.admit(), Ok(()));
 }
 
-/// What came after a pin was what waited beyond a figure from when the epoch last moved on. A backlog
-/// of that moment, freed under the pin, made room for as much again.
+/// The blame once compared limbo with its size when the epoch last moved. A backlog of that moment, freed
+/// under the pin, allowed as much growth again.
 #[test]
 fn a_backlog_that_is_freed_under_a_pin_makes_no_room() {
     let index = index();

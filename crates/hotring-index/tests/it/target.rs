@@ -1,4 +1,4 @@
-//! What runs the operations of a history on a real session.
+//! Runs the operations of a history on a real session.
 
 use crate::colliding;
 use crate::history::{Op, Outcome, State};
@@ -21,9 +21,9 @@ pub trait Target: Send {
     fn fill(&mut self, other: u64, put: bool) -> bool;
     fn grow(&mut self) -> bool;
     fn shrink(&mut self) -> bool;
-    /// Takes reclamation, halvings, and the removal of what has expired a step further.
+    /// Advances reclamation, halvings, and the removal of expired items by a step.
     fn collect(&mut self);
-    /// What a key has, and what it will have after the next tick. Only while nothing else runs.
+    /// The value of a key, and its value after the next tick. Only while nothing else runs.
     fn state(&mut self, key: usize) -> (State, State);
     /// Time goes on, by the same step in all sessions and only while nothing runs.
     fn tick(&mut self);
@@ -123,7 +123,7 @@ impl<E: Engine> AsBytes<E> {
         Self { session, random, keys, now: TICK }
     }
 
-    /// Reads and decides; what the decision returns is the outcome.
+    /// Reads and decides; the result of the decision is the outcome.
     fn update(
         &mut self,
         key: usize,

@@ -1,5 +1,5 @@
-//! Byte strings under loom: expiries that are renewed while another session removes what has expired, and
-//! memory that is really freed.
+//! Byte strings under loom: expiries renewed while another session removes expired items, and memory that
+//! is really freed.
 
 use crate::world::{Report, Run};
 use hotring_index::checks::{Checked, Fault, Reclaim};
@@ -66,8 +66,8 @@ fn remove_and_collect(session: &mut Session<Bytes, Ring<2>>, times: usize) -> bo
     removed
 }
 
-/// Pins twice, so that a scan may meet either pin and take what came before for over. False: "k" was
-/// gone and is back.
+/// Pins twice, so that a scan may meet either pin and take the first one for over. False if "k" was gone
+/// and is back.
 fn get_twice(session: &mut Session<Bytes, Ring<2>>) -> bool {
     let [first, second] = [(); 2].map(|()| session.get(b"k", 1, read).is_some());
     first || !second
@@ -75,8 +75,8 @@ fn get_twice(session: &mut Session<Bytes, Ring<2>>) -> bool {
 
 type Body = fn(&mut Session<Bytes, Ring<2>>) -> bool;
 
-/// A scenario of byte strings: what each thread does, and what must hold of their answers and of
-/// the key "k" in the end.
+/// A scenario of byte strings: the operations of each thread, and the condition on their answers and the
+/// final state of the key "k".
 pub struct Scenario {
     pub name: &'static str,
     pub reclaim: Reclaim,
@@ -140,7 +140,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 |s| s.put(b"k", text("w"), Expiry::Keep, 4),
                 |s| s.expire_step(8, LATE).1 > 0,
             ],
-            // Who found the key there has renewed or rewritten it; the rest follows.
+            // A thread that found the key there has renewed or rewritten it; the rest follows.
             holds: |answers, last| match (answers[0], answers[1]) {
                 (true, true) => last.is_some() || answers[2],
                 (true, false) => last.is_some(),

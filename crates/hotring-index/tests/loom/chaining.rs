@@ -1,4 +1,4 @@
-//! The scenarios of chains: what meets in one bucket, and a bucket that is split under it.
+//! The scenarios of chains: operations in one bucket, and a bucket that is split under them.
 //!
 //! Position 200 lies in the upper bucket of two. Newer items come before older ones.
 
@@ -19,7 +19,7 @@ fn replace(key: u8, value: u64) -> Act {
     Do(key, Op::Replace(value | 1 << 63))
 }
 
-/// What meets in one bucket.
+/// Operations that meet in one bucket.
 fn one_bucket() -> Vec<Scenario> {
     vec![
         chain(
@@ -90,8 +90,8 @@ fn one_bucket() -> Vec<Scenario> {
     ]
 }
 
-/// A table that doubles, and a bucket that is split by the first thread's write, beside what the
-/// second does, which may have come to the bucket before.
+/// A table that doubles, and a bucket that is split by the first thread's write, beside operations of the
+/// second thread, which may have come to the bucket before.
 fn split() -> Vec<Scenario> {
     let two = || vec![put(200, 2), put(10, 1)];
     let three = || vec![put(30, 3), put(200, 2), put(10, 1)];

@@ -29,8 +29,8 @@ use hotring_index::checks::{Checked, Fault};
 use hotring_index::{Ring, Strategy};
 use world::{Report, Run, Scenario, explore};
 
-/// More than half of all the time, and what smaller scenarios and shuttle's larger ones look at as well: for
-/// the long form.
+/// More than half of the total time, for interleavings that smaller scenarios and shuttle's larger ones
+/// cover as well: for the long form.
 const LARGEST: [&str; 23] = [
     "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",

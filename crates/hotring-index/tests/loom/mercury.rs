@@ -13,7 +13,7 @@ fn scenario(name: &'static str, setup: Vec<Act>, threads: Vec<Vec<Act>>) -> Scen
     Scenario { sessions_first: true, ..Scenario::new(name, setup, threads) }
 }
 
-/// What is wrong, and where it shows.
+/// The fault, and where it shows.
 pub const CONTROLS: [Control; 5] = [
     (Fault::MovedUnseen, "move | get, get"),
     (Fault::MovedEarly, "move | get, get"),

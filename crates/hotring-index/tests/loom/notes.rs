@@ -1,8 +1,8 @@
-//! Notes of accesses under loom: reads that note, reviews that change what was noted, and moves that carry
-//! it along, beside what claims, replaces or removes the same item. Of every engine the same is asked: the
-//! history of the key is linearizable, nothing that is dead comes back, the policy's own bits stay with the
-//! key, and a key that was removed leaves no note behind. Of the ring, and of chains that are not split,
-//! also that no note that a session has seen is lost but by a review or a removal.
+//! Access bits under loom: reads that record, reviews that change bits, and moves that carry them, beside
+//! operations that claim, replace or remove the same item. Required of every engine: the history of the key
+//! is linearizable, nothing dead comes back, the policy's own bits stay with the key, and a removed key
+//! leaves no bits behind. Required of the ring, and of chains that are not split: no bit that a session has
+//! seen is lost, except by a review or a removal.
 
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::world::{Report, Run, explore_with};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 const KEY: &[u8] = b"k";
 /// The policy's bits of a new key.
 const FRESH: u8 = 0b100;
-/// What a review adds to them.
+/// The bits that a review adds.
 const AGED: u8 = 0b1000;
 /// Noted by reads and writes.
 const SEEN: u8 = 0b11;
@@ -31,11 +31,11 @@ pub enum Act {
     Remove,
     /// A read whose item takes a hint, where there are hints.
     Heat,
-    /// Looks at what is noted.
+    /// Reads the access bits.
     Look,
-    /// A review that clears what was noted of reads.
+    /// A review that clears the bits recorded by reads.
     Age,
-    /// A review, and the removal of what it has found idle.
+    /// A review, and the removal of idle items.
     Evict,
     /// Moves all items to other memory.
     Move,
@@ -43,7 +43,7 @@ pub enum Act {
 }
 use Act::{Age, Evict, Get, Grow, Heat, Look, Move, Put, Remove};
 
-/// What each thread does with a key that has the value 1, whose accesses were cleared.
+/// The operations of each thread on a key with the value 1 and cleared bits.
 pub struct Scenario {
     pub name: &'static str,
     threads: &'static [&'static [Act]],
@@ -93,20 +93,20 @@ fn read(entry: Entry<'_>) -> u64 {
     }
 }
 
-/// What some step may have written.
+/// The words that some step may have written.
 fn check_bits(bits: u8) -> u8 {
     assert_eq!(bits & !(SEEN | AGED), FRESH, "nobody has noted {bits:#b}");
     bits
 }
 
-/// What all threads of one run share.
+/// Shared by all threads of a run.
 struct World<E: Checked> {
     index: Index<Bytes, E>,
     /// See `world::World`.
     answers: AtomicU64,
     clock: Tally,
     events: Mutex<Vec<Event>>,
-    /// What each `Look` has seen.
+    /// The bits seen by each `Look`.
     looks: Mutex<Vec<u8>>,
 }
 
@@ -208,7 +208,7 @@ impl<E: Checked> World<E> {
     }
 }
 
-/// Clears what is noted of reads; whether the key was there and idle.
+/// Clears the bits recorded by reads; whether the key was there and idle.
 fn review<E: Checked>(session: &mut Session<Bytes, E>) -> bool {
     let mut is_idle = false;
     session.review(0, 8, |_, marked| {

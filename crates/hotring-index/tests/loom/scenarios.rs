@@ -338,7 +338,7 @@ pub fn complete_lines() -> Vec<Scenario> {
             vec![vec![get(200), get(210)], vec![ins(210, 3), get(210)]],
         )),
         Scenario {
-            // One switch is enough to find what was wrong here.
+            // One switch is enough to find this fault.
             preemptions: 1,
             ..line(
                 "old candidate that lacks an item: split | miss, get",

@@ -7,7 +7,7 @@ use loom::thread;
 
 use crate::world::{Run, explore_with};
 
-/// What a value is here: loom complains if a write of it meets a read, or is not ordered before it.
+/// The value: loom complains if a write of it meets a read, or is not ordered before it.
 struct Probe {
     watched: UnsafeCell<()>,
     count: u64,
@@ -24,7 +24,7 @@ impl Probe {
     }
 }
 
-/// Runs a scenario in all orders, and says what loom complained of.
+/// Runs a scenario in all orders, and returns loom's complaint.
 fn explore(fault: SharedFault, scenario: fn(SharedFault)) -> Option<String> {
     let report = explore_with(Run::real(), move || scenario(fault));
     println!("{} executions", report.executions);
@@ -37,7 +37,7 @@ fn value(fault: SharedFault) -> (std::sync::Arc<Visitors>, Arc<Shared<Probe>>) {
     (visitors, value)
 }
 
-/// One reads twice while another writes twice: what is read never goes back.
+/// One thread reads twice while another writes twice: the reader never goes back.
 fn reader_and_writer(fault: SharedFault) {
     let (visitors, value) = value(fault);
     let (mut reader, mut writer) = (visitors.visitor(), visitors.visitor());

@@ -42,7 +42,7 @@ pub enum Act {
     Scan(usize, &'static [u8]),
 }
 
-/// A scenario: what comes before, and what each thread does.
+/// A scenario: its setup, and the operations of each thread.
 #[derive(Clone)]
 pub struct Scenario {
     pub name: &'static str,
@@ -55,7 +55,7 @@ pub struct Scenario {
     /// Switches that nothing forced, where the environment does not say.
     pub preemptions: usize,
     pub strategy: Strategy,
-    /// Whether all sessions begin before the setup: a new one takes what is under way a step further.
+    /// Whether all sessions begin before the setup: a new one advances work under way.
     pub sessions_first: bool,
 }
 
@@ -103,7 +103,7 @@ fn key_at(position: u8, same_tags: bool) -> u64 {
     u64_key(hash)
 }
 
-/// What all threads of one run share.
+/// Shared by all threads of a run.
 struct World<E: Checked> {
     index: Index<U64, E>,
     same_tags: bool,
@@ -169,7 +169,7 @@ impl<E: Checked> World<E> {
         }
     }
 
-    /// What is there all the time must be met, and nothing twice.
+    /// Keys present throughout must be met, and none twice.
     fn scan(&self, session: &mut Session<U64, E>, count: usize, there: &[u8]) {
         let (mut met, mut cursor) = (Vec::new(), 0);
         loop {
@@ -224,7 +224,7 @@ impl<E: Checked> World<E> {
     }
 }
 
-/// What came of a scenario.
+/// The result of a scenario.
 pub struct Report {
     pub executions: u64,
     pub elapsed: Duration,

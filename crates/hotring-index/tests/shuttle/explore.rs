@@ -16,7 +16,7 @@ use std::sync::{Arc, Once};
 /// hangs; most have some hundred.
 const STEPS_MAX: usize = 50_000;
 
-/// What is run again and again.
+/// The repeated run.
 #[derive(Clone)]
 pub struct Scenario {
     pub name: &'static str,
@@ -88,7 +88,7 @@ thread_local! {
     static RUNS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs a wrong variant until it fails; quietly. After how many runs it did, and what was said.
+/// Runs a wrong variant until it fails; quietly. Returns the number of runs, and the message.
 pub fn fails(
     scenario: &Scenario,
     fault: Fault,

@@ -19,7 +19,7 @@ fn find(shape: Shape, order: Order) -> Control {
     Some((shape.into(), order))
 }
 
-/// The words of some variants do not agree at rest; what counts is what comes of it.
+/// The words of some variants disagree at rest; only the consequences count.
 fn effects(shape: Shape) -> Shape {
     Shape { at_rest: false, ..shape }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Keys that are not hot. They fill the pages.
 const OTHERS: u64 = 12;
 
-/// What runs of one sort have in common.
+/// Common to runs of one sort.
 #[derive(Clone, Copy)]
 struct Sort {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Notes of accesses in runs: which kind is on, and what must be true of each note that was seen.
+//! Access bits in runs: the mode, and the conditions on bits that were seen.
 //!
 //! Whatever a run does, a note is one that some step could have written. Where the ring's writes carry notes
 //! by a compare-exchange of the whole word, a note also never goes back but by a review, a removal, or while
@@ -11,7 +11,7 @@ use hotring_index::{FREQUENCY_NEW, Noting};
 
 /// The policy's bits of a new key.
 const FRESH: u8 = 0b100;
-/// What a review adds to them.
+/// The bits that a review adds.
 const AGED: u8 = 0b1000;
 /// Noted by reads and writes.
 const SEEN: u8 = 0b11;
@@ -20,7 +20,7 @@ const ACCESSES_MAX: u8 = 100;
 /// Bytes from one tick to the next: a run writes less than 256 times as much.
 const EVERY: u64 = 96;
 
-/// What a look or a review saw noted of a key.
+/// The bits of a key as a look or a review saw them.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
     pub key: usize,
@@ -41,7 +41,7 @@ pub fn draw(random: &mut Random) -> Noting {
     ])
 }
 
-/// What a review makes of a note.
+/// The bits after a review.
 pub fn aged(noting: Noting, bits: u8) -> u8 {
     match noting {
         Noting::Visits { .. } => bits & !SEEN | AGED,
@@ -50,7 +50,7 @@ pub fn aged(noting: Noting, bits: u8) -> u8 {
     }
 }
 
-/// Takes note of what was seen.
+/// Records bits that were seen.
 pub fn sight(key: usize, bits: u8, call: u64) {
     let end = tick();
     RECORD.with_borrow_mut(|record| record.sights.push(Sight { key, bits, call, end }));

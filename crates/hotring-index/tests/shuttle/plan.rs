@@ -1,4 +1,4 @@
-//! What a run does: a shape says what may happen, a plan is drawn from it.
+//! Plans of runs: a shape weighs the possible operations, and a plan is drawn from it.
 
 use crate::history::Op;
 use crate::notes;
@@ -59,7 +59,7 @@ pub enum Place {
     Halves,
 }
 
-/// What a thread may do; a shape weighs each against the rest.
+/// The possible operations of a thread; a shape weighs each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
     Get,
@@ -87,7 +87,7 @@ pub enum Pick {
     NewSession,
     /// Moves items to other memory.
     Compact,
-    /// Looks at what is noted of a key, reviews all keys, or changes whether anything is noted.
+    /// Reads the access bits of a key, reviews all keys, or changes the mode.
     Look,
     Review,
     SetNoting,
@@ -113,12 +113,12 @@ pub enum Action {
     NewSession,
     /// A step that moves about this many items.
     Compact(usize),
-    /// Looks at what is noted of a key.
+    /// Reads the access bits of a key.
     Look(usize),
     /// A review of everything, this many at a time.
     Review(usize),
     SetNoting(bool),
-    /// Tells those who wait, in scripts.
+    /// Wakes waiters, in scripts.
     Signal,
     /// Waits for this many signals.
     Await(u32),
@@ -143,7 +143,7 @@ pub enum Form {
     GCuckoo4,
 }
 
-/// What runs of one sort have in common.
+/// Common to runs of one sort.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub name: &'static str,
@@ -175,7 +175,7 @@ pub struct Shape {
     pub script: Option<fn() -> Script>,
 }
 
-/// What a plan has by chance elsewhere: the values of the keys, and what the threads do.
+/// Parts of a plan that are random elsewhere: the values of the keys, and the threads' operations.
 pub struct Script {
     pub prefill: Vec<Option<u64>>,
     pub threads: Vec<Vec<Action>>,
@@ -289,7 +289,7 @@ impl Shape {
         }
     }
 
-    /// What every engine has.
+    /// The operations of every engine.
     fn config_of_all(&self, random: &mut Random) -> Config {
         let fixed = random.percent(50);
         Config {
@@ -311,7 +311,7 @@ impl Shape {
 pub struct Plan {
     pub place: Place,
     pub prefill: Vec<Option<u64>>,
-    /// What is noted of accesses.
+    /// The mode of access bits.
     pub noting: Noting,
     /// Of the values at the start.
     pub style: u64,

@@ -26,7 +26,7 @@ enum Late {
     Sample,
 }
 
-/// What the latecomer learned: whether the entry was there, or that it put a new one.
+/// The latecomer's finding: whether the entry was there, or that it put a new one.
 #[derive(Debug, PartialEq, Eq)]
 enum Learned {
     Nothing,

@@ -1,4 +1,4 @@
-//! One run: a plan carried out by the checker's threads, and what must be true of it.
+//! One run: the checker's threads carry out a plan, and conditions are checked.
 //!
 //! The history of each key must be linearizable, the index at rest must be consistent, and what
 //! was retired must be freed once all sessions but one have ended.
@@ -18,13 +18,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// What there is to say about the run of this thread. All threads of a run are the checker's, on
-/// one real thread.
+/// The reports of this thread's run. All threads of a run are the checker's, on one real thread.
 #[derive(Default)]
 pub struct Record {
     pub plan: String,
     pub history: Vec<Event>,
-    /// What was seen of notes, and when reviews were.
+    /// The access bits that were seen, and the times of reviews.
     pub sights: Vec<Sight>,
     pub reviews: Vec<(u64, u64)>,
     pub clock: u64,
@@ -317,7 +316,7 @@ fn conclude<K: Target, E: Checked>(
     let visited: usize = visited.map(|(seen, _)| seen.len()).sum();
     let present = last.iter().filter(|state| state.value.is_some()).count();
     assert_eq!(visited, present, "what a scan finds at rest");
-    // More than the halvings of a whole table and the grace periods of what they set free.
+    // More than the halvings of a whole table and the grace periods of the memory that they free.
     for _ in 0..60 {
         session.collect();
     }
@@ -330,7 +329,7 @@ fn conclude<K: Target, E: Checked>(
     }
 }
 
-/// Whether what happened to a key can be explained.
+/// Whether the events of a key can be explained.
 pub fn judge(key: usize, first: State, last: State) {
     let mut events: Vec<Event> = RECORD
         .with_borrow(|r| r.history.iter().filter(|event| event.key == key).copied().collect());

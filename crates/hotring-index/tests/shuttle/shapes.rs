@@ -288,7 +288,7 @@ pub fn splits(name: &'static str, items: Items) -> Shape {
     }
 }
 
-/// Little but splits and what they must not lose.
+/// Mostly splits, and operations whose effects splits must not lose.
 fn few_splits(name: &'static str, weights: &'static [(Pick, u64)]) -> Shape {
     let shape = splits(name, Items::U64);
     let places = &[Place::Halves];
@@ -318,7 +318,7 @@ fn chains() -> Vec<Shape> {
     ]
 }
 
-/// Renewals of what is about to expire.
+/// Renewals of entries that are about to expire.
 pub fn renewals() -> Scenario {
     Scenario { name: "renewal", run: Arc::new(renewal::<Ring<2>>) }
 }

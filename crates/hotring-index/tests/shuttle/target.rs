@@ -33,13 +33,13 @@ pub trait Target: Kind {
         style: u64,
     ) -> Outcome;
 
-    /// What a key has.
+    /// The value of a key.
     fn state<E: Engine>(session: &mut Session<Self, E>, key: &Self::Name) -> State;
 
     fn get_many<E: Engine>(session: &mut Session<Self, E>, keys: &[Self::Name])
     -> Vec<Option<u64>>;
 
-    /// One call of scan: what it visited, and the next cursor.
+    /// One call of scan: the visited keys, and the next cursor.
     fn scan<E: Engine>(
         session: &mut Session<Self, E>,
         cursor: u64,
@@ -48,15 +48,15 @@ pub trait Target: Kind {
 
     fn clear<E: Engine>(session: &mut Session<Self, E>);
 
-    /// Removes what has expired, if anything can.
+    /// Removes expired entries, if entries can expire.
     fn expire_step<E: Engine>(_session: &mut Session<Self, E>) {}
 
-    /// Sets what is noted of accesses, if anything can be, and says which tick it is.
+    /// Sets the mode of access bits, if there are any, and returns the tick.
     fn note<E: Engine>(_index: &Index<Self, E>, _noting: Option<Noting>) -> u8 {
         0
     }
 
-    /// What is noted of a key that is present.
+    /// The access bits of a key that is present.
     fn look<E: Engine>(_session: &mut Session<Self, E>, _key: &Self::Name) -> Option<u8> {
         None
     }

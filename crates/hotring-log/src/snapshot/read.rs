@@ -153,7 +153,7 @@ impl Snapshot {
         let mut head = [0; HEAD_LEN];
         // The footer is already known to be unreadable.
         let is_footer = self.counts.is_none() && self.blocks_end - at <= FOOTER_LEN as u64;
-        let Some(room) = (self.blocks_end - at).checked_sub(HEAD_LEN as u64) else {
+        let Some(available) = (self.blocks_end - at).checked_sub(HEAD_LEN as u64) else {
             return if is_footer { Ok(None) } else { Err(self.damaged(at, "a block is cut off")) };
         };
         self.read(&mut head, at)?;
@@ -166,7 +166,7 @@ impl Snapshot {
             return Ok(None);
         }
         let len = long(&head, 0);
-        if len > room {
+        if len > available {
             return Err(self.damaged(at, "a block is cut off"));
         }
         if u64::from(word(&head, 12)) != next.block {

@@ -192,7 +192,7 @@ impl Finished {
         self.len
     }
 
-    /// Makes the snapshot count, and removes what it replaces. The log is synced up to `synced`.
+    /// Makes the snapshot count, and removes the files that it replaces. The log is synced up to `synced`.
     /// Returns the number of removed files.
     ///
     /// # Panics

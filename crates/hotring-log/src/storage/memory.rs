@@ -1,4 +1,4 @@
-//! A directory in memory, for tests, that knows what a crash may leave.
+//! A directory in memory, for tests, that knows which contents may survive a crash.
 //!
 //! It holds the synced state and the changes since: writes by blocks of 512 bytes, which a disk
 //! writes atomically, changes of a file's length, and changes of names. A power cut leaves the
@@ -139,8 +139,8 @@ impl State {
 
     fn write(&mut self, file: usize, mut bytes: &[u8], mut at: u64) {
         while !bytes.is_empty() {
-            let room = BLOCK - at as usize % BLOCK;
-            let (block, rest) = bytes.split_at(room.min(bytes.len()));
+            let available = BLOCK - at as usize % BLOCK;
+            let (block, rest) = bytes.split_at(available.min(bytes.len()));
             self.change(Change::Bytes { file, at, bytes: block.to_vec() });
             (at, bytes) = (at + block.len() as u64, rest);
         }

@@ -153,9 +153,9 @@ impl<'a> MetaKey<'a> {
         if !is_encoded {
             return Ok(MetaKey { word, decoded: None });
         }
-        let mut room = [0; DECODED_LEN_MAX];
-        match STANDARD.decode_slice(word, &mut room) {
-            Ok(len) if len > 0 => Ok(MetaKey { word, decoded: Some((room, len)) }),
+        let mut buffer = [0; DECODED_LEN_MAX];
+        match STANDARD.decode_slice(word, &mut buffer) {
+            Ok(len) if len > 0 => Ok(MetaKey { word, decoded: Some((buffer, len)) }),
             _ => Err("CLIENT_ERROR error decoding key"),
         }
     }
@@ -163,7 +163,7 @@ impl<'a> MetaKey<'a> {
     /// The key's bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.decoded {
-            Some((room, len)) => &room[..*len],
+            Some((buffer, len)) => &buffer[..*len],
             None => self.word,
         }
     }

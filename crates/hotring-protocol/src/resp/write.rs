@@ -288,7 +288,7 @@ fn double_text(number: f64, buffer: &mut [u8; 32]) -> &[u8] {
     if number.is_infinite() {
         return if number > 0.0 { b"inf" } else { b"-inf" };
     }
-    let room = buffer.len();
+    let capacity = buffer.len();
     let mut rest = &mut buffer[..];
     // Without an exponent the longest numbers would have over 300 digits.
     let written = if number == 0.0 || (1e-5..1e17).contains(&number.abs()) {
@@ -297,6 +297,6 @@ fn double_text(number: f64, buffer: &mut [u8; 32]) -> &[u8] {
         write!(rest, "{number:e}")
     };
     written.expect("17 digits, sign, point and exponent fit");
-    let len = room - rest.len();
+    let len = capacity - rest.len();
     &buffer[..len]
 }

@@ -164,7 +164,7 @@ async fn shake_hands(
     .await
 }
 
-/// Lets every connection run what has arrived and send its replies.
+/// Lets every connection run its received requests and send its replies.
 async fn finish(thread: &Thread) {
     thread.finishing.set(true);
     let deadline = clock::monotonic() + FINISH_MAX;

@@ -354,7 +354,7 @@ fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Says why the log's folder cannot be opened, and what to do.
+/// Explains why the log's folder cannot be opened, and what to do.
 fn cannot_open(why: &io::Error) -> StartError {
     let advice = match why.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
@@ -486,7 +486,7 @@ fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr], tls: &[Soc
     config.port = addresses.first().map_or(0, SocketAddr::port);
 }
 
-/// Raises the limit of open files to what `maxclients` needs, or lowers `maxclients`.
+/// Raises the limit of open files as `maxclients` requires, or lowers `maxclients`.
 fn raise_file_limit(config: &mut Config) {
     let reserved = FILES_RESERVED + FILES_RESERVED_PER_THREAD * config.threads as u64;
     let wanted = (config.maxclients as u64).saturating_add(reserved);

@@ -1,5 +1,5 @@
-//! Power cuts of complete servers: a disk in memory says what may survive, and a new server starts
-//! from that.
+//! Power cuts of complete servers: a disk in memory decides which data survives, and a new server starts
+//! from it.
 
 use std::io::BufRead;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const WRITERS: usize = 3;
 /// When each write of a writer was acknowledged.
 type Acknowledged = [Mutex<Vec<Instant>>; WRITERS];
 
-/// What a power cut left, when it was, and how many writes of each writer had been acknowledged
+/// The disk after a power cut, the time of the cut, and the number of acknowledged writes of each writer
 /// before.
 struct Cut {
     at: Instant,

@@ -1,4 +1,4 @@
-//! Complete servers: what clients see of damage, of a stalled session, and of a failing disk.
+//! Complete servers with damage, a stalled session, or a failing disk, as clients see them.
 
 use super::*;
 use hotring_commands::settings::config::{LogSettings, OnError};

@@ -166,15 +166,14 @@ impl Upkeep {
     }
 }
 
-/// Moves items together where much memory is held and little of it used.
+/// Compacts item memory if much of it is held and little used.
 pub(crate) fn compact(store: &mut Session, deadline: Instant) {
     while store.compact_step(COMPACT_ITEMS).visited > 0 && clock::monotonic() < deadline {}
 }
 
-/// Closes the connections from which nothing has come for longer than `timeout`, those that have begun a
-/// request and not finished it within `request-timeout`, those that should have authenticated, and those that
-/// fetch nothing of much that waits for them. A connection that waits for a key
-/// is neither.
+/// Closes connections that are silent for longer than `timeout`, do not finish a request within
+/// `request-timeout`, do not authenticate in time, or do not read their pending replies. Connections that
+/// wait for a key are exempt.
 fn close_silent(server: &Server) {
     let config = server.settings.config();
     let timeout_ms = config.timeout_s.saturating_mul(1000);
@@ -195,7 +194,7 @@ fn close_silent(server: &Server) {
             client.kill();
         }
         let unsent = client.unsent_len.load(Relaxed);
-        // While this much is unsent nothing is received, so the last activity was a fetch.
+        // No input is read while this much is unsent, so the last activity was a read of replies.
         if fetch_timeout_ms > 0
             && unsent > config.output_soft_max
             && now.saturating_sub(active_at) > fetch_timeout_ms

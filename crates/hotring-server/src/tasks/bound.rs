@@ -1,21 +1,22 @@
-//! Keeps the process within `maxmemory`: looks at what all parts take, and at the process itself, and has them take
-//! less.
+//! Keeps the process within `maxmemory`: compares the memory of all parts, and of the process, with the
+//! limit, and makes the parts take less.
 //!
 //! ```text
 //!   items, table, long values    the index counts by itself
 //!   buffers, lists, scripts, ... are added up here          --> the store's limit: writes evict, or are refused
 //!   the process beyond all that  is seen by the kernel alone
 //! ```
-//! What the process takes and nothing counts (memory that its allocator keeps, a script that runs) counts as used, too.
-//! It is what resident anonymous memory has grown by since the server was empty, less all that is held for what counts:
-//! so it is only asked for where the process is the server's alone ([`Config::owns_process`]).
+//! Memory of the process that nothing counts (kept by its allocator, or taken by a running script) counts
+//! as used, too. It is the growth of resident anonymous memory since the server was empty, minus everything
+//! held for counted parts. So it is measured only if the process belongs to the server alone
+//! ([`Config::owns_process`]).
 //!
-//! What lies free between items is another matter: evictions add to it until items have been moved together. What the
-//! index does about that by itself keeps it below a bound; what is left of it after a while of moving
-//! counts bit by bit, until enough has gone.
+//! Free memory between items is treated separately: evictions add to it until compaction has moved items
+//! together. Compaction keeps it below a bound. If some is left after a while, it counts step by step until
+//! enough is gone.
 //!
-//! It runs on a thread of its own, which looks every [`LOOK`] where there is a limit, and does nothing else where the
-//! process has hardly changed.
+//! This runs on a thread of its own, which checks every [`LOOK`] if there is a limit, and does nothing more
+//! while the process has hardly changed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,34 +32,35 @@ use hotring_commands::settings::config::memory::{SMALL, WASTE_COUNTED};
 use hotring_commands::state::notify;
 use hotring_commands::state::server::Server;
 
-/// What the thread is called, and its session.
+/// The name of the thread and of its session.
 pub(crate) const THREAD: &str = "hotring-memory";
 
-/// Time between two looks at the process, and at most between two at all parts.
+/// Time between two checks of the process, and the longest between two checks of all parts.
 const LOOK: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_millis(100);
-/// A change of the process by less than this part of `maxmemory` is none.
+/// A smaller change of the process, as a part of `maxmemory`, is ignored.
 const CHANGE_PARTS: u64 = 256;
-/// A look's evictions end after this time.
+/// Time limit for the evictions of a check.
 const EVICT_MAX: Duration = Duration::from_millis(20);
-/// What moving items together takes of each look where the process is above what it may be.
+/// Time limit of compaction per check while the process exceeds its bound.
 const MOVE_MAX: Duration = Duration::from_millis(5);
-/// The same where it is above the limit by more than this part of it.
+/// The same while it exceeds the limit by more than this part of it.
 const MOVE_MUCH: Duration = Duration::from_millis(40);
 const MUCH_PARTS: u64 = 16;
 
-/// Free memory between items that does not count at `maxmemory`: this part of it, and a chunk.
+/// Free memory between items that does not count at `maxmemory`: this part of it, plus a chunk.
 const WASTE_SPARED: u64 = 100;
 const CHUNK: u64 = 2 << 20;
-/// Above that for `PATIENCE` ticks, another of `RAISE_PARTS` parts counts with each tick, up to half of all.
+/// After more than `PATIENCE` ticks above that, each tick makes another of `RAISE_PARTS` parts count, up to
+/// half of it.
 const PATIENCE: u32 = 3;
 const RAISE_PARTS: u64 = 50;
-/// Unused memory that the allocator may keep, beside a part of the limit: less is not worth a walk over all that it
-/// has.
+/// Unused memory that the allocator may keep, besides a part of the limit: less is not worth a walk over
+/// its complete heap.
 const KEPT: u64 = 1 << 20;
 const KEPT_PARTS: u64 = 128;
 
-/// What the process may be above the limit when nothing happens any more.
+/// The permitted excess of the process over the limit at rest.
 fn promised(max: u64) -> u64 {
     max / WASTE_COUNTED + CHUNK
 }
@@ -80,7 +82,7 @@ pub(crate) fn run(server: &Server) {
 
 struct Guard {
     process: Option<Process>,
-    /// At the last look at all parts.
+    /// At the last check of all parts.
     resident: u64,
     is_over: bool,
     looked_at: Instant,
@@ -132,7 +134,7 @@ impl Guard {
         server.tasks.bound.waste.store(waste, Ordering::Relaxed);
         server.store.set_memory_beside(parts + unexplained + waste);
         close_greediest(server, &config);
-        // What went before all is loaded would come back.
+        // Items evicted before loading has finished would come back.
         if !server.persist.loading.is_on() {
             evict(server, store, &config);
         }
@@ -144,7 +146,7 @@ impl Guard {
     }
 }
 
-/// Bytes that the parts take that the index does not count by itself.
+/// Bytes of the parts that the index does not count by itself.
 fn parts(server: &Server) -> u64 {
     let figures = server.store.stats();
     let lists = server.clients.memory_beside() + server.scripts.counts().1;
@@ -153,28 +155,28 @@ fn parts(server: &Server) -> u64 {
     (lists + tables + figures.eviction_bytes) as u64 + figures.expiry_bytes + log
 }
 
-/// Bytes that are held for what counts.
+/// Bytes held for counted parts.
 fn held(server: &Server, parts: u64) -> u64 {
     let index = server.store.stats().index;
     index.held_bytes + index.table_bytes + parts
 }
 
-/// What the kernel says of the process.
+/// The process as the kernel sees it.
 struct Process {
     statm: File,
-    /// Bytes that it took without anything that counts.
+    /// Bytes taken in addition to everything that counts.
     base: u64,
 }
 
 impl Process {
-    /// `None` where the kernel does not tell.
+    /// `None` if the kernel does not report it.
     fn open(counted: u64) -> Option<Self> {
         let mut process = Process { statm: File::open("/proc/self/statm").ok()?, base: 0 };
         process.base = process.resident()?.saturating_sub(counted);
         Some(process)
     }
 
-    /// Its resident memory, without that of files.
+    /// Its resident memory, except mapped files.
     fn resident(&self) -> Option<u64> {
         let mut text = [0; 128];
         let len = self.statm.read_at(&mut text, 0).ok()?;
@@ -184,21 +186,21 @@ impl Process {
         Some(resident.saturating_sub(of_files) * rustix::param::page_size() as u64)
     }
 
-    /// Bytes that it has grown by.
+    /// Its growth in bytes.
     fn grown(&self) -> u64 {
         self.resident().unwrap_or(0).saturating_sub(self.base)
     }
 }
 
-/// Has the allocator give back what it keeps, where that is much and may help.
+/// Makes the allocator return memory if there is much and that may help.
 #[derive(Default)]
 struct Trim {
-    /// What was unexplained after the last time: less than a part more is no reason for another.
+    /// The unexplained memory after the last time: a small increase is no reason for another.
     left: u64,
 }
 
 impl Trim {
-    /// Returns what is unexplained then.
+    /// Returns the unexplained memory afterwards.
     fn run(&mut self, unexplained: u64, max: u64, process: Option<&Process>, held: u64) -> u64 {
         let kept = max / KEPT_PARTS + KEPT;
         self.left = self.left.min(unexplained);
@@ -211,7 +213,7 @@ impl Trim {
     }
 }
 
-/// Free memory between items that counts because moving items did not gain it.
+/// Free memory between items that counts because compaction could not gain it.
 #[derive(Default)]
 struct Raise {
     bytes: u64,
@@ -219,7 +221,7 @@ struct Raise {
 }
 
 impl Raise {
-    /// The process is `over` bytes above its limit.
+    /// Raises the count if the process is `over` bytes above its limit.
     fn tick(&mut self, over: u64, max: u64) {
         let step = max / RAISE_PARTS;
         if over == 0 {
@@ -234,10 +236,11 @@ impl Raise {
     }
 }
 
-/// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`. A little does not
-/// count: a small store would be made smaller for it. Nor does much: evictions only add to it until items have been
-/// moved together, so they must not go on for it. Where nothing is evicted none does: who removes something is to
-/// have its room at once.
+/// Free bytes between items that count as used, so that the process keeps to `maxmemory`. A small amount
+/// does not count, because it would shrink small stores. A large amount does not count either: evictions
+/// only add to it until compaction has moved items together, so it must not cause more of them. Without
+/// eviction nothing counts, because a client that removes something must be able to use that memory at
+/// once.
 fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
     let max = index.memory_max;
     if max == u64::MAX {
@@ -247,7 +250,7 @@ fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
     waste.saturating_sub(max / WASTE_SPARED + CHUNK).min(max / WASTE_COUNTED)
 }
 
-/// Evicts what is too much, as after the limit was lowered.
+/// Evicts the excess, as after a lowering of the limit.
 fn evict(server: &Server, store: &mut Session, config: &Config) {
     let deadline = clock::monotonic() + EVICT_MAX;
     let origin = Origin { records_changes: config.notify.is_on(), ..Origin::default() };
@@ -259,9 +262,9 @@ fn evict(server: &Server, store: &mut Session, config: &Config) {
     drop(effects);
 }
 
-/// Closes the connections whose buffers take most, until those of the rest are within the limit.
+/// Closes the connections with the largest buffers until the others are within the limit.
 fn close_greediest(server: &Server, config: &Config) {
-    // Buffers may have half of the memory at most: with all of it in them nothing could be stored.
+    // Buffers may take half of the memory at most: otherwise nothing could be stored.
     let limits = [config.client_memory_max, config.memory_max / 2];
     let max = limits.into_iter().filter(|max| *max > 0).min().unwrap_or(0);
     if max == 0 || server.clients.buffers_memory() <= max {

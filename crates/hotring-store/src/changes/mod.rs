@@ -1,4 +1,5 @@
-//! For whom a session acts ([`Origin`]), and what its operations leave for the caller to pass on ([`Effects`]).
+//! The [`Origin`] on whose behalf a session acts, and the [`Effects`] that its operations leave for the
+//! caller.
 //!
 //! Changes of keys are recorded only if the origin asks for them; otherwise writes pay nothing for it. They are
 //! recorded once they have taken effect, in order. [`Session::clear`](crate::Session::clear) is not recorded. An
@@ -14,7 +15,7 @@ use crate::list::End;
 /// For whom the operations of a session are. It stays until the next one ([`Session::act`](crate::Session::act)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Who makes the changes, as the [`Observer`](crate::Observer) is told.
+    /// The author of the changes, as reported to the [`Observer`](crate::Observer).
     pub actor: u64,
     /// Operations count as accesses to their keys for the eviction policy.
     pub marks_accesses: bool,
@@ -29,7 +30,7 @@ impl Default for Origin {
     }
 }
 
-/// What operations have left for the caller to pass on.
+/// Results of operations that the caller must pass on.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Effects {
@@ -38,7 +39,7 @@ pub struct Effects {
     pub logged: Option<Lsn>,
     /// The first damaged item that was met, if items are verified.
     pub damage: Option<Damaged>,
-    /// What has become of keys, in order, if the origin records it.
+    /// The changes of keys, in order, if the origin records them.
     pub changes: Vec<Change>,
 }
 
@@ -49,7 +50,7 @@ pub struct Change {
     pub place: u8,
     /// The key.
     pub key: Box<[u8]>,
-    /// What became of it.
+    /// The change.
     pub what: Changed,
     /// How, if elements were pushed to a list or popped.
     pub list: Option<ListStep>,
@@ -71,7 +72,7 @@ pub enum ListStep {
     },
 }
 
-/// What a write did to its key.
+/// The effect of a write on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It has a value that was stored.
@@ -96,7 +97,7 @@ pub enum Changed {
     Evicted,
 }
 
-/// What a write did to fields of a hash, which stays unless it says so.
+/// The effect of a write on fields of a hash. The hash itself stays unless the effect says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldsChanged {
     /// They got an expiry.
@@ -111,7 +112,7 @@ pub enum FieldsChanged {
     LastExpired,
 }
 
-/// Removes a key whose time is over. Returns the expiry that it had, or has.
+/// Removes an expired key. Returns the expiry that it had, or has.
 pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> Option<u64> {
     // At time 0 the entry is shown although it has expired.
     index.update(key, 0, |entry| {

@@ -117,7 +117,7 @@ fn expired_keys_are_shown_once_and_stamps_do_not_notice() {
     assert!(store.is_empty());
 }
 
-/// Keeps what it is told: a key and who has changed it; no key for all of them.
+/// Records the reported keys and their authors; no key stands for all keys.
 #[derive(Default)]
 struct Told(Mutex<Vec<(Option<String>, u64)>>);
 
@@ -170,7 +170,7 @@ fn an_observer_is_told_of_every_change_of_every_session() {
         told.expect(&[("x", 2), ("y", 2)]);
         a.clear();
         told.expect(&[("all", 1)]);
-        // Also who waits for a key changes nothing of it, whether it stays or leaves.
+        // Waiting for a key changes nothing of it, whether the waiter stays or leaves.
         let watch = a.watch(b"w", None, Waker::noop().clone(), NOW).unwrap();
         set(&mut b, b"w", b"1");
         drop(watch);
@@ -198,7 +198,7 @@ fn an_observer_is_told_of_the_end_of_a_keys_time() {
     told.expect(&[("a", 0)]);
     assert_eq!(s.version(b"d", NOW + 10).unwrap(), None);
     told.expect(&[("d", 0)]);
-    // Who looks for any key leaves them to be told of.
+    // A reader of an expired key leaves it to be reported.
     assert!((0..64).all(|i| s.random_key(i << 58, NOW + 10).is_none()));
     assert!(s.random_key(5, NOW).is_some());
     told.expect(&[]);
@@ -213,7 +213,7 @@ fn an_observer_is_told_of_the_end_of_a_keys_time() {
     assert_eq!(s.expire_due(NOW + 20, 100, |_, _| {}).removed, 1);
 }
 
-/// What one origin asked for was once done for the next one too, if the first did not end it.
+/// An origin that was not ended once passed its requests on to the next one.
 #[test]
 fn an_origin_ends_with_the_next_one() {
     let store = Store::new(Options::default()).unwrap();

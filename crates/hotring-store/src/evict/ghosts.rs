@@ -19,14 +19,15 @@ impl Ghosts {
         Ghosts { buckets: Vec::new() }
     }
 
-    /// Makes room for about as many hashes. As long as that is nearly what there is room for, nothing is done.
+    /// Reserves space for about this number of hashes. Does nothing while the present space nearly fits.
     pub fn fit(&mut self, hashes: usize) {
         let (have, want) = (self.buckets.len(), hashes.div_ceil(LANES).max(1));
         if (have / 2..=have + have / 4).contains(&want) {
             return;
         }
-        // What a bucket begins with lay in one bucket before. Of what follows some is lost where sizes are no
-        // multiples of each other: it is only what was known, and the next evictions are noted in full.
+        // The first hashes of a bucket come from one old bucket. Some of the others are lost if the sizes
+        // are no multiples of each other. That loses knowledge only, and the next evictions are noted in
+        // full.
         let before = |bucket: usize| self.buckets.get(bucket * have / want).copied();
         self.buckets = (0..want).map(|bucket| before(bucket).unwrap_or_default()).collect();
     }

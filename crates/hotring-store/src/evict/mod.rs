@@ -17,7 +17,7 @@ pub mod heat;
 mod queue;
 pub(crate) mod sampled;
 
-/// What goes when a write finds that the limit of all memory is reached
+/// The choice of victims for a write at the limit of all memory
 /// ([`Store::set_memory_max`](crate::Store::set_memory_max)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
@@ -25,7 +25,7 @@ pub enum EvictionPolicy {
     /// Nothing: the write is refused.
     #[default]
     NoEviction,
-    /// What was not visited again soon, and then what was not visited for longest: of the class of S3-FIFO.
+    /// First items not visited again soon, then those not visited for longest: of the class of S3-FIFO.
     Heat,
     /// The one of a few keys that was not accessed for longest.
     AllKeysLru,
@@ -94,7 +94,7 @@ impl Victim {
 /// How the store evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionOptions {
-    /// What goes.
+    /// The choice of victims.
     pub policy: EvictionPolicy,
     /// Keys that the policies compare that draw samples, for each that goes: 1 to 64.
     pub samples: usize,
@@ -133,7 +133,7 @@ pub(crate) const SPARED: u8 = 1 << 3;
 /// Ticks of [`Noting::Ticks`] in which all of the memory is written once.
 const TICKS_A_TURN: u64 = 128;
 
-/// What all sessions of a store evict by.
+/// The eviction state shared by all sessions of a store.
 pub(crate) struct Eviction {
     policy: AtomicU8,
     samples: AtomicU64,
@@ -180,7 +180,7 @@ impl Eviction {
         EvictionOptions { policy: self.policy(), samples: self.samples(), frequency_log_factor }
     }
 
-    /// Takes the options; remarking_changes what must be noted of accesses from now on.
+    /// Takes the options and changes what is recorded of accesses from now on.
     pub(crate) fn set(&self, options: EvictionOptions) -> Noting {
         let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.
@@ -188,7 +188,7 @@ impl Eviction {
         // ORDERING: Relaxed, as in `policy`.
         self.frequency_log_factor.store(options.frequency_log_factor.into(), Ordering::Relaxed);
         if self.policy() != options.policy {
-            // What one policy has in mind means nothing to another.
+            // The state of one policy means nothing to another.
             drop(self.empty_heat());
             self.sampled().clear();
         }
@@ -197,7 +197,7 @@ impl Eviction {
         self.changed_marking(before)
     }
 
-    /// Takes the limit of all memory; remarking_changes what must be noted from now on.
+    /// Takes the limit of all memory and changes what is recorded of accesses from now on.
     pub(crate) fn set_memory_max(&self, bytes: u64) -> Noting {
         let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.
@@ -215,7 +215,7 @@ impl Eviction {
         marking
     }
 
-    /// Without a limit nothing is ever evicted; but who asks for a key's accesses is to be answered.
+    /// Nothing is evicted without a limit, but requests for a key's accesses must still be answered.
     fn marking(&self) -> Noting {
         // ORDERING: Relaxed, as in `policy`.
         let max = self.memory_max.load(Ordering::Relaxed);
@@ -266,7 +266,7 @@ impl Eviction {
         (self.empty_heat(), self.pins.clear())
     }
 
-    /// What heat has in mind, which it has no more.
+    /// Drops the state of heat.
     fn empty_heat(&self) -> Heat {
         let mut heat = self.heat();
         let before = std::mem::take(&mut *heat);

@@ -1,5 +1,5 @@
-//! Hashes in the order in which they came, in chunks, so that a long queue is never copied and gives back what it
-//! does not use.
+//! Hashes in order of arrival, in chunks, so that a long queue is never copied and returns its unused
+//! memory.
 
 use std::collections::VecDeque;
 

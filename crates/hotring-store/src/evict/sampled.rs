@@ -1,11 +1,11 @@
-//! The policies that draw samples: of a few keys near a place that is drawn at random, the best one to go; and the best
-//! ones of earlier draws are kept in mind, as in Redis's pool.
+//! The policies that draw samples: they evict the best victim among a few keys near a random position. The best victims
+//! of earlier draws are remembered, as in Redis's pool.
 //!
 //! Differences: the age of LRU counts written bytes in 256 steps, not seconds (`hotring_index::Noting`);
-//! keys near a place follow each other in the index's order of hashes, which is as good as any.
+//! keys near a position follow each other in the index's order of hashes, which is as good as any.
 //!
-//! A tick that is 256 ticks ago looks like now. So with every draw a hand goes on through all items, twice
-//! for each time that the memory is written once, and sets what is older than `AGE_MAX` to that.
+//! An age of 256 ticks looks like 0. So with every draw a hand goes through a part of all items, two rounds
+//! per memory size written, and caps older ages at `AGE_MAX`.
 
 use std::collections::HashSet;
 
@@ -22,14 +22,14 @@ const POOL: usize = 16;
 const RANDOM_SAMPLES: usize = 16;
 /// Items looked at in one call of the index.
 const PIECE: usize = 256;
-/// Looks of a draw: some 30 ms of them where hardly any key may go. The next draw goes on behind them.
+/// Looks per draw: some 30 ms if hardly any key may be evicted. The next draw continues behind them.
 const PIECES: usize = 4096;
-/// What an age is set to that is more.
+/// The cap of older ages.
 const AGE_MAX: u8 = 191;
 /// In half a turn the hand comes by each item: before one of that age looks like now.
 const _: () = assert!(TICKS_A_TURN / 2 + (AGE_MAX as u64) < 256);
 
-/// Who may go, and how well that would be: more is better.
+/// The candidates and their scores: the highest is the best victim.
 struct Candidate {
     score: u64,
     victim: Victim,
@@ -45,7 +45,7 @@ pub(crate) struct Sampled {
     age_hand: u64,
 }
 
-/// What one choice goes by.
+/// The criterion of one choice.
 #[derive(Clone, Copy)]
 pub(crate) struct Draw<'a> {
     pub(crate) policy: Policy,
@@ -154,8 +154,8 @@ impl Sampled {
         });
     }
 
-    /// For the policies that go by chance: what the scores of a draw are mixed with. A single key behind a random
-    /// place would be one with a wide gap before it, always the same ones; so chance chooses among more.
+    /// For policies of chance: mixed into the scores of a draw. A single key behind a random position would
+    /// always be one behind a wide gap, so chance chooses among several.
     fn luck(&mut self, draw: &mut Draw<'_>) -> u64 {
         if !matches!(draw.policy, Policy::AllKeysRandom | Policy::ExpiringRandom) {
             return 0;

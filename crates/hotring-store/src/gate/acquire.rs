@@ -44,7 +44,7 @@ impl GateSession {
         true
     }
 
-    /// Enters all of the keys into the list of what is held, once none of them is in it or wanted by an earlier
+    /// Enters all keys into the list of held ones, once none of them is held or requested by an earlier
     /// session.
     fn enter(&mut self, keys: &Keys) {
         let (mut ticket, mut round) = (None, 0);
@@ -66,7 +66,7 @@ impl GateSession {
         }
     }
 
-    /// Waits until no other session is in the middle of what this hold excludes.
+    /// Waits until no other session is in the middle of an operation that this hold excludes.
     fn drain(&self, mask: u64, how: Hold) {
         for peer in &self.peers {
             if self.gate.fault != Fault::NoDrain {
@@ -87,15 +87,15 @@ impl GateSession {
         }
     }
 
-    /// Gives back what `acquire` has taken.
+    /// Releases the hold of `acquire`.
     pub(crate) fn release(&mut self) {
         let Some(keys) = self.held.take() else { return };
         let mask = keys.mask();
         if self.counted {
             for stripe in stripes_of(mask) {
                 let counter = &self.record.writes.0[stripe];
-                // ORDERING: Release pairs with the Acquire in `collect`: who sees the even number
-                // sees the changes. The load is of an own word.
+                // ORDERING: Release pairs with the Acquire in `collect`: a session that sees the even
+                // number sees the changes. The load is of an own word.
                 counter.store(counter.load(Relaxed) + 1, Release);
             }
         }

@@ -1,7 +1,6 @@
-//! The gate: what makes operations on several keys atomic to every observer, while operations on
-//! one key stay lock-free and write no shared memory. It knows keys by their hashes, whose first bits are one of 64
-//! *stripes* ([`crate::stripe`]). Stripes say fast that nothing is held; keys are held. Alternatives:
-//! `docs/decisions/0003`.
+//! The gate makes operations on several keys atomic to every observer, while operations on one key stay lock-free and
+//! write no shared memory. It knows keys by their hashes, whose first bits select one of 64 *stripes*
+//! ([`crate::stripe`]). Keys are held; stripes only tell quickly that none is. Alternatives: `docs/decisions/0003`.
 //!
 //! # Picture
 //! ```text
@@ -15,15 +14,16 @@
 //!   |         under a mutex          |
 //!   +--------------------------------+
 //! ```
-//! *Single-key write*: own counter odd; light barrier; look at `held`; if the bit is set, look under the mutex
-//! whether the key is held; if it is, counter back, wait, again; write; counter to the next even number.
-//! *Single-key read*: own `reading`; light barrier; look at `held`, and at the keys, likewise; read; 0.
-//! *Holder*: under the mutex, when none of its keys is held, enter all of them (all or nothing, so holders
-//! cannot deadlock) and set their bits; heavy barrier; wait until no other session has a write
-//! of these stripes in flight; own counters odd; work; own counters even; under the mutex, take the keys out again,
-//! and clear the bits of which no other key is held.
-//! *Snapshot*: wait until none of the keys is held; collect all counters of their stripes, none
-//! odd; read; collect again; the same numbers mean that nothing was written in between.
+//! *Single-key write*: make the own counter odd; light barrier; load `held`; if the bit is set, check under the mutex
+//! whether the key is held; if it is, reset the counter, wait, and repeat; write; set the counter to the next even
+//! number.
+//! *Single-key read*: set the own `reading`; light barrier; check `held` and the keys likewise; read; reset to 0.
+//! *Holder*: under the mutex, once none of its keys is held, enter all of them (all or nothing, so holders cannot
+//! deadlock) and set their bits; heavy barrier; wait until no other session has a write of these stripes in flight;
+//! make the own counters odd; work; make them even; under the mutex, remove the keys and clear the bits of stripes
+//! without other held keys.
+//! *Snapshot*: wait until none of the keys is held; collect all counters of their stripes, none of them odd; read;
+//! collect again; equal numbers mean that nothing was written in between.
 //!
 //! # Invariants
 //! * **G1** Each change of `held` is made under the mutex: a bit is set exactly while a key of its stripe is in the
@@ -47,10 +47,9 @@
 //! counter still odd. If the holder of its key entered before that look, the writer sees it, and waits. If it enters
 //! after, the writer's counter happens before the holder's drain, through the mutex, and the holder waits.
 //!
-//! The counters of a session that holds other keys of the stripe are odd for as long as it does. A drain does not wait
-//! for these: while a session is in the list its only operation is that hold, so that nothing else of it is in flight,
-//! and what was before is seen through the mutex. It waits for single operations only, never for
-//! who waits: the announcement of an operation that waits is taken back.
+//! The counters of a session that holds other keys of the stripe are odd for the whole hold. A drain does not wait for
+//! them: while a session is in the list, the hold is its only operation, and everything before is seen through the
+//! mutex. A drain waits for single operations only, never for waiting ones, because these withdraw their announcement.
 //!
 //! # Why readers need not be waited for when each key changes at most once
 //! A reader that looked at `held` before the bit was set may read while the holder works, so it
@@ -58,12 +57,12 @@
 //! takes effect at the moment P when it has drained the writers, before its first change.
 //! - A reader that sees the old value of a key held by M has looked before M entered its keys, so
 //!   before P, and sees the value that the key had at P: it is ordered just before P.
-//! - A reader that sees the new value sees the final one, as M changes the key once: it is
-//!   ordered after P. Whoever begins an operation after that reader has returned sees the bit, and the key:
-//!   the change happens after the bit was set, reading it makes the reader's later operations
-//!   (and those of whom it tells) happen after it too. They wait, and see all of M.
-//! - No operation sees the new value, returns, and is followed by one that sees an old one: the
-//!   latter would have begun after the bit was visible.
+//! - A reader that sees the new value sees the final one, as M changes the key once: it is ordered after P. An
+//!   operation that begins after that reader has returned sees the bit, and the key: the change happens after the bit
+//!   was set, and reading it orders the reader's later operations, and those of sessions that it informs, after it
+//!   too. They wait, and see all of M.
+//! - No operation sees the new value, returns, and is followed by one that sees an old value: the later one would have
+//!   begun after the bit was visible.
 //!
 //! This fails if a key may change twice (`INCR k` twice in one closure: the first result never
 //! existed for anyone else), so [`Hold::Exclusive`] waits for the readers in flight as well: the
@@ -95,24 +94,25 @@
 //! A session leaves when none of its operations is in flight, all its counters even.
 //!
 //! # Waiting and fairness
-//! Who waits for a key that is held looks again for some microseconds, and then sleeps: its waker goes into the list
-//! under the mutex, where it has seen the hold, and whoever changes the list wakes all that are in it. How a session
-//! sleeps is its own affair ([`Wait`]): its thread may do something else. A stalled holder blocks its keys only. A
-//! drain waits for what is in the middle of one operation: it spins, yields, and then naps.
-//! Holders, and reads of all keys, take turns in the order in which they asked: a session queues behind any
-//! earlier one that waits for one of its keys. Single-key operations do not queue; they may lose to a long run
-//! of holders of one key, each time one of them is faster to take it than they are to look.
+//! A session that waits for a held key checks again for some microseconds, and then sleeps: its waker enters the list
+//! under the mutex, where it has seen the hold, and every change of the list wakes all sleepers. How a session sleeps
+//! is its own affair ([`Wait`]): its thread may do something else. A stalled holder blocks its keys only. A drain waits
+//! for the middle of one operation: it spins, yields, and then naps.
+//!
+//! Holders, and reads of all keys, take turns in the order of their requests: a session queues behind any earlier one
+//! that waits for one of its keys. Single-key operations do not queue; they may lose to a long run of holders of one
+//! key, if each of these is faster.
 //!
 //! # Expiry
-//! Whoever reclaims what is due ([`crate::Session::expire_due`]) does it as a write of the key, so that an exclusive
-//! closure that runs on its own fixed time does not lose a key in the middle. Finding it by its hash is not even a
-//! read: the write looks again. For every observer whose time has reached the expiry the key was absent before and is
-//! absent after, so that a read may reclaim what it meets, too. An observer whose clock is behind that of whoever
-//! reclaims may miss a key a little early; to keep clocks together is up to the callers, from whom the time comes.
+//! Removing an expired key ([`crate::Session::expire_due`]) is a write of the key, so that an exclusive closure with a
+//! fixed time of its own does not lose a key in the middle. Finding it by its hash is not even a read: the write looks
+//! again. An observer whose time has reached the expiry sees the key as absent before and after, so a read may remove
+//! expired keys, too. An observer with a slower clock may miss a key slightly early; callers must keep their clocks
+//! together.
 //!
 //! # Memory orders
 //! Each operation below names its partner. `held` and the counters never carry data themselves;
-//! they order the index's data, so the index may use what orders it likes.
+//! they order the index's data, so the index may use any orders.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -141,8 +141,7 @@ pub(crate) fn stripe_of(hash: u64) -> usize {
     (hash >> (u64::BITS - STRIPES.trailing_zeros())) as usize
 }
 
-/// Keeps what is inside off its neighbours' cache lines; two lines, because processors fetch
-/// them in pairs.
+/// Keeps the contents off its neighbours' cache lines; two lines, because processors fetch them in pairs.
 #[repr(align(128))]
 pub(crate) struct Lines<T>(pub(crate) T);
 
@@ -169,9 +168,9 @@ pub(crate) struct Gate {
 pub(crate) struct GateSession {
     gate: Arc<Gate>,
     record: Arc<Record>,
-    /// What this session holds.
+    /// The present hold of this session.
     held: Option<Keys>,
-    /// What others are told of its holds.
+    /// The public description of its holds.
     info: HoldInfo,
     /// How it waits.
     pub(crate) waiting: Box<dyn Wait>,
@@ -238,8 +237,8 @@ impl Gate {
 
     #[inline]
     pub(crate) fn is_held(&self, mask: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `GateSession::release`: who finds the
-        // stripe free sees all that its last holder did.
+        // ORDERING: Acquire pairs with the Release in `GateSession::release`: a session that finds the
+        // stripe free sees everything that the last holder did.
         self.held.0.load(Acquire) & mask != 0
     }
 
@@ -257,7 +256,7 @@ impl Gate {
         self.fault != Fault::NoLook && self.holds().of_key(hash).is_some()
     }
 
-    /// What is known of the key's holder: one load where nothing of its stripe is held.
+    /// The description of the key's hold: one load if nothing of its stripe is held.
     #[inline]
     pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
         if !self.is_held(1 << stripe_of(hash)) {
@@ -271,7 +270,7 @@ impl Gate {
         if self.is_held(STRIPES_ALL) { self.holds().labelled(label) } else { None }
     }
 
-    /// Publishes a change of the holds, and wakes all who wait for one.
+    /// Publishes a change of the holds, and wakes all waiters.
     fn publish(&self, mut holds: MutexGuard<'_, Holds>, clears: u64) {
         let mut mask = holds.mask();
         if self.fault == Fault::ClearsAll {
@@ -374,7 +373,7 @@ impl GateSession {
         self.gate.publish(holds, 0);
     }
 
-    /// One round of a wait that goes on while `waits`, asleep after some.
+    /// One round of a wait that lasts while `waits` returns true; sleeps after some rounds.
     fn pause(&mut self, round: &mut u32, waits: impl Fn(&Holds) -> bool) {
         *round = round.saturating_add(1);
         if *round <= SLEEPS_AFTER && !self.waiting.is_beside() {
@@ -383,7 +382,7 @@ impl GateSession {
         let waker = self.waiting.waker();
         let mut holds = self.gate.holds();
         if waits(&holds) {
-            // Whoever changes something from here on finds the waker.
+            // Later changes find the waker.
             holds.sleep(waker);
             drop(holds);
             self.waiting.wait();
@@ -452,7 +451,7 @@ impl GateSession {
         }
     }
 
-    /// What others are told of this session's hold, the present one too.
+    /// The public description of this session's hold, including the present one.
     pub(crate) fn set_info(&mut self, info: HoldInfo) {
         self.info = info;
         if self.held.is_some() {
@@ -465,13 +464,13 @@ impl GateSession {
         self.held.is_none() && self.gate.is_held(STRIPES_ALL)
     }
 
-    /// What is known of the key's holder, if another session holds it.
+    /// The description of the key's hold, if another session holds it.
     #[inline]
     pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
         if self.held.is_some() { None } else { self.gate.held_by(hash) }
     }
 
-    /// What is known of another session's hold with this label, if there is one.
+    /// The description of another session's hold with this label, if there is one.
     pub(crate) fn any_held_with(&self, label: u32) -> Option<HoldInfo> {
         if self.held.is_some() { None } else { self.gate.labelled(label) }
     }

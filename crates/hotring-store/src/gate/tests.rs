@@ -107,8 +107,8 @@ fn holds_and_writes_exclude_each_other() {
     assert_eq!(words.iter().map(|word| word.load(Relaxed)).sum::<u64>(), expected);
 }
 
-/// A hold of everything, and a read of everything, come to their turn among holders whose
-/// stripes are never all free by themselves.
+/// A hold of everything, and a read of everything, get their turn among holders whose stripes are never all
+/// free by themselves.
 #[test]
 fn the_whole_store_is_not_starved() {
     let gate = Arc::new(Gate::new(Fault::None));
@@ -135,7 +135,7 @@ fn the_whole_store_is_not_starved() {
     });
 }
 
-/// What a holder finds in flight when it comes.
+/// Operations in flight when a holder arrives.
 enum InFlight {
     Read,
     Write,

@@ -7,7 +7,7 @@ const CHUNK_MIN: usize = 8;
 /// Words of the largest: 4 KiB.
 const CHUNK_MAX: usize = 512;
 
-/// A bag of words: what was pushed last comes first.
+/// A bag of words: last in, first out.
 #[derive(Default)]
 pub(super) struct Chunks {
     /// Each but the last is full, and none is empty.
@@ -23,8 +23,8 @@ impl Chunks {
     pub(super) fn push(&mut self, word: u64) {
         if self.chunks.last().is_none_or(|chunk| chunk.len() == chunk.capacity()) {
             // A third more each time: a quarter is unused at most.
-            let room = (self.len / 3).clamp(CHUNK_MIN, CHUNK_MAX);
-            self.chunks.push(Vec::with_capacity(room));
+            let capacity = (self.len / 3).clamp(CHUNK_MIN, CHUNK_MAX);
+            self.chunks.push(Vec::with_capacity(capacity));
         }
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.push(word);

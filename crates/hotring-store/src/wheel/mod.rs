@@ -1,39 +1,41 @@
-//! When which item expires: all that a store's expirer has to look at, and nothing else.
+//! The timing wheel: the expiry times of items, by hash.
 //!
 //! # Picture
 //! ```text
 //!   shards[hash % 16]   a mutex: the present wheel, and the previous one while it is being replaced
 //!       ^ a write that gives an item an expiry enters its hash, once it has taken effect
-//!       | the expirer takes what is due, looks for the item by its hash, and removes it if its time is over
+//!       | the expirer takes due entries, finds the item by its hash, and removes it if it has expired
 //! ```
-//! An entry is a hash and a time ([`levels`]), and knows no item: what is removed, replaced or gets another
-//! expiry leaves its entry where it is. Whoever takes an entry looks at the item of that hash as it is then.
+//! An entry is a hash and a time ([`levels`]) and knows no item. If the item is removed, replaced or gets another
+//! expiry, the entry stays. So a session that takes an entry must look at the present item of that hash.
 //!
 //! # Invariants
 //! * **E1** Each item that expires at `e`, or whose hash has a field that does, has an entry that fires at `e` or
-//!   before, or will have as soon as a step of another session is over that is under way now.
-//! * **E2** There are no more than `STALE_MIN`, twice as many as items that expire (hashes with such fields as the
-//!   last walk has met them) and a quarter of all items, and what is entered while a wheel is replaced.
+//!   before, or will have as soon as a running step of another session is over.
+//! * **E2** The number of entries is bounded by `STALE_MIN`, twice the number of expiring items (and hashes with such
+//!   fields, as counted by the last walk), a quarter of all items, and the entries made while a wheel is replaced.
 //!
 //! # Why no item is forgotten (E1)
-//! A write that gives an item the expiry `e` enters it afterwards, unless its decision saw that the item had one
-//! that is not later: then there is an entry for that (E1), or soon will be. The index carries a decision out only
-//! if nothing has changed in between. Whoever takes an entry looks at the item after that, and enters it again at
-//! the time that the item has then, or removes it by a decision of the same kind. A later expiry that a write
-//! gives it from then on, without an entry, is later than the one that was seen, which is entered.
 //!
-//! # How old entries go (E2)
-//! A key that is set and removed again and again leaves entries whose times may be far away. When there are too many
-//! new wheels take all new entries, and a walk over all items enters those that expire; the previous wheels
-//! fire as before until it is over, and then they are dropped. An item that is there from its beginning to its end
-//! is visited by the walk, others have been entered by the storing session; so E1 holds for the new wheels alone. What
-//! a former wheel fires too early is entered there again. The same is done when the clock has
-//! gone back by much, as a wheel does not.
+//! A write that gives an item the expiry `e` enters it afterwards, unless its decision saw an expiry that
+//! is not later: for that there is an entry already (E1), or soon will be. The index carries a decision out
+//! only if nothing has changed in between. The expirer looks at the item after taking its entry, and enters
+//! it again at the time that the item has by then, or removes it by a decision of the same kind. A later
+//! expiry set without an entry from then on is later than the one seen, which is entered.
 //!
-//! # Who sleeps
-//! `wake_before` is a time: who enters something that is due earlier wakes the expirer. The expirer sets it before
-//! it asks the shards, one by one under their mutexes, when they are due next: what is entered is seen by
-//! that, or sees it.
+//! # How stale entries go (E2)
+//!
+//! A key that is set and removed again and again leaves entries whose times may be far away. If there are too many,
+//! new wheels take all new entries, and a walk over all items enters the expiring ones. The previous wheels fire as
+//! before until the walk is over, and then they are dropped. The walk visits an item that is present throughout, and
+//! the storing session has entered any other; so E1 holds for the new wheels alone. An entry that fires early in an
+//! old wheel is entered in the new one. The same is done if the clock has gone back by much, because a wheel cannot.
+//!
+//! # Wake-ups
+//!
+//! `wake_before` is a time: a session that makes an earlier entry must wake the expirer. The expirer sets it before it
+//! asks the shards, one by one under their mutexes, for their next due times. So an entry is either seen by that
+//! question or sees the new `wake_before`.
 
 mod chunks;
 mod levels;
@@ -60,16 +62,16 @@ const TIME_MAX: u64 = 1 << 62;
 /// The wheels of one store.
 pub(crate) struct Wheels {
     shards: [Lines<Mutex<Shard>>; SHARDS],
-    /// See "Who sleeps".
+    /// See "Wake-ups".
     wake_before: AtomicU64,
     waker: OnceLock<Waker>,
     /// The shard that a step begins with, so that none comes last for ever.
     turn: AtomicU64,
-    /// Where the walk goes on, if there is one.
+    /// The position of the walk, if there is one.
     walk: Mutex<Option<u64>>,
     /// Hashes with fields that expire which the last walk has met, or the present one until now.
     with_fields: AtomicU64,
-    /// What was removed.
+    /// The number of removed items.
     pub(crate) expired: Expired,
 }
 
@@ -86,7 +88,7 @@ pub(crate) struct Taken {
     is_former: bool,
 }
 
-/// What all shards have.
+/// Entries of all shards.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) entries: u64,
@@ -127,7 +129,7 @@ impl Wheels {
     /// Enters that an item of this hash expires at `due`. Called when it does so already.
     pub(crate) fn enter(&self, hash: u64, due: u64, now: u64) {
         self.shard(hash as usize % SHARDS).present.enter(hash, due, now.min(TIME_MAX));
-        // ORDERING: Relaxed; the shard's mutex orders it, see "Who sleeps".
+        // ORDERING: Relaxed; the shard's mutex orders it, see "Wake-ups".
         if due < self.wake_before.load(Relaxed) {
             self.wake();
         }
@@ -135,7 +137,7 @@ impl Wheels {
 
     #[cold]
     fn wake(&self) {
-        // ORDERING: Relaxed, as above: one wakes, and who comes after it need not.
+        // ORDERING: Relaxed, as above: one thread wakes the expirer, and later ones need not.
         if self.wake_before.swap(0, Relaxed) > 0
             && let Some(waker) = self.waker.get()
         {
@@ -143,7 +145,7 @@ impl Wheels {
         }
     }
 
-    /// Takes who is woken; false if there is one.
+    /// Sets the waker; false if there is one.
     pub(crate) fn set_waker(&self, waker: Waker) -> bool {
         self.waker.set(waker).is_ok()
     }
@@ -165,8 +167,8 @@ impl Wheels {
         self.turn.fetch_add(1, Relaxed) as usize % SHARDS
     }
 
-    /// Takes up to this many steps in a shard and adds what is due to `taken`. Returns how many it took, fewer than
-    /// asked for if nothing is left to do.
+    /// Takes up to this number of steps in a shard and adds due entries to `taken`. Returns the number of
+    /// steps, which is smaller if nothing is left to do.
     pub(crate) fn take(&self, shard: usize, now: u64, max: usize, taken: &mut Vec<Taken>) -> usize {
         let mut shard = self.shard(shard);
         let Shard { present, former } = &mut *shard;
@@ -186,9 +188,10 @@ impl Wheels {
         steps
     }
 
-    /// When the next is due, and how many there are. Who enters an earlier one from now on wakes the expirer.
+    /// The time of the next entry, and the number of entries. A session that enters an earlier one from now
+    /// on wakes the expirer.
     pub(crate) fn totals(&self) -> Totals {
-        // ORDERING: Relaxed; the mutexes order it, see "Who sleeps".
+        // ORDERING: Relaxed; the mutexes order it, see "Wake-ups".
         self.wake_before.store(u64::MAX, Relaxed);
         let mut totals = Totals::default();
         for shard in 0..SHARDS {
@@ -239,7 +242,8 @@ impl Wheels {
         self.with_fields.fetch_add(1, Relaxed);
     }
 
-    /// The numbers of items and of those that expire, with hashes whose fields do: as many as the last walk has met.
+    /// The numbers of items and of expiring ones, including hashes with expiring fields as counted by the
+    /// last walk.
     pub(crate) fn with_fields(&self, (items, expiring): (u64, u64)) -> (u64, u64) {
         // ORDERING: Relaxed, as above.
         (items, expiring + self.with_fields.load(Relaxed))
@@ -266,8 +270,8 @@ impl Wheels {
         }
     }
 
-    /// Forgets all. Called by the holder of all stripes, when there are no items; what it returns is to be dropped when
-    /// no session waits for that.
+    /// Removes all entries. Called by the holder of all stripes when there are no items. The result should
+    /// be dropped when no session waits for that.
     #[must_use]
     pub(crate) fn clear(&self) -> [Shard; SHARDS] {
         std::array::from_fn(|shard| {

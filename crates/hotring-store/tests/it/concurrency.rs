@@ -148,7 +148,7 @@ fn transfers_keep_the_sum() {
     });
 }
 
-/// Single-key reads see only what was there before and after an exclusive closure.
+/// Single-key reads see only the states before and after an exclusive closure.
 #[test]
 fn single_reads_never_see_the_middle_of_an_exclusive_closure() {
     let store = open();

@@ -18,7 +18,7 @@ fn open(engine: EngineChoice, history: usize) -> Store {
     Store::open_with(options, move |config| engine.open(config)).unwrap()
 }
 
-/// What holds a value that a bit can be flipped in.
+/// A value with a bit that can be flipped.
 const KEYS: [(&[u8], &[u8], Part); 3] = [
     (b"n", b"41", Part::Word),
     (b"short", b"abc", Part::Word),

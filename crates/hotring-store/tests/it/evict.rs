@@ -1,4 +1,4 @@
-//! What goes when memory is short, by every policy.
+//! The victims of every policy when memory is short.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -41,7 +41,7 @@ fn evicting() -> impl Iterator<Item = EvictionPolicy> {
     EvictionPolicy::ALL.into_iter().filter(|policy| *policy != EvictionPolicy::NoEviction)
 }
 
-/// Beyond the limit by 1 % and what sessions write between two looks.
+/// Permitted excess over the limit: 1 %, and the bytes that sessions write between two checks.
 fn assert_within(store: &Store, sessions: u64) {
     let stats = store.stats().index;
     let above = stats.used_bytes().saturating_sub(stats.memory_max);
@@ -301,7 +301,8 @@ fn idle_times_are_told_where_no_policy_needs_the_bits() {
         assert!((500..=600).contains(&idle(&mut session, 1, 600)));
         assert!((8..=10).contains(&idle(&mut session, 2, 600)));
         assert!(idle(&mut session, 0, 600) <= 600, "as long as times are noted");
-        // With a policy that needs the bits, nothing is told; and what it leaves there is no time afterwards.
+        // A policy that needs the bits reports no idle time, and its bits must not be read as times
+        // afterwards.
         let policy = EvictionPolicy::AllKeysLfu;
         store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
         store.date_accesses(NOW + 600 * MINUTE);

@@ -1,5 +1,5 @@
-//! Expiries that change while the expirer is at work: what is alive stays, and what is over goes, without
-//! anybody looking at it.
+//! Expiries that change while the expirer is at work: live keys stay, and expired ones go, without any
+//! reader.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -45,7 +45,7 @@ impl Writer<'_> {
         let far = self.random.below(9);
         let at = now + 1 + self.random.below(1 << far);
         let s = &mut self.session;
-        // What the index holds at `now` is what is known, whoever has removed what was over.
+        // The index at `now` equals the model, whichever session has removed expired keys.
         let next = match self.random.below(8) {
             0 => {
                 let options = SetOptions { expiry: SetExpiry::At(at), ..SetOptions::default() };

@@ -24,7 +24,7 @@ fn options(packed: usize, checksum: Checksum) -> Options {
     options
 }
 
-/// What readers see, by every way to look.
+/// The hash as readers see it, by every way to read.
 fn seen(session: &mut Session, key: &[u8], now: u64) -> Fields {
     let walk = session.hash_walk(key, now, |hash| {
         let all: Fields =
@@ -171,7 +171,7 @@ fn hashes_are_maps_whose_fields_expire() {
         for _ in 0..20_000 {
             now += random.below(3);
             let i = random.below(3) as usize;
-            // Before a write has removed what is over.
+            // Before a write has removed expired fields.
             models[i].retain(|_, (_, at)| at.is_none_or(|at| at > now));
             assert_eq!(seen(&mut session, KEYS[i], now), models[i], "{now}");
             step(&mut session, &mut models[i], KEYS[i], &mut random, now);

@@ -1,4 +1,4 @@
-//! Many keys in a table that grows from one slot, against a plain map: what the short sequences of
+//! Many keys in a table that grows from one slot, against a plain map: sizes that the short sequences of
 //! `model` do not reach.
 
 use std::collections::HashMap;

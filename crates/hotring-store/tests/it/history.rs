@@ -357,7 +357,7 @@ fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
     let shared = Mutex::new((Vec::new(), [None; 2], None));
     let running = AtomicUsize::new(threads);
     std::thread::scope(|scope| {
-        // What it removes was over before, and all else stays.
+        // It removes only expired keys; all others stay.
         scope.spawn(|| {
             let mut session = store.session();
             for now in NOW.. {
@@ -465,7 +465,7 @@ fn a_gate_that_never_holds_is_found() {
     assert_found(Fault::NoHold, Values::Words);
 }
 
-// A gate that does not wait for what is in flight shows too rarely here: the window is a few
+// A gate that does not wait for operations in flight shows too rarely here: the window is a few
 // instructions. The gate's unit tests and its loom model have these faults.
 
 #[test]

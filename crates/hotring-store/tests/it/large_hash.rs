@@ -246,7 +246,7 @@ fn a_large_hash_stops_at_the_limit_of_memory() {
     assert!(stops.is_some(), "it grows for ever");
     let used = store.stats().index.used_bytes();
     assert!(used < limit + (1 << 20), "{used} of {limit}");
-    // What takes away is not refused, nor is the copy admitted.
+    // Removals are not refused, nor is the copy admitted.
     assert_eq!(session.hash_remove(b"h", &[b"field 1"], NOW), Ok(1));
     assert!(matches!(session.copy(b"h", b"c", true, NOW), Err(StoreError::OutOfMemory(_))));
 }

@@ -11,9 +11,9 @@ use std::collections::HashSet;
 
 /// Number of a key, 0 or 1.
 pub type Key = usize;
-/// What a present key holds, and whether it has an expiry (one that is far away).
+/// The contents of a present key: its value, and whether it has an expiry (a distant one).
 pub type Item = (i64, bool);
-/// What the two keys hold.
+/// The contents of the two keys.
 pub type State = [Option<Item>; 2];
 
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub enum Op {
     ExistsBoth,
     /// From this key to the other one.
     Rename(Key),
-    /// From this key to the other one, in place of what it has.
+    /// From this key to the other one, replacing its value.
     Copy(Key),
     Clear,
     /// Two increments in one exclusive closure.

@@ -246,7 +246,7 @@ fn threads_pop_each_element_once() {
     assert_eq!(store.len(), 0);
 }
 
-/// A move is one step: who reads both lists at one moment meets the element once.
+/// A move is one step: a reader of both lists at one moment meets the element once.
 #[test]
 fn a_move_is_seen_whole() {
     let store = store();
@@ -269,7 +269,7 @@ fn a_move_is_seen_whole() {
     });
 }
 
-/// What a trim cuts off a long list goes in steps, and its memory is free then.
+/// The elements cut off by a trim are freed in steps, and their memory is free then.
 #[test]
 fn what_is_cut_off_is_freed_in_steps() {
     let store = store();

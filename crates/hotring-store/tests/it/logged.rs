@@ -1,5 +1,5 @@
-//! What is read from the log is what the store had, whoever raced: values, expiries, pins; and what was done together
-//! is read together.
+//! Replaying the log gives the store, whichever sessions raced: values, expiries, pins. Changes made
+//! together are replayed together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -249,12 +249,12 @@ pub(super) fn state(store: &Store) -> State {
     keys.iter().filter_map(|key| Some((key.clone(), entry(key)?))).collect()
 }
 
-/// What the log says, by batches.
+/// The contents of the log, by batches.
 pub(super) fn read(storage: &Memory, mut apply: impl FnMut(Lsn, &[Effect<'_>])) -> Recovered {
     recover(storage, Some(ID), 1, &mut apply).expect("it is whole")
 }
 
-/// Runs threads; gives what the store has at the end, and what its log says.
+/// Runs threads; returns the final store and the contents of its log.
 fn race(engine: EngineChoice, options: &Options, seed: u64, count: usize) -> (State, State) {
     let storage = Memory::new();
     let logged = Logged::on(engine, options.clone(), Fault::None, &storage);
@@ -412,8 +412,8 @@ fn nth_write(session: &mut Session, by: By, n: u64) {
     }
 }
 
-/// Who asks how far the log has got, and looks then, sees what all records up to there have done: a snapshot would miss
-/// it otherwise, as the log is read from there on only.
+/// A session that asks for the log position, and then reads, sees the effects of all records up to there.
+/// Otherwise a snapshot would miss them, because replay begins there.
 #[test]
 fn a_record_has_its_place_after_its_write() {
     const WRITES: u64 = 100_000;

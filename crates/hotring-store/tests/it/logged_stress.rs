@@ -27,7 +27,7 @@ const KEYS: u64 = 3_000;
 const MEMORY: u64 = 50 << 10;
 /// A time at which nothing has expired.
 const BEFORE: u64 = 1;
-/// A round, after which what is in the storage is compared. Short: later writes of a key hide what was wrong with it.
+/// A round, after which the storage is compared. Short, because later writes of a key hide earlier errors.
 const ROUND: Duration = Duration::from_millis(60);
 
 /// A session's clock: seconds off, never still, and now and then set.
@@ -54,7 +54,7 @@ fn key(random: &mut Random) -> Vec<u8> {
     format!("{what} {}", random.below(keys)).into_bytes()
 }
 
-/// One operation. What is refused, as there is no room or the key has another type, changes nothing.
+/// One operation. A refused one changes nothing: memory is short, or the key has another type.
 fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
     let (key, other) = (&key(random)[..], &key(random)[..]);
     let number = random.next().to_string();
@@ -135,7 +135,7 @@ fn state(store: &Store) -> State {
     keys.iter().map(|key| (key.clone(), entry(key))).collect()
 }
 
-/// What the storage says: the newest snapshot, and the log behind it.
+/// The contents of the storage: the newest snapshot, and the log behind it.
 fn restored(storage: &Memory) -> State {
     let store = Store::new(Options::default()).expect("it fits");
     let mut session = store.session();
@@ -177,7 +177,7 @@ fn snapshot(logged: &Logged, storage: &Arc<dyn Storage>) -> usize {
     finished.publish(logged.log.synced()).expect("room")
 }
 
-/// What happened in all rounds, so that the test shows that it tests something.
+/// The events of all rounds, to show that the test covers them.
 #[derive(Debug, Default)]
 struct Met {
     evicted: AtomicU64,

@@ -458,7 +458,7 @@ fn memory_is_counted_and_comes_back() {
     s.remove(b"c", NOW);
     (0..200).for_each(|_| s.collect());
     assert!(taken(&store) < 20_000, "{}", taken(&store));
-    // Far behind the end nothing is taken, and the limit of memory is met by what is written.
+    // Positions far behind the end take no memory; the limit of memory concerns written bytes.
     store.set_memory_max(before + (4 << 20));
     s.set_bit(b"far", (400 << 20) * 8, true, NOW).expect("zeros are no memory");
     // At the end of every fourth chunk.

@@ -29,7 +29,7 @@ fn a_full_store_is_read_and_emptied() {
     let mut s = store.session();
     let n = (0..1_000_000).position(|i| is_full(set(&mut s, &format!("key:{i}"), 100)));
     let n = n.expect("a million were let through");
-    // What may take memory is refused.
+    // Operations that may take memory are refused.
     assert!(is_full(s.set(b"new", b"v", SetOptions::default(), NOW)));
     assert!(is_full(s.append(b"key:1", b"x", NOW)));
     assert!(is_full(s.set_range(b"key:1", 0, b"x", NOW)));
@@ -38,7 +38,7 @@ fn a_full_store_is_read_and_emptied() {
     assert!(is_full(s.copy(b"key:1", b"new", false, NOW)));
     assert!(is_full(s.bit_op(BitOp::Not, b"new", &[b"key:1"], NOW)));
     assert!(is_full(s.hash_set(b"hash", &[(b"f".as_slice(), b"v".as_slice())], NOW)));
-    // What only gives a key an expiry, a number or another name is not, nor what is read and removed.
+    // Operations that only set an expiry, a number or another name are not, nor are reads and removals.
     assert_eq!(s.expire_at(b"key:1", NOW + 1_000, ExpireCondition::Always, NOW), Ok(true));
     assert_eq!(s.persist(b"key:1", NOW), Ok(true));
     assert!(s.version(b"key:1", NOW).is_ok_and(|version| version.is_some()));

@@ -40,7 +40,7 @@ const VALUE_LEN_MAX: usize = 60;
 const HISTORY_BYTES_MAX: usize = 70;
 
 type Key = &'static str;
-/// An earlier value: its version, when it was replaced, and what it was.
+/// An earlier value: its version, the time of its replacement, and the value.
 type Past = (u64, u64, Vec<u8>);
 
 #[derive(Clone, Debug)]
@@ -298,7 +298,7 @@ impl Model {
         self.put_held(key, held, now);
     }
 
-    /// Stores what a key has, with its history, unless it has expired.
+    /// Stores the value of a key, with its history, unless it has expired.
     fn put_held(&mut self, key: Key, held: Held, now: u64) {
         self.writes += 1;
         if held.expire_at.is_some_and(|at| at <= now) {

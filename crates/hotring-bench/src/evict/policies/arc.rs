@@ -31,7 +31,7 @@ impl Arc {
         }
     }
 
-    /// Moves the target by what a hit in `ghosts` is worth beside `others`.
+    /// Moves the target by the worth of a hit in `ghosts` relative to `others`.
     fn adapt(&mut self, ghosts: usize, others: usize, sign: f64) {
         let worth = (self.lists.len(others) as f64 / self.lists.len(ghosts) as f64).max(1.0);
         self.target = (self.target + sign * worth).clamp(0.0, self.items as f64);

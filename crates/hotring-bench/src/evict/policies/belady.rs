@@ -1,4 +1,5 @@
-//! Belady's optimum: what is asked for again last goes. It knows the future, so that no policy has more hits.
+//! Belady's optimum: evicts the item whose next access is furthest away. It knows the future, so no policy
+//! has more hits.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! FIFO: what came first goes first.
+//! FIFO: evicts the oldest item.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};

@@ -1,4 +1,4 @@
-//! `heat`, the store's own policy, over a plain map: what the policy does, without the store around it.
+//! `heat`, the store's own policy, over a plain map instead of the store.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -48,7 +48,7 @@ impl Policy for HeatCache {
 }
 
 impl Map {
-    /// Shows the item at a place and does what is said.
+    /// Shows the item at a place and carries out the verdict.
     fn show(&mut self, place: u64, key: u32, verdict: impl FnOnce(Marks) -> Verdict) -> Judged {
         let marks = self.marks[key as usize].as_mut().expect("what is in order has marks");
         match verdict(*marks) {

@@ -1,5 +1,5 @@
-//! Exact LFU: of the items with the fewest accesses since they came, the one that was asked for longest ago goes.
-//! What has gone is forgotten.
+//! Exact LFU: evicts the item with the fewest accesses since it came, and among these the least recently
+//! used one. Evicted items are forgotten.
 
 use std::collections::BTreeSet;
 

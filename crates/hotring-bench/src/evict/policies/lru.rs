@@ -1,4 +1,4 @@
-//! Exact LRU: what was asked for longest ago goes.
+//! Exact LRU: evicts the least recently used item.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};

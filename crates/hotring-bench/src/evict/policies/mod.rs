@@ -17,7 +17,7 @@ mod two_q;
 
 use super::policy::Contestant;
 
-/// All of them, as the table has them: what no policy can beat first.
+/// All policies in the order of the table, the upper bound first.
 pub const CONTESTANTS: &[Contestant] = &[
     Contestant { name: "optimum", drawn: false, build: |s| Box::new(belady::Belady::new(s)) },
     Contestant { name: "heat", drawn: true, build: |s| Box::new(heat::HeatCache::new(s)) },

@@ -54,7 +54,7 @@ fn foyer(setting: &Setting, config: impl Into<EvictionConfig>) -> Box<dyn Policy
     Box::new(Foyer(builder.with_hash_builder(Fold::default()).build()))
 }
 
-/// foyer with what it does by default.
+/// foyer with its default settings.
 pub fn foyer_lru(setting: &Setting) -> Box<dyn Policy> {
     foyer(setting, LruConfig::default())
 }

@@ -18,7 +18,7 @@ const COUNT_NEW: u8 = 5;
 /// With `lfu-decay-time` 1 an item loses one of its count in each.
 const ACCESSES_A_MINUTE: u64 = 60_000;
 
-/// What an item keeps.
+/// The record of an item.
 #[derive(Clone, Copy, Default)]
 struct Item {
     /// Where it is among all, from 1 on; 0 if it is not there.
@@ -60,7 +60,7 @@ impl Sampled {
         if self.frequency { self.now / ACCESSES_A_MINUTE } else { self.now }
     }
 
-    /// The count less what it has lost meanwhile.
+    /// The count minus its decay since then.
     fn count(&self, item: Item) -> u8 {
         let minutes = self.time() - item.last;
         item.count.saturating_sub(u8::try_from(minutes).unwrap_or(u8::MAX))

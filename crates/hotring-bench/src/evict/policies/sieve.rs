@@ -1,5 +1,5 @@
-//! SIEVE (Zhang and others, NSDI 2024): a hand goes from old to new and evicts what was not visited; what was
-//! stays where it is.
+//! SIEVE (Zhang and others, NSDI 2024): a hand goes from old to new items and evicts unvisited ones;
+//! visited ones stay in place.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};

@@ -1,5 +1,5 @@
-//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO of a quarter, ghosts for half as many keys as there
-//! are items, and an LRU list of what was asked for again while it was a ghost.
+//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO of a quarter, ghosts for half as many keys
+//! as there are items, and an LRU list of items that were requested again as ghosts.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};

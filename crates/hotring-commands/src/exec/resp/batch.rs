@@ -1,6 +1,6 @@
 //! A batch: requests that are decoded together, and whose keys are prefetched together.
 
-use hotring_protocol::{Args, ArgsView, Decoded, Decoder, Limits, ProtocolError, Starts};
+use hotring_protocol::{Args, ArgsView, Decoded, Decoder, Limits, PrefixCache, ProtocolError};
 use hotring_store::{Key, KeyHash, Session};
 
 use crate::state::batching::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
@@ -11,9 +11,9 @@ pub(super) struct Batch {
     requests: Vec<Request>,
     /// The hash of each request's first key, if the key was prefetched.
     key_hashes: [KeyHash; BATCH_LEN],
-    /// Of the database whose hashes they are.
+    /// The database to which the hashes belong.
     pub place: u8,
-    known_starts: Starts<&'static Spec>,
+    prefixes: PrefixCache<&'static Spec>,
     /// Number of requests.
     pub len: usize,
     /// The end of the batch in the input.
@@ -42,7 +42,7 @@ impl Batch {
             requests: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             key_hashes: [KeyHash::UNKNOWN; BATCH_LEN],
             place: 0,
-            known_starts: Starts::default(),
+            prefixes: PrefixCache::default(),
             len: 0,
             end: 0,
         }
@@ -61,7 +61,7 @@ impl Batch {
         while self.len < BATCH_LEN && self.end - start < TURN_LEN {
             let request = &mut self.requests[self.len];
             let rest = &input[self.end..];
-            match self.known_starts.decode(decoder, rest, limits, &mut request.args, called) {
+            match self.prefixes.decode(decoder, rest, limits, &mut request.args, called) {
                 Ok((Decoded::Request { consumed }, spec)) => {
                     request.start = self.end;
                     self.end += consumed;
@@ -91,7 +91,7 @@ impl Batch {
         let Batch { requests, key_hashes, .. } = self;
         // Keys are gathered first because the store's pipeline runs best over a plain slice.
         let mut keys = [Key::from(b""); BATCH_LEN];
-        // For each key, the request whose first key it is, if any.
+        // For each key, the request of which it is the first key.
         let mut owners = [usize::MAX; BATCH_LEN];
         let mut n_keys = 0;
         let mut fetch = |keys: &mut [Key<'_>], owners: &[usize]| {

@@ -55,7 +55,8 @@ fn a_hash_is_not_there_for_memcached_until_it_is_overwritten() {
     );
 }
 
-/// A flush was left to the other protocol's next request: it took along what Redis's clients had stored since.
+/// A flush was once left to the other protocol's next request, and removed values that Redis's clients had
+/// stored since.
 #[test]
 fn a_flush_whose_time_has_come_is_done_before_either_protocol_stores() {
     play(
@@ -126,7 +127,7 @@ fn values_keep_their_history() {
 fn a_pause_holds_back_a_flush() {
     let begin = "set k 0 0 1¶v -> STORED¶
          flush_all 2 -> OK¶";
-    // Until its time is over, or it is ended; what is stored behind that stays.
+    // Until its time is over or it is ended; later values stay.
     let ends = ["+ 9000", "redis> CLIENT UNPAUSE¶SET l 1 -> +OK¶+OK¶"];
     for (end, left) in ends.into_iter().zip(["$-1¶", "$1¶1¶"]) {
         play(&format!(

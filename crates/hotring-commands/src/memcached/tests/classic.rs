@@ -291,7 +291,7 @@ fn figures_are_counted_by_memcacheds_names() {
     for (name, value) in expected {
         assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
     }
-    // What memcached_exporter asks for.
+    // The requests of memcached_exporter.
     for name in [
         "uptime",
         "time",

@@ -1,4 +1,4 @@
-//! Conversations as a whole: pieces, batches, limits, ends, and who may talk.
+//! Complete conversations: pieces, batches, limits, ends, and authentication.
 
 use super::*;
 use crate::state::batching::BATCH_LEN;
@@ -106,7 +106,7 @@ fn a_reply_that_is_too_long_ends_the_conversation() {
     assert_eq!(dialogue.closing(), Some(Closing::OutputLimit));
 }
 
-/// A dialogue whose client has to say that it is ann or bob.
+/// A dialogue whose client must authenticate as ann or bob.
 fn locked(name: &str) -> Dialogue {
     let file = format!("hotring-memcached-{name}-{}", std::process::id());
     let path = std::env::temp_dir().join(file);
@@ -202,8 +202,8 @@ fn without_memory_reads_and_removals_go_on() {
     );
 }
 
-/// `set` looked at what it was to replace, and nothing could be stored over a damaged item; and the reply that
-/// told of it came also to clients that wanted none.
+/// `set` once looked at the old value, so nothing could be stored over a damaged item; and the error went
+/// even to clients that wanted no reply.
 #[test]
 fn a_damaged_item_is_told_of_and_replaced() {
     use hotring_store::index::{Checksum, Config as Index, Part};

@@ -1,5 +1,5 @@
-//! Requests of memcached's protocol and the exact replies to them, without sockets. What both protocols
-//! see of one key is in `both`.
+//! Requests of memcached's protocol and the exact replies to them, without sockets. `both` tests one key
+//! under both protocols.
 
 mod both;
 mod classic;
@@ -82,8 +82,8 @@ impl Dialogue {
         self.memcached.client.closing
     }
 
-    /// Plays a table: a request and its reply a line, `+ n` to let n milliseconds pass, and what Redis's
-    /// client says behind `redis>`.
+    /// Plays a table: a request and its reply per line, `+ n` to let n milliseconds pass, and requests of a
+    /// Redis client behind `redis>`.
     fn play(&mut self, table: &str) {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             if let Some(milliseconds) = line.strip_prefix("+ ") {

@@ -11,7 +11,7 @@ pub const TYPE_LIST: u8 = 1;
 pub const TYPE_LIST_ZIPLIST: u8 = 10;
 /// The type of a list in several strings, each a ziplist.
 pub const TYPE_LIST_QUICKLIST: u8 = 14;
-/// The type of a list in several strings, each behind a number that says what it is.
+/// The type of a list in several strings, each behind a number that tells its kind.
 pub const TYPE_LIST_QUICKLIST_2: u8 = 18;
 /// The string is one element.
 pub const NODE_PLAIN: u64 = 1;
@@ -95,12 +95,12 @@ fn push_item(out: &mut Vec<u8>, element: &[u8]) {
     }
 }
 
-/// The integer whose text this is, if it has no other.
+/// The integer with exactly this text.
 fn number(text: &[u8]) -> Option<i64> {
     hotring_protocol::parse_i64(text)
 }
 
-/// The list of a type, from what stands behind it.
+/// Reads a list of this type.
 pub(super) fn read_list(input: &mut Input<'_>, kind: u8) -> Result<Content<'static>, Undumped> {
     let mut elements = Elements::default();
     let count = if kind == TYPE_LIST_ZIPLIST { 1 } else { input.count()? };

@@ -44,7 +44,7 @@ pub(super) enum Captured<'a> {
     Position(usize),
 }
 
-/// What another try does where one has failed.
+/// The alternative to try after a failure.
 #[derive(Clone, Copy)]
 enum Choice {
     /// Goes on there without the optional item.
@@ -202,7 +202,8 @@ impl<'a> Matcher<'a> {
         Ok(())
     }
 
-    /// Goes back to the last choice; where to go on, or None if that is to be asked again.
+    /// Returns to the last choice. Returns the position to continue from, or None if the choice itself must
+    /// be tried again.
     fn choose_again(&mut self) -> Result<Option<(usize, usize)>, Fault> {
         Ok(match self.choices.pop().expect("somebody has looked") {
             Choice::Skip { at, next } => Some((at, next)),
@@ -323,7 +324,7 @@ impl<'a> Matcher<'a> {
                 if self.at(place) == b'^' {
                     place += 1;
                 }
-                // What comes first is no end.
+                // A first byte is never the end.
                 loop {
                     let byte = self.at(place);
                     if byte == 0 {
@@ -381,7 +382,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// The classes of bytes; a capital letter stands for all others. What is no class stands for itself.
+/// The character classes; a capital letter stands for the complement. Any other byte stands for itself.
 fn is_of_class(byte: u8, class: u8) -> bool {
     let is_of = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),

@@ -20,7 +20,7 @@ fn limit(n: usize) -> Limit {
     Limit(Cell::new(n))
 }
 
-/// What a match says, or why there is none.
+/// The result of a match, or its error.
 fn ours(text: &[u8], pattern: &[u8], start: usize) -> String {
     let steps = limit(200_000);
     let mut matcher = Matcher::new(text, pattern, &steps);
@@ -76,7 +76,7 @@ const PARTS: &[&str] = &[
 const AGAIN: &[&str] = &["", "", "", "*", "+", "-", "?"];
 const LETTERS: &[u8] = b"aaabbc()1 _%.\0\xe4]Z";
 
-/// A stack of its own, and no end to what a pattern may take: so it was. What is found must stay the same.
+/// The matcher once used the thread's stack without bound. The results must stay the same.
 #[test]
 fn patterns_match_what_they_match_in_lua() {
     let lua = Lua::new();

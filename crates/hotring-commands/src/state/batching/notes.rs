@@ -25,7 +25,7 @@ const NOTES_A_LOOK_MAX: u32 = 4 * NOTES_A_LOOK;
 pub(crate) struct Notes {
     /// Requests that are passed over until the next one is noted.
     left: u64,
-    /// What `left` was in the beginning.
+    /// The initial value of `left`.
     drawn: u64,
     /// One request of this many is noted.
     one_of: f64,
@@ -127,7 +127,7 @@ mod tests {
 
     const NOW: u64 = 1_700_000_000_000;
 
-    /// The notes of each second of runs that come at these milliseconds, and what they weigh.
+    /// The notes of each second of runs that come at these milliseconds, and their weights.
     fn noted(runs: impl Iterator<Item = (u64, usize)>) -> Vec<(u32, f64)> {
         let (mut notes, mut random) = (Notes::default(), Rng::with_seed(7));
         let mut seconds = Vec::new();
@@ -172,7 +172,7 @@ mod tests {
         assert!((3_000..12_000).contains(&seconds[8].0), "{seconds:?}");
         assert!((2_700..3_400).contains(&seconds[9].0), "{seconds:?}");
         assert!(seconds[10].0 > 800 && seconds[11] == (1_000, 1_000.0), "{seconds:?}");
-        // The chance follows the rate, but not what is noted: sums are right all the time.
+        // The chance follows the rate, but the sums stay right all the time.
         let all: f64 = seconds.iter().map(|(_, weight)| weight).sum();
         assert!((all / 1_026_000.0 - 1.0).abs() < 0.05, "{all}");
     }

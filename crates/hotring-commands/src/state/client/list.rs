@@ -57,7 +57,7 @@ impl Clients {
         self.lock().remove(&client.id).is_some()
     }
 
-    /// Connections whose requests wait, whatever for.
+    /// Connections with waiting requests of any kind.
     pub fn blocked(&self) -> usize {
         self.all().iter().filter(|client| client.is_blocked()).count()
     }

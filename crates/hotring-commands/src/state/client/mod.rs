@@ -124,9 +124,9 @@ pub enum Wait {
     },
     /// The last request waits for an element of a key.
     Element {
-        /// The client, as those who serve it see it.
+        /// The client, as shown to those that serve it.
         blocked: Arc<Blocked>,
-        /// Its place among those who wait; None once an element is on its way.
+        /// Its place in the lines; None once an element is on its way.
         place: Option<Place>,
         /// The time limit; None for ever.
         limit: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The list over streams whose shares are known.
+//! The list over streams with known shares.
 
 use fastrand::Rng;
 
@@ -188,7 +188,7 @@ fn every_key_of_a_long_request_may_be_noted() {
     assert_eq!(hottest(&threads, NOW, 10, |_| true)[0].share, 1.0);
 }
 
-/// The list once stayed when there was no traffic any more, as all counts faded alike.
+/// The list once stayed after the end of traffic, because all counts faded alike.
 #[test]
 fn what_was_hot_is_forgotten_also_when_nothing_comes() {
     let threads = threads(1);

@@ -1,4 +1,5 @@
-//! What connections and threads share of memcached's protocol; the protocol's commands are in [`crate::memcached`].
+//! State of memcached's protocol that connections and threads share; its commands are in
+//! [`crate::memcached`].
 
 mod counts;
 mod detail;

@@ -73,8 +73,8 @@ impl Shared {
         at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), || clear(store))
     }
 
-    /// One of the threads that call this at the same time empties the store. The others wait: the flush must not remove
-    /// what they are about to store. False if a pause holds it back.
+    /// One of the threads that call this at the same time empties the store. The others wait, because the
+    /// flush must not remove values that they are about to store. False if a pause holds it back.
     #[cold]
     fn flush(&self, at: u64, is_paused: bool, clear: impl FnOnce()) -> bool {
         if is_paused {
@@ -125,7 +125,7 @@ fn sums_ever(threads: &[ThreadShared]) -> Sums {
 mod tests {
     use super::*;
 
-    /// The moment was forgotten before the store was empty: others went on and lost what they stored.
+    /// The moment was once cleared before the store was empty: other threads proceeded and lost new values.
     #[test]
     fn a_flush_is_due_for_others_until_it_is_done_and_done_once() {
         let shared = Shared::default();

@@ -64,7 +64,7 @@ pub fn expired_fields(store: &mut Session, pubsub: &PubSub, config: &Config) {
     }
 }
 
-/// Whether changes are to be recorded for what is told here.
+/// Whether changes must be recorded for notifications.
 pub fn is_wanted(config: &Config) -> bool {
     config.notify.has(HASH) || config.notify.has(GENERIC)
 }

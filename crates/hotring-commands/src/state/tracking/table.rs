@@ -238,7 +238,7 @@ mod tests {
         table
     }
 
-    /// What is counted is what is there.
+    /// The count matches the contents.
     fn checked(table: &Table) -> Size {
         let mut size = Size::default();
         for shard in &table.shards.0 {

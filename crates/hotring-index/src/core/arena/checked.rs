@@ -1,5 +1,5 @@
-//! Item memory under a model checker: each block by itself, and none used twice, so that a late
-//! access meets what was there and the checker's note of it.
+//! Item memory under a model checker: one allocation per block, never reused, so that a late access meets
+//! the old contents and the checker's record of them.
 
 use super::footprint;
 use crate::core::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ fn layout(len: usize) -> Layout {
     Layout::from_size_align(len, 8).expect("an item is short")
 }
 
-/// All blocks of one run of a checker.
+/// All blocks of one checker run.
 pub(crate) struct Arena {
     blocks: Mutex<Vec<(NonNull<u8>, usize)>>,
 }
@@ -33,7 +33,7 @@ impl Arena {
         0
     }
 
-    /// The addresses of all blocks, those that were freed too.
+    /// The addresses of all blocks, including freed ones.
     pub(crate) fn blocks(&self) -> Vec<u64> {
         let blocks = self.blocks.lock().expect("no code panics under this lock");
         blocks.iter().map(|(block, _)| block.as_ptr().expose_provenance() as u64).collect()
@@ -48,11 +48,11 @@ impl Arena {
     pub(crate) unsafe fn free_if_large(&self, _block: NonNull<u8>, _size: usize) {}
 }
 
-/// There is nothing to look at.
+/// No canary to check.
 #[derive(Default)]
 pub(crate) struct Survey;
 
-/// Every item is to move.
+/// Every item has to move.
 #[allow(clippy::unused_self)]
 impl Arena {
     pub(crate) fn waste(&self, _items: usize, _is_tight: bool) -> Option<usize> {
@@ -78,7 +78,7 @@ impl Arena {
 
 impl Arena {
     /// # Safety
-    /// None is needed: there is no mark that could be looked at.
+    /// None is needed: there is no canary to check.
     #[allow(clippy::unused_self)]
     pub(crate) unsafe fn check_end(&self, _block: NonNull<u8>, _size: usize) {}
 }
@@ -93,7 +93,7 @@ impl Drop for Arena {
     }
 }
 
-/// A session's way to the arena.
+/// A session's access to the arena.
 pub(crate) struct LocalArena(Arc<Arena>);
 
 impl LocalArena {

@@ -1,15 +1,14 @@
-//! Sizes of blocks: which length serves an item, in which kind of span, and how many a session keeps.
+//! Block sizes: which length serves an item, in which kind of span, and how many a session caches.
 //!
-//! Up to 1 KiB there is a class for each multiple of 8 bytes. Above, each class is an eighth longer than
-//! the one before, or a bit less, and so that its blocks fill a span: a block is at most 11 % longer
-//! than its item, and nothing is left at the end of a span. Above the last class, of nearly 256 KiB,
-//! items have whole pages of their own.
+//! Up to 1 KiB every multiple of 8 bytes is a class. Above, each class is at most an eighth longer than the
+//! one before, chosen so that its blocks fill a span: a block is at most 11 % longer than its item, and no
+//! span wastes its end. Longer items than the last class, of nearly 256 KiB, have whole pages of their own.
 
 use crate::core::memory::PAGE;
 
-/// Sizes are multiples of this, and addresses too.
+/// Sizes and addresses are multiples of this.
 pub(super) const GRAIN: usize = 8;
-/// Up to here each multiple of `GRAIN` is a class.
+/// Up to here every multiple of `GRAIN` is a class.
 pub(super) const FINE_MAX: usize = 1 << 10;
 const FINE: usize = FINE_MAX / GRAIN;
 
@@ -17,13 +16,14 @@ const FINE: usize = FINE_MAX / GRAIN;
 pub(super) const UNIT: usize = 64 << 10;
 /// Length and alignment of a chunk, which is the longest span.
 pub(super) const CHUNK_LEN: usize = crate::core::memory::HUGE_PAGE;
-/// A chunk begins with this.
+/// Length of a chunk's header.
 pub(super) const CHUNK_HEADER: usize = 2112;
 
-/// A span has this many blocks at least: with fewer a class would be more than an eighth longer than the last.
+/// A span has at least this many blocks: with fewer, a class would exceed the one before by more than an
+/// eighth.
 const BLOCKS_MIN: usize = 8;
 
-/// How long a class's spans are: as short as they can be.
+/// The lengths of spans. A class uses the shortest possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     /// 64 KiB.
@@ -37,7 +37,7 @@ pub(super) enum Width {
 impl Width {
     pub(super) const ALL: [Self; 3] = [Self::Narrow, Self::Wide, Self::Whole];
 
-    /// Units of 64 KiB that it has.
+    /// Its length in units of 64 KiB.
     pub(super) const fn units(self) -> usize {
         match self {
             Self::Narrow => 1,
@@ -46,12 +46,12 @@ impl Width {
         }
     }
 
-    /// Bytes of a span.
+    /// Its length in bytes.
     pub(super) const fn len(self) -> usize {
         self.units() * UNIT
     }
 
-    /// Bytes for blocks.
+    /// Its bytes that can hold blocks.
     const fn usable_len(self) -> usize {
         match self {
             Self::Whole => CHUNK_LEN - CHUNK_HEADER,
@@ -60,9 +60,9 @@ impl Width {
     }
 }
 
-/// The length of the class after the one of length `len`, from 1 KiB on; 0 if that is the last one.
+/// The length of the class after the one of length `len`, from 1 KiB on; 0 after the last class.
 const fn after(len: usize) -> usize {
-    // Lengths are rounded down.
+    // Round down.
     let most = len + len / 8 + GRAIN;
     let mut i = 0;
     while i < Width::ALL.len() {
@@ -85,10 +85,10 @@ const fn coarse() -> usize {
     n
 }
 
-/// A class is a number below this; 0 is none.
+/// Class numbers are below this; 0 means none.
 pub(super) const CLASSES: usize = FINE + 1 + coarse();
 
-/// The length of each class; enough classes that a byte and one more is always a place in it.
+/// The length of each class. The array is so long that any byte plus one is a valid index.
 const LENS: [u32; 257] = {
     let mut lens = [0; 257];
     let mut class = 1;
@@ -103,9 +103,9 @@ const LENS: [u32; 257] = {
 /// The longest block of a class.
 pub(crate) const CLASSED_MAX: usize = LENS[CLASSES - 1] as usize;
 
-/// Sizes above 1 KiB are looked up by pieces of this many bytes: none has the ends of two classes.
+/// Sizes above 1 KiB are looked up in pieces of this many bytes. No piece contains the ends of two classes.
 const PIECE: usize = 64;
-/// The class of the shortest size in each piece.
+/// The class of the shortest size of each piece.
 static BY_PIECE: [u8; CLASSED_MAX.div_ceil(PIECE)] = {
     assert!(CLASSES <= 256, "a byte");
     let mut by_piece = [0; CLASSED_MAX.div_ceil(PIECE)];
@@ -121,7 +121,7 @@ static BY_PIECE: [u8; CLASSED_MAX.div_ceil(PIECE)] = {
     by_piece
 };
 
-/// The class of blocks that hold `size` bytes, `CLASSED_MAX` at most.
+/// The class whose blocks hold `size` bytes, at most `CLASSED_MAX`.
 #[inline(always)]
 pub(super) fn class_of(size: usize) -> usize {
     if size <= FINE_MAX { size.div_ceil(GRAIN) } else { coarse_class_of(size) }
@@ -133,21 +133,21 @@ fn coarse_class_of(size: usize) -> usize {
     class + usize::from(len_of(class) < size)
 }
 
-/// The length of a class's blocks.
+/// The block length of a class.
 #[inline(always)]
 pub(super) fn len_of(class: usize) -> usize {
     static TABLE: [u32; 257] = LENS;
     TABLE[class] as usize
 }
 
-/// In which spans a class's blocks are.
+/// The span length of a class.
 pub(super) fn width_of(class: usize) -> Width {
     let fits = |width: &&Width| len_of(class) * BLOCKS_MIN <= width.usable_len();
     *Width::ALL.iter().find(fits).expect("the longest block fits")
 }
 
-/// Bytes that an item of `size` bytes occupies: the length of its block. Where it is not used, the
-/// compiler is to see that it need not be asked for.
+/// Bytes that an item of `size` bytes occupies: the length of its block. Inlined, so that the compiler
+/// drops it where the result is unused.
 #[inline(always)]
 pub(crate) fn footprint(size: usize) -> usize {
     if size <= FINE_MAX { size.next_multiple_of(GRAIN) } else { coarse_footprint(size) }

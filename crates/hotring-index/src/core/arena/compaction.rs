@@ -1,16 +1,16 @@
-//! How far the compaction of item memory has come. `session/compact.rs` does the work.
+//! The progress of the compaction of item memory. `session/compact.rs` does the work.
 
 use super::Survey;
 
-/// Steps that a futile round lets pass, unless this much more is wasted meanwhile.
+/// Steps skipped after a futile round, unless this much more is wasted meanwhile.
 const PAUSE_STEPS: u32 = 64;
 const PAUSE_WASTE: usize = 4 << 20;
 
-/// What the sessions that compact hand to each other.
+/// The state that compacting sessions share.
 #[derive(Default)]
 pub(crate) struct Compaction {
     pub(crate) phase: CompactionPhase,
-    /// Steps to pass over before the next round, unless `futile_waste` is exceeded.
+    /// Steps to skip before the next round, unless `futile_waste` is exceeded.
     pub(crate) pause: u32,
     pub(crate) futile_waste: usize,
 }
@@ -19,15 +19,15 @@ pub(crate) struct Compaction {
 pub(crate) enum CompactionPhase {
     #[default]
     Idle,
-    /// Chunks are looked at, to choose those to be emptied.
+    /// Surveying chunks, to choose those to be emptied.
     Survey(Survey),
-    /// Items are moved out of the chosen chunks.
+    /// Moving items out of the chosen chunks.
     Walk(CompactionWalk),
 }
 
 pub(crate) struct CompactionWalk {
     pub(crate) cursor: u64,
-    /// Bytes that were held when the walk began.
+    /// Bytes held when the walk began.
     pub(crate) held: usize,
 }
 

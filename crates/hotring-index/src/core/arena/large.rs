@@ -1,12 +1,12 @@
-//! Blocks of whole pages, each mapped by itself and unmapped when it is free. They are counted, so that
-//! the index knows whether to look for them when it goes.
+//! Blocks of whole pages, mapped one by one and unmapped when freed. They are counted, so that an index on
+//! its way out knows whether any are left.
 
 use crate::core::memory::{map_pages, unmap_pages};
 use crate::core::sync::{Ordering, TallyU64};
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// The blocks that are out.
+/// The allocated blocks.
 pub(super) struct Large {
     bytes: TallyU64,
 }
@@ -16,7 +16,7 @@ impl Large {
         Self { bytes: TallyU64::new(0) }
     }
 
-    /// Memory of zeros, a number of pages; aborts like any allocation failure when there is none.
+    /// Zeroed memory of whole pages. Aborts like any failed allocation if the system has none.
     #[cold]
     pub(super) fn alloc(&self, len: usize) -> NonNull<u8> {
         let Ok(block) = map_pages(len) else {
@@ -29,7 +29,7 @@ impl Large {
     }
 
     /// # Safety
-    /// `block` came from `alloc(len)` and no session uses it any more.
+    /// `block` must come from `alloc(len)`, and no session may use it any more.
     #[cold]
     pub(super) unsafe fn free(&self, block: NonNull<u8>, len: usize) {
         // SAFETY: mapped with this length, and the caller gives it up.
@@ -38,7 +38,7 @@ impl Large {
         self.bytes.fetch_sub(len as u64, Ordering::Relaxed);
     }
 
-    /// Bytes of all that are out.
+    /// Allocated bytes.
     pub(super) fn bytes(&self) -> usize {
         // ORDERING: Relaxed, as in `alloc`.
         self.bytes.load(Ordering::Relaxed) as usize

@@ -1,12 +1,12 @@
-//! Item memory, in one of three ways with one interface; this file chooses, and nothing else in the
-//! crate knows which.
+//! Item memory in three variants with one interface. This file chooses; nothing else in the crate knows
+//! which one is in use.
 //!
-//! * `spans`: size classes in memory of our own, cached per session, given back to the system after
-//!   removals; `large`: whole pages for what is longer. What everybody uses. Builds with debug assertions
-//!   notice who uses such memory wrongly (`spans/poison.rs`).
-//! * `plain`: every item from the process's allocator (`--cfg hotring_plain_arena`), so that a
-//!   sanitizer sees the life of each.
-//! * `checked`: no block is used twice, for model checkers.
+//! * `spans`: size classes in own memory, cached per session, returned to the system after removals;
+//!   `large`: whole pages for longer items. The default. Builds with debug assertions detect misuse of such
+//!   memory (`spans/poison.rs`).
+//! * `plain`: every item is an allocation of the process (`--cfg hotring_plain_arena`), so that a sanitizer
+//!   sees the life of each.
+//! * `checked`: no block is reused, for model checkers.
 
 #[cfg(any(loom, shuttle))]
 mod checked;

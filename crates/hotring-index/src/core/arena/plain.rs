@@ -1,6 +1,6 @@
-//! Item memory for sanitizers: every item is a block of the process's allocator, freed the moment
-//! the index says so. Nothing here remembers a block: what the index does not find when it goes is
-//! a leak, which the arena complains about and a leak checker names.
+//! Item memory for sanitizers: every item is a block of the process's allocator, freed as soon as the index
+//! says so. The arena keeps no list of blocks, so an item that the index loses is a leak: the arena reports
+//! it, and a leak checker names it.
 
 use super::footprint;
 use crate::core::memory::is_addressable;
@@ -12,9 +12,9 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(footprint(size), 8).expect("an item is shorter than the address space")
 }
 
-/// What all sessions share: a count.
+/// The state that all sessions share.
 pub(crate) struct Arena {
-    /// Of the blocks that are out.
+    /// Of the allocated blocks.
     bytes: TallyU64,
 }
 
@@ -28,7 +28,7 @@ impl Arena {
         0
     }
 
-    /// Bytes of all blocks that are out.
+    /// Bytes of all allocated blocks.
     pub(crate) fn held_bytes(&self) -> usize {
         // ORDERING: Relaxed, a sum that is exact when no other thread is left.
         self.bytes.load(Ordering::Relaxed) as usize
@@ -39,7 +39,7 @@ impl Arena {
         self.held_bytes() != 0
     }
 
-    /// Frees a block: none goes with the arena.
+    /// Frees a block, as none is freed with the arena.
     ///
     /// # Safety
     /// As for [`LocalArena::free`].
@@ -53,7 +53,7 @@ impl Arena {
 
 impl Arena {
     /// # Safety
-    /// None is needed: there is no mark that could be looked at.
+    /// None is needed: there is no canary to check.
     #[allow(clippy::unused_self)]
     pub(crate) unsafe fn check_end(&self, _block: NonNull<u8>, _size: usize) {}
 }
@@ -65,11 +65,11 @@ impl Drop for Arena {
     }
 }
 
-/// There is nothing to look at.
+/// No canary to check.
 #[derive(Default)]
 pub(crate) struct Survey;
 
-/// What the process's allocator has of its own is not known.
+/// The overhead of the process's allocator is unknown.
 #[allow(clippy::unused_self)]
 impl Arena {
     pub(crate) fn waste(&self, _items: usize, _is_tight: bool) -> Option<usize> {
@@ -93,7 +93,7 @@ impl Arena {
     }
 }
 
-/// A session's way to the arena.
+/// A session's access to the arena.
 pub(crate) struct LocalArena(Arc<Arena>);
 
 #[allow(clippy::unused_self)]
@@ -115,7 +115,7 @@ impl LocalArena {
     }
 
     /// # Safety
-    /// `block` came from `alloc(size)` of the same arena, and no session uses it any more.
+    /// `block` must come from `alloc(size)` of the same arena, and no session may use it any more.
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.0.free_if_large(block, size) };
@@ -137,7 +137,7 @@ mod tests {
     fn an_item_that_is_not_found_is_complained_about() {
         let arena = Arc::new(Arena::new(false, false));
         let block = LocalArena::new(arena.clone()).alloc(20);
-        // Freed behind the arena's back, so that a leak checker has nothing to say.
+        // Bypass the arena's count, so that a leak checker finds no leak.
         let layout = std::alloc::Layout::from_size_align(24, 8).expect("a valid layout");
         // SAFETY: the block came from the process's allocator with this layout.
         unsafe { std::alloc::dealloc(block.as_ptr(), layout) };

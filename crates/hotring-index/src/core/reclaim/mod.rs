@@ -257,7 +257,7 @@ impl Collector {
         self.orphan_bytes.load(Ordering::Relaxed) != 0
     }
 
-    /// Orphans that no reader can reach any more, up to a bounded number.
+    /// A bounded number of orphans that no reader can reach any more.
     fn take_free_orphans(&self, epoch: u64) -> Vec<Retired> {
         let mut bags = self.orphans.lock().expect("no code panics under this lock");
         let mut free: Vec<Retired> = Vec::new();

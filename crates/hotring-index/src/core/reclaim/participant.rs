@@ -1,4 +1,4 @@
-//! A session's side of reclamation: its pins, what it has retired, and when it collects.
+//! A session's side of reclamation: pins, retired items, and collections.
 
 use super::{ADVANCE_BLOCKS, Collector, FREE_STEP, Record, Retired};
 use crate::core::barrier;
@@ -38,7 +38,7 @@ pub struct Participant {
     slow_pin: u8,
 }
 
-// SAFETY: the record is written by whoever owns the Participant, one thread at a time.
+// SAFETY: only the owner of the Participant writes the record, one thread at a time.
 unsafe impl Send for Participant {}
 
 impl Participant {

@@ -1,4 +1,4 @@
-//! What a session shows to all others: its epoch, and counters that only it writes.
+//! The published part of a session: its epoch, and counters that only it writes.
 
 #[cfg(any(loom, shuttle))]
 use crate::core::sync::TallyU64;

@@ -1,4 +1,4 @@
-//! Waiting for what takes others a few instructions.
+//! Short waits, for something that takes other threads a few instructions.
 //!
 //! Whoever waits spins a little, each time twice as long, and then gives the processor away: on a
 //! machine with fewer processors than threads the holder of a lock may be one that does not run.
@@ -89,7 +89,7 @@ impl SpinLock {
     }
 }
 
-/// What such a lock protects. A checker follows it, other than `Mutex`, which stays real.
+/// The contents of such a lock. Unlike `Mutex`, which stays real, a checker follows it.
 #[derive(Default)]
 pub struct SpinMutex<T> {
     lock: SpinLock,

@@ -75,8 +75,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if config.strategy == Strategy::Vote && config.period.is_none() {
             self.local.calm = if settled { CALM_MAX.min(self.local.calm + 1) } else { 0 };
         }
-        // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses. It is
-        // longer where nothing is to be decided.
+        // R on average, R/2 to 3R/2 at random, because a fixed R can fall in step with periodic accesses.
+        // Longer while nothing changes.
         let period = match config.strategy {
             Strategy::None => PERIOD_IDLE,
             _ => config.period() << self.local.calm,
@@ -134,8 +134,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let slot = self.engine.table.slot(bucket);
         // ORDERING: Acquire, as in `bucket`.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        // A vote is an atomic write, which waits for all lookups in flight. Where every item has a
-        // hint, nothing is to be decided.
+        // A vote is an atomic write, which waits for all lookups in flight. If every item has a hint, a
+        // vote changes nothing.
         if !control.is_start() || control.is(COMPLETE) {
             return control.is_start();
         }

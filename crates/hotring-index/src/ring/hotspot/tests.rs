@@ -1,5 +1,5 @@
-//! What the paper's strategies do to the head of one arc. Where the head is must be by no more than chance right
-//! otherwise: all of this could be wrong, and every lookup still found its key.
+//! The effect of the paper's strategies on the head of one arc. No other test sees it: with the head in the
+//! wrong place every lookup would still find its key.
 
 use fastrand::Rng;
 
@@ -29,7 +29,7 @@ impl<K: Kind> Arc<K> {
         Self { index, session }
     }
 
-    /// What a strategy does with the next access.
+    /// The strategy's action at the next access.
     fn next_is_rth(&mut self) {
         self.session.local().countdown = 1;
     }
@@ -57,7 +57,7 @@ impl<K: Kind> Arc<K> {
         (word & head::ACTIVE != 0).then(|| head::left(word))
     }
 
-    /// What has been counted for each item.
+    /// The counts of each item.
     fn counts(&mut self) -> Vec<u64> {
         // ORDERING: Relaxed, there is one thread.
         let count = |item: &Item| Next(item.next().load(Ordering::Relaxed)).count();
@@ -70,7 +70,7 @@ fn numbers(config: Config, count: u64) -> (Arc<U64>, Vec<u64>) {
     let mut arc = Arc::new(config);
     (0..count).for_each(|key| assert!(arc.session.insert(key, key)));
     let key = |item: &Item| *<U64 as Kind>::key(*item);
-    // Beyond what one look at an arc is bounded by, in no order.
+    // More items than one look at an arc covers, in no order.
     let mut keys: Vec<u64> = arc.items().iter().map(key).collect();
     keys.extend((0..count).filter(|key| !keys.contains(key)).collect::<Vec<_>>());
     (arc, keys)
@@ -242,7 +242,7 @@ fn rounds_back_off_where_they_bring_nothing() {
     assert!(always > 800 && seldom < always / 4, "{always} rounds, with back-off {seldom}");
 }
 
-// --- What a read-copy-update write counts for
+// --- The item for which a read-copy-update write counts
 
 /// Writes an item over and over while a round counts, and says where the head is then.
 fn head_after_writes_of(at: usize, rcu_counts: RcuCounts) -> Option<usize> {

@@ -138,9 +138,9 @@ impl Input {
             Held::Store(buffer) => {
                 let buffer = exclusive(buffer)?;
                 let most = missing.clamp(BEHIND, LONG_TURN);
-                let mut room = ReadBuf::new(&mut buffer.spare(most)?[..most]);
-                ready!(Pin::new(stream).poll_read(cx, &mut room))?;
-                let n = room.filled().len();
+                let mut unfilled = ReadBuf::new(&mut buffer.spare(most)?[..most]);
+                ready!(Pin::new(stream).poll_read(cx, &mut unfilled))?;
+                let n = unfilled.filled().len();
                 buffer.advance(n);
                 Poll::Ready(Ok(n))
             }

@@ -152,7 +152,7 @@ pub(crate) struct Socket<S> {
     unsent: Output,
     /// The last record of the connection's requests that no reply has acknowledged yet.
     unacknowledged: Option<Lsn>,
-    /// Replies that must not be sent before the log has what they acknowledge.
+    /// Replies that must not be sent before their records are in the log.
     logged: Option<logged::Wait>,
     /// Until then the connection is neither read nor written.
     held: Option<Pin<Box<Sleep>>>,
@@ -212,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
         async move {
             let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
-            // Before the client can see the end: whoever sees it finds the connection gone.
+            // Before the client can see the end: it must then find the connection gone.
             self.leave();
             if ended.is_ok() {
                 // Send TLS close_notify; skip it if the peer is gone.
@@ -359,7 +359,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.publish_lengths();
     }
 
-    /// Sends what is unsent; pending while some is left.
+    /// Sends pending output; pending while some is left.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut turn = 0;
         while let Some(next) = self.unsent.next() {
@@ -490,8 +490,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         counters.output_bytes.add(n as u64);
     }
 
-    /// Sends the replies of a batch with one write; what the kernel does not take stays in
-    /// `unsent`.
+    /// Sends the replies of a batch with one write; the rest stays in `unsent`.
     fn send_replies(&mut self, cx: &mut Context<'_>, work: &mut Work) -> io::Result<()> {
         // Even without a reply now: a later reply may acknowledge everything before it.
         self.unacknowledged = work.executor.take_logged().max(self.unacknowledged);

@@ -30,9 +30,9 @@ const THREAD: &str = "hotring-load";
 /// Time between two lines about the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Loads what must be there before the first reply, starts the threads of the log, and one that
-/// loads the rest if there is any. Returns these threads; none if the server stops meanwhile. An
-/// empty disk gets the id.
+/// Loads everything that the first reply needs, and starts the threads of the log and one that loads the
+/// rest, if there is any. Returns these threads, or none if the server stops meanwhile. An empty disk gets
+/// the id.
 pub(crate) fn start(
     server: &Arc<Server>,
     disk: Arc<dyn Storage>,

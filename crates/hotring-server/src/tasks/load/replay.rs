@@ -30,11 +30,11 @@ enum Piece {
     Clear(u8, SyncSender<()>),
 }
 
-/// The state of the log, and for each worker what the rest of the snapshot must skip.
+/// The state of the log, and the keys that each worker must skip in the rest of the snapshot.
 pub(super) type Replayed = (Recovered, Vec<KeyFates>);
 
-/// Replays the log behind a snapshot whose rest is not read yet. Returns for each worker what that
-/// rest must skip; None if the server stops meanwhile.
+/// Replays the log behind a snapshot whose rest is not read yet. Returns the keys that each worker must
+/// skip in the rest; None if the server stops meanwhile.
 pub(super) fn replay(
     server: &Server,
     disk: &dyn Storage,

@@ -1,4 +1,4 @@
-//! Servers that are still loading: what their clients see, and that early requests lose nothing.
+//! Servers that are still loading: replies to early clients, and no loss by early requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! `heat`: an item has to be visited again soon to stay; who has shown that stays as long as the others that have.
+//! `heat`: an item must be visited again soon, and then stays as long as its visits justify among the others.
 //!
 //! # Picture
 //! ```text
@@ -9,27 +9,27 @@
 //!                                                                  no:  evicted --> ghosts of the old
 //! ```
 //! This is S3-FIFO (Yang and others, SOSP 2023) with CLOCK in place of its main queue, so that an old item costs
-//! three bits of its own and nothing here; and with a share of the young that adapts.
+//! three bits in the item and nothing here; and the share of the young adapts.
 //!
 //! # Words
-//! *Visits*: accesses since the item was last looked at, counted up to `VISITS_MAX`. *Young*: on probation. A
-//! *look* shows an item to the policy. The *hand* is a position in the order of reversed hashes, in which the index
-//! walks without memory of its own. *Ghosts* are hashes of what was evicted.
+//! *Visits*: accesses since the item was last looked at, counted up to `VISITS_MAX`. *Young*: on probation.
+//! A *look* shows an item to the policy. The *hand* is a position in the order of reversed hashes, so that the index
+//! can walk without memory of its own. *Ghosts* are hashes of evicted items.
 //!
 //! # The share of the young
-//! Young items are evicted when they are more than a share of all, else old ones. A ghost hit is a miss that more room
-//! would have spared: one of the young raises the share, one of the old lowers it. The ghosts of the young are the
-//! larger table, as they also tell who is known; only its newest part tells what a little more room would do.
+//! Young items are evicted when they exceed their share of all items, otherwise old ones. A ghost hit is a miss that
+//! more memory would have avoided: one of a young item raises the share, one of an old item lowers it. The ghosts of
+//! the young are the larger table, because they also identify known keys; only their newest part tells what slightly
+//! more memory would do.
 //!
 //! # Bounds
-//! H1. A call of [`Heat::evict`] looks at `LOOKS` items, of which `QUEUE_LOOKS` are of the queue, and asks
-//!     for items at most as often. The last look evicts whatever it meets.
+//! H1. A call of [`Heat::evict`] looks at `LOOKS` items at most, of which `QUEUE_LOOKS` are of the queue, and requests
+//!     items at most as often. The last look evicts any item.
 //! H2. The queue has as many entries as there were items at the last eviction, or `QUEUE_FREE`. A key that enters
-//!     while it is full begins old. An entry whose item is gone or old is dropped when it comes up.
-//! H3. No item stays young for ever, though its entry be lost (when a policy restarts, or as two keys have one
-//!     hash): in each round the hand makes one in `ROUNDS` of the young items old that it meets, another part each
-//!     round; with an empty queue, all.
-//! H4. Ghosts take 1.5 bytes an item, the queue 8 bytes an entry.
+//!     while it is full begins old. An entry whose item is gone or old is dropped when its turn comes.
+//! H3. No item stays young for ever, even if its entry is lost (a policy restarts, or two keys have one hash): in each
+//!     round the hand makes one in `ROUNDS` of the young items old, another part each round; with an empty queue, all.
+//! H4. Ghosts take 1.5 bytes per item, the queue 8 bytes per entry.
 //!
 //! No clock and no randomness: the same calls have the same outcome.
 
@@ -52,15 +52,15 @@ const ROUNDS: u64 = 64;
 /// The least and the greatest share of the young.
 const SHARE_MIN: f64 = 0.1;
 const SHARE_MAX: f64 = 0.9;
-/// Items by which a ghost hit moves the share. These, the sizes of the tables and `FRESH` are from replays of
-/// recorded traces (docs/decisions/0019-heat.md): a hit of the young shows less, as most of what they miss is not
-/// asked for again.
+/// The step by which a ghost hit moves the share. The steps, the sizes of the tables and `FRESH` come from
+/// replays of recorded traces (docs/decisions/0019-heat.md): a hit of the young weighs less, because most
+/// of their misses are not requested again.
 const RAISE: f64 = 2.5;
 const LOWER: f64 = 1.0;
 /// Only hits in this part of a bucket of young ghosts raise the share.
 const FRESH: usize = LANES / 4;
 
-/// What an item's bits say.
+/// The meaning of an item's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// How often it was visited since it was last looked at, up to [`VISITS_MAX`].
@@ -69,7 +69,7 @@ pub struct Marks {
     pub young: bool,
 }
 
-/// What becomes of an item that was shown.
+/// The policy's verdict on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It stays, with these bits.
@@ -89,12 +89,12 @@ pub enum Judged {
     Evicted,
 }
 
-/// Who has the items. A hash has 48 bits.
+/// The items, by their 48-bit hashes.
 pub trait Items {
     /// Items that there are.
     fn count(&self) -> usize;
 
-    /// Shows the item with this hash, if there is one, to `verdict`, and does what it says.
+    /// Shows the item with this hash, if there is one, to `verdict`, and carries the verdict out.
     fn judge(&mut self, hash: u64, verdict: impl FnMut(Marks) -> Verdict) -> Judged;
 
     /// Shows items from `hand` on, in the order of reversed hashes, one after the other until one is evicted or

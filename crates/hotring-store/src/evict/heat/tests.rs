@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::*;
 
-/// Items by their reversed hash, and what was asked of them.
+/// Items by reversed hash, and the requests made about them.
 #[derive(Default)]
 struct Cache {
     items: BTreeMap<u64, Marks>,
@@ -80,14 +80,14 @@ impl Cache {
     }
 
     /// A read-through access to a cache of `room` items; true for a hit.
-    fn access(&mut self, heat: &mut Heat, number: u64, room: usize) -> bool {
+    fn access(&mut self, heat: &mut Heat, number: u64, capacity: usize) -> bool {
         if let Some(marks) = self.marks(number) {
             marks.visits = (marks.visits + 1).min(VISITS_MAX);
             return true;
         }
-        if self.items.len() == room {
+        if self.items.len() == capacity {
             assert!(heat.evict(self), "there are items");
-            assert_eq!(self.items.len(), room - 1, "exactly one goes");
+            assert_eq!(self.items.len(), capacity - 1, "exactly one goes");
         }
         self.add(heat, number);
         false
@@ -134,7 +134,7 @@ fn old_items_lose_a_visit_a_round_and_then_go() {
     heat.share = 0.5;
     assert!(
         !heat.entered(1) && heat.share < 0.5,
-        "a ghost of the old, which wants more room for them"
+        "a ghost of the old, which wants more capacity for them"
     );
     // Whatever the hand has passed on the way here, the one with fewer visits goes first.
     assert!(heat.evict(&mut cache));
@@ -146,7 +146,8 @@ fn old_items_lose_a_visit_a_round_and_then_go() {
 fn ghosts_of_the_young_raise_the_share_and_those_of_the_old_lower_it() {
     let (mut heat, mut cache) = (Heat::new(), Cache::default());
     assert_eq!(heat.share, SHARE_MIN);
-    // Each key twice, a little too far apart for the least share; what enters old is not asked for again.
+    // Each key twice, slightly too far apart for the least share; keys that enter old are not requested
+    // again.
     for number in 0..6_000_u64 {
         cache.access(&mut heat, number, 100);
         cache.access(&mut heat, number.saturating_sub(24), 100);

@@ -16,18 +16,19 @@
 //! time comes to a slot above level 0, its entries move down, each to where it then belongs. Nothing is ever
 //! moved but then, so that an entry moves once for each level.
 //!
-//! # What an entry knows of its time
-//! The slot says the groups from its level on, and the 16 bits those below: all of them up to level 2, which is
-//! 4 minutes ahead. Above that they are the highest 16, and the time is rounded down, on level 4 (12 days) to
-//! 256 ms. So an entry may fire too early by a small share of its time, and never too late. Who takes it looks
-//! at the item then, and enters it again.
+//! # The precision of an entry
+//!
+//! The slot determines the groups from its level on, and the entry's 16 bits those below: exactly up to
+//! level 2, which is 4 minutes ahead. Above that the 16 bits are the highest ones and the time is rounded
+//! down, on level 4 (12 days) to 256 ms. So an entry may fire early by a small share of its time, but never
+//! late. The caller then looks at the item and enters it again.
 //!
 //! # Invariants
 //! * **W1** An entry on level L differs from `elapsed` in the group L of its time, which is later, and in no group
 //!   above.
 //! * **W2** An entry that was entered for a time t fires at the first step to a time from max(t, elapsed + 1) on, or
 //!   before; but one for a time beyond this 2^48 ms fires at their end.
-//! * **W3** What is left of the slot that time has come to is in `open`, on whose level it was.
+//! * **W3** The rest of the current slot is in `open`, on the level where the slot was.
 
 use std::mem::size_of;
 
@@ -49,7 +50,7 @@ const TIME_BITS: u32 = 64 - HASH_BITS;
 
 /// A timing wheel.
 pub(super) struct Wheel {
-    /// The time that it has come to: what was due until then has been taken.
+    /// The current time: everything due until then has been taken.
     elapsed: u64,
     levels: [Level; LEVELS],
     open: Chunks,
@@ -65,7 +66,7 @@ struct Level {
     slots: Vec<Chunks>,
 }
 
-/// What one step of a wheel has done.
+/// The result of one step of a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// An entry of this hash is due.
@@ -158,7 +159,7 @@ impl Wheel {
         }
     }
 
-    /// What becomes of an entry whose slot time has come to.
+    /// The next place of an entry when the time of its slot has come.
     fn take(&mut self, word: u64, now: u64) -> Step {
         let hash = word & HASH_MASK;
         // The slot begins at `elapsed`, with zeros in the groups below.
@@ -173,7 +174,7 @@ impl Wheel {
 
     /// The next slot with entries: its level, its number, and when it begins.
     fn next(&self) -> Option<(usize, usize, u64)> {
-        // What is on a level is due before all on the levels above (W1).
+        // All entries of a level are due before those of higher levels (W1).
         let level = self.levels.iter().position(|level| level.occupied != 0)?;
         let slot = self.levels[level].occupied.trailing_zeros() as usize;
         let shift = BITS * level as u32;

@@ -6,8 +6,7 @@ use fastrand::Rng;
 
 use super::*;
 
-/// What is entered, by hash: the time that was asked for. Who takes an entry too early enters it again, as
-/// the store does.
+/// Entered hashes with their exact times. An entry that fires early is entered again, as in the store.
 struct Tested {
     wheel: Wheel,
     due: BTreeMap<u64, u64>,
@@ -126,7 +125,7 @@ fn a_step_is_little_work_however_many_are_in_one_slot() {
         due += usize::from(matches!(wheel.step(8_192), Step::Due(_)));
     }
     assert_eq!((due, wheel.step(8_192)), (3, Step::Done));
-    // In the middle of it, what is entered finds its place.
+    // An entry made in the middle of it finds its place.
     assert_eq!(wheel.step(8_193), Step::Moved);
     wheel.enter(99_999, 8_194, 8_193);
     let mut taken = Vec::new();

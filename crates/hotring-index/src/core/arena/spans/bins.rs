@@ -1,19 +1,19 @@
-//! Doubly linked lists through what they hold, one for each level of use. The fullest comes first:
-//! what is almost empty is left alone, so that it becomes empty.
+//! Intrusive doubly linked lists, one per level of use. The fullest node is taken first, so that nearly
+//! empty ones are left alone and become empty.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null};
 
-/// The part of a header by which bins hold it. Zeros are a node that is in no bin.
+/// A node's links, inside the header of the node. All zeros means that it is in no bin.
 pub(super) struct Node {
     before: Cell<*const Node>,
     after: Cell<*const Node>,
-    /// The bin's number and 1; 0 is none.
+    /// The number of the bin plus 1; 0 means none.
     place: Cell<u8>,
 }
 
 impl Node {
-    /// Out of any bin; for memory that is used again.
+    /// Resets the links of memory that is reused.
     pub(super) fn reset(&self) {
         self.before.set(null());
         self.after.set(null());
@@ -21,10 +21,10 @@ impl Node {
     }
 }
 
-/// Lists by number. Whoever has it also has the nodes in it: none is touched by anybody else.
+/// Lists by number. Access to the bins includes access to their nodes.
 pub(super) struct Bins<const N: usize> {
     heads: [*const Node; N],
-    /// A bit for each list that is not empty.
+    /// A bit per list, set if the list is not empty.
     filled: u64,
 }
 
@@ -34,16 +34,16 @@ impl<const N: usize> Bins<N> {
         Self { heads: [null(); N], filled: 0 }
     };
 
-    /// A node of the highest list that has any.
+    /// A node of the highest list that is not empty.
     pub(super) fn fullest(&self) -> Option<NonNull<Node>> {
         let bin = 63u32.checked_sub(self.filled.leading_zeros())?;
         NonNull::new(self.heads[bin as usize].cast_mut())
     }
 
-    /// Where the node belongs from now on; `None` is nowhere.
+    /// Moves the node to a bin, or to none.
     ///
     /// # Safety
-    /// The node is in none but these bins, and stays where it is in memory until it is taken out.
+    /// The node must be in these bins or in none, and must not move in memory while it is in a bin.
     #[inline]
     pub(super) unsafe fn place(&mut self, node: &Node, bin: Option<u32>) {
         let place = bin.map_or(0, |bin| bin as u8 + 1);

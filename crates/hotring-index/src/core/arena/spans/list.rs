@@ -1,30 +1,30 @@
-//! Free memory of one class in a session's hands: lists of blocks, and runs that were never used.
+//! Free memory of one class in a session's hands: linked blocks, and runs of unused ones.
 
 use std::ptr::{NonNull, null_mut};
 
-/// Blocks, each of which holds the address of the next one.
+/// A linked list through the blocks.
 #[derive(Clone, Copy)]
 pub(super) struct FreeList {
     head: *mut u8,
     len: u32,
-    /// This many are a batch; for callers that keep batches.
+    /// Blocks per batch, for callers that keep batches.
     batch: u32,
 }
 
 impl FreeList {
     pub(super) const EMPTY: Self = Self::of_batch(0);
 
-    /// No block, and a batch of this many.
+    /// An empty list with this batch size.
     pub(super) const fn of_batch(batch: u32) -> Self {
         Self { head: null_mut(), len: 0, batch }
     }
 
-    /// What there is, which the list gives up.
+    /// Returns all blocks and leaves the list empty.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::of_batch(self.batch))
     }
 
-    /// Takes over another list's blocks, having none.
+    /// Takes over the blocks of another list. This one must be empty.
     pub(super) fn fill(&mut self, from: Self) {
         debug_assert!(self.len == 0, "what is there would be lost");
         (self.head, self.len) = (from.head, from.len);
@@ -34,7 +34,7 @@ impl FreeList {
         self.batch
     }
 
-    /// Whether it has a batch.
+    /// Whether the list is a batch or longer.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len >= self.batch
@@ -46,7 +46,7 @@ impl FreeList {
     }
 
     /// # Safety
-    /// `block` is unused memory of the list's class, owned by the caller.
+    /// `block` must be unused memory of the list's class, owned by the caller.
     #[inline]
     pub(super) unsafe fn push(&mut self, block: NonNull<u8>) {
         // SAFETY: the caller's promise.
@@ -69,10 +69,10 @@ impl FreeList {
         self.head
     }
 
-    /// Puts linked blocks in front, the first of which is `head` and the last `tail`.
+    /// Prepends linked blocks from `head` to `tail`.
     ///
     /// # Safety
-    /// They are so linked, `len` in number, of the list's class, and owned by the caller.
+    /// They must be linked, `len` in number, of the list's class, and owned by the caller.
     pub(super) unsafe fn prepend(&mut self, head: *mut u8, tail: *mut u8, len: u32) {
         // SAFETY: the caller's promise.
         unsafe { link(tail, self.head) };
@@ -82,20 +82,20 @@ impl FreeList {
 }
 
 /// # Safety
-/// `block` is unused memory of a class, owned by the caller.
+/// `block` must be unused memory of a class, owned by the caller.
 #[inline]
 pub(super) unsafe fn link(block: *mut u8, next: *mut u8) {
     // SAFETY: blocks are at least 8 bytes, 8-aligned, and the caller owns this one.
     unsafe { block.cast::<*mut u8>().write(next) };
 }
 
-/// Whole blocks in a row that were never used, or not since their span was free. Nothing is written
-/// to them, so that memory is only touched as it is used.
+/// Adjacent blocks that are unused since their span was last free. They are not written to, so memory is
+/// touched only as it is used.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     at: *mut u8,
     bytes: u32,
-    /// Bytes to ask for the next time.
+    /// Bytes to request next time.
     pub(super) ask: u32,
 }
 
@@ -105,7 +105,7 @@ impl Run {
     }
 
     /// # Safety
-    /// `bytes` from `at` on are blocks of one span, owned by the caller.
+    /// The `bytes` from `at` on must be blocks of one span, owned by the caller.
     pub(super) unsafe fn fill(&mut self, at: *mut u8, bytes: u32) {
         debug_assert!(self.bytes == 0, "what is left would be lost");
         (self.at, self.bytes) = (at, bytes);
@@ -127,7 +127,7 @@ impl Run {
         self.bytes == 0
     }
 
-    /// What is left, which the run gives up.
+    /// Returns the remainder and leaves the run empty.
     pub(super) fn empty_out(&mut self) -> Option<(NonNull<u8>, u32)> {
         let (at, bytes) = (NonNull::new(self.at)?, std::mem::take(&mut self.bytes));
         (bytes > 0).then_some((at, bytes))

@@ -11,13 +11,13 @@ use crate::core::sync::Arc;
 use std::ptr::NonNull;
 
 const RUN_LEN_MIN: u32 = 4 << 10;
-/// Blocks that go back together, or this many bytes of them if they are long.
+/// Blocks of a batch, and the bytes of a batch of longer blocks.
 pub(super) const BATCH: u32 = 256;
 const BATCH_BYTES: u32 = 32 << 10;
-/// Blocks that are enough for a visit to the class's spans: this part of a batch.
+/// A visit to a class's spans takes the batch size divided by this.
 const ENOUGH: u32 = 4;
 
-/// A batch of blocks of a length.
+/// The batch size for blocks of this length.
 fn batch(len: usize) -> u32 {
     (BATCH_BYTES / len as u32).clamp(1, BATCH)
 }
@@ -35,21 +35,21 @@ fn take(list: &mut FreeList, len: usize) -> Option<NonNull<u8>> {
 pub(crate) struct LocalArena {
     shared: Arc<Arena>,
     classes: Box<[LocalClass; CLASSES]>,
-    /// Spans that this session has taken and not begun.
+    /// Spans that this session has taken and not yet used.
     lot: Lot,
-    /// The class whose cache is given back next (`age`).
+    /// The next class whose cache is returned (`age`).
     oldest: usize,
 }
 
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct LocalClass {
-    /// What was freed last.
+    /// Blocks freed last.
     current: FreeList,
-    /// What came from the spans; only taken from.
+    /// Blocks taken from the spans; none is added one by one.
     stock: FreeList,
     run: Run,
-    /// A batch of what was freed before, or nothing.
+    /// A batch of blocks freed earlier, or none.
     spare: FreeList,
 }
 
@@ -63,7 +63,7 @@ impl LocalArena {
         let whole = shared.pool.has_private_chunks();
         let ask = if whole { UNIT as u32 } else { RUN_LEN_MIN };
         let class = |number: usize| LocalClass {
-            // No block has class 0.
+            // Class 0 has no blocks.
             current: FreeList::of_batch(batch(len_of(number).max(1))),
             stock: FreeList::EMPTY,
             run: Run::empty(ask),
@@ -82,7 +82,7 @@ impl LocalArena {
         }
         let number = class_of(size);
         let block = self.alloc_classed(number, number * GRAIN);
-        // SAFETY: the block is the caller's, and no session has seen it yet.
+        // SAFETY: the caller owns the block, and no session has seen it yet.
         unsafe { poison::mark(block, size, number * GRAIN) };
         block
     }
@@ -130,7 +130,8 @@ impl LocalArena {
     }
 
     /// # Safety
-    /// `block` came from `alloc(size)` of a cache of the same arena, and no session uses it any more.
+    /// `block` must come from `alloc(size)` of a cache of the same arena, and no session may use it any
+    /// more.
     #[inline]
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
         // SAFETY: the caller's promise.
@@ -158,7 +159,7 @@ impl LocalArena {
     }
 
     /// # Safety
-    /// As for `free`; this is the class of the size.
+    /// As for `free`, and `class` must be that of the size.
     #[inline(always)]
     unsafe fn free_classed(&mut self, block: NonNull<u8>, number: usize) {
         let class = &mut self.classes[number];
@@ -182,14 +183,14 @@ impl LocalArena {
         unsafe { self.shared.give(class, &[list], &mut Run::empty(0)) };
     }
 
-    /// Called now and then, gives back the cache of one class after the other: what lies in it for
-    /// long keeps its chunk from going back.
+    /// Returns the cache of one class per call, in turn: blocks that lie in a cache for long keep their
+    /// chunks in memory.
     pub(crate) fn age(&mut self) {
         self.give_back_class(self.oldest);
         self.oldest = (self.oldest + 1) % CLASSES;
     }
 
-    /// Gives all of the cache back.
+    /// Returns the complete cache.
     pub(crate) fn give_back(&mut self) {
         (0..CLASSES).for_each(|class| self.give_back_class(class));
         self.shared.pool.give_lot(&mut self.lot);

@@ -9,30 +9,26 @@
 //! ```
 //!
 //! An item of up to `CLASSED_MAX` bytes comes from its class ([`classes`](super::classes)): from the
-//! session's own free blocks, else from the class's spans, else from a free span, else from a chunk that
-//! was given back or never used. What is fullest serves first, spans and chunks alike, so that others
-//! become empty. All spans of a chunk that is in use are of one length. Longer items have pages of their
-//! own ([`Large`]).
+//! session's free blocks, else from the class's spans, else from a free span, else from a chunk that was
+//! returned or never used. The fullest spans and chunks serve first, so that others become empty. All spans
+//! of a chunk in use have one length. Longer items have pages of their own ([`Large`]).
 //!
-//! A session caches free blocks: less than two batches of what it freed (256 blocks or 32 KiB each), and what it last
-//! took from the class's spans, which is a run, or the free blocks of a few spans. Beyond two batches a batch
-//! goes back, each block to its own span. A span all of whose blocks are back goes to its chunk, a
-//! chunk all of whose spans are back to the system, except for one ([`pool`]).
+//! A session caches less than two batches of the blocks that it freed (256 blocks or 32 KiB each), and the
+//! last supply from the class's spans: a run, or the free blocks of a few spans. Above two batches one
+//! batch goes back, each block to its span. A span without used blocks returns to its chunk; a chunk
+//! without used spans returns to the system, except for one ([`pool`]).
 //!
-//! A cached block keeps its span, hence its chunk. So a session gives back its whole cache when it
-//! ends and when it is told that it goes idle, and that of one class each time it has collected
-//! garbage. What is kept of memory that is free is thus bounded by one chunk, and one more for each
-//! block that is cached by another session that has not come to that yet.
+//! A cached block keeps its span, and so its chunk. Therefore a session returns its complete cache when it
+//! ends or goes idle, and that of one class after each collection. So the free memory that is kept is
+//! bounded by one chunk, and one more for each block in the cache of a session that has not done so yet.
 //!
-//! Where an engine asks for it ([`Engine::PRIVATE_CHUNKS`](crate::Engine)), a session that wants a span
-//! takes all that are free of a chunk, a whole one if none is in use in part, and has the next ones
-//! without asking anybody; and a span's blocks all go to the session that began it, until they are
-//! freed. What is left of the chunk goes back with the session's cache, so that is one chunk more
-//! for each session that does not go idle.
+//! With [`Engine::PRIVATE_CHUNKS`](crate::Engine) a session that needs a span takes all free ones of a
+//! chunk, or a whole chunk if none is partly used, and uses them without synchronization. The blocks of a
+//! span all go to the session that began it, until they are freed. The rest of the chunk is returned with
+//! the session's cache, which costs one more chunk per session that does not go idle.
 //!
-//! Locks: one a class and one for the chunks, never both at once, never on the path of an operation
-//! that finds what it wants in the session's cache; no system call is made under one, and memory is
-//! touched for the first time outside of them.
+//! There is one lock per class and one for the chunks. A session never holds two, takes none if its cache
+//! has a block, makes no system call under one, and touches new memory only after releasing it.
 
 mod bins;
 mod list;
@@ -68,7 +64,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// With `whole_chunks` a session takes a chunk at a time for itself.
+    /// With `whole_chunks` a session takes a chunk at a time.
     pub(crate) fn new(huge_pages: bool, whole_chunks: bool) -> Self {
         Self {
             classes: (0..CLASSES).map(|_| Mutex::new(Class::EMPTY)).collect(),
@@ -77,17 +73,17 @@ impl Arena {
         }
     }
 
-    /// Bytes of address space that are mapped for items (in memory or not).
+    /// Bytes of address space mapped for items, in memory or not.
     pub(crate) fn mapped_bytes(&self) -> usize {
         self.pool.mapped_bytes() + self.large.bytes()
     }
 
-    /// Of these, bytes that may be in memory: taken, and not given back.
+    /// Of these, bytes that may be in memory: taken and not returned.
     pub(crate) fn held_bytes(&self) -> usize {
         self.pool.held_bytes() + self.large.bytes()
     }
 
-    /// Frees a block if it is of those that do not go with the arena.
+    /// Frees a block that is not freed with the arena.
     ///
     /// # Safety
     /// As for [`LocalArena::free`].
@@ -99,10 +95,10 @@ impl Arena {
         }
     }
 
-    /// Looks, in a build with debug assertions, whether anybody wrote past the end of an item.
+    /// Checks, with debug assertions, that nothing was written behind the end of an item.
     ///
     /// # Safety
-    /// `block` came from `alloc(size)` and is not freed.
+    /// `block` must come from `alloc(size)` and must not be freed.
     #[inline(always)]
     pub(crate) unsafe fn check_end(&self, block: NonNull<u8>, size: usize) {
         let len = footprint(size);
@@ -121,7 +117,7 @@ impl Arena {
         self.classes[class].lock().expect("no code panics under this lock")
     }
 
-    /// Fills an empty list or an empty run: the spans of the class first, then a free one.
+    /// Fills an empty list or run: from the spans of the class, else from a free span.
     fn take(&self, class: usize, list: &mut FreeList, run: &mut Run, lot: &mut Lot, enough: u32) {
         self.class(class).take(list, run, enough);
         if list.len() == 0 && run.is_empty() {
@@ -133,10 +129,10 @@ impl Arena {
         }
     }
 
-    /// Takes back what a session gives up of a class: lists and a run.
+    /// Takes back lists and a run of a class from a session.
     ///
     /// # Safety
-    /// They are unused blocks of this class, owned by the caller.
+    /// They must be unused blocks of this class, owned by the caller.
     unsafe fn give(&self, class: usize, lists: &[FreeList], run: &mut Run) {
         let mut emptied = Emptied::EMPTY;
         let mut shared = self.class(class);
@@ -148,8 +144,8 @@ impl Arena {
         unsafe { shared.put_run(class, run, &mut emptied) };
         drop(shared);
         while let Some(node) = emptied.fullest() {
-            // SAFETY: the node is the first field of a span, all of whose blocks are back, so it is
-            // ours alone until the pool has it.
+            // SAFETY: the node is the first field of a span without used blocks, so it is ours alone until
+            // the pool has it.
             unsafe {
                 let span = node.cast::<Span>().as_ref();
                 emptied.place(&span.node, None);

@@ -1,28 +1,28 @@
-//! What a build with debug assertions knows of blocks, so that tests of the index on its real memory notice who
-//! uses it wrongly. Nothing in release builds.
+//! Marks in blocks, in builds with debug assertions, by which tests on real memory detect misuse. Release
+//! builds have none.
 //!
-//! * A free block is filled with [`POISON`] behind its link to the next one. Who takes it looks: if that
-//!   has changed, it was written to after it was free.
-//! * Who frees a block that is poisoned frees it twice.
-//! * What a block has beyond its item is [`CANARY`]: if that has changed when the item goes, a write went past
-//!   its end. An item as long as its block has none; who writes past that one is noticed if the next
+//! * A free block is filled with [`POISON`] behind its link. If that has changed at reuse, the block was
+//!   written to after it was freed.
+//! * A poisoned block that is freed was freed twice.
+//! * The rest of a block behind its item is [`CANARY`]. If that has changed when the item is freed, a write
+//!   went past its end. An item that fills its block has no canary; a write past it is detected if the next
 //!   block is free.
-//! * A block that is given out is filled with [`STALE`], so that no session finds what it held.
+//! * An allocated block is filled with [`STALE`], so that no session reads old contents.
 //!
-//! Of a long block only the first [`LOOKED_AT`] bytes are looked at.
+//! Only the first [`LOOKED_AT`] bytes of a long block are checked.
 
 use std::ptr::NonNull;
 
 const STALE: u8 = 0xa5;
 const CANARY: u8 = 0xc7;
-/// Bytes of a block.
+/// Bytes of a block that are checked.
 const LOOKED_AT: usize = 512;
-/// Bytes behind an item.
+/// Bytes behind an item that are checked.
 const CANARIES: usize = 16;
-/// The link to the next free block.
+/// Length of the link to the next free block.
 const LINK: usize = 8;
 
-/// What no item has: no byte is as the one before.
+/// The fill of a free block. Every byte differs from the one before, which no item is likely to have.
 static POISON: [u8; LOOKED_AT] = {
     let mut bytes = [0; LOOKED_AT];
     let mut at = 0;
@@ -35,7 +35,7 @@ static POISON: [u8; LOOKED_AT] = {
 static CANARY_BYTES: [u8; CANARIES] = [CANARY; CANARIES];
 
 /// # Safety
-/// The bytes are initialised, and no session writes to them now.
+/// The bytes must be initialised, and no session may write to them meanwhile.
 unsafe fn bytes<'a>(block: NonNull<u8>, from: usize, to: usize) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(block.as_ptr().add(from), to - from) }
@@ -44,7 +44,7 @@ unsafe fn bytes<'a>(block: NonNull<u8>, from: usize, to: usize) -> &'a [u8] {
 /// Marks a block of `len` bytes as free.
 ///
 /// # Safety
-/// The caller gives it up.
+/// The caller gives up the block.
 #[inline(always)]
 pub(super) unsafe fn free(block: NonNull<u8>, len: usize) {
     if cfg!(debug_assertions) && len > LINK {
@@ -57,7 +57,7 @@ pub(super) unsafe fn free(block: NonNull<u8>, len: usize) {
     }
 }
 
-/// As `free`, for a block that was never given out.
+/// As `free`, for a block that was never allocated.
 ///
 /// # Safety
 /// As for `free`.
@@ -72,10 +72,10 @@ pub(super) unsafe fn fill(block: NonNull<u8>, len: usize) {
     }
 }
 
-/// Takes a block of `len` bytes that was marked as free; `next` is what it linked to.
+/// Takes a free block of `len` bytes; `next` is its link.
 ///
 /// # Safety
-/// It is marked so, and no other session's.
+/// The block must be marked as free, and the caller must own it.
 #[inline(always)]
 pub(super) unsafe fn take(block: NonNull<u8>, len: usize, next: *mut u8) {
     if cfg!(debug_assertions) && len > LINK {
@@ -90,10 +90,10 @@ pub(super) unsafe fn take(block: NonNull<u8>, len: usize, next: *mut u8) {
     }
 }
 
-/// Marks a block of `len` bytes as given out for `size` of them.
+/// Marks a block of `len` bytes as allocated for `size` of them.
 ///
 /// # Safety
-/// The caller owns the block.
+/// The caller must own the block.
 #[inline(always)]
 pub(super) unsafe fn mark(block: NonNull<u8>, size: usize, len: usize) {
     if cfg!(debug_assertions) {
@@ -105,10 +105,10 @@ pub(super) unsafe fn mark(block: NonNull<u8>, size: usize, len: usize) {
     }
 }
 
-/// Looks whether anybody wrote past the end of an item of `size` bytes.
+/// Checks that nothing was written behind the end of an item of `size` bytes.
 ///
 /// # Safety
-/// The block of `len` bytes was given out for that size and is still there.
+/// The block of `len` bytes must be allocated for that size.
 #[inline(always)]
 pub(super) unsafe fn check_end(block: NonNull<u8>, size: usize, len: usize) {
     if cfg!(debug_assertions) {

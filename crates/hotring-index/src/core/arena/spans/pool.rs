@@ -1,9 +1,9 @@
-//! Chunks: 2 MiB, a huge page, of 32 spans each, or 8, or one. Here a class gets a span, and what is free
-//! goes back to the system.
+//! Chunks of 2 MiB, a huge page, with 32 spans each, or 8, or one. Classes get spans from here, and free
+//! chunks return to the system.
 //!
-//! A chunk begins with the headers of its spans, so that an address leads to its span by masking. Of a
-//! longer span's headers the first one is used.
-//! Zeros are a valid header of a free chunk, so that one that was given back needs no other care.
+//! A chunk begins with the headers of its spans, so that masking a block's address leads to its span. A
+//! longer span uses the first of its headers. Zeros are a valid header of a free chunk, so a returned chunk
+//! needs no initialisation.
 
 use super::bins::{Bins, Node};
 use super::span::{Figure, Span};
@@ -15,38 +15,38 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null};
 use std::sync::MutexGuard;
 
-/// Spans of a chunk, if they are narrow.
+/// Short spans per chunk.
 const SPANS: usize = CHUNK_LEN / UNIT;
-/// Address space mapped at a time; touched piece by piece.
+/// Address space per mapping, touched piece by piece.
 const MAPPING_LEN: usize = 16 * CHUNK_LEN;
-/// Free chunks that stay in memory, so that a workload at the edge does not give back what it wants
-/// again at once. All others go back.
+/// Free chunks that stay in memory, so that a workload at the edge of a chunk does not return and fetch it
+/// again and again.
 pub(super) const FREE_CHUNKS_KEPT: usize = 1;
 
 /// A chunk's header. The bins find it by its first field.
 #[repr(C, align(64))]
 struct Chunk {
     node: Node,
-    /// A bit for each unit that is of a span that is not free; under the pool's lock.
+    /// A bit for each unit of a used span; under the pool's lock.
     used: Figure,
-    /// How long its spans are. Changes while all are free, under the pool's lock.
+    /// The length of its spans. Changes only while all are free, under the pool's lock.
     width: Figure,
-    /// Whether nothing is taken of it any more, so that it becomes free.
+    /// Whether the chunk is closing: nothing more is allocated from it, so that it becomes free.
     closing: AtomicBool,
-    /// Each under the lock of its class, or its owner's alone.
+    /// Each is under the lock of its class, or belongs to its owner.
     spans: [Span; SPANS],
 }
 
 const _: () = assert!(SPANS == u32::BITS as usize && size_of::<Chunk>() == CHUNK_HEADER);
 
-/// The header of the chunk that an address lies in.
+/// The header of the chunk that contains an address.
 fn chunk_at(address: usize) -> *const Chunk {
     std::ptr::with_exposed_provenance(address & !(CHUNK_LEN - 1))
 }
 
 impl Chunk {
     fn is_closing(&self) -> bool {
-        // ORDERING: Relaxed, advice: what is taken nevertheless is moved later.
+        // ORDERING: Relaxed, advice: a block that is allocated nevertheless is moved later.
         self.closing.load(Ordering::Relaxed)
     }
 
@@ -55,8 +55,8 @@ impl Chunk {
         self.closing.store(closing, Ordering::Relaxed);
     }
 
-    /// Calls `f` with the width of each span and, of one that is used, its class and the bytes of its
-    /// free blocks and of those in use. An estimate.
+    /// Calls `f` with the width of each span and, for a used one, with its class and the bytes of its free
+    /// and its allocated blocks. An estimate.
     fn each_span(&self, mut f: impl FnMut(Width, Option<(usize, usize, usize)>)) {
         let (used, width) = (self.used.get(), Width::ALL[self.width.get() as usize]);
         for at in (0..SPANS).step_by(width.units()) {
@@ -65,36 +65,36 @@ impl Chunk {
     }
 }
 
-/// Whether nothing is to be taken of the span's chunk any more.
+/// Whether the span's chunk is closing.
 pub(super) fn is_closing(span: &Span) -> bool {
-    // SAFETY: the header of the chunk that the span's is in.
+    // SAFETY: the header of the chunk that contains the span.
     unsafe { &*chunk_at(std::ptr::from_ref(span).addr()) }.is_closing()
 }
 
-/// As `is_closing`, of the chunk that a block lies in.
+/// Whether the chunk of a block is closing.
 ///
 /// # Safety
-/// The block is out: its chunk is in memory.
+/// The block must be allocated: its chunk is then in memory.
 pub(super) unsafe fn leaves(block: NonNull<u8>) -> bool {
     // SAFETY: the caller's promise.
     unsafe { &*chunk_at(block.as_ptr().addr()) }.is_closing()
 }
 
-/// The span of this width that a block lies in.
+/// The span of this width that contains a block.
 ///
 /// # Safety
-/// The block came from `span_memory` of a span that is not free. The result is used while it is
-/// not, and under the lock of its class or as its only owner.
+/// The block must come from `span_memory` of a span in use. The result may be used only while the span is
+/// in use, and under the lock of its class or by its only owner.
 #[inline]
 pub(super) unsafe fn span_of<'a>(block: NonNull<u8>, width: Width) -> &'a Span {
     let address = block.as_ptr().addr();
     let first = (address / UNIT % SPANS) & !(width.units() - 1);
-    // SAFETY: the chunk is not free, so it is in memory; its spans' headers are never moved, and
-    // shared references are all that there are.
+    // SAFETY: the span is in use, so its chunk is in memory; headers never move, and only shared references
+    // to them exist.
     unsafe { &(*chunk_at(address)).spans[first] }
 }
 
-/// The bytes that blocks of a span are made of; the first one of a chunk has the header before it.
+/// The bytes of a span that hold blocks. In the first span of a chunk the chunk's header lies before them.
 pub(super) fn span_memory(span: &Span, width: Width) -> (*mut u8, usize) {
     let chunk = chunk_at(std::ptr::from_ref(span).addr());
     let from = index(span) * UNIT;
@@ -103,18 +103,18 @@ pub(super) fn span_memory(span: &Span, width: Width) -> (*mut u8, usize) {
     (unsafe { chunk.cast::<u8>().add(from + header) }.cast_mut(), width.units() * UNIT - header)
 }
 
-/// The bits of a span's units, if it is the chunk's first one of this width.
+/// The unit bits of a span that is the first one of this width.
 fn units(width: Width) -> u32 {
     u32::MAX >> (SPANS - width.units())
 }
 
-/// A span's number in its chunk.
+/// The number of a span in its chunk.
 fn index(span: &Span) -> usize {
     let offset = std::ptr::from_ref(span).addr() % CHUNK_LEN - offset_of!(Chunk, spans);
     offset / size_of::<Span>()
 }
 
-/// Free spans of one chunk that a session has taken; no other session's until they are given back.
+/// Free spans of one chunk that a session has reserved until it returns them.
 pub(super) struct Lot {
     chunk: *const Chunk,
     /// A bit for each.
@@ -124,18 +124,18 @@ pub(super) struct Lot {
 impl Lot {
     pub(super) const EMPTY: Self = Self { chunk: null(), spans: 0 };
 
-    /// Whether nothing is to be taken of their chunk any more.
+    /// Whether their chunk is closing.
     fn is_closing(&self) -> bool {
-        // SAFETY: none of a lot's spans is free, so its chunk is in memory.
+        // SAFETY: the spans of a lot are in use, so the chunk is in memory.
         self.spans != 0 && unsafe { &*self.chunk }.is_closing()
     }
 
-    /// One of them, the caller's from now on.
+    /// Takes one of the spans.
     fn pop<'a>(&mut self) -> Option<&'a Span> {
         let (span, others) = (self.spans.trailing_zeros(), self.spans.checked_sub(1)?);
         self.spans &= others;
-        // SAFETY: none of a lot's spans is free, so its chunk is in memory; the pool outlives what
-        // is taken from it.
+        // SAFETY: the spans of a lot are in use, so the chunk is in memory; the pool outlives everything
+        // taken from it.
         Some(unsafe { &(*self.chunk).spans[span as usize] })
     }
 }
@@ -143,30 +143,29 @@ impl Lot {
 /// All chunks of an arena.
 pub(super) struct Pool {
     state: Mutex<State>,
-    /// Bytes of address space, and of chunks in memory; changed under the lock, read without.
+    /// Bytes of address space, and of chunks in memory. Changed under the lock, read without it.
     mapped: TallyU64,
     held: TallyU64,
     huge_pages: bool,
-    /// Whether whoever takes a span takes all that are free of its chunk.
+    /// Whether a session takes all free spans of a chunk at a time.
     whole_chunks: bool,
 }
 
 struct State {
     mappings: Vec<Mapping>,
-    /// Chunks without memory: given back, or never used.
+    /// Chunks without memory: returned, or never used.
     absent: Vec<NonNull<Chunk>>,
-    /// Chunks in memory with spans that are free and others that are not, for each width, by the number
-    /// of those that are not.
+    /// Partly used chunks in memory by span width and by the number of used spans.
     partly: [Bins<SPANS>; 3],
-    /// Chunks in memory of which all is free.
+    /// Free chunks in memory.
     free: Bins<1>,
     free_len: usize,
 }
 
 impl State {
-    /// Takes a chunk from where it belongs.
+    /// Takes a chunk out of its bin.
     fn take_out(&mut self, chunk: &Chunk) {
-        // SAFETY: a chunk in memory is in these bins or none, by what of it is free, and stays where it is.
+        // SAFETY: a chunk in memory is in none but these bins, by its free spans, and does not move.
         unsafe {
             if chunk.used.get() == 0 {
                 self.free.place(&chunk.node, None);
@@ -177,10 +176,10 @@ impl State {
         }
     }
 
-    /// Puts a chunk that was taken out where it belongs now.
+    /// Puts a chunk into the bin for its present state.
     fn put_back(&mut self, chunk: &Chunk) {
         let used = chunk.used.get().count_ones();
-        // SAFETY: as in `take_out`; it is in none.
+        // SAFETY: as in `take_out`; it is in no bin.
         unsafe {
             if used == 0 {
                 self.free.place(&chunk.node, Some(0));
@@ -191,14 +190,14 @@ impl State {
         }
     }
 
-    /// The fullest chunk that has a free span of this width, or else one that is free.
+    /// The fullest chunk with a free span of this width, or else a free chunk.
     fn fullest<'a>(&self, width: Width) -> Option<&'a Chunk> {
         let node = self.partly[width as usize].fullest().or_else(|| self.free.fullest())?;
         // SAFETY: the node is the first field of a chunk in memory.
         Some(unsafe { node.cast::<Chunk>().as_ref() })
     }
 
-    /// Hands out a span of such a chunk, or all that are free.
+    /// Allocates one span of such a chunk, or all free ones.
     fn take_from(&mut self, chunk: &Chunk, width: Width, all: bool) -> Lot {
         self.take_out(chunk);
         let used = chunk.used.get();
@@ -243,8 +242,8 @@ impl Pool {
         self.whole_chunks
     }
 
-    /// A free span, the caller's from now on: of its lot if it is a narrow one, or else of the fullest
-    /// chunk that has one. Aborts like any allocation failure when the system has no memory.
+    /// A free span for the caller: from its lot if the span is narrow, else from the fullest chunk that has
+    /// one. Aborts like any failed allocation if the system has no memory.
     pub(super) fn take<'a>(&'a self, lot: &mut Lot, width: Width) -> &'a Span {
         let is_narrow = width == Width::Narrow;
         if lot.is_closing() {
@@ -257,9 +256,9 @@ impl Pool {
         while state.fullest(width).is_none() {
             let chunk = state.absent.pop();
             drop(state);
-            // Outside of the lock, as the first touch may take the kernel a while.
+            // Outside of the lock, because the first touch may take the kernel long.
             let chunk = chunk.or_else(|| self.map()).map(|chunk| {
-                // SAFETY: the chunk's memory is mapped and zero, and it is ours alone by now.
+                // SAFETY: the chunk's memory is mapped and zero, and already ours alone.
                 let chunk = unsafe { chunk.as_ref() };
                 chunk.used.set(0);
                 chunk
@@ -279,14 +278,14 @@ impl Pool {
         span
     }
 
-    /// Takes note of a free chunk in memory.
+    /// Records a free chunk in memory.
     fn add_free(&self, chunk: &Chunk, state: &mut State) {
         // ORDERING: Relaxed, a report.
         self.held.fetch_add(CHUNK_LEN as u64, Ordering::Relaxed);
         state.put_back(chunk);
     }
 
-    /// A new chunk; others go to those without memory.
+    /// Maps memory and returns one chunk of it; the others are recorded as chunks without memory.
     #[cold]
     fn map(&self) -> Option<NonNull<Chunk>> {
         let Ok(mapping) = Mapping::reserve(MAPPING_LEN, self.huge_pages) else {
@@ -305,30 +304,30 @@ impl Pool {
         state.absent.pop()
     }
 
-    /// Takes a free span back.
+    /// Takes back a free span.
     ///
     /// # Safety
-    /// No session uses it or anything in it, and it is in no bins.
+    /// No session may use the span or anything in it, and it must be in no bin.
     pub(super) unsafe fn give(&self, span: &Span, width: Width) {
         let chunk = chunk_at(std::ptr::from_ref(span).addr());
         // SAFETY: the caller's promise.
         unsafe { self.release(chunk, units(width) << index(span)) };
     }
 
-    /// Takes back what is left of a lot.
+    /// Takes back the remaining spans of a lot.
     pub(super) fn give_lot(&self, lot: &mut Lot) {
         let Lot { chunk, spans } = std::mem::replace(lot, Lot::EMPTY);
         if spans != 0 {
-            // SAFETY: no session has used them since they were taken, and they are the caller's.
+            // SAFETY: no session has used them since they were reserved, and the caller owns them.
             unsafe { self.release(chunk, spans) };
         }
     }
 
     /// # Safety
-    /// Spans of the chunk with these bits are not free; no session uses them or anything in them, and
-    /// they are in no bins.
+    /// The spans with these bits must be in use, but no session may use anything in them, and they must be
+    /// in no bin.
     unsafe fn release(&self, chunk: *const Chunk, spans: u32) {
-        // SAFETY: a chunk is in memory as long as any span of it is not free.
+        // SAFETY: a chunk stays in memory while any of its spans is in use.
         let chunk = unsafe { &*chunk };
         let mut state = self.state();
         state.take_out(chunk);
@@ -343,7 +342,7 @@ impl Pool {
         self.give_back(chunk, state);
     }
 
-    /// Gives a free chunk back, if one is kept.
+    /// Returns a cached free chunk to the system, if there is one.
     pub(super) fn trim(&self) {
         let state = self.state();
         if let Some(node) = state.free.fullest() {
@@ -352,38 +351,39 @@ impl Pool {
         }
     }
 
-    /// Gives the memory of a free chunk back to the system.
+    /// Returns the memory of a free chunk to the system.
     fn give_back(&self, chunk: &Chunk, mut state: MutexGuard<'_, State>) {
         state.take_out(chunk);
         // ORDERING: Relaxed, a report.
         self.held.fetch_sub(CHUNK_LEN as u64, Ordering::Relaxed);
         drop(state);
         let chunk = NonNull::from(chunk);
-        // SAFETY: all of the chunk is free, and in no bins, so it is ours alone.
+        // SAFETY: the chunk is free and in no bin, so it is ours alone.
         let is_gone = unsafe { memory::give_back(chunk.cast(), CHUNK_LEN) };
         let mut state = self.state();
         if is_gone {
             state.absent.push(chunk);
         } else {
-            // The process keeps its memory locked, perhaps.
-            // SAFETY: the chunk is mapped; its header is as it was, or zeros, which say the same.
+            // Refused, for example because the process locks its memory.
+            // SAFETY: the chunk is mapped; its header is unchanged or zero, both of which mean a free
+            // chunk.
             self.add_free(unsafe { chunk.as_ref() }, &mut state);
         }
     }
 }
 
-/// A chunk as a survey has found it, which may be chosen.
+/// A surveyed chunk, a candidate for closing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Chosen {
-    /// Bytes of its blocks that are out.
+    /// Bytes of its allocated blocks.
     pub(super) out: usize,
     address: usize,
 }
 
 impl Chosen {
     fn chunk<'a>(self) -> &'a Chunk {
-        // SAFETY: of a survey, whose arena is there: a mapping stays, and what may change in a header are
-        // atomics; where there is no memory zeros are read, which are a free chunk.
+        // SAFETY: the arena of the survey still exists, mappings stay, and the fields of a header that may
+        // change are atomics; without memory the header reads as zeros, a free chunk.
         unsafe { &*chunk_at(self.address) }
     }
 
@@ -393,21 +393,21 @@ impl Chosen {
     }
 }
 
-/// What a survey has found so far.
+/// The findings of a survey.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Chunks that are in use, and not closing.
+    /// Chunks in use that are not closing.
     pub(super) chunks: Vec<Chosen>,
-    /// Of these, bytes that are free of each class's spans.
+    /// Free bytes in their spans, by class.
     pub(super) free: Vec<usize>,
-    /// And of spans that are free, for each width.
+    /// Free bytes in their free spans, by width.
     pub(super) unused: [usize; Width::ALL.len()],
-    /// Bytes that are free in chunks that are closing already.
+    /// Free bytes in chunks that are closing already.
     pub(super) closing: usize,
 }
 
 impl Pool {
-    /// Looks at `count` chunks from number `from` on. False: these were the last ones.
+    /// Surveys `count` chunks from number `from` on. False after the last one.
     pub(super) fn survey(&self, from: usize, count: usize, found: &mut Found) -> bool {
         const OF_MAPPING: usize = MAPPING_LEN / CHUNK_LEN;
         let state = self.state();
@@ -419,8 +419,8 @@ impl Pool {
         drop(state);
         found.free.resize(CLASSES, 0);
         for &chunk in &chunks {
-            // SAFETY: a mapping stays, and what may change in a header meanwhile are atomics; where there is
-            // no memory zeros are read, which are a free chunk.
+            // SAFETY: mappings stay, and the fields of a header that may change meanwhile are atomics;
+            // without memory the header reads as zeros, a free chunk.
             let chunk = unsafe { &*chunk };
             if chunk.used.get() == 0 {
                 continue;
@@ -443,11 +443,11 @@ impl Pool {
         chunks.len() == count
     }
 
-    /// Has nothing taken of a chunk any more until it is free.
+    /// Closes a chunk: nothing more is allocated from it until it is free.
     pub(super) fn close(&self, chosen: Chosen) {
         let mut state = self.state();
         let chunk = chosen.chunk();
-        // One that became free meanwhile may have no memory.
+        // A chunk that became free meanwhile may have no memory.
         if chunk.used.get() != 0 && !chunk.is_closing() {
             state.take_out(chunk);
             chunk.set_closing(true);

@@ -1,5 +1,5 @@
-//! Spans: memory of blocks of one class, and what of them is free. All of a class's spans are
-//! looked at and changed under the class's lock, except for one that is in no bins.
+//! Spans: the blocks of one class, and which are free. All spans of a class are read and changed under the
+//! lock of the class, except for one that is in no bin.
 
 use super::bins::{Bins, Node};
 use super::list::{FreeList, Run, link};
@@ -10,7 +10,7 @@ use crate::core::sync::{Ordering, TallyU32};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 
-/// Of a span that has anything less than `1 << LEVELS` blocks are out.
+/// Spans with free blocks have fewer than `1 << LEVELS` allocated ones.
 const LEVELS: usize = (UNIT / 8).ilog2() as usize;
 
 /// A span's header. The bins find it by its first field.
@@ -20,25 +20,25 @@ pub(super) struct Span {
     /// Free blocks, linked from `head` to `tail`.
     head: Cell<*mut u8>,
     tail: Cell<*mut u8>,
-    /// Where blocks begin that were not handed out yet.
+    /// The first block that was never allocated.
     fresh_at: Cell<*mut u8>,
     listed: Figure,
     fresh: Figure,
-    /// All blocks, whoever has them.
+    /// All blocks, allocated or not.
     blocks: Figure,
     class: Figure,
 }
 
 const _: () = assert!(size_of::<Span>() == 64, "a line, so that no two classes write the same one");
 
-/// A number that one at a time changes, and that anybody may look at for an estimate.
+/// A number with one writer at a time, which any thread may read as an estimate.
 #[derive(Default)]
 pub(super) struct Figure(TallyU32);
 
 impl Figure {
     #[inline]
     pub(super) fn get(&self) -> u32 {
-        // ORDERING: Relaxed: who decides on it holds the lock under which it changes, or owns it.
+        // ORDERING: Relaxed: a thread that decides by it holds the lock under which it changes, or owns it.
         self.0.load(Ordering::Relaxed)
     }
 
@@ -50,8 +50,7 @@ impl Figure {
 }
 
 impl Span {
-    /// Its class, and the bytes of its free blocks and of those in use; an estimate where these
-    /// change meanwhile.
+    /// Its class, and the bytes of its free and its allocated blocks. An estimate if they change meanwhile.
     pub(super) fn use_of(&self) -> (usize, usize, usize) {
         let class = (self.class.get() as usize).min(CLASSES - 1);
         let (all, len) = (self.blocks.get(), len_of(class));
@@ -59,18 +58,18 @@ impl Span {
         (class, free as usize * len, (all - free) as usize * len)
     }
 
-    /// Blocks that sessions have: in use, or in a session's cache.
+    /// Allocated blocks, including those in a session's cache.
     fn out(&self) -> u32 {
         self.blocks.get() - self.listed.get() - self.fresh.get()
     }
 
-    /// By use: nowhere if there is nothing to be had, or nothing to be taken any more.
+    /// Its bin, by use. None if it is full or its chunk is closing.
     fn bin(&self) -> Option<u32> {
         let out = self.out();
         (out < self.blocks.get() && !is_closing(self)).then(|| out.checked_ilog2().unwrap_or(0))
     }
 
-    /// Makes blocks of a class out of a free span, which is the caller's.
+    /// Divides a free span, owned by the caller, into blocks of a class.
     pub(super) fn begin(&self, class: usize) {
         let (start, len) = span_memory(self, width_of(class));
         let blocks = (len / len_of(class)) as u32;
@@ -83,20 +82,20 @@ impl Span {
         self.class.set(class as u32);
     }
 
-    /// Hands out as many fresh blocks as the run asks for, one at least.
+    /// Allocates as many fresh blocks as the run requests, and at least one.
     pub(super) fn carve(&self, run: &mut Run) {
         let len = len_of(self.class.get() as usize) as u32;
         let blocks = self.fresh.get().min((run.ask / len).max(1));
         let (at, bytes) = (self.fresh_at.get(), blocks * len);
-        // SAFETY: `fresh` blocks follow `fresh_at` inside the span.
+        // SAFETY: `fresh` blocks begin at `fresh_at` inside the span.
         self.fresh_at.set(unsafe { at.add(bytes as usize) });
         self.fresh.set(self.fresh.get() - blocks);
         run.ask = (run.ask * 2).min(UNIT as u32);
-        // SAFETY: the blocks were the span's and are the run's from now on.
+        // SAFETY: the blocks belonged to the span and belong to the run from now on.
         unsafe { run.fill(at, bytes) };
     }
 
-    /// Hands out listed blocks: one if they are long, else all.
+    /// Allocates listed blocks: one if they are long, else all.
     fn splice(&self, to: &mut FreeList) {
         if width_of(self.class.get() as usize) != Width::Narrow {
             return self.pop(to);
@@ -104,16 +103,16 @@ impl Span {
         let len = self.listed.get();
         self.listed.set(0);
         let (head, tail) = (self.head.replace(null_mut()), self.tail.replace(null_mut()));
-        // SAFETY: so they are linked, and they are the list's from now on.
+        // SAFETY: the span linked them, and they belong to the list from now on.
         unsafe { to.prepend(head, tail, len) };
     }
 
     fn pop(&self, to: &mut FreeList) {
         let mut listed = FreeList::EMPTY;
-        // SAFETY: so they are linked, and they are the list's for now.
+        // SAFETY: the span linked them, and they belong to the list for now.
         unsafe { listed.prepend(self.head.get(), self.tail.get(), self.listed.get()) };
         let block = listed.pop().expect("who calls has seen one");
-        // SAFETY: it was the span's, of the list's class, and is the list's from now on.
+        // SAFETY: the block was the span's, of the list's class, and belongs to the list from now on.
         unsafe { to.push(block) };
         self.listed.set(listed.len());
         self.head.set(listed.head());
@@ -133,10 +132,10 @@ impl Span {
     }
 }
 
-/// Spans that became free, on their way to the pool.
+/// Spans that became free and wait for the pool.
 pub(super) type Emptied = Bins<1>;
 
-/// The spans of a class of which some blocks are free, by the blocks that are not.
+/// The spans of a class that have free blocks, by the number of allocated ones.
 pub(super) struct Class {
     bins: Bins<LEVELS>,
 }
@@ -144,8 +143,8 @@ pub(super) struct Class {
 impl Class {
     pub(super) const EMPTY: Self = Self { bins: Bins::EMPTY };
 
-    /// Fills an empty list or an empty run from the fullest spans that have anything; where all
-    /// have little, from several, so that the lock is not taken for each block.
+    /// Fills an empty list or run from the fullest spans with free blocks. If these have few, it takes
+    /// several, so that not every block takes the lock.
     pub(super) fn take(&mut self, list: &mut FreeList, run: &mut Run, enough: u32) {
         while list.len() < enough
             && let Some(node) = self.bins.fullest()
@@ -171,19 +170,19 @@ impl Class {
         }
     }
 
-    /// Takes over a span that has begun, if there is anything left in it.
+    /// Takes over a span in use if it has free blocks.
     ///
     /// # Safety
-    /// The span is of this class, in no bins, and no other session's.
+    /// The span must be of this class, in no bin, and no other session's.
     pub(super) unsafe fn adopt(&mut self, span: &Span) {
         // SAFETY: the caller's promise.
         unsafe { self.bins.place(&span.node, span.bin()) };
     }
 
-    /// Takes blocks back, each to its own span.
+    /// Takes back blocks, each into its span.
     ///
     /// # Safety
-    /// They are unused blocks of this class, owned by the caller.
+    /// They must be unused blocks of this class, owned by the caller.
     pub(super) unsafe fn put(&mut self, class: usize, mut list: FreeList, emptied: &mut Emptied) {
         let width = width_of(class);
         while let Some(block) = list.pop() {
@@ -198,7 +197,7 @@ impl Class {
         }
     }
 
-    /// Takes a run back.
+    /// Takes back a run.
     ///
     /// # Safety
     /// As for `put`.
@@ -213,7 +212,7 @@ impl Class {
             span.fresh_at.set(at.as_ptr());
             span.fresh.set(span.fresh.get() + bytes / len as u32);
         } else {
-            // Another session has the blocks that follow.
+            // Another session owns the blocks behind the run.
             for offset in (0..bytes as usize).step_by(len).rev() {
                 // SAFETY: the offset lies inside the run, which the caller gives up.
                 unsafe {
@@ -226,10 +225,10 @@ impl Class {
         unsafe { self.settle(span, emptied) };
     }
 
-    /// Puts a span that got something back to where it belongs now.
+    /// Puts a span that has gained free blocks into its bin.
     ///
     /// # Safety
-    /// The span is one of this class.
+    /// The span must be of this class.
     unsafe fn settle(&mut self, span: &Span, emptied: &mut Emptied) {
         // SAFETY: the caller's promise; a free span is in no bins but `emptied`.
         unsafe {
@@ -245,7 +244,7 @@ impl Class {
 
 #[cfg(test)]
 impl Span {
-    /// Free blocks, listed and fresh, and all.
+    /// Free blocks, listed and fresh, and all blocks.
     pub(super) fn counts(&self) -> (u32, u32, u32) {
         (self.listed.get(), self.fresh.get(), self.blocks.get())
     }
@@ -253,7 +252,7 @@ impl Span {
 
 #[cfg(test)]
 impl Class {
-    /// Whether no span of the class has anything.
+    /// Whether no span of the class has a free block.
     pub(super) fn is_empty(&self) -> bool {
         self.bins.fullest().is_none()
     }

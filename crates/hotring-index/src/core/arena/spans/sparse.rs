@@ -1,38 +1,36 @@
-//! Chunks that are to become free, because little of them is in use: which ones. Who moves what is in
-//! them is [`compact`](crate::session::compact).
+//! Chooses sparsely used chunks to be emptied. [`compact`](crate::session::compact) moves their items.
 //!
-//! Nothing is taken any more of a chunk that is closing: its spans leave the bins of their classes as they
-//! are met there, and it leaves those of the pool. What sessions have cached of it they may still use, which
-//! the next walk moves again. Once its last block is back it is an ordinary free chunk.
+//! Nothing is allocated from a closing chunk: its spans leave the bins of their classes when next met
+//! there, and it leaves the bins of the pool. Sessions may still use blocks of it from their caches; the
+//! next walk moves these again. Once its last block has been returned it is an ordinary free chunk.
 //!
-//! What is free is worth nothing where it cannot be gained: a class keeps the rest of its last span, and a
-//! width that of its last chunk. So a choice goes through the chunks, those of which least is out first, and
-//! reckons where their blocks would go: into what their classes have free elsewhere, else into free spans, else
-//! into another chunk. The row is closed that gains most for what it moves. Where less than half of them are left
-//! by that, all are closed, as most of what is in use moves anyway: it then lies as after a load, and of what classes
-//! have begun no more pages are in memory than are used.
+//! Not all free memory can be gained: each class keeps the rest of its last span, and each width that of
+//! its last chunk. So a choice goes through the chunks, the emptiest first, and computes where their blocks
+//! would go: into free blocks of their classes elsewhere, else into free spans, else into another chunk. It
+//! closes the prefix that gains most for the bytes moved. If less than half of the chunks would remain, it
+//! closes all: most items move anyway, and end as dense as after a load.
 
 use super::Arena;
 use super::pool::{Chosen, Found, leaves};
 use crate::core::arena::classes::{CHUNK_LEN, CLASSED_MAX, Width, len_of, width_of};
 use std::ptr::NonNull;
 
-/// Up to this many bytes there is nothing to gain.
+/// Up to this many bytes nothing can be gained.
 const WASTE_MIN: usize = CHUNK_LEN;
 
-/// How much is to be gained, and at what price.
+/// The aim of compaction, and its price.
 struct Aim {
-    /// Memory that is held may be more than what is out by one part in this many.
+    /// Compaction begins when more is held than allocated by one part in this many.
     waste_parts: usize,
-    /// When it is more, it is brought down to one part in this many, and what gains less is not begun.
+    /// It then aims at one part in this many, and does not begin a round that gains less.
     goal_parts: usize,
-    /// This many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them
-    /// is of no use meanwhile.
+    /// Bytes moved per byte gained, at most. The free bytes of closed chunks count as moved, because they
+    /// cannot be used meanwhile.
     price: usize,
-    /// Chunks of which more than this is out are left alone.
+    /// Chunks with more allocated bytes than this are left alone.
     dense: usize,
-    /// In one round at most one part in this many of what is held is moved, and about this many chunks are taken for
-    /// it: until its end it takes memory twice.
+    /// A round moves at most one part in this many of the held memory, and takes about this many chunks for
+    /// the copies: until the round ends, its items take memory twice.
     moved_parts: usize,
     taken_max: usize,
 }
@@ -46,7 +44,7 @@ const USUAL: Aim = Aim {
     taken_max: usize::MAX,
 };
 
-/// Where memory is tight.
+/// The values where memory is tight.
 const TIGHT: Aim = Aim {
     waste_parts: 32,
     goal_parts: 64,
@@ -60,7 +58,7 @@ fn aim(is_tight: bool) -> &'static Aim {
     if is_tight { &TIGHT } else { &USUAL }
 }
 
-/// A look at all chunks, and then a choice, some chunks at a time.
+/// A survey of all chunks, and then a choice, some chunks at a time.
 #[derive(Default)]
 pub(crate) struct Survey {
     next: usize,
@@ -68,32 +66,32 @@ pub(crate) struct Survey {
     choice: Option<Choice>,
 }
 
-/// Which chunks to close.
+/// The chunks to close.
 #[derive(Default)]
 struct Choice {
-    /// All, the ones first of which least is out, and how many of them were reckoned with.
+    /// All chunks, the emptiest first, and the number considered so far.
     chunks: Vec<Chosen>,
     reckoned: usize,
     free_space: FreeSpace,
-    /// Bytes that are out of these.
+    /// Bytes allocated in the considered chunks.
     moved: usize,
-    /// The number to close of the first ones, the number gained, and its worth in bytes moved.
+    /// The best prefix: chunks to close, chunks gained, and the gain in bytes moved.
     len: usize,
     gained: usize,
     worth: usize,
 }
 
-/// What is free in the chunks that stay.
+/// The free memory of the remaining chunks.
 #[derive(Default)]
 struct FreeSpace {
-    /// Bytes of each class's spans.
+    /// Free bytes in the spans of each class.
     free: Vec<isize>,
-    /// Bytes of free spans, for each width. Below zero: of other chunks, which are taken for them.
+    /// Bytes of free spans by width. Negative: taken from further chunks.
     unused: [isize; Width::ALL.len()],
 }
 
 impl FreeSpace {
-    /// Takes a chunk away, and puts what is out of it elsewhere.
+    /// Removes a chunk and distributes its allocated blocks.
     fn empty(&mut self, chunk: Chosen) {
         chunk.each_span(|width, used| match used {
             Some((class, free, out)) => self.free[class] -= (free + out) as isize,
@@ -106,7 +104,7 @@ impl FreeSpace {
         });
     }
 
-    /// Begins as many spans as a class lacks.
+    /// Begins as many spans as a class needs.
     fn begin_spans(&mut self, class: usize) {
         let (free, len) = (&mut self.free[class], len_of(class));
         if *free < 0 && len > 0 {
@@ -118,7 +116,7 @@ impl FreeSpace {
         }
     }
 
-    /// Chunks that are taken for blocks that do not fit into the others.
+    /// Chunks needed for blocks that do not fit into the others.
     fn taken(&self) -> usize {
         self.unused.iter().map(|&free| free.min(0).unsigned_abs().div_ceil(CHUNK_LEN)).sum()
     }
@@ -133,7 +131,7 @@ impl Choice {
         Self { chunks, free_space, ..Self::default() }
     }
 
-    /// Reckons with `count` chunks more, until this many bytes are gained. True: that was all.
+    /// Considers `count` further chunks, until this many bytes are gained. True at the end.
     fn reckon(&mut self, count: usize, goal: usize, moved_max: usize, aim: &Aim) -> bool {
         for &chunk in self.chunks.iter().skip(self.reckoned).take(count) {
             let is_enough = self.gained * CHUNK_LEN >= goal
@@ -156,19 +154,20 @@ impl Choice {
 }
 
 impl Arena {
-    /// Bytes that are held and not out, if they may be worth moving items; `items` is what these take.
+    /// Held bytes that are not allocated, if moving items may be worthwhile; `items` is the memory of all
+    /// items.
     pub(crate) fn waste(&self, items: usize, is_tight: bool) -> Option<usize> {
         let out = self.classed(items);
         let waste = self.pool.held_bytes().saturating_sub(out);
         (waste > WASTE_MIN && waste > out / aim(is_tight).waste_parts).then_some(waste)
     }
 
-    /// Of what items take, what is not pages of their own.
+    /// The memory of items without pages of their own.
     fn classed(&self, items: usize) -> usize {
         items.saturating_sub(self.large.bytes())
     }
 
-    /// Looks at `count` chunks more. True: that was all.
+    /// Surveys `count` further chunks. True at the end.
     pub(crate) fn survey(
         &self,
         survey: &mut Survey,
@@ -191,8 +190,8 @@ impl Arena {
         false
     }
 
-    /// Closes the chunks that were chosen. Returns what is held, less than which it is to be once they are empty;
-    /// `None`: there is nothing to gain.
+    /// Closes the chosen chunks. Returns the held bytes, which must be fewer once the chunks are empty, or
+    /// `None` if nothing can be gained.
     pub(crate) fn close(&self, survey: Survey, items: usize, is_tight: bool) -> Option<usize> {
         let goal_parts = aim(is_tight).goal_parts;
         let held = self.pool.held_bytes();
@@ -214,9 +213,9 @@ impl Arena {
         self.pool.held_bytes() < held
     }
 
-    /// Whether the item's block, which is out, is in a chunk that is closing.
+    /// Whether the block of an item lies in a closing chunk.
     pub(crate) fn leaves(&self, block: NonNull<u8>, size: usize) -> bool {
-        // SAFETY: of a class, and out.
+        // SAFETY: the block is of a class, and allocated.
         size <= CLASSED_MAX && unsafe { leaves(block) }
     }
 }

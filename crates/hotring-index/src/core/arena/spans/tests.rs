@@ -1,4 +1,4 @@
-//! The arena against patterns in its blocks, and what it holds against what it may.
+//! The arena against patterns in its blocks, and its held memory against bounds.
 
 use super::local::BATCH;
 use super::pool::FREE_CHUNKS_KEPT;
@@ -13,7 +13,7 @@ use std::sync::mpsc::TrySendError;
 
 use fastrand::Rng;
 
-/// What is held when nothing is used.
+/// Held memory without any use.
 const FLOOR: usize = FREE_CHUNKS_KEPT * HUGE_PAGE;
 
 fn arena() -> Arc<Arena> {
@@ -91,7 +91,7 @@ fn what_is_freed_goes_back_to_the_system() {
         assert!(arena.mapped_bytes() >= full, "address space stays");
         // Other tests use memory at the same time, but less than this leaves.
         assert!(resident() + BYTES / 4 < resident_full, "resident memory did not fall");
-        // And what was given back serves again.
+        // Returned memory is used again.
         let held = blocks(&mut local, BYTES / 256, 256);
         assert_eq!(arena.held_bytes(), full);
         held.into_iter().for_each(|block| block.free(&mut local));
@@ -170,7 +170,7 @@ fn a_session_has_chunks_of_its_own() {
         let chunks = |held: &[Block]| held.iter().map(chunk).collect::<BTreeSet<usize>>();
         let [a, b, c] = [0, 1, 2].map(|n| chunks(&held[n]));
         assert_eq!(a.is_disjoint(&b) && b.is_disjoint(&c) && c.is_disjoint(&a), is_own);
-        // Freed by another one, blocks are the other's, and then everybody's.
+        // Blocks freed by another session are its own, and then go back to all.
         locals.rotate_left(1);
         for (local, held) in locals.iter_mut().zip(held) {
             held.into_iter().for_each(|block| block.free(local));
@@ -178,7 +178,7 @@ fn a_session_has_chunks_of_its_own() {
         assert!(arena.held_bytes() > FLOOR, "caches");
         locals.iter_mut().for_each(LocalArena::give_back);
         assert_eq!(arena.held_bytes(), FLOOR);
-        // A span of a new lot is in use, and the rest is not the session's any more.
+        // A span of a new lot is in use, and the others have left the session.
         let [one, other] = [0, 1].map(|n| Block::new(&mut locals[n], 8, n as u8));
         assert_eq!(chunk(&one) == chunk(&other), !is_own);
         locals[0].give_back();
@@ -234,7 +234,7 @@ fn what_the_system_does_not_take_serves_again() {
     let some = held.iter().step_by(1000).chain(held.last());
     let pages: Vec<_> = some.map(|block| block.at.as_ptr()).collect();
     for &page in &pages {
-        // SAFETY: the page is mapped, and what is in it does not change.
+        // SAFETY: the page is mapped, and its contents do not change.
         assert_eq!(unsafe { libc::mlock(page.cast(), 1) }, 0, "64 KiB can be locked anywhere");
     }
     held.into_iter().for_each(|block| block.free(&mut local));
@@ -368,7 +368,7 @@ fn long_blocks_are_held_as_long_as_they_are_out() {
     assert_eq!((arena.held_bytes(), arena.has_large()), (0, false));
 }
 
-/// Whatever the size, little is held beside what is out.
+/// Little is held beyond the allocated blocks, whatever the size.
 #[test]
 fn sizes_of_all_kinds_are_held_without_much_beside() {
     for (from, to) in [(16, 4096), (4096, 64 << 10), (64 << 10, CLASSED_MAX)] {
@@ -438,7 +438,7 @@ fn a_new_block_shows_nothing_of_what_it_held() {
     }
 }
 
-/// An item's word is changed by others than its owner, so it is what a late writer writes to.
+/// Other sessions change an item's word, so a late writer writes there.
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "after it was freed")]
@@ -463,7 +463,7 @@ fn a_write_past_the_end_by_one_is_noticed() {
         };
         assert!(looks(0) && !looks(1), "{size} bytes");
     }
-    // One that fills its block, whose neighbour is free.
+    // One that fills its block; the block behind it is free.
     let [first, second] = [0; 2].map(|_| local.alloc(24));
     // SAFETY: it is the second block, which is given up; the write is the fault.
     unsafe {

@@ -1,21 +1,21 @@
-//! A cache from the start of a request to its command, for pipelines.
+//! A cache from the first bytes of a request to its command, for pipelines.
 //!
-//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps such
-//! starts, up to the end of the command's name, with the results of decoding and of the caller's table of commands for
-//! them. A request with a known start is decoded from behind it.
+//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`PrefixCache`] keeps such
+//! prefixes, up to the end of the command's name, with the decoded header and the command. A request with a cached
+//! prefix is decoded from behind it, without a lookup in the table of commands.
 
 use crate::args::{Args, ArgsView, Span};
 use crate::error::ProtocolError;
 use crate::resp::{Decoded, Decoder, Limits};
 
-/// A start is compared as one number of this many bytes: enough for names of up to 6 bytes.
+/// A prefix is compared as one number of this many bytes, which suffices for names of up to 6 bytes.
 const COMPARED: usize = 16;
-/// Starts with longer names are compared as two such numbers.
+/// Prefixes with longer names are compared as two such numbers.
 const COMPARED_LONG: usize = 2 * COMPARED;
 /// The offset of the name: behind `*N\r\n$M\r\n`.
 const NAME_AT: usize = 8;
-/// Cached starts, a power of two.
-const KEPT: usize = 16;
+/// Entries, a power of two.
+const ENTRIES: usize = 16;
 
 /// The command that a request calls.
 #[derive(Clone, Copy, Debug)]
@@ -26,17 +26,17 @@ pub struct Called<C> {
     pub by_name_alone: bool,
 }
 
-/// Starts of requests, with the commands that they call. Serves any number of connections.
+/// Prefixes of requests with their commands. One cache serves any number of connections.
 #[derive(Debug)]
-pub struct Starts<C> {
-    kept: [Start<C>; KEPT],
-    kept_long: [LongStart<C>; KEPT],
+pub struct PrefixCache<C> {
+    entries: [Entry<C>; ENTRIES],
+    long_entries: [LongEntry<C>; ENTRIES],
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Start<C> {
+struct Entry<C> {
     bytes: u128,
-    /// The bytes that belong to the start.
+    /// Selects the bytes of the prefix.
     mask: u128,
     name_len: usize,
     args: usize,
@@ -44,9 +44,9 @@ struct Start<C> {
     command: Option<C>,
 }
 
-/// A start with a longer name. Those of short ones are kept apart, so that these cost them nothing.
+/// A prefix with a longer name. Long entries are apart from short ones, so that these pay nothing for them.
 #[derive(Clone, Copy, Debug)]
-struct LongStart<C> {
+struct LongEntry<C> {
     bytes: [u128; 2],
     mask: [u128; 2],
     name: Span,
@@ -55,20 +55,20 @@ struct LongStart<C> {
     command: Option<C>,
 }
 
-impl<C: Copy> Default for Starts<C> {
+impl<C: Copy> Default for PrefixCache<C> {
     fn default() -> Self {
         let name = Span::new(0, 0);
-        Starts {
-            kept: [Start { bytes: 0, mask: 0, name_len: 0, args: 0, command: None }; KEPT],
-            kept_long: [LongStart { bytes: [0; 2], mask: [0; 2], name, args: 0, command: None };
-                KEPT],
+        PrefixCache {
+            entries: [Entry { bytes: 0, mask: 0, name_len: 0, args: 0, command: None }; ENTRIES],
+            long_entries: [LongEntry { bytes: [0; 2], mask: [0; 2], name, args: 0, command: None };
+                ENTRIES],
         }
     }
 }
 
-impl<C: Copy> Starts<C> {
-    /// Decodes the request at the start of `input`, as [`Decoder::decode`], and finds its command with
-    /// `resolve`; None if there is none. `resolve` must be the same function in every call.
+impl<C: Copy> PrefixCache<C> {
+    /// Decodes the request at the start of `input`, as [`Decoder::decode`] does, and returns its command as well, or
+    /// None if there is none. `resolve` finds commands and must be the same function in every call.
     ///
     /// # Errors
     ///
@@ -85,20 +85,20 @@ impl<C: Copy> Starts<C> {
         let Some(bytes) = first_bytes(input).filter(|_| !decoder.is_mid_request()) else {
             return self.decode_in_full(decoder, input, limits, args, resolve);
         };
-        let start = &self.kept[place(bytes)];
-        let is_known = (start.bytes ^ bytes) & start.mask == 0
-            && start.args <= limits.args_max
-            && start.name_len <= limits.bulk_len_max;
-        match start.command {
-            Some(command) if is_known => {
-                let name = Span::new(NAME_AT, start.name_len);
-                Ok((decoder.decode_behind(name, start.args, input, limits, args)?, Some(command)))
+        let entry = &self.entries[slot_of(bytes)];
+        let matches = (entry.bytes ^ bytes) & entry.mask == 0
+            && entry.args <= limits.args_max
+            && entry.name_len <= limits.bulk_len_max;
+        match entry.command {
+            Some(command) if matches => {
+                let name = Span::new(NAME_AT, entry.name_len);
+                Ok((decoder.decode_behind(name, entry.args, input, limits, args)?, Some(command)))
             }
             _ => self.decode_long(decoder, input, limits, args, resolve),
         }
     }
 
-    /// As [`decode`](Self::decode), of a request whose start is no short one that is known.
+    /// As [`decode`](Self::decode), of a request without a short entry.
     #[inline(never)]
     fn decode_long(
         &mut self,
@@ -109,13 +109,13 @@ impl<C: Copy> Starts<C> {
         resolve: impl Fn(ArgsView<'_>) -> Option<Called<C>>,
     ) -> Result<(Decoded, Option<C>), ProtocolError> {
         if let Some([a, b]) = first_bytes_long(input) {
-            let start = &self.kept_long[place(a)];
+            let entry = &self.long_entries[slot_of(a)];
             let differs =
-                (start.bytes[0] ^ a) & start.mask[0] | (start.bytes[1] ^ b) & start.mask[1];
-            let (_, name_len) = start.name.place();
-            let fits = start.args <= limits.args_max && name_len <= limits.bulk_len_max;
-            if let Some(command) = start.command.filter(|_| differs == 0 && fits) {
-                let decoded = decoder.decode_behind(start.name, start.args, input, limits, args)?;
+                (entry.bytes[0] ^ a) & entry.mask[0] | (entry.bytes[1] ^ b) & entry.mask[1];
+            let (_, name_len) = entry.name.place();
+            let fits = entry.args <= limits.args_max && name_len <= limits.bulk_len_max;
+            if let Some(command) = entry.command.filter(|_| differs == 0 && fits) {
+                let decoded = decoder.decode_behind(entry.name, entry.args, input, limits, args)?;
                 return Ok((decoded, Some(command)));
             }
         }
@@ -137,13 +137,13 @@ impl<C: Copy> Starts<C> {
         }
         let called = resolve(args.view(input));
         if let Some(Called { command, by_name_alone: true }) = called {
-            self.keep(input, args, command);
+            self.insert(input, args, command);
         }
         Ok((decoded, called.map(|called| called.command)))
     }
 
-    /// Caches the start of a request if it is short.
-    fn keep(&mut self, input: &[u8], args: &Args, command: C) {
+    /// Caches the prefix of a request if it is short.
+    fn insert(&mut self, input: &[u8], args: &Args, command: C) {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let name = args.spans[0];
         let (at, name_len) = name.place();
@@ -151,13 +151,14 @@ impl<C: Copy> Starts<C> {
         // Behind longer numbers the name is elsewhere.
         if at == NAME_AT && end <= COMPARED {
             let mask = u128::MAX >> (8 * (COMPARED - end));
-            self.kept[place(bytes)] = Start { bytes, mask, name_len, args: args.len(), command };
+            self.entries[slot_of(bytes)] =
+                Entry { bytes, mask, name_len, args: args.len(), command };
         } else if let Some(bytes) = first_bytes_long(input)
             && (COMPARED + 1..=COMPARED_LONG).contains(&end)
         {
             let mask = [u128::MAX, u128::MAX >> (8 * (COMPARED_LONG - end))];
-            self.kept_long[place(bytes[0])] =
-                LongStart { bytes, mask, name, args: args.len(), command };
+            self.long_entries[slot_of(bytes[0])] =
+                LongEntry { bytes, mask, name, args: args.len(), command };
         }
     }
 }
@@ -171,11 +172,11 @@ fn first_bytes(input: &[u8]) -> Option<u128> {
     input.first_chunk::<COMPARED>().map(|bytes| u128::from_le_bytes(*bytes))
 }
 
-/// The index of a start, by its number of arguments, the length of the name and the first letters.
-fn place(bytes: u128) -> usize {
+/// The entry for these bytes, by the number of arguments, the length of the name and its first letters.
+fn slot_of(bytes: u128) -> usize {
     let (numbers, name) = (bytes as u64, (bytes >> 64) as u64);
-    let told = (name & 0xffff_ffff) ^ (numbers >> 8 & 0xff) << 32 ^ (numbers >> 40 & 0xff) << 40;
-    (told.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
+    let mixed = (name & 0xffff_ffff) ^ (numbers >> 8 & 0xff) << 32 ^ (numbers >> 40 & 0xff) << 40;
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
 #[cfg(test)]
@@ -184,7 +185,7 @@ mod tests {
 
     type Found = Vec<(Vec<Vec<u8>>, Option<&'static str>)>;
 
-    /// Some commands, with the fewest and the most arguments that each takes, the name counted.
+    /// Some commands with the least and the greatest number of arguments, including the name.
     const COMMANDS: &[(&str, usize, usize)] = &[
         ("get", 2, 2),
         ("set", 3, 99),
@@ -213,19 +214,19 @@ mod tests {
         Some(Called { command, by_name_alone })
     }
 
-    /// What is in a stream that comes in pieces, with known starts or each request for itself.
+    /// Decodes a stream that arrives in pieces, with or without a cache.
     fn decode(
         stream: &[u8],
         piece: usize,
         limits: &Limits,
-        mut starts: Option<&mut Starts<&'static str>>,
+        mut cache: Option<&mut PrefixCache<&'static str>>,
     ) -> (Found, Option<ProtocolError>) {
         let (mut decoder, mut args, mut found) = (Decoder::new(), Args::new(), Vec::new());
         let (mut start, mut end) = (0, 0);
         loop {
-            let input = &stream[start..end];
-            let decoded = match &mut starts {
-                Some(starts) => starts.decode(&mut decoder, input, limits, &mut args, resolve),
+            let input = &stream[entry..end];
+            let decoded = match &mut cache {
+                Some(cache) => cache.decode(&mut decoder, input, limits, &mut args, resolve),
                 None => decoder.decode(input, limits, &mut args).map(|decoded| {
                     (decoded, resolve(args.view(input)).map(|called| called.command))
                 }),
@@ -246,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Requests like those of a pipeline, and similar ones.
+    /// Requests as in a pipeline, and similar ones.
     fn stream() -> Vec<u8> {
         let mut stream = Vec::new();
         for round in 0..3 {
@@ -288,24 +289,24 @@ mod tests {
     }
 
     #[test]
-    fn known_starts_change_nothing_in_whatever_pieces_requests_come() {
+    fn the_cache_changes_no_result_in_whatever_pieces_requests_come() {
         let stream = stream();
         let tight = Limits { args_max: 12, bulk_len_max: 16, ..Limits::default() };
         let expected = decode(&stream, stream.len(), &tight, None);
         assert_eq!((expected.0.len(), &expected.1), (75, &None));
-        let mut starts = Starts::default();
+        let mut cache = PrefixCache::default();
         for piece in (1..60).chain([stream.len()]) {
-            assert_eq!(decode(&stream, piece, &tight, Some(&mut starts)), expected, "{piece}");
+            assert_eq!(decode(&stream, piece, &tight, Some(&mut cache)), expected, "{piece}");
         }
     }
 
     #[test]
-    fn known_starts_keep_to_each_connections_limits() {
-        let mut starts = Starts::default();
+    fn cached_prefixes_obey_the_limits_of_each_connection() {
+        let mut cache = PrefixCache::default();
         let input = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\nabcd\r\n";
         let mut all = |args_max, bulk_len_max| {
             let limits = Limits { args_max, bulk_len_max, ..Limits::default() };
-            let known = decode(input, input.len(), &limits, Some(&mut starts));
+            let known = decode(input, input.len(), &limits, Some(&mut cache));
             assert_eq!(known, decode(input, input.len(), &limits, None));
             known.1
         };
@@ -316,8 +317,8 @@ mod tests {
     }
 
     #[test]
-    fn usual_commands_are_known_side_by_side() {
-        let mut starts = Starts::default();
+    fn usual_commands_are_cached_side_by_side() {
+        let mut cache = PrefixCache::default();
         let (mut decoder, mut args) = (Decoder::new(), Args::new());
         let requests = [
             &b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n"[..],
@@ -327,18 +328,19 @@ mod tests {
             b"*3\r\n$11\r\nINCRBYFLOAT\r\n$1\r\na\r\n$1\r\n1\r\n",
         ];
         for request in requests {
-            starts.decode(&mut decoder, request, &Limits::default(), &mut args, resolve).unwrap();
+            cache.decode(&mut decoder, request, &Limits::default(), &mut args, resolve).unwrap();
         }
-        let mut kept: Vec<_> = starts.kept.iter().filter_map(|start| start.command).collect();
+        let mut kept: Vec<_> = cache.entries.iter().filter_map(|entry| entry.command).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["get", "incr", "set"]);
-        let mut kept: Vec<_> = starts.kept_long.iter().filter_map(|start| start.command).collect();
+        let mut kept: Vec<_> =
+            cache.long_entries.iter().filter_map(|entry| entry.command).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["incrbyfloat", "persist"]);
         // What is known need not be found.
         let lost = |_: ArgsView<'_>| panic!("it is known");
         for request in requests {
-            starts.decode(&mut decoder, request, &Limits::default(), &mut args, lost).unwrap();
+            cache.decode(&mut decoder, request, &Limits::default(), &mut args, lost).unwrap();
         }
     }
 }
