@@ -224,7 +224,7 @@ mod tests {
         let (mut decoder, mut args, mut found) = (Decoder::new(), Args::new(), Vec::new());
         let (mut start, mut end) = (0, 0);
         loop {
-            let input = &stream[entry..end];
+            let input = &stream[start..end];
             let decoded = match &mut cache {
                 Some(cache) => cache.decode(&mut decoder, input, limits, &mut args, resolve),
                 None => decoder.decode(input, limits, &mut args).map(|decoded| {
