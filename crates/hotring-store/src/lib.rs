@@ -116,6 +116,7 @@ pub use ops::item::{Item, ItemAction, UniqueNumbers};
 pub use ops::key_state::KeyState;
 pub use ops::list::Elements;
 pub use ops::read::Accesses;
+pub use ops::room::Room;
 pub use ops::scored::{AddOptions, Added, OwnedScored};
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome, digest};
 pub use ops::sets::{SetOperation, SetSnapshot};

@@ -22,6 +22,7 @@ mod log;
 mod number;
 mod pins;
 pub(crate) mod read;
+pub(crate) mod room;
 pub(crate) mod scored;
 pub(crate) mod set;
 pub(crate) mod sets;

@@ -11,6 +11,7 @@ use crate::container::write::check_len;
 use crate::container::{Type, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
+use crate::ops::room::Room;
 use crate::session::Session;
 use crate::set::build::Builder;
 use crate::set::large::Members;
@@ -215,26 +216,29 @@ impl Session {
     /// one. The log names the members.
     ///
     /// # Errors
-    /// As [`set_remove`](Self::set_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if several members are
-    /// longer than `bytes_max` together.
+    /// As [`set_remove`](Self::set_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if there is no `room`
+    /// for several members.
     pub fn set_pop(
         &mut self,
         key: &[u8],
-        (count, bytes_max): (usize, usize),
+        (count, room): (usize, Room),
         mut random: impl FnMut(usize) -> usize,
         now: u64,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         self.check_key(key)?;
         self.admit_little()?;
         let (_, popped) = self.change_container::<Set, _>(key, now, |set| {
-            let (mut popped, mut bytes) = (Vec::new(), 0);
+            let n = count.min(set.count());
+            let (mut popped, mut filling) = (Vec::new(), room.for_parts(n));
+            let mut fits = Ok(());
             choose(set, count, &mut random, |member| {
-                popped.push(member.to_vec());
-                bytes += popped.last().map_or(0, Vec::len);
+                // What does not fit is not gathered.
+                if fits.is_ok() {
+                    fits = member.with_bytes(|member| filling.add(member));
+                    popped.push(member.to_vec());
+                }
             });
-            if bytes > bytes_max && popped.len() > 1 {
-                return Err(StoreError::ValuesTooLong { len_max: bytes_max });
-            }
+            fits?;
             let removed = |member: &Vec<u8>| Change { member: member.clone().into(), adds: false };
             Ok((Cow::Owned(popped.iter().map(removed).collect()), popped))
         })?;

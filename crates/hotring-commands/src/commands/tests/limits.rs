@@ -1,0 +1,84 @@
+//! Replies that are longer than may be sent: what they would have told of must not be done.
+
+use hotring_protocol::Version;
+use hotring_store::Options;
+
+use crate::exec::dialogue::Dialogue;
+use crate::settings::config::Config;
+use crate::state::client::Closing;
+
+const HARD_MAX: usize = 1000;
+
+fn dialogue(version: Version) -> Dialogue {
+    let config = Config { output_hard_max: HARD_MAX, ..Config::default() };
+    Dialogue::with_config(version, Options::default(), config)
+}
+
+/// `n` short names, each after what goes before it.
+fn names(n: usize, before: &str) -> String {
+    (0..n).map(|i| format!(" {before}{i:03}")).collect()
+}
+
+/// Several values were taken out of a container first, and then the reply was found to be too long: they were lost.
+/// What counted were the values without the lengths and scores that the reply has with each.
+#[test]
+fn what_is_too_long_to_be_sent_is_not_taken() {
+    let (long, fields) = ("v".repeat(400), " FIELDS 3 a b c");
+    let hash = format!("HSET k a {long} b {long} c {long}");
+    let (list, set) = (format!("RPUSH k{}", names(120, "")), format!("SADD k{}", names(120, "")));
+    let scored = format!("ZADD k{}", names(80, "1 m"));
+    for (setup, len, taking) in [
+        (&hash, "HLEN", format!("HGETDEL k{fields}")),
+        (&hash, "HLEN", format!("HGETEX k PX 0{fields}")),
+        (&hash, "HLEN", format!("HGETEX k EXAT 1{fields}")),
+        (&list, "LLEN", "LPOP k 120".into()),
+        (&list, "LLEN", "RPOP k 120".into()),
+        (&list, "LLEN", "LMPOP 2 none k LEFT COUNT 120".into()),
+        (&list, "LLEN", "BLMPOP 0 2 none k LEFT COUNT 120".into()),
+        (&set, "SCARD", "SPOP k 120".into()),
+        (&scored, "ZCARD", "ZPOPMIN k 80".into()),
+        (&scored, "ZCARD", "ZPOPMAX k 80".into()),
+        (&scored, "ZCARD", "ZMPOP 2 none k MIN COUNT 80".into()),
+        (&scored, "ZCARD", "BZMPOP 0 2 none k MIN COUNT 80".into()),
+    ] {
+        for version in [Version::Resp2, Version::Resp3] {
+            let mut client = dialogue(version);
+            let n = client.say(setup);
+            let reply = client.say(&taking);
+            let what = format!("{taking}, {version:?}");
+            assert_eq!(reply, "", "{what}");
+            assert_eq!(client.closing(), Some(Closing::OutputLimit), "{what}");
+            assert_eq!(client.beside(version).say(&format!("{len} k")), n, "{what}");
+        }
+    }
+}
+
+/// As a plain value is, one part is sent however long it is: it could not be taken out otherwise.
+#[test]
+fn a_single_value_is_sent_however_long() {
+    let long = "v".repeat(2 * HARD_MAX);
+    for (setup, taking) in [
+        (format!("SET k {long}"), "GETDEL k"),
+        (format!("SET k {long}"), "GETEX k PX 1"),
+        (format!("HSET k a {long}"), "HGETDEL k FIELDS 1 a"),
+        (format!("HSET k a {long}"), "HGETEX k EXAT 1 FIELDS 1 a"),
+        (format!("RPUSH k {long}"), "LPOP k"),
+        (format!("RPUSH k {long}"), "RPOP k 5"),
+        (format!("RPUSH k {long}"), "BLPOP k 0"),
+        (format!("RPUSH k {long}"), "LMPOP 1 k LEFT"),
+        (format!("RPUSH k {long}"), "BLMPOP 0 1 k LEFT"),
+        (format!("RPUSH k {long}"), "LMOVE k other LEFT LEFT"),
+        (format!("RPUSH k {long}"), "BLMOVE k other LEFT LEFT 0"),
+        (format!("SADD k {long}"), "SPOP k"),
+        (format!("SADD k {long}"), "SPOP k 1"),
+        (format!("ZADD k 1 {long}"), "ZPOPMIN k"),
+        (format!("ZADD k 1 {long}"), "ZPOPMAX k 3"),
+        (format!("ZADD k 1 {long}"), "BZPOPMIN k 0"),
+        (format!("ZADD k 1 {long}"), "ZMPOP 1 k MIN"),
+        (format!("ZADD k 1 {long}"), "BZMPOP 0 1 k MIN"),
+    ] {
+        let mut client = dialogue(Version::Resp2);
+        client.say(&setup);
+        assert!(client.say(taking).contains(&long), "{taking}");
+    }
+}
