@@ -16,7 +16,7 @@ use crate::long_text::LongText;
 use crate::session::Limits;
 use crate::value::view;
 use crate::watch::Event;
-use crate::write::{Write, enter};
+use crate::write::Write;
 
 /// A large container that a write has met.
 pub(super) struct Met {
@@ -114,7 +114,7 @@ impl Write<'_> {
             logs.push(records, key.bytes());
         }
         if let Some(at) = due {
-            enter(wheels, index, key, at, now);
+            wheels.enter_part(index.key_hash(key), at, now);
         }
         outcome
     }
@@ -163,7 +163,7 @@ impl Write<'_> {
             logs.push(records, key.bytes());
         }
         if let Some(at) = due {
-            enter(wheels, index, key, at, now);
+            wheels.enter_part(index.key_hash(key), at, now);
         }
         if let Some(mut hooks) = hooks {
             let (watchers, mut text) = (&hooks.all.watchers, None);

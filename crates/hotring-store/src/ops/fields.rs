@@ -302,7 +302,8 @@ impl Session {
         let told = self.changes_len();
         let limits = self.limits;
         let remove = |write: crate::write::Write<'_>, objects: crate::container::Objects<'_>| {
-            write.change_container::<Hash, _>(objects, limits, now, |hash| {
+            // At time 0 a hash is shown of which no field's time is left.
+            write.change_container::<Hash, _>(objects, limits, 0, |hash| {
                 // One may have got another time since.
                 let is_due = |field: &[u8]| {
                     let found = hash.get_with_expiry(field);
@@ -323,7 +324,7 @@ impl Session {
     /// Enters when the first part of a value that was stored expires, if any does.
     pub(crate) fn enter_due(&self, key: &[u8], due: Option<u64>, now: u64) {
         if let Some(at) = due {
-            self.wheels.enter(self.index.key_hash(key), at, now);
+            self.wheels.enter_part(self.index.key_hash(key), at, now);
         }
     }
 

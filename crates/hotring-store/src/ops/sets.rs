@@ -8,7 +8,7 @@ use hotring_index::AnySession as Index;
 use hotring_index::{Action, Block, Entry, Expiry, NewValue};
 
 use crate::container::write::check_len;
-use crate::container::{Type, large, view_container};
+use crate::container::{Type, is_there, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
 use crate::ops::room::Room;
@@ -44,7 +44,10 @@ pub enum SetOperation {
 }
 
 impl SetSnapshot {
-    fn of(entry: &Entry<'_>) -> Result<SetSnapshot, StoreError> {
+    fn of(entry: &Entry<'_>, now: u64) -> Result<SetSnapshot, StoreError> {
+        if !is_there(entry, now) {
+            return Ok(SetSnapshot::default());
+        }
         if let Some(large) = large::of_entry(entry) {
             let members = large.read(|contents| Set::of_parts(&contents.parts).cloned());
             return members
@@ -301,7 +304,7 @@ impl Session {
         now: u64,
     ) -> Result<Vec<SetSnapshot>, StoreError> {
         if let [key] = keys {
-            let set = self.read(*key, now, |entry| SetSnapshot::of(&entry)).transpose()?;
+            let set = self.read(*key, now, |entry| SetSnapshot::of(&entry, now)).transpose()?;
             return Ok(vec![set.unwrap_or_default()]);
         }
         self.read_many(keys, |index| snapshots(index, keys, now))
@@ -371,7 +374,7 @@ fn snapshots(index: &mut Index, keys: &[&[u8]], now: u64) -> Result<Vec<SetSnaps
     let (mut sets, mut space) = (Vec::with_capacity(keys.len()), no_keys());
     for batch in keys.chunks(PREFETCH_KEYS) {
         for &key in prefetched(index, batch, &mut space) {
-            let set = index.get(key, now, |entry| SetSnapshot::of(&entry)).transpose()?;
+            let set = index.get(key, now, |entry| SetSnapshot::of(&entry, now)).transpose()?;
             sets.push(set.unwrap_or_default());
         }
     }
