@@ -180,7 +180,8 @@ impl Parts {
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         match self {
             Parts::List(items) => items.take_cut(),
-            _ => None,
+            Parts::Scored(scores) => scores.take_cut(),
+            Parts::Hash(_) | Parts::Set(_) | Parts::Text(_) => None,
         }
     }
 
