@@ -118,6 +118,7 @@ pub use ops::list::Elements;
 pub use ops::read::Accesses;
 pub use ops::room::Room;
 pub use ops::scored::{AddOptions, Added, OwnedScored};
+pub use ops::scored_inputs::{ScoredAsked, ScoredInput};
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome, digest};
 pub use ops::sets::{SetOperation, SetSnapshot};
 pub use ops::several::MSetCondition;

@@ -388,7 +388,7 @@ const HEAD_MAX: usize = 1 << 20;
 
 /// Refuses a part that is too long, changes that no record of the log could hold, and a container that none could hold
 /// after them.
-pub(super) fn check<T: Type>(
+pub(crate) fn check<T: Type>(
     container: T::Ref<'_>,
     changes: &[T::Change<'_>],
     limits: Limits,

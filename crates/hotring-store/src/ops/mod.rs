@@ -24,6 +24,7 @@ mod pins;
 pub(crate) mod read;
 pub(crate) mod room;
 pub(crate) mod scored;
+pub(crate) mod scored_inputs;
 pub(crate) mod set;
 pub(crate) mod sets;
 pub(crate) mod several;

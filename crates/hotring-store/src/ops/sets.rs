@@ -44,7 +44,7 @@ pub enum SetOperation {
 }
 
 impl SetSnapshot {
-    fn of(entry: &Entry<'_>, now: u64) -> Result<SetSnapshot, StoreError> {
+    pub(crate) fn of(entry: &Entry<'_>, now: u64) -> Result<SetSnapshot, StoreError> {
         if !is_there(entry, now) {
             return Ok(SetSnapshot::default());
         }
@@ -77,14 +77,15 @@ impl SetSnapshot {
 }
 
 /// A set that is asked for many members.
-struct Asked<'a> {
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
     set: SetRef<'a>,
     /// The members of a long list.
     members: Option<HashSet<&'a [u8]>>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(set: SetRef<'a>) -> Asked<'a> {
+    pub(crate) fn new(set: SetRef<'a>) -> Asked<'a> {
         let bytes = |member| match member {
             Member::Bytes(bytes) => Some(bytes),
             Member::Int(_) => None,
@@ -93,7 +94,7 @@ impl<'a> Asked<'a> {
         Asked { set, members }
     }
 
-    fn contains(&self, member: &[u8]) -> bool {
+    pub(crate) fn contains(&self, member: &[u8]) -> bool {
         match &self.members {
             Some(members) => members.contains(member),
             None => self.set.contains(member),

@@ -82,3 +82,43 @@ fn a_single_value_is_sent_however_long() {
         assert!(client.say(taking).contains(&long), "{taking}");
     }
 }
+
+/// All inputs were copied and the whole result was made before the limit was looked at.
+#[test]
+fn what_sets_make_is_not_put_together_if_it_is_too_long() {
+    for version in [Version::Resp2, Version::Resp3] {
+        for request in [
+            "ZUNION 2 a b",
+            "ZINTER 2 a a WITHSCORES",
+            "ZDIFF 2 a b",
+            "SUNION s t",
+            "SINTER s s",
+            "SDIFF s t",
+        ] {
+            let mut client = dialogue(version);
+            client.say(&format!("ZADD a{}", names(200, "1 m")));
+            client.say(&format!("ZADD b{}", names(10, "1 x")));
+            client.say(&format!("SADD s{}", names(200, "m")));
+            client.say(&format!("SADD t{}", names(10, "x")));
+            assert_eq!(client.say(request), "", "{request}");
+            assert_eq!(client.closing(), Some(Closing::OutputLimit), "{request}");
+            let mut other = client.beside(version);
+            assert_eq!(other.say("ZUNIONSTORE to 2 a b"), ":210¶");
+            assert_eq!(other.say("ZINTERCARD 2 a a LIMIT 7"), ":7¶");
+            assert_eq!(other.say("SUNIONSTORE to s t"), ":210¶");
+        }
+    }
+}
+
+/// The limit of one value was that of a whole sorted set that is stored by ZUNIONSTORE and its kin.
+#[test]
+fn what_is_stored_may_be_longer_than_one_value() {
+    let options = Options { value_len_max: 500, ..Options::default() };
+    let mut client = Dialogue::with(Version::Resp2, options);
+    client.say(&format!("ZADD a{}", names(200, "1 m")));
+    assert_eq!(client.say("ZUNIONSTORE to 1 a"), ":200¶");
+    assert_eq!(client.say("ZINTERSTORE to 2 a a"), ":200¶");
+    assert_eq!(client.say("ZDIFFSTORE to 2 a none"), ":200¶");
+    assert_eq!(client.say("ZRANGESTORE to a 0 -1"), ":200¶");
+    assert_eq!(client.say("SORT a BY nosort STORE to"), ":200¶");
+}
