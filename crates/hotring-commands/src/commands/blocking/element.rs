@@ -27,7 +27,9 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             reply_elements(c, &popped);
         }
         Want::Move { from, to, destination } => {
-            match c.store.list_move(key, destination, (*from, *to), c.now)? {
+            // The caller has made room, if it moves at once; who has waited is served without.
+            let ends = (*from, *to);
+            match c.admitted(0, |c| c.store.list_move(key, destination, ends, c.now))? {
                 Some(element) => c.reply.bulk(element.first().unwrap_or_default()),
                 None => c.reply.null(),
             }

@@ -122,3 +122,65 @@ fn what_is_stored_may_be_longer_than_one_value() {
     assert_eq!(client.say("ZRANGESTORE to a 0 -1"), ":200¶");
     assert_eq!(client.say("SORT a BY nosort STORE to"), ":200¶");
 }
+
+/// A command of a script, and a plain write where the last key had just been evicted, were let through: what was above
+/// the limit was less than a chunk of memory.
+#[test]
+fn nothing_is_stored_at_a_limit_of_one_byte() {
+    for policy in ["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-ttl"] {
+        let mut client = Dialogue::new(Version::Resp2);
+        client.say("SET base 1");
+        assert_eq!(client.say(&format!("CONFIG SET maxmemory-policy {policy}")), "+OK¶");
+        assert_eq!(client.say("CONFIG SET maxmemory 1"), "+OK¶");
+        for _ in 0..2 {
+            for write in [
+                "SET a 1",
+                "SET a 1 EX 100",
+                "EVAL \"return redis.call('SET', KEYS[1], '1')\" 1 a",
+                "EVAL \"return redis.call('SET', 'a', '1')\" 0",
+                "INCR a",
+                "MSET a 1 b 2",
+                "LPUSH a 1",
+                "LMOVE l a LEFT LEFT",
+                "BLMOVE l a LEFT LEFT 1",
+                "SADD a 1",
+                "ZADD a 1 m",
+                "HSET a f v",
+                "SETRANGE a 9 v",
+                "ZUNIONSTORE a 1 no",
+            ] {
+                let reply = client.say(write);
+                assert!(reply.starts_with("-OOM "), "{policy}: {write} -> {reply}");
+            }
+            client.say("MULTI");
+            client.say("SET a 1");
+            assert!(client.say("EXEC").contains("OOM "), "{policy}");
+            assert_eq!(client.say("EXISTS a b"), ":0¶");
+        }
+        let counts = client.say("INFO commandstats");
+        let set = counts.split('¶').find(|line| line.starts_with("cmdstat_set:")).unwrap();
+        assert!(set.starts_with("cmdstat_set:calls=1,"), "{policy}: {set}");
+        // Two plain ones and two of scripts, twice.
+        assert!(set.ends_with(",rejected_calls=8,failed_calls=0"), "{policy}: {set}");
+    }
+}
+
+/// It was refused within its hold, where nothing is evicted; LMOVE makes room first.
+#[test]
+fn blmove_makes_room_as_lmove_does() {
+    let mut client = Dialogue::new(Version::Resp2);
+    client.say("RPUSH l 1 2 3 4");
+    let value = "v".repeat(1000);
+    for i in 0..12_000 {
+        client.say(&format!("SET k:{i} {value}"));
+    }
+    assert_eq!(client.say("CONFIG SET maxmemory-policy volatile-lru"), "+OK¶");
+    for i in 0..8_000 {
+        client.say(&format!("EXPIRE k:{i} 1000"));
+    }
+    assert_eq!(client.say("CONFIG SET maxmemory 5mb"), "+OK¶");
+    assert_eq!(client.say("LMOVE l m LEFT RIGHT"), "$1¶1¶");
+    assert_eq!(client.say("BLMOVE l m LEFT RIGHT 1"), "$1¶2¶");
+    assert_eq!(client.say("BRPOPLPUSH l m 1"), "$1¶4¶");
+    assert_eq!(client.say("LRANGE m 0 -1"), "*3¶$1¶4¶$1¶1¶$1¶2¶");
+}
