@@ -37,7 +37,7 @@ pub enum StoreError {
     HistoryOff,
     /// The source key is absent.
     NoSuchKey,
-    /// The values of an `mget` are longer, together, than the caller can take.
+    /// Several values are longer, together, than the caller can take.
     ValuesTooLong {
         /// The limit.
         len_max: usize,

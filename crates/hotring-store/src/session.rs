@@ -340,14 +340,15 @@ impl Session {
     /// all memory refuses none of them, and nothing is evicted between them.
     pub fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Session) -> R) -> R {
         /// Ends it also when `f` panics.
-        struct Admitted<'a>(&'a mut Session);
+        struct Admitted<'a>(&'a mut Session, Option<usize>);
         impl Drop for Admitted<'_> {
             fn drop(&mut self) {
-                self.0.admitted = None;
+                self.0.admitted = self.1;
             }
         }
-        self.admitted = Some(bytes);
-        f(Admitted(self).0)
+        let before = self.admitted;
+        self.admitted = before.max(Some(bytes));
+        f(Admitted(self, before).0)
     }
 
     /// As [`admit`](Self::admit), for an operation that stores this many bytes at once.

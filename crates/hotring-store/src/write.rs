@@ -8,9 +8,9 @@
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
-use crate::changes::{Change, Changed, Origin, remove_expired};
-use crate::container::Type;
+use crate::changes::{Change, Changed, FieldsChanged, Origin, remove_emptied, remove_expired};
 use crate::container::large::Large;
+use crate::container::{Type, is_there};
 use crate::history::HistoryLimits;
 use crate::logged::{self, Puts};
 use crate::long_text::LongText;
@@ -93,6 +93,10 @@ impl Write<'_> {
                 Write { records, ..self }.put_with_hooks(puts, value, expiry, now);
             }
             (Expiry::At(at), records) => Write { records, ..self }.put_until(value, at, now),
+            // A hash of which nothing is left has no expiry to be kept.
+            (Expiry::Keep, None) if self.wheels.have_fields() => {
+                Write { records: None, ..self }.put_with_hooks(puts, value, expiry, now);
+            }
             (_, None) => _ = self.index.put(self.key, value, expiry, now),
             (Expiry::Never, Some(records)) => {
                 logged::push_put(records, self.key.bytes(), &value, None);
@@ -195,13 +199,20 @@ impl Write<'_> {
     ) -> R {
         let Write { index, key, stripe, wheels, records, mut hooks, .. } = self;
         if let Some(hooks) = &mut hooks {
-            hooks.expire(index, key.bytes(), now);
+            hooks.expire(index, wheels, key.bytes(), now);
         }
         let mut recording = records.map(|records| Recording::begin(records, index));
         let mut expires_at = None;
         let mut report = hooks.map(|hooks| Report::begin(hooks, index, stripe, key.bytes()));
         let result = index.update(key, now, |entry| {
+            let there = entry.filter(|entry| is_there(entry, now));
+            let is_emptied = there.is_none() && entry.is_some();
+            let entry = there;
             let (puts, mut action, result) = decide(entry);
+            if is_emptied && let Action::Put { expiry: expiry @ Expiry::Keep, .. } = &mut action {
+                // There is none that an absent key has.
+                *expiry = Expiry::Never;
+            }
             if let Some(report) = &mut report {
                 report.decided(puts, entry.map(|entry| entry.value), &mut action, now);
             }
@@ -250,16 +261,22 @@ impl Write<'_> {
 
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
-        let Write { index, key, stripe, records, hooks, .. } = self;
+        let Write { index, key, stripe, wheels, records, hooks } = self;
         let removes = |index: &mut Index| {
+            let damages = index.damages();
+            let is_emptied = wheels.have_fields() && remove_emptied(index, key.bytes(), now);
+            if index.damages() != damages {
+                // The removal is the repair.
+                index.take_damage();
+            }
             let removed = index.remove(key, now);
-            if let Some(records) = records.filter(|_| removed) {
+            if let Some(records) = records.filter(|_| removed || is_emptied) {
                 records.push(&Effect::Remove { key: key.bytes() });
             }
             removed
         };
         let Some(mut hooks) = hooks else { return removes(index) };
-        hooks.expire(index, key.bytes(), now);
+        hooks.expire(index, wheels, key.bytes(), now);
         let removed = removes(index);
         if removed {
             hooks.tell(stripe, key.bytes(), &Event::Removed);
@@ -290,9 +307,9 @@ impl Write<'_> {
     /// The version of the key's entry in the index, assigned now if it has none. The caller must hold the
     /// key's order lock: a large container may change meanwhile, and its writer first checks for a version.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
-        let Write { index, key, hooks, .. } = self;
+        let Write { index, key, wheels, hooks, .. } = self;
         if let Some(mut hooks) = hooks {
-            hooks.expire(index, key.bytes(), now);
+            hooks.expire(index, wheels, key.bytes(), now);
         }
         index.version(key, now)
     }
@@ -325,10 +342,12 @@ impl ActiveHooks<'_> {
 
     /// Records that the key has expired, if it has, before the write takes it for absent.
     #[cold]
-    fn expire(&mut self, index: &mut Index, key: &[u8], now: u64) {
+    fn expire(&mut self, index: &mut Index, wheels: &Wheels, key: &[u8], now: u64) {
         let is_told = self.changes.is_some() || self.all.watchers.is_observed();
         if is_told && remove_expired(index, key, now).is_some_and(|at| at <= now) {
             self.record(key, Changed::Expired);
+        } else if is_told && wheels.have_fields() && remove_emptied(index, key, now) {
+            self.record(key, Changed::Fields(FieldsChanged::LastExpired));
         }
     }
 }

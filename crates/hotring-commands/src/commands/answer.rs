@@ -37,7 +37,13 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
 /// Answers with an error in place of all that has been written since `start`.
 fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     let message = failure.message();
-    c.counters.by_command.fail(spec.id as usize);
+    match failure {
+        // As in Redis, it has not run.
+        Failure::Store(StoreError::OutOfMemory(_) | StoreError::Stalled(_)) => {
+            c.counters.by_command.refuse(spec.id as usize);
+        }
+        _ => c.counters.by_command.fail(spec.id as usize),
+    }
     if !matches!(failure, Failure::Counted(_)) {
         c.counters.error(&message);
     }

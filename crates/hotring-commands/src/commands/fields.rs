@@ -149,12 +149,14 @@ fn time_of_expiry(c: &mut Context<'_>, shown: impl Fn(u64, u64) -> u64) -> Outco
 pub(crate) fn hgetdel(c: &mut Context<'_>) -> Outcome {
     check_type(c)?;
     let fields = fields_of(c.args.tail(2), NOT_POSITIVE)?;
-    let take = |fields: &[&[u8]]| c.store.hash_get_del(&c.args[1], fields, c.now);
+    let room = c.room(b"");
+    let take = |fields: &[&[u8]]| c.store.hash_get_del(&c.args[1], (fields, room), c.now);
     let values = with_keys(fields, take)?;
-    answer_values(c, &values)
+    answer_values(c, &values);
+    Ok(())
 }
 
-fn answer_values(c: &mut Context<'_>, values: &[Option<Vec<u8>>]) -> Outcome {
+fn answer_values(c: &mut Context<'_>, values: &[Option<Vec<u8>>]) {
     if values.iter().any(Option::is_some) {
         c.hit()
     } else {
@@ -167,7 +169,6 @@ fn answer_values(c: &mut Context<'_>, values: &[Option<Vec<u8>>]) -> Outcome {
             None => c.reply.null(),
         }
     }
-    c.check_reply_len()
 }
 
 /// What HGETEX and HSETEX are told, in any order.
@@ -288,9 +289,11 @@ pub(crate) fn hgetex(c: &mut Context<'_>) -> Outcome {
         Some(Expiry::At(at)) => TtlChange::At(at),
         Some(Expiry::Persist | Expiry::Keep) => TtlChange::Persist,
     };
-    let get = |fields: &[&[u8]]| c.store.hash_get_ex(&c.args[1], fields, change, c.now);
+    let room = c.room(b"");
+    let get = |fields: &[&[u8]]| c.store.hash_get_ex(&c.args[1], (fields, room), change, c.now);
     let values = with_keys(named(&told)?, get)?;
-    answer_values(c, &values)
+    answer_values(c, &values);
+    Ok(())
 }
 
 pub(crate) fn hsetex(c: &mut Context<'_>) -> Outcome {

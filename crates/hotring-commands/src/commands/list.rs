@@ -55,8 +55,8 @@ fn pop(c: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
         Some(count) => Some(number_from(count, 0, NOT_POSITIVE)?),
         None => None,
     };
-    let len_max = c.reply_left();
-    let taken = c.store.list_pop(c.key(), end, count.unwrap_or(1), len_max, c.now)?;
+    let limits = (count.unwrap_or(1), c.room(b""));
+    let taken = c.store.list_pop(c.key(), end, limits, c.now)?;
     is_found(c, taken.is_some());
     match (taken, count) {
         (Some(taken), Some(_)) => reply_elements(c, &taken),
@@ -323,7 +323,8 @@ pub(super) fn counted_pop(
 
 pub(crate) fn lmpop(c: &mut Context<'_>) -> Outcome {
     let (keys, end, count) = counted_pop(c.args, 1)?;
-    let limits = (count, c.reply_left());
+    let longest = keys.iter().max_by_key(|key| key.len()).unwrap_or_default();
+    let limits = (count, c.room(longest));
     let taken = with_keys(keys, |keys| c.store.list_pop_first(keys, end, limits, c.now))?;
     is_found(c, taken.is_some());
     match taken {

@@ -89,7 +89,7 @@ pub(crate) fn spop(c: &mut Context<'_>) -> Outcome {
         }
         _ => return Err(Failure::Syntax),
     };
-    let limits = (count.unwrap_or(1), c.reply_left());
+    let limits = (count.unwrap_or(1), c.room(b""));
     let random = |below| c.locals.random.usize(..below);
     let popped = c.store.set_pop(&c.args[1], limits, random, c.now)?;
     match (count, popped.first()) {

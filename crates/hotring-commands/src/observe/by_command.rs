@@ -50,6 +50,13 @@ impl<const N: usize> ByCommand<N> {
         self.rest[command].rejected.add(1);
     }
 
+    /// Counts a call as a request that was refused before it ran: it found no memory.
+    pub(crate) fn refuse(&self, command: usize) {
+        // The sum wraps: one less.
+        self.calls[command].add(u64::MAX);
+        self.reject(command);
+    }
+
     /// Records the time of a call.
     pub(crate) fn time(&self, command: usize, took: Duration) {
         self.rest[command].times.note(took);

@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 use hotring_protocol::{ArgsView, Version, Writer};
-use hotring_store::{Key, KeyHash, Origin, Session};
+use hotring_store::{Key, KeyHash, Origin, Room, Session};
 
 use crate::observe::counters::Counters;
 use crate::state::client::Client;
@@ -113,6 +113,12 @@ impl<'a> Context<'a> {
         self.reply_len_max.saturating_sub(self.replied())
     }
 
+    /// Room in the reply for values that are taken out of a container, which goes on with `before`.
+    pub(crate) fn room(&self, before: &[u8]) -> Room {
+        let bytes = self.reply_left().saturating_sub(HEAD_LEN_MAX + bulk_len(before));
+        Room { bytes, cost: bulk_len }
+    }
+
     /// Fails if the reply is too long.
     pub(crate) fn check_reply_len(&self) -> Outcome {
         if self.replied() > self.reply_len_max { Err(Failure::ReplyTooLong) } else { Ok(()) }
@@ -132,6 +138,15 @@ impl<'a> Context<'a> {
     pub(crate) fn miss(&self) {
         self.counters.keyspace_misses.add(1);
     }
+}
+
+/// Bytes that a reply takes for its outer lists, at most.
+const HEAD_LEN_MAX: usize = 48;
+
+/// Bytes that a value takes in a reply.
+pub(crate) fn bulk_len(value: &[u8]) -> usize {
+    let digits = value.len().checked_ilog10().unwrap_or(0) as usize + 1;
+    "$\r\n\r\n".len() + digits + value.len()
 }
 
 /// A context without its store.

@@ -10,6 +10,7 @@ use hotring_log::Lsn;
 
 use hotring_index::AnySession as Index;
 
+use crate::container::is_there;
 use crate::list::End;
 
 /// For whom the operations of a session are. It stays until the next one ([`Session::act`](crate::Session::act)).
@@ -118,6 +119,14 @@ pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> Option<
     index.update(key, 0, |entry| {
         let at = entry.and_then(|entry| entry.expire_at);
         (if at.is_some_and(|at| at <= now) { Action::Remove } else { Action::Keep }, at)
+    })
+}
+
+/// Removes a key of which no part's time is left; true if it did.
+pub(crate) fn remove_emptied(index: &mut Index, key: &[u8], now: u64) -> bool {
+    index.update(key, now, |entry| {
+        let is_emptied = entry.is_some_and(|entry| !is_there(&entry, now));
+        (if is_emptied { Action::Remove } else { Action::Keep }, is_emptied)
     })
 }
 

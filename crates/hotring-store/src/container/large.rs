@@ -18,6 +18,8 @@ use hotring_index::{
 
 use super::{ContainerOptions, Contents, Type};
 
+/// Nodes of what was cut off that are freed at once. More are freed in steps, while no one waits.
+const FREED_AT_ONCE: usize = 16;
 /// Bytes that are freed in one step, at least.
 const FREE_STEP: usize = 1 << 20;
 
@@ -98,6 +100,19 @@ fn free_some(remains: &mut Remains) -> Option<usize> {
         freed += more;
     }
     Some(freed)
+}
+
+/// Frees what a change has cut off, or keeps it beside what others have, if it is much.
+pub(crate) fn add_cut(cut: &mut Option<Remains>, mut remains: Remains) {
+    for _ in 0..FREED_AT_ONCE {
+        if remains.free(1).is_none() {
+            return;
+        }
+    }
+    *cut = Some(match cut.take() {
+        Some(cut) => cut.and(remains),
+        None => remains,
+    });
 }
 
 /// Has what a container has lost freed in steps, as containers are that go: it takes about that many bytes.

@@ -217,7 +217,8 @@ impl Parts {
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         match self {
             Parts::List(items) => items.take_cut(),
-            _ => None,
+            Parts::Scored(scores) => scores.take_cut(),
+            Parts::Hash(_) | Parts::Set(_) | Parts::Text(_) => None,
         }
     }
 
@@ -326,8 +327,18 @@ pub(crate) fn due_of_value(value: Value<'_>, block: Option<BlockRef<'_>>) -> Opt
     }
 }
 
-/// Whether a value has a part whose time is not over, or none that expires.
+/// Whether a value has a part whose time is not over, or none that expires. Otherwise the key is as good as absent:
+/// the timing wheel will remove it.
+#[inline(always)]
 pub(crate) fn is_there(entry: &Entry<'_>, now: u64) -> bool {
+    match entry.value {
+        Value::Bytes { kind: Hash::KIND | Hash::KIND_LARGE, .. } => has_parts(entry, now),
+        _ => true,
+    }
+}
+
+#[cold]
+fn has_parts(entry: &Entry<'_>, now: u64) -> bool {
     let is_over = due_of_value(entry.value, entry.block()).is_some_and(|due| due <= now);
     !is_over || view_container::<Hash, _>(entry, |hash| !hash.at(now).is_empty()).unwrap_or(true)
 }

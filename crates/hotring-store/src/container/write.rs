@@ -15,7 +15,7 @@ use crate::long_text::LongText;
 use crate::session::Limits;
 use crate::value::view;
 use crate::watch::Event;
-use crate::write::{ActiveHooks, Write, enter};
+use crate::write::{ActiveHooks, Write};
 
 /// A large container that an operation has met, for as long as the index shows its item.
 #[derive(Clone, Copy)]
@@ -128,8 +128,8 @@ impl Write<'_> {
             decide(entry.as_ref(), &mut behind)
         };
         let result = match hooks.as_mut().map(ActiveHooks::again) {
-            // No decision of a container gives the key an expiry: there is nothing besides.
-            None => index.update(key, now, decide),
+            // No decision of a container gives the key an expiry, and no hash can have lost all its fields to time.
+            None if !wheels.have_fields() => index.update(key, now, decide),
             hooks => {
                 let index = &mut *index;
                 Write { index, key, stripe, wheels, records: None, hooks }.update(now, decide)
@@ -143,7 +143,7 @@ impl Write<'_> {
             logs.push(records, key.bytes());
         }
         if let Some(at) = due {
-            enter(wheels, index, key, at, now);
+            wheels.enter_part(index.key_hash(key), at, now);
         }
         if let Some(InPlace { grown, text, versioned }) = in_place {
             if grown > 0 {
@@ -382,7 +382,7 @@ const HEAD_MAX: usize = 1 << 20;
 
 /// Refuses a part that is too long, changes that no record of the log could hold, and a container that none could hold
 /// after them.
-pub(super) fn check<T: Type>(
+pub(crate) fn check<T: Type>(
     container: T::Ref<'_>,
     changes: &[T::Change<'_>],
     limits: Limits,

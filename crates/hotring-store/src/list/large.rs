@@ -3,10 +3,8 @@
 use hotring_containers::{List, Remains};
 
 use super::{Change, ListRef, Tally};
+use crate::container::large::add_cut;
 use crate::container::packed::{Head, push};
-
-/// Nodes of what was cut off that are freed at once. More are freed in steps, while no one waits.
-const FREED_AT_ONCE: usize = 16;
 
 /// The elements of a large list. Clone: O(1).
 #[derive(Default)]
@@ -77,16 +75,8 @@ impl Items {
     }
 
     fn remove(&mut self, at: usize, n: usize) {
-        let mut remains = self.list.remove(at..at + n);
-        for _ in 0..FREED_AT_ONCE {
-            if remains.free(1).is_none() {
-                return;
-            }
-        }
-        self.cut = Some(match self.cut.take() {
-            Some(cut) => cut.and(remains),
-            None => remains,
-        });
+        let remains = self.list.remove(at..at + n);
+        add_cut(&mut self.cut, remains);
     }
 
     /// What changes have cut off, to be freed.

@@ -15,7 +15,9 @@ impl Session {
         now: u64,
         f: impl FnOnce(T::Ref<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_container::<T, R>(&entry, f)).transpose()
+        let key = key.into();
+        let found = self.read(key, now, |entry| view_container::<T, R>(&entry, f));
+        self.unless_emptied(key.bytes(), now, found)
     }
 
     /// The same for a walk over all of it: writers of a large container do not wait for `f`.
@@ -25,6 +27,7 @@ impl Session {
         now: u64,
         f: impl FnOnce(T::Ref<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
+        let key = key.into();
         // Either closure may be the one that consumes `f`.
         let mut f = Some(f);
         let mut call = |container: T::Ref<'_>| f.take().map(|f| f(container));
@@ -32,7 +35,7 @@ impl Session {
             Some(large) => Ok(Err(large.snapshot())),
             None => view_container::<T, _>(&entry, &mut call).map(Ok),
         });
-        match found.transpose()? {
+        match self.unless_emptied(key.bytes(), now, found)? {
             Some(Ok(result)) => Ok(result),
             Some(Err(contents)) => {
                 let parts = T::of_parts(&contents.parts).ok_or(StoreError::WrongType)?;

@@ -4,13 +4,15 @@ use std::borrow::Cow;
 
 use hotring_index::{Action, Expiry, NewValue};
 
-use crate::container::Type;
-use crate::container::large::value_of;
+use crate::container::large::{new_value, value_of};
+use crate::container::write::{check, check_len};
+use crate::container::{Contents, Parts, Type};
 use crate::error::StoreError;
 use crate::hash::{Change, Hash, NewText, To};
 use crate::list::List;
 use crate::ops::fields::due_of_new;
 use crate::ops::list::Elements;
+use crate::scored::large::Scores;
 use crate::scored::{self, SortedSet};
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
@@ -98,8 +100,9 @@ impl Session {
                 self.encode_fields(there.map(|((field, value), at)| (field, value, *at)))?
             }
             Content::List(elements) => {
+                elements.iter().try_for_each(|element| limits.check_value(element.len()))?;
                 let held = elements.into_list();
-                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+                check_len(held.as_ref().map_or(0, Vec::len))?;
                 held.map(|held| value_of::<List>(held, &[], &self.containers, &self.store))
             }
             Content::Set(members) => self.encode_set(members.iter().map(|member| &**member))?,
@@ -108,12 +111,24 @@ impl Session {
                     .iter()
                     .map(|(member, score)| scored::Change::Put(member, *score))
                     .collect();
-                let (_, held) = SortedSet::changed(SortedSet::packed(&[]), &changes);
-                limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+                let none = SortedSet::packed(&[]);
+                check::<SortedSet>(none, &changes, limits)?;
+                if self.containers.takes_objects && members.len() > self.containers.scored.entries()
+                {
+                    return Ok(Some(self.large_scored(&changes)));
+                }
+                let (_, held) = SortedSet::changed(none, &changes);
                 let (options, index) = (&self.containers, &self.store);
                 held.map(|held| value_of::<SortedSet>(held, &changes, options, index))
             }
         })
+    }
+
+    /// A large sorted set, without its packed form in between.
+    fn large_scored(&self, changes: &[scored::Change<'_>]) -> NewValue<'static> {
+        let mut scores = Scores::new(self.containers.keys);
+        scores.apply(changes);
+        new_value(Contents { number: 1, parts: Parts::Scored(scores) }, &self.store)
     }
 
     fn encode_fields<'f>(
@@ -123,8 +138,9 @@ impl Session {
         let changes: Vec<Change<'_>> = fields
             .map(|(field, value, at)| (&**field, To::value_until(NewText::Given(value), at)))
             .collect();
-        let (_, held) = Hash::changed(Hash::packed(&[]), &changes);
-        self.limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+        let none = Hash::packed(&[]);
+        check::<Hash>(none, &changes, self.limits)?;
+        let (_, held) = Hash::changed(none, &changes);
         Ok(held.map(|held| value_of::<Hash>(held, &changes, &self.containers, &self.store)))
     }
 }
@@ -165,6 +181,33 @@ mod tests {
         assert!(!s.exists(b"k", NOW));
     }
 
+    /// The limit of one value was once that of a whole container, which other writes let grow as long as it will.
+    #[test]
+    fn a_container_may_be_longer_than_a_value() {
+        let mut s = session();
+        let part = |i: usize| Cow::Owned(format!("{i:020}").into_bytes());
+        let mut elements = Elements::default();
+        (0..9).for_each(|i| elements.add(&part(i)));
+        for content in [
+            Content::Scored((0..9).map(|i| (part(i), 1.0)).collect()),
+            Content::Hash((0..9).map(|i| (part(i), part(i))).collect()),
+            Content::Set((0..9).map(part).collect()),
+            Content::List(elements),
+        ] {
+            assert_eq!(s.put_content(b"k", content, None, true, NOW), Ok(true));
+        }
+        let mut long = Elements::default();
+        long.add(&[b'x'; 21]);
+        for content in [
+            Content::Scored(vec![((&[b'x'; 21][..]).into(), 1.0)]),
+            Content::Set(vec![(&[b'x'; 21][..]).into()]),
+            Content::List(long),
+        ] {
+            let long = StoreError::ValueTooLong { len: 21, len_max: 20 };
+            assert_eq!(s.put_content(b"k", content, None, true, NOW), Err(long));
+        }
+    }
+
     #[test]
     fn what_is_over_or_too_long_is_not_stored() {
         let mut s = session();
@@ -172,8 +215,8 @@ mod tests {
         assert_eq!(s.put_content(b"k", string(b"2"), Some(NOW), false, NOW), Ok(false));
         let long = StoreError::ValueTooLong { len: 21, len_max: 20 };
         assert_eq!(s.put_content(b"k", string(&[b'x'; 21]), None, true, NOW), Err(long));
-        let fields = vec![(b"a"[..].into(), (&[b'x'; 17][..]).into())];
-        let long = StoreError::ValueTooLong { len: 22, len_max: 20 };
+        let fields = vec![(b"a"[..].into(), (&[b'x'; 21][..]).into())];
+        let long = StoreError::ValueTooLong { len: 21, len_max: 20 };
         assert_eq!(s.put_content(b"k", Content::Hash(fields), None, true, NOW), Err(long));
         let long = StoreError::KeyTooLong { len: 5, len_max: 4 };
         assert_eq!(s.put_content(b"12345", string(b""), None, true, NOW), Err(long));

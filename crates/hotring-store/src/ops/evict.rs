@@ -311,7 +311,9 @@ fn is_waste(full: &Full) -> bool {
 /// could do at once makes free memory between items less.
 fn is_little(refused: &Refused) -> bool {
     let Refused::Full(full) = refused else { return false };
-    full.used_bytes.saturating_sub(full.waste_bytes) <= full.max + full.max / SLACK + CHUNK
+    // Below a chunk's memory a chunk is much.
+    let slack = full.max / SLACK + CHUNK.min(full.max);
+    full.used_bytes.saturating_sub(full.waste_bytes) <= full.max + slack
 }
 
 /// The items as `heat` sees them.

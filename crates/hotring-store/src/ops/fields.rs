@@ -10,6 +10,7 @@ use crate::container::{Changes, Decision, due_of_value, view_container};
 use crate::error::StoreError;
 use crate::hash::{Change, Hash, HashRef, NewText, Tally, To};
 use crate::ops::expire::{ExpireCondition, TtlChange};
+use crate::ops::room::Room;
 use crate::session::Session;
 use hotring_index::{Key, NewValue, Value};
 
@@ -149,22 +150,20 @@ impl Session {
     /// Returns the values of fields, and changes their expiry.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set).
+    /// As [`hash_set`](Self::hash_set); [`StoreError::ValuesTooLong`], and nothing is changed, if there is no `room`
+    /// for the values of several fields, an absent one counting as an empty one.
     pub fn hash_get_ex(
         &mut self,
         key: &[u8],
-        fields: &[&[u8]],
+        (fields, room): (&[&[u8]], Room),
         change: TtlChange,
         now: u64,
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let (at, what) = match change {
             TtlChange::Leave => {
-                let values = |hash: HashRef<'_>| {
-                    fields.iter().map(|f| hash.get(f).map(<[u8]>::to_vec)).collect()
-                };
-                return Ok(self
-                    .hash(key, now, values)?
-                    .unwrap_or_else(|| vec![None; fields.len()]));
+                let values = |hash: HashRef<'_>| values_within(hash, fields, room);
+                let values = self.hash(key, now, values)?;
+                return values.unwrap_or_else(|| Ok(vec![None; fields.len()]));
             }
             TtlChange::Persist => (None, FieldsChanged::Persist),
             TtlChange::At(at) if at <= now => (Some(at), FieldsChanged::Removed),
@@ -174,10 +173,15 @@ impl Session {
         self.admit_little()?;
         let told = self.changes_len();
         let (_, values) = self.change_hash(key, now, |hash| {
+            let mut values = values_within(hash, fields, room)?;
             let (mut states, mut changes) = (States::new(), Vec::new());
-            let values = fields.iter().map(|field| {
+            for (field, value) in fields.iter().zip(&mut values) {
                 let state = state(&mut states, hash, field);
-                let old = (*state)?;
+                let Some(old) = *state else {
+                    // Named twice, and removed by then.
+                    *value = None;
+                    continue;
+                };
                 if what == FieldsChanged::Removed {
                     *state = None;
                     changes.push((*field, To::Removed));
@@ -185,9 +189,7 @@ impl Session {
                     *state = Some(at);
                     changes.push((*field, To::Expiry(at)));
                 }
-                hash.get(field).map(<[u8]>::to_vec)
-            });
-            let values: Vec<_> = values.collect();
+            }
             Ok((Changes::Many(changes), values))
         })?;
         self.record_fields(told, what);
@@ -197,11 +199,11 @@ impl Session {
     /// Removes fields and returns the values that they had. With the last field goes the key.
     ///
     /// # Errors
-    /// As [`hash_remove`](Self::hash_remove).
+    /// As [`hash_remove`](Self::hash_remove) and [`hash_get_ex`](Self::hash_get_ex).
     pub fn hash_get_del(
         &mut self,
         key: &[u8],
-        fields: &[&[u8]],
+        fields: (&[&[u8]], Room),
         now: u64,
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         // A time that is over removes them.
@@ -301,7 +303,8 @@ impl Session {
         let told = self.changes_len();
         let limits = self.limits;
         let remove = |write: crate::write::Write<'_>, objects: crate::container::Objects<'_>| {
-            write.change_container::<Hash, _>(objects, limits, now, |hash| {
+            // At time 0 a hash is shown of which no field's time is left.
+            write.change_container::<Hash, _>(objects, limits, 0, |hash| {
                 // One may have got another time since.
                 let is_due = |field: &[u8]| {
                     let found = hash.get_with_expiry(field);
@@ -322,7 +325,7 @@ impl Session {
     /// Enters when the first part of a value that was stored expires, if any does.
     pub(crate) fn enter_due(&self, key: &[u8], due: Option<u64>, now: u64) {
         if let Some(at) = due {
-            self.wheels.enter(self.index.key_hash(key), at, now);
+            self.wheels.enter_part(self.index.key_hash(key), at, now);
         }
     }
 
@@ -358,6 +361,21 @@ impl Session {
             changes.push(change);
         }
     }
+}
+
+/// Copies of the values of fields.
+fn values_within(
+    hash: HashRef<'_>,
+    fields: &[&[u8]],
+    room: Room,
+) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    let mut filling = room.for_parts(fields.len());
+    let value = |field: &&[u8]| {
+        let value = hash.get(field);
+        filling.add(value.unwrap_or_default())?;
+        Ok(value.map(<[u8]>::to_vec))
+    };
+    fields.iter().map(value).collect()
 }
 
 /// What is decided on a hash. None, and no changes, if it has fields whose time is over.

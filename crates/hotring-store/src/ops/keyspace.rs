@@ -1,8 +1,9 @@
 //! Operations on the whole store.
 
-use hotring_index::{Key, Scrub};
+use hotring_index::{Entry, Key, Scrub};
 use hotring_log::Effect;
 
+use crate::container::is_there;
 use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::session::Session;
@@ -31,9 +32,12 @@ impl Session {
     /// Some key, near the place that `random` picks; None if the store is empty.
     pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
         let is_told = self.changes.is_some() || self.is_observed();
-        self.read_all(|index| match is_told {
-            true => some_key(index, random, now),
-            false => index.sample(random, now, |entry| entry.key.to_vec()),
+        self.read_all(|index| {
+            let sampled = match is_told {
+                true => None,
+                false => index.sample(random, now, |entry| there(&entry, now))?,
+            };
+            sampled.or_else(|| some_key(index, random, now))
         })
     }
 
@@ -65,13 +69,18 @@ impl Session {
     }
 }
 
+/// The key, unless it is as good as absent.
+fn there(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
+    is_there(entry, now).then(|| entry.key.to_vec())
+}
+
 /// The next key behind a place, and what has expired stays: the index's own sample removes it, and tells no observer.
 fn some_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
     let (mut cursor, mut rounds, mut found) = (from, 0, None);
     // Once to the end and once from the start.
     while found.is_none() && rounds < 2 {
         cursor = index.scan(cursor, 1, now, |entry| {
-            found.get_or_insert_with(|| entry.key.to_vec());
+            found = found.take().or_else(|| there(&entry, now));
         });
         rounds += u32::from(cursor == 0);
     }

@@ -8,6 +8,7 @@ use crate::container::packed::{Head, push, split};
 use crate::container::{Changes, Decision};
 use crate::error::StoreError;
 use crate::list::{self, Change, End, List, ListRef, Tally};
+use crate::ops::room::Room;
 use crate::session::Session;
 
 /// Elements of a list: all that it is to have, or those that an operation took out of it.
@@ -124,14 +125,13 @@ impl Session {
     /// element goes the key.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`]; [`StoreError::ValuesTooLong`], and nothing is taken, if several elements are longer
-    /// than `bytes_max` together; and those of writes that take no memory.
+    /// [`StoreError::WrongType`]; [`StoreError::ValuesTooLong`], and nothing is taken, if there is no `room` for
+    /// several elements; and those of writes that take no memory.
     pub fn list_pop<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
         end: End,
-        count: usize,
-        bytes_max: usize,
+        (count, room): (usize, Room),
         now: u64,
     ) -> Result<Option<Elements>, StoreError> {
         let (_, elements) = self.shrink_list(key, now, |list| {
@@ -144,16 +144,16 @@ impl Session {
                 End::Front => 0..n,
                 End::Back => len - n..len,
             };
-            let mut elements = Elements::default();
+            let (mut elements, mut filling) = (Elements::default(), room.for_parts(n));
             if let (1, Some(element)) = (n, list.get(range.start)) {
                 elements.held.reserve_exact(element.len() + list::LEN_MAX);
                 elements.add(element);
                 return Ok((Changes::One(Change::Remove(range)), Some(elements)));
             }
             let mut add = |element: &[u8]| {
+                filling.add(element)?;
                 elements.add(element);
-                let fits = elements.held.len() <= bytes_max || n == 1;
-                if fits { Ok(()) } else { Err(StoreError::ValuesTooLong { len_max: bytes_max }) }
+                Ok::<_, StoreError>(())
             };
             match end {
                 End::Back => list.iter_back_from(len).take(n).try_for_each(&mut add)?,
@@ -174,12 +174,12 @@ impl Session {
         &mut self,
         keys: &[&[u8]],
         end: End,
-        (count, bytes_max): (usize, usize),
+        limits: (usize, Room),
         now: u64,
     ) -> Result<Option<(usize, Elements)>, StoreError> {
         let pop = |session: &mut Session| {
             for (i, key) in keys.iter().enumerate() {
-                if let Some(elements) = session.list_pop(key, end, count, bytes_max, now)? {
+                if let Some(elements) = session.list_pop(key, end, limits, now)? {
                     return Ok(Some((i, elements)));
                 }
             }

@@ -1,6 +1,6 @@
 //! Operations that look at one key and change nothing.
 
-use hotring_index::{BlockRef, Key};
+use hotring_index::{BlockRef, Entry, Key};
 
 use crate::container::{Type, is_there};
 use crate::error::StoreError;
@@ -40,7 +40,9 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_string(&entry, f)).transpose()
+        let key = key.into();
+        let found = self.read(key, now, |entry| view_string(&entry, f));
+        self.unless_emptied(key.bytes(), now, found)
     }
 
     /// As [`get_string`](Self::get_string), with the block that the value lies in if it is long: a caller that needs to
@@ -57,8 +59,10 @@ impl Session {
         now: u64,
         f: impl FnOnce(ValueRef<'_>, Option<BlockRef<'_>>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_string(&entry, |value| f(value, entry.block())))
-            .transpose()
+        let key = key.into();
+        let found =
+            self.read(key, now, |entry| view_string(&entry, |value| f(value, entry.block())));
+        self.unless_emptied(key.bytes(), now, found)
     }
 
     /// Length of the string, 0 if the key is absent.
@@ -96,7 +100,7 @@ impl Session {
             })
             .map(Ok),
         });
-        let found = match found.transpose()? {
+        let found = match self.unless_emptied(key, now, found)? {
             // The part is copied while no session waits for this one.
             Some(Err(text)) => {
                 let (start, end) = range(text.len(), start, end);
@@ -115,7 +119,8 @@ impl Session {
         now: u64,
         f: impl FnOnce(TextRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        self.read(key, now, |entry| view_text(&entry, f)).transpose()
+        let found = self.read(key, now, |entry| view_text(&entry, f));
+        self.unless_emptied(key, now, found)
     }
 
     /// The same for a walk over all of it: neither writers of a long one nor the gate wait for `f`.
@@ -132,11 +137,36 @@ impl Session {
             Some(text) => Ok(Err(text)),
             None => view_text(&entry, &mut call).map(Ok),
         });
-        Ok(match found.transpose()? {
+        Ok(match self.unless_emptied(key, now, found)? {
             Some(Ok(result)) => result,
             Some(Err(text)) => call(LongText::large(&text)),
             None => None,
         })
+    }
+
+    /// What was found under a key: a hash of which no field's time is left is of no type.
+    #[inline(always)]
+    pub(crate) fn unless_emptied<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        found: Option<Result<R, StoreError>>,
+    ) -> Result<Option<R>, StoreError> {
+        match found {
+            Some(Ok(found)) => Ok(Some(found)),
+            None => Ok(None),
+            Some(Err(error)) => self.wrong_unless_emptied(key, now, error),
+        }
+    }
+
+    #[cold]
+    fn wrong_unless_emptied<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        error: StoreError,
+    ) -> Result<Option<R>, StoreError> {
+        if error == StoreError::WrongType && !self.exists(key, now) { Ok(None) } else { Err(error) }
     }
 
     /// True if the key is present.
@@ -146,7 +176,9 @@ impl Session {
 
     /// As [`exists`](Self::exists), and counts as an access, whatever the [`Origin`](crate::Origin).
     pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
-        self.mark_accesses(|session| session.read(key, now, |_| ()).is_some())
+        self.mark_accesses(|session| {
+            session.read(key, now, |entry| is_there(&entry, now)) == Some(true)
+        })
     }
 
     /// As [`get`](Self::get), and does not count as an access.
@@ -163,7 +195,9 @@ impl Session {
     pub fn accesses(&mut self, key: &[u8], now: u64) -> Option<Accesses> {
         let (policy, tick, dates) = (self.eviction.policy(), self.tick(), self.dates_accesses());
         let _reading = self.gate.read(self.gate_hash(key));
-        let bits = self.index.peek_marked(key, now, |_, bits| bits)?;
+        let found =
+            self.index.peek_marked(key, now, |entry, bits| (is_there(&entry, now), bits))?;
+        let (true, bits) = found else { return None };
         Some(match () {
             () if policy.is_lfu() => Accesses::Frequency(bits),
             () if policy.is_lru() => Accesses::Age(tick.wrapping_sub(bits)),
@@ -187,7 +221,8 @@ impl Session {
 
     /// Bytes of memory that the key's item takes.
     pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
-        self.peek(key, now, |entry| entry.footprint + long_text::base_bytes(&entry))
+        let footprint = |entry: Entry<'_>| entry.footprint + long_text::base_bytes(&entry);
+        self.peek(key, now, |entry| is_there(&entry, now).then(|| footprint(entry))).flatten()
     }
 }
 

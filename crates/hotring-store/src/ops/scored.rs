@@ -7,6 +7,7 @@ use hotring_index::Key;
 
 use crate::container::Changes;
 use crate::error::{NumberKind, StoreError};
+use crate::ops::room::Room;
 use crate::scored::interval::Interval;
 use crate::scored::{Change, ScoredRef, SortedSet, Tally};
 use crate::session::Session;
@@ -170,30 +171,30 @@ impl Session {
     /// Takes up to `n` members of the lowest scores, or of the highest ones, in that order.
     ///
     /// # Errors
-    /// As [`scored_remove`](Self::scored_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if several
-    /// members are longer than `bytes_max` together.
+    /// As [`scored_remove`](Self::scored_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if there is no
+    /// `room` for several members.
     pub fn scored_pop(
         &mut self,
         key: &[u8],
-        (n, bytes_max): (usize, usize),
+        (n, room): (usize, Room),
         is_max: bool,
         now: u64,
     ) -> Result<Vec<OwnedScored>, StoreError> {
         self.check_key(key)?;
         self.admit_little()?;
         let (_, members) = self.change_container::<SortedSet, _>(key, now, |scored| {
-            let (len, mut members, mut bytes) = (scored.count(), Vec::new(), 0);
+            let len = scored.count();
             let n = n.min(len);
             let ranks = if is_max { len - n..len } else { 0..n };
+            let (mut members, mut filling, mut fits) = (Vec::new(), room.for_parts(n), Ok(()));
             scored.each(ranks.clone(), is_max, |entry| {
-                bytes += entry.member.len() + size_of::<f64>();
-                if bytes <= bytes_max || n == 1 {
+                // What does not fit is not gathered.
+                if fits.is_ok() {
+                    fits = filling.add(entry.member);
                     members.push((entry.member.to_vec(), entry.score));
                 }
             });
-            if bytes > bytes_max && n > 1 {
-                return Err(StoreError::ValuesTooLong { len_max: bytes_max });
-            }
+            fits?;
             Ok((without(ranks.start, ranks.end), members))
         })?;
         Ok(members)

@@ -7,9 +7,10 @@ use hotring_index::AnySession as Index;
 use hotring_index::{Action, Block, Entry, Expiry, Key, NewValue};
 
 use crate::container::write::check_len;
-use crate::container::{Changes, Type, large, view_container};
+use crate::container::{Changes, Type, is_there, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
+use crate::ops::room::Room;
 use crate::session::Session;
 use crate::set::build::Builder;
 use crate::set::large::Members;
@@ -42,7 +43,10 @@ pub enum SetOperation {
 }
 
 impl SetSnapshot {
-    fn of(entry: &Entry<'_>) -> Result<SetSnapshot, StoreError> {
+    pub(crate) fn of(entry: &Entry<'_>, now: u64) -> Result<SetSnapshot, StoreError> {
+        if !is_there(entry, now) {
+            return Ok(SetSnapshot::default());
+        }
         if let Some(large) = large::of_entry(entry) {
             let members = large.read(|contents| Set::of_parts(&contents.parts).cloned());
             return members
@@ -72,14 +76,15 @@ impl SetSnapshot {
 }
 
 /// A set that is asked for many members.
-struct Asked<'a> {
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
     set: SetRef<'a>,
     /// The members of a long list.
     members: Option<HashSet<&'a [u8]>>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(set: SetRef<'a>) -> Asked<'a> {
+    pub(crate) fn new(set: SetRef<'a>) -> Asked<'a> {
         let bytes = |member| match member {
             Member::Bytes(bytes) => Some(bytes),
             Member::Int(_) => None,
@@ -88,7 +93,7 @@ impl<'a> Asked<'a> {
         Asked { set, members }
     }
 
-    fn contains(&self, member: &[u8]) -> bool {
+    pub(crate) fn contains(&self, member: &[u8]) -> bool {
         match &self.members {
             Some(members) => members.contains(member),
             None => self.set.contains(member),
@@ -215,26 +220,29 @@ impl Session {
     /// one. The log names the members.
     ///
     /// # Errors
-    /// As [`set_remove`](Self::set_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if several members are
-    /// longer than `bytes_max` together.
+    /// As [`set_remove`](Self::set_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if there is no `room`
+    /// for several members.
     pub fn set_pop(
         &mut self,
         key: &[u8],
-        (count, bytes_max): (usize, usize),
+        (count, room): (usize, Room),
         mut random: impl FnMut(usize) -> usize,
         now: u64,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         self.check_key(key)?;
         self.admit_little()?;
         let (_, popped) = self.change_container::<Set, _>(key, now, |set| {
-            let (mut popped, mut bytes) = (Vec::new(), 0);
+            let n = count.min(set.count());
+            let (mut popped, mut filling) = (Vec::new(), room.for_parts(n));
+            let mut fits = Ok(());
             choose(set, count, &mut random, |member| {
-                popped.push(member.to_vec());
-                bytes += popped.last().map_or(0, Vec::len);
+                // What does not fit is not gathered.
+                if fits.is_ok() {
+                    fits = member.with_bytes(|member| filling.add(member));
+                    popped.push(member.to_vec());
+                }
             });
-            if bytes > bytes_max && popped.len() > 1 {
-                return Err(StoreError::ValuesTooLong { len_max: bytes_max });
-            }
+            fits?;
             let removed = |member: &Vec<u8>| Change { member: member.clone().into(), adds: false };
             Ok((Changes::Many(popped.iter().map(removed).collect()), popped))
         })?;
@@ -297,7 +305,7 @@ impl Session {
         now: u64,
     ) -> Result<Vec<SetSnapshot>, StoreError> {
         if let [key] = keys {
-            let set = self.read(*key, now, |entry| SetSnapshot::of(&entry)).transpose()?;
+            let set = self.read(*key, now, |entry| SetSnapshot::of(&entry, now)).transpose()?;
             return Ok(vec![set.unwrap_or_default()]);
         }
         self.read_many(keys, |index| snapshots(index, keys, now))
@@ -367,7 +375,7 @@ fn snapshots(index: &mut Index, keys: &[&[u8]], now: u64) -> Result<Vec<SetSnaps
     let (mut sets, mut space) = (Vec::with_capacity(keys.len()), no_keys());
     for batch in keys.chunks(PREFETCH_KEYS) {
         for &key in prefetched(index, batch, &mut space) {
-            let set = index.get(key, now, |entry| SetSnapshot::of(&entry)).transpose()?;
+            let set = index.get(key, now, |entry| SetSnapshot::of(&entry, now)).transpose()?;
             sets.push(set.unwrap_or_default());
         }
     }

@@ -95,7 +95,9 @@ impl Session {
         if let [key] = keys {
             return usize::from(self.exists(key, now));
         }
-        self.count_many(keys, |index, key| index.peek(key, now, |_| ()).is_some())
+        self.count_many(keys, |index, key| {
+            index.peek(key, now, |entry| is_there(&entry, now)) == Some(true)
+        })
     }
 
     fn count_many(
@@ -117,7 +119,9 @@ impl Session {
     /// As [`exists_many`](Self::exists_many), and counts as an access, as every read does.
     pub fn touch_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
         self.mark_accesses(|session| {
-            session.count_many(keys, |index, key| index.get(key, now, |_| ()).is_some())
+            session.count_many(keys, |index, key| {
+                index.get(key, now, |entry| is_there(&entry, now)) == Some(true)
+            })
         })
     }
 

@@ -4,6 +4,7 @@ use hotring_containers::{Inserted, Remains, Scored, ScoredSet};
 use siphasher::sip::SipHasher13;
 
 use super::{Change, ScoredRef, Tally, push_entry};
+use crate::container::large::add_cut;
 use crate::container::packed::Head;
 
 /// Bytes after which a part of a walk ends.
@@ -12,13 +13,21 @@ const SCAN_BYTES: usize = 1 << 20;
 const ENTRY_LEN: usize = 10;
 
 /// The members of a large sorted set. Clone: O(1).
-#[derive(Clone)]
 pub(crate) struct Scores {
     set: ScoredSet,
     /// Keyed, so that clients cannot choose members of one hash.
     hasher: SipHasher13,
     /// Bytes of all members.
     len_of_all: usize,
+    /// What changes have cut off, if that is much.
+    cut: Option<Remains>,
+}
+
+impl Clone for Scores {
+    fn clone(&self) -> Scores {
+        let Scores { set, hasher, len_of_all, cut: _ } = self;
+        Scores { set: set.clone(), hasher: *hasher, len_of_all: *len_of_all, cut: None }
+    }
 }
 
 impl std::fmt::Debug for Scores {
@@ -28,10 +37,15 @@ impl std::fmt::Debug for Scores {
 }
 
 impl Scores {
-    /// The members of another set.
-    pub(crate) fn of(scored: ScoredRef<'_>, [a, b]: [u64; 2]) -> Scores {
+    /// No members, yet.
+    pub(crate) fn new([a, b]: [u64; 2]) -> Scores {
         let hasher = SipHasher13::new_with_keys(a, b);
-        let mut scores = Scores { set: ScoredSet::new(), hasher, len_of_all: 0 };
+        Scores { set: ScoredSet::new(), hasher, len_of_all: 0, cut: None }
+    }
+
+    /// The members of another set.
+    pub(crate) fn of(scored: ScoredRef<'_>, keys: [u64; 2]) -> Scores {
+        let mut scores = Scores::new(keys);
         let mut tally = Tally::default();
         scored.each_of_all(|entry| scores.put(entry, &mut tally));
         scores
@@ -146,11 +160,27 @@ impl Scores {
     fn remove_ranks(&mut self, from: usize, to: usize, tally: &mut Tally) {
         let to = to.min(self.len());
         let from = from.min(to);
+        tally.removed += to - from;
+        if to - from > self.len() / 2 {
+            return self.keep_ranks(from, to);
+        }
         let len: usize = self.iter_from(from).take(to - from).map(|entry| entry.member.len()).sum();
         let hasher = self.hasher;
-        drop(self.set.remove_ranks(from..to, |member| hasher.hash(member) as u32));
+        let remains = self.set.remove_ranks(from..to, |member| hasher.hash(member) as u32);
+        add_cut(&mut self.cut, remains);
         self.len_of_all -= len;
-        tally.removed += to - from;
+    }
+
+    /// Removes ranks that are most of all: the others are put together, and what there was goes as a whole.
+    fn keep_ranks(&mut self, from: usize, to: usize) {
+        let (mut kept, mut len) = (ScoredSet::new(), 0);
+        for entry in self.iter_from(0).take(from).chain(self.iter_from(to)) {
+            kept.insert(self.hash(entry.member), entry.member, entry.score);
+            len += entry.member.len();
+        }
+        let former = std::mem::replace(&mut self.set, kept);
+        add_cut(&mut self.cut, former.into_remains());
+        self.len_of_all = len;
     }
 
     #[inline]
@@ -169,6 +199,15 @@ impl Scores {
     /// What is left of them, to be freed. There are none then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
-        std::mem::take(&mut self.set).into_remains()
+        let remains = std::mem::take(&mut self.set).into_remains();
+        match self.cut.take() {
+            Some(cut) => remains.and(cut),
+            None => remains,
+        }
+    }
+
+    /// What changes have cut off, to be freed.
+    pub(crate) fn take_cut(&mut self) -> Option<Remains> {
+        self.cut.take()
     }
 }

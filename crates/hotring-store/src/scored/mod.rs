@@ -307,6 +307,14 @@ impl<'a> ScoredRef<'a> {
         self.each(0..usize::MAX, false, f);
     }
 
+    /// Calls `f` with the members in order until it returns false; true if it never did.
+    pub(crate) fn all(&self, f: impl FnMut(Scored<'a>) -> bool) -> bool {
+        match self.0 {
+            Form::Packed(held) => entries_of(held).all(f),
+            Form::Large(scores) => scores.iter_from(0).all(f),
+        }
+    }
+
     /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0.
     /// A member that is there from the first call to the last is met. A packed set is shown whole.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Scored<'a>)) -> u64 {

@@ -113,3 +113,30 @@ fn damaged_bytes_are_no_panic() {
         }
     }
 }
+
+/// A cut freed all that it took away within the writer's turn, for which readers of the set wait.
+#[test]
+fn what_a_cut_takes_away_is_freed_later_and_the_rest_is_right() {
+    let key = |i: u32| format!("{i:06}").into_bytes();
+    for (from, to) in [(0, 49_000), (1_000, 50_000), (10, 49_990), (10_000, 20_000), (5, 9)] {
+        let mut scores = Scores::new([1, 2]);
+        for i in 0..50_000 {
+            scores.apply(&[Change::Put(&key(i), f64::from(i))]);
+        }
+        // A walk is under way: what it uses stays.
+        let (mut shared, walk) = (scores.clone(), scores.clone());
+        let removed = Tally { removed: to - from, ..Tally::default() };
+        assert_eq!(shared.apply(&[Change::RemoveRanks(from, to)]), removed);
+        assert_eq!((walk.iter_from(0).count(), shared.len()), (50_000, 50_000 - (to - from)));
+        drop((shared, walk));
+        let tally = scores.apply(&[Change::RemoveRanks(from, to)]);
+        assert_eq!(tally, removed);
+        let left: Vec<u32> = (0..from as u32).chain(to as u32..50_000).collect();
+        let all = shown(SortedSet::large(&scores));
+        assert!(all.iter().map(|(_, score)| *score as u32).eq(left.iter().copied()));
+        assert!(left.iter().all(|i| scores.score(&key(*i)) == Some(f64::from(*i))));
+        assert_eq!(scores.score(&key(from as u32)), None);
+        assert_eq!(scores.len_of_all(), 6 * left.len());
+        assert_eq!(scores.take_cut().is_some(), to - from > 100, "{from}..{to}");
+    }
+}

@@ -40,6 +40,7 @@
 mod chunks;
 mod levels;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{OnceLock, PoisonError};
 use std::task::Waker;
@@ -71,6 +72,8 @@ pub(crate) struct Wheels {
     walk: Mutex<Option<u64>>,
     /// Hashes with fields that expire which the last walk has met, or the present one until now.
     with_fields: AtomicU64,
+    /// Whether a hash ever had a field that expires.
+    have_fields: AtomicBool,
     /// The number of removed items.
     pub(crate) expired: Expired,
 }
@@ -122,6 +125,7 @@ impl Wheels {
             turn: AtomicU64::new(0),
             walk: Mutex::new(None),
             with_fields: AtomicU64::new(0),
+            have_fields: AtomicBool::new(false),
             expired: Expired::new(),
         }
     }
@@ -234,6 +238,21 @@ impl Wheels {
         *walk = Some(0);
         // ORDERING: Relaxed, a number to compare others with.
         self.with_fields.store(0, Relaxed);
+    }
+
+    /// Enters that a part of an item of this hash expires at `due`.
+    pub(crate) fn enter_part(&self, hash: u64, due: u64, now: u64) {
+        // ORDERING: Relaxed; who must see it sees the part, by the item's own order or the gate's.
+        if !self.have_fields.load(Relaxed) {
+            self.have_fields.store(true, Relaxed);
+        }
+        self.enter(hash, due, now);
+    }
+
+    /// Whether a hash ever had a field that expires.
+    pub(crate) fn have_fields(&self) -> bool {
+        // ORDERING: Relaxed, as where it is set.
+        self.have_fields.load(Relaxed)
     }
 
     /// Counts that the walk has met a hash with fields that expire.

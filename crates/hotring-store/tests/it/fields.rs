@@ -7,7 +7,7 @@ use hotring_log::storage::Memory;
 use hotring_store::index::Checksum;
 use hotring_store::{
     Changed, ExpireCondition, Fault, FieldExpiry, FieldsChanged, FieldsCondition, Options, Origin,
-    Session, SetFieldExpiry, Store, TtlChange,
+    Room, Session, SetFieldExpiry, Store, TtlChange,
 };
 
 use super::logged::{Logged, read};
@@ -92,7 +92,8 @@ fn step(session: &mut Session, model: &mut Fields, key: &[u8], random: &mut Rand
             }
         }
         9 => {
-            let values = session.hash_get_ex(key, &fields, TtlChange::At(at), now).unwrap();
+            let values =
+                session.hash_get_ex(key, (&fields, Room::ENDLESS), TtlChange::At(at), now).unwrap();
             for (name, value) in names.iter().zip(values) {
                 assert_eq!(value, model.get(name).map(|(value, _)| value.clone()));
                 if at <= now {
@@ -103,7 +104,7 @@ fn step(session: &mut Session, model: &mut Fields, key: &[u8], random: &mut Rand
             }
         }
         10 => {
-            let values = session.hash_get_del(key, &fields, now).unwrap();
+            let values = session.hash_get_del(key, (&fields, Room::ENDLESS), now).unwrap();
             for (name, value) in names.iter().zip(values) {
                 assert_eq!(value, model.remove(name).map(|(value, _)| value));
             }

@@ -12,8 +12,8 @@ use hotring_log::{
 };
 use hotring_store::index::{Checksum, Config};
 use hotring_store::{
-    AddOptions, Content, End, ExpireCondition, Fault, FieldsCondition, Interval, Options, Session,
-    SetExpiry, SetFieldExpiry, SetOperation, SetOptions, Store, ValueRef,
+    AddOptions, Content, End, ExpireCondition, Fault, FieldsCondition, Interval, Options, Room,
+    Session, SetExpiry, SetFieldExpiry, SetOperation, SetOptions, Store, ValueRef,
 };
 
 use super::random::Random;
@@ -150,7 +150,7 @@ pub(super) fn change_list(session: &mut Session, random: &mut Random, now: u64) 
             let elements = [number.as_bytes(), b"same"];
             _ = session.list_push(&from, ends[0], &elements, random.one_in(3), now);
         }
-        4..6 => _ = session.list_pop(&from, ends[0], 2, usize::MAX, now),
+        4..6 => _ = session.list_pop(&from, ends[0], (2, Room::ENDLESS), now),
         6..8 => _ = session.list_move(&from, &to, (ends[0], ends[1]), now),
         8 => _ = session.list_set(&from, index, number.as_bytes(), now),
         9 => _ = session.list_insert(&from, random.one_in(2), b"same", number.as_bytes(), now),
@@ -174,7 +174,7 @@ pub(super) fn change_set(session: &mut Session, random: &mut Random, now: u64) {
         7 => {
             _ = session.set_pop(
                 &at,
-                (2, usize::MAX),
+                (2, Room::ENDLESS),
                 |below| random.below(below as u64) as usize,
                 now,
             )
@@ -197,7 +197,7 @@ pub(super) fn change_scored(session: &mut Session, random: &mut Random, now: u64
         }
         6..8 => _ = session.scored_remove(&key, &members.each_ref().map(|m| &m[..]), now),
         8 => _ = session.scored_incr(&key, score, &members[0], options, now),
-        9 => _ = session.scored_pop(&key, (2, usize::MAX), random.one_in(2), now),
+        9 => _ = session.scored_pop(&key, (2, Room::ENDLESS), random.one_in(2), now),
         10 => _ = session.scored_remove_interval(&key, &Interval::Ranks(1, 3), now),
         _ if random.one_in(2) => {
             _ = session.scored_remove_interval(&key, &Interval::Ranks(0, -1), now);
@@ -522,7 +522,7 @@ fn a_large_container_that_is_emptied_is_gone_from_the_log() {
     session.set_add(b"s", &parts, NOW).unwrap();
     session.scored_add(b"z", &parts.map(|part| (1.0, part)), AddOptions::default(), NOW).unwrap();
     assert_eq!(session.hash_remove(b"h", &parts, NOW), Ok(4));
-    let taken = session.list_pop(b"l", End::Front, 4, 1 << 20, NOW).unwrap();
+    let taken = session.list_pop(b"l", End::Front, (4, Room::ENDLESS), NOW).unwrap();
     assert_eq!(taken.map(|taken| taken.len()), Some(4));
     assert_eq!(session.set_remove(b"s", &parts, NOW), Ok(4));
     assert_eq!(session.scored_remove(b"z", &parts, NOW), Ok(4));

@@ -3,9 +3,10 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, makedev, mknodat};
 use rustix::process::Signal;
@@ -159,16 +160,20 @@ fn a_server_outlives_the_reader_of_its_log() {
             hotring(&["serve", "--port", "0", "--log-format", format, "--unixsocket"]);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut process = command.arg(&socket).stderr(writer).spawn().unwrap();
+        // What the service manager is told comes after the greeting, and after signals are listened for.
+        let told = folder.0.join(format!("{format}-told"));
+        let manager = UnixDatagram::bind(&told).unwrap();
+        manager.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        command.arg(&socket).stderr(writer).env("NOTIFY_SOCKET", &told);
+        let mut process = command.spawn().unwrap();
         drop(command);
-        let mut stream = loop {
-            match UnixStream::connect(&socket) {
-                Ok(stream) => break stream,
-                Err(_) => assert_eq!(process.try_wait().unwrap(), None, "{format}: it has ended"),
-            }
-        };
-        // The greeting comes after the socket.
-        stream.write_all(b"DEBUG SLEEP 0.3\r\n").unwrap();
+        let mut message = [0; 64];
+        while manager.recv(&mut message).is_err() {
+            assert_eq!(process.try_wait().unwrap(), None, "{format}: it has ended");
+        }
+        assert!(message.starts_with(b"READY=1"), "{format}: {message:?}");
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
         let mut reply = [0; 1];
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(process.try_wait().unwrap(), None, "{format}: it has ended");

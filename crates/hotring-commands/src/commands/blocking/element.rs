@@ -1,10 +1,10 @@
 //! Taking elements from a key that has some, as the commands without the B do.
 
 use hotring_protocol::Version;
-use hotring_store::End;
+use hotring_store::{End, Room};
 
 use crate::commands::list::reply_elements;
-use crate::commands::zset::reply_members;
+use crate::commands::zset::{reply_members, room};
 use crate::state::blocked::Want;
 use crate::state::context::Context;
 use crate::state::failure::Outcome;
@@ -13,26 +13,29 @@ use crate::state::failure::Outcome;
 pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
     match want {
         Want::Element(end) => {
-            let popped = c.store.list_pop(key, *end, 1, usize::MAX, c.now)?.unwrap_or_default();
+            let popped =
+                c.store.list_pop(key, *end, (1, Room::ENDLESS), c.now)?.unwrap_or_default();
             c.reply.array(2);
             c.reply.bulk(key);
             c.reply.bulk(popped.first().unwrap_or_default());
         }
         Want::Elements(end, count) => {
-            let bytes_max = c.reply_left();
-            let popped = c.store.list_pop(key, *end, *count, bytes_max, c.now)?.unwrap_or_default();
+            let limits = (*count, c.room(key));
+            let popped = c.store.list_pop(key, *end, limits, c.now)?.unwrap_or_default();
             c.reply.array(2);
             c.reply.bulk(key);
             reply_elements(c, &popped);
         }
         Want::Move { from, to, destination } => {
-            match c.store.list_move(key, destination, (*from, *to), c.now)? {
+            // The caller has made room, if it moves at once; who has waited is served without.
+            let ends = (*from, *to);
+            match c.admitted(0, |c| c.store.list_move(key, destination, ends, c.now))? {
                 Some(element) => c.reply.bulk(element.first().unwrap_or_default()),
                 None => c.reply.null(),
             }
         }
         Want::Member(end) => {
-            let popped = c.store.scored_pop(key, (1, usize::MAX), *end == End::Back, c.now)?;
+            let popped = c.store.scored_pop(key, (1, Room::ENDLESS), *end == End::Back, c.now)?;
             c.reply.array(3);
             c.reply.bulk(key);
             let (member, score) = popped.first().map_or((&b""[..], 0.0), |(m, s)| (m, *s));
@@ -40,7 +43,7 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             c.reply.double(score);
         }
         Want::Members(end, count) => {
-            let limits = (*count, c.reply_left());
+            let limits = (*count, room(c, key));
             let popped = c.store.scored_pop(key, limits, *end == End::Back, c.now)?;
             c.reply.array(2);
             c.reply.bulk(key);
@@ -48,5 +51,5 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             reply_members(c, Version::Resp3, &popped);
         }
     }
-    c.check_reply_len()
+    Ok(())
 }

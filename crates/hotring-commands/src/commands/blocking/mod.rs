@@ -45,6 +45,10 @@ fn take_or_wait(
     keys: &[&[u8]],
     limit: Option<Duration>,
 ) -> Outcome {
+    if want.destination().is_some() {
+        // Before the hold, within which nothing is evicted.
+        c.store.admit()?;
+    }
     let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
     if c.client.may_wait() && !keys.iter().any(is_there) && wait_behind(c, want, keys, limit)? {
         return Ok(());

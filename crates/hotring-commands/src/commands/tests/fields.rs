@@ -67,6 +67,69 @@ fn fields_are_read_and_set_with_their_expiry() {
     );
 }
 
+/// A hash of which no field's time was left was there for many commands until the wheel had removed it.
+#[test]
+fn a_hash_without_a_field_in_its_time_is_absent() {
+    const EMPTIED: &str = "HSETEX h PX 5 FIELDS 2 a 1 b 2";
+    for table in [
+        "EXISTS h h -> :0¶",
+        "TOUCH h h  -> :0¶",
+        "TOUCH h    -> :0¶",
+        "TYPE h     -> +none¶",
+        "RANDOMKEY  -> $-1¶ | _¶",
+        "SCAN 0     -> *2¶$1¶0¶*0¶",
+        "KEYS *     -> *0¶",
+        "DEL h      -> :0¶",
+        "UNLINK h x -> :0¶",
+        "GET h      -> $-1¶ | _¶",
+        "GETRANGE h 0 -1 -> $0¶¶",
+        "STRLEN h   -> :0¶",
+        "GETDEL h   -> $-1¶ | _¶",
+        "LLEN h     -> :0¶",
+        "LRANGE h 0 -1 -> *0¶",
+        "SCARD h    -> :0¶",
+        "SMEMBERS h -> *0¶ | ~0¶",
+        "SUNION h h -> *0¶ | ~0¶",
+        "ZCARD h    -> :0¶",
+        "ZUNION 1 h -> *0¶",
+        "BITCOUNT h -> :0¶",
+        "EXPIRE h 9 -> :0¶",
+        "PERSIST h  -> :0¶",
+        "TTL h      -> :-2¶",
+        "SETNX h v  -> :1¶",
+        "SET h v XX -> $-1¶ | _¶",
+        "SET h v NX -> +OK¶",
+        "SET h v GET -> $-1¶ | _¶",
+        "MSETNX h v x y -> :1¶",
+        "RENAME h x -> -ERR no such key¶",
+        "COPY h x   -> :0¶",
+        "OBJECT ENCODING h -> $-1¶ | _¶",
+        "OBJECT FREQ h -> $-1¶ | _¶",
+        "MEMORY USAGE h -> $-1¶ | _¶",
+        "DUMP h     -> $-1¶ | _¶",
+        "SORT h     -> *0¶",
+        "LPUSHX h v -> :0¶",
+    ] {
+        play(&format!("{EMPTIED} -> :1¶\n + 10\n {table}"));
+    }
+    for (request, look) in [
+        ("APPEND h v -> :1¶", "GET h -> $1¶v¶"),
+        ("INCR h -> :1¶", "GET h -> $1¶1¶"),
+        ("SETBIT h 7 1 -> :0¶", "STRLEN h -> :1¶"),
+        ("RPUSH h v -> :1¶", "LLEN h -> :1¶"),
+        ("SADD h v -> :1¶", "SCARD h -> :1¶"),
+        ("ZADD h 1 v -> :1¶", "ZCARD h -> :1¶"),
+        ("HSET h c 3 -> :1¶", "HKEYS h -> *1¶$1¶c¶"),
+        ("SET h v KEEPTTL -> +OK¶", "TTL h -> :-1¶"),
+        ("SETRANGE h 1 v -> :2¶", "TTL h -> :-1¶"),
+    ] {
+        // Its own expiry goes with it.
+        play(&format!(
+            "{EMPTIED} -> :1¶\n EXPIRE h 100 -> :1¶\n + 10\n {request}\n {look}\n TTL h -> :-1¶"
+        ));
+    }
+}
+
 #[test]
 fn mistakes_are_told() {
     let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);

@@ -14,6 +14,7 @@ mod history;
 mod key;
 mod latency;
 mod lcs;
+mod limits;
 mod list;
 mod multi;
 mod numeric;

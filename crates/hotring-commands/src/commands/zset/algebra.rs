@@ -1,14 +1,13 @@
 //! Several sorted sets at one moment: ZUNION, ZINTER, ZDIFF and their kin.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use hotring_protocol::{ArgsView, parse_i64};
-use hotring_store::{Content, OwnedScored, Scored, Session, StoreError};
+use hotring_store::{Content, Scored, ScoredAsked, ScoredInput};
 
 use super::counted_keys;
 use super::score::{begin_members, parse, reply_member};
-use crate::state::context::Context;
+use crate::state::context::{Context, bulk_len};
 use crate::state::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,74 +83,91 @@ fn options(
     Ok(options)
 }
 
-/// Calls `f` with the members that a key brings in: those of a sorted set, or those of a set with the score 1.
-fn input(
-    store: &mut Session,
-    key: &[u8],
-    now: u64,
-    f: &mut dyn FnMut(Scored<'_>),
-) -> Result<(), StoreError> {
-    match store.scored_walk(key, now, |scored| scored.each_of_all(&mut *f)) {
-        Err(StoreError::WrongType) => store.set_walk(key, now, |set| {
-            let one =
-                |member: &[u8], f: &mut dyn FnMut(Scored<'_>)| f(Scored { score: 1.0, member });
-            set.iter().for_each(|member| member.with_bytes(|member| one(member, f)));
-        }),
-        found => found,
-    }
-    .map(|_| ())
-}
-
-/// All inputs, which have one moment.
-fn inputs(
-    store: &mut Session,
-    keys: &[&[u8]],
-    now: u64,
-) -> Result<Vec<Vec<OwnedScored>>, StoreError> {
-    let read = |key: &&[u8]| {
-        let mut members = Vec::new();
-        input(store, key, now, &mut |entry| members.push((entry.member.to_vec(), entry.score)))?;
-        Ok(members)
-    };
-    keys.iter().map(read).collect()
-}
-
-/// The result in order.
-fn combined(
+/// Calls `f` with each member of the result and its score, until it returns false. As in Redis, the smallest input
+/// comes first, but for a difference.
+fn each(
     operation: Operation,
-    inputs: Vec<Vec<OwnedScored>>,
+    inputs: &[ScoredInput],
     options: &Options,
-) -> Vec<OwnedScored> {
-    let mut inputs = inputs.into_iter().zip(&options.weights);
-    let weighed = |(members, weight): (Vec<OwnedScored>, &f64)| {
-        let weight = *weight;
-        members.into_iter().map(move |(member, score)| (member, number(score * weight)))
-    };
-    let mut result: HashMap<Vec<u8>, f64> =
-        inputs.next().map(weighed).into_iter().flatten().collect();
-    for other in inputs {
-        match operation {
-            Operation::Union => {
-                for (member, score) in weighed(other) {
-                    result
-                        .entry(member)
-                        .and_modify(|old| *old = options.aggregate.of(*old, score))
-                        .or_insert(score);
-                }
+    mut f: impl FnMut(&[u8], f64) -> bool,
+) {
+    let mut order: Vec<_> = inputs.iter().zip(options.weights.iter().copied()).collect();
+    if operation != Operation::Diff {
+        order.sort_by_key(|(input, _)| input.len());
+    }
+    let needs_all = operation != Operation::Union;
+    if needs_all && order.first().is_none_or(|(first, _)| first.is_empty()) {
+        return;
+    }
+    let asked: Vec<_> = order.iter().map(|(input, weight)| (input.asked(), *weight)).collect();
+    for (i, (input, weight)) in order.iter().enumerate() {
+        let (before, behind) = (&asked[..i], &asked[i + 1..]);
+        let goes_on = input.each(|Scored { score, member }| {
+            if before.iter().any(|(before, _)| before.score(member).is_some()) {
+                return true;
             }
-            Operation::Inter => {
-                let both = weighed(other).filter_map(|(member, score)| {
-                    let old = *result.get(&member)?;
-                    Some((member, options.aggregate.of(old, score)))
-                });
-                result = both.collect();
+            let score = number(score * weight);
+            match aggregated(operation, options.aggregate, (member, score), behind) {
+                Some(score) => f(member, score),
+                None => true,
             }
-            Operation::Diff => other.0.iter().for_each(|(member, _)| _ = result.remove(member)),
+        });
+        if !goes_on || operation != Operation::Union {
+            return;
         }
     }
-    let mut members: Vec<_> = result.into_iter().collect();
-    members.sort_by(|(a, x), (b, y)| x.partial_cmp(y).expect("no score is NaN").then(a.cmp(b)));
-    members
+}
+
+/// The score that a member of an input has in the result, if it is there. `behind` are the inputs after it.
+fn aggregated(
+    operation: Operation,
+    aggregate: Aggregate,
+    (member, score): (&[u8], f64),
+    behind: &[(ScoredAsked<'_>, f64)],
+) -> Option<f64> {
+    let mut score = score;
+    for (other, weight) in behind {
+        match (operation, other.score(member)) {
+            (Operation::Diff, None) | (Operation::Union, None) => {}
+            (Operation::Diff, Some(_)) | (Operation::Inter, None) => return None,
+            (_, Some(found)) => score = aggregate.of(score, number(found * weight)),
+        }
+    }
+    Some(score)
+}
+
+/// Members of a result, in one buffer.
+#[derive(Default)]
+struct Members {
+    bytes: Vec<u8>,
+    /// Where each ends, and its score.
+    ends: Vec<(usize, f64)>,
+}
+
+impl Members {
+    fn push(&mut self, member: &[u8], score: f64) {
+        self.bytes.extend_from_slice(member);
+        self.ends.push((self.bytes.len(), score));
+    }
+
+    /// All of them, in no order.
+    fn iter(&self) -> impl Iterator<Item = Scored<'_>> {
+        let mut start = 0;
+        self.ends.iter().map(move |(end, score)| {
+            let member = &self.bytes[start..*end];
+            start = *end;
+            Scored { score: *score, member }
+        })
+    }
+
+    fn in_order(&self) -> Vec<Scored<'_>> {
+        let mut members: Vec<_> = self.iter().collect();
+        members.sort_by(|a, b| {
+            let scores = a.score.partial_cmp(&b.score).expect("no score is NaN");
+            scores.then(a.member.cmp(b.member))
+        });
+        members
+    }
 }
 
 fn too_few(name: &str) -> Failure {
@@ -173,14 +189,21 @@ fn keys_of<'a>(
 fn show(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let (keys, rest) = keys_of(c.args, 1, name)?;
     let options = options(rest, keys.len(), operation, true);
-    let now = c.now;
-    let inputs = c.store.exclusive(&keys, |store| inputs(store, &keys, now))?;
+    let inputs = c.store.scored_inputs(&keys, c.now)?;
     let options = options?;
-    let members = combined(operation, inputs, &options);
+    let (mut members, mut left) = (Members::default(), Some(c.reply_left()));
+    each(operation, &inputs, &options, |member, score| {
+        // What is longer than may be sent is not gathered.
+        left = left.and_then(|left| left.checked_sub(bulk_len(member)));
+        members.push(member, score);
+        left.is_some()
+    });
+    if left.is_none() {
+        return Err(Failure::ReplyTooLong);
+    }
     let version = c.client.version;
-    begin_members(&mut c.reply, version, members.len(), options.with_scores);
-    for (member, score) in &members {
-        let entry = Scored { score: *score, member };
+    begin_members(&mut c.reply, version, members.ends.len(), options.with_scores);
+    for entry in members.in_order() {
         reply_member(&mut c.reply, version, entry, options.with_scores);
     }
     c.check_reply_len()
@@ -193,12 +216,17 @@ fn store(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let mut held = keys.clone();
     held.push(to);
     let stored = c.store.exclusive(&held, |store| {
-        let inputs = inputs(store, &keys, now)?;
-        let members = combined(operation, inputs, &options?);
-        let n = members.len();
-        let members = members.into_iter().map(|(member, score)| (Cow::Owned(member), score));
-        let content = Content::Scored(members.collect());
-        store.put_content(to, content, None, true, now)?;
+        let inputs = store.scored_inputs(&keys, now)?;
+        let mut members = Members::default();
+        each(operation, &inputs, &options?, |member, score| {
+            members.push(member, score);
+            true
+        });
+        // Before the other form of them is made.
+        store.admit_bytes(members.bytes.len())?;
+        let scored = members.iter().map(|entry| (Cow::Borrowed(entry.member), entry.score));
+        let n = members.ends.len();
+        store.put_content(to, Content::Scored(scored.collect()), None, true, now)?;
         Ok::<_, Failure>(n)
     })?;
     c.reply.count(stored);
@@ -232,12 +260,15 @@ pub(crate) fn zdiffstore(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn zintercard(c: &mut Context<'_>) -> Outcome {
     let (keys, rest) = keys_of(c.args, 1, "zintercard")?;
     let limit = limit(rest);
-    let now = c.now;
-    let inputs = c.store.exclusive(&keys, |store| inputs(store, &keys, now))?;
+    let inputs = c.store.scored_inputs(&keys, c.now)?;
     let limit = limit?;
     let options = options(ArgsView::default(), keys.len(), Operation::Inter, false)?;
-    let n = combined(Operation::Inter, inputs, &options).len();
-    c.reply.count(if limit == 0 { n } else { n.min(limit) });
+    let mut n = 0;
+    each(Operation::Inter, &inputs, &options, |_, _| {
+        n += 1;
+        n != limit
+    });
+    c.reply.count(n);
     Ok(())
 }
 

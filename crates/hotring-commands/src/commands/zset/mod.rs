@@ -5,17 +5,17 @@ mod range;
 mod score;
 
 use hotring_protocol::{ArgsView, Version, glob_match, parse_i64};
-use hotring_store::{AddOptions, NumberKind, OwnedScored, Scored, ScoredRef, StoreError};
+use hotring_store::{AddOptions, NumberKind, OwnedScored, Room, Scored, ScoredRef, StoreError};
 
 use super::multi::with_keys;
 use super::random::Chosen;
 use super::scan;
-use crate::state::context::Context;
+use crate::state::context::{Context, bulk_len};
 use crate::state::failure::{Failure, Outcome};
 pub(crate) use algebra::*;
 pub(crate) use range::*;
 pub(super) use score::parse as parse_score;
-use score::{Text, begin_members, parse, reply_member, reply_score};
+use score::{LEN_MAX as SCORE_LEN_MAX, Text, begin_members, parse, reply_member, reply_score};
 
 const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
 
@@ -211,10 +211,15 @@ fn pop(c: &mut Context<'_>, is_max: bool) -> Outcome {
             .and_then(|n| usize::try_from(n).ok())
             .ok_or(Failure::text("ERR value is out of range, must be positive"))?,
     };
-    let popped = c.store.scored_pop(&c.args[1], (n, c.reply_left()), is_max, c.now)?;
+    let popped = c.store.scored_pop(&c.args[1], (n, room(c, b"")), is_max, c.now)?;
     let version = if c.args.len() == 3 { c.client.version } else { Version::Resp2 };
     reply_members(c, version, &popped);
-    c.check_reply_len()
+    Ok(())
+}
+
+/// Room in the reply for members and their scores, which goes on with a key.
+pub(super) fn room(c: &Context<'_>, key: &[u8]) -> Room {
+    Room { cost: |member| bulk_len(member) + SCORE_LEN_MAX, ..c.room(key) }
 }
 
 pub(super) fn reply_members(c: &mut Context<'_>, version: Version, members: &[OwnedScored]) {
@@ -241,7 +246,8 @@ fn counted_keys(
 
 pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
     let (keys, is_max, n) = counted_pop(c.args, 1)?;
-    let (now, limits) = (c.now, (n, c.reply_left()));
+    let longest = keys.iter().max_by_key(|key| key.len()).copied().unwrap_or_default();
+    let (now, limits) = (c.now, (n, room(c, longest)));
     let popped = c.store.exclusive(&keys, |store| {
         for key in &keys {
             let popped = store.scored_pop(key, limits, is_max, now)?;
@@ -259,7 +265,7 @@ pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
     c.reply.bulk(key);
     // Pairs are arrays of their own in RESP2, too.
     reply_members(c, Version::Resp3, &popped);
-    c.check_reply_len()
+    Ok(())
 }
 
 /// Keys behind their number at `at`, whether the highest are to be taken, and how many: ZMPOP and BZMPOP.

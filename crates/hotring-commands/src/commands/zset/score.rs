@@ -9,6 +9,8 @@ use crate::state::failure::Failure;
 
 /// Longest text of a score.
 const TEXT_MAX: usize = 32;
+/// Bytes that a score takes in a reply at most, with the head of its pair.
+pub(super) const LEN_MAX: usize = "*2\r\n$32\r\n\r\n".len() + TEXT_MAX;
 /// Integers up to here are written as such.
 const INTEGER_MAX: f64 = (1_u64 << 52) as f64;
 

@@ -151,7 +151,7 @@ impl Session {
                     wheels.enter(hash, at, now);
                 }
                 if let Some(at) = due_of_value(entry.value, entry.block()) {
-                    wheels.enter(hash, at, now);
+                    wheels.enter_part(hash, at, now);
                     wheels.note_fields();
                 }
             })
