@@ -133,7 +133,7 @@ impl Decoder {
 
     /// Like [`decode`](Self::decode), for a request of `n_args` arguments whose first is known to
     /// be `name`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decode_behind(
         &mut self,
         name: Span,
