@@ -120,10 +120,10 @@ fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
 
 pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
     let (chosen, with_values) = Chosen::read(c.args, b"withvalues")?;
-    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let (version, len_max, room) = (c.client.version, c.reply_len_max, c.reply_left());
     let found = c.store.hash_walk(c.key(), c.now, |hash| {
         let pairs = hash.by_rank();
-        let ranks = chosen.ranks(pairs.len(), &mut c.locals.random);
+        let ranks = chosen.ranks(pairs.len(), &mut c.locals.random, room)?;
         let in_pairs = with_values && version == Version::Resp3;
         if !matches!(chosen, Chosen::One) {
             c.reply.array(ranks.len() * if with_values && !in_pairs { 2 } else { 1 });
@@ -138,11 +138,12 @@ pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
             }
             // It is refused as a whole.
             if c.reply.written() > len_max {
-                return;
+                break;
             }
         }
+        Ok::<_, Failure>(())
     })?;
-    match (is_found(c, found), chosen) {
+    match (is_found(c, found.transpose()?), chosen) {
         (true, _) => {}
         (false, Chosen::One) => c.reply.null(),
         (false, _) => c.reply.array(0),

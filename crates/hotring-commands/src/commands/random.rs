@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use fastrand::Rng;
 use hotring_protocol::{ArgsView, parse_i64};
 
+use crate::state::context::bulk_len;
 use crate::state::failure::Failure;
 
 /// What a request for random elements is to choose.
@@ -53,15 +54,25 @@ impl Chosen {
         n as u64 <= max.unsigned_abs()
     }
 
-    /// The ranks of the chosen ones among `len`.
-    pub(super) fn ranks(self, len: usize, random: &mut Rng) -> Ranks<'_> {
+    /// The ranks of the chosen ones among `len`, for a reply with `room` for this many bytes.
+    ///
+    /// # Errors
+    /// [`Failure::ReplyTooLong`] if there is none for as many elements, however short they are: to draw them until that
+    /// shows may take minutes.
+    pub(super) fn ranks(
+        self,
+        len: usize,
+        random: &mut Rng,
+        room: usize,
+    ) -> Result<Ranks<'_>, Failure> {
         let (n, distinct) = match self {
             _ if len == 0 => (0, None),
             Chosen::One => (1, None),
+            Chosen::Repeated(n) if n > room / bulk_len(b"") => return Err(Failure::ReplyTooLong),
             Chosen::Repeated(n) => (n, None),
             Chosen::Distinct(n) => (n.min(len), Some(distinct(n.min(len), len, random))),
         };
-        Ranks { left: n, len, distinct: distinct.map(Vec::into_iter), random }
+        Ok(Ranks { left: n, len, distinct: distinct.map(Vec::into_iter), random })
     }
 }
 

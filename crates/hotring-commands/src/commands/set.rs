@@ -127,9 +127,10 @@ fn one_random(c: &mut Context<'_>) -> Outcome {
 /// Members that differ, or, with a negative count, any as many times as they are drawn.
 fn several_random(c: &mut Context<'_>) -> Outcome {
     let chosen = Chosen::counted(&c.args[2])?;
-    let (len_max, key, now) = (c.reply_len_max, c.args.at(1), c.now);
+    let (len_max, room) = (c.reply_len_max, c.reply_left());
+    let (key, now) = (c.args.at(1), c.now);
     let (store, random) = (&mut c.store, &mut c.locals.random);
-    let mut found = Ok(None);
+    let (mut found, mut fits) = (Ok(None), Ok(()));
     c.reply.body_first(
         |reply| {
             let mut written = 0;
@@ -144,10 +145,9 @@ fn several_random(c: &mut Context<'_>) -> Outcome {
                 let random = |below| random.usize(..below);
                 store.set_choose(key, n, random, now, |member| _ = write(member))
             } else {
-                store.set_walk(key, now, |set| {
-                    let mut drawn =
-                        chosen.ranks(set.count(), random).map_while(|rank| set.of_rank(rank));
-                    _ = drawn.all(write);
+                store.set_walk(key, now, |set| match chosen.ranks(set.count(), random, room) {
+                    Ok(ranks) => _ = ranks.map_while(|rank| set.of_rank(rank)).all(write),
+                    Err(failure) => fits = Err(failure),
                 })
             };
             written
@@ -155,6 +155,7 @@ fn several_random(c: &mut Context<'_>) -> Outcome {
         |reply, written| reply.array(written),
     );
     is_found(c, found?);
+    fits?;
     c.check_reply_len()
 }
 

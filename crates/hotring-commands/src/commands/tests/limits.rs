@@ -184,3 +184,26 @@ fn blmove_makes_room_as_lmove_does() {
     assert_eq!(client.say("BRPOPLPUSH l m 1"), "$1¶4¶");
     assert_eq!(client.say("LRANGE m 0 -1"), "*3¶$1¶4¶$1¶1¶$1¶2¶");
 }
+
+/// A thousand million elements were drawn, for minutes, until there were more than may be sent.
+#[test]
+fn elements_that_cannot_be_sent_are_not_drawn() {
+    for (setup, taking) in [
+        ("SADD k a b", "SRANDMEMBER k -1000000000"),
+        ("HSET k a 1 b 2", "HRANDFIELD k -1000000000"),
+        ("HSET k a 1 b 2", "HRANDFIELD k -1000000000 WITHVALUES"),
+        ("ZADD k 1 a 2 b", "ZRANDMEMBER k -1000000000"),
+        ("ZADD k 1 a 2 b", "ZRANDMEMBER k -1000000000 WITHSCORES"),
+    ] {
+        // The limit that there is if none is set.
+        let mut client = Dialogue::new(Version::Resp2);
+        client.say(setup);
+        let start = std::time::Instant::now();
+        assert_eq!(client.say(taking), "", "{taking}");
+        assert_eq!(client.closing(), Some(Closing::OutputLimit), "{taking}");
+        let took = start.elapsed();
+        assert!(took < std::time::Duration::from_secs(2), "{taking} took {took:?}");
+        let mut other = client.beside(Version::Resp2);
+        assert!(other.say(&taking.replace(" k ", " none ")).starts_with("*0"), "{taking}");
+    }
+}

@@ -297,10 +297,10 @@ fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {
 
 pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
     let (chosen, with_scores) = Chosen::read(c.args, b"withscores")?;
-    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let (version, len_max, left) = (c.client.version, c.reply_len_max, c.reply_left());
     let found = c.store.scored_walk(c.key(), c.now, |scored| {
         let (random, len) = (&mut c.locals.random, scored.count());
-        let ranks = chosen.ranks(len, random);
+        let ranks = chosen.ranks(len, random, left)?;
         if !matches!(chosen, Chosen::One) {
             begin_members(&mut c.reply, version, ranks.len(), with_scores);
         }
@@ -312,7 +312,9 @@ pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
                 break;
             }
         }
+        Ok::<_, Failure>(())
     })?;
+    let found = found.transpose()?;
     note_lookup(c, found.is_some());
     match (found, chosen) {
         (Some(()), _) => {}
