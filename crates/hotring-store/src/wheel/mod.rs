@@ -71,7 +71,7 @@ pub(crate) struct Wheels {
     walk: Mutex<Option<u64>>,
     /// Hashes with fields that expire which the last walk has met, or the present one until now.
     with_fields: AtomicU64,
-    /// The number of removed items.
+    /// What was removed.
     pub(crate) expired: Expired,
 }
 
