@@ -14,7 +14,7 @@ use std::io;
 
 use crate::names::{MANIFEST, UNFINISHED_MANIFEST};
 use crate::record::Lsn;
-use crate::segment::{BadHeader, Id};
+use crate::segment::{BadHeader, Id, check_header};
 use crate::storage::{Storage, read_all_at};
 
 const LEN: usize = 64;
@@ -43,15 +43,7 @@ impl Manifest {
     }
 
     fn of(bytes: &[u8; LEN]) -> Result<Manifest, BadHeader> {
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-        if bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..60]) != word(60) {
-            return Err(BadHeader::Damaged);
-        }
-        match word(8) {
-            1..=FORMAT => {}
-            format => return Err(BadHeader::Format(format)),
-        }
-        let id = bytes[16..32].try_into().expect("16 bytes");
+        let id = check_header(bytes, MAGIC, FORMAT)?;
         let synced = u64::from_le_bytes(bytes[32..40].try_into().expect("8 bytes"));
         Ok(Manifest { id, synced })
     }

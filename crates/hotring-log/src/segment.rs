@@ -51,6 +51,24 @@ pub(crate) enum BadHeader {
     Format(u32),
 }
 
+/// Checks the magic, the checksum and the format of a header, and returns the store's ID. Up to there the headers of
+/// all files of the log are alike. `newest` is the newest format that can be read.
+pub(crate) fn check_header(
+    bytes: &[u8; HEADER_LEN as usize],
+    magic: &[u8; 8],
+    newest: u32,
+) -> Result<Id, BadHeader> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    if bytes[..8] != *magic || crc32c::crc32c(&bytes[..60]) != word(60) {
+        return Err(BadHeader::Damaged);
+    }
+    let format = word(8);
+    if !(1..=newest).contains(&format) {
+        return Err(BadHeader::Format(format));
+    }
+    Ok(bytes[16..32].try_into().expect("16 bytes"))
+}
+
 impl Header {
     pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN as usize] {
         let mut bytes = [0; HEADER_LEN as usize];
@@ -67,19 +85,11 @@ impl Header {
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Header, BadHeader> {
         let bytes: &[u8; HEADER_LEN as usize] = bytes.first_chunk().ok_or(BadHeader::Damaged)?;
-        let word =
-            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let long =
             |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        if bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..60]) != word(60) {
-            return Err(BadHeader::Damaged);
-        }
-        match word(8) {
-            1..=FORMAT => {}
-            format => return Err(BadHeader::Format(format)),
-        }
-        let id = bytes[16..32].try_into().expect("16 bytes");
-        Ok(Header { id, first: long(32), synced: long(40), chain: word(48) })
+        let id = check_header(bytes, MAGIC, FORMAT)?;
+        let chain = u32::from_le_bytes(bytes[48..52].try_into().expect("four bytes"));
+        Ok(Header { id, first: long(32), synced: long(40), chain })
     }
 }
 

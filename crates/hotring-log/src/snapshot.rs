@@ -36,7 +36,7 @@ pub use write::{Finished, SnapshotWriter};
 use crate::names;
 use crate::record::Lsn;
 use crate::recover::repair_hint;
-use crate::segment::{Id, first_id, remove_before};
+use crate::segment::{BadHeader, Id, check_header, first_id, remove_before};
 use crate::storage::Storage;
 
 const HEADER_LEN: usize = 64;
@@ -80,14 +80,11 @@ impl Header {
 
     /// Reads the header, or the format if it is a later one; None if it is damaged.
     fn read(bytes: &[u8; HEADER_LEN]) -> Option<Result<Header, u32>> {
-        if bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..60]) != word(bytes, 60) {
-            return None;
+        match check_header(bytes, MAGIC, FORMAT) {
+            Ok(id) => Some(Ok(Header { id, after: long(bytes, 32) })),
+            Err(BadHeader::Format(format)) => Some(Err(format)),
+            Err(BadHeader::Damaged) => None,
         }
-        let id = bytes[16..32].try_into().expect("16 bytes");
-        Some(match word(bytes, 8) {
-            1..=FORMAT => Ok(Header { id, after: long(bytes, 32) }),
-            format => Err(format),
-        })
     }
 }
 

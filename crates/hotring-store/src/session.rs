@@ -58,7 +58,7 @@ pub struct Session {
     pub(crate) name: Option<Box<str>>,
     /// The changes by writes, if they are observed.
     pub(crate) changes: Option<Vec<Change>>,
-    /// Keys with lines to serve, with the places of their databases ([`Session::next_ready`]).
+    /// Keys whose lines are to be served, with the places of their databases ([`Session::next_ready`]).
     pub(crate) ready: Vec<(u8, Box<[u8]>)>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
@@ -380,8 +380,8 @@ impl Session {
         self.index.with_damage(key, part, bit, f)
     }
 
-    /// Frees a bounded part of the removed memory that no session can see any more. Busy sessions do so by
-    /// themselves; call this when a session goes idle.
+    /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
+    /// Busy sessions do so by themselves; call this where a session goes idle.
     pub fn collect(&mut self) {
         self.index.collect();
     }

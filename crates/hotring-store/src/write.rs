@@ -38,7 +38,7 @@ pub(crate) struct ActiveHooks<'a> {
     pub(crate) all: &'a Hooks,
     /// The destination of changes, if the origin records them.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
-    /// The destination of a key with a line to serve.
+    /// Where to note a key whose line is to be served.
     pub(crate) ready: &'a mut Vec<(u8, Box<[u8]>)>,
 }
 
@@ -321,7 +321,7 @@ impl ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
     }
 
-    /// Reports a change to those that wait for the key.
+    /// Tells those who wait for the key what was done to it.
     pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>) {
         let is_ready = self.all.watchers.tell(stripe, key, event);
         let place = self.all.place;

@@ -1,5 +1,5 @@
-//! DEBUG: the few subcommands that client tests use. Refused unless a setting allows it, because it can
-//! block a thread.
+//! DEBUG: the few of its subcommands that tests of clients use. Refused unless a setting allows it, as it
+//! can make a whole thread wait.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::rdb::dump::dump;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Longest time that a thread can be made to wait.
+/// The longest that a thread can be made to wait.
 const SLEEP_MAX: f64 = 60.0;
 
 pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
@@ -46,7 +46,7 @@ pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The thread waits with all its clients, as in Redis.
+/// The thread waits, and with it all of its clients, as those of Redis do.
 fn sleep(c: &mut Context<'_>) -> Outcome {
     let text = String::from_utf8_lossy(&c.args[2]).into_owned();
     let seconds = text.parse::<f64>().unwrap_or(0.0);
@@ -61,7 +61,7 @@ fn sleep(c: &mut Context<'_>) -> Outcome {
 fn object(c: &mut Context<'_>) -> Outcome {
     let encoding = c.store.get(&c.args[2], c.now, encoding_name);
     let encoding = encoding.ok_or(Failure::text("ERR no such key"))?;
-    // Without the frame of DUMP: type, version and checksum.
+    // Without what DUMP puts around it: type, version and checksum.
     let len = c.store.get(&c.args[2], c.now, dump).map_or(0, |dump| dump.len() - 11);
     let line = format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:0"
@@ -70,7 +70,7 @@ fn object(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A reply of each kind, for tests of their readers.
+/// A reply of each kind, for tests of those who read them.
 fn protocol(c: &mut Context<'_>) -> Outcome {
     let kind = c.args[2].to_ascii_lowercase();
     match kind.as_slice() {

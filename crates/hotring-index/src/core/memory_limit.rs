@@ -71,7 +71,7 @@ pub(crate) struct Budget {
     kin: std::sync::OnceLock<Kin>,
 }
 
-/// Returns how many bytes the other indexes under the same limit use and hold.
+/// Tells how many bytes other indexes use that have their limit together with this one, and how many they hold.
 pub type Kin = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
 
 impl Budget {
@@ -104,7 +104,7 @@ impl Budget {
         self.beside.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes used and held by the other indexes.
+    /// What others use, and hold.
     pub(crate) fn of_kin(&self) -> (u64, u64) {
         self.kin.get().map_or((0, 0), |kin| kin())
     }

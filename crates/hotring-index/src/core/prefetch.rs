@@ -14,14 +14,14 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Prefetches the first cache line of a value. For measurements of memory.
+/// Asks for the first cache line of a value. For measurements of what memory can do.
 #[inline(always)]
 pub fn prefetch_value<T>(value: &T) {
     prefetch(std::ptr::from_ref(value).cast());
 }
 
-/// Prefetches the part that a lookup reads of the item at `address` (0 for none). That may be two lines,
-/// because items begin at any multiple of 8.
+/// Asks for what a lookup is going to read of the item at `address` (0: of nothing). That may be two
+/// lines: items begin at any multiple of 8.
 #[inline(always)]
 pub fn prefetch_item<K: Kind>(address: u64) {
     let start = std::ptr::without_provenance::<u8>(address as usize);

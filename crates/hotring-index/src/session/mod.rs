@@ -239,8 +239,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.arena.give_back();
     }
 
-    /// Counts the growth of an object by this many bytes, as for a new item: the memory limit is checked at
-    /// intervals. Returns as many waiting bytes as the object has grown by.
+    /// Takes note that an object has grown by this many bytes, as the making of an item does of its own: the limit
+    /// of memory is looked at now and then. Gives back as much of what is free, if there is some.
     pub fn grew(&mut self, bytes: usize) {
         self.shared.blocks.give_back(bytes as u64);
         self.local.until_look -= bytes as i64;

@@ -20,8 +20,8 @@ use crate::state::thread_shared::ThreadShared;
 pub const SPANS: usize = 10;
 const SPAN_MS: u64 = 1000;
 
-/// Places per set. With 3,000 sampled requests per second, a key with 1 request in 1,000 always finds a
-/// place.
+/// A key has its place in one of these sets, and a set has these places: where 3,000 requests a second are noted, a key
+/// that gets one in 1,000 has one in any case.
 const SETS: usize = 64;
 const WAYS: usize = 16;
 
@@ -226,7 +226,7 @@ impl Sketch {
         *lowest = new;
     }
 
-    /// The weight that a key without a place may have.
+    /// What may have been noted of a key that has no place.
     fn unseen(&self, key: &[u8]) -> f32 {
         let place = self.hasher.hash_one(key) as usize % SETS;
         let Some(set) = self.sets.get(place) else { return 0.0 };
@@ -241,7 +241,7 @@ impl Sketch {
         (self.span % SPANS as u64) as usize
     }
 
-    /// Drops seconds older than the kept ones.
+    /// Forgets what is longer ago than the seconds that are kept.
     fn move_to(&mut self, now: u64) {
         let span = now / SPAN_MS;
         if span != self.span {
@@ -251,7 +251,7 @@ impl Sketch {
 
     #[cold]
     fn forget_until(&mut self, span: u64) {
-        // A clock that was set back slightly keeps its last second until time catches up.
+        // A clock that was put back a little goes on with the second that it had, until it is there again.
         if span < self.span && self.span - span < SPANS as u64 {
             return;
         }
