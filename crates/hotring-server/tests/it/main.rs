@@ -15,6 +15,7 @@ mod differential_acl;
 mod differential_blocking;
 mod differential_clients;
 mod differential_lists;
+mod differential_script_errors;
 mod differential_set;
 mod differential_tracking;
 mod differential_zset;
