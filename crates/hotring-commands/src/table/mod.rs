@@ -9,6 +9,7 @@
 mod containers;
 mod define;
 mod flags;
+mod geo;
 mod keys;
 mod list;
 mod lookup;
@@ -20,6 +21,8 @@ mod syntax;
 
 pub(crate) use containers::with_containers;
 pub use flags::{Categories, Flags};
+pub(crate) use geo::with_geo;
+pub(crate) use keys::stored_key;
 pub use keys::{Access, KeyRange};
 pub use list::CommandId;
 pub(crate) use list::all_commands;
@@ -90,6 +93,10 @@ pub enum Group {
     Set,
     /// About sorted sets.
     SortedSet,
+    /// About places on earth.
+    Geo,
+    /// About estimated counts.
+    HyperLogLog,
     /// About messages between clients.
     PubSub,
     /// Programs that run in the server.
@@ -110,6 +117,8 @@ impl Group {
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
+            Self::Geo => "geo",
+            Self::HyperLogLog => "hyperloglog",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
         }

@@ -14,6 +14,8 @@ mod differential;
 mod differential_acl;
 mod differential_blocking;
 mod differential_clients;
+mod differential_geo;
+mod differential_hyperloglog;
 mod differential_lists;
 mod differential_script_errors;
 mod differential_set;

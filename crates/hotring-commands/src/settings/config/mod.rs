@@ -122,6 +122,8 @@ pub struct Config {
     pub set_packed_ints_max: usize,
     pub set_packed_members_max: usize,
     pub set_packed_len_max: usize,
+    /// Most bytes of an estimated count in its sparse form.
+    pub hll_sparse_max: usize,
     pub scored_packed_members_max: usize,
     pub scored_packed_len_max: usize,
     pub text_plain_max: usize,
@@ -229,6 +231,7 @@ impl Default for Config {
             set_packed_ints_max: 512,
             set_packed_members_max: 128,
             set_packed_len_max: 64,
+            hll_sparse_max: 3000,
             scored_packed_members_max: 128,
             scored_packed_len_max: 64,
             text_plain_max: 64 << 10,

@@ -67,7 +67,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "dbfilename",
     "disable-thp",
     "dynamic-hz",
-    "hll-sparse-max-bytes",
     "hz",
     "ignore-warnings",
     "io-threads-do-reads",
