@@ -170,7 +170,10 @@ impl Spec {
 
     /// All categories of access control that the command is in.
     pub fn categories(&self) -> Categories {
-        let implied = Categories::implied_by(self.group, self.flags);
+        // What only holds subcommands is about nothing itself.
+        let is_parent = subcommands(self.id).next().is_some();
+        let group = if is_parent { Group::Server } else { self.group };
+        let implied = Categories::implied_by(group, self.flags);
         // What names the types that it takes does not take any.
         match self.extra_categories.contains(Categories::LIST) {
             true => self.extra_categories | implied.without(Categories::KEYSPACE),
