@@ -17,6 +17,7 @@ mod differential_clients;
 mod differential_geo;
 mod differential_hyperloglog;
 mod differential_lists;
+mod differential_operators;
 mod differential_script_errors;
 mod differential_set;
 mod differential_tracking;
