@@ -189,7 +189,7 @@ fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) 
         text,
         "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
          multi={queued} watch={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_len} rbs=0 rbp=0 obl=0 oll={} \
-         omem={} tot-mem={} events=rw cmd={} user={} redir={} resp={} lib-name={} lib-ver={} \
+         omem={} tot-mem={} events={} cmd={} user={} redir={} resp={} lib-name={} lib-ver={} \
          io-thread={}",
         client.id,
         client.peer,
@@ -207,6 +207,7 @@ fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) 
         usize::from(unsent_len > 0),
         unsent_len,
         client.own_memory() + std::mem::size_of::<ClientShared>(),
+        if unsent_len > 0 { "rw" } else { "r" },
         command_name(client.last_command.load(Ordering::Relaxed)),
         labels.user,
         client.redirect.load(Ordering::Relaxed),

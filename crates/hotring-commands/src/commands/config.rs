@@ -13,11 +13,20 @@ pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
     let patterns: Vec<Vec<u8>> =
         c.args.tail(2).iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
     let wanted = |name: &str| patterns.iter().any(|p| glob_match(p, name.as_bytes()));
-    let found: Vec<_> = settings().filter(|setting| wanted(setting.name)).collect();
-    c.reply.map(found.len());
-    for setting in found {
-        c.reply.bulk(setting.name.as_bytes());
+    let by_names = settings().flat_map(|setting| {
+        let names = [setting.name, setting.alias].into_iter();
+        names.filter(|name| !name.is_empty()).map(move |name| (name, setting))
+    });
+    let found: Vec<_> = by_names.filter(|(name, _)| wanted(name)).collect();
+    let passive: Vec<_> = config.passive.shown().filter(|(name, _)| wanted(name)).collect();
+    c.reply.map(found.len() + passive.len());
+    for (name, setting) in found {
+        c.reply.bulk(name.as_bytes());
         c.reply.bulk((setting.get)(&config).as_bytes());
+    }
+    for (name, value) in passive {
+        c.reply.bulk(name.as_bytes());
+        c.reply.bulk(value.as_bytes());
     }
     Ok(())
 }

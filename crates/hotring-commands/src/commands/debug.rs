@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::object::encoding_name;
+use super::object::{encoding_name, idle_seconds};
 use crate::rdb::dump::dump;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -59,12 +59,19 @@ fn sleep(c: &mut Context<'_>) -> Outcome {
 }
 
 fn object(c: &mut Context<'_>) -> Outcome {
-    let encoding = c.store.get(&c.args[2], c.now, encoding_name);
-    let encoding = encoding.ok_or(Failure::text("ERR no such key"))?;
+    // To look at it is no use of the key.
+    let found =
+        c.store.peek_value(&c.args[2], c.now, |value| (encoding_name(value), dump(value).len()));
+    let (encoding, dumped) = found.ok_or(Failure::text("ERR no such key"))?;
     // Without what DUMP puts around it: type, version and checksum.
-    let len = c.store.get(&c.args[2], c.now, dump).map_or(0, |dump| dump.len() - 11);
+    let len = dumped - 11;
+    c.server.observe.ages.note(|| c.server.store.tick(), c.now);
+    let accesses = c.store.accesses(&c.args[2], c.now);
+    let idle = accesses.map_or(0, |accesses| idle_seconds(c, accesses));
+    let used_at = (c.now / 1000).saturating_sub(idle) & 0xff_ffff;
     let line = format!(
-        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:0"
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:{used_at} \
+         lru_seconds_idle:{idle}"
     );
     c.reply.simple(line);
     Ok(())
@@ -156,7 +163,7 @@ mod tests {
             DEBUG LOG hello           -> +OK¶
             DEBUG OBJECT k            -> -ERR no such key¶
             SET k 12                  -> +OK¶
-            DEBUG OBJECT k            -> +Value at:0x0 refcount:1 encoding:int serializedlength:2 lru:0 lru_seconds_idle:0¶
+            DEBUG OBJECT k            -> +Value at:0x0 refcount:1 encoding:int serializedlength:2 lru:5501184 lru_seconds_idle:0¶
             DEBUG PROTOCOL string     -> $11¶Hello World¶
             DEBUG PROTOCOL null       -> $-1¶ | _¶
             DEBUG PROTOCOL set        -> *3¶:0¶:1¶:2¶ | ~3¶:0¶:1¶:2¶

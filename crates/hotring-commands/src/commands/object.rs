@@ -71,11 +71,16 @@ pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
                  switching between policies at runtime LRU and LFU data will take some time to adjust.",
             ));
         }
-        Some(Accesses::Age(age)) => {
-            c.reply.int((c.server.observe.ages.since(age, c.now) / 1000) as i64)
-        }
-        Some(Accesses::Idle(ms)) => c.reply.int((ms / 1000) as i64),
-        Some(_) => c.reply.int(0),
+        Some(accesses) => c.reply.int(idle_seconds(c, accesses) as i64),
     }
     Ok(())
+}
+
+/// Seconds since the last use, as far as they are known.
+pub(super) fn idle_seconds(c: &Context<'_>, accesses: Accesses) -> u64 {
+    match accesses {
+        Accesses::Age(age) => c.server.observe.ages.since(age, c.now) / 1000,
+        Accesses::Idle(ms) => ms / 1000,
+        _ => 0,
+    }
 }

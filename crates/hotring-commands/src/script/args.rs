@@ -93,7 +93,12 @@ pub(super) fn bad_argument<T>(lua: &Lua, i: usize, why: &str) -> mlua::Result<T>
     refused_at(lua, level + 1, text)
 }
 
-fn wrong_type<T>(lua: &Lua, args: &MultiValue, i: usize, expected: &str) -> mlua::Result<T> {
+pub(super) fn wrong_type<T>(
+    lua: &Lua,
+    args: &MultiValue,
+    i: usize,
+    expected: &str,
+) -> mlua::Result<T> {
     let got = args.get(i).map_or("no value", type_name);
     bad_argument(lua, i, &format!("{expected} expected, got {got}"))
 }

@@ -2,8 +2,7 @@
 
 use mlua::{Lua, MultiValue, Table, Value};
 
-use super::args::function;
-use super::redis::refused;
+use super::args::{function, wrong_type};
 
 pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
@@ -30,21 +29,23 @@ fn shift(args: &[u32], f: impl Fn(u32, u32) -> u32) -> Option<u32> {
 fn add(
     lua: &Lua,
     library: &Table,
-    name: &'static str,
+    name: &str,
     f: impl Fn(&[u32]) -> Option<u32> + 'static,
 ) -> mlua::Result<()> {
     let run = move |lua: &Lua, args: &MultiValue| -> mlua::Result<Value> {
-        let numbers: Option<Vec<u32>> = args.iter().map(|arg| bits(lua, arg)).collect();
-        match numbers.and_then(|numbers| f(&numbers)) {
+        let mut numbers = Vec::with_capacity(args.len());
+        for (i, arg) in args.iter().enumerate() {
+            match bits(lua, arg) {
+                Some(number) => numbers.push(number),
+                None => return wrong_type(lua, args, i, "number"),
+            }
+        }
+        match f(&numbers) {
             Some(result) => Ok(Value::Number(f64::from(result as i32))),
-            None => refused(lua, bad_argument(name)),
+            None => wrong_type(lua, args, numbers.len(), "number"),
         }
     };
     library.raw_set(name, function(lua, run)?)
-}
-
-fn bad_argument(name: &str) -> String {
-    format!("bad argument to '{name}' (number expected)")
 }
 
 /// The lowest 32 bits of a number, or of a string that is one.
@@ -56,13 +57,13 @@ fn bits(lua: &Lua, value: &Value) -> Option<u32> {
 /// Hexadecimal digits; a negative number of them asks for capitals.
 fn tohex(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
     let Some(n) = args.front().and_then(|arg| bits(lua, arg)) else {
-        return refused(lua, bad_argument("tohex"));
+        return wrong_type(lua, args, 0, "number");
     };
     let digits = match args.get(1) {
         None => 8,
         Some(arg) => match bits(lua, arg) {
             Some(digits) => digits as i32,
-            None => return refused(lua, bad_argument("tohex")),
+            None => return wrong_type(lua, args, 1, "number"),
         },
     };
     let len = digits.unsigned_abs().min(8) as usize;

@@ -13,6 +13,7 @@
 //! The caller makes a script atomic: it must hold the keys.
 
 mod args;
+mod base;
 mod bit;
 mod call;
 mod json;

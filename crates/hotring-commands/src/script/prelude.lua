@@ -5,9 +5,8 @@
 -- one's world. Nothing else leads from one run to the next.
 
 local native = ...
-local error, getmetatable, loadstring, next, pairs, select, setfenv, setmetatable, tostring, type =
-  error, getmetatable, loadstring, next, pairs, select, setfenv, setmetatable, tostring, type
-local rawget, rawset = rawget, rawset
+local error, getmetatable, loadstring, pairs, select, setfenv, setmetatable, tostring, type =
+  error, getmetatable, loadstring, pairs, select, setfenv, setmetatable, tostring, type
 local pcall, xpcall, resume = pcall, xpcall, coroutine.resume
 local concat = table.concat
 local string_sub = string.sub
@@ -28,10 +27,16 @@ local function told(ok, ...)
   if type(err) == "table" and type(err.err) == "string" then err = err.err end
   return ok, err
 end
-local function own_pcall(...) return told(pcall(...)) end
+local function own_pcall(...)
+  -- Lua would name a line of this file.
+  if select("#", ...) == 0 then return false, "bad argument #1 to 'pcall' (value expected)" end
+  return told(pcall(...))
+end
 
 -- Where a script has to end, its handler is not asked: Lua would let it run unwatched.
-local function own_xpcall(f, handler)
+local function own_xpcall(...)
+  local f, handler = ...
+  if select("#", ...) < 2 then error("bad argument #2 to 'xpcall' (value expected)", 2) end
   return xpcall(f, function(err)
     if native.is_over() then return end
     return handler(unwrap(err))
@@ -142,7 +147,6 @@ end
 
 -- Effects are replicated, as in Redis since version 7; there is nothing to choose.
 function redis.replicate_commands() return true end
-function redis.set_repl() end
 
 redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
 redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
@@ -171,7 +175,7 @@ local function refuse()
 end
 
 -- Libraries are read-only: a script has a table of its own in front of each, and this is what is behind it.
-local behind = setmetatable({}, { __mode = "k" })
+local behind = native.base.behind
 
 local function shown_library(library)
   local shown = setmetatable({}, { __index = library, __newindex = refuse, __metatable = false })
@@ -179,39 +183,9 @@ local function shown_library(library)
   return shown
 end
 
-local function check_table(name, ...)
-  local value = ...
-  if type(value) == "table" then return value end
-  local kind = select("#", ...) == 0 and "no value" or type(value)
-  error("bad argument #1 to '" .. name .. "' (table expected, got " .. kind .. ")", 3)
-end
-
--- What walks over a library walks over a copy: it hands out the table.
-function base.pairs(...)
-  local values = check_table("pairs", ...)
-  local library = behind[values]
-  if library then
-    values = {}
-    for key, entry in pairs(library) do values[key] = entry end
-  end
-  return pairs(values)
-end
-
-function base.next(...)
-  local values = check_table("next", ...)
-  return next(behind[values] or values, (select(2, ...)))
-end
-
-function base.rawget(...)
-  local values = check_table("rawget", ...)
-  return rawget(behind[values] or values, (select(2, ...)))
-end
-
-function base.rawset(...)
-  local values = check_table("rawset", ...)
-  if behind[values] then error("Attempt to modify a readonly table", 2) end
-  return rawset(...)
-end
+-- In C: their errors name the caller's line.
+base.pairs, base.next = native.base.pairs, native.base.next
+base.rawget, base.rawset = native.base.rawget, native.base.rawset
 
 -- Chunks get the script's globals, and are text: bytecode could do anything.
 local function loader(globals)
@@ -227,7 +201,12 @@ end
 
 local function collector(globals)
   local load_text = loader(globals)
-  return function(next_part, name)
+  return function(...)
+    local next_part, name = ...
+    if type(next_part) ~= "function" then
+      local kind = select("#", ...) == 0 and "no value" or type(next_part)
+      error("bad argument #1 to 'load' (function expected, got " .. kind .. ")", 2)
+    end
     local parts = {}
     while true do
       local part = next_part()
@@ -276,6 +255,7 @@ return function(script, keys, argv, call)
   local globals = setmetatable({ KEYS = keys, ARGV = argv }, lazy)
   local shown = setmetatable({}, { __index = globals, __newindex = refuse, __metatable = false })
   globals._G = shown
+  behind[shown] = globals
   setfenv(script, shown)
   current = call
   local ok, result = xpcall(script, handle)

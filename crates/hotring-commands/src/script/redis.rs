@@ -8,7 +8,7 @@ use mlua::{Debug, Error, Lua, MultiValue, Table, Value};
 
 use super::args::function;
 use super::state::State;
-use super::{CHUNK, OUT_OF_MEMORY, text, values};
+use super::{CHUNK, OUT_OF_MEMORY, base, text, values};
 use crate::state::scripts::{digest, digest_text};
 
 /// The version of Redis that scripts may expect, as text and as a number.
@@ -25,6 +25,7 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     native.raw_set("redis", library(lua, state)?)?;
     native.raw_set("text", text::functions(lua, state)?)?;
+    native.raw_set("base", base::functions(lua)?)?;
     native.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
     native.raw_set("unwrap", lua.create_function(unwrap)?)?;
     let shared = Rc::clone(state);
@@ -63,6 +64,7 @@ fn library(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     library.raw_set("log", function(lua, move |_, args| log(args, &shared))?)?;
     let shared = Rc::clone(state);
     library.raw_set("setresp", function(lua, move |_, args| setresp(args, &shared))?)?;
+    library.raw_set("set_repl", function(lua, |_, args| set_repl(args))?)?;
     Ok(library)
 }
 
@@ -214,6 +216,19 @@ fn setresp(args: &MultiValue, state: &State) -> mlua::Result<()> {
         _ => return failed("RESP version must be 2 or 3."),
     }
     Ok(())
+}
+
+/// Effects are replicated, and there are no replicas: whatever is chosen has no effect.
+fn set_repl(args: &MultiValue) -> mlua::Result<()> {
+    if args.len() != 1 {
+        return failed("redis.set_repl() requires two arguments.");
+    }
+    match to_integer(&args[0]) {
+        0..=3 => Ok(()),
+        _ => {
+            failed("Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+        }
+    }
 }
 
 /// The text of `redis.error_reply`: one word alone gets the code ERR.

@@ -22,6 +22,6 @@ pub(crate) fn parse_policy(text: &str) -> Result<EvictionPolicy, String> {
     let mut policies = EvictionPolicy::ALL.into_iter();
     policies.find(|policy| policy_name(*policy).eq_ignore_ascii_case(text)).ok_or_else(|| {
         let names = EvictionPolicy::ALL.map(policy_name);
-        format!("a policy is one of {}", names.join(", "))
+        format!("must be one of the following: {}", names.join(", "))
     })
 }

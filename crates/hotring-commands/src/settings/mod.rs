@@ -4,6 +4,7 @@ pub mod config;
 pub(crate) mod engine;
 mod eviction;
 pub mod guard;
+pub(crate) mod passive;
 mod setting;
 mod sources;
 mod table;

@@ -8,8 +8,18 @@ where
 {
     match text.parse::<T>() {
         Ok(n) if n >= min && n <= max => Ok(n),
-        _ => Err(format!("must be a whole number from {min} to {max}")),
+        // What is too large for the type, or negative, is a number all the same.
+        Ok(_) => Err(out_of_range(min, max)),
+        Err(_) if text.parse::<i64>().is_ok() => Err(out_of_range(min, max)),
+        Err(_) => Err(format!("must be a whole number from {min} to {max}")),
     }
+}
+
+/// Redis's numbers have 64 bits and a sign: no more is promised.
+fn out_of_range(min: impl std::fmt::Display, max: impl std::fmt::Display) -> String {
+    let max = max.to_string();
+    let max = max.parse::<i64>().unwrap_or(i64::MAX);
+    format!("must be between {min} and {max} inclusive")
 }
 
 /// A number that need not be whole, or 0 for none.
@@ -32,6 +42,27 @@ pub(super) fn yes_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_string()
 }
 
+/// One of some names, in any case.
+pub(super) fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
+    let found = names.iter().find(|name| name.eq_ignore_ascii_case(text));
+    found.copied().ok_or_else(|| format!("must be one of the following: {}", names.join(", ")))
+}
+
+/// What is wrong with a value, as Redis's CONFIG SET says it.
+pub(super) fn in_redis_words(why: &str) -> String {
+    if why.starts_with("must be a whole number") {
+        "argument couldn't be parsed into an integer".to_string()
+    } else if why.starts_with("must be a size") {
+        "argument must be a memory value".to_string()
+    } else if why.starts_with("must be one of the following") {
+        format!("argument(s) {why}")
+    } else if why.starts_with("must") {
+        format!("argument {why}")
+    } else {
+        why.to_string()
+    }
+}
+
 /// A number of bytes with Redis's units: `k` is 1000, `kb` is 1024, likewise `m`, `mb`, `g`, `gb`.
 pub(super) fn size(text: &str, min: usize) -> Result<usize, String> {
     let lower = text.to_ascii_lowercase();
@@ -48,7 +79,7 @@ pub(super) fn size(text: &str, min: usize) -> Result<usize, String> {
     };
     match digits.parse::<usize>().ok().and_then(|n| n.checked_mul(unit)) {
         Some(n) if n >= min => Ok(n),
-        Some(_) => Err(format!("must be at least {min} bytes")),
+        Some(_) => Err(out_of_range(min, i64::MAX)),
         None => Err("must be a size such as 1048576, 512mb or 1gb".to_string()),
     }
 }

@@ -12,10 +12,14 @@ pub struct Found {
     pub unexplained: AtomicU64,
     /// Free bytes between counted items.
     pub waste: AtomicU64,
+    /// Used memory when it was first looked at.
+    first: OnceLock<u64>,
+    /// The most that it was at any look.
+    peak: AtomicU64,
     pub thread: OnceLock<Thread>,
 }
 
-// ORDERING: Relaxed for both, figures.
+// ORDERING: Relaxed for all, figures.
 impl Found {
     pub(crate) fn unexplained(&self) -> u64 {
         self.unexplained.load(Ordering::Relaxed)
@@ -23,6 +27,19 @@ impl Found {
 
     pub(crate) fn waste(&self) -> u64 {
         self.waste.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of the memory that is used now.
+    pub fn note_used(&self, bytes: u64) {
+        let _ = self.first.set(bytes);
+        self.peak.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// Used memory at the first look and the most at any, of which this may be one.
+    pub(crate) fn first_and_peak(&self, bytes: u64) -> (u64, u64) {
+        self.note_used(bytes);
+        let first = self.first.get().copied().unwrap_or(bytes);
+        (first, self.peak.load(Ordering::Relaxed))
     }
 
     /// Makes the thread check whether the server stops.

@@ -66,9 +66,25 @@ pub fn rss_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
+/// Memory of the machine.
+pub fn system_memory() -> u64 {
+    let found = rustix::system::sysinfo();
+    (found.totalram as u64).saturating_mul(found.mem_unit.into())
+}
+
 /// User and system CPU time of the process in seconds, where the kernel reports it.
 pub fn cpu_seconds() -> Option<(f64, f64)> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    seconds_in("/proc/self/stat")
+}
+
+/// The same of its first thread, which accepts connections and works in the background.
+pub fn main_thread_seconds() -> Option<(f64, f64)> {
+    let process = std::process::id();
+    seconds_in(&format!("/proc/self/task/{process}/stat"))
+}
+
+fn seconds_in(path: &str) -> Option<(f64, f64)> {
+    let text = std::fs::read_to_string(path).ok()?;
     // The second field is the program's name in parentheses and may hold spaces.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let per_second = rustix::param::clock_ticks_per_second() as f64;

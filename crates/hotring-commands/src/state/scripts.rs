@@ -153,7 +153,8 @@ impl Head {
             let Some(flags) = word.strip_prefix("flags=") else {
                 return Err(format!("ERR Unknown lua shebang option: {word}").into());
             };
-            for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+            // No flags at all are none; between commas there must be one.
+            for flag in flags.split(',').filter(|_| !flags.is_empty()) {
                 match flag {
                     "no-writes" => head.no_writes = true,
                     "allow-cross-slot-keys" => head.is_wide = true,
@@ -494,6 +495,7 @@ mod tests {
             ("#!lua", "ERR Invalid script shebang"),
             ("#!perl\n", "ERR Unexpected engine in script shebang: #!perl"),
             ("#!lua flags=x\n", "ERR Unexpected flag in script shebang: x"),
+            ("#!lua flags=no-writes,,allow-oom\n", "ERR Unexpected flag in script shebang: "),
             ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
         ] {
             assert_eq!(of(text).unwrap_err().message(), error);

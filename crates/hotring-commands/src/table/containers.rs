@@ -1,8 +1,8 @@
 //! The list of commands on hashes, lists, sets and sorted sets, in the form of `list.rs`.
 
-/// Passes the commands that it is given, and those on containers, to the list of subcommands.
+/// Passes the commands that it is given, and those on containers, to the list of GEO and HyperLogLog.
 macro_rules! with_containers {
-    ($make:ident commands { $($commands:tt)* }) => { $crate::table::with_subcommands! { $make
+    ($make:ident commands { $($commands:tt)* }) => { $crate::table::with_geo! { $make
     commands { $($commands)*
         HSet = "hset" -4 Hash => hash::hset .flags(GROW_FAST).keys(&one(Access::Adjust)).quick().since("2.0.0")
             .args("key field value [field value ...]").cost(EACH_FIELD)

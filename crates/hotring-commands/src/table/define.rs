@@ -114,6 +114,12 @@ pub(super) const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
     ]
 }
 
+/// The key of GEORADIUS and GEORADIUSBYMEMBER, and that in which they store, which is named from this argument on.
+pub(super) const fn geo_stored(from: u8) -> [KeyRange; 3] {
+    let store = KeyRange { first: from, last: KeyRange::STORE, step: 1, access: Access::Overwrite };
+    [one(Access::Read)[0], store, KeyRange { last: KeyRange::STOREDIST, ..store }]
+}
+
 /// The first argument is a key that gets what the others make.
 pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     [
@@ -140,6 +146,8 @@ pub(super) const SUM: &str = "response_policy:agg_sum";
 pub(super) const MINIMUM: &str = "response_policy:agg_min";
 pub(super) const VARIES: &str = "nondeterministic_output";
 pub(super) const ORDER_VARIES: &str = "nondeterministic_output_order";
+pub(super) const EACH_PLACE: &str =
+    "O(n + log m): n members in the cells around the area, m of the set";
 pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
 pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
 pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";

@@ -133,9 +133,9 @@ bit_set! {
         SORTED_SET = 16 "@sortedset",
         /// Lists.
         LIST = 17 "@list",
-        /// Estimated counts: no command here.
+        /// Estimated counts.
         HYPERLOGLOG = 18 "@hyperloglog",
-        /// Places on earth: no command here.
+        /// Places on earth.
         GEO = 19 "@geo",
         /// Streams: no command here.
         STREAM = 20 "@stream",
@@ -165,6 +165,8 @@ impl Categories {
             Group::List => Self::LIST,
             Group::Set => Self::SET,
             Group::SortedSet => Self::SORTED_SET,
+            Group::Geo => Self::GEO,
+            Group::HyperLogLog => Self::HYPERLOGLOG,
             // The commands that only tell of it are not in the category.
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,

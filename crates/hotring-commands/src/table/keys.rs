@@ -10,7 +10,9 @@ pub struct KeyRange {
     /// Index of the first key; the command's name has index 0.
     pub first: u8,
     /// Index of the last key; -1 is the last argument, [`KeyRange::COUNTED`] as many as the argument
-    /// before the first says. With [`KeyRange::STORED`] and [`KeyRange::UNKNOWN`] the request tells the first, too.
+    /// before the first says. With [`KeyRange::STORED`] and [`KeyRange::UNKNOWN`] the request tells the first, too;
+    /// with [`KeyRange::STORE`] and [`KeyRange::STOREDIST`] the key is behind that word, which is looked for from the
+    /// first on.
     pub last: i8,
     /// From one key to the next.
     pub step: u8,
@@ -23,6 +25,8 @@ pub struct KeyRange {
 pub enum Access {
     /// Reads the values.
     Read,
+    /// Reads the values, and may keep what it found out with them.
+    ReadCached,
     /// Looks at the keys, not at the values.
     Look,
     /// Reads and changes the values.
@@ -41,6 +45,8 @@ pub enum Access {
     Create,
     /// Adds to the value without reading it.
     Extend,
+    /// Reads the value and adds to it.
+    Merge,
     /// Changes a part or a property without reading.
     Adjust,
     /// Removes, whatever the value was.
@@ -56,6 +62,7 @@ impl Access {
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Read => &["RO", "access"],
+            Self::ReadCached => &["RW", "access"],
             Self::Look => &["RO"],
             Self::Modify | Self::Script => &["RW", "access", "update"],
             Self::Vary | Self::VaryFields => &["RW", "access", "update", "variable_flags"],
@@ -64,6 +71,7 @@ impl Access {
             Self::Overwrite => &["OW", "update"],
             Self::Create => &["OW", "insert"],
             Self::Extend => &["RW", "insert"],
+            Self::Merge => &["RW", "access", "insert"],
             Self::Adjust => &["RW", "update"],
             Self::Remove => &["RM", "delete"],
             Self::RemoveIf => &["RW", "delete", "variable_flags"],
@@ -113,10 +121,23 @@ impl KeyRange {
     pub const STORED: i8 = i8::MIN + 1;
     /// The same: the keys are not among the arguments.
     pub const UNKNOWN: i8 = i8::MIN + 2;
+    /// The same: behind the word STORE.
+    pub const STORE: i8 = i8::MIN + 3;
+    /// The same: behind the word STOREDIST.
+    pub const STOREDIST: i8 = i8::MIN + 4;
 
     /// Whether the table does not say where the keys are.
     pub fn is_unknown(self) -> bool {
         matches!(self.last, Self::STORED | Self::UNKNOWN)
+    }
+
+    /// The word that the key is behind, if it is behind one.
+    pub fn keyword(self) -> Option<&'static str> {
+        match self.last {
+            Self::STORE => Some("STORE"),
+            Self::STOREDIST => Some("STOREDIST"),
+            _ => None,
+        }
     }
 
     /// Index of the first key of a request, and the one behind the last key; they may be behind the request's end.
@@ -133,6 +154,12 @@ impl KeyRange {
         match self.last {
             Self::UNKNOWN => 0..0,
             Self::STORED => stored_place(request).map_or(0..0, |place| place..place + 1),
+            Self::STORE | Self::STOREDIST => {
+                let word = self.keyword().expect("it has one").as_bytes();
+                let place = last_store(request, self.first.into());
+                let place = place.filter(|at| request.at(at - 1).eq_ignore_ascii_case(word));
+                place.map_or(0..0, |place| place..place + 1)
+            }
             _ => usize::from(self.first)..self.moving_last_idx(request) + 1,
         }
     }
@@ -148,6 +175,25 @@ impl KeyRange {
         // No keys end before the first.
         (first + count * usize::from(self.step)).saturating_sub(usize::from(self.step))
     }
+}
+
+/// Where the key is behind the last STORE or STOREDIST, which are looked for from `first` on.
+fn last_store(request: ArgsView<'_>, first: usize) -> Option<usize> {
+    let (mut place, mut i) = (None, first);
+    while i + 1 < request.len() {
+        let word = request.at(i);
+        let is_one = [&b"store"[..], b"storedist"].iter().any(|w| word.eq_ignore_ascii_case(w));
+        if is_one {
+            place = Some(i + 1);
+        }
+        i += if is_one { 2 } else { 1 };
+    }
+    place
+}
+
+/// The key in which GEORADIUS and GEORADIUSBYMEMBER store what they find, if they are to.
+pub(crate) fn stored_key(request: ArgsView<'_>, first: usize) -> Option<&[u8]> {
+    last_store(request, first).map(|place| request.at(place))
 }
 
 /// Where SORT's destination is among its arguments.
@@ -174,7 +220,11 @@ impl Spec {
         match (self.keys.first(), self.keys.last()) {
             (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
             // As in Redis, those that the table has no places for are left out.
-            (Some(first), Some(last)) if last.last == KeyRange::COUNTED || last.is_unknown() => {
+            (Some(first), Some(last))
+                if last.last == KeyRange::COUNTED
+                    || last.is_unknown()
+                    || last.keyword().is_some() =>
+            {
                 (first.first.into(), first.last.into(), first.step.into())
             }
             (Some(first), Some(last)) => (first.first.into(), last.last.into(), first.step.into()),

@@ -17,7 +17,7 @@ fn write_page(page: &mut String) -> fmt::Result {
          Generated from the table of commands in `crates/hotring-commands/src/table/list.rs` by\n\
          `cargo run -p hotring-commands --example commands`; change it there.\n\n\
          Upper-case words stand for themselves, lower-case words for values. Brackets enclose\n\
-         what may be left out, bars separate alternatives, dots repeat. *Since* is the version\n\
+         what may be left out, `<` and `>` what may not, bars separate alternatives, dots repeat. *Since* is the version\n\
          of Redis that a command first came with; `hotring` marks those that Redis does not have.\n",
     );
     let groups = [
@@ -27,6 +27,8 @@ fn write_page(page: &mut String) -> fmt::Result {
         Group::List,
         Group::Set,
         Group::SortedSet,
+        Group::Geo,
+        Group::HyperLogLog,
         Group::Generic,
         Group::Transactions,
         Group::PubSub,

@@ -9,6 +9,7 @@
 mod containers;
 mod define;
 mod flags;
+mod geo;
 mod keys;
 mod list;
 mod lookup;
@@ -20,6 +21,8 @@ mod syntax;
 
 pub(crate) use containers::with_containers;
 pub use flags::{Categories, Flags};
+pub(crate) use geo::with_geo;
+pub(crate) use keys::stored_key;
 pub use keys::{Access, KeyRange};
 pub use list::CommandId;
 pub(crate) use list::all_commands;
@@ -90,6 +93,10 @@ pub enum Group {
     Set,
     /// About sorted sets.
     SortedSet,
+    /// About places on earth.
+    Geo,
+    /// About estimated counts.
+    HyperLogLog,
     /// About messages between clients.
     PubSub,
     /// Programs that run in the server.
@@ -110,6 +117,8 @@ impl Group {
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
+            Self::Geo => "geo",
+            Self::HyperLogLog => "hyperloglog",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
         }
@@ -161,7 +170,10 @@ impl Spec {
 
     /// All categories of access control that the command is in.
     pub fn categories(&self) -> Categories {
-        let implied = Categories::implied_by(self.group, self.flags);
+        // What only holds subcommands is about nothing itself.
+        let is_parent = subcommands(self.id).next().is_some();
+        let group = if is_parent { Group::Server } else { self.group };
+        let implied = Categories::implied_by(group, self.flags);
         // What names the types that it takes does not take any.
         match self.extra_categories.contains(Categories::LIST) {
             true => self.extra_categories | implied.without(Categories::KEYSPACE),

@@ -51,14 +51,8 @@ fn key_range(range: KeyRange, reply: &mut Writer<'_>) {
         }
         return;
     }
-    reply.bulk(b"begin_search");
-    reply.map(2);
-    pair(reply, "type", "index");
-    reply.bulk(b"spec");
-    reply.map(1);
-    reply.bulk(b"index");
     let is_counted = range.last == KeyRange::COUNTED;
-    reply.int(i64::from(range.first) - i64::from(is_counted));
+    begin_search(range, is_counted, reply);
     reply.bulk(b"find_keys");
     reply.map(2);
     if is_counted {
@@ -70,11 +64,36 @@ fn key_range(range: KeyRange, reply: &mut Writer<'_>) {
     reply.bulk(b"lastkey");
     // A last key that is not counted from the end is counted from the first.
     let last = i64::from(range.last);
-    reply.int(if last < 0 { last } else { last - i64::from(range.first) });
+    reply.int(match range.keyword() {
+        Some(_) => 0,
+        None if last < 0 => last,
+        None => last - i64::from(range.first),
+    });
     reply.bulk(b"keystep");
     reply.int(range.step.into());
     reply.bulk(b"limit");
     reply.int(0);
+}
+
+/// Where to look for the first key.
+fn begin_search(range: KeyRange, is_counted: bool, reply: &mut Writer<'_>) {
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    let first = i64::from(range.first);
+    if let Some(word) = range.keyword() {
+        pair(reply, "type", "keyword");
+        reply.bulk(b"spec");
+        reply.map(2);
+        pair(reply, "keyword", word);
+        reply.bulk(b"startfrom");
+        reply.int(first);
+        return;
+    }
+    pair(reply, "type", "index");
+    reply.bulk(b"spec");
+    reply.map(1);
+    reply.bulk(b"index");
+    reply.int(first - i64::from(is_counted));
 }
 
 /// How to find keys whose number stands before them.

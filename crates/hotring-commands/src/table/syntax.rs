@@ -52,10 +52,15 @@ fn sequence(rest: &mut &'static str) -> Vec<Argument> {
             let group = alternatives(rest);
             *rest = rest.strip_prefix(']').expect("every bracket is closed");
             optional_group(&mut items, group);
-        } else if rest.is_empty() || rest.starts_with([']', '|']) {
+        } else if let Some(tail) = rest.strip_prefix('<') {
+            *rest = tail;
+            let group = alternatives(rest);
+            *rest = rest.strip_prefix('>').expect("every bracket is closed");
+            items.push(block(group));
+        } else if rest.is_empty() || rest.starts_with([']', '>', '|']) {
             return items;
         } else {
-            let end = rest.find([' ', '[', ']', '|']).unwrap_or(rest.len());
+            let end = rest.find([' ', '[', ']', '<', '>', '|']).unwrap_or(rest.len());
             let (word, tail) = rest.split_at(end);
             *rest = tail;
             push_word(&mut items, word);

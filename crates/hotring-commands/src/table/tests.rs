@@ -238,6 +238,15 @@ fn uses_of_keys_follow_the_options() {
         ("delifeq a x", "1rw"),
         ("watch a b", "1 2"),
         ("scan 0", ""),
+        ("georadius k 1 2 3 m", "1r"),
+        ("georadius k 1 2 3 m asc store d", "1r 8w"),
+        ("georadius k 1 2 3 m store d STOREDIST e", "1r 9w"),
+        ("georadius k 1 2 3 m store", "1r"),
+        ("georadiusbymember store m 3 m count 1 storedist d", "1r 8w"),
+        ("georadius_ro k 1 2 3 m store d", "1r"),
+        ("geosearchstore d k fromlonlat 1 2 byradius 3 m", "1w 2r"),
+        ("pfcount a b", "1r 2r"),
+        ("pfmerge d a b", "1rw 2r 3r"),
     ] {
         with_request(line, |request| {
             let spec = lookup(&request[0]).unwrap();
@@ -250,6 +259,15 @@ fn uses_of_keys_follow_the_options() {
             let places = spec.uses_of(request).map(|(place, _)| request.at(place));
             assert!(places.eq(spec.keys_of(request)), "{line}");
         });
+    }
+}
+
+/// They were once in @connection and @keyspace, and rules about those allowed them.
+#[test]
+fn what_only_holds_subcommands_is_in_no_category_of_a_type() {
+    for name in ["client", "object", "pubsub", "config", "script"] {
+        let categories = lookup(name.as_bytes()).unwrap().categories();
+        assert_eq!(categories.names().collect::<Vec<_>>(), ["@slow"], "{name}");
     }
 }
 

@@ -122,6 +122,7 @@ impl Guard {
         };
         let evicts = config.eviction.policy != EvictionPolicy::NoEviction;
         let index = server.store.stats().index;
+        server.tasks.bound.note_used(index.used_bytes());
         let counted = if evicts { counted_waste(&index) } else { 0 };
         let over = resident.unwrap_or(held).saturating_sub(max.saturating_add(promised(max)));
         self.is_over = over > 0;

@@ -265,6 +265,12 @@ const WRITES: &[(&str, &str)] = &[
     ("ZADD k 1 a 2 b", "BZPOPMIN k 1"),
     ("ZADD k 1 a 2 b", "BZPOPMAX k 1"),
     ("ZADD k 1 a 2 b", "BZMPOP 1 1 k MIN"),
+    ("", "GEOADD k 1 2 a"),
+    ("GEOADD k 1 2 a", "GEORADIUS k 1 2 3 m STORE l"),
+    ("GEOADD k 1 2 a", "GEORADIUSBYMEMBER k a 3 m STORE l"),
+    ("GEOADD k 1 2 a", "GEOSEARCHSTORE l k FROMMEMBER a BYRADIUS 3 m"),
+    ("", "PFADD k a"),
+    ("PFADD k a", "PFMERGE l k"),
 ];
 
 #[test]

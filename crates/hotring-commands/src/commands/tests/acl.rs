@@ -240,7 +240,8 @@ fn categories_and_passwords() {
     let commands = dialogue.say("ACL CAT Dangerous");
     assert!(commands.contains("¶acl|setuser¶") && commands.contains("¶flushall¶"), "{commands}");
     assert!(!commands.contains("¶get¶"));
-    assert_eq!(dialogue.say("ACL CAT geo"), "*0¶");
+    assert_eq!(dialogue.say("ACL CAT stream"), "*0¶");
+    assert_eq!(dialogue.say("ACL CAT hyperloglog"), "*3¶$5¶pfadd¶$7¶pfcount¶$7¶pfmerge¶");
     let first = dialogue.say("ACL GENPASS");
     assert!(first.starts_with("$64¶") && first != dialogue.say("ACL GENPASS"), "{first}");
     for (bits, digits) in [(1, 1), (4, 1), (5, 2), (12, 3), (4096, 1024)] {

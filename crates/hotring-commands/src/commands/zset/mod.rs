@@ -17,7 +17,7 @@ pub(crate) use range::*;
 pub(super) use score::parse as parse_score;
 use score::{LEN_MAX as SCORE_LEN_MAX, Text, begin_members, parse, reply_member, reply_score};
 
-const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
+pub(super) const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
 
 /// What ZADD is told besides its pairs.
 #[derive(Default)]
@@ -118,7 +118,7 @@ pub(crate) fn zrem(c: &mut Context<'_>) -> Outcome {
 }
 
 /// Counts the lookup of the key.
-fn note_lookup(c: &Context<'_>, is_found: bool) {
+pub(super) fn note_lookup(c: &Context<'_>, is_found: bool) {
     if is_found { c.hit() } else { c.miss() }
 }
 

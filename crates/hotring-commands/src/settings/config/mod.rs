@@ -16,6 +16,7 @@ use hotring_store::{EvictionOptions, EvictionPolicy, Store};
 
 use crate::settings::engine::IndexSettings;
 use crate::settings::guard::Guard;
+use crate::settings::passive::Given;
 
 pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
 pub use memcached::MemcachedSettings;
@@ -122,6 +123,12 @@ pub struct Config {
     pub set_packed_ints_max: usize,
     pub set_packed_members_max: usize,
     pub set_packed_len_max: usize,
+    /// Most bytes of an estimated count in its sparse form.
+    pub hll_sparse_max: usize,
+    /// What was given for settings without effect.
+    pub passive: Given,
+    /// Limits of unsent replies that were given and have no effect.
+    pub idle_output_limits: IdleOutputLimits,
     pub scored_packed_members_max: usize,
     pub scored_packed_len_max: usize,
     pub text_plain_max: usize,
@@ -229,6 +236,9 @@ impl Default for Config {
             set_packed_ints_max: 512,
             set_packed_members_max: 128,
             set_packed_len_max: 64,
+            hll_sparse_max: 3000,
+            passive: Given::default(),
+            idle_output_limits: IdleOutputLimits::default(),
             scored_packed_members_max: 128,
             scored_packed_len_max: 64,
             text_plain_max: 64 << 10,
@@ -255,6 +265,27 @@ impl Default for Config {
             admin: None,
             watchdog_ms: 5_000,
             shutdown_timeout_s: 10,
+        }
+    }
+}
+
+/// Limits of unsent replies that were given and have no effect: bytes, and seconds above the soft one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleOutputLimits {
+    pub(crate) normal_soft: (usize, u64),
+    pub(crate) replica_hard: usize,
+    pub(crate) replica_soft: (usize, u64),
+    pub(crate) subscriber_soft: (usize, u64),
+}
+
+impl Default for IdleOutputLimits {
+    /// There are no replicas: they have Redis's limits.
+    fn default() -> Self {
+        IdleOutputLimits {
+            normal_soft: (0, 0),
+            replica_hard: 256 << 20,
+            replica_soft: (64 << 20, 60),
+            subscriber_soft: (0, 0),
         }
     }
 }
@@ -295,10 +326,12 @@ impl LogLevel {
         let wanted = text.to_ascii_lowercase();
         // Redis's names go first: its "debug" is the most detailed level.
         let by_name = Self::NAMES.iter().find(|n| n.1 == wanted);
-        by_name
-            .or_else(|| Self::NAMES.iter().find(|n| n.2 == wanted))
-            .map(|n| n.0)
-            .ok_or_else(|| "must be error, warning, notice, verbose, debug or nothing".to_string())
+        by_name.or_else(|| Self::NAMES.iter().find(|n| n.2 == wanted)).map(|n| n.0).ok_or_else(
+            || {
+                "must be one of the following: debug, verbose, notice, warning, error, nothing"
+                    .to_string()
+            },
+        )
     }
 }
 

@@ -15,7 +15,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::setting::Change;
-use super::{find, settings};
+use super::values::in_redis_words;
+use super::{find, passive, settings};
 use crate::host::start_error::StartError;
 use crate::settings::config::Config;
 use crate::table::quoted;
@@ -35,7 +36,12 @@ impl Config {
             return Err(StartError::new(format!("{from}: there is no setting '{name}'{hint}")));
         };
         (setting.set)(self, value).map_err(|why| {
-            StartError::new(format!("{from}: {} {why}, not '{value}'", setting.name))
+            let name = setting.name;
+            // Some texts are Redis's own sentences.
+            StartError::new(match why.starts_with(char::is_uppercase) {
+                true => format!("{from}: {name} '{value}': {why}"),
+                false => format!("{from}: {name} {why}, not '{value}'"),
+            })
         })
     }
 
@@ -123,24 +129,36 @@ pub(crate) fn change_running(
         let failed = |why: &str| {
             format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
         };
-        let Some(setting) = find(name) else {
-            return Err(format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
-                quoted(name.as_bytes())
-            ));
+        let by_name = (find(name), passive::find(name));
+        let (known, change) = match by_name {
+            (Some(setting), _) => (setting.name, setting.change),
+            (None, Some(passive)) => (passive.name, passive.change),
+            (None, None) => {
+                return Err(format!(
+                    "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
+                    quoted(name.as_bytes())
+                ));
+            }
         };
-        if seen.contains(&setting.name) {
+        if seen.contains(&known) {
             return Err(failed("duplicate parameter"));
         }
-        seen.push(setting.name);
-        if setting.change == Change::Start {
+        seen.push(known);
+        if change == Change::Start {
             return Err(failed("can't set immutable config"));
         }
-        if setting.change == Change::Protected && !config.enable_protected_configs.allows(peer) {
+        if change == Change::Protected && !config.enable_protected_configs.allows(peer) {
             return Err(failed("can't set protected config"));
         }
-        (setting.set)(&mut changed, value).map_err(|why| failed(&why))?;
-        changed.changed.insert(setting.name);
+        let set = match by_name {
+            (Some(setting), _) => (setting.set)(&mut changed, value),
+            (None, Some(passive)) => changed.passive.set(passive, value),
+            (None, None) => Ok(()),
+        };
+        set.map_err(|why| failed(&in_redis_words(&why)))?;
+        if by_name.0.is_some() {
+            changed.changed.insert(known);
+        }
     }
     Ok(changed)
 }

@@ -181,6 +181,25 @@ fn config_set_is_all_or_nothing() {
     let changed = changed.unwrap();
     assert_eq!((changed.maxclients, changed.timeout_s), (7, 3));
     assert_eq!(changed.changed, ["maxclients", "timeout"].into());
+    let error = |name: &str, value: &str| {
+        let failed = change_running(&config, &[pair(name, value)], "").unwrap_err();
+        failed.split(" - ").last().unwrap().to_string()
+    };
+    assert_eq!(error("maxclients", "x"), "argument couldn't be parsed into an integer");
+    assert_eq!(error("timeout", "-1"), "argument must be between 0 and 2147483647 inclusive");
+    assert_eq!(error("hz", "x"), "argument couldn't be parsed into an integer");
+    assert_eq!(error("repl-backlog-size", "x"), "argument must be a memory value");
+    assert_eq!(error("activerehashing", "x"), "argument must be 'yes' or 'no'");
+    let names = "argument(s) must be one of the following: everysec, always, no";
+    assert_eq!(error("appendfsync", "x"), names);
+    assert_eq!(error("save", "900"), "Invalid save parameters");
+    assert_eq!(error("dbfilename", "x"), "can't set protected config");
+    assert_eq!(error("io-threads-do-reads", "yes"), "can't set immutable config");
+    let given = change_running(&config, &[pair("HZ", "50")], "").unwrap();
+    assert!(given.passive.shown().any(|shown| shown == ("hz", "50")));
+    let twice =
+        change_running(&config, &[pair("slave-priority", "1"), pair("replica-priority", "1")], "");
+    assert!(twice.unwrap_err().ends_with("duplicate parameter"));
     let bad = change_running(&config, &[pair("maxclients", "7"), pair("port", "3")], "");
     assert!(bad.unwrap_err().contains("can't set immutable config"));
     assert!(change_running(&config, &[pair("nonsense", "3")], "").is_err());

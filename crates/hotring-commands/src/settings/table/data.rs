@@ -48,6 +48,15 @@ pub(super) static DATA: &[Setting] = &[
         set: |c, v| size(v, 0).map(|n| c.hash_packed_len_max = n),
     },
     Setting {
+        name: "hll-sparse-max-bytes",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Most bytes of an estimated count (PFADD) in its sparse form; a longer one takes 12304 bytes",
+        change: Change::Running,
+        get: |c| c.hll_sparse_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.hll_sparse_max = n),
+    },
+    Setting {
         name: "history",
         alias: "",
         placeholder: "N",

@@ -7,7 +7,7 @@ use hotring_log::When;
 use crate::settings::config::OnError;
 use crate::settings::config::SavePoint;
 use crate::settings::setting::{Change, Setting};
-use crate::settings::values::{boolean, number, size, yes_no};
+use crate::settings::values::{boolean, number, one_of, size, yes_no};
 
 pub(super) static DURABILITY: &[Setting] = &[
     Setting {
@@ -48,10 +48,9 @@ pub(super) static DURABILITY: &[Setting] = &[
         change: Change::Running,
         get: |c| if c.log.when == When::Synced { "always" } else { "everysec" }.to_string(),
         set: |c, v| {
-            c.log.when = match v.to_ascii_lowercase().as_str() {
+            c.log.when = match one_of(v, &["everysec", "always", "no"])? {
                 "always" => When::Synced,
-                "everysec" | "no" => When::Written,
-                _ => return Err("must be 'always', 'everysec' or 'no'".to_string()),
+                _ => When::Written,
             };
             Ok(())
         },
@@ -151,7 +150,7 @@ pub(super) static DURABILITY: &[Setting] = &[
 ];
 
 fn save_points(text: &str) -> Result<Vec<SavePoint>, String> {
-    const WRONG: &str = "must be pairs of seconds and changes such as '900 1 300 10', or ''";
+    const WRONG: &str = "Invalid save parameters";
     let numbers = text.split_ascii_whitespace().map(str::parse);
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().map_err(|_| WRONG.to_string())?;
     let (pairs, rest) = numbers.as_chunks::<2>();

@@ -3,10 +3,8 @@
 use crate::settings::config::Config;
 use crate::settings::setting::{Change, Setting};
 
-pub(super) static FIXED: &[Setting] = &[
-    fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no")),
-    fixed("daemonize", "no", "Runs in front", |_| "no".into(), |_, v| only(v, "no")),
-];
+pub(super) static FIXED: &[Setting] =
+    &[fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no"))];
 
 const fn fixed(
     name: &'static str,

@@ -1,5 +1,6 @@
 //! Limits: what one connection, or all together, may take.
 
+use super::output_limits;
 use crate::settings::eviction::{parse_policy, policy_name};
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{number, size};
@@ -97,6 +98,16 @@ pub(super) static LIMITS: &[Setting] = &[
         change: Change::Running,
         get: |c| c.output_hard_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.output_hard_max = n),
+    },
+    Setting {
+        name: "client-output-buffer-limit",
+        alias: "",
+        placeholder: "CLASS HARD SOFT SECONDS ...",
+        help: "Redis's name for output-buffer-hard-limit (class normal) and subscriber-output-buffer-limit (class \
+               pubsub); the soft limits, and the class replica, have no effect",
+        change: Change::Running,
+        get: output_limits::text,
+        set: output_limits::set,
     },
     Setting {
         name: "subscriber-output-buffer-limit",

@@ -14,6 +14,7 @@ mod limits;
 mod memcached;
 mod network;
 mod operations;
+mod output_limits;
 mod scripts;
 mod security;
 mod tls;

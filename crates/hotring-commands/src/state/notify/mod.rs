@@ -102,6 +102,8 @@ impl Teller<'_> {
             return;
         }
         match change.what {
+            // It keeps what it has counted, which is no change for others.
+            Changed::Stored { .. } if spec.id == CommandId::PfCount => {}
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);
                 self.event(class, event, change);
@@ -219,6 +221,11 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         _ if spec.group == Group::Hash => (HASH, spec.name),
         _ if spec.group == Group::List => (LIST, spec.name),
         _ if spec.group == Group::Set => (SET, spec.name),
+        Id::GeoAdd => (ZSET, "zadd"),
+        Id::GeoSearchStore => (ZSET, spec.name),
+        _ if spec.group == Group::Geo => (ZSET, "georadiusstore"),
+        // As in Redis, also for PFMERGE.
+        _ if spec.group == Group::HyperLogLog => (STRING, "pfadd"),
         Id::ZIncrBy => (ZSET, "zincr"),
         Id::ZMPop => (ZSET, "zpopmin"),
         _ if spec.group == Group::SortedSet => (ZSET, spec.name),

@@ -208,10 +208,12 @@ fn libraries_are_read_only() {
     let libraries =
         ["redis", "cjson", "cmsgpack", "bit", "struct", "string", "table", "math", "coroutine"];
     for library in libraries {
-        for script in [format!("{library}.x = 1"), format!("rawset({library}, 'x', 1)")] {
+        let (assigned, raw) = (format!("{library}.x = 1"), format!("rawset({library}, 'x', 1)"));
+        // As in Redis, only the first one names the place in the text itself.
+        for (script, place) in [(assigned, "user_script:1: "), (raw, "")] {
             let reply = eval(&mut dialogue, &script, &[], &[]);
-            let expected = "-ERR user_script:1: Attempt to modify a readonly table script: ";
-            assert!(reply.starts_with(expected), "{script}: {reply}");
+            let expected = format!("-ERR {place}Attempt to modify a readonly table script: ");
+            assert!(reply.starts_with(&expected), "{script}: {reply}");
         }
         let script = format!(
             "local n = 0 for name, entry in pairs({library}) do \
@@ -240,7 +242,7 @@ fn nothing_leads_from_one_run_to_the_next() {
     for script in [
         "pcall(loadstring('string.upper = nil')) return 1",
         "pcall(loadstring('redis.call = nil')) return 1",
-        "rawset(_G, 'leak', 1) return leak",
+        "pcall(rawset, _G, 'leak', 1) return 1",
         "table.insert(redis, 1) pcall(rawset, math, 'leak', 1) return 1",
         "pcall(rawset, string, 'rep', error) for _, part in pairs({_G, redis}) do pairs(part) end return 1",
         "local _, strings = pairs(string) strings.upper = nil return 1",

@@ -10,173 +10,16 @@ use std::path::{Path, PathBuf};
 use hotring_log::When;
 use hotring_protocol::{Args, Decoded, Decoder, Limits};
 
-use super::super::find;
 use super::super::setting::Setting;
+use super::super::{find, passive};
 use crate::host::start_error::StartError;
 use crate::settings::config::Config;
 
 /// The depth limit of `include`.
 const INCLUDES_MAX: usize = 8;
 
-/// Directives of Redis 7.4 without which this server does the same for its clients, or that say how
-/// Redis's own parts work.
-const WITHOUT_EFFECT: &[&str] = &[
-    "active-defrag-cycle-max",
-    "active-defrag-cycle-min",
-    "active-defrag-ignore-bytes",
-    "active-defrag-max-scan-fields",
-    "active-defrag-threshold-lower",
-    "active-defrag-threshold-upper",
-    "active-expire-effort",
-    "activedefrag",
-    "activerehashing",
-    "always-show-logo",
-    "aof-disable-auto-gc",
-    "aof-load-truncated",
-    "aof-rewrite-incremental-fsync",
-    "aof-timestamp-enabled",
-    "aof-use-rdb-preamble",
-    "aof_rewrite_cpulist",
-    "appenddirname",
-    "appendfilename",
-    "bgsave_cpulist",
-    "bio_cpulist",
-    "cluster-allow-pubsubshard-when-down",
-    "cluster-allow-reads-when-down",
-    "cluster-allow-replica-migration",
-    "cluster-announce-bus-port",
-    "cluster-announce-hostname",
-    "cluster-announce-human-nodename",
-    "cluster-announce-ip",
-    "cluster-announce-port",
-    "cluster-announce-tls-port",
-    "cluster-config-file",
-    "cluster-link-sendbuf-limit",
-    "cluster-migration-barrier",
-    "cluster-node-timeout",
-    "cluster-port",
-    "cluster-preferred-endpoint-type",
-    "cluster-replica-no-failover",
-    "cluster-replica-validity-factor",
-    "cluster-require-full-coverage",
-    "cluster-slave-no-failover",
-    "cluster-slave-validity-factor",
-    "crash-log-enabled",
-    "crash-memcheck-enabled",
-    "daemonize",
-    "dbfilename",
-    "disable-thp",
-    "dynamic-hz",
-    "hll-sparse-max-bytes",
-    "hz",
-    "ignore-warnings",
-    "io-threads-do-reads",
-    "jemalloc-bg-thread",
-    "latency-tracking",
-    "latency-tracking-info-percentiles",
-    "lazyfree-lazy-eviction",
-    "lazyfree-lazy-expire",
-    "lazyfree-lazy-server-del",
-    "lazyfree-lazy-user-del",
-    "lazyfree-lazy-user-flush",
-    "locale-collate",
-    "logfile",
-    "max-new-connections-per-cycle",
-    "max-new-tls-connections-per-cycle",
-    "maxmemory-eviction-tenacity",
-    "min-replicas-max-lag",
-    "min-slaves-max-lag",
-    "no-appendfsync-on-rewrite",
-    "oom-score-adj",
-    "oom-score-adj-values",
-    "pidfile",
-    "proc-title-template",
-    "propagation-error-behavior",
-    "rdb-del-sync-files",
-    "rdb-save-incremental-fsync",
-    "rdbchecksum",
-    "rdbcompression",
-    "repl-backlog-size",
-    "repl-backlog-ttl",
-    "repl-disable-tcp-nodelay",
-    "repl-diskless-load",
-    "repl-diskless-sync",
-    "repl-diskless-sync-delay",
-    "repl-diskless-sync-max-replicas",
-    "repl-ping-replica-period",
-    "repl-ping-slave-period",
-    "repl-timeout",
-    "replica-announce-ip",
-    "replica-announce-port",
-    "replica-announced",
-    "replica-ignore-disk-write-errors",
-    "replica-ignore-maxmemory",
-    "replica-lazy-flush",
-    "replica-priority",
-    "replica-read-only",
-    "replica-serve-stale-data",
-    "sanitize-dump-payload",
-    "server_cpulist",
-    "set-proc-title",
-    "shutdown-on-sigint",
-    "shutdown-on-sigterm",
-    "slave-announce-ip",
-    "slave-announce-port",
-    "slave-ignore-maxmemory",
-    "slave-lazy-flush",
-    "slave-priority",
-    "slave-read-only",
-    "slave-serve-stale-data",
-    "socket-mark-id",
-    "stop-writes-on-bgsave-error",
-    "stream-node-max-bytes",
-    "stream-node-max-entries",
-    "supervised",
-    "syslog-enabled",
-    "syslog-facility",
-    "syslog-ident",
-    "tls-dh-params-file",
-    "tls-prefer-server-ciphers",
-    "tls-session-cache-size",
-    "tls-session-cache-timeout",
-    "tls-session-caching",
-];
-
 /// The directive for the limits of unsent replies by class of client.
 const OUTPUT_LIMIT: &str = "client-output-buffer-limit";
-
-/// Directives of missing features: the feature, and the values that do not ask for it, such as Redis's defaults.
-const MISSING: &[(&str, &str, &[&str])] = &[
-    ("acl-pubsub-default", "users who may use all channels from the start", &["resetchannels"]),
-    ("bind-source-addr", "replication", NONE),
-    ("enable-module-command", "modules", NO),
-    ("loadmodule", "modules", &[]),
-    ("masterauth", "replication", NONE),
-    ("masteruser", "replication", NONE),
-    ("min-replicas-to-write", "replication", &["0"]),
-    ("min-slaves-to-write", "replication", &["0"]),
-    ("rename-command", "other names of commands", &[]),
-    ("replicaof", "replication", OF_NOBODY),
-    ("slaveof", "replication", OF_NOBODY),
-    ("tls-ca-cert-dir", "a folder of certificates", NONE),
-    ("tls-ciphers", "a choice of ciphers", NONE),
-    ("tls-ciphersuites", "a choice of ciphers", NONE),
-    ("tls-client-cert-file", "replication", NONE),
-    ("tls-client-key-file", "replication", NONE),
-    ("tls-client-key-file-pass", "replication", NONE),
-    ("tls-cluster", "a cluster", NO),
-    ("tls-key-file-pass", "keys behind a password", NONE),
-    ("tls-replication", "replication", NO),
-    ("user", "users outside of a file of users (aclfile)", OPEN_USER),
-];
-
-const NONE: &[&str] = &[""];
-const NO: &[&str] = &["no"];
-const OF_NOBODY: &[&str] = &["", "no one"];
-
-/// The line for an unchanged default user that Redis's CONFIG REWRITE adds.
-const OPEN_USER: &[&str] =
-    &["default on nopass ~* &* +@all", "default on nopass sanitize-payload ~* &* +@all"];
 
 /// Redis's defaults that differ from ours.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -224,17 +67,16 @@ pub enum Counterpart {
 /// The counterpart of a directive.
 pub fn counterpart(directive: &str) -> Counterpart {
     let name = directive.to_ascii_lowercase();
-    if WITHOUT_EFFECT.contains(&name.as_str()) {
-        return Counterpart::WithoutEffect;
-    }
-    if let Some((_, what, harmless)) = MISSING.iter().find(|(missing, ..)| *missing == name) {
-        return Counterpart::Missing { what, harmless };
+    match passive::find(&name).map(|passive| passive.missing) {
+        Some(Some((what, harmless))) => return Counterpart::Missing { what, harmless },
+        Some(None) => return Counterpart::WithoutEffect,
+        None => {}
     }
     match find(&name) {
-        Some(setting) => Counterpart::Setting(setting),
-        None if name == OUTPUT_LIMIT => {
+        Some(_) if name == OUTPUT_LIMIT => {
             Counterpart::Partly("the hard limits of normal and pubsub clients")
         }
+        Some(setting) => Counterpart::Setting(setting),
         None => Counterpart::Unknown,
     }
 }
@@ -359,10 +201,11 @@ fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> 
     let Line { from, name, values } = line;
     let value = values.join(" ");
     let is_value = |text: &&str| text.eq_ignore_ascii_case(&value);
-    let without_effect = || Ok(Some(format!("{from}: {name} has no effect here")));
     match counterpart(name) {
-        Counterpart::WithoutEffect => without_effect(),
-        Counterpart::Missing { harmless, .. } if harmless.iter().any(is_value) => without_effect(),
+        Counterpart::WithoutEffect => Ok(Some(without_effect(config, line, &value))),
+        Counterpart::Missing { harmless, .. } if harmless.iter().any(is_value) => {
+            Ok(Some(without_effect(config, line, &value)))
+        }
         Counterpart::Missing { what, .. } => Err(StartError::new(format!(
             "{from}: {name} asks for {what}, which this server does not have; take the line out to \
              do without"
@@ -379,29 +222,23 @@ fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> 
     }
 }
 
+/// Keeps the value for CONFIG GET, if Redis would take it; returns a message.
+fn without_effect(config: &mut Config, Line { from, name, .. }: &Line, value: &str) -> String {
+    let passive = passive::find(name).expect("it has been found");
+    match config.passive.set(passive, value) {
+        Ok(()) => format!("{from}: {name} has no effect here"),
+        Err(_) => format!("{from}: {name} has no effect here, and Redis takes no '{value}' for it"),
+    }
+}
+
 /// `client-output-buffer-limit CLASS HARD SOFT SECONDS ...`: the hard limits of those classes that there are.
 fn take_output_limit(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
     let Line { from, name, values } = line;
-    let mut note = None;
-    for class in values.chunks(4) {
-        let [class, hard, soft, _] = class else {
-            return Err(StartError::new(format!(
-                "{from}: {name} has a class and three numbers, not '{}'",
-                values.join(" ")
-            )));
-        };
-        let setting = match class.to_ascii_lowercase().as_str() {
-            "normal" => "output-buffer-hard-limit",
-            "pubsub" => "subscriber-output-buffer-limit",
-            "replica" | "slave" => continue,
-            _ => return Err(StartError::new(format!("{from}: {name} has no class '{class}'"))),
-        };
-        config.set(setting, hard, from)?;
-        if soft != "0" {
-            note = Some(format!("{from}: the soft limit of {class} has no effect here"));
-        }
-    }
-    Ok(note)
+    config.set(name, &values.join(" "), from)?;
+    let has_effect = |class: &str| ["normal", "pubsub"].contains(&class);
+    let soft =
+        values.chunks(4).find(|class| has_effect(&class[0].to_lowercase()) && class[2] != "0");
+    Ok(soft.map(|class| format!("{from}: the soft limit of {} has no effect here", class[0])))
 }
 
 #[cfg(test)]

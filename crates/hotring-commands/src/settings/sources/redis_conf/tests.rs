@@ -199,11 +199,13 @@ fn lines_that_ask_for_what_is_not_here_are_refused() {
         "redis.conf, line 2: replicaof asks for replication, which this server does not have; take \
          the line out to do without"
     );
-    assert!(refused("appendfsync often").contains("appendfsync must be 'always'"));
-    assert!(refused("save 900").contains("save must be pairs"));
+    assert!(
+        refused("appendfsync often").contains("appendfsync must be one of the following: everysec")
+    );
+    assert!(refused("save 900").contains("': Invalid save parameters"));
     assert!(refused("maxcleints 5").contains("did you mean 'maxclients'?"));
     assert!(refused("port \"1").starts_with("redis.conf, line 1: "));
-    assert!(refused("client-output-buffer-limit normal 1mb").contains("three numbers"));
+    assert!(refused("client-output-buffer-limit normal 1mb").contains("Wrong number of arguments"));
     assert!(refused("requirepass \"a\\xff\"").ends_with("line 1: a value is not UTF-8"));
     assert!(refused("include /no/such/file").contains("/no/such/file"));
 }
@@ -219,9 +221,29 @@ fn files_include_others_but_not_for_ever() {
 }
 
 #[test]
-fn the_lists_name_no_setting_but_those_that_redis_files_always_set() {
-    let settings: Vec<_> = WITHOUT_EFFECT.iter().filter(|name| find(name).is_some()).collect();
-    assert_eq!(settings, [&"daemonize"]);
-    assert!(MISSING.iter().all(|(name, ..)| find(name).is_none()));
-    assert!(WITHOUT_EFFECT.is_sorted());
+fn values_without_effect_are_kept_for_who_asks() {
+    let text =
+        "hz 25\nslave-priority 7\ndynamic-hz maybe\nrepl-backlog-size 2mb\nreplicaof no one\n";
+    let (config, notes) = read("kept", text).unwrap();
+    let shown = |wanted: &str| config.passive.shown().find(|(name, _)| *name == wanted).unwrap().1;
+    assert_eq!((shown("hz"), shown("dynamic-hz")), ("25", "yes"));
+    assert_eq!((shown("replica-priority"), shown("slave-priority")), ("7", "7"));
+    assert_eq!((shown("repl-backlog-size"), shown("replicaof")), ("2097152", "no one"));
+    let odd =
+        "redis.conf, line 3: dynamic-hz has no effect here, and Redis takes no 'maybe' for it";
+    assert_eq!(notes[2], odd);
+}
+
+/// Each line adds to those before it.
+#[test]
+fn points_of_snapshots_are_taken() {
+    let points = |text: &str| {
+        let (config, _) = read("points", text).unwrap();
+        (find("save").unwrap().get)(&config)
+    };
+    assert_eq!(points("save 900 1\n"), "900 1");
+    assert_eq!(points("save 900 1\nsave 300 10\n"), "900 1 300 10");
+    assert_eq!(points("save 900 1 300 10\nsave \"\"\nsave 60 5\n"), "60 5");
+    assert_eq!(points("save 900 1\nsave \"\"\n"), "");
+    assert_eq!(points("port 7000\n"), "3600 1 300 100 60 10000");
 }

@@ -1,17 +1,23 @@
 //! INFO: the state of the server as text, with the fields that Redis's tools look for.
 //!
-//! Redis's fields without a meaning here are absent, except for a few constants that clients insist on
-//! (loading, role, connected_slaves, cluster_enabled).
+//! Redis's fields without a meaning here are absent, unless a constant tells the truth: there are no replicas, no forks
+//! and no modules, for example (`constants`).
+
+mod absent;
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
+use self::absent::*;
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
 use crate::host::clock;
 use crate::settings::policy_name;
 use crate::state::client::ClientShared;
 use crate::state::context::Context;
-use crate::state::facts::{Facts, cpu_seconds, human, rss_bytes};
+use crate::state::facts::{
+    Facts, cpu_seconds, human, main_thread_seconds, rss_bytes, system_memory,
+};
 use crate::state::failure::Outcome;
 use crate::state::hot_keys::{SPANS, hottest, notes};
 use crate::state::loading::{LoadingStatus, Stage};
@@ -76,6 +82,12 @@ fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
     line(text, format_args!("{name}:{value}"));
 }
 
+/// Writes figures that are always the same here.
+fn constants(text: &mut String, zeros: &[&str], others: &[(&str, &str)]) {
+    zeros.iter().for_each(|name| field(text, name, 0));
+    others.iter().for_each(|(name, value)| field(text, name, value));
+}
+
 fn counters(f: &Facts<'_>, section: &str, text: &mut String) {
     f.totals.info(section).into_iter().for_each(|(name, value)| field(text, name, value));
 }
@@ -85,6 +97,7 @@ fn server(f: &Facts<'_>, text: &mut String) {
     let system = rustix::system::uname();
     field(text, "redis_version", REDIS_VERSION);
     field(text, "hotring_version", env!("CARGO_PKG_VERSION"));
+    constants(text, &["redis_git_dirty"], &[("redis_git_sha1", "00000000")]);
     field(text, "redis_mode", "standalone");
     line(
         text,
@@ -96,6 +109,7 @@ fn server(f: &Facts<'_>, text: &mut String) {
         ),
     );
     field(text, "arch_bits", usize::BITS);
+    field(text, "monotonic_clock", "POSIX clock_gettime");
     field(text, "multiplexing_api", "epoll");
     field(text, "process_id", std::process::id());
     field(text, "run_id", &f.server.process.run_id);
@@ -103,9 +117,14 @@ fn server(f: &Facts<'_>, text: &mut String) {
     field(text, "server_time_usec", f.now.saturating_mul(1000));
     field(text, "uptime_in_seconds", uptime);
     field(text, "uptime_in_days", uptime / 86_400);
+    // Redis's clock of 24 bits.
+    field(text, "lru_clock", (f.now / 1000) & 0xff_ffff);
+    let program = std::env::current_exe().unwrap_or_default();
+    field(text, "executable", program.display());
     let file = f.config.file.as_ref();
     field(text, "config_file", file.map(|p| p.display().to_string()).unwrap_or_default());
     field(text, "io_threads", f.server.threads.len());
+    field(text, "io_threads_active", u8::from(f.server.threads.len() > 1));
     for address in &f.server.process.addresses {
         line(text, format_args!("listener:name=tcp,bind={},port={}", address.ip(), address.port()));
     }
@@ -120,8 +139,17 @@ fn server(f: &Facts<'_>, text: &mut String) {
 
 fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "connected_clients", f.server.clients.len());
+    field(text, "cluster_connections", 0);
     field(text, "maxclients", f.config.maxclients);
     let clients = f.server.clients.all();
+    let largest = |of: fn(&ClientShared) -> usize| clients.iter().map(|c| of(c)).max().unwrap_or(0);
+    // ORDERING: Relaxed for both, figures.
+    let input = |c: &ClientShared| {
+        c.input_len.load(Ordering::Relaxed) + c.input_free.load(Ordering::Relaxed)
+    };
+    let output = |c: &ClientShared| c.output_memory.load(Ordering::Relaxed);
+    field(text, "client_recent_max_input_buffer", largest(input));
+    field(text, "client_recent_max_output_buffer", largest(output));
     let count = |is_so: fn(&ClientShared) -> bool| clients.iter().filter(|c| is_so(c)).count();
     // Waiting clients of every kind, including those held by CLIENT PAUSE, as in Redis; then those that wait for a
     // key, and their limit.
@@ -144,21 +172,48 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     let rss = rss_bytes();
     field(text, "used_memory_rss", rss);
     field(text, "used_memory_rss_human", human(rss));
+    let (first, peak) = f.server.tasks.bound.first_and_peak(used);
+    field(text, "used_memory_peak", peak);
+    field(text, "used_memory_peak_human", human(peak));
+    let percent = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
+    line(text, format_args!("used_memory_peak_perc:{:.2}%", percent(used, peak)));
+    field(text, "used_memory_startup", first);
     field(text, "used_memory_dataset", dataset);
+    let since_start = used.saturating_sub(first).max(dataset);
+    line(text, format_args!("used_memory_dataset_perc:{:.2}%", percent(dataset, since_start)));
     field(text, "used_memory_overhead", used - dataset);
+    let system = system_memory();
+    field(text, "total_system_memory", system);
+    field(text, "total_system_memory_human", human(system));
     let index = &f.store.index;
     field(text, "allocator_allocated", index.bytes);
     field(text, "allocator_active", index.held_bytes);
     field(text, "allocator_resident", index.held_bytes);
     line(text, format_args!("allocator_frag_ratio:{:.2}", index.fragmentation()));
     field(text, "allocator_frag_bytes", index.held_bytes.saturating_sub(index.bytes));
+    // What is held is resident.
+    constants(text, &["allocator_rss_bytes"], &[("allocator_rss_ratio", "1.00")]);
+    let overhead = rss as f64 / index.held_bytes.max(1) as f64;
+    line(text, format_args!("rss_overhead_ratio:{overhead:.2}"));
+    field(text, "rss_overhead_bytes", rss as i64 - index.held_bytes as i64);
     line(text, format_args!("mem_fragmentation_ratio:{:.2}", rss as f64 / used.max(1) as f64));
     field(text, "mem_fragmentation_bytes", rss as i64 - used as i64);
     field(text, "mem_allocator", "hotring");
     let (scripts, scripts_len) = f.server.scripts.counts();
     field(text, "number_of_cached_scripts", scripts);
     field(text, "used_memory_scripts", scripts_len);
-    field(text, "used_memory_lua", f.server.scripts.interpreters());
+    field(text, "used_memory_scripts_eval", scripts_len);
+    field(text, "used_memory_scripts_human", human(scripts_len as u64));
+    let lua = f.server.scripts.interpreters();
+    for name in ["used_memory_lua", "used_memory_vm_eval", "used_memory_vm_total"] {
+        field(text, name, lua);
+    }
+    for name in ["used_memory_lua_human", "used_memory_vm_total_human"] {
+        field(text, name, human(lua as u64));
+    }
+    constants(text, NO_MEMORY, &[]);
+    let log = f.server.persist.durability.log();
+    field(text, "mem_aof_buffer", log.map_or(0, |log| log.unwritten()));
     field(text, "used_memory_tracking", f.server.push.tracking.counts().table.memory);
     field(text, "used_memory_clients", f.server.clients.memory_beside());
     // Of these, messages that their clients have not fetched.
@@ -183,9 +238,13 @@ fn memory(f: &Facts<'_>, text: &mut String) {
 fn persistence(f: &Facts<'_>, text: &mut String) {
     loading(f, text);
     super::save::tell(f, text);
+    constants(text, NO_FORK, NO_FORK_TEXTS);
     let log = f.server.persist.durability.log();
     field(text, "aof_enabled", u8::from(log.is_some()));
-    let Some(log) = log else { return };
+    let Some(log) = log else {
+        field(text, "aof_last_write_status", "ok");
+        return;
+    };
     let status = if log.trouble().is_none() { "ok" } else { "err" };
     field(text, "aof_last_write_status", status);
     field(text, "aof_buffer_length", log.unwritten());
@@ -232,6 +291,7 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     let (channels, patterns) = f.server.push.pubsub.counts();
     field(text, "pubsub_channels", channels);
     field(text, "pubsub_patterns", patterns);
+    constants(text, NO_STATS, NO_STATS_TEXTS);
     let tracking = f.server.push.tracking.counts();
     field(text, "tracking_total_keys", tracking.table.keys);
     field(text, "tracking_total_items", tracking.table.pairs);
@@ -243,15 +303,27 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "acl_access_denied_channel", f.server.acl.log.count(Reason::Channel));
 }
 
-fn replication(_: &Facts<'_>, text: &mut String) {
+fn replication(f: &Facts<'_>, text: &mut String) {
     field(text, "role", "master");
     field(text, "connected_slaves", 0);
+    field(text, "master_failover_state", "no-failover");
+    field(text, "master_replid", &f.server.process.run_id);
+    field(text, "master_replid2", "0".repeat(40));
+    constants(text, &["master_repl_offset"], &[("second_repl_offset", "-1")]);
+    constants(text, NO_BACKLOG, &[]);
 }
 
 fn cpu(_: &Facts<'_>, text: &mut String) {
     if let Some((user, system)) = cpu_seconds() {
         line(text, format_args!("used_cpu_sys:{system:.6}"));
         line(text, format_args!("used_cpu_user:{user:.6}"));
+    }
+    let children = "0.000000";
+    let children = [("used_cpu_sys_children", children), ("used_cpu_user_children", children)];
+    constants(text, &[], &children);
+    if let Some((user, system)) = main_thread_seconds() {
+        line(text, format_args!("used_cpu_sys_main_thread:{system:.6}"));
+        line(text, format_args!("used_cpu_user_main_thread:{user:.6}"));
     }
 }
 
@@ -389,6 +461,29 @@ mod tests {
         assert_eq!(number("used_memory"), bytes + table);
         assert_eq!(number("used_memory_dataset"), bytes - removed);
         assert_eq!(number("used_memory_overhead"), table + removed);
+    }
+
+    /// Exporters and clients once missed them.
+    #[test]
+    fn the_fields_of_redis_are_there_once() {
+        use crate::exec::dialogue::Dialogue;
+
+        let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
+        let info = dialogue.say("INFO everything");
+        let number = |name: &str| -> u64 {
+            let mut fields = info.split('¶').filter_map(|line| line.split_once(':'));
+            let found = fields.find(|(n, _)| *n == name).unwrap_or_else(|| panic!("{name}")).1;
+            found.parse().unwrap()
+        };
+        assert_eq!(number("lazyfree_pending_objects") + number("lazyfreed_objects"), 0);
+        assert_eq!(number("master_repl_offset"), 0);
+        assert!(number("used_memory_peak") >= number("used_memory"));
+        assert!(number("total_system_memory") > number("used_memory_startup"));
+        let mut names: Vec<_> =
+            info.split('¶').filter_map(|line| Some(line.split_once(':')?.0)).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|two| two[0] == two[1] && two[0] != "listener");
+        assert_eq!(twice, None);
     }
 
     #[test]

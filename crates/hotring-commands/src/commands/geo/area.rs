@@ -1,0 +1,118 @@
+//! What is searched: a circle or a box around a place, and the nine cells that cover it.
+
+use super::cell::{Cell, EARTH_RADIUS, Place, STEP_MAX, degrees, radians};
+
+/// Half of the map's side in meters.
+const MAP_HALF: f64 = 20_037_726.37;
+
+/// The form of the area, in meters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Form {
+    Circle { radius: f64 },
+    Box { width: f64, height: f64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Area {
+    pub(super) center: Place,
+    pub(super) form: Form,
+}
+
+/// The least and the greatest longitude and latitude of an area.
+struct Bounds {
+    west: f64,
+    east: f64,
+    south: f64,
+    north: f64,
+}
+
+impl Area {
+    /// The distance from the center, if the place is in the area.
+    pub(super) fn distance_within(&self, place: Place) -> Option<f64> {
+        let is_within = match self.form {
+            Form::Circle { radius } => self.center.distance(place) <= radius,
+            Form::Box { width, height } => {
+                let beside = Place { longitude: self.center.longitude, ..place };
+                let below = Place { latitude: self.center.latitude, ..place };
+                place.distance(beside) <= width / 2.0 && place.distance(below) <= height / 2.0
+            }
+        };
+        is_within.then(|| self.center.distance(place))
+    }
+
+    /// Meters to the farthest point of the area.
+    fn reach(&self) -> f64 {
+        match self.form {
+            Form::Circle { radius } => radius,
+            Form::Box { width, height } => {
+                ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
+            }
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        let (width, height) = match self.form {
+            Form::Circle { radius } => (radius, radius),
+            Form::Box { width, height } => (width / 2.0, height / 2.0),
+        };
+        let Place { longitude, latitude } = self.center;
+        let up = degrees(height / EARTH_RADIUS);
+        // A degree is shortest at the side that is nearer to a pole.
+        let pole_side = if latitude < 0.0 { latitude - up } else { latitude + up };
+        let aside = degrees(width / EARTH_RADIUS / radians(pole_side).cos());
+        Bounds {
+            west: longitude - aside,
+            east: longitude + aside,
+            south: latitude - up,
+            north: latitude + up,
+        }
+    }
+
+    /// How small cells may be of which nine cover the area.
+    fn step(&self) -> u32 {
+        let mut reach = self.reach();
+        if reach == 0.0 {
+            return STEP_MAX;
+        }
+        let mut step: i32 = -1;
+        while reach < MAP_HALF {
+            reach *= 2.0;
+            step += 1;
+        }
+        // Cells are narrower near the poles.
+        let latitude = self.center.latitude.abs();
+        step -= i32::from(latitude > 66.0) + i32::from(latitude > 80.0);
+        step.clamp(1, STEP_MAX as i32) as u32
+    }
+
+    /// The cells that cover the area, in Redis's order; one of them may stand there twice if they are large.
+    pub(super) fn cells(&self) -> Vec<Cell> {
+        let bounds = self.bounds();
+        let mut step = self.step();
+        let mut cell = Cell::around(self.center, step);
+        if step > 1 && !bounds.are_around(cell) {
+            step -= 1;
+            cell = Cell::around(self.center, step);
+        }
+        let sides = cell.sides();
+        let is_needed = |(east, north): &(i32, i32)| {
+            step < 2
+                || !((*north < 0 && sides.south < bounds.south)
+                    || (*north > 0 && sides.north > bounds.north)
+                    || (*east < 0 && sides.west < bounds.west)
+                    || (*east > 0 && sides.east > bounds.east))
+        };
+        let around = [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
+        around.iter().filter(|way| is_needed(way)).map(|&(x, y)| cell.moved(x, y)).collect()
+    }
+}
+
+impl Bounds {
+    /// Whether the cell and those next to it reach as far.
+    fn are_around(&self, cell: Cell) -> bool {
+        cell.moved(0, 1).sides().north >= self.north
+            && cell.moved(0, -1).sides().south <= self.south
+            && cell.moved(1, 0).sides().east >= self.east
+            && cell.moved(-1, 0).sides().west <= self.west
+    }
+}

@@ -1,0 +1,174 @@
+//! Cells of the earth: the bits of longitude and latitude in turn, and the score that they are as a member of a sorted
+//! set.
+//!
+//! A cell of `step` halves each axis so often. A member's score is a cell of 26 steps, 52 bits, which a double holds
+//! exactly. All arithmetic is in Redis's order, so that the last bits of what is answered agree.
+
+/// Steps of a cell that a score is.
+pub(super) const STEP_MAX: u32 = 26;
+/// Longitudes that can be stored.
+pub(super) const LONGITUDES: (f64, f64) = (-180.0, 180.0);
+/// Latitudes that can be stored: those of a square map.
+pub(super) const LATITUDES: (f64, f64) = (-85.051_128_78, 85.051_128_78);
+/// Latitudes of a geohash text.
+const ALL_LATITUDES: (f64, f64) = (-90.0, 90.0);
+/// The earth's mean radius in meters.
+pub(super) const EARTH_RADIUS: f64 = 6_372_797.560856;
+/// Bits of the latitude.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+/// Bits of the longitude.
+const ODD: u64 = !EVEN;
+const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
+
+/// A place, in degrees.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Place {
+    pub(super) longitude: f64,
+    pub(super) latitude: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) bits: u64,
+    pub(super) step: u32,
+}
+
+/// The sides of a cell, in degrees.
+pub(super) struct Sides {
+    pub(super) west: f64,
+    pub(super) east: f64,
+    pub(super) south: f64,
+    pub(super) north: f64,
+}
+
+/// The bits of a number at the even places.
+fn spread(number: u32) -> u64 {
+    let mut x = u64::from(number);
+    x = (x | (x << 16)) & 0x0000_ffff_0000_ffff;
+    x = (x | (x << 8)) & 0x00ff_00ff_00ff_00ff;
+    x = (x | (x << 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    x = (x | (x << 2)) & 0x3333_3333_3333_3333;
+    (x | (x << 1)) & EVEN
+}
+
+/// The number that the bits at the even places are.
+fn gathered(bits: u64) -> u32 {
+    let mut x = bits & EVEN;
+    x = (x | (x >> 1)) & 0x3333_3333_3333_3333;
+    x = (x | (x >> 2)) & 0x0f0f_0f0f_0f0f_0f0f;
+    x = (x | (x >> 4)) & 0x00ff_00ff_00ff_00ff;
+    x = (x | (x >> 8)) & 0x0000_ffff_0000_ffff;
+    ((x | (x >> 16)) & 0xffff_ffff) as u32
+}
+
+impl Cell {
+    /// The cell around a place that can be stored.
+    pub(super) fn around(place: Place, step: u32) -> Cell {
+        Cell::within(place, step, LATITUDES)
+    }
+
+    fn within(place: Place, step: u32, latitudes: (f64, f64)) -> Cell {
+        let share = |at: f64, (min, max): (f64, f64)| {
+            ((at - min) / (max - min) * (1_u64 << step) as f64) as u32
+        };
+        let (x, y) = (share(place.longitude, LONGITUDES), share(place.latitude, latitudes));
+        Cell { bits: spread(y) | (spread(x) << 1), step }
+    }
+
+    /// The cell of a member's score, whatever the score is.
+    pub(super) fn of_score(score: f64) -> Cell {
+        let bits = if score < 0.0 { score as i64 as u64 } else { score as u64 };
+        Cell { bits, step: STEP_MAX }
+    }
+
+    /// The lowest score within the cell.
+    pub(super) fn score(self) -> f64 {
+        (self.bits << (2 * (STEP_MAX - self.step))) as f64
+    }
+
+    /// The lowest score behind the cell.
+    pub(super) fn score_behind(self) -> f64 {
+        Cell { bits: self.bits + 1, step: self.step }.score()
+    }
+
+    pub(super) fn sides(self) -> Sides {
+        let parts = (1_u64 << self.step) as f64;
+        let at = |n: u32, (min, max): (f64, f64)| min + f64::from(n) / parts * (max - min);
+        let (x, y) = (gathered(self.bits >> 1), gathered(self.bits));
+        Sides {
+            west: at(x, LONGITUDES),
+            east: at(x.wrapping_add(1), LONGITUDES),
+            south: at(y, LATITUDES),
+            north: at(y.wrapping_add(1), LATITUDES),
+        }
+    }
+
+    pub(super) fn center(self) -> Place {
+        let sides = self.sides();
+        Place {
+            longitude: ((sides.west + sides.east) / 2.0).clamp(LONGITUDES.0, LONGITUDES.1),
+            latitude: ((sides.south + sides.north) / 2.0).clamp(LATITUDES.0, LATITUDES.1),
+        }
+    }
+
+    /// The cell that many steps to the east and to the north, around the edges of the map.
+    pub(super) fn moved(self, east: i32, north: i32) -> Cell {
+        let mask = u64::MAX >> (64 - 2 * self.step);
+        let x = gathered(self.bits >> 1).wrapping_add_signed(east);
+        let y = gathered(self.bits).wrapping_add_signed(north);
+        let bits = (spread(y) & EVEN & mask) | ((spread(x) << 1) & ODD & mask);
+        Cell { bits, step: self.step }
+    }
+}
+
+impl Place {
+    /// The eleven letters of the place's geohash, by which others know it. The last one has no bits left.
+    pub(super) fn geohash(self) -> [u8; 11] {
+        let bits = Cell::within(self, STEP_MAX, ALL_LATITUDES).bits;
+        std::array::from_fn(|i| match i {
+            10 => ALPHABET[0],
+            _ => ALPHABET[(bits >> (52 - 5 * (i + 1))) as usize & 31],
+        })
+    }
+
+    /// Meters between two places on a sphere.
+    pub(super) fn distance(self, other: Place) -> f64 {
+        let half = |a: f64, b: f64| ((radians(b) - radians(a)) / 2.0).sin();
+        let u = half(self.latitude, other.latitude);
+        let v = half(self.longitude, other.longitude);
+        let cosines = radians(self.latitude).cos() * radians(other.latitude).cos();
+        2.0 * EARTH_RADIUS * (u * u + cosines * v * v).sqrt().asin()
+    }
+}
+
+pub(super) fn radians(degrees: f64) -> f64 {
+    degrees * (std::f64::consts::PI / 180.0)
+}
+
+pub(super) fn degrees(radians: f64) -> f64 {
+    radians / (std::f64::consts::PI / 180.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_the_scores_and_texts_of_redis() {
+        let palermo = Place { longitude: 13.361389, latitude: 38.115556 };
+        let cell = Cell::around(palermo, STEP_MAX);
+        assert_eq!(cell.score(), 3_479_099_956_230_698.0);
+        assert_eq!(&cell.center().geohash(), b"sqc8b49rny0");
+        let catania = Cell::of_score(3_479_447_370_796_909.0).center();
+        assert_eq!(format!("{:.4}", cell.center().distance(catania)), "166274.1516");
+    }
+
+    #[test]
+    fn neighbours_go_around_the_edges() {
+        let west = Cell::around(Place { longitude: -180.0, latitude: 0.0 }, 3);
+        assert_eq!(west.moved(-1, 0).sides().east, 180.0);
+        assert_eq!(west.moved(-1, 0).moved(1, 0), west);
+        assert_eq!(west.moved(0, 8), west);
+        assert_eq!(west.moved(2, -1).moved(-2, 1), west);
+    }
+}

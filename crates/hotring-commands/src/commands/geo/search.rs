@@ -1,0 +1,384 @@
+//! GEOSEARCH and GEORADIUS with their kin: the members within a circle or a box.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use hotring_protocol::{ArgsView, parse_i64};
+use hotring_store::{Content, Interval, ScoreEnd, ScoredRef, Session};
+
+use super::area::{Area, Form};
+use super::cell::{Cell, Place};
+use super::{place, reply_place, unit};
+use crate::commands::zset::{note_lookup, parse_score};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::table::stored_key;
+
+/// Members that are looked at before the search asks whether it has enough.
+const PART: usize = 128;
+
+/// What a command's name says of its search.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The center is a place, then a radius: GEORADIUS.
+    Around,
+    /// The center is a member, then a radius: GEORADIUSBYMEMBER.
+    AroundMember,
+    /// All is said by options: GEOSEARCH.
+    Search,
+}
+
+/// A search as a request asks for it.
+#[derive(Default)]
+struct Asked {
+    center: Option<Place>,
+    form: Option<Form>,
+    /// Meters of the unit in which distances are answered.
+    unit: f64,
+    with_distance: bool,
+    with_score: bool,
+    with_place: bool,
+    stores_distance: bool,
+    /// Ascending or not; None for the order in which they are found.
+    ascending: Option<bool>,
+    /// Most members; 0 for all.
+    limit: usize,
+    /// The first ones that are found do.
+    any: bool,
+}
+
+/// A member that has been found.
+struct Hit {
+    member: Vec<u8>,
+    score: f64,
+    distance: f64,
+    place: Place,
+}
+
+fn member_place(scored: Option<ScoredRef<'_>>, member: &[u8]) -> Result<Place, Failure> {
+    // Without a set there is nothing to be found, and other errors are told first.
+    let Some(scored) = scored else { return Ok(Place::default()) };
+    let score = scored.score(member);
+    score
+        .map(|score| Cell::of_score(score).center())
+        .ok_or(Failure::text("ERR could not decode requested zset member"))
+}
+
+/// A length in the unit behind it, which is not negative.
+fn length(text: &[u8], why_not: &'static str) -> Result<f64, Failure> {
+    parse_score(text).ok_or(Failure::text(why_not))
+}
+
+impl Asked {
+    fn radius(&mut self, args: ArgsView<'_>, at: usize) -> Outcome {
+        let radius = length(args.at(at), "ERR need numeric radius")?;
+        if radius < 0.0 {
+            return Err(Failure::text("ERR radius cannot be negative"));
+        }
+        self.unit = unit(args.at(at + 1))?;
+        self.form = Some(Form::Circle { radius: radius * self.unit });
+        Ok(())
+    }
+
+    fn sides(&mut self, args: ArgsView<'_>, at: usize) -> Outcome {
+        let width = length(args.at(at), "ERR need numeric width")?;
+        let height = length(args.at(at + 1), "ERR need numeric height")?;
+        if width < 0.0 || height < 0.0 {
+            return Err(Failure::text("ERR height or width cannot be negative"));
+        }
+        self.unit = unit(args.at(at + 2))?;
+        self.form = Some(Form::Box { width: width * self.unit, height: height * self.unit });
+        Ok(())
+    }
+
+    /// Reads what stands before the options, and returns where those begin.
+    fn base(
+        &mut self,
+        args: ArgsView<'_>,
+        kind: Kind,
+        scored: Option<ScoredRef<'_>>,
+    ) -> Result<usize, Failure> {
+        match kind {
+            Kind::Around => {
+                self.center = Some(place(args, 2)?);
+                self.radius(args, 4)?;
+                Ok(6)
+            }
+            Kind::AroundMember if scored.is_none() => Ok(5),
+            Kind::AroundMember => {
+                self.center = Some(member_place(scored, args.at(2))?);
+                self.radius(args, 3)?;
+                Ok(5)
+            }
+            Kind::Search => Ok(2),
+        }
+    }
+
+    /// Reads the option at `at` if it is a word alone.
+    fn word(&mut self, word: &[u8]) -> bool {
+        match word.to_ascii_lowercase().as_slice() {
+            b"withdist" => self.with_distance = true,
+            b"withhash" => self.with_score = true,
+            b"withcoord" => self.with_place = true,
+            b"any" => self.any = true,
+            b"asc" => self.ascending = Some(true),
+            b"desc" => self.ascending = Some(false),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A command that searches.
+struct Command<'a> {
+    args: ArgsView<'a>,
+    kind: Kind,
+    /// Its options may name a key for the members.
+    stores: bool,
+    /// The key for the members, if there is one.
+    to: Option<&'a [u8]>,
+}
+
+impl<'a> Command<'a> {
+    fn named(&self) -> String {
+        String::from_utf8_lossy(self.args.at(0)).into_owned()
+    }
+
+    /// Whether it is GEOSEARCHSTORE, whose first key is the one for the members.
+    fn is_search_store(&self) -> bool {
+        self.kind == Kind::Search && self.stores
+    }
+
+    /// The arguments as those of the command that does not store.
+    fn question(&self) -> ArgsView<'a> {
+        if self.is_search_store() { self.args.tail(1) } else { self.args }
+    }
+
+    fn read(&self, scored: Option<ScoredRef<'_>>) -> Result<Asked, Failure> {
+        let args = self.question();
+        let mut asked = Asked { unit: 1.0, ..Asked::default() };
+        let mut at = asked.base(args, self.kind, scored)?;
+        let (mut by_member, mut by_place) = (false, false);
+        while let Some(word) = args.get(at) {
+            let left = args.len() - at - 1;
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            let searches = self.kind == Kind::Search;
+            let is_box = matches!(asked.form, Some(Form::Box { .. }));
+            let is_circle = matches!(asked.form, Some(Form::Circle { .. }));
+            at += if asked.word(word) {
+                1
+            } else if is("count") && left >= 1 {
+                asked.limit = limit(args.at(at + 1))?;
+                2
+            } else if self.stores && !searches && is("store") && left >= 1 {
+                asked.stores_distance = false;
+                2
+            } else if self.stores && !searches && is("storedist") && left >= 1 {
+                asked.stores_distance = true;
+                2
+            } else if searches && is("frommember") && left >= 1 && !by_place {
+                asked.center = Some(member_place(scored, args.at(at + 1))?);
+                by_member = true;
+                2
+            } else if searches && is("fromlonlat") && left >= 2 && !by_member {
+                asked.center = Some(place(args, at + 1)?);
+                by_place = true;
+                3
+            } else if searches && is("byradius") && left >= 2 && !is_box {
+                asked.radius(args, at + 1)?;
+                3
+            } else if searches && is("bybox") && left >= 3 && !is_circle {
+                asked.sides(args, at + 1)?;
+                4
+            } else if self.is_search_store() && is("storedist") {
+                asked.stores_distance = true;
+                1
+            } else {
+                return Err(Failure::Syntax);
+            };
+        }
+        self.check(&asked)?;
+        if asked.limit > 0 && asked.ascending.is_none() && !asked.any {
+            asked.ascending = Some(true);
+        }
+        Ok(asked)
+    }
+
+    /// Whether all is said, and nothing contradicts.
+    fn check(&self, asked: &Asked) -> Outcome {
+        let searches = self.kind == Kind::Search;
+        if self.to.is_some() && (asked.with_distance || asked.with_score || asked.with_place) {
+            let what = if searches { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
+            return Err(format!(
+                "ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+            )
+            .into());
+        }
+        if searches && asked.center.is_none() {
+            let name = self.named();
+            return Err(format!(
+                "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}"
+            )
+            .into());
+        }
+        if searches && asked.form.is_none() {
+            let name = self.named();
+            return Err(format!(
+                "ERR exactly one of BYRADIUS and BYBOX can be specified for {name}"
+            )
+            .into());
+        }
+        if asked.any && asked.limit == 0 {
+            return Err(Failure::text("ERR the ANY argument requires COUNT argument"));
+        }
+        Ok(())
+    }
+
+    /// What is asked, and the members that are found; None of these if there is no set.
+    fn run(&self, store: &mut Session, now: u64) -> Result<(Asked, Option<Vec<Hit>>), Failure> {
+        let key = self.question().at(1);
+        let found = store.scored_walk(key, now, |scored| {
+            let asked = self.read(Some(scored))?;
+            let hits = asked.find(scored);
+            Ok::<_, Failure>((asked, Some(hits)))
+        })?;
+        found.unwrap_or_else(|| Ok((self.read(None)?, None)))
+    }
+}
+
+fn limit(text: &[u8]) -> Result<usize, Failure> {
+    let limit = parse_i64(text).ok_or(Failure::NotAnInteger)?;
+    let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+    limit.ok_or(Failure::text("ERR COUNT must be > 0"))
+}
+
+impl Asked {
+    fn find(&self, scored: ScoredRef<'_>) -> Vec<Hit> {
+        let (Some(center), Some(form)) = (self.center, self.form) else { return Vec::new() };
+        let area = Area { center, form };
+        let enough = if self.any { self.limit } else { usize::MAX };
+        let (mut hits, mut last): (Vec<Hit>, Option<Cell>) = (Vec::new(), None);
+        let cells = area.cells();
+        for (i, cell) in cells.iter().enumerate() {
+            // Large cells may be their own neighbours. As in Redis, the middle one is not looked at for that.
+            if last == Some(*cell) {
+                continue;
+            }
+            collect(&area, *cell, scored, enough, &mut hits);
+            last = (i > 0).then_some(*cell);
+        }
+        self.sort(&mut hits);
+        hits
+    }
+
+    fn sort(&self, hits: &mut Vec<Hit>) {
+        if let Some(ascending) = self.ascending {
+            hits.sort_by(|a, b| {
+                let order = a.distance.partial_cmp(&b.distance).unwrap_or(Ordering::Equal);
+                if ascending { order } else { order.reverse() }
+            });
+        }
+        if self.limit > 0 {
+            hits.truncate(self.limit);
+        }
+    }
+}
+
+/// Adds the members of a cell that are in the area, until there are enough.
+fn collect(area: &Area, cell: Cell, scored: ScoredRef<'_>, enough: usize, hits: &mut Vec<Hit>) {
+    let min = ScoreEnd { score: cell.score(), is_exclusive: false };
+    let max = ScoreEnd { score: cell.score_behind(), is_exclusive: true };
+    let ranks = scored.ranks(&Interval::Scores(min, max), false);
+    for from in ranks.clone().step_by(PART) {
+        scored.each(from..ranks.end.min(from + PART), false, |entry| {
+            let place = Cell::of_score(entry.score).center();
+            if hits.len() < enough
+                && let Some(distance) = area.distance_within(place)
+            {
+                let member = entry.member.to_vec();
+                hits.push(Hit { member, score: entry.score, distance, place });
+            }
+        });
+        if hits.len() >= enough {
+            return;
+        }
+    }
+}
+
+fn search(c: &mut Context<'_>, kind: Kind, stores: bool) -> Outcome {
+    let to = match (kind, stores) {
+        (_, false) => None,
+        (Kind::Search, true) => Some(c.args.at(1)),
+        (Kind::Around, true) => stored_key(c.args, 6),
+        (Kind::AroundMember, true) => stored_key(c.args, 5),
+    };
+    let command = Command { args: c.args, kind, stores, to };
+    let Some(to) = to else {
+        let (asked, hits) = command.run(c.store, c.now)?;
+        note_lookup(c, hits.is_some());
+        return reply(c, &asked, &hits.unwrap_or_default());
+    };
+    let now = c.now;
+    let (n, is_found) = c.store.exclusive(&[to, command.question().at(1)], |store| {
+        let (asked, hits) = command.run(store, now)?;
+        let is_found = hits.is_some();
+        let members = hits.unwrap_or_default().into_iter().map(|hit| {
+            let score = if asked.stores_distance { hit.distance / asked.unit } else { hit.score };
+            (Cow::Owned(hit.member), score)
+        });
+        let members: Vec<_> = members.collect();
+        let n = members.len();
+        store.put_content(to, Content::Scored(members), None, true, now)?;
+        Ok::<_, Failure>((n, is_found))
+    })?;
+    note_lookup(c, is_found);
+    c.reply.count(n);
+    Ok(())
+}
+
+fn reply(c: &mut Context<'_>, asked: &Asked, hits: &[Hit]) -> Outcome {
+    let n_parts = [asked.with_distance, asked.with_score, asked.with_place];
+    let n_parts = n_parts.into_iter().filter(|is_asked| *is_asked).count();
+    c.reply.array(hits.len());
+    for hit in hits {
+        if n_parts > 0 {
+            c.reply.array(1 + n_parts);
+        }
+        c.reply.bulk(&hit.member);
+        if asked.with_distance {
+            c.reply.bulk(format!("{:.4}", hit.distance / asked.unit).as_bytes());
+        }
+        if asked.with_score {
+            c.reply.int(hit.score as i64);
+        }
+        if asked.with_place {
+            reply_place(c, hit.place);
+        }
+        c.check_reply_len()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn georadius(c: &mut Context<'_>) -> Outcome {
+    search(c, Kind::Around, true)
+}
+
+pub(crate) fn georadius_ro(c: &mut Context<'_>) -> Outcome {
+    search(c, Kind::Around, false)
+}
+
+pub(crate) fn georadiusbymember(c: &mut Context<'_>) -> Outcome {
+    search(c, Kind::AroundMember, true)
+}
+
+pub(crate) fn georadiusbymember_ro(c: &mut Context<'_>) -> Outcome {
+    search(c, Kind::AroundMember, false)
+}
+
+pub(crate) fn geosearch(c: &mut Context<'_>) -> Outcome {
+    search(c, Kind::Search, false)
+}
+
+pub(crate) fn geosearchstore(c: &mut Context<'_>) -> Outcome {
+    search(c, Kind::Search, true)
+}

@@ -1,0 +1,86 @@
+//! `pairs`, `next`, `rawget` and `rawset`. They are functions of C, so that their caller's line is known also where
+//! they are called last. The table of a library is behind the one that scripts see, and cannot be changed.
+
+use mlua::{Error, Function, Lua, MultiValue, Table, Value};
+
+use super::args::{bad_argument, function, wrong_type};
+use super::redis::{Raised, refused};
+
+/// In Lua's registry: the tables that are behind others, and Lua's own `next`.
+const BEHIND: &str = "tables behind others";
+const NEXT: &str = "next";
+
+/// The functions for the prelude, and as `behind` the table in which it says what is behind what.
+pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
+    let (behind, weak) = (lua.create_table()?, lua.create_table()?);
+    weak.raw_set("__mode", "k")?;
+    behind.set_metatable(Some(weak))?;
+    lua.set_named_registry_value(BEHIND, &behind)?;
+    lua.set_named_registry_value(NEXT, lua.globals().raw_get::<Function>("next")?)?;
+    let base = lua.create_table()?;
+    base.raw_set("behind", behind)?;
+    base.raw_set("pairs", function(lua, pairs)?)?;
+    base.raw_set("next", function(lua, next)?)?;
+    base.raw_set("rawget", function(lua, rawget)?)?;
+    base.raw_set("rawset", function(lua, rawset)?)?;
+    Ok(base)
+}
+
+/// The first argument, which is a table, and what is behind it.
+fn table(lua: &Lua, args: &MultiValue) -> mlua::Result<(Table, Option<Table>)> {
+    let Some(Value::Table(table)) = args.front() else { return wrong_type(lua, args, 0, "table") };
+    let behind: Table = lua.named_registry_value(BEHIND)?;
+    Ok((table.clone(), behind.raw_get(table)?))
+}
+
+/// What walks over a library walks over a copy: it hands out the table.
+fn pairs(lua: &Lua, args: &MultiValue) -> mlua::Result<(Function, Table, Value)> {
+    // A single nil cannot be told from no argument, and is what scripts walk over by mistake.
+    if args.is_empty() {
+        return bad_argument(lua, 0, "table expected, got nil");
+    }
+    let (mut walked, behind) = table(lua, args)?;
+    if let Some(behind) = behind {
+        walked = lua.create_table()?;
+        behind.for_each(|key: Value, value: Value| walked.raw_set(key, value))?;
+    }
+    Ok((lua.named_registry_value(NEXT)?, walked, Value::Nil))
+}
+
+fn next(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
+    let (shown, behind) = table(lua, args)?;
+    let key = args.get(1).cloned().unwrap_or(Value::Nil);
+    let next: Function = lua.named_registry_value(NEXT)?;
+    let found = next.call((behind.unwrap_or(shown), key));
+    found.or_else(|error| match error {
+        Error::RuntimeError(_) => refused(lua, "invalid key to 'next'"),
+        error => Err(error),
+    })
+}
+
+fn rawget(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
+    let (shown, behind) = table(lua, args)?;
+    match args.get(1) {
+        Some(key) => behind.unwrap_or(shown).raw_get(key),
+        None => bad_argument(lua, 1, "value expected"),
+    }
+}
+
+fn rawset(lua: &Lua, args: &MultiValue) -> mlua::Result<Table> {
+    let (shown, behind) = table(lua, args)?;
+    // Without a place, as Lua itself raises them.
+    let raised = |why: &str| Err(Error::external(Raised::Text(why.into())));
+    if behind.is_some() {
+        return raised("Attempt to modify a readonly table");
+    }
+    match (args.get(1), args.get(2)) {
+        (None, _) => bad_argument(lua, 1, "value expected"),
+        (_, None) => bad_argument(lua, 2, "value expected"),
+        (Some(Value::Nil), _) => raised("table index is nil"),
+        (Some(Value::Number(number)), _) if number.is_nan() => raised("table index is NaN"),
+        (Some(key), Some(value)) => {
+            shown.raw_set(key, value)?;
+            Ok(shown)
+        }
+    }
+}
