@@ -136,7 +136,7 @@ impl Executor {
             let decoded = &requests[next + passed];
             next += passed + 1;
             let keys = || decoded.keys(input).into_iter().flat_map(ArgsView::iter);
-            run.shared.hot_keys.note(keys, weight, run.random.u64(..), run.now);
+            run.shared.hot_keys.note(0, keys, weight, run.random.u64(..), run.now);
         }
     }
 }

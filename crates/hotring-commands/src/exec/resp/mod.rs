@@ -210,7 +210,7 @@ impl RespExecutor {
             let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
             let spec = self.batch.spec(i).filter(may_run);
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
-            hot_keys.note(keys, weight, locals.random.u64(..), now);
+            hot_keys.note(client.database, keys, weight, locals.random.u64(..), now);
         }
     }
 }
