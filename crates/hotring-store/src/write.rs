@@ -320,7 +320,7 @@ impl ActiveHooks<'_> {
         let actor = if is_nobodys { 0 } else { self.all.origin.actor };
         self.all.watchers.tell_observer(key, actor);
         if let Some(changes) = &mut self.changes {
-            changes.push(Change { place: self.all.place, key: key.into(), what, list: None });
+            changes.push(Change { place: self.all.place, key: key.into(), what, step: None });
         }
     }
 

@@ -14,6 +14,7 @@ mod differential;
 mod differential_acl;
 mod differential_blocking;
 mod differential_clients;
+mod differential_events;
 mod differential_lists;
 mod differential_set;
 mod differential_tracking;

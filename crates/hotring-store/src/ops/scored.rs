@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::changes::Step;
 use crate::error::{NumberKind, StoreError};
+use crate::list::End;
 use crate::scored::interval::Interval;
 use crate::scored::{Change, ScoredRef, SortedSet, Tally};
 use crate::session::Session;
@@ -130,6 +132,7 @@ impl Session {
             let change = (old != Some(sum)).then_some(Change::Put(member, sum));
             Ok((Cow::Owned(change.into_iter().collect()), Some(sum)))
         })?;
+        self.note_step(Step::Raised);
         Ok(sum)
     }
 
@@ -194,6 +197,9 @@ impl Session {
             }
             Ok((without(ranks.start, ranks.end), members))
         })?;
+        if !members.is_empty() {
+            self.note_step(Step::Popped(if is_max { End::Back } else { End::Front }));
+        }
         Ok(members)
     }
 

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use hotring_index::AnySession as Index;
 use hotring_index::{Action, Block, Entry, Expiry, NewValue};
 
+use crate::changes::Step;
 use crate::container::write::check_len;
 use crate::container::{Type, large, view_container};
 use crate::error::StoreError;
@@ -271,6 +272,7 @@ impl Session {
         self.check_key(to)?;
         self.admit_little()?;
         self.hold_keys([from, to], |session| {
+            let damages = session.damages();
             let has = |set: SetRef<'_>| set.contains(member);
             let Some(is_there) = session.read_container::<Set, _>(from, now, has)? else {
                 return Ok(false);
@@ -281,8 +283,17 @@ impl Session {
             }
             let (add, remove) = ([Change::add(member)], [Change::remove(member)]);
             // What may be refused comes first.
-            session.change_container::<Set, _>(to, now, |_| Ok((Cow::Borrowed(&add), ())))?;
+            let (tally, ()) =
+                session.change_container::<Set, _>(to, now, |_| Ok((Cow::Borrowed(&add), ())))?;
+            if session.damages() != damages {
+                // It has not come, and must not go.
+                return Ok(false);
+            }
+            if tally.added > 0 {
+                session.note_step(Step::Came);
+            }
             session.change_container::<Set, _>(from, now, |_| Ok((Cow::Borrowed(&remove), ())))?;
+            session.note_step(Step::Went);
             Ok(true)
         })
     }
@@ -319,7 +330,12 @@ impl Session {
         self.admit()?;
         let all = std::iter::once(to).chain(keys.iter().copied());
         self.hold_keys(all, |session| {
+            let damages = session.damages();
             let sets = snapshots(&mut session.index, keys, now)?;
+            if session.damages() != damages {
+                // What `to` has must not make way for a result without one of the sets.
+                return Ok(0);
+            }
             let mut builder = Builder::new(&session.containers);
             operation.run(&sets, |member| {
                 builder.add(member);
