@@ -6,6 +6,8 @@
 //! in the log ([`crate::logged`]). While the history and the log are off and there is no observer, a write goes
 //! straight to the index.
 
+use std::collections::VecDeque;
+
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
@@ -13,8 +15,10 @@ use crate::changes::{Change, Changed, Origin, remove_expired};
 use crate::container::Type;
 use crate::container::large::Large;
 use crate::history::HistoryLimits;
+use crate::list::List;
 use crate::logged::{self, Puts};
 use crate::long_text::LongText;
+use crate::scored::SortedSet;
 use crate::sync::Arc;
 use crate::value::{is_string, reborrow, view};
 use crate::watch::{Event, Watchers};
@@ -40,7 +44,7 @@ pub(crate) struct ActiveHooks<'a> {
     /// Where to record what it has done, if the origin asks for that.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
     /// Where to note a key whose line is to be served.
-    pub(crate) ready: &'a mut Vec<(u8, Box<[u8]>)>,
+    pub(crate) ready: &'a mut VecDeque<(u8, Box<[u8]>)>,
 }
 
 /// What writes do besides changing the index: keep earlier values, tell those who wait or observe, record changes.
@@ -62,6 +66,7 @@ enum Done {
     /// With the string, if it is one and a session waits for the key.
     Stored {
         text: Option<Vec<u8>>,
+        has_elements: bool,
         is_new: bool,
         expires: bool,
     },
@@ -154,8 +159,8 @@ impl Write<'_> {
                 enter(wheels, index, key, at, now);
             }
             let Some(mut hooks) = hooks else { return };
-            let text = string(&value);
-            hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
+            let (text, has_elements) = (string(&value), has_elements(kind_of(value.as_value())));
+            hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()), has_elements);
             hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
         }
     }
@@ -263,7 +268,7 @@ impl Write<'_> {
         hooks.expire(index, key.bytes(), now);
         let removed = removes(index);
         if removed {
-            hooks.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.tell(stripe, key.bytes(), &Event::Removed, false);
             hooks.record(key.bytes(), Changed::Removed);
         }
         removed
@@ -282,7 +287,7 @@ impl Write<'_> {
             records.push(&Effect::Remove { key: key.bytes() });
         }
         if let Some(mut hooks) = hooks.filter(|_| freed > 0) {
-            hooks.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.tell(stripe, key.bytes(), &Event::Removed, false);
             hooks.record(key.bytes(), Changed::Evicted);
         }
         freed
@@ -305,12 +310,13 @@ impl ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
     }
 
-    /// Tells those who wait for the key what was done to it.
-    pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>) {
-        let is_ready = self.all.watchers.tell(stripe, key, event);
+    /// Tells those who wait for the key what was done to it. Only a value with elements makes its line ready: threads
+    /// that store no others, and serve no lines, must not gather keys.
+    pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>, has_elements: bool) {
+        let is_ready = self.all.watchers.tell(stripe, key, event) && has_elements;
         let place = self.all.place;
         if is_ready && !self.ready.iter().any(|ready| ready.0 == place && *ready.1 == *key) {
-            self.ready.push((place, key.into()));
+            self.ready.push_back((place, key.into()));
         }
     }
 
@@ -368,6 +374,16 @@ fn expiry_to_enter(action: &Action<'_>, old: Option<&Entry<'_>>) -> Option<u64> 
     };
     let old = old.and_then(|entry| entry.expire_at);
     old.is_none_or(|old| old > at).then_some(at)
+}
+
+/// Whether clients may wait for elements of a value of this kind.
+pub(crate) fn has_elements(kind: u8) -> bool {
+    [List::KIND, List::KIND_LARGE, SortedSet::KIND, SortedSet::KIND_LARGE].contains(&kind)
+}
+
+fn kind_of(value: Value<'_>) -> u8 {
+    let (Value::Word { kind, .. } | Value::Bytes { kind, .. }) = value;
+    kind
 }
 
 /// A copy of a string; None of another type, which no one waits for by its value.
@@ -434,7 +450,8 @@ impl<'a> Report<'a> {
                     Puts::Metadata | Puts::Access => Done::Nothing,
                     _ => {
                         let text = self.is_watched.then(|| string(value)).flatten();
-                        Done::Stored { text, is_new: old.is_none(), expires }
+                        let has_elements = has_elements(kind_of(value.as_value()));
+                        Done::Stored { text, has_elements, is_new: old.is_none(), expires }
                     }
                 };
                 let history = self.hooks.all.history;
@@ -458,9 +475,10 @@ impl<'a> Report<'a> {
         if index.damages() != self.damages {
             return;
         }
+        let takes = matches!(self.done, Done::Stored { has_elements: true, .. });
         let (event, what) = match &self.done {
             Done::Nothing => return,
-            Done::Stored { text, is_new, expires } => (
+            Done::Stored { text, is_new, expires, .. } => (
                 Event::Stored(text.as_deref()),
                 Changed::Stored { is_new: *is_new, expires: *expires },
             ),
@@ -475,7 +493,7 @@ impl<'a> Report<'a> {
             Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
         };
         if self.is_watched {
-            self.hooks.tell(stripe, key, &event);
+            self.hooks.tell(stripe, key, &event, takes);
         }
         self.hooks.record(key, what);
     }

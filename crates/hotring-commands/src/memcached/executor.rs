@@ -96,6 +96,8 @@ impl Executor {
                 talk.decoder = Decoder::new();
                 return Some(Fed { consumed: decoded.start, stalled: true });
             }
+            // Another client may have swapped the database since the request before it.
+            run.store.select(client.database);
             talk.run(&decoded.request, &input[decoded.start..], client, out, run);
             if client.closing.is_some() {
                 return Some(Fed::all(input));

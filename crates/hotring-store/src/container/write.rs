@@ -16,7 +16,7 @@ use crate::long_text::LongText;
 use crate::session::Limits;
 use crate::value::view;
 use crate::watch::Event;
-use crate::write::{Write, enter};
+use crate::write::{Write, enter, has_elements};
 
 /// A large container that a write has met.
 pub(super) struct Met {
@@ -171,7 +171,7 @@ impl Write<'_> {
                 text = met.large().read(|contents| T::text(T::of_parts(&contents.parts)?));
             }
             let event = if text.is_some() { Event::Stored(text.as_deref()) } else { event };
-            hooks.tell(stripe, key.bytes(), &event);
+            hooks.tell(stripe, key.bytes(), &event, has_elements(T::KIND));
             hooks.record(key.bytes(), what);
         }
         Ok(Outcome::Done(tally, result))

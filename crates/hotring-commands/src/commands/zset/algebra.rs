@@ -193,7 +193,12 @@ fn store(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let mut held = keys.clone();
     held.push(to);
     let stored = c.store.exclusive(&held, |store| {
+        let damages = store.damages();
         let inputs = inputs(store, &keys, now)?;
+        if store.damages() != damages {
+            // What `to` has must not make way for a result without one of the sets.
+            return Ok(0);
+        }
         let members = combined(operation, inputs, &options?);
         let n = members.len();
         let members = members.into_iter().map(|(member, score)| (Cow::Owned(member), score));

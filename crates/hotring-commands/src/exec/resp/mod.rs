@@ -176,6 +176,8 @@ impl RespExecutor {
                 break;
             }
             context.args = self.batch.args(i, run.input);
+            // Another client may have swapped the database since the request before it.
+            context.store.select(context.client.database);
             // A request before it may have gone to another database, whose hashes differ.
             let is_same = context.store.place() == self.batch.place;
             context.key_hash = if is_same { self.batch.key_hash(i) } else { KeyHash::UNKNOWN };
