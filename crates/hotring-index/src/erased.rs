@@ -9,7 +9,7 @@ use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::ConfigError;
 use crate::core::item::Damaged;
 use crate::core::limbo::Stalled;
-use crate::core::memory_limit::{Kin, Refused};
+use crate::core::memory_limit::{Kin, Refused, Taken};
 use crate::core::stats::Stats;
 use crate::engine::Engine;
 use crate::index::Index;
@@ -30,7 +30,7 @@ macro_rules! index_operations {
             fn set_memory_spare(self: &Self, bytes: u64);
             fn set_memory_beside(self: &Self, bytes: u64);
             fn set_memory_kin(self: &Self, kin: Kin);
-            fn own_bytes(self: &Self) -> (u64, u64);
+            fn own_bytes(self: &Self) -> Taken;
             /// # Errors
             /// As there.
             fn set_noting(self: &Self, noting: Noting) -> Result<(), ConfigError>;
@@ -71,6 +71,7 @@ macro_rules! session_operations {
             fn try_admit_bytes(self: &mut Self, bytes: usize) -> Result<(), Refused>;
             fn compact_step(self: &mut Self, budget: usize) -> Compacted;
             fn collect(self: &mut Self);
+            fn give_away(self: &mut Self);
             fn grew(self: &mut Self, bytes: usize);
             fn grow(self: &mut Self) -> bool;
             fn is_small_for(self: &mut Self, items: u64) -> bool;

@@ -4,7 +4,7 @@ use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::{Config, ConfigError};
 use crate::core::item::Kind;
 use crate::core::limbo::Stalled;
-use crate::core::memory_limit::Kin;
+use crate::core::memory_limit::{Kin, Taken};
 use crate::core::reclaim;
 use crate::core::stats::Stats;
 use crate::core::sync::Arc;
@@ -96,8 +96,8 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.shared.budget.set_kin(kin);
     }
 
-    /// Bytes of items and table, and how many are held for them.
-    pub fn own_bytes(&self) -> (u64, u64) {
+    /// Bytes that this index alone takes.
+    pub fn own_bytes(&self) -> Taken {
         self.shared.own_bytes()
     }
 

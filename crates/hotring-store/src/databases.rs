@@ -4,17 +4,20 @@
 //! others.
 //!
 //! A database has a *place*, which the log knows it by, and a *number*, by which callers select it. Swapping two of
-//! them changes which place each number stands for.
+//! them changes which place each number stands for. Clients that wait for elements stay with the number: their lines
+//! move to the other place.
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-use hotring_index::{AnyIndex, AnySession};
+use hotring_index::{AnyIndex, AnySession, Taken};
 
 use crate::evict::Eviction;
+use crate::gate::stripe_of;
 use crate::stripe::spread;
-use crate::watch::Watchers;
+use crate::watch::{Home, Watchers};
 use crate::wheel::Wheels;
 
 /// Databases that there may be.
@@ -29,6 +32,30 @@ pub(crate) struct Database {
     pub(crate) watchers: crate::sync::Arc<Watchers>,
     /// Of the stripes.
     pub(crate) seed: u64,
+}
+
+impl Database {
+    /// Where the gate has a key of this database.
+    fn stripe(&self, key: &[u8]) -> u32 {
+        stripe_of(spread(self.seed, key)) as u32
+    }
+}
+
+/// For each of two places, the keys of the lines that have come to it.
+pub(crate) type Moved = [(u8, Vec<Box<[u8]>>); 2];
+
+/// Where the lines of the database with this number are.
+pub(crate) struct Numbered {
+    pub(crate) databases: Arc<Databases>,
+    pub(crate) number: u8,
+}
+
+impl Home for Numbered {
+    fn visit(&self, f: &mut dyn FnMut(&Watchers, &dyn Fn(&[u8]) -> u32)) {
+        let _kept = self.databases.keep_lines();
+        let database = self.databases.at(self.databases.place(self.number));
+        f(&database.watchers, &|key| database.stripe(key));
+    }
 }
 
 /// A session's way into a database that is not selected.
@@ -49,6 +76,8 @@ pub(crate) struct Databases {
     draws: AtomicU64,
     /// Changes of `order`.
     swaps: AtomicU64,
+    /// Read while a client enters or leaves lines, written while lines move from one place to another.
+    moves: RwLock<()>,
     /// The last of each setting, for databases that come later.
     settings: Mutex<BTreeMap<&'static str, Set>>,
     open: Box<dyn Fn(u8) -> Database + Send + Sync>,
@@ -68,6 +97,7 @@ impl Databases {
             order: (0..DATABASES_MAX as u64).map(AtomicU64::new).collect(),
             draws: AtomicU64::new(0),
             swaps: AtomicU64::new(0),
+            moves: RwLock::default(),
             settings: Mutex::default(),
             open: Box::new(open),
         }
@@ -95,11 +125,9 @@ impl Databases {
     fn count_together(self: &Arc<Self>, place: u8, database: &Database) {
         let all: Weak<Databases> = Arc::downgrade(self);
         database.index.set_memory_kin(Box::new(move || {
-            let Some(all) = all.upgrade() else { return (0, 0) };
+            let Some(all) = all.upgrade() else { return Taken::default() };
             let others = all.present().filter(|(other, _)| *other != place);
-            others
-                .map(|(_, other)| other.index.own_bytes())
-                .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+            others.map(|(_, other)| other.index.own_bytes()).fold(Taken::default(), Taken::add)
         }));
     }
 
@@ -153,6 +181,24 @@ impl Databases {
         }
         // ORDERING: Release pairs with the Acquire in `swaps`.
         self.swaps.fetch_add(1, Ordering::Release);
+    }
+
+    /// Gives two databases each other's numbers, and their lines with them. Returns the order from now on, and for each
+    /// of their places the keys of the lines that have come to it. The caller holds all keys.
+    pub(crate) fn swap(self: &Arc<Self>, one: u8, other: u8) -> ([u8; DATABASES_MAX], Moved) {
+        let _moving = self.moves.write().unwrap_or_else(PoisonError::into_inner);
+        let (mut order, places) = (self.order(), [one, other].map(|number| self.place(number)));
+        order.swap(usize::from(one), usize::from(other));
+        self.set_order(&order);
+        let [a, b] = places.map(|place| self.at(place));
+        let [to_a, to_b] =
+            a.watchers.swap_lines(|key| a.stripe(key), &b.watchers, |key| b.stripe(key));
+        (order, [(places[0], to_a), (places[1], to_b)])
+    }
+
+    /// While this is kept, lines stay in the places where they are.
+    pub(crate) fn keep_lines(&self) -> RwLockReadGuard<'_, ()> {
+        self.moves.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes of the places so far.

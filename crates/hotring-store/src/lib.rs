@@ -83,7 +83,7 @@ mod watch;
 mod wheel;
 mod write;
 
-pub use changes::{Change, Changed, Effects, FieldsChanged, ListStep, Origin};
+pub use changes::{Change, Changed, Effects, FieldsChanged, Origin, Step};
 pub use databases::DATABASES_MAX;
 pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};

@@ -6,6 +6,9 @@
 //! from the log, or from the first part as the log has changed it. So only absent keys are taken from the rest, with
 //! what the log said of them: [`KeyFates`] remembers that a key was removed, or got another expiry.
 //!
+//! After a FLUSHALL in the log nothing of the rest is needed, but it is read to its end all the same: the log has a
+//! `Clear` of each database, and which databases the rest has is not known before.
+//!
 //! Nothing else may change the store until the rest is loaded. Expired keys must stay, too: the rest may have an
 //! earlier version of a key that never expires.
 

@@ -5,6 +5,7 @@
 //! [`Session::read_all`].
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -59,7 +60,7 @@ pub struct Session {
     /// The changes by writes, if they are observed.
     pub(crate) changes: Option<Vec<Change>>,
     /// Keys whose lines are to be served, with the places of their databases ([`Session::next_ready`]).
-    pub(crate) ready: Vec<(u8, Box<[u8]>)>,
+    pub(crate) ready: VecDeque<(u8, Box<[u8]>)>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
     pub(crate) seed: u64,
@@ -103,7 +104,7 @@ impl Session {
             parked: std::iter::repeat_with(|| None).take(DATABASES_MAX).collect(),
             name: name.map(Box::from),
             changes: None,
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             last_unique,
             seed,
             has_rare_effects: verifies,
@@ -295,7 +296,7 @@ impl Session {
             return Ok(());
         }
         let admitted = match self.eviction.policy() {
-            EvictionPolicy::NoEviction => self.index.admit_bytes(len),
+            EvictionPolicy::NoEviction => self.admit_unevicted(len),
             _ => self.make_room(len),
         };
         match admitted {
@@ -381,9 +382,11 @@ impl Session {
     }
 
     /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
-    /// Busy sessions do so by themselves; call this where a session goes idle.
+    /// Busy sessions do so by themselves; call this where a session goes idle. Databases in which it was before are
+    /// looked at, too: others may have removed something there, and be elsewhere.
     pub fn collect(&mut self) {
         self.index.collect();
+        self.parked.iter_mut().flatten().for_each(|parked| parked.index.collect());
     }
 
     /// Does a part of compaction if much memory is held and unused, visiting about `budget` items

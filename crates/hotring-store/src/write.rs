@@ -5,6 +5,8 @@
 //! ([`crate::watch`]), to record the expiry ([`crate::wheel`]) and to log the change ([`crate::logged`]).
 //! While history and log are off and there is no observer, a write goes straight to the index.
 
+use std::collections::VecDeque;
+
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
@@ -12,8 +14,10 @@ use crate::changes::{Change, Changed, FieldsChanged, Origin, remove_emptied, rem
 use crate::container::large::Large;
 use crate::container::{Type, is_there};
 use crate::history::HistoryLimits;
+use crate::list::List;
 use crate::logged::{self, Puts};
 use crate::long_text::LongText;
+use crate::scored::SortedSet;
 use crate::sync::Arc;
 use crate::value::{is_string, reborrow, view};
 use crate::watch::{Event, Watchers};
@@ -39,7 +43,7 @@ pub(crate) struct ActiveHooks<'a> {
     /// The destination of changes, if the origin records them.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
     /// Where to note a key whose line is to be served.
-    pub(crate) ready: &'a mut Vec<(u8, Box<[u8]>)>,
+    pub(crate) ready: &'a mut VecDeque<(u8, Box<[u8]>)>,
 }
 
 /// The duties of all writes: keep earlier values, notify waiters and observers, record changes.
@@ -61,6 +65,7 @@ enum Done {
     /// With the string, if it is one and a session waits for the key.
     Stored {
         text: Option<Vec<u8>>,
+        has_elements: bool,
         is_new: bool,
         expires: bool,
     },
@@ -157,8 +162,8 @@ impl Write<'_> {
                 enter(wheels, index, key, at, now);
             }
             let Some(mut hooks) = hooks else { return };
-            let text = string(&value);
-            hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
+            let (text, has_elements) = (string(&value), has_elements(kind_of(value.as_value())));
+            hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()), has_elements);
             hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
         }
     }
@@ -279,7 +284,7 @@ impl Write<'_> {
         hooks.expire(index, wheels, key.bytes(), now);
         let removed = removes(index);
         if removed {
-            hooks.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.tell(stripe, key.bytes(), &Event::Removed, false);
             hooks.record(key.bytes(), Changed::Removed);
         }
         removed
@@ -298,7 +303,7 @@ impl Write<'_> {
             records.push(&Effect::Remove { key: key.bytes() });
         }
         if let Some(mut hooks) = hooks.filter(|_| freed > 0) {
-            hooks.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.tell(stripe, key.bytes(), &Event::Removed, false);
             hooks.record(key.bytes(), Changed::Evicted);
         }
         freed
@@ -321,12 +326,13 @@ impl ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
     }
 
-    /// Tells those who wait for the key what was done to it.
-    pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>) {
-        let is_ready = self.all.watchers.tell(stripe, key, event);
+    /// Tells those who wait for the key what was done to it. Only a value with elements makes its line ready: threads
+    /// that store no others, and serve no lines, must not gather keys.
+    pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>, has_elements: bool) {
+        let is_ready = self.all.watchers.tell(stripe, key, event) && has_elements;
         let place = self.all.place;
         if is_ready && !self.ready.iter().any(|ready| ready.0 == place && *ready.1 == *key) {
-            self.ready.push((place, key.into()));
+            self.ready.push_back((place, key.into()));
         }
     }
 
@@ -336,7 +342,7 @@ impl ActiveHooks<'_> {
         let actor = if is_nobodys { 0 } else { self.all.origin.actor };
         self.all.watchers.tell_observer(key, actor);
         if let Some(changes) = &mut self.changes {
-            changes.push(Change { place: self.all.place, key: key.into(), what, list: None });
+            changes.push(Change { place: self.all.place, key: key.into(), what, step: None });
         }
     }
 
@@ -386,6 +392,16 @@ fn expiry_to_enter(action: &Action<'_>, old: Option<&Entry<'_>>) -> Option<u64> 
     };
     let old = old.and_then(|entry| entry.expire_at);
     old.is_none_or(|old| old > at).then_some(at)
+}
+
+/// Whether clients may wait for elements of a value of this kind.
+pub(crate) fn has_elements(kind: u8) -> bool {
+    [List::KIND, List::KIND_LARGE, SortedSet::KIND, SortedSet::KIND_LARGE].contains(&kind)
+}
+
+fn kind_of(value: Value<'_>) -> u8 {
+    let (Value::Word { kind, .. } | Value::Bytes { kind, .. }) = value;
+    kind
 }
 
 /// A copy of a string; None of another type, which no one waits for by its value.
@@ -452,7 +468,8 @@ impl<'a> Report<'a> {
                     Puts::Metadata | Puts::Access => Done::Nothing,
                     _ => {
                         let text = self.is_watched.then(|| string(value)).flatten();
-                        Done::Stored { text, is_new: old.is_none(), expires }
+                        let has_elements = has_elements(kind_of(value.as_value()));
+                        Done::Stored { text, has_elements, is_new: old.is_none(), expires }
                     }
                 };
                 let history = self.hooks.all.history;
@@ -476,9 +493,10 @@ impl<'a> Report<'a> {
         if index.damages() != self.damages {
             return;
         }
+        let takes = matches!(self.done, Done::Stored { has_elements: true, .. });
         let (event, what) = match &self.done {
             Done::Nothing => return,
-            Done::Stored { text, is_new, expires } => (
+            Done::Stored { text, is_new, expires, .. } => (
                 Event::Stored(text.as_deref()),
                 Changed::Stored { is_new: *is_new, expires: *expires },
             ),
@@ -493,7 +511,7 @@ impl<'a> Report<'a> {
             Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
         };
         if self.is_watched {
-            self.hooks.tell(stripe, key, &event);
+            self.hooks.tell(stripe, key, &event, takes);
         }
         self.hooks.record(key, what);
     }

@@ -104,7 +104,7 @@ fn notable_keys(c: &mut Context<'_>) {
     c.reply.bulk(b"keys.hottest.percentage");
     c.reply.map(hottest.len());
     for hot in hottest {
-        c.reply.bulk(&hot.key);
+        c.reply.bulk(&hot.name());
         c.reply.double(hot.share * 100.0);
     }
 }

@@ -176,6 +176,7 @@ type Row = Option<Vec<u8>>;
 
 /// What is answered, and stored if the request says so.
 fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure> {
+    let damages = c.store.damages();
     let elements = chosen(request, c)?;
     let mut rows = Vec::with_capacity(elements.len() * request.get.len().max(1));
     let (mut bytes, len_max) = (0, c.reply_left().max(c.store.value_len_max()));
@@ -193,7 +194,8 @@ fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure>
             rows.push(row);
         }
     }
-    if let Some(to) = request.store {
+    // What `to` has must not make way for rows without what could not be read.
+    if let Some(to) = request.store.filter(|_| c.store.damages() == damages) {
         let mut list = Elements::default();
         rows.iter().for_each(|row| list.add(row.as_deref().unwrap_or_default()));
         c.store.put_content(to, Content::List(list), None, true, c.now)?;

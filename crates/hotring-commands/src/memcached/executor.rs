@@ -96,6 +96,8 @@ impl Executor {
                 talk.decoder = Decoder::new();
                 return Some(Fed { consumed: decoded.start, stalled: true });
             }
+            // Another client may have swapped the database since the request before it.
+            run.store.select(client.database);
             talk.run(&decoded.request, &input[decoded.start..], client, out, run);
             if client.closing.is_some() {
                 return Some(Fed::all(input));
@@ -136,7 +138,7 @@ impl Executor {
             let decoded = &requests[next + passed];
             next += passed + 1;
             let keys = || decoded.keys(input).into_iter().flat_map(ArgsView::iter);
-            run.shared.hot_keys.note(keys, weight, run.random.u64(..), run.now);
+            run.shared.hot_keys.note(0, keys, weight, run.random.u64(..), run.now);
         }
     }
 }

@@ -59,8 +59,19 @@ impl<'a> Context<'a> {
         Key::with_hash(self.args.at(1), self.key_hash)
     }
 
-    /// Runs `f` while no other session can read or change the keys; an empty list stands for all keys.
+    /// Runs `f` while no other session can read or change the keys of the client's database; an empty list stands for
+    /// all keys of all databases.
     pub(crate) fn alone<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let (store, rest) = self.split();
+        store.exclusive_in_selected(keys, |store| rest.run(store, f))
+    }
+
+    /// As [`alone`](Self::alone), in the place where the store's session is.
+    pub(crate) fn alone_here<R>(
+        &mut self,
+        keys: &[&[u8]],
+        f: impl FnOnce(&mut Context<'_>) -> R,
+    ) -> R {
         let (store, rest) = self.split();
         store.exclusive(keys, |store| rest.run(store, f))
     }

@@ -71,8 +71,31 @@ pub(crate) struct Budget {
     kin: std::sync::OnceLock<Kin>,
 }
 
-/// Tells how many bytes other indexes use that have their limit together with this one, and how many they hold.
-pub type Kin = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
+/// Tells how many bytes other indexes take that have their limit together with this one.
+pub type Kin = Box<dyn Fn() -> Taken + Send + Sync>;
+
+/// Bytes that an index takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Of items and table.
+    pub used: u64,
+    /// Of these, of removed items that wait for readers.
+    pub limbo: u64,
+    /// Held for items and table.
+    pub held: u64,
+}
+
+impl std::ops::Add for Taken {
+    type Output = Taken;
+
+    fn add(self, other: Taken) -> Taken {
+        Taken {
+            used: self.used + other.used,
+            limbo: self.limbo + other.limbo,
+            held: self.held + other.held,
+        }
+    }
+}
 
 impl Budget {
     pub(crate) fn new() -> Self {
@@ -104,9 +127,9 @@ impl Budget {
         self.beside.store(bytes, Ordering::Relaxed);
     }
 
-    /// What others use, and hold.
-    pub(crate) fn of_kin(&self) -> (u64, u64) {
-        self.kin.get().map_or((0, 0), |kin| kin())
+    /// What others take.
+    pub(crate) fn of_kin(&self) -> Taken {
+        self.kin.get().map_or(Taken::default(), |kin| kin())
     }
 
     pub(crate) fn set_kin(&self, kin: Kin) {

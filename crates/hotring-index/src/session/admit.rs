@@ -3,7 +3,7 @@
 
 use super::{Session, Shared};
 use crate::core::item::Kind;
-use crate::core::memory_limit::{Full, Refused};
+use crate::core::memory_limit::{Full, Refused, Taken};
 use crate::core::sync::Ordering;
 use crate::engine::Engine;
 
@@ -21,19 +21,26 @@ const MOVED: usize = 2048;
 const MOVES: usize = 64;
 
 impl<K: Kind, E: Engine> Shared<K, E> {
-    fn used_bytes(&self) -> u64 {
-        self.own_bytes().0 + self.budget.of_kin().0 + self.budget.beside()
+    /// Bytes that this index alone takes.
+    pub(crate) fn own_bytes(&self) -> Taken {
+        let both = self.engine.table_bytes() + self.blocks.bytes();
+        Taken {
+            used: self.item_bytes() + both,
+            limbo: self.collector.limbo_bytes().max(0).cast_unsigned() + self.blocks.dying_bytes(),
+            held: self.arena.held_bytes() as u64 + both,
+        }
     }
 
-    /// Bytes that this index alone uses, and that it holds.
-    pub(crate) fn own_bytes(&self) -> (u64, u64) {
-        let both = self.engine.table_bytes() + self.blocks.bytes();
-        (self.item_bytes() + both, self.arena.held_bytes() as u64 + both)
+    /// Bytes of all that counts.
+    fn taken(&self) -> Taken {
+        let beside = self.budget.beside();
+        let beside = Taken { used: beside, held: beside, limbo: 0 };
+        self.own_bytes() + self.budget.of_kin() + beside
     }
 
     /// Bytes that are held for all that counts.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.own_bytes().1 + self.budget.of_kin().1 + self.budget.beside()
+        self.taken().held
     }
 
     /// Whether more is held than may be used.
@@ -45,7 +52,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     /// refused for it.
     pub fn may_double(&self) -> bool {
         let max = self.budget.max();
-        max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
+        max == u64::MAX || self.taken().used + self.engine.table_bytes() <= max
     }
 
     /// Checks whether this many more bytes fit, and publishes to all sessions whether the limit is reached.
@@ -54,9 +61,8 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             self.collector.shown().show_full(false);
             return Ok(());
         }
-        let used = self.used_bytes();
-        let limbo = self.collector.limbo_bytes().max(0).cast_unsigned() + self.blocks.dying_bytes();
-        let waste = self.budget.waste(used, self.held_bytes());
+        let Taken { used, limbo, held } = self.taken();
+        let waste = self.budget.waste(used, held);
         self.collector.shown().show_full(self.budget.check(used, limbo, waste).is_err());
         self.budget.check(used.saturating_add(more), limbo, waste)
     }

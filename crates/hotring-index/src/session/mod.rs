@@ -239,6 +239,13 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.arena.give_back();
     }
 
+    /// As [`collect`](Self::collect), and leaves the rest to whichever session collects next: call this where the
+    /// session is not used for a while.
+    pub fn give_away(&mut self) {
+        self.collect();
+        self.local.participant.hand_over();
+    }
+
     /// Takes note that an object has grown by this many bytes, as the making of an item does of its own: the limit
     /// of memory is looked at now and then. Gives back as much of what is free, if there is some.
     pub fn grew(&mut self, bytes: usize) {

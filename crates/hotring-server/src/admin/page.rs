@@ -277,7 +277,7 @@ fn hot(f: &Figures<'_>, html: &mut Html) {
     let hottest = hottest(&f.facts.server.threads, f.facts.now, KEYS_SHOWN, |_| true);
     let row = |hot: &HotKey| {
         let percent = |share: f64| format!("{:.2} %", share * 100.0);
-        vec![shown(&hot.key), percent(hot.share), percent(hot.low), percent(hot.high)]
+        vec![shown(&hot.name()), percent(hot.share), percent(hot.low), percent(hot.high)]
     };
     let titles = ["key", "#requests", "#at least", "#at most"];
     html.table(&titles, &hottest.iter().map(row).collect::<Vec<_>>());

@@ -1,6 +1,8 @@
 //! Databases, as clients see them, and in comparison with a real `redis-server`.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use hotring_server::LogSettings;
 
@@ -115,6 +117,30 @@ fn requests_about_databases_get_the_replies_of_redis() {
     ]);
 }
 
+/// What both say of the databases, and of the client's own: keys and those that expire.
+fn await_same_counts(pair: &mut [Raw; 2], round: usize) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let said = pair.each_mut().map(|raw| {
+            let mut lines = Vec::new();
+            for request in [&[&b"INFO"[..], b"keyspace"], &[b"CLIENT", b"INFO"]] {
+                let text = String::from_utf8_lossy(&raw.ask(request)).into_owned();
+                let words = text.split([' ', '\r', '\n']).filter(|word| word.starts_with("db"));
+                lines.extend(words.map(|word| word.split(",avg_ttl").next().unwrap().to_string()));
+            }
+            lines.push(raw.ask(&[b"DBSIZE"]).escape_ascii().to_string());
+            lines
+        });
+        if said[0] == said[1] {
+            let own = said[0].iter().rev().nth(1);
+            assert!(own.is_some_and(|own| own.starts_with("db=")), "{said:?}");
+            return;
+        }
+        assert!(Instant::now() < deadline, "round {round}: {said:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Random requests of two clients that go from database to database.
 #[test]
 fn random_requests_in_several_databases_get_the_replies_of_redis() {
@@ -126,7 +152,10 @@ fn random_requests_in_several_databases_get_the_replies_of_redis() {
     for round in 0..REQUESTS {
         let client = random.below(2) as usize;
         let number = |random: &mut Random| random.below(4).to_string().into_bytes();
-        let args = match random.below(20) {
+        let args = match random.below(23) {
+            20 => vec![b"PEXPIRE".to_vec(), b"k1".to_vec(), b"1".to_vec()],
+            21 => vec![b"EXPIRE".to_vec(), b"k2".to_vec(), b"1000".to_vec()],
+            22 if random.below(20) == 0 => vec![b"FLUSHALL".to_vec()],
             0 => vec![b"SELECT".to_vec(), number(&mut random)],
             1 => vec![b"SWAPDB".to_vec(), number(&mut random), number(&mut random)],
             2 | 3 => vec![b"MOVE".to_vec(), b"k0".to_vec(), number(&mut random)],
@@ -140,6 +169,14 @@ fn random_requests_in_several_databases_get_the_replies_of_redis() {
         let [ours, theirs] = pairs[client].each_mut().map(|raw| raw.ask(&words));
         let [ours, theirs] = [ours, theirs].map(|reply| reply.escape_ascii().to_string());
         assert_eq!(ours, theirs, "round {round}, client {client}: {}", show(&args));
+        if words[0] == b"PEXPIRE" {
+            // Redis removes what has expired when it is asked for it.
+            std::thread::sleep(Duration::from_millis(3));
+            pairs[client].each_mut().map(|raw| raw.ask(&[b"EXISTS", b"k1"]));
+        }
+        if words[0] == b"PEXPIRE" || round % 40 == 0 {
+            await_same_counts(&mut pairs[client], round);
+        }
     }
     for number in [&b"0"[..], b"1", b"2", b"3"] {
         let [ours, theirs] = &mut pairs[0];
@@ -147,6 +184,86 @@ fn random_requests_in_several_databases_get_the_replies_of_redis() {
         theirs.ask(&[b"SELECT", number]);
         compare_content(ours, theirs);
     }
+}
+
+/// Ends another thread, also when the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed, a flag.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// EXEC once ran the commands behind a SELECT in another place than those before, if it had waited for a SWAPDB.
+#[test]
+fn a_transaction_sees_one_order_of_the_databases() {
+    let server = TestServer::with(|config| config.threads = 2);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut wire = server.connect();
+            // ORDERING: Relaxed, a flag.
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(wire.say("SWAPDB 0 1"), ok());
+            }
+        });
+        let _ends = Ends(&done);
+        let (mut writer, mut reader) = (server.connect(), server.connect());
+        for i in 0..200 {
+            writer.send(
+                format!("MULTI\r\nSET a {i}\r\nSELECT 0\r\nSET b {i}\r\nEXEC\r\n").as_bytes(),
+            );
+            reader.send(b"MGET a b\r\n");
+            (0..5).for_each(|_| assert!(!writer.reply().is_error()));
+            let reply = reader.reply();
+            let [a, b] = reply.items() else { panic!("{reply:?}") };
+            assert_eq!(a, b, "round {i}");
+        }
+    });
+}
+
+/// The rest of a pipeline once went on in the place that the database had had when it began.
+#[test]
+fn the_rest_of_a_pipeline_follows_a_swap() {
+    let server = TestServer::with(|config| config.threads = 2);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut wire, requests) = (server.connect(), "INCR c\r\n".repeat(200));
+            // ORDERING: Relaxed, a flag.
+            while !done.load(Ordering::Relaxed) {
+                wire.send(requests.as_bytes());
+                (0..200).for_each(|_| _ = wire.reply().int());
+            }
+        });
+        let _ends = Ends(&done);
+        let (mut swapper, mut reader) = (server.connect(), server.connect());
+        reader.say("SELECT 1");
+        for round in 0..40 {
+            assert_eq!(swapper.say("SWAPDB 0 1"), ok());
+            let before = reader.say("INCRBY c 0").int();
+            std::thread::sleep(Duration::from_millis(2));
+            let after = reader.say("INCRBY c 0").int();
+            assert!(after - before <= 1, "round {round}: {before}, {after}");
+        }
+    });
+}
+
+#[test]
+fn hot_keys_are_told_with_their_database() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    for number in [0, 3] {
+        wire.say(&format!("SELECT {number}"));
+        (0..400).for_each(|_| _ = wire.say("GET hot"));
+    }
+    let text = wire.say("INFO hotkeys").text();
+    let keys = text.lines().filter(|line| line.ends_with("key=hot"));
+    let mut databases: Vec<_> = keys.map(|line| line.contains(",db=3,key=")).collect();
+    databases.sort();
+    assert_eq!(databases, [false, true], "{text}");
 }
 
 #[test]

@@ -224,6 +224,17 @@ const CONVERSATIONS: &[&str] = &[
     "a: BZPOPMIN z y 0|b: BZPOPMAX z 0|P: ZADD z 1 one 2 two 3 three|P: ZRANGE z 0 -1 WITHSCORES|\
      c: BZMPOP 0 2 y z MAX COUNT 2|c: BZMPOP 0 2 y z MAX COUNT 2|P: ZADD y 1.5 a 2 b inf c|P: ZRANGE y 0 -1|\
      c: BZPOPMIN y 0|d: BZPOPMIN y 0|P: ZINCRBY y 2.5 m|P: ZADD x 1 q|P: ZUNIONSTORE y 1 x|P: EXISTS x y",
+    // Databases that are swapped: who waits stays with the number.
+    "P: SELECT 1|P: RPUSH l x|P: SELECT 0|a: BLPOP l 0|P: SWAPDB 0 1|P: EXISTS l|P: DBSIZE|P: SELECT 1|P: DBSIZE|\
+     P: SELECT 0",
+    "a: BLPOP l 0|b: SELECT 1|b: BLPOP l 0|P: SWAPDB 0 1|P: RPUSH l zero|P: SELECT 1|P: RPUSH l one|P: SELECT 0|\
+     b: SELECT 0",
+    "a: BLPOP m 0|b: BZPOPMIN z 0|c: BLMOVE l n LEFT LEFT 0|d: BLPOP s 0|P: SELECT 2|P: RPUSH m 1|P: ZADD z 1 x|\
+     P: RPUSH l 2 3|P: SET s text|P: SWAPDB 2 0|P: EXISTS l m n z s|P: SELECT 0|P: EXISTS l m n z s|P: LRANGE n 0 -1",
+    "a: BLPOP l 0|P: MULTI|P: SELECT 3|P: RPUSH l x y|P: SWAPDB 3 0|P: EXEC|P: LRANGE l 0 -1|P: SELECT 0|\
+     P: LRANGE l 0 -1",
+    "a: BLPOP l 0|P: SWAPDB 0 5|b: BLPOP l 0|P: SWAPDB 0 5|P: RPUSH l 1|P: SWAPDB 5 0|P: RPUSH l 2|P: EXISTS l",
+    "a: BLPOP l 0|b: BLPOP l 0|P: SWAPDB 0 4|P: CLIENT UNBLOCK {a}|P: RPUSH l 1 2|P: LRANGE l 0 -1",
 ];
 
 #[test]

@@ -53,17 +53,23 @@ pub struct Change {
     pub key: Box<[u8]>,
     /// The change.
     pub what: Changed,
-    /// How, if elements were pushed to a list or popped.
-    pub list: Option<ListStep>,
+    /// How, if the command does not tell.
+    pub step: Option<Step>,
 }
 
-/// A change at an end of a list.
+/// A change at an end of a list or of a sorted set, whose front has the lowest scores; or of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListStep {
+pub enum Step {
     /// Elements came.
     Pushed(End),
     /// Elements went.
     Popped(End),
+    /// Something was added to a score.
+    Raised,
+    /// A member came from another set.
+    Came,
+    /// A member went to another set.
+    Went,
     /// One went from an end, and came to one.
     Turned {
         /// Where it had been.

@@ -15,7 +15,7 @@ use crate::long_text::LongText;
 use crate::session::Limits;
 use crate::value::view;
 use crate::watch::Event;
-use crate::write::{ActiveHooks, Write};
+use crate::write::{ActiveHooks, Write, has_elements};
 
 /// A large container that an operation has met, for as long as the index shows its item.
 #[derive(Clone, Copy)]
@@ -68,6 +68,8 @@ struct InPlace {
     grown: usize,
     /// The string that those who wait for a value compare, if any do.
     text: Option<Vec<u8>>,
+    /// Whether clients may wait for its elements.
+    has_elements: bool,
     /// Its kind and block, if its item must lose its version.
     versioned: Option<(u8, Block)>,
 }
@@ -145,7 +147,7 @@ impl Write<'_> {
         if let Some(at) = due {
             wheels.enter_part(index.key_hash(key), at, now);
         }
-        if let Some(InPlace { grown, text, versioned }) = in_place {
+        if let Some(InPlace { grown, text, has_elements, versioned }) = in_place {
             if grown > 0 {
                 index.grew(grown);
             }
@@ -154,7 +156,7 @@ impl Write<'_> {
             }
             if let Some(mut hooks) = hooks {
                 if asked.is_waited_for {
-                    hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
+                    hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()), has_elements);
                 }
                 hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: false });
             }
@@ -241,6 +243,7 @@ impl<'a> Met<'a> {
                 behind.in_place = Some(InPlace {
                     grown: resized.grown,
                     text: if asked.is_waited_for { text() } else { None },
+                    has_elements: has_elements(T::KIND),
                     versioned: self.has_version.then(|| (self.kind, self.block.to_block())),
                 });
             }

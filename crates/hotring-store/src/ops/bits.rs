@@ -139,6 +139,7 @@ impl Session {
         self.admit()?;
         let keys = std::iter::once(to).chain(sources.iter().copied());
         self.hold_keys(keys, |session| {
+            let damages = session.damages();
             let mut text = Vec::new();
             for (i, key) in sources.iter().enumerate() {
                 let present = session.walk_text(key, now, |source| {
@@ -147,6 +148,10 @@ impl Session {
                 if present.is_none() {
                     op.add(&mut text, i == 0, b"");
                 }
+            }
+            if session.damages() != damages {
+                // What `to` has must not make way for a result without one of the sources.
+                return Ok(0);
             }
             let len = text.len();
             if len == 0 {

@@ -69,6 +69,12 @@ impl Session {
         self.index.take_damage()
     }
 
+    /// How many damaged items have been met so far, if items are verified: for operations that look at keys before they
+    /// overwrite another.
+    pub fn damages(&mut self) -> u64 {
+        self.index.damages()
+    }
+
     /// What writes have done to keys since it was last taken, if the origin records it.
     #[inline]
     pub fn take_changes(&mut self) -> Vec<Change> {

@@ -26,7 +26,7 @@ impl Session {
     }
 
     #[cold]
-    fn select_again(&mut self, number: u8) {
+    pub(crate) fn select_again(&mut self, number: u8) {
         self.swaps = self.databases.swaps();
         self.selected = number;
         self.go_to(self.databases.place(number));
@@ -77,8 +77,8 @@ impl Session {
                 Box::new(Parked { index, database })
             }
         };
-        // What it has removed need not wait until it comes back.
-        self.index.collect();
+        // What it has removed must not wait until it comes back.
+        self.index.give_away();
         std::mem::swap(&mut self.index, &mut other.index);
         std::mem::swap(&mut self.store, &mut other.database.index);
         std::mem::swap(&mut self.eviction, &mut other.database.eviction);
@@ -88,6 +88,19 @@ impl Session {
         self.parked[usize::from(self.place)] = Some(other);
         (self.place, self.hooks.place) = (place, place);
         self.index.set_noted(self.hooks.origin.marks_accesses);
+    }
+
+    /// Frees a part of what waits in databases in which operations are not now, as other sessions may not be there
+    /// either. True if anything waits there.
+    pub(crate) fn collect_kin(&mut self) -> bool {
+        let home = self.place;
+        let others = self.databases.present().filter(|(place, _)| *place != home);
+        let waiting = others.filter(|(_, other)| other.index.own_bytes().limbo > 0);
+        let waiting: Vec<u8> = waiting.map(|(place, _)| place).collect();
+        for place in &waiting {
+            self.within(*place, |session| session.index.collect());
+        }
+        !waiting.is_empty()
     }
 
     /// Runs `f` in the database at a place, and comes back.
@@ -123,26 +136,52 @@ impl Session {
     }
 
     /// Gives two databases each other's numbers, at one moment for every observer. All waits for changes of their keys
-    /// are over. Sessions follow when they [`select`](Self::select) next.
+    /// are over; those for elements stay with the numbers, and are to be served ([`Session::next_ready`]). Sessions
+    /// follow when they [`select`](Self::select) next.
     ///
-    /// An operation that has begun in a database by then is done there.
+    /// An operation that has begun in a database by then is done there, unless it is one
+    /// [in the selected database](Self::exclusive_in_selected).
     pub fn swap(&mut self, one: u8, other: u8) {
         let selected = self.selected;
         if one == other {
             return;
         }
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            let mut order = session.databases.order();
-            order.swap(usize::from(one), usize::from(other));
-            session.databases.set_order(&order);
+            let (order, moved) = session.databases.swap(one, other);
             session.log_effect(&Effect::Order { order: &order });
             let actor = session.hooks.origin.actor;
-            for number in [one, other] {
-                let place = session.databases.place(number);
+            for (place, keys) in moved {
                 session.within(place, |session| session.hooks.watchers.tell_swapped(actor));
+                // They may have elements here.
+                session.ready.extend(keys.into_iter().map(|key| (place, key)));
             }
         });
         self.select(selected);
+    }
+
+    /// As [`exclusive`](Self::exclusive), in the database that has the selected number once the keys are held: `f` sees
+    /// it in one place, also if numbers are swapped while this session waits. Operations must be in the selected
+    /// database, not [elsewhere](Self::go_to).
+    ///
+    /// # Panics
+    /// As `exclusive`.
+    pub fn exclusive_in_selected<R>(
+        &mut self,
+        keys: &[&[u8]],
+        f: impl FnOnce(&mut Session) -> R,
+    ) -> R {
+        let mut f = Some(f);
+        loop {
+            self.select(self.selected);
+            // No number changes its place while keys are held.
+            let result = self.exclusive(keys, |session| {
+                let is_there = session.swaps == session.databases.swaps();
+                f.take_if(|_| is_there).map(|f| f(session))
+            });
+            if let Some(result) = result {
+                return result;
+            }
+        }
     }
 
     /// Moves a key to the database with this number, unless it has the key already. True if it moved.
@@ -190,7 +229,7 @@ impl Session {
                 return Ok(false);
             };
             let moved = session.within(place, |session| {
-                if !replace && session.is_stored(to, now) {
+                if !replace && !session.is_free(to, now) {
                     return false;
                 }
                 let value = session.decode_form(form, &value).expect("this version has stored it");

@@ -65,7 +65,7 @@ impl Session {
     /// # Errors
     /// What is in the way.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Refused> {
-        let mut refused = match self.index.try_admit_bytes(bytes) {
+        let mut refused = match self.try_admit(bytes) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
@@ -91,7 +91,7 @@ impl Session {
                     break;
                 }
             }
-            match self.index.try_admit_bytes(bytes) {
+            match self.try_admit(bytes) {
                 Ok(()) => return Ok(()),
                 Err(why) => refused = why,
             }
@@ -100,6 +100,31 @@ impl Session {
             }
         }
         self.wait_for_readers(bytes, refused, evicted > 0)
+    }
+
+    /// Whether this many bytes fit, after what can be freed at once is free, in all databases.
+    fn try_admit(&mut self, bytes: usize) -> Result<(), Refused> {
+        match self.index.try_admit_bytes(bytes) {
+            Err(Refused::Full(full)) if full.limbo_bytes > 0 && self.collect_kin() => {
+                self.index.try_admit_bytes(bytes)
+            }
+            admitted => admitted,
+        }
+    }
+
+    /// As [`try_admit`](Self::try_admit), where nothing is evicted: rather than refuse what only readers' memory is
+    /// in the way of, it frees that in several steps.
+    pub(crate) fn admit_unevicted(&mut self, bytes: usize) -> Result<(), Refused> {
+        let mut admitted = self.index.admit_bytes(bytes);
+        for _ in 0..ROUNDS {
+            match &admitted {
+                Err(Refused::Full(full)) if full.limbo_bytes > 0 && self.collect_kin() => {
+                    admitted = self.index.admit_bytes(bytes);
+                }
+                _ => break,
+            }
+        }
+        admitted
     }
 
     /// Waits until what was evicted is free, or so little is not that the write may go on.
@@ -117,7 +142,7 @@ impl Session {
                 refused if is_little(refused) => return Ok(()),
                 Refused::Full(_) => thread::yield_now(),
             }
-            match self.index.try_admit_bytes(bytes) {
+            match self.try_admit(bytes) {
                 Ok(()) => return Ok(()),
                 Err(why) => refused = why,
             }
@@ -136,7 +161,7 @@ impl Session {
         if self.eviction.policy() == Policy::NoEviction {
             return false;
         }
-        match self.index.try_admit_bytes(0) {
+        match self.try_admit(0) {
             Err(Refused::Full(full)) if is_waste(&full) => false,
             Err(Refused::Full(full)) if live(&full) > full.max => {
                 self.evict(BATCH, full.max).bytes > 0
@@ -195,7 +220,7 @@ impl Session {
         let sizes: Vec<_> = self
             .databases
             .present()
-            .map(|(place, database)| (place, database.index.own_bytes().0))
+            .map(|(place, database)| (place, database.index.own_bytes().used))
             .collect();
         if sizes.len() == 1 {
             return self.evict_here(wanted, memory_max);

@@ -3,7 +3,7 @@
 
 use hotring_index::Key;
 
-use crate::changes::{Changed, ListStep};
+use crate::changes::{Change as Recorded, Changed, Step};
 use crate::container::packed::{Head, push, split};
 use crate::container::{Changes, Decision};
 use crate::error::StoreError;
@@ -117,7 +117,7 @@ impl Session {
             let is_done = !must_exist || !list.is_empty();
             Ok((Changes::Given(if is_done { changes } else { &[] }), ()))
         })?;
-        self.note_step(ListStep::Pushed(end));
+        self.note_step(Step::Pushed(end));
         Ok(tally.len)
     }
 
@@ -161,7 +161,7 @@ impl Session {
             }
             Ok(((n > 0).then_some(Change::Remove(range)).into(), Some(elements)))
         })?;
-        self.note_step(ListStep::Popped(end));
+        self.note_step(Step::Popped(end));
         Ok(elements)
     }
 
@@ -281,12 +281,17 @@ impl Session {
         stop: i64,
         now: u64,
     ) -> Result<bool, StoreError> {
-        let (_, is_there) = self.shrink_list(key, now, |list| {
+        let (tally, is_there) = self.shrink_list(key, now, |list| {
             let (kept, len) = (list.range(start, stop), list.len());
             let around = [kept.end..len, 0..kept.start];
             let removes = around.into_iter().filter(|range| !range.is_empty());
             Ok((Changes::Many(removes.map(Change::Remove).collect()), len > 0))
         })?;
+        if let Some(changes) = self.changes.as_mut().filter(|_| is_there && tally.done == 0) {
+            // Redis tells of it also where nothing was to be removed.
+            let what = Changed::Stored { is_new: false, expires: false };
+            changes.push(Recorded { place: self.place, key: key.into(), what, step: None });
+        }
         Ok(is_there)
     }
 
@@ -305,6 +310,7 @@ impl Session {
         self.check_key(to)?;
         self.admit()?;
         self.hold_keys([from, to], |session| {
+            let damages = session.damages();
             let taken = session.list(from, now, |list| {
                 let at = outermost(list, from_end)?;
                 Some((at, one(list, at)?))
@@ -315,24 +321,28 @@ impl Session {
             if from == to {
                 let changes = [removed, pushed];
                 session.change_list(from, now, &changes)?;
-                session.note_step(ListStep::Turned { from: from_end, to: to_end });
+                session.note_step(Step::Turned { from: from_end, to: to_end });
             } else {
                 // First what may be refused.
                 session.change_list(to, now, &[pushed])?;
-                session.note_step(ListStep::Pushed(to_end));
+                if session.damages() != damages {
+                    // It has not come, and must not go.
+                    return Ok(None);
+                }
+                session.note_step(Step::Pushed(to_end));
                 session.change_list(from, now, &[removed])?;
-                session.note_step(ListStep::Popped(from_end));
+                session.note_step(Step::Popped(from_end));
             }
             Ok(Some(element))
         })
     }
 
     /// Adds to the last change, if the origin records changes, how it was made.
-    fn note_step(&mut self, step: ListStep) {
+    pub(crate) fn note_step(&mut self, step: Step) {
         if let Some(change) = self.changes.as_mut().and_then(|changes| changes.last_mut()) {
             // The key may have expired, or another may have been evicted, and nothing else was done.
             if matches!(change.what, Changed::Stored { .. } | Changed::Removed) {
-                change.list.get_or_insert(step);
+                change.step.get_or_insert(step);
             }
         }
     }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use hotring_index::Key;
 
+use crate::changes::Step;
 use crate::container::Changes;
 use crate::error::{NumberKind, StoreError};
+use crate::list::End;
 use crate::ops::room::Room;
 use crate::scored::interval::Interval;
 use crate::scored::{Change, ScoredRef, SortedSet, Tally};
@@ -133,6 +135,7 @@ impl Session {
             let change = (old != Some(sum)).then_some(Change::Put(member, sum));
             Ok((change.into(), Some(sum)))
         })?;
+        self.note_step(Step::Raised);
         Ok(sum)
     }
 
@@ -197,6 +200,9 @@ impl Session {
             fits?;
             Ok((without(ranks.start, ranks.end), members))
         })?;
+        if !members.is_empty() {
+            self.note_step(Step::Popped(if is_max { End::Back } else { End::Front }));
+        }
         Ok(members)
     }
 

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use hotring_index::AnySession as Index;
 use hotring_index::{Action, Block, Entry, Expiry, Key, NewValue};
 
+use crate::changes::Step;
 use crate::container::write::check_len;
 use crate::container::{Changes, Type, is_there, large, view_container};
 use crate::error::StoreError;
@@ -279,6 +280,7 @@ impl Session {
         self.check_key(to)?;
         self.admit_little()?;
         self.hold_keys([from, to], |session| {
+            let damages = session.damages();
             let has = |set: SetRef<'_>| set.contains(member);
             let Some(is_there) = session.read_container::<Set, _>(from, now, has)? else {
                 return Ok(false);
@@ -289,8 +291,17 @@ impl Session {
             }
             let (add, remove) = ([Change::add(member)], [Change::remove(member)]);
             // What may be refused comes first.
-            session.change_container::<Set, _>(to, now, |_| Ok((Changes::Given(&add), ())))?;
+            let (tally, ()) =
+                session.change_container::<Set, _>(to, now, |_| Ok((Changes::Given(&add), ())))?;
+            if session.damages() != damages {
+                // It has not come, and must not go.
+                return Ok(false);
+            }
+            if tally.added > 0 {
+                session.note_step(Step::Came);
+            }
             session.change_container::<Set, _>(from, now, |_| Ok((Changes::Given(&remove), ())))?;
+            session.note_step(Step::Went);
             Ok(true)
         })
     }
@@ -327,7 +338,12 @@ impl Session {
         self.admit()?;
         let all = std::iter::once(to).chain(keys.iter().copied());
         self.hold_keys(all, |session| {
+            let damages = session.damages();
             let sets = snapshots(&mut session.index, keys, now)?;
+            if session.damages() != damages {
+                // What `to` has must not make way for a result without one of the sets.
+                return Ok(0);
+            }
             let mut builder = Builder::new(&session.containers);
             operation.run(&sets, |member| {
                 builder.add(member);

@@ -285,7 +285,7 @@ impl Session {
     }
 
     /// Whether the key is absent, and not only damaged: that would be overwritten.
-    fn is_free(&mut self, key: &[u8], now: u64) -> bool {
+    pub(crate) fn is_free(&mut self, key: &[u8], now: u64) -> bool {
         let damages = self.index.damages();
         !self.exists(key, now) && self.index.damages() == damages
     }

@@ -7,7 +7,8 @@
 //! ```
 //! *Waiting*: hold all keys that are asked; look at each; if none has an element, enter the line of each under one
 //! place, and let go.
-//! *A write* that stores a value under a key with a line notes the key as ready ([`crate::Session::next_ready`]).
+//! *A write* that stores a value with elements under a key with a line notes the key as ready
+//! ([`crate::Session::next_ready`]).
 //! *Serving*, by the session that wrote: hold the key; while it has an element and there is a line, claim the first
 //! taker, and take the element for it.
 //! *The end* of a wait for another reason: the taker refuses to be claimed from then on, and leaves its lines.
@@ -16,14 +17,18 @@
 //! it has an element: a line begins with a hold, so that the writes in flight know of it.
 //!
 //! # Invariant
-//! An element and a taker for it do not stay beside each other: if a key has both, a session that wrote the key is
-//! about to serve it. A hold excludes the writes of its keys, so a write is over before a taker has looked, which then
+//! An element and a taker for it do not stay beside each other: if a key has both, a session that wrote the key, or
+//! swapped its database, is about to serve it. A hold excludes the writes of its keys, so a write is over before a taker has looked, which then
 //! takes the element itself, or finds the taker's line, and serves it afterwards.
 //!
 //! # Why nothing is served twice, and nothing is lost
 //! A taker has one mark for all its keys, and [`Taker::claim`] succeeds once. It is called only with the key held and
 //! an element there: no claim has to be given back. Were it claimed before the look, another key's session could find
 //! it claimed, pass it over and leave its element; after the claim was given back they would stay beside each other.
+//!
+//! # Databases
+//! Lines belong to the number of a database, as clients know it: two databases that swap their numbers exchange their
+//! lines ([`Watchers::swap_lines`]). A [`Home`] knows where a place's lines are now, and keeps them there meanwhile.
 //!
 //! # Order
 //! Places are numbers that grow. They are given out with all keys held, so that in each line their order is the order
@@ -36,7 +41,7 @@ use std::sync::Arc as StdArc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Watchers;
-use crate::sync::Arc;
+use crate::gate::stripes_of;
 
 /// One that waits for an element.
 pub trait Taker: Any + Send + Sync {
@@ -59,42 +64,104 @@ pub enum Turn {
 /// Those who wait for elements of one key, by place.
 pub(super) type Line = BTreeMap<u64, StdArc<dyn Taker>>;
 
+/// Where the lines of a place are.
+pub(crate) trait Home: Send + Sync {
+    /// Calls `f` with those who wait there and with what tells a key's stripe. No line moves meanwhile.
+    fn visit(&self, f: &mut dyn FnMut(&Watchers, &dyn Fn(&[u8]) -> u32));
+}
+
 /// A place in the lines of some keys. Left when it is dropped.
 pub struct Place {
     number: u64,
-    keys: Vec<(u32, Box<[u8]>)>,
-    watchers: Arc<Watchers>,
+    keys: Vec<Box<[u8]>>,
+    home: Box<dyn Home>,
 }
 
 impl Watchers {
     /// Has the taker wait for elements of keys that the caller holds, and has found none under; and of others, behind
-    /// those who wait for them: None if one of these has no line. The caller looks at the others afterwards. Their
-    /// writes in flight began after the line did, so they find it, and tell of it.
+    /// those who wait for them. The caller looks at the others afterwards. Their writes in flight began after the line
+    /// did, so they find it, and tell of it.
+    ///
+    /// No line may move meanwhile.
+    ///
+    /// # Errors
+    /// One of the others has no line. The place is to be left, once lines may move.
     pub(crate) fn line_up<'k>(
-        all: &Arc<Watchers>,
+        &self,
+        home: Box<dyn Home>,
         held: impl Iterator<Item = (u32, &'k [u8])>,
         others: impl Iterator<Item = (u32, &'k [u8])>,
         taker: &StdArc<dyn Taker>,
-    ) -> Option<Place> {
+    ) -> Result<Place, Place> {
         // ORDERING: Relaxed; the holds of a key order the numbers in its line. Of two that come without holds at once
         // either may be the first.
-        let number = all.places.fetch_add(1, Relaxed);
-        let mut place = Place { number, keys: Vec::new(), watchers: Arc::clone(all) };
+        let number = self.places.fetch_add(1, Relaxed);
+        let mut place = Place { number, keys: Vec::new(), home };
         for (stripe, key) in others {
-            let mut shard = all.shard(stripe as usize);
-            shard.lines.get_mut(key)?.insert(number, StdArc::clone(taker));
+            let mut shard = self.shard(stripe as usize);
+            let Some(line) = shard.lines.get_mut(key) else { return Err(place) };
+            line.insert(number, StdArc::clone(taker));
             drop(shard);
-            place.keys.push((stripe, key.into()));
+            place.keys.push(key.into());
         }
         for (stripe, key) in held {
-            let mut shard = all.shard(stripe as usize);
+            let mut shard = self.shard(stripe as usize);
             shard.lines.entry(key.into()).or_default().insert(number, StdArc::clone(taker));
-            // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
-            all.stripes.0.fetch_or(1 << stripe, Relaxed);
+            self.mark(stripe);
             drop(shard);
-            place.keys.push((stripe, key.into()));
+            place.keys.push(key.into());
         }
-        Some(place)
+        Ok(place)
+    }
+
+    /// Says that one waits in a stripe that the caller holds, whose shard is locked.
+    fn mark(&self, stripe: u32) {
+        // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
+        self.stripes.0.fetch_or(1 << stripe, Relaxed);
+    }
+
+    /// Exchanges all lines with those of another database. `ours` and `theirs` tell the stripe of a key. Called by the
+    /// holder of all stripes, while no place is entered or left. Returns the keys of the lines that have come, here and
+    /// there.
+    pub(crate) fn swap_lines(
+        &self,
+        ours: impl Fn(&[u8]) -> u32,
+        other: &Watchers,
+        theirs: impl Fn(&[u8]) -> u32,
+    ) -> [Vec<Box<[u8]>>; 2] {
+        let (from_here, from_there) = (self.take_lines(), other.take_lines());
+        // Who comes later must have a higher number than those who have come from there.
+        // ORDERING: Relaxed, as in `line_up`; none is given out meanwhile.
+        let last = self.places.load(Relaxed).max(other.places.load(Relaxed));
+        [self, other].iter().for_each(|watchers| watchers.places.store(last, Relaxed));
+        [self.put_lines(from_there, ours), other.put_lines(from_here, theirs)]
+    }
+
+    fn take_lines(&self) -> Vec<(Box<[u8]>, Line)> {
+        let mut all = Vec::new();
+        // ORDERING: Relaxed, the hold orders it as the gate does in `is_watched`.
+        for stripe in stripes_of(self.stripes.0.load(Relaxed)) {
+            let mut shard = self.shard(stripe);
+            all.extend(std::mem::take(&mut shard.lines));
+            self.tidy(stripe, &shard);
+        }
+        all
+    }
+
+    fn put_lines(
+        &self,
+        lines: Vec<(Box<[u8]>, Line)>,
+        stripe_of: impl Fn(&[u8]) -> u32,
+    ) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::with_capacity(lines.len());
+        for (key, line) in lines {
+            let stripe = stripe_of(&key);
+            keys.push(key.clone());
+            let mut shard = self.shard(stripe as usize);
+            shard.lines.insert(key, line);
+            self.mark(stripe);
+        }
+        keys
     }
 
     /// Claims the first taker that can be claimed of those who take a turn. Called by the holder of the key.
@@ -147,15 +214,19 @@ impl Watchers {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for (stripe, key) in &self.keys {
-            let mut shard = self.watchers.shard(*stripe as usize);
-            let Some(line) = shard.lines.get_mut(key) else { continue };
-            line.remove(&self.number);
-            if line.is_empty() {
-                shard.lines.remove(key);
+        let Place { number, keys, home } = self;
+        home.visit(&mut |watchers, stripe_of| {
+            for key in &*keys {
+                let stripe = stripe_of(key) as usize;
+                let mut shard = watchers.shard(stripe);
+                let Some(line) = shard.lines.get_mut(key) else { continue };
+                line.remove(number);
+                if line.is_empty() {
+                    shard.lines.remove(key);
+                }
+                watchers.tidy(stripe, &shard);
             }
-            self.watchers.tidy(*stripe as usize, &shard);
-        }
+        });
     }
 }
 

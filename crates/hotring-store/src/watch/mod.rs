@@ -48,6 +48,7 @@ use std::task::Waker;
 use crate::gate::{Lines, stripes_of};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, STRIPES};
 
+pub(crate) use line::Home;
 use line::Line;
 pub use line::{Place, Taker, Turn};
 

@@ -6,8 +6,8 @@ use std::task::Waker;
 use hotring_engines::EngineChoice;
 use hotring_store::index::{Checksum, Config, Damaged, Part, Scrub};
 use hotring_store::{
-    ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, TtlChange,
-    Watched,
+    BitOp, End, ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOperation,
+    SetOptions, Store, TtlChange, Watched,
 };
 
 const NOW: u64 = 1_000;
@@ -251,4 +251,69 @@ fn who_waits_is_told_of_the_repair_and_not_of_the_damage() {
             }
         }
     }
+}
+
+/// MOVE once overwrote a damaged key of the other database, which it took for absent.
+#[test]
+fn a_damaged_key_is_not_overwritten_from_another_database() {
+    let store = open(EngineChoice::ALL[0], 0);
+    let (mut damager, mut s) = (store.session(), store.session());
+    let set = |s: &mut Session, value: &[u8]| {
+        s.set(b"text", value, SetOptions::default(), NOW).unwrap();
+    };
+    set(&mut s, b"here, and whole");
+    damager.select(1);
+    set(&mut damager, b"there, and damaged");
+    damager.with_damage(b"text", Part::Value, 2, || {
+        assert_eq!(s.move_to(b"text", 1, NOW), Ok(false));
+        assert_eq!(s.copy_to(b"text", (1, b"text"), false, NOW), Ok(false));
+    });
+    assert!(s.exists(b"text", NOW), "it stays");
+    let value = damager.get(b"text", NOW, |value| value.to_vec());
+    assert_eq!(value.as_deref(), Some(&b"there, and damaged"[..]));
+}
+
+/// An element, or a member, was once taken away although the key that it was to come to is damaged; and a result
+/// without one of its sources, which is damaged, took the place of what the destination had.
+#[test]
+fn nothing_is_lost_to_a_damaged_source_or_destination() {
+    let store = open(EngineChoice::ALL[0], 0);
+    let (mut damager, mut s) = (store.session(), store.session());
+    let push = |s: &mut Session, key: &[u8]| {
+        s.list_push(key, End::Back, &[b"element"], false, NOW).unwrap();
+    };
+    push(&mut s, b"list");
+    push(&mut s, b"to");
+    damager.with_damage(b"to", Part::Value, 2, || {
+        let moved = s.list_move(b"list", b"to", (End::Front, End::Front), NOW).unwrap();
+        assert!(moved.is_none());
+        assert!(s.take_damage().is_some());
+        assert!(s.exists(b"list", NOW));
+    });
+    s.remove_many(&[b"list", b"to"], NOW);
+    for key in [&b"one"[..], b"two", b"to"] {
+        s.set_add(key, &[key, b"both"], NOW).unwrap();
+    }
+    damager.with_damage(b"to", Part::Value, 2, || {
+        assert_eq!(s.set_move(b"one", b"to", b"one", NOW), Ok(false));
+        assert!(s.take_damage().is_some());
+        assert_eq!(s.set_members(b"one", NOW, |set| set.contains(b"one")), Ok(Some(true)));
+    });
+    damager.with_damage(b"two", Part::Value, 2, || {
+        let keys: [&[u8]; 2] = [b"one", b"two"];
+        for operation in [SetOperation::Union, SetOperation::Intersection] {
+            s.set_store(operation, b"to", &keys, NOW).unwrap();
+            assert!(s.take_damage().is_some());
+        }
+        assert_eq!(s.set_members(b"to", NOW, |set| set.contains(b"to")), Ok(Some(true)));
+    });
+    for key in [&b"x"[..], b"y", b"z"] {
+        s.set(key, b"a long value", SetOptions::default(), NOW).unwrap();
+    }
+    damager.with_damage(b"y", Part::Value, 2, || {
+        s.bit_op(BitOp::Xor, b"z", &[b"x", b"y"], NOW).unwrap();
+        assert!(s.take_damage().is_some());
+        assert_eq!(s.strlen(b"z", NOW), Ok(12));
+        assert_eq!(s.get(b"z", NOW, |value| value.to_vec()).unwrap(), b"a long value");
+    });
 }

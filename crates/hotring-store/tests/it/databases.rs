@@ -143,6 +143,131 @@ fn what_is_watched_in_one_is_written_by_a_swap_and_not_by_another_database() {
     assert!(!session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
 }
 
+/// A session that had not followed a swap once remembered the key of the old place under the stamp of the new one.
+#[test]
+fn what_is_watched_is_of_the_place_that_the_number_has() {
+    let store = store();
+    let (mut session, mut other) = (store.session(), store.session());
+    set(&mut session, b"k", b"zero");
+    other.select(1);
+    set(&mut other, b"k", b"one");
+    other.swap(0, 1);
+    let (there, absent) =
+        (session.key_state(b"k", 1).unwrap(), session.key_state(b"no", 1).unwrap());
+    other.select(0);
+    set(&mut other, b"k", b"changed");
+    set(&mut other, b"no", b"came");
+    assert!(!session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
+}
+
+/// The stamp was once read behind the version: a swap in between went unnoticed.
+#[test]
+fn a_swap_while_a_key_is_watched_is_noticed() {
+    let store = store();
+    let done = AtomicBool::new(false);
+    let mut session = store.session();
+    for number in [0, 1] {
+        session.select(number);
+        set(&mut session, b"k", &[number]);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = store.session();
+            (0..8_000).for_each(|_| session.swap(0, 1));
+            // ORDERING: Relaxed, a flag.
+            done.store(true, Ordering::Relaxed);
+        });
+        session.select(0);
+        // ORDERING: Relaxed, as above.
+        while !done.load(Ordering::Relaxed) {
+            for key in [&b"k"[..], b"no"] {
+                let state = session.key_state(key, 1).expect("it fits");
+                session.exclusive_in_selected(&[], |session| {
+                    let place = session.place();
+                    assert!(!session.is_unchanged(&state, 1) || state.place() == place);
+                });
+            }
+        }
+    });
+}
+
+/// What a session does with the selected database to itself it does in one place, which the number has. A wait for the
+/// keys once let a swap go by.
+#[test]
+fn what_is_done_alone_is_done_in_the_place_that_the_number_has() {
+    let store = store();
+    let done = AtomicBool::new(false);
+    let mut session = store.session();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = store.session();
+            (0..3_000).for_each(|_| session.swap(0, 1));
+            // ORDERING: Relaxed, a flag.
+            done.store(true, Ordering::Relaxed);
+        });
+        // ORDERING: Relaxed, as above.
+        while !done.load(Ordering::Relaxed) {
+            for keys in [&[&b"a"[..], b"b"][..], &[]] {
+                session.exclusive_in_selected(keys, |session| {
+                    assert_eq!(session.place(), session.place_of(0));
+                });
+            }
+        }
+    });
+}
+
+/// What sessions had removed in databases that they had left once waited there, and counted as used: writes elsewhere
+/// were refused, or evicted keys for it.
+#[test]
+fn what_is_removed_in_one_is_free_for_the_others() {
+    for policy in [EvictionPolicy::NoEviction, EvictionPolicy::AllKeysRandom] {
+        let store = store();
+        let mut sessions: Vec<_> = (0..8).map(|_| store.session()).collect();
+        for number in 0..20 {
+            sessions[0].select(number);
+            (0..100u32).for_each(|n| set(&mut sessions[0], &n.to_le_bytes(), &[7; 1000]));
+        }
+        let used = store.stats().index.used_bytes();
+        store
+            .set_eviction(EvictionOptions { policy, ..EvictionOptions::default() })
+            .expect("it fits");
+        for session in &mut sessions {
+            for number in 1..20 {
+                session.select(number);
+                (0..60u32).for_each(|n| set(session, format!("gone{n}").as_bytes(), &[7; 2000]));
+                (0..60u32).for_each(|n| _ = session.remove(format!("gone{n}").as_bytes(), 1));
+            }
+            session.select(0);
+        }
+        let limbo = store.stats().index.limbo_bytes;
+        assert!(limbo > 1 << 20, "{limbo}");
+        store.set_memory_max(used + (1 << 20));
+        let session = &mut sessions[0];
+        for n in 0..400u32 {
+            let key = format!("new{n}");
+            session.set(key.as_bytes(), &[7; 1000], SetOptions::default(), 1).expect("room");
+        }
+        assert_eq!(store.stats().evicted, 0, "{policy:?}");
+        assert_eq!(store.len(), 20 * 100 + 400);
+    }
+}
+
+/// An idle session frees what others have removed where it was before.
+#[test]
+fn an_idle_session_frees_what_waits_in_databases_that_it_has_left() {
+    let store = store();
+    let (mut idle, mut other) = (store.session(), store.session());
+    for session in [&mut idle, &mut other] {
+        session.select(1);
+        set(session, b"k", &[7; 4000]);
+        session.remove(b"k", 1);
+        session.select(0);
+    }
+    assert!(store.stats().index.limbo_bytes > 0);
+    (0..8).for_each(|_| idle.collect());
+    assert_eq!(store.stats().index.limbo_bytes, 0);
+}
+
 #[test]
 fn the_limit_of_memory_is_that_of_all() {
     let store = store();

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use watch::{Place, Taker, Turn};
+use watch::{Home, Place, Taker, Turn};
 
 const NAMES: [&[u8]; 2] = [b"key", b"other"];
 
@@ -23,6 +23,15 @@ impl Client {
 impl Taker for Client {
     fn claim(&self) -> bool {
         self.0.compare_exchange(false, true, Relaxed, Relaxed).is_ok()
+    }
+}
+
+/// Lines that do not move.
+struct Here(Arc<Watchers>);
+
+impl Home for Here {
+    fn visit(&self, f: &mut dyn FnMut(&Watchers, &dyn Fn(&[u8]) -> u32)) {
+        f(&self.0, &|key| u32::from(key == NAMES[1]));
     }
 }
 
@@ -50,11 +59,21 @@ impl World {
             None => {
                 let lines = (0..2).filter(of).map(|key| (key as u32, NAMES[key]));
                 let taker: StdArc<dyn Taker> = client.clone();
-                Watchers::line_up(&self.watchers, lines, std::iter::empty(), &taker)
+                self.line_up(lines, std::iter::empty(), &taker)
             }
         };
         session.release();
         (client, place)
+    }
+
+    fn line_up<'k>(
+        &self,
+        held: impl Iterator<Item = (u32, &'k [u8])>,
+        others: impl Iterator<Item = (u32, &'k [u8])>,
+        taker: &StdArc<dyn Taker>,
+    ) -> Option<Place> {
+        let home = Box::new(Here(Arc::clone(&self.watchers)));
+        self.watchers.line_up(home, held, others, taker).ok()
     }
 
     fn pop(&self, key: usize) {
@@ -168,8 +187,7 @@ fn wait_behind_and_push(left_out: LeftOut) {
         let behind = StdArc::new(Client::default());
         let taker: StdArc<dyn Taker> = behind.clone();
         let lines = [(0, NAMES[0])];
-        let place =
-            Watchers::line_up(&world.watchers, std::iter::empty(), lines.into_iter(), &taker);
+        let place = world.line_up(std::iter::empty(), lines.into_iter(), &taker);
         let waits = place.is_some();
         if waits && world.get(&mut session, 0) > 0 {
             world.serve(&mut session, 0);
@@ -190,8 +208,7 @@ fn begin_without_a_hold(left_out: LeftOut) {
         let client = StdArc::new(Client::default());
         let taker: StdArc<dyn Taker> = client.clone();
         let lines = [(0, NAMES[0])];
-        let _place =
-            Watchers::line_up(&world.watchers, lines.into_iter(), std::iter::empty(), &taker);
+        let _place = world.line_up(lines.into_iter(), std::iter::empty(), &taker);
         if world.get(&mut session, 0) > 0 {
             world.serve(&mut session, 0);
         }

@@ -53,7 +53,7 @@ fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
     let destinations = line.iter().filter_map(|taker| Blocked::of(&**taker).want.destination());
     let held: Vec<&[u8]> = std::iter::once(key).chain(destinations).collect();
     let mut served = Vec::new();
-    let outcome = c.alone(&held, |c| {
+    let outcome = c.alone_here(&held, |c| {
         let mut turns = (0..TURN).map(|_| serve_first(key, &held, c, &mut served));
         turns.find(|turned| *turned != Turned::Served)
     });

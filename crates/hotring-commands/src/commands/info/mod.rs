@@ -381,12 +381,11 @@ fn hot_keys(c: &Context<'_>, text: &mut String) {
     for (i, hot) in hottest(&c.server.threads, c.now, HOT_KEYS_SHOWN, may_read).iter().enumerate() {
         let [percent, low, high] = [hot.share, hot.low, hot.high].map(|share| share * 100.0);
         let (notes, key) = (hot.notes, hot.key.escape_ascii());
-        line(
-            text,
-            format_args!(
-                "hotkey_{i}:percent={percent:.3},low={low:.3},high={high:.3},notes={notes},key={key}"
-            ),
-        );
+        let figures = format!("percent={percent:.3},low={low:.3},high={high:.3},notes={notes}");
+        match hot.database {
+            0 => line(text, format_args!("hotkey_{i}:{figures},key={key}")),
+            number => line(text, format_args!("hotkey_{i}:{figures},db={number},key={key}")),
+        }
     }
 }
 

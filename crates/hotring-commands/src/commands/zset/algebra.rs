@@ -216,7 +216,12 @@ fn store(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let mut held = keys.clone();
     held.push(to);
     let stored = c.store.exclusive(&held, |store| {
+        let damages = store.damages();
         let inputs = store.scored_inputs(&keys, now)?;
+        if store.damages() != damages {
+            // What `to` has must not make way for a result without one of the sets.
+            return Ok(0);
+        }
         let mut members = Members::default();
         each(operation, &inputs, &options?, |member, score| {
             members.push(member, score);

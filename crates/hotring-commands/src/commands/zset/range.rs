@@ -158,13 +158,17 @@ pub(crate) fn zrangestore(c: &mut Context<'_>) -> Outcome {
     let asked = asked(c.args.tail(3), form)?;
     let (to, from, now) = (c.args.at(1), c.args.at(2), c.now);
     let stored = c.store.exclusive(&[to, from], |store| {
-        let mut members = Vec::new();
+        let (mut members, damages) = (Vec::new(), store.damages());
         store.scored_walk(from, now, |scored| {
             let ranks = asked.limited(scored.ranks(&asked.interval, asked.reversed));
             scored.each(ranks, false, |entry| {
                 members.push((Cow::Owned(entry.member.to_vec()), entry.score));
             });
         })?;
+        if store.damages() != damages {
+            // What `to` has must not make way for nothing.
+            return Ok(0);
+        }
         let n = members.len();
         store.put_content(to, Content::Scored(members), None, true, now).map(|_| n)
     })?;

@@ -176,6 +176,8 @@ impl RespExecutor {
                 break;
             }
             context.args = self.batch.args(i, run.input);
+            // Another client may have swapped the database since the request before it.
+            context.store.select(context.client.database);
             // A request before it may have gone to another database, whose hashes differ.
             let is_same = context.store.place() == self.batch.place;
             context.key_hash = if is_same { self.batch.key_hash(i) } else { KeyHash::UNKNOWN };
@@ -210,7 +212,7 @@ impl RespExecutor {
             let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
             let spec = self.batch.spec(i).filter(may_run);
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
-            hot_keys.note(keys, weight, locals.random.u64(..), now);
+            hot_keys.note(client.database, keys, weight, locals.random.u64(..), now);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! 2005) in each set: a key that has none takes the place of the lowest, and it is remembered how much of its sum is
 //! another's. That is part of the bounds, as is the chance of the sample.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -59,6 +60,7 @@ struct Sketch {
 #[derive(Debug)]
 struct Kept {
     hash: u64,
+    database: u8,
     key: Box<[u8]>,
     /// The notes of the key itself.
     counted: [Sum; SPANS],
@@ -80,6 +82,8 @@ struct Sum {
 /// A key, and which part of all requests name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotKey {
+    /// The number of the database that clients had selected.
+    pub database: u8,
     pub key: Box<[u8]>,
     /// From 0 to 1. Those of several keys may add up to more, as a request may have several.
     pub share: f64,
@@ -91,10 +95,11 @@ pub struct HotKey {
 }
 
 impl HotKeys {
-    /// Notes a request that stands for `weight` requests.
+    /// Notes a request in a database that stands for `weight` requests.
     #[cold]
     pub(crate) fn note<'a, K: Iterator<Item = &'a [u8]>>(
         &self,
+        database: u8,
         keys: impl Fn() -> K,
         weight: f64,
         random: u64,
@@ -114,7 +119,7 @@ impl HotKeys {
             if key.len() <= KEY_LEN_MAX && !noted[..n_noted].contains(&key) {
                 noted[n_noted] = key;
                 n_noted += 1;
-                sketch.note(key, weight);
+                sketch.note(database, key, weight);
             }
         }
     }
@@ -134,27 +139,27 @@ pub fn hottest(
     shown: impl Fn(&[u8]) -> bool,
 ) -> Vec<HotKey> {
     let mut all = Sum::default();
-    let mut sums: HashMap<Box<[u8]>, (Sum, f64)> = HashMap::new();
+    let mut sums: HashMap<(u8, Box<[u8]>), (Sum, f64)> = HashMap::new();
     for thread in threads {
         let sketch = thread.hot_keys.lock(now);
         all += sum(&sketch.all);
         for kept in sketch.sets.iter().flatten() {
-            let (counted, others) = sums.entry(kept.key.clone()).or_default();
+            let (counted, others) = sums.entry((kept.database, kept.key.clone())).or_default();
             *counted += sum(&kept.counted);
             *others += f64::from(kept.others.iter().sum::<f32>());
         }
     }
-    sums.retain(|key, (counted, _)| counted.notes >= NOTES_MIN && shown(key));
+    sums.retain(|(_, key), (counted, _)| counted.notes >= NOTES_MIN && shown(key));
     let mut hottest: Vec<HotKey> = sums
         .into_iter()
         .map(|(key, (counted, others))| HotKey::new(key, counted, others, all.weight))
         .collect();
-    hottest.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.key.cmp(&b.key)));
+    hottest.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name().cmp(&b.name())));
     hottest.truncate(len);
     for thread in threads {
         let sketch = thread.hot_keys.lock(now);
         for hot in &mut hottest {
-            let unseen = f64::from(sketch.unseen(&hot.key) / all.weight);
+            let unseen = f64::from(sketch.unseen(hot.database, &hot.key) / all.weight);
             hot.high = (hot.high + unseen).min(1.0);
         }
     }
@@ -167,14 +172,23 @@ pub fn notes(threads: &[ThreadShared], now: u64) -> u64 {
 }
 
 impl HotKey {
-    fn new(key: Box<[u8]>, counted: Sum, others: f64, all: f32) -> Self {
+    /// The key, behind the number of its database where that is not 0.
+    pub fn name(&self) -> Cow<'_, [u8]> {
+        match self.database {
+            0 => Cow::Borrowed(&self.key),
+            number => Cow::Owned([format!("db{number}:").as_bytes(), &self.key].concat()),
+        }
+    }
+
+    fn new((database, key): (u8, Box<[u8]>), counted: Sum, others: f64, all: f32) -> Self {
         let (weight, all) = (f64::from(counted.weight), f64::from(all));
         // Where a request has many keys and one of them many times, that one may seem to be in more requests.
         let share = (weight / all).min(1.0);
         // As many notes of one weight tell as much.
         let notes = weight * weight / f64::from(counted.squares);
         let (low, high) = bounds(share, notes);
-        HotKey { key, share, low, high: (high + others / all).min(1.0), notes: counted.notes }
+        let high = (high + others / all).min(1.0);
+        HotKey { database, key, share, low, high, notes: counted.notes }
     }
 }
 
@@ -194,19 +208,20 @@ fn bounds(share: f64, notes: f64) -> (f64, f64) {
 }
 
 impl Sketch {
-    fn note(&mut self, key: &[u8], weight: f64) {
-        let (hash, at) = (self.hasher.hash_one(key), self.place());
+    fn note(&mut self, database: u8, key: &[u8], weight: f64) {
+        let (hash, at) = (self.hash(database, key), self.place());
         if self.sets.is_empty() {
             self.sets.resize_with(SETS, Vec::new);
         }
         let set = &mut self.sets[hash as usize % SETS];
-        if let Some(known) = set.iter_mut().find(|kept| kept.hash == hash && *kept.key == *key) {
+        if let Some(known) = set.iter_mut().find(|kept| kept.is(hash, database, key)) {
             known.counted[at] += Sum::one(weight);
             known.weight += weight as f32;
             return;
         }
         let mut new = Kept {
             hash,
+            database,
             key: key.into(),
             counted: [Sum::default(); SPANS],
             others: [0.0; SPANS],
@@ -227,13 +242,17 @@ impl Sketch {
     }
 
     /// What may have been noted of a key that has no place.
-    fn unseen(&self, key: &[u8]) -> f32 {
-        let place = self.hasher.hash_one(key) as usize % SETS;
-        let Some(set) = self.sets.get(place) else { return 0.0 };
-        if set.len() < WAYS || set.iter().any(|kept| *kept.key == *key) {
+    fn unseen(&self, database: u8, key: &[u8]) -> f32 {
+        let hash = self.hash(database, key);
+        let Some(set) = self.sets.get(hash as usize % SETS) else { return 0.0 };
+        if set.len() < WAYS || set.iter().any(|kept| kept.is(hash, database, key)) {
             return 0.0;
         }
         set.iter().map(|kept| kept.weight).fold(f32::INFINITY, f32::min)
+    }
+
+    fn hash(&self, database: u8, key: &[u8]) -> u64 {
+        self.hasher.hash_one((database, key))
     }
 
     /// Where the present second's sums are.
@@ -268,6 +287,12 @@ impl Sketch {
                 kept.weight > 0.0
             });
         }
+    }
+}
+
+impl Kept {
+    fn is(&self, hash: u64, database: u8, key: &[u8]) -> bool {
+        self.hash == hash && self.database == database && *self.key == *key
     }
 }
 

@@ -15,7 +15,7 @@ fn threads(n: usize) -> Vec<ThreadShared> {
 /// Notes a request for these keys.
 fn note(thread: &ThreadShared, keys: &[&str], weight: f64, now: u64) {
     let keys = || keys.iter().map(|key| key.as_bytes());
-    thread.hot_keys.note(keys, weight, 0, now);
+    thread.hot_keys.note(0, keys, weight, 0, now);
 }
 
 fn keys(hottest: &[HotKey]) -> Vec<String> {
@@ -178,7 +178,7 @@ fn every_key_of_a_long_request_may_be_noted() {
     let many: Vec<String> = (0..KEYS_MAX * 8).map(|i| format!("key:{i}")).collect();
     let keys = || many.iter().map(|key| key.as_bytes());
     let mut random = Rng::with_seed(7);
-    (0..2_000).for_each(|_| threads[0].hot_keys.note(keys, 1.0, random.u64(..), NOW));
+    (0..2_000).for_each(|_| threads[0].hot_keys.note(0, keys, 1.0, random.u64(..), NOW));
     let found = hottest(&threads, NOW, KEYS_MAX * 8, |_| true);
     assert_eq!(found.len(), many.len());
     assert!(found.iter().all(|hot| hot.share > 0.7 && hot.high > 0.9), "{found:?}");

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use hotring_store::{Change, Changed, End, FieldsChanged, ListStep, Session};
+use hotring_store::{Change, Changed, End, FieldsChanged, Session, Step};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
@@ -19,6 +19,16 @@ use crate::table::{CommandId, Group, Spec};
 pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
     let changes = take_changes(store, server, config);
     let teller = Teller { pubsub: &server.push.pubsub, config, store };
+    if spec.id == CommandId::SMove {
+        // Redis takes the member away first. What had expired it finds before.
+        let expired = changes.iter().take_while(|change| change.what == Changed::Expired).count();
+        let (expired, moved) = changes.split_at(expired);
+        for change in expired.iter().chain(moved.iter().rev()) {
+            teller.creation(spec, change);
+            teller.change(spec, change);
+        }
+        return;
+    }
     if is_rename(spec) {
         // Redis reports the old name first.
         changes.iter().for_each(|change| teller.creation(spec, change));
@@ -88,14 +98,14 @@ impl Teller<'_> {
     fn creation(&self, spec: &Spec, change: &Change) {
         let Changed::Stored { is_new, .. } = change.what else { return };
         // Redis removes an item before it puts another one in its place.
-        if is_new || (stored(spec).0 == GENERIC && change.list.is_none()) {
+        if is_new || (stored(spec).0 == GENERIC && change.step.is_none()) {
             self.event(NEW, "new", change);
         }
     }
 
     fn change(&self, spec: &Spec, change: &Change) {
-        if let Some(step) = change.list {
-            self.list_step(step, change);
+        if let Some(step) = change.step {
+            self.step(spec, step, change);
             if change.what == Changed::Removed {
                 self.event(GENERIC, "del", change);
             }
@@ -142,13 +152,22 @@ impl Teller<'_> {
         }
     }
 
-    fn list_step(&self, step: ListStep, change: &Change) {
+    fn step(&self, spec: &Spec, step: Step, change: &Change) {
         let pushed = |end| if end == End::Front { "lpush" } else { "rpush" };
         let popped = |end| if end == End::Front { "lpop" } else { "rpop" };
         match step {
-            ListStep::Pushed(end) => self.event(LIST, pushed(end), change),
-            ListStep::Popped(end) => self.event(LIST, popped(end), change),
-            ListStep::Turned { from, to } => {
+            Step::Pushed(end) => self.event(LIST, pushed(end), change),
+            Step::Popped(End::Front) if spec.group == Group::SortedSet => {
+                self.event(ZSET, "zpopmin", change);
+            }
+            Step::Popped(End::Back) if spec.group == Group::SortedSet => {
+                self.event(ZSET, "zpopmax", change);
+            }
+            Step::Popped(end) => self.event(LIST, popped(end), change),
+            Step::Raised => self.event(ZSET, "zincr", change),
+            Step::Came => self.event(SET, "sadd", change),
+            Step::Went => self.event(SET, "srem", change),
+            Step::Turned { from, to } => {
                 self.event(LIST, pushed(to), change);
                 self.event(LIST, popped(from), change);
             }
@@ -216,8 +235,6 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         // As in Redis.
         Id::BitField => (STRING, "setbit"),
         Id::HSet | Id::HSetNx | Id::HMSet | Id::HSetEx => (HASH, "hset"),
-        Id::BZPopMin => (ZSET, "zpopmin"),
-        Id::BZPopMax => (ZSET, "zpopmax"),
         _ if spec.group == Group::Hash => (HASH, spec.name),
         _ if spec.group == Group::List => (LIST, spec.name),
         _ if spec.group == Group::Set => (SET, spec.name),
@@ -226,8 +243,6 @@ fn stored(spec: &Spec) -> (u16, &'static str) {
         _ if spec.group == Group::Geo => (ZSET, "georadiusstore"),
         // As in Redis, also for PFMERGE.
         _ if spec.group == Group::HyperLogLog => (STRING, "pfadd"),
-        Id::ZIncrBy => (ZSET, "zincr"),
-        Id::ZMPop => (ZSET, "zpopmin"),
         _ if spec.group == Group::SortedSet => (ZSET, spec.name),
         _ => (STRING, "set"),
     }

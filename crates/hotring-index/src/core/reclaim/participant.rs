@@ -246,7 +246,7 @@ impl Participant {
     }
 
     /// Makes the queue available to all sessions, as orphans.
-    fn hand_over(&mut self) {
+    pub(crate) fn hand_over(&mut self) {
         if self.queue.is_empty() {
             return;
         }

@@ -55,16 +55,22 @@ impl Session {
     pub fn key_state(&mut self, key: &[u8], now: u64) -> Result<KeyState, StoreError> {
         self.check_key(key)?;
         loop {
+            let (number, place) = (self.selected, self.place);
+            // Before the version and the watch: after a swap in between the stamp differs. Its lowest byte is the
+            // place.
+            let stamp = self.databases.stamp(number);
+            if stamp as u8 != place {
+                self.select_again(number);
+                continue;
+            }
             if let Some(version) = self.version(key, now)? {
-                let (number, place) = (self.selected, self.place);
-                let stamp = self.databases.stamp(number);
                 let key = key.into();
                 return Ok(KeyState(State::Present { number, place, stamp, key, version }));
             }
             let leave = Leave::unasked(&self.hooks.watchers);
             let watch = self.enter(leave, key, None, Waker::noop().clone(), now);
-            // Otherwise it has come in between.
-            if !watch.began_with_the_key() {
+            // Otherwise it has come in between, or the number has got another place.
+            if !watch.began_with_the_key() && self.databases.stamp(number) == stamp {
                 return Ok(KeyState(State::Absent(watch)));
             }
         }

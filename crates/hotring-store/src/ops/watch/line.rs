@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use hotring_log::Lsn;
 
+use crate::databases::Numbered;
 use crate::session::Session;
-use crate::watch::{Place, Taker, Turn, Watchers};
+use crate::watch::{Place, Taker, Turn};
 
 impl Session {
-    /// Has the taker wait for elements of keys, behind all who wait for the same already, until it is claimed or the
-    /// place is dropped. It may be claimed from now on.
+    /// Has the taker wait for elements of keys of the selected database, behind all who wait for the same already,
+    /// until it is claimed or the place is dropped. It may be claimed from now on. It stays with the number of the
+    /// database when that [gets another place](Session::swap).
     ///
-    /// * `held`: the caller must hold these ([`Session::exclusive`]), and have found no element.
-    /// * `others` need not be held. None if one of them has no line; otherwise the caller must look at them afterwards,
-    ///   outside of holds, and serve those with elements.
+    /// * `held`: the caller must hold these ([`Session::exclusive_in_selected`]), and have found no element.
+    /// * `others` need not be held. None if one of them has no line, or the number has another place; otherwise the
+    ///   caller must look at them afterwards, outside of holds, and serve those with elements.
     pub fn line_up(
         &mut self,
         held: &[&[u8]],
@@ -24,7 +26,14 @@ impl Session {
         let at = |key: &&'_ [u8]| self.stripe(key);
         let held = held.iter().map(|key| (at(key), *key));
         let others = others.iter().map(|key| (at(key), *key));
-        Watchers::line_up(&self.hooks.watchers, held, others, taker)
+        let (databases, number) = (Arc::clone(&self.databases), self.selected);
+        let home = Box::new(Numbered { databases, number });
+        let kept = self.databases.keep_lines();
+        let is_there = self.databases.place(number) == self.place;
+        let place = is_there.then(|| self.hooks.watchers.line_up(home, held, others, taker));
+        // Leaving a place asks the lines to stay as well.
+        drop(kept);
+        place?.ok()
     }
 
     /// Whether the key has a line.
@@ -60,7 +69,7 @@ impl Session {
 
     /// The first of the keys that this session has to serve, with the place of its database.
     pub fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
-        (!self.ready.is_empty()).then(|| self.ready.remove(0))
+        self.ready.pop_front()
     }
 
     /// The last record of the log that this session's writes have made since the effects were taken.
@@ -105,7 +114,7 @@ mod tests {
     }
 
     fn line_up(s: &mut Session, keys: &[&[u8]], taker: &Arc<dyn Taker>) -> Place {
-        s.exclusive(keys, |s| s.line_up(keys, &[], taker)).unwrap()
+        s.exclusive_in_selected(keys, |s| s.line_up(keys, &[], taker)).unwrap()
     }
 
     fn claim(s: &mut Session, key: &[u8]) -> Option<u32> {
@@ -148,32 +157,140 @@ mod tests {
         assert!(!s.hooks.watchers.is_watched(s.stripe(b"k"), b"k"), "none waits");
     }
 
+    fn push(s: &mut Session, key: &[u8]) {
+        s.list_push(key, crate::End::Back, &[b"e"], false, NOW).unwrap();
+    }
+
+    fn ready(s: &mut Session) -> Vec<(u8, Box<[u8]>)> {
+        std::iter::from_fn(|| s.next_ready()).collect()
+    }
+
+    /// Names of keys were once noted by all threads, also by those that store no lists and serve no lines.
     #[test]
-    fn a_key_with_a_line_is_ready_once_a_value_is_stored() {
+    fn a_key_with_a_line_is_ready_once_a_value_with_elements_is_stored() {
         let store = Store::new(Options::default()).unwrap();
         let s = &mut store.session();
-        let keys: [&[u8]; 4] = [b"hash", b"text", b"renamed", b"copied"];
+        let keys: [&[u8]; 6] = [b"hash", b"text", b"renamed", b"copied", b"list", b"scored"];
         let place = line_up(s, &keys, &taker(0));
         let set = |s: &mut Session, key: &[u8]| {
             s.set(key, b"v", SetOptions::default(), NOW).unwrap();
         };
         set(s, b"other");
-        assert!(!s.has_ready(), "none waits for it");
-        s.remove(b"other", NOW);
-        s.remove(b"text", NOW);
+        push(s, b"others");
+        set(s, b"text");
         s.expire_at(b"text", NOW + 5, crate::ExpireCondition::Always, NOW).unwrap();
-        assert!(!s.has_ready(), "no value is stored");
-        s.hash_set(b"from", &[(b"f", b"v")], NOW).unwrap();
+        s.remove(b"text", NOW);
+        let fields: Vec<_> = (0..1_000u32).map(|n| n.to_le_bytes()).collect();
+        for field in &fields {
+            s.hash_set(b"hash", &[(&field[..], b"v")], NOW).unwrap();
+        }
+        assert!(!s.has_ready(), "none may wait for elements of these");
+        push(s, b"from");
         s.copy(b"from", b"copied", true, NOW).unwrap();
         s.rename(b"from", b"renamed", NOW).unwrap();
-        s.hash_set(b"hash", &[(b"f", b"v")], NOW).unwrap();
-        set(s, b"text");
-        s.hash_set(b"hash", &[(b"g", b"v")], NOW).unwrap();
-        let ready: Vec<_> = std::iter::from_fn(|| s.next_ready()).collect();
-        let ready: Vec<_> = ready.into_iter().map(|(_, key)| key).collect();
-        assert_eq!(ready, [&b"copied"[..], b"renamed", b"hash", b"text"].map(Box::from));
+        push(s, b"list");
+        (0..10_000).for_each(|_| push(s, b"list"));
+        s.scored_add(b"scored", &[(1.0, b"m")], Default::default(), NOW).unwrap();
+        let names: Vec<_> = ready(s).into_iter().map(|(_, key)| key).collect();
+        assert_eq!(names, [&b"copied"[..], b"renamed", b"list", b"scored"].map(Box::from));
+        push(s, b"list");
+        assert!(s.next_ready().is_some() && !s.has_ready(), "a large list, too");
         drop(place);
-        set(s, b"text");
+        push(s, b"list");
         assert!(!s.has_ready(), "none waits any more");
+    }
+
+    /// Clients once stayed with the keys, and came to another database by a swap.
+    #[test]
+    fn who_waits_stays_with_the_number_of_the_database() {
+        let store = Store::new(Options::default()).unwrap();
+        let s = &mut store.session();
+        let takers: Vec<_> = (0..5).map(taker).collect();
+        let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
+        let first = line_up(s, &keys, &takers[0]);
+        let second = line_up(s, &keys, &takers[1]);
+        s.select(1);
+        push(s, b"a");
+        // Of higher numbers than those before.
+        let others: Vec<_> = (0..9).map(|_| line_up(s, &[b"x"], &taker(9))).collect();
+        assert!(!s.has_ready());
+        s.swap(0, 1);
+        let mut ready = ready(s);
+        ready.sort();
+        let of = |place: u8, key: &[u8]| (place, Box::from(key));
+        assert_eq!(ready, [of(0, b"x"), of(1, b"a"), of(1, b"b"), of(1, b"c")]);
+        assert_eq!(s.place(), 0, "the session has followed");
+        assert_eq!((claim(s, b"a"), claim(s, b"x")), (None, Some(9)));
+        drop(others);
+        assert!(!s.has_line(b"x") && !s.hooks.watchers.is_watched(s.stripe(b"x"), b"x"));
+        s.select(0);
+        let third = line_up(s, &[b"a"], &takers[2]);
+        assert_eq!(claim(s, b"a"), Some(0), "who came first");
+        drop(second);
+        assert_eq!(claim(s, b"a"), Some(2), "who has left is passed over");
+        s.swap(0, 7);
+        push(s, b"b");
+        assert!(s.has_ready(), "the line is known in the new place");
+        drop((first, third));
+        for number in 0..8 {
+            s.select(number);
+            for key in keys {
+                assert!(!s.has_line(key), "{number}");
+                assert!(!s.hooks.watchers.is_watched(s.stripe(key), key), "{number}");
+            }
+        }
+    }
+
+    /// A client that came behind others without a hold once entered the line of another number.
+    #[test]
+    fn who_has_not_followed_a_swap_enters_no_line() {
+        let store = Store::new(Options::default()).unwrap();
+        let (s, other) = (&mut store.session(), &mut store.session());
+        let _first = line_up(s, &[b"k"], &taker(0));
+        other.select(1);
+        let _second = line_up(other, &[b"k"], &taker(1));
+        other.swap(0, 1);
+        assert!(s.line_up(&[], &[b"k"], &taker(2)).is_none());
+        s.select(0);
+        assert!(s.line_up(&[], &[b"k"], &taker(3)).is_some());
+    }
+
+    /// Clients come, go and are served while databases are swapped: none is served by the other number's element.
+    #[test]
+    fn places_are_left_whole_while_lines_move() {
+        let store = Store::new(Options::default()).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut s = store.session();
+                (0..2_000).for_each(|_| s.swap(0, 1));
+                done.store(true, Relaxed);
+            });
+            for number in [0, 1] {
+                let (store, done) = (&store, &done);
+                scope.spawn(move || {
+                    let s = &mut store.session();
+                    s.select(number);
+                    while !done.load(Relaxed) {
+                        let taker = taker(u32::from(number));
+                        let place = s.exclusive_in_selected(&[b"k"], |s| {
+                            s.line_up(&[b"k"], &[], &taker).expect("it has followed")
+                        });
+                        let behind = s.line_up(&[], &[b"k"], &taker);
+                        if let Some(claimed) = s.exclusive_in_selected(&[b"k"], |s| {
+                            s.claim_first(b"k", |_| Turn::Takes)
+                        }) {
+                            assert_eq!(super::tests::number(&claimed), u32::from(number));
+                        }
+                        drop((place, behind));
+                    }
+                });
+            }
+        });
+        let s = &mut store.session();
+        for number in [0, 1] {
+            s.select(number);
+            assert!(!s.has_line(b"k") && !s.hooks.watchers.is_watched(s.stripe(b"k"), b"k"));
+        }
     }
 }
