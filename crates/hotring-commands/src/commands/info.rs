@@ -1,7 +1,7 @@
 //! INFO: the state of the server as text, with the fields that Redis's tools look for.
 //!
-//! Redis's fields without a meaning here are absent, except for a few constants that clients insist on
-//! (loading, role, connected_slaves, cluster_enabled).
+//! Figures that Redis has and this server does not are absent, except for the few constants that
+//! clients insist on (loading, role, connected_slaves, cluster_enabled).
 
 use std::fmt::Write;
 
