@@ -22,6 +22,8 @@ pub enum Reply<'a> {
     Integer(i64),
     /// A string, or nil.
     Bulk(Option<&'a [u8]>),
+    /// An array of as many elements, each the next reply.
+    Array(usize),
 }
 
 /// A connection.
@@ -90,6 +92,7 @@ impl<S: Read + Write> Client<S> {
             Part::Int(number) => Ok(Reply::Integer(number)),
             Part::Bulk(bytes) => Ok(Reply::Bulk(Some(bytes))),
             Part::Absent | Part::Null => Ok(Reply::Bulk(None)),
+            Part::Array(len) => Ok(Reply::Array(len)),
             other => bail!("unexpected kind of reply: {other:?}"),
         }
     }

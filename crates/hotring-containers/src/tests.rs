@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::{Dict, Inserted, List, Piece, ScoredSet, Text};
+use crate::{Dict, Inserted, List, Piece, Remains, ScoredSet, Text};
 
 /// Short strings mostly, sometimes long ones, so that leaves are full by number and by bytes.
 fn text(rng: &mut Rng, longest: usize) -> Vec<u8> {
@@ -364,4 +364,102 @@ fn a_write_after_a_snapshot_copies_one_chunk() {
     while gone.free(1).is_some() {}
     assert_eq!(text.copy(0..4), b"abc\x01");
     text.check();
+}
+
+#[test]
+fn what_is_taken_apart_is_all_that_it_took() {
+    fn freed(mut gone: Remains) -> usize {
+        std::iter::from_fn(|| gone.free(1)).sum()
+    }
+    let mut rng = Rng::with_seed(3);
+    let (mut list, mut dict, mut set) = (List::new(), Dict::new(), ScoredSet::new());
+    for i in 0..20_000_u32 {
+        let bytes = text(&mut rng, 5_000);
+        list.insert(rng.usize(..=list.len()), &bytes);
+        dict.insert(hash_of(&i.to_le_bytes()), &i.to_le_bytes(), &bytes);
+        set.insert(hash_of(&i.to_le_bytes()), &i.to_le_bytes(), f64::from(rng.i32(..50)));
+    }
+    // What a cut leaves and what it takes are all that there was, but for the leaves at its ends.
+    let before = list.footprint();
+    let cut = freed(list.remove(100..15_000));
+    assert!(cut > before / 2 && cut + list.footprint() <= before + 5_000, "{cut} of {before}");
+    let footprint = list.footprint();
+    assert_eq!(freed(list.into_remains()), footprint);
+    let footprint = dict.footprint();
+    assert_eq!(freed(dict.into_remains()), footprint);
+    let footprint = set.footprint();
+    assert!(footprint > 20_000 * (4 + 8 + 4 + 8), "members are in both trees: {footprint}");
+    assert_eq!(freed(set.into_remains()), footprint);
+}
+
+#[test]
+fn a_score_changes_its_sign_in_both_trees() {
+    let mut set = ScoredSet::new();
+    for score in [0.0, -0.0, 0.0] {
+        set.insert(1, b"m", score);
+        let listed = set.iter_from(0).next().map(|scored| scored.score.to_bits());
+        assert_eq!(listed, set.score(1, b"m").map(f64::to_bits));
+        assert_eq!(listed, Some(score.to_bits()));
+    }
+}
+
+#[test]
+fn positions_behind_the_end_are_none() {
+    let (mut list, mut set) = (List::new(), ScoredSet::new());
+    for i in 0..200_u8 {
+        list.push_back(&[i]);
+        set.insert(u32::from(i), &[i], f64::from(i));
+    }
+    for behind in [200, 201, 1_000] {
+        assert_eq!(list.get(behind), None);
+        assert!(!list.set(behind, b"x"));
+        assert_eq!((list.iter_from(behind).count(), list.iter_back_from(behind).count()), (0, 200));
+        assert_eq!((set.iter_from(behind).count(), set.iter_back_from(behind).count()), (0, 200));
+        assert!(list.remove(behind..behind + 1).free(1).is_none());
+        assert!(list.remove(5..5).free(1).is_none());
+        assert!(set.remove_ranks(behind..behind + 9, |member| member[0].into()).free(1).is_none());
+    }
+    let gone = set.remove_ranks(190..1_000, |member| member[0].into());
+    drop((gone, list.remove(190..1_000)));
+    assert_eq!((list.len(), set.len()), (190, 190));
+    set.check();
+    list.check();
+    // One leaf is left, which is the root then.
+    drop((set.remove_ranks(9..1_000, |member| member[0].into()), list.remove(9..1_000)));
+    set.check();
+    list.check();
+    drop((set.remove_ranks(0..1_000, |member| member[0].into()), list.remove(0..1_000)));
+    assert!(list.is_empty() && set.is_empty());
+    list.push_back(b"x");
+    set.insert(1, b"x", 1.0);
+    set.check();
+    list.check();
+    assert_eq!((list.get(0), set.rank(1.0, b"x")), (Some(&b"x"[..]), 0));
+}
+
+#[test]
+fn what_many_cuts_leave_takes_little() {
+    let mut list = List::new();
+    (0..20_000_u32).for_each(|i| list.push_back(&i.to_le_bytes()));
+    // One element of 61 stays, and of the rest none.
+    (0..300).for_each(|at| drop(list.remove(at + 1..at + 61)));
+    drop(list.remove(300..20_000));
+    list.check();
+    let left = (0..300_u32).map(|i| (i * 61).to_le_bytes());
+    assert!(list.iter_from(0).eq(left));
+    assert!(list.footprint() < 10_000, "{}", list.footprint());
+}
+
+#[test]
+fn keys_of_one_hash_share_a_leaf_with_no_others() {
+    let mut dict = Dict::new();
+    for i in 0..40_u8 {
+        dict.insert(if i < 10 { 1 } else { 9 }, &[i], b"");
+    }
+    let mut seen = 0;
+    assert_eq!(dict.scan(0, 1, |_| seen += 1), Some(9), "the leaf of hash 1 ends before 9");
+    assert_eq!(seen, 10);
+    assert_eq!(dict.scan(9, 1, |_| seen += 1), None);
+    assert_eq!(seen, 40);
+    dict.check();
 }

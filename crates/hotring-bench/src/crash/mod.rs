@@ -1,11 +1,13 @@
 //! `crash`: kills a server at random moments, again and again, and checks that it keeps every acknowledged
 //! write. Meanwhile the server writes snapshots, one after the other.
 //!
-//! Writers send sets, counts, removals, pairs of keys and long values, each on keys of its own, and remember what was
-//! acknowledged and when, and what was sent besides. After each kill the server is restarted on its folder, and
+//! Writers send sets, counts, removals, pairs of keys, long values and changes of lists, sets, sorted sets and hashes,
+//! each on keys of its own in one of several databases, and remember what was acknowledged and when, and what was sent
+//! besides. After each kill the server is restarted on its folder, and
 //! every key must have the state after its last acknowledged write or after a later one that was sent; of a pair, both
 //! the same. What the mode allows to be lost is told with its age, and what it does not allow ends the run.
 
+mod container;
 mod writer;
 
 use std::path::PathBuf;
@@ -127,6 +129,7 @@ impl CrashArgs {
         let plan = Plan {
             program: self.program.clone(),
             log: Some(LogPlan { when: mode.name().into(), data: folder.path().to_owned() }),
+            settings: container::SETTINGS.map(|(name, value)| (name, value.into())).into(),
             ..Plan::new(Kind::Hotring, Transport::Tcp, self.threads, "hotring", &none)
         };
         let mut writers: Vec<Writer> =

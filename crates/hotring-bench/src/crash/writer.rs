@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
 
+use super::container::{Answer, Container, Kind};
 use crate::address::Address;
 use crate::resp::{Client, Reply, rest_if_loading};
 use crate::workload::mix::mix;
@@ -15,7 +16,10 @@ const WINDOW: u64 = 16;
 const LONG_ONE_IN: u64 = 400;
 const LONG_LEN: usize = 300_000;
 
-/// A key's value, by the number that it begins with; None if it is absent.
+/// Databases that writers take in turn.
+const DATABASES: usize = 3;
+
+/// A key's value, by the number that it begins with, or by what stands for a container; None if it is absent.
 type State = Option<u64>;
 
 /// The known state of a key.
@@ -51,18 +55,35 @@ impl Lost {
 }
 
 /// The effect of a request on its key, or for a pair, on the first two keys.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Request {
-    Set { key: usize, number: u64, is_long: bool },
-    Count { key: usize },
-    Remove { key: usize },
-    Pair { number: u64 },
+    Set {
+        key: usize,
+        number: u64,
+        is_long: bool,
+    },
+    Count {
+        key: usize,
+    },
+    Remove {
+        key: usize,
+    },
+    Pair {
+        number: u64,
+    },
+    /// A change of a container, and what must be answered.
+    Change {
+        key: usize,
+        answer: Answer,
+    },
 }
 
 /// A writer.
 pub struct Writer {
     number: usize,
+    /// Of strings, then of containers.
     keys: Vec<Known>,
+    containers: Vec<Container>,
     random: Rng,
     next: u64,
     /// Writes that were acknowledged.
@@ -72,9 +93,19 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(number: usize, keys: usize, seed: u64) -> Writer {
-        let keys = (0..keys).map(|_| Known::default()).collect();
+        let containers = Kind::ALL.map(Container::new).into_iter().collect();
+        let keys = (0..keys + Kind::ALL.len()).map(|_| Known::default()).collect();
         let random = Rng::with_seed(mix(seed) + number as u64);
-        Writer { number, keys, random, next: 1, acknowledged: 0, sent: Vec::new() }
+        Writer { number, keys, containers, random, next: 1, acknowledged: 0, sent: Vec::new() }
+    }
+
+    /// Number of keys that are strings.
+    fn strings(&self) -> usize {
+        self.keys.len() - self.containers.len()
+    }
+
+    fn database(&self) -> Vec<u8> {
+        (self.number % DATABASES).to_string().into_bytes()
     }
 
     fn name(&self, key: usize) -> Vec<u8> {
@@ -85,11 +116,20 @@ impl Writer {
     pub fn write_until_it_ends(&mut self, address: &Address) -> Result<()> {
         // It may have been killed already.
         let Ok(mut client) = Client::connect(address) else { return Ok(()) };
+        if client.call(&[b"SELECT", &self.database()]).is_err() {
+            return Ok(());
+        }
         loop {
             self.sent.clear();
             for _ in 0..1 + self.random.u64(..WINDOW) {
-                let request = self.draw();
-                self.push(&mut client, request);
+                let request = match self.random.u64(..2) {
+                    0 => self.push_change(&mut client),
+                    _ => {
+                        let request = self.draw();
+                        self.push(&mut client, &request);
+                        request
+                    }
+                };
                 self.sent.push(request);
             }
             if client.flush().is_err() {
@@ -104,7 +144,7 @@ impl Writer {
 
     fn draw(&mut self) -> Request {
         // The first two are a pair, the last one is counted: to count a long value is an error.
-        let key = 2 + self.random.u64(..self.keys.len() as u64 - 3) as usize;
+        let key = 2 + self.random.u64(..self.strings() as u64 - 3) as usize;
         self.next += 1;
         let number = self.next;
         match self.random.u64(..10) {
@@ -112,14 +152,25 @@ impl Writer {
                 let is_long = self.random.u64(..LONG_ONE_IN) == 0;
                 Request::Set { key, number, is_long }
             }
-            5..8 => Request::Count { key: self.keys.len() - 1 },
+            5..8 => Request::Count { key: self.strings() - 1 },
             8 => Request::Remove { key },
             _ => Request::Pair { number },
         }
     }
 
-    fn push(&mut self, client: &mut Client, request: Request) {
-        match request {
+    fn push_change(&mut self, client: &mut Client) -> Request {
+        let which = self.random.usize(..self.containers.len());
+        let key = self.strings() + which;
+        let name = self.name(key);
+        self.next += 1;
+        let container = &mut self.containers[which];
+        let answer = container.change(client, &name, self.next, &mut self.random);
+        self.keys[key].sent.push(container.state());
+        Request::Change { key, answer }
+    }
+
+    fn push(&mut self, client: &mut Client, request: &Request) {
+        match *request {
             Request::Set { key, number, is_long } => {
                 let mut value = number.to_string().into_bytes();
                 if is_long {
@@ -144,6 +195,7 @@ impl Writer {
                 client.push(&[b"MSET", &first, text.as_bytes(), &second, text.as_bytes()]);
                 (0..2).for_each(|key| self.keys[key].sent.push(Some(number)));
             }
+            Request::Change { .. } => unreachable!("these are pushed as they are made"),
         }
     }
 
@@ -157,6 +209,10 @@ impl Writer {
             state
         };
         match (request, reply) {
+            (Request::Change { key, answer }, reply) => {
+                ensure!(answer.is(reply), "the server answers {reply:?}, not {answer:?}");
+                took_place(key);
+            }
             (Request::Set { key, .. }, Reply::Simple("OK")) => _ = took_place(key),
             (Request::Count { key }, Reply::Integer(number)) => {
                 let expected = took_place(key);
@@ -178,8 +234,17 @@ impl Writer {
     pub fn check(&mut self, client: &mut Client, killed: Instant) -> Result<Lost> {
         let mut lost = Lost::default();
         let mut states = Vec::new();
+        until_loaded(|| client.call(&[b"SELECT", &self.database()]).map(drop))?;
         for key in 0..self.keys.len() {
-            let state = read(client, &self.name(key))?;
+            let name = self.name(key);
+            let state = match key.checked_sub(self.strings()) {
+                None => read(client, &name)?,
+                Some(which) => {
+                    let container = &mut self.containers[which];
+                    until_loaded(|| container.read(client, &name))?;
+                    container.state()
+                }
+            };
             let known = &self.keys[key];
             if !known.sent.contains(&state) {
                 let Some(at) = known.acknowledged.iter().rposition(|(_, known)| *known == state)
@@ -217,6 +282,14 @@ fn age(gone: &[(Option<Instant>, State)], killed: Instant) -> Lost {
     let times: Vec<Instant> = gone.iter().filter_map(|(at, _)| *at).collect();
     let ages = times.iter().map(|at| killed.saturating_duration_since(*at));
     Lost { count: times.len() as u64, oldest: ages.max().unwrap_or_default() }
+}
+
+/// Asks until the server has what is asked for: it never says nil of what it has not loaded.
+fn until_loaded(mut ask: impl FnMut() -> Result<()>) -> Result<()> {
+    while let Err(error) = ask() {
+        rest_if_loading(error)?;
+    }
+    Ok(())
 }
 
 fn read(client: &mut Client, name: &[u8]) -> Result<State> {

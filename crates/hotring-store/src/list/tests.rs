@@ -79,6 +79,79 @@ fn packed_and_large_lists_change_as_a_vector_does_and_changes_come_back_from_byt
 }
 
 #[test]
+fn changes_of_elements_that_are_not_there_are_passed_over() {
+    let three = [Change::Back(b"a"), Change::Back(b"b"), Change::Back(b"c")];
+    let held = List::changed(List::packed(&[]), &three).1.unwrap();
+    let mut items = Items::of(List::packed(&held));
+    for change in [Change::Insert(3, b"x"), Change::Set(3, b"x"), Change::Remove(3..9)] {
+        let nothing = Tally { len: 3, done: 0 };
+        let (tally, after) = List::changed(List::packed(&held), std::slice::from_ref(&change));
+        assert_eq!((tally, after.as_deref()), (nothing, Some(&held[..])), "{change:?}");
+        assert_eq!(items.apply(std::slice::from_ref(&change)), nothing, "{change:?}");
+    }
+    assert_eq!(List::emptied_by(&items, &[Change::Remove(0..2), Change::Set(0, b"x")]), None);
+    let emptied = List::emptied_by(&items, &[Change::Remove(1..9), Change::Remove(0..1)]);
+    assert_eq!(emptied, Some(Tally { len: 0, done: 3 }));
+}
+
+#[test]
+fn a_change_raises_the_number_once() {
+    let mut held = Vec::new();
+    let changes = [
+        vec![Change::Back(b"a"), Change::Front(b"b")],
+        vec![Change::Set(0, b"c")],
+        vec![Change::Insert(1, b"d")],
+        vec![Change::Remove(0..1)],
+    ];
+    for (number, changes) in (1..).zip(changes) {
+        held = List::changed(List::packed(&held), &changes).1.unwrap();
+        assert_eq!(Head::split(&held).0.number, number);
+    }
+}
+
+#[test]
+fn a_list_is_packed_up_to_its_limits() {
+    let options = ContainerOptions::new(true, [1, 2]);
+    let list = |n: usize| {
+        let changes: Vec<_> = (0..n).map(|_| Change::Back(b"element")).collect();
+        List::changed(List::packed(&[]), &changes).1.unwrap()
+    };
+    options.list.set(3, usize::MAX);
+    assert!(List::packs(&list(3), &[], &options) && !List::packs(&list(4), &[], &options));
+    // As Redis counts: 6 bytes at the start, one at the end, and a second length behind each element.
+    let len = 7 + 3 * (1 + 7 + 1);
+    options.list.set(usize::MAX, len);
+    assert!(List::packs(&list(3), &[], &options));
+    options.list.set(usize::MAX, len - 1);
+    assert!(!List::packs(&list(3), &[], &options));
+    let grows = [Change::Back(b"x"), Change::Set(0, b"x"), Change::Remove(0..1)];
+    assert_eq!(grows.map(|change| List::weigh(&change).grows), [true, true, false]);
+}
+
+#[test]
+fn what_is_cut_off_waits_to_be_freed() {
+    let freed = |mut gone: hotring_containers::Remains| -> usize {
+        std::iter::from_fn(|| gone.free(1)).sum()
+    };
+    let element = [7; 100];
+    let pushes: Vec<_> = (0..10_000).map(|_| Change::Back(&element)).collect();
+    let mut items = Items::default();
+    items.apply(&pushes);
+    let before = items.footprint();
+    // The second cut comes before the first is taken away.
+    items.apply(&[Change::Remove(10..4_000)]);
+    items.apply(&[Change::Remove(10..4_000)]);
+    assert!(items.clone().take_cut().is_none(), "a snapshot has what was cut off no more");
+    let cut = freed(items.take_cut().expect("it is much"));
+    assert!(cut > before / 2 && cut + items.footprint() > before * 9 / 10, "{cut} of {before}");
+    assert!(items.take_cut().is_none());
+    let whole = items.footprint();
+    items.apply(&[Change::Remove(10..1_800)]);
+    let gone = freed(items.take_remains());
+    assert!(gone > whole * 7 / 10, "{gone} of {whole}");
+}
+
+#[test]
 fn indexes_and_ranges_are_those_of_redis() {
     let changes: Vec<Change<'_>> = (0..3).map(|_| Change::Back(b"x")).collect();
     let held = List::changed(List::packed(&[]), &changes).1.unwrap();

@@ -70,6 +70,43 @@ fn one_change_does_what_it_does_among_several() {
 }
 
 #[test]
+fn a_change_raises_the_number_once_and_a_packed_zero_has_no_sign() {
+    let (mut held, mut numbers) = (Vec::new(), Vec::new());
+    let changes = [
+        vec![Change::Put(b"a", -0.0)],
+        vec![Change::Put(b"b", -0.0), Change::Put(b"c", 1.0)],
+        vec![Change::Put(b"c", -0.0)],
+        vec![Change::RemoveRanks(1, 2)],
+        vec![Change::Remove(b"c"), Change::Remove(b"x")],
+    ];
+    for changes in changes {
+        held = SortedSet::changed(SortedSet::packed(&held), &changes).1.unwrap();
+        numbers.push(Head::split(&held).0.number);
+        let is_plain = |entry: Scored<'_>| !entry.score.is_sign_negative();
+        assert!(entries_of(&held).all(is_plain), "{changes:?}");
+    }
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_sorted_set_is_packed_up_to_its_limits() {
+    let options = ContainerOptions::new(true, [1, 2]);
+    options.scored.set(2, 3);
+    let packs = |members: &[&str]| {
+        let pairs: Vec<_> = members.iter().map(|member| (*member, 1.0)).collect();
+        let changes: Vec<_> =
+            members.iter().map(|member| Change::Put(member.as_bytes(), 1.0)).collect();
+        SortedSet::packs(&set(&pairs), &changes, &options)
+    };
+    assert!(packs(&["a", "b"]) && !packs(&["a", "b", "c"]));
+    assert!(packs(&["abc"]) && !packs(&["abcd"]));
+    let changes = [Change::Put(b"abc", 1.0), Change::Remove(b"abc"), Change::RemoveRanks(0, 9)];
+    let weights = changes.map(|change| SortedSet::weigh(&change));
+    let seen = weights.map(|weight| (weight.longest, weight.grows));
+    assert_eq!(seen, [(3, true), (0, false), (0, false)]);
+}
+
+#[test]
 fn intervals_are_ranks() {
     let held = set(&[("a", 1.0), ("b", 2.0), ("c", 2.0), ("d", 3.0)]);
     let packed = SortedSet::packed(&held);
@@ -78,6 +115,7 @@ fn intervals_are_ranks() {
     for scored in [packed, SortedSet::large(&scores)] {
         let ranks = |from, to| scored.ranks(&Interval::Ranks(from, to), false);
         assert_eq!((ranks(0, -1), ranks(1, 2), ranks(-2, 9)), (0..4, 1..3, 2..4));
+        assert_eq!((ranks(0, -4), ranks(-9, -4), ranks(-4, -4)), (0..1, 0..1, 0..1));
         assert!(ranks(3, 1).is_empty() && ranks(9, 12).is_empty() && ranks(0, -5).is_empty());
         assert_eq!(scored.ranks(&Interval::Ranks(0, 0), true), 3..4);
         let by = |min, max| scored.ranks(&Interval::Scores(min, max), false);

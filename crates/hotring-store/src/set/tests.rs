@@ -95,6 +95,59 @@ fn many_changes_do_what_few_do() {
 }
 
 #[test]
+fn members_stay_where_they_came() {
+    let held = changed(&[], &[add("a"), add("b")]).2;
+    let held = changed(&held, &["a", "c", "d", "e", "f", "g", "h", "i", "a", "b"].map(add)).2;
+    assert_eq!(shown(&held), "a b c d e f g h i");
+    let held = changed(&held, &[add("c"), remove("b"), add("b")]).2;
+    assert_eq!(shown(&held), "a c d e f g h i b");
+}
+
+#[test]
+fn a_change_raises_the_number_and_none_leaves_no_form() {
+    let number = |held: &[u8]| Head::split(held).0.number;
+    let first = changed(&[], &[add("1"), add("2")]).2;
+    let second = changed(&first, &[remove("1")]).2;
+    let third = changed(&second, &["a", "b", "c", "d", "e", "f", "g", "h", "i"].map(add)).2;
+    assert_eq!([&first, &second, &third].map(|held| number(held)), [1, 2, 3]);
+    for nothing in [vec![add("2"), remove("1")], ["2"; 9].map(add).to_vec()] {
+        let (tally, after) = Set::changed(Set::packed(&second), &nothing);
+        assert_eq!((tally, after), (Tally::default(), None));
+    }
+}
+
+#[test]
+fn a_set_is_packed_up_to_its_limits() {
+    let options = ContainerOptions::new(true, [1, 2]);
+    options.set_ints.set(3, usize::MAX);
+    options.set.set(2, 3);
+    let packs = |members: &[&'static str]| {
+        let changes: Vec<_> = members.iter().map(|member| add(member)).collect();
+        Set::packs(&changed(&[], &changes).2, &changes, &options)
+    };
+    assert!(packs(&["1", "2", "3"]) && !packs(&["1", "2", "3", "4"]));
+    assert!(packs(&["a", "b"]) && !packs(&["a", "b", "c"]));
+    assert!(packs(&["abc"]) && !packs(&["abcd"]));
+    let weights = [add("abc"), remove("abc")].map(|change| Set::weigh(&change));
+    assert_eq!(weights.map(|weight| (weight.longest, weight.grows)), [(3, true), (0, false)]);
+}
+
+#[test]
+fn a_large_set_knows_its_bytes_and_what_empties_it() {
+    let mut members = Members::new([1, 2]);
+    members.apply(&[add("abc"), add("de"), add("abc")]);
+    assert_eq!((members.len(), members.len_of_all()), (2, 5));
+    members.apply(&[remove("de"), remove("x")]);
+    assert_eq!((members.len(), members.len_of_all()), (1, 3));
+    members.apply(&[add("de")]);
+    let emptied = |changes: &[Change<'_>]| members.emptied_by(changes).map(|tally| tally.removed);
+    assert_eq!(emptied(&[remove("de")]), None);
+    assert_eq!(emptied(&[remove("de"), remove("x")]), None);
+    assert_eq!(emptied(&[remove("de"), remove("abc")]), Some(2));
+    assert_eq!(members.len(), 2, "it is only asked");
+}
+
+#[test]
 fn changes_come_back_from_their_bytes() {
     let changes = [add("a"), remove("bc"), add(""), remove("")];
     let bytes = Set::changes_to_bytes(&changes);

@@ -16,7 +16,7 @@ use hotring_store::{
     ExpireCondition, Fault, Options, Session, SetCondition, SetExpiry, SetOptions, Store, TtlChange,
 };
 
-use crate::linearizability::{Event, Op, Out, State, is_linearizable};
+use crate::linearizability::{Event, Op, Out, State, apply, is_linearizable};
 use crate::random::Random;
 
 const NOW: u64 = 1_000_000;
@@ -308,14 +308,18 @@ fn random_op(random: &mut Random, values: Values) -> Op {
 }
 
 /// A barrier that spins, so that the threads of a round start close together.
-struct Start {
+pub struct Start {
     arrived: AtomicUsize,
     round: AtomicU64,
     threads: usize,
 }
 
 impl Start {
-    fn wait(&self) {
+    pub fn new(threads: usize) -> Start {
+        Start { arrived: AtomicUsize::new(0), round: AtomicU64::new(0), threads }
+    }
+
+    pub fn wait(&self) {
         let round = self.round.load(SeqCst);
         if self.arrived.fetch_add(1, SeqCst) + 1 == self.threads {
             self.arrived.store(0, SeqCst);
@@ -353,7 +357,7 @@ fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
     .unwrap();
     let keys = Keys::find(&store, stripes);
     let ticket = AtomicU64::new(0);
-    let start = Start { arrived: AtomicUsize::new(0), round: AtomicU64::new(0), threads };
+    let start = Start::new(threads);
     let shared = Mutex::new((Vec::new(), [None; 2], None));
     let running = AtomicUsize::new(threads);
     std::thread::scope(|scope| {
@@ -390,7 +394,7 @@ fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
                     if thread == 0 {
                         let (events, before, violation) = &mut *shared.lock().unwrap();
                         let after = runner.look(ticket, events);
-                        if !is_linearizable(*before, events) {
+                        if !is_linearizable(*before, events, apply) {
                             *violation = Some((*before, events.clone()));
                         }
                         events.clear();

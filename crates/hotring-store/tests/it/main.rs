@@ -1,6 +1,7 @@
 //! The store's integration tests, one binary.
 
 mod concurrency;
+mod container_history;
 mod damage;
 mod databases;
 mod evict;

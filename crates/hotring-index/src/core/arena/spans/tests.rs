@@ -425,6 +425,67 @@ fn a_write_after_the_free_is_noticed_at_each_byte() {
     }
 }
 
+/// Whether the cache complains before it gives the block out.
+#[cfg(debug_assertions)]
+fn complains(local: &mut LocalArena, block: NonNull<u8>, size: usize) -> bool {
+    loop {
+        let again = std::panic::AssertUnwindSafe(|| local.alloc(size));
+        match std::panic::catch_unwind(again) {
+            Err(_) => return true,
+            Ok(again) if again == block => return false,
+            Ok(_) => {}
+        }
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_write_after_the_free_is_noticed_wherever_the_block_waits() {
+    let alloc = |count: u32| {
+        let mut local = ManuallyDrop::new(LocalArena::new(arena()));
+        let blocks: Vec<_> = (0..count).map(|_| local.alloc(24)).collect();
+        (local, blocks)
+    };
+    // SAFETY: none, but the byte is still the arena's.
+    let damage = |block: NonNull<u8>| unsafe { block.as_ptr().add(20).write(7) };
+    let free = |local: &mut LocalArena, blocks: &[NonNull<u8>]| {
+        // SAFETY: allocated with this size, and given up here.
+        blocks.iter().for_each(|block| unsafe { local.free(*block, 24) });
+    };
+    // In a full batch, which is put aside: it serves once the run has been used up.
+    let (mut local, blocks) = alloc(BATCH);
+    free(&mut local, &blocks);
+    let last = *blocks.last().expect("some");
+    damage(last);
+    assert!(complains(&mut local, last, 24), "in the batch put aside");
+    // In a span, some of whose blocks are out: the first that serves, and one that is stock then.
+    for place in 1..4 {
+        let (mut local, blocks) = alloc(10);
+        free(&mut local, &blocks[1..]);
+        local.give_back();
+        damage(blocks[place]);
+        assert!(complains(&mut local, blocks[place], 24), "number {place} in the span");
+    }
+}
+
+/// What was never given out is as free as what came back.
+#[test]
+fn the_rest_of_a_run_serves_another_session() {
+    let arena = arena();
+    let [mut first, mut second, mut third] = [0; 3].map(|_| LocalArena::new(arena.clone()));
+    // The second session has what follows, so that the first one's run goes back block by block.
+    let [block, next] = [first.alloc(24), second.alloc(24)];
+    first.give_back();
+    // SAFETY: the second block of the run, of which the first session has given back all but one.
+    let follows = unsafe { block.add(24) };
+    let served: Vec<_> = (0..500).map(|_| third.alloc(24)).collect();
+    assert!(served.contains(&follows), "it is of the same span");
+    for block in served.into_iter().chain([block, next]) {
+        // SAFETY: allocated with this size, and given up here.
+        unsafe { third.free(block, 24) };
+    }
+}
+
 #[test]
 #[cfg(debug_assertions)]
 fn a_new_block_shows_nothing_of_what_it_held() {
@@ -462,6 +523,14 @@ fn a_write_past_the_end_by_one_is_noticed() {
             std::panic::catch_unwind(|| arena.check_end(block, size)).is_ok()
         };
         assert!(looks(0) && !looks(1), "{size} bytes");
+        // SAFETY: as above; the byte lies behind others that are left as they were.
+        unsafe { block.as_ptr().add(size).write(0xc7) };
+        assert!(looks(0), "{size} bytes");
+        if crate::core::arena::footprint(size) > size + 2 {
+            // SAFETY: as above; the write is the fault.
+            unsafe { block.as_ptr().add(size + 2).write(1) };
+            assert!(!looks(0), "{size} bytes");
+        }
     }
     // One that fills its block; the block behind it is free.
     let [first, second] = [0; 2].map(|_| local.alloc(24));
