@@ -41,6 +41,18 @@ const FOR_PROOFS: &[Tool] = &[
     Tool { name: "memccapable", probe: &["-?"], package: "libmemcached-tools" },
 ];
 
+/// Succeeds if PHP has both of its client libraries.
+const PHP_PROBE: &str =
+    "exit((int) !(extension_loaded('redis') && @include 'Predis/autoload.php'));";
+
+/// What applications of more languages need; nothing installs it, a step says what is missing.
+const FOR_APPLICATIONS: &[Tool] = &[
+    Tool { name: "java", probe: &["--version"], package: "default-jdk-headless" },
+    Tool { name: "mvn", probe: &["--version"], package: "maven" },
+    Tool { name: "sidekiq", probe: &["--version"], package: "ruby-sidekiq" },
+    Tool { name: "php", probe: &["-r", PHP_PROBE], package: "php-cli php-redis php-predis" },
+];
+
 /// Programs to build and try packages.
 const FOR_PACKAGES: &[Tool] = &[
     Tool { name: "musl-gcc", probe: &["--version"], package: "musl-tools" },
@@ -83,7 +95,7 @@ pub fn prepare_packaging() -> Result<Done> {
 
 /// How to get a missing program that a step needs; `None` if all are there.
 pub fn missing(names: &[&str]) -> Option<String> {
-    let mut all = FOR_TESTS.iter().chain(FOR_PROOFS).chain(FOR_PACKAGES);
+    let mut all = FOR_TESTS.iter().chain(FOR_PROOFS).chain(FOR_PACKAGES).chain(FOR_APPLICATIONS);
     let tool = all.find(|t| names.contains(&t.name) && !works(t))?;
     Some(format!("{} is missing; install it with: apt-get install {}", tool.name, tool.package))
 }

@@ -2,8 +2,10 @@
 //! are in `tests/clients`.
 //!
 //! Each library comes from its own registry, into the target folder or beside its program. `own`
-//! runs the libraries' own tests, `redis_cli` tests the modes of redis-cli.
+//! runs the libraries' own tests, `redis_cli` tests the modes of redis-cli, `applications` has
+//! applications do real work.
 
+mod applications;
 mod memcached;
 mod own;
 mod redis_cli;
@@ -29,11 +31,10 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("redis-py", &["python3"], python),
     ("go-redis", &["go"], go),
     ("ioredis", &["node", "npm"], node),
-    ("jedis", &[], java),
+    ("jedis", &["java", "mvn"], java),
     ("redis-rs", &[], rust),
     ("pymemcache", &["python3"], memcached::pymemcache),
     ("memccapable", &["memccapable"], memcached::memccapable),
-    ("applications", &["python3"], applications),
     ("redis-py-own", &["python3"], own::redis_py),
     ("go-redis-own", &["go"], own::go_redis),
     ("pymemcache-own", &["python3"], own::pymemcache),
@@ -41,9 +42,8 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
 
 /// Runs the named clients, or all.
 pub fn run(names: &[&str]) -> Result<ExitCode> {
-    let known = |name: &&str| CLIENTS.iter().any(|(known, ..)| known == name);
-    if let Some(name) = names.iter().find(|name| !known(name)) {
-        let all: Vec<&str> = CLIENTS.iter().map(|(name, ..)| *name).collect();
+    let all: Vec<&str> = CLIENTS.iter().map(|c| c.0).chain(applications::names()).collect();
+    if let Some(name) = names.iter().find(|name| !all.contains(name)) {
         bail!("no such client: {name}; there are {}", all.join(", "));
     }
     let mut suite = Suite::new();
@@ -55,13 +55,15 @@ pub fn run(names: &[&str]) -> Result<ExitCode> {
 
 /// Adds a step for each named client, or for all.
 pub fn steps(suite: &mut Suite, names: &[&str], hotring: &Path) {
-    for (name, needs, check) in CLIENTS {
-        if names.is_empty() || names.contains(name) {
-            suite.step(name, || match tools::missing(needs) {
-                Some(what) => Ok(Done::Skipped(what)),
-                None => check(hotring),
-            });
-        }
+    let is_named = |name: &str| names.is_empty() || names.contains(&name);
+    for (name, needs, check) in CLIENTS.iter().filter(|(name, ..)| is_named(name)) {
+        suite.step(name, || match tools::missing(needs) {
+            Some(what) => Ok(Done::Skipped(what)),
+            None => check(hotring),
+        });
+    }
+    for name in applications::names().filter(|name| is_named(name)) {
+        suite.step(name, || applications::check(name, hotring));
     }
 }
 
@@ -73,17 +75,6 @@ fn python(hotring: &Path) -> Result<Done> {
             against_server(hotring, process::command(python).arg(folder.join("check.py")))
         }
         Err(error) => Ok(Done::Skipped(format!("redis-py cannot be installed: {error:#}"))),
-    }
-}
-
-/// Has applications do real work: task queues with their workers, caches, rate limits, leaderboards.
-fn applications(hotring: &Path) -> Result<Done> {
-    let folder = root().join("tests/clients/applications");
-    match install_python("applications", &folder.join("requirements.txt")) {
-        Ok(python) => {
-            against_server(hotring, process::command(python).arg(folder.join("check.py")))
-        }
-        Err(error) => Ok(Done::Skipped(format!("the applications cannot be installed: {error:#}"))),
     }
 }
 
@@ -117,9 +108,7 @@ fn go(hotring: &Path) -> Result<Done> {
 /// Checks ioredis.
 fn node(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/node");
-    let mut install = process::command("npm");
-    install.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-    if let Err(error) = process::run(&mut install) {
+    if let Err(error) = applications::install_node(&folder) {
         return Ok(Done::Skipped(format!("ioredis cannot be installed: {error:#}")));
     }
     against_server(hotring, process::command("node").arg(folder.join("check.js")))
@@ -127,24 +116,25 @@ fn node(hotring: &Path) -> Result<Done> {
 
 /// Checks Jedis; Maven downloads it and its dependencies.
 fn java(hotring: &Path) -> Result<Done> {
-    for program in ["java", "mvn"] {
-        if !process::succeeds(process::command(program).arg("--version")) {
-            let how = "apt-get install default-jdk-headless maven";
-            return Ok(Done::Skipped(format!("{program} is missing; install it with: {how}")));
-        }
-    }
     let folder = root().join("tests/clients/java");
-    let jars = target().join("clients/jedis");
+    match copy_jars(&folder.join("pom.xml"), "jedis") {
+        Ok(jars) => {
+            let mut check = process::command("java");
+            against_server(hotring, check.args(["-cp", &jars]).arg(folder.join("Check.java")))
+        }
+        Err(error) => Ok(Done::Skipped(format!("Jedis cannot be downloaded: {error:#}"))),
+    }
+}
+
+/// Copies what a `pom.xml` names into a folder of this name; returns the class path of it.
+fn copy_jars(pom: &Path, folder: &str) -> Result<String> {
+    let jars = target().join("clients").join(folder);
     let mut copy = process::command("mvn");
-    copy.args(["--quiet", "--batch-mode", "--file"]).arg(folder.join("pom.xml"));
+    copy.args(["--quiet", "--batch-mode", "--file"]).arg(pom);
     copy.arg("dependency:copy-dependencies");
     copy.arg(format!("-DoutputDirectory={}", jars.display()));
-    if let Err(error) = process::run(&mut copy) {
-        return Ok(Done::Skipped(format!("Jedis cannot be downloaded: {error:#}")));
-    }
-    let mut check = process::command("java");
-    check.arg("-cp").arg(jars.join("*")).arg(folder.join("Check.java"));
-    against_server(hotring, &mut check)
+    process::run(&mut copy)?;
+    Ok(jars.join("*").display().to_string())
 }
 
 /// Checks redis-rs; cargo downloads it.

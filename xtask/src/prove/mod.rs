@@ -43,8 +43,17 @@ const PROOFS: &[Proof] = &[
 const CLIENTS: &str = "clients";
 
 /// Clients that run each time; `cargo xtask clients` has more.
-const TRIED_CLIENTS: &[&str] =
-    &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
+const TRIED_CLIENTS: &[&str] = &[
+    "redis-cli",
+    "redis-py",
+    "go-redis",
+    "ioredis",
+    "pymemcache",
+    "memccapable",
+    "arq",
+    "bee-queue",
+    "asynq",
+];
 
 /// Builds for later proofs, made while the models leave a processor idle.
 const AHEAD: &[&[&str]] = &[

@@ -17,6 +17,9 @@ const SCAN_REPLY_MAX: usize = 1 << 20;
 /// Keys that are copied out of the store at one time.
 const STEP_KEYS: usize = 256;
 
+/// The bits of a position in the store that are 0: it is a hash of 48 bits, reversed.
+const POSITION_ZEROS: u32 = 16;
+
 /// Answers a part of a walk over a container, and where to go on.
 pub(super) fn reply_page(c: &mut Context<'_>, next: u64, found: &[Vec<u8>]) -> Outcome {
     c.reply.array(2);
@@ -82,7 +85,8 @@ impl Step {
 }
 
 pub(crate) fn scan(c: &mut Context<'_>) -> Outcome {
-    let mut cursor = cursor(&c.args[1])?;
+    // Clients read a cursor into a signed number, or into a double: a position itself is too large.
+    let mut cursor = cursor(&c.args[1])?.rotate_left(POSITION_ZEROS);
     let options = options(c.args.tail(2))?;
     let (store, now) = (&mut c.store, c.now);
     let written_max = c.reply.written().saturating_add(SCAN_REPLY_MAX);
@@ -101,7 +105,7 @@ pub(crate) fn scan(c: &mut Context<'_>) -> Outcome {
         },
         |reply, (next, n_keys)| {
             reply.array(2);
-            reply.bulk_fmt(format_args!("{next}"));
+            reply.bulk_fmt(format_args!("{}", next.rotate_right(POSITION_ZEROS)));
             reply.array(n_keys);
         },
     );

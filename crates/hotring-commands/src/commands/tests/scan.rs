@@ -65,6 +65,11 @@ fn scan_all(dialogue: &mut Dialogue, options: &str) -> (Vec<String>, usize) {
         cursor = page.remove(0);
         keys.append(&mut page);
         n_calls += 1;
+        // Clients read a cursor into a signed number of 64 bits, or into a double.
+        assert!(
+            cursor.parse::<u64>().is_ok_and(|cursor| cursor < 1 << 53),
+            "{cursor} is too large"
+        );
         if cursor == "0" {
             keys.sort();
             return (keys, n_calls);

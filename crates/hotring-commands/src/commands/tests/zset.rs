@@ -147,3 +147,20 @@ fn a_dumped_set_is_restored() {
         "#,
     );
 }
+
+#[test]
+fn scripts_see_pairs_as_their_own_version_has_them() {
+    play(
+        r#"
+        ZADD z 1 a 2 b                                                   -> :2¶
+        HSET h f v                                                       -> :1¶
+        EVAL "return #redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')" 1 z -> :4¶
+        EVAL "return #redis.call('ZUNION', 1, KEYS[1], 'WITHSCORES')" 1 z -> :4¶
+        EVAL "return #redis.call('ZRANDMEMBER', KEYS[1], 2, 'WITHSCORES')" 1 z -> :4¶
+        EVAL "return #redis.call('HRANDFIELD', KEYS[1], 1, 'WITHVALUES')" 1 h -> :2¶
+        EVAL "redis.setresp(3) return #redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')" 1 z -> :2¶
+        EVAL "redis.setresp(3) return redis.call('ZUNION', 1, KEYS[1], 'WITHSCORES')[1][2].double == 1" 1 z -> :1¶ | #t¶
+        EVAL "return redis.call('ZPOPMIN', KEYS[1], 2)" 1 z              -> *4¶$1¶a¶$1¶1¶$1¶b¶$1¶2¶
+        "#,
+    );
+}

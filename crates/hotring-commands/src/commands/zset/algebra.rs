@@ -201,7 +201,7 @@ fn show(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     if left.is_none() {
         return Err(Failure::ReplyTooLong);
     }
-    let version = c.client.version;
+    let version = c.reply.version();
     begin_members(&mut c.reply, version, members.ends.len(), options.with_scores);
     for entry in members.in_order() {
         reply_member(&mut c.reply, version, entry, options.with_scores);
