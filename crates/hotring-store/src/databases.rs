@@ -17,7 +17,7 @@ use hotring_index::{AnyIndex, AnySession, Taken};
 use crate::evict::Eviction;
 use crate::gate::stripe_of;
 use crate::stripe::spread;
-use crate::watch::{Home, Watchers};
+use crate::watch::{Home, StripeOf, Watchers};
 use crate::wheel::Wheels;
 
 /// Databases that there may be.
@@ -51,7 +51,7 @@ pub(crate) struct Numbered {
 }
 
 impl Home for Numbered {
-    fn visit(&self, f: &mut dyn FnMut(&Watchers, &dyn Fn(&[u8]) -> u32)) {
+    fn visit(&self, f: &mut dyn FnMut(&Watchers, StripeOf<'_>)) {
         let _kept = self.databases.keep_lines();
         let database = self.databases.at(self.databases.place(self.number));
         f(&database.watchers, &|key| database.stripe(key));

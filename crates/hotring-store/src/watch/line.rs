@@ -64,10 +64,13 @@ pub enum Turn {
 /// Those who wait for elements of one key, by place.
 pub(super) type Line = BTreeMap<u64, StdArc<dyn Taker>>;
 
+/// What tells the stripe of a key.
+pub(crate) type StripeOf<'a> = &'a dyn Fn(&[u8]) -> u32;
+
 /// Where the lines of a place are.
 pub(crate) trait Home: Send + Sync {
     /// Calls `f` with those who wait there and with what tells a key's stripe. No line moves meanwhile.
-    fn visit(&self, f: &mut dyn FnMut(&Watchers, &dyn Fn(&[u8]) -> u32));
+    fn visit(&self, f: &mut dyn FnMut(&Watchers, StripeOf<'_>));
 }
 
 /// A place in the lines of some keys. Left when it is dropped.

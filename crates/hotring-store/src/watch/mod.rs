@@ -48,8 +48,8 @@ use std::task::Waker;
 use crate::gate::{Lines, stripes_of};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, STRIPES};
 
-pub(crate) use line::Home;
 use line::Line;
+pub(crate) use line::{Home, StripeOf};
 pub use line::{Place, Taker, Turn};
 
 /// Those who wait, by key: for changes, and for elements.

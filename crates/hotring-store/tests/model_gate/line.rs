@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use watch::{Home, Place, Taker, Turn};
+use watch::{Home, Place, StripeOf, Taker, Turn};
 
 const NAMES: [&[u8]; 2] = [b"key", b"other"];
 
@@ -30,7 +30,7 @@ impl Taker for Client {
 struct Here(Arc<Watchers>);
 
 impl Home for Here {
-    fn visit(&self, f: &mut dyn FnMut(&Watchers, &dyn Fn(&[u8]) -> u32)) {
+    fn visit(&self, f: &mut dyn FnMut(&Watchers, StripeOf<'_>)) {
         f(&self.0, &|key| u32::from(key == NAMES[1]));
     }
 }

@@ -79,6 +79,9 @@ struct Sum {
     squares: f32,
 }
 
+/// The number of a database, and a key.
+type Name = (u8, Box<[u8]>);
+
 /// A key, and which part of all requests name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotKey {
@@ -139,7 +142,7 @@ pub fn hottest(
     shown: impl Fn(&[u8]) -> bool,
 ) -> Vec<HotKey> {
     let mut all = Sum::default();
-    let mut sums: HashMap<(u8, Box<[u8]>), (Sum, f64)> = HashMap::new();
+    let mut sums: HashMap<Name, (Sum, f64)> = HashMap::new();
     for thread in threads {
         let sketch = thread.hot_keys.lock(now);
         all += sum(&sketch.all);
@@ -180,7 +183,7 @@ impl HotKey {
         }
     }
 
-    fn new((database, key): (u8, Box<[u8]>), counted: Sum, others: f64, all: f32) -> Self {
+    fn new((database, key): Name, counted: Sum, others: f64, all: f32) -> Self {
         let (weight, all) = (f64::from(counted.weight), f64::from(all));
         // Where a request has many keys and one of them many times, that one may seem to be in more requests.
         let share = (weight / all).min(1.0);
