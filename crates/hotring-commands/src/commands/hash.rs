@@ -119,7 +119,7 @@ fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
 
 pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
     let (chosen, with_values) = Chosen::read(c.args, b"withvalues")?;
-    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let (version, len_max) = (c.reply.version(), c.reply_len_max);
     let found = c.store.hash_walk(&c.args[1], c.now, |hash| {
         let pairs = hash.by_rank();
         let ranks = chosen.ranks(pairs.len(), &mut c.locals.random);

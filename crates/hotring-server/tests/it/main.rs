@@ -17,6 +17,7 @@ mod differential_clients;
 mod differential_lists;
 mod differential_set;
 mod differential_tracking;
+mod differential_types;
 mod differential_zset;
 mod eviction;
 mod expiry;

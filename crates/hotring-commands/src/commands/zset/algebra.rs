@@ -177,7 +177,7 @@ fn show(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let inputs = c.store.exclusive(&keys, |store| inputs(store, &keys, now))?;
     let options = options?;
     let members = combined(operation, inputs, &options);
-    let version = c.client.version;
+    let version = c.reply.version();
     begin_members(&mut c.reply, version, members.len(), options.with_scores);
     for (member, score) in &members {
         let entry = Scored { score: *score, member };

@@ -212,7 +212,7 @@ fn pop(c: &mut Context<'_>, is_max: bool) -> Outcome {
             .ok_or(Failure::text("ERR value is out of range, must be positive"))?,
     };
     let popped = c.store.scored_pop(&c.args[1], (n, c.reply_left()), is_max, c.now)?;
-    let version = if c.args.len() == 3 { c.client.version } else { Version::Resp2 };
+    let version = if c.args.len() == 3 { c.reply.version() } else { Version::Resp2 };
     reply_members(c, version, &popped);
     c.check_reply_len()
 }
@@ -291,7 +291,7 @@ fn mpop_options(options: ArgsView<'_>) -> Result<(bool, usize), Failure> {
 
 pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
     let (chosen, with_scores) = Chosen::read(c.args, b"withscores")?;
-    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let (version, len_max) = (c.reply.version(), c.reply_len_max);
     let found = c.store.scored_walk(&c.args[1], c.now, |scored| {
         let (random, len) = (&mut c.locals.random, scored.count());
         let ranks = chosen.ranks(len, random);

@@ -111,7 +111,7 @@ impl Asked<'_> {
 
 fn range(c: &mut Context<'_>, form: Form) -> Outcome {
     let asked = asked(c.args.tail(2), form)?;
-    let (version, len_max) = (c.client.version, c.reply_len_max);
+    let (version, len_max) = (c.reply.version(), c.reply_len_max);
     let Asked { reversed, with_scores, .. } = asked;
     let found = c.store.scored_walk(&c.args[1], c.now, |scored| {
         let ranks = asked.limited(scored.ranks(&asked.interval, reversed));
