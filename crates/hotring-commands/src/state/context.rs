@@ -91,9 +91,19 @@ impl<'a> Context<'a> {
     fn split(&mut self) -> (&mut Session, Rest<'_>) {
         let Context { args, key_hash, reply_len_max, now, counters, server, .. } = *self;
         let Context { reply, store, locals, client, .. } = self;
-        let reply = reply.buffer();
-        let rest =
-            Rest { args, key_hash, reply, reply_len_max, now, counters, locals, client, server };
+        let (version, reply) = (reply.version(), reply.buffer());
+        let rest = Rest {
+            args,
+            key_hash,
+            version,
+            reply,
+            reply_len_max,
+            now,
+            counters,
+            locals,
+            client,
+            server,
+        };
         (store, rest)
     }
 
@@ -164,6 +174,8 @@ pub(crate) fn bulk_len(value: &[u8]) -> usize {
 struct Rest<'a> {
     args: ArgsView<'a>,
     key_hash: KeyHash,
+    /// The reply's, which is not the client's in a script.
+    version: Version,
     reply: &'a mut Vec<u8>,
     reply_len_max: usize,
     now: u64,
@@ -175,9 +187,19 @@ struct Rest<'a> {
 
 impl Rest<'_> {
     fn run<R>(self, store: &mut Session, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let Rest { args, key_hash, reply, reply_len_max, now, counters, locals, client, server } =
-            self;
-        let reply = Writer::new(reply, client.version);
+        let Rest {
+            args,
+            key_hash,
+            version,
+            reply,
+            reply_len_max,
+            now,
+            counters,
+            locals,
+            client,
+            server,
+        } = self;
+        let reply = Writer::new(reply, version);
         let context = &mut Context {
             args,
             key_hash,

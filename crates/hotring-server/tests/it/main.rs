@@ -22,6 +22,7 @@ mod differential_operators;
 mod differential_script_errors;
 mod differential_set;
 mod differential_tracking;
+mod differential_types;
 mod differential_zset;
 mod eviction;
 mod expiry;
