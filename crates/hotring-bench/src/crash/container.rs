@@ -87,7 +87,7 @@ impl Container {
         random: &mut Rng,
     ) -> Answer {
         self.changes += 1;
-        let grows = random.u64(..10) < if self.changes / PHASE % 2 == 0 { 7 } else { 3 };
+        let grows = random.u64(..10) < if (self.changes / PHASE).is_multiple_of(2) { 7 } else { 3 };
         let name = random.u64(..NAMES);
         match self.kind {
             Kind::List => self.change_list(client, key, number, grows, random.bool()),
