@@ -208,3 +208,38 @@ impl Databases {
         self.swaps.load(Ordering::Acquire)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Options, Store, Taker};
+
+    struct Client;
+
+    impl Taker for Client {
+        fn claim(&self) -> bool {
+            true
+        }
+    }
+
+    /// A client that left while its line was on its way to another place would stay in it.
+    #[test]
+    fn who_enters_or_leaves_a_line_waits_while_lines_move() {
+        let store = Store::new(Options::default()).unwrap();
+        let mut session = store.session();
+        let taker: std::sync::Arc<dyn Taker> = std::sync::Arc::new(Client);
+        let key: [&[u8]; 1] = [b"k"];
+        let place = session.exclusive_in_selected(&key, |s| s.line_up(&key, &[], &taker)).unwrap();
+        let databases = session.databases.clone();
+        std::thread::scope(|scope| {
+            let moving = databases.moves.write().unwrap();
+            let leaving = scope.spawn(move || drop(place));
+            let entering = scope.spawn(|| drop(session.line_up(&[], &key, &taker)));
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!leaving.is_finished() && !entering.is_finished());
+            drop(moving);
+        });
+        assert!(!store.session().has_line(b"k"));
+    }
+}

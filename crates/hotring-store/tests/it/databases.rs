@@ -301,6 +301,24 @@ fn the_limit_of_memory_is_that_of_all() {
     assert!(store.stats().index.used_bytes() < max + (1 << 20));
 }
 
+/// What is set once is so in a database that comes later, and the first one knows of it.
+#[test]
+fn a_database_that_comes_later_is_within_the_limit() {
+    let store = store();
+    let mut session = store.session();
+    set(&mut session, b"k", b"v");
+    store.set_memory_max(store.stats().index.used_bytes() + (8 << 20));
+    for (number, expected) in [(7, 2_000..12_000), (0, 0..100)] {
+        session.select(number);
+        let mut n = 0u32;
+        while session.set(&n.to_le_bytes(), &[7; 1000], SetOptions::default(), 1).is_ok() {
+            n += 1;
+            assert!(n < expected.end, "database {number}");
+        }
+        assert!(n >= expected.start, "database {number}: {n}");
+    }
+}
+
 /// What a log and a snapshot hold is what there was, with swaps in between.
 #[test]
 fn the_log_and_a_snapshot_know_the_databases() {

@@ -132,6 +132,7 @@ mod tests {
         assert!(takers[3].claim(), "it ends for another reason");
         assert_eq!([claim(s, b"a"), claim(s, b"b"), claim(s, b"a")], [Some(0), Some(2), Some(4)]);
         assert_eq!([claim(s, b"a"), claim(s, b"b"), claim(s, b"none")], [None; 3]);
+        assert!(!s.has_line(b"a") && !s.has_line(b"b"), "none is left");
     }
 
     #[test]
@@ -220,8 +221,11 @@ mod tests {
         let of = |place: u8, key: &[u8]| (place, Box::from(key));
         assert_eq!(ready, [of(0, b"x"), of(1, b"a"), of(1, b"b"), of(1, b"c")]);
         assert_eq!(s.place(), 0, "the session has followed");
-        assert_eq!((claim(s, b"a"), claim(s, b"x")), (None, Some(9)));
-        drop(others);
+        let late = line_up(s, &[b"x"], &taker(4));
+        (0..9)
+            .for_each(|_| assert_eq!(claim(s, b"x"), Some(9), "who came before the swap is first"));
+        assert_eq!((claim(s, b"x"), claim(s, b"a")), (Some(4), None));
+        drop((others, late));
         assert!(!s.has_line(b"x") && !s.hooks.watchers.is_watched(s.stripe(b"x"), b"x"));
         s.select(0);
         let third = line_up(s, &[b"a"], &takers[2]);
