@@ -29,7 +29,7 @@ impl Found {
         self.waste.load(Ordering::Relaxed)
     }
 
-    /// Takes note of the memory that is used now.
+    /// Records the memory that is used now.
     pub fn note_used(&self, bytes: u64) {
         let _ = self.first.set(bytes);
         self.peak.fetch_max(bytes, Ordering::Relaxed);

@@ -18,8 +18,8 @@
 //!
 //! # Invariant
 //! An element and a taker for it do not stay beside each other: if a key has both, a session that wrote the key, or
-//! swapped its database, is about to serve it. A hold excludes the writes of its keys, so a write is over before a taker has looked, which then
-//! takes the element itself, or finds the taker's line, and serves it afterwards.
+//! swapped its database, is about to serve it. A hold excludes the writes of its keys. So a write is over before a
+//! taker has looked, and the taker takes the element itself; or the writer finds the taker's line, and serves it.
 //!
 //! # Why nothing is served twice, and nothing is lost
 //! A taker has one mark for all its keys, and [`Taker::claim`] succeeds once. It is called only with the key held and
