@@ -56,6 +56,12 @@ pub(super) const fn probe(number: u64) -> u64 {
     number << PROBE_SHIFT
 }
 
+/// The number in the PROBE bits.
+#[inline(always)]
+pub(super) const fn probe_of(word: u64) -> u64 {
+    (word & PROBE) >> PROBE_SHIFT
+}
+
 /// The number in the REACH bits.
 #[inline(always)]
 pub(super) const fn reach_of(control: u64) -> u64 {

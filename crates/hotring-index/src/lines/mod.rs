@@ -2,13 +2,14 @@
 //!
 //! `docs/design/lines.md` has the protocol: words, invariants, memory orders, and why it is right. From the lowest
 //! layer up: `bits`, `lane` (all accesses of the memory), `permutation` (keys to hashes), `stash`, `table`, `lookup`,
-//! `write`, `sweep` (growing and shrinking), `map`, `session`, `scan`.
+//! `write`, `sweep` (growing and shrinking), `map`, `session`, `pipeline`, `scan`.
 
 mod bits;
 mod lane;
 mod lookup;
 mod map;
 mod permutation;
+mod pipeline;
 mod scan;
 mod session;
 mod stash;

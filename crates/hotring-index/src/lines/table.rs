@@ -107,6 +107,13 @@ impl Shape {
         1 + (word >> STEP_SHIFT & self.steps)
     }
 
+    /// The next line of the sequence of a word's key; the word's PROBE must be less than PROBE_MAX.
+    #[inline(always)]
+    pub(super) fn further<'t>(&'t self, line: &'t Line, word: u64) -> &'t Line {
+        // SAFETY: a sequence of PROBE_MAX lines ends in the spare ones, and the table is kept.
+        unsafe { NonNull::from(line).add(self.step(word) as usize).as_ref() }
+    }
+
     /// The bits of a word that choose the distance.
     pub(super) fn step_bits(&self) -> u64 {
         self.steps << STEP_SHIFT

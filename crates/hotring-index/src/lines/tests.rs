@@ -293,3 +293,52 @@ fn clear_leaves_nothing() {
     assert!(session.insert(7, 1));
     assert_eq!(all_of(&mut session, 10), [(7, 1)]);
 }
+
+#[test]
+fn batches_answer_as_single_operations_do() {
+    for form in forms() {
+        let config = LinesConfig { form: Some(form), factor: 1.3, ..LinesConfig::default() };
+        let lines = map(config);
+        let mut session = lines.session();
+        let flood: Vec<u64> = (0..200).map(|i| session.key((77 << 40) + i)).collect();
+        let mut random = Rng::with_seed(9);
+        let mut model = HashMap::new();
+        for round in 0..300u64 {
+            let mut key = || match random.u64(..8) {
+                0 => flood[random.usize(..flood.len())],
+                _ => random.u64(..1 + round * 40),
+            };
+            let len = [1, 3, 63, 64, 65, 200, 1000][round as usize % 7];
+            let pairs: Vec<(u64, u64)> = (0..len).map(|i| (key(), round + i)).collect();
+            let keys: Vec<u64> = pairs.iter().map(|pair| pair.0).collect();
+            match round % 4 {
+                0 => {
+                    session.put_many(&pairs);
+                    model.extend(pairs);
+                }
+                1 => {
+                    let before = model.len();
+                    let inserted = session.insert_many(&pairs);
+                    for (key, value) in pairs {
+                        model.entry(key).or_insert(value);
+                    }
+                    assert_eq!(inserted, model.len() - before);
+                }
+                2 => {
+                    let removed = session.remove_many(&keys);
+                    assert_eq!(
+                        removed,
+                        keys.iter().filter(|key| model.remove(key).is_some()).count()
+                    );
+                }
+                _ => {}
+            }
+            let keys: Vec<u64> = (0..len).map(|_| key()).collect();
+            let mut out = vec![Some(u64::MAX); keys.len()];
+            session.get_many(&keys, &mut out);
+            let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
+            assert_eq!(out, expected, "{form:?}, round {round}");
+        }
+        assert_eq!(lines.len(), model.len() as u64);
+    }
+}
