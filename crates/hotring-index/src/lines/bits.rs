@@ -7,12 +7,14 @@
 //! | --- | --- | --- | --- | --- |
 //! | 0 LIVE, 1 FROZEN, 2-5 PROBE | lanes 1 to 3 | all lanes | all lanes | all lanes |
 //! | 6 LOCK, 7-10 REACH, 11 ACTIVE | lane 0, which has no item | lane 0 | lane 0 | lane 0 |
-//! | 12-15, free | none | 4 | 4 | 4 |
-//! | 16 and up, free | none | 0 | 4 | 8 |
+//! | 12-13 HEAT | none | all lanes | all lanes | all lanes |
+//! | 14 SPREAD | lane 0 | lane 0 | lane 0 | lane 0 |
+//! | free in lane 0 | all others | 15 | 15-19 | 15-23 |
+//! | free in lanes 1 to 3 | none | 6-11, 14-15 | 6-11, 14-19 | 6-11, 14-23 |
 //!
 //! A line of fewer than 65,536 has its control bits in lane 0 and items in the other three: a quotient may
-//! begin at bit 6 there. The free bits of u64 items are for how hot an item is; those of byte strings are for that,
-//! for expiry and for eviction.
+//! begin at bit 6 there. Byte strings would have expiry and eviction in the free bits of lane 0 to 3, at least one at
+//! s = 16: a table of them must have more lines, or lane 0 less.
 
 /// Bits of a hash.
 pub(super) const HASH_BITS: u32 = 64;
@@ -37,8 +39,14 @@ pub(super) const REACH: u64 = 15 << REACH_SHIFT;
 /// system reads as zeros, which says the same.
 pub(super) const ACTIVE: u64 = 1 << 11;
 
+/// How hot an item is, 0 to 3. In tables whose lanes all have items.
+pub(super) const HEAT: u64 = 3 << 12;
+
+/// Of lane 0: an item of this home may have moved outward, so that REACH must not become 0 again.
+pub(super) const SPREAD: u64 = 1 << 14;
+
 /// The bits of lane 0 that belong to the line and not to the item.
-pub(super) const LINE: u64 = LOCK | REACH | ACTIVE;
+pub(super) const LINE: u64 = LOCK | REACH | ACTIVE | SPREAD;
 
 /// The highest PROBE of a lane.
 pub(super) const PROBE_MAX: u64 = 14;

@@ -4,13 +4,13 @@
 //! While an item has two copies, in two tables, both are frozen and so have the same value; the new one thaws only
 //! when the old one is gone.
 //!
-//! A *miss* reads the control word of the home, then the lines as far as REACH says, then the control word again. If
-//! the home was ACTIVE both times, no item of it moved on meanwhile. A key that was there all the time would then
-//! have been in one lane all the time, within REACH, as REACH is raised before an item gets there and is lowered only
-//! while there is none. So the key was absent at some moment in between: before its insert, after its removal, or
-//! between two of them.
+//! A *miss* reads the control word of the home and its count of moves, then the lines as far as REACH says, then both
+//! again. If the home was ACTIVE both times and the count is the same, no item of it has moved meanwhile. A key that
+//! was there all the time would then have been in one lane all the time, within REACH, as REACH is raised before an
+//! item gets there and is lowered only while there is none. So the key was absent at some moment in between: before
+//! its insert, after its removal, or between two of them. A home with REACH 0 needs no count: see `relocate.rs`.
 
-use super::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, STASHED, probe, reach_of};
+use super::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, REACH, STASHED, probe, reach_of};
 use super::lane::{Lane, Line, Pair, Search};
 use super::table::{Home, Shape, Table};
 use crate::core::sync::{Ordering, fence};
@@ -23,11 +23,29 @@ pub(super) struct Found<'t> {
     pub(super) pair: Pair,
 }
 
+/// What a home line tells of a key.
+pub(super) enum AtHome {
+    /// It is there, with this value.
+    Hit(u64),
+    /// It is nowhere.
+    Miss,
+    /// It may be elsewhere.
+    Further,
+}
+
 impl Shape {
-    /// The item in the home line itself.
+    /// What the home line alone can tell.
     #[inline(always)]
-    pub(super) fn find_at_home<S: Search>(&self, home: Home) -> Option<u64> {
-        self.find_in::<S>(self.line(home.index), home.want).map(|found| found.pair.value)
+    pub(super) fn look_at_home<S: Search>(&self, line: &Line, want: u64) -> AtHome {
+        // Before the lanes, and again behind them, as in every miss.
+        let control = line.control();
+        if let Some(found) = self.find_in::<S>(line, want) {
+            return AtHome::Hit(found.pair.value);
+        }
+        if is_plain(control) && is_plain_still(line) {
+            return AtHome::Miss;
+        }
+        AtHome::Further
     }
 
     /// The item in a line, by the word to look for.
@@ -85,13 +103,11 @@ impl Shape {
 pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
     loop {
         let home = table.shape.home(hash);
-        let line = table.shape.line(home.index);
-        let control = line.control();
-        if control & ACTIVE == 0 {
+        let Some(seen) = table.see(home.index) else {
             table = table.after();
             continue;
-        }
-        let reach = reach_of(control);
+        };
+        let reach = seen.reach;
         if let Some(found) = table.shape.find::<S>(home, reach) {
             return Some(found.pair.value);
         }
@@ -100,17 +116,47 @@ pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
         {
             return Some(value);
         }
-        if is_active_still(line) {
+        if table.is_as(home.index, seen) {
             return None;
         }
     }
 }
 
-/// Whether a home that was searched in vain is still one.
+/// What a reader must see unchanged after it has looked at the lanes of a home in vain.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) reach: u64,
+    moves: u64,
+}
+
+impl Table {
+    /// Before a look at the lanes of a home. `None`: it has moved on.
+    #[inline(always)]
+    pub(super) fn see(&self, index: u64) -> Option<Seen> {
+        let control = self.shape.line(index).control();
+        (control & ACTIVE != 0).then(|| Seen { reach: reach_of(control), moves: self.moves(index) })
+    }
+
+    /// After it: whether no item of the home has moved meanwhile, to another lane or another table.
+    #[inline(always)]
+    pub(super) fn is_as(&self, index: u64, seen: Seen) -> bool {
+        // ORDERING: Acquire: the lanes were read before. A lane that was seen empty because its item has moved was so
+        // after ACTIVE was cleared, or the count of moves raised; that is seen then, too.
+        fence(Ordering::Acquire);
+        self.shape.line(index).control() & ACTIVE != 0 && self.moves(index) == seen.moves
+    }
+}
+
+/// Whether a home that had only items in its line still has: no item moves outward from it then.
 #[inline(always)]
-pub(super) fn is_active_still(line: &Line) -> bool {
-    // ORDERING: Acquire: the lanes were read before. A lane that was seen empty because its item has moved on was so
-    // after ACTIVE was cleared, which then is seen, too.
+pub(super) fn is_plain_still(line: &Line) -> bool {
+    // ORDERING: Acquire, as in `is_as`: before an item moves out of such a line, its REACH is raised for good.
     fence(Ordering::Acquire);
-    line.control() & ACTIVE != 0
+    is_plain(line.control())
+}
+
+/// Whether a home has keys, and all of them in its line.
+#[inline(always)]
+pub(super) fn is_plain(control: u64) -> bool {
+    control & (ACTIVE | REACH) == ACTIVE
 }

@@ -3,7 +3,7 @@
 use super::lane::Form;
 use super::permutation::Permutation;
 use super::session::LinesSession;
-use super::table::{LINES_MAX, LINES_MIN, Table, WINDOW};
+use super::table::{LINES_FULL, LINES_MAX, LINES_MIN, Table};
 use crate::core::config::ConfigError;
 use crate::core::sync::{Arc, AtomicU64, Mutex, Ordering, TallyI64};
 use std::collections::VecDeque;
@@ -22,8 +22,7 @@ pub struct LinesConfig {
     pub factor: f64,
     /// Whether the table shrinks by itself.
     pub shrinks: bool,
-    /// Whether huge pages are asked for. A step of growth then fills 2 MiB with zeros now and then, unless
-    /// [`LinesSession::maintain`] has done it before.
+    /// Whether huge pages are asked for: for the first table, and where [`LinesSession::maintain`] is called.
     pub huge_pages: bool,
     /// The instructions with which lines are searched; the best that the processor has if `None`.
     pub form: Option<Form>,
@@ -52,6 +51,11 @@ const LOAD_SHRUNK: f64 = 0.4;
 
 /// The load below which a table shrinks.
 const LOAD_MIN: f64 = 0.15;
+
+/// Items in the stash that are no reason to grow: these, and one in as many lines. At a load of 0.8 chance puts one of
+/// some 100,000 items there.
+const STASHED_FEW: u64 = 16;
+const LINES_A_STASHED: u64 = 4096;
 
 /// A map of `u64` to `u64`. Cloning gives another handle to the same map.
 #[derive(Clone)]
@@ -183,13 +187,17 @@ fn check(config: &LinesConfig) -> Result<Form, ConfigError> {
 /// The lines with which this many items make this load. Small tables have three lanes a line.
 fn lines_for(items: u64, load: f64) -> u64 {
     let lines = |lanes: f64| (items as f64 / (lanes * load)).ceil() as u64;
-    let full = lines(4.0);
-    if full >= 1 << 16 { full.min(LINES_MAX) } else { lines(3.0).clamp(LINES_MIN, (1 << 16) - 1) }
+    let (full, small) = (lines(4.0), lines(3.0));
+    if small < LINES_FULL { small.max(LINES_MIN) } else { full.clamp(LINES_FULL, LINES_MAX) }
 }
 
 impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Registry> {
         self.registry.lock().expect("no code under this lock panics")
+    }
+
+    pub(super) fn huge_pages(&self) -> bool {
+        self.config.huge_pages
     }
 
     /// A record for a session, and the table that it begins with.
@@ -228,32 +236,37 @@ impl Shared {
     pub(super) fn fit(&self, items: i64, table: &Table) {
         let (items, room) = (items.max(0) as f64, table.shape.room() as f64);
         let is_high = items > room * self.config.load_max;
-        let is_low = items < room * LOAD_MIN && table.shape.lines() > self.lines_min;
         if is_high {
             self.grow(table);
-        } else if is_low && self.config.shrinks {
-            let lines = lines_for(items as u64, LOAD_SHRUNK).max(self.lines_min);
-            if lines < table.shape.lines() {
-                self.resize(table, lines);
-            }
+        } else if items < room * LOAD_MIN && self.config.shrinks {
+            self.shrink(items as i64, table);
         }
     }
 
-    /// A place had no room: grows if the table as a whole is full enough.
+    /// Begins to shrink to what this many items need.
+    pub(super) fn shrink(&self, items: i64, table: &Table) -> bool {
+        let lines = lines_for(items.max(0).cast_unsigned(), LOAD_SHRUNK).max(self.lines_min);
+        lines < table.shape.lines() && self.resize(table, lines)
+    }
+
+    /// An item went to the stash: grows if it has more than chance puts there, and the table as a whole is full enough.
     #[cold]
     pub(super) fn had_no_room(&self, items: i64, table: &Table) {
-        if items as f64 > table.shape.room() as f64 * LOAD_MADE {
+        let is_many =
+            table.stash.len() as u64 > STASHED_FEW + table.shape.lines() / LINES_A_STASHED;
+        if is_many && items as f64 > table.shape.room() as f64 * LOAD_MADE {
             self.grow(table);
         }
     }
 
-    fn grow(&self, table: &Table) {
+    /// Begins to grow by the factor.
+    pub(super) fn grow(&self, table: &Table) -> bool {
         let room = (table.shape.room() as f64 * self.config.factor) as u64;
-        self.resize(table, lines_for(room, 1.0));
+        self.resize(table, lines_for(room, 1.0))
     }
 
     /// Gives the newest table, which must be this one, a next one. False: not now.
-    pub(super) fn resize(&self, table: &Table, lines: u64) -> bool {
+    fn resize(&self, table: &Table, lines: u64) -> bool {
         let Ok(mut registry) = self.registry.try_lock() else { return false };
         let newest = *registry.tables.back().expect("there is always one");
         if !std::ptr::eq(newest.as_ptr(), table) || lines == table.shape.lines() {
@@ -264,8 +277,8 @@ impl Shared {
         if registry.tables.iter().rev().nth(1).is_some_and(|before| !is_left(before)) {
             return false;
         }
-        let huge_pages = self.config.huge_pages && lines >= HUGE_FROM;
-        let Ok(next) = Table::new(lines, table.generation + 1, huge_pages) else { return false };
+        // Small pages, as one is filled with zeros where an operation touches it. `maintain` makes them huge.
+        let Ok(next) = Table::new(lines, table.generation + 1, false) else { return false };
         let next = NonNull::from(Box::leak(next));
         registry.tables.push_back(next);
         // SAFETY: it was just made.
@@ -280,9 +293,6 @@ impl Shared {
         }
     }
 }
-
-/// Tables from this size on may have huge pages: below, half of one would be in vain.
-const HUGE_FROM: u64 = 8 * WINDOW;
 
 impl Record {
     /// From now on the session uses this table and later ones.

@@ -2,7 +2,7 @@
 //!
 //! `docs/design/lines.md` has the protocol: words, invariants, memory orders, and why it is right. From the lowest
 //! layer up: `bits`, `lane` (all accesses of the memory), `permutation` (keys to hashes), `stash`, `table`, `lookup`,
-//! `write`, `sweep` (growing and shrinking), `map`, `session`, `pipeline`, `scan`.
+//! `write`, `sweep` (growing and shrinking), `relocate` (moves within a table), `map`, `session`, `pipeline`, `scan`.
 
 mod bits;
 mod lane;
@@ -10,6 +10,7 @@ mod lookup;
 mod map;
 mod permutation;
 mod pipeline;
+mod relocate;
 mod scan;
 mod session;
 mod stash;

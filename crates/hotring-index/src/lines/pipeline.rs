@@ -9,7 +9,7 @@
 
 use super::bits::{ACTIVE, PROBE, probe, probe_of, reach_of};
 use super::lane::{Avx2, Avx512, Form, Line, Plain, Search, Sse2};
-use super::lookup::{is_active_still, look_up};
+use super::lookup::{is_plain, is_plain_still, look_up};
 use super::session::{LinesSession, by_form};
 use super::table::Table;
 use crate::core::prefetch::{prefetch, prefetch_to_write};
@@ -50,6 +50,7 @@ impl LinesSession {
         self.keep_up();
         let (table, hash) = (self.table(), |key| self.hash(key));
         by_form!(self.form, S => fly::<S>(table, keys, hash, &mut f));
+        self.note_reads(keys);
     }
 
     /// As [`LinesSession::for_each_many`]: `out[i]` becomes the value of `keys[i]`.
@@ -146,54 +147,43 @@ fn fly<S: Search>(
         *flight = take_off(started);
         started += 1;
     }
-    at %= FLIGHTS;
+    // The rest in their order, from the place whose turn it is; those that fly on keep that order.
+    flights[..airborne].rotate_left(at % FLIGHTS);
     while airborne > 0 {
-        if at >= airborne {
-            at = 0;
+        let mut left = 0;
+        for at in 0..airborne {
+            let flight = flights[at];
+            let value = match look::<S>(table, &flight) {
+                Step::Fly(on) => {
+                    flights[left] = on;
+                    left += 1;
+                    continue;
+                }
+                Step::Land(value) => value,
+                Step::Divert => settle(flight.key),
+            };
+            land(flight.key as usize, value);
         }
-        let flight = flights[at];
-        let value = match look::<S>(table, &flight) {
-            Step::Fly(on) => {
-                flights[at] = on;
-                at += 1;
-                continue;
-            }
-            Step::Land(value) => value,
-            Step::Divert => settle(flight.key),
-        };
-        land(flight.key as usize, value);
-        // Those behind move up, so that the turns stay as they were.
-        airborne -= 1;
-        flights.copy_within(at + 1..airborne + 1, at);
+        airborne = left;
     }
 }
 
 #[inline(always)]
 fn look<'t, S: Search>(table: &'t Table, flight: &Flight<'t>) -> Step<'t> {
-    match table.shape.find_in::<S>(flight.line, flight.want) {
-        Some(found) => Step::Land(Some(found.pair.value)),
-        None => look_on::<S>(table, flight),
-    }
-}
-
-#[inline(always)]
-fn look_on<'t, S: Search>(table: &'t Table, flight: &Flight<'t>) -> Step<'t> {
     let Flight { want, line, mut reach, key } = *flight;
+    // As at home, but whether this is the home line is asked on a miss only.
+    let control = line.control();
+    if let Some(found) = table.shape.find_in::<S>(line, want) {
+        return Step::Land(Some(found.pair.value));
+    }
     if want & PROBE == 0 {
-        let control = line.control();
+        if is_plain(control) && is_plain_still(line) {
+            return Step::Land(None);
+        }
         if control & ACTIVE == 0 {
             return Step::Divert;
         }
         reach = reach_of(control) as u32;
-        if reach == 0 {
-            // The control word must be read before the line, so look again.
-            let is_missing = table.shape.find_in::<S>(line, want).is_none();
-            return if is_missing && is_active_still(line) {
-                Step::Land(None)
-            } else {
-                Step::Divert
-            };
-        }
     }
     if probe_of(want) >= u64::from(reach) {
         return Step::Divert;

@@ -4,9 +4,8 @@
 //! order of hashes. A home is read as a whole, as for a miss: its items at one moment each, none of which has moved
 //! on meanwhile.
 
-use super::bits::{ACTIVE, STASHED, reach_of};
+use super::bits::STASHED;
 use super::lane::{Avx2, Avx512, Form, Plain, Search, Sse2};
-use super::lookup::is_active_still;
 use super::session::{LinesSession, by_form};
 use super::stash::Then;
 use super::table::Table;
@@ -62,22 +61,19 @@ fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> 
     loop {
         let shape = &table.shape;
         let index = shape.home(from).index;
-        let line = shape.line(index);
-        let control = line.control();
-        if control & ACTIVE == 0 {
+        let Some(seen) = table.see(index) else {
             table = table.after();
             continue;
-        }
+        };
         items.clear();
-        let reach = reach_of(control);
-        shape.each_item::<S>(index, reach, |found| {
+        shape.each_item::<S>(index, seen.reach, |found| {
             items.push((shape.hash(index, found.pair.word), found.pair.value));
         });
         let hashes = shape.hashes(index);
-        if reach == STASHED {
+        if seen.reach == STASHED {
             table.stash.each(hashes.clone(), |hash, value| items.push((hash, value)));
         }
-        if is_active_still(line) {
+        if table.is_as(index, seen) {
             items.retain(|(hash, _)| *hash >= from);
             return hashes.end().checked_add(1);
         }

@@ -1,9 +1,10 @@
 //! A thread's access to a map.
 
-use super::lane::{Avx2, Avx512, Form, Plain, Sse2};
-use super::lookup::look_up;
+use super::lane::{Avx2, Avx512, Form, Plain, Search, Sse2};
+use super::lookup::{AtHome, look_up};
 use super::map::{Record, Shared};
 use super::permutation::Permutation;
+use super::relocate;
 use super::stash::Then;
 use super::sweep;
 use super::table::{Shape, Table};
@@ -22,6 +23,10 @@ pub struct LinesSession {
     /// Changes of the number of items that were not told yet, and how many may be.
     pending: i64,
     pending_max: i64,
+    /// Removals since homes were tidied.
+    removals: u32,
+    /// Reads until the next one is noted.
+    until_noted: u32,
     /// The one that `record` announces.
     table: NonNull<Table>,
     record: Arc<Record>,
@@ -56,8 +61,19 @@ macro_rules! by_form {
 }
 pub(super) use by_form;
 
+/// After this many removals a session tidies some homes: all of them once in the time in which all items are removed
+/// about twice.
+const TIDY_EVERY: u32 = 64;
+const TIDY_HOMES: u64 = 16;
+
+/// One read in this many is noted in its item: a prime, which no loop over hot keys is likely to share.
+const NOTED_EVERY: u32 = 61;
+
 /// The most that a session keeps to itself of the number of items.
 const PENDING_MAX: u64 = 256;
+
+/// Lines of the next table that may have memory before homes move there: 64 MiB.
+const POPULATED_AHEAD: u64 = 1 << 20;
 
 impl LinesSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
@@ -70,6 +86,8 @@ impl LinesSession {
             form: shared.form,
             pending: 0,
             pending_max: pending_max(&shape),
+            removals: 0,
+            until_noted: NOTED_EVERY,
             table,
             record,
             shared,
@@ -80,21 +98,61 @@ impl LinesSession {
     #[inline(always)]
     pub fn get(&mut self, key: u64) -> Option<u64> {
         let hash = self.hash(key);
-        if self.form == Form::Avx512
-            && let Some(value) = self.shape.find_at_home::<Avx512>(self.shape.home(hash))
-        {
-            return Some(value);
+        self.until_noted -= 1;
+        if self.until_noted == 0 {
+            self.note_read(hash);
+        }
+        // The best form is compiled into the caller's code, the others are not.
+        if self.form == Form::Avx512 {
+            match self.look_at_home::<Avx512>(hash) {
+                AtHome::Hit(value) => return Some(value),
+                AtHome::Miss => {
+                    // As a conditional move, presence would wait for memory.
+                    std::hint::cold_path();
+                    return None;
+                }
+                AtHome::Further => {}
+            }
         }
         self.get_further(hash)
     }
 
+    /// Counts the reads of a batch, whose lines are in the cache by now.
+    pub(super) fn note_reads(&mut self, keys: &[u64]) {
+        let mut at = self.until_noted as usize;
+        while let Some(key) = keys.get(at - 1) {
+            self.note_read(self.hash(*key));
+            at += NOTED_EVERY as usize;
+        }
+        self.until_noted = (at - keys.len()) as u32;
+    }
+
+    #[cold]
     #[inline(never)]
-    fn get_further(&mut self, hash: u64) -> Option<u64> {
-        by_form!(self.form, S => self.look_up_hash::<S>(hash))
+    fn note_read(&mut self, hash: u64) {
+        self.until_noted = NOTED_EVERY;
+        let table = self.table();
+        by_form!(self.form, S => relocate::warm::<S>(table, hash));
     }
 
     #[inline(always)]
-    pub(super) fn look_up_hash<S: super::lane::Search>(&mut self, hash: u64) -> Option<u64> {
+    fn look_at_home<S: Search>(&self, hash: u64) -> AtHome {
+        let home = self.shape.home(hash);
+        self.shape.look_at_home::<S>(self.shape.line(home.index), home.want)
+    }
+
+    #[inline(never)]
+    fn get_further(&mut self, hash: u64) -> Option<u64> {
+        by_form!(self.form, S => self.look_up::<S>(hash))
+    }
+
+    #[inline(always)]
+    fn look_up<S: Search>(&mut self, hash: u64) -> Option<u64> {
+        match self.look_at_home::<S>(hash) {
+            AtHome::Hit(value) => return Some(value),
+            AtHome::Miss => return None,
+            AtHome::Further => {}
+        }
         self.keep_up();
         look_up::<S>(self.table(), hash)
     }
@@ -174,6 +232,32 @@ impl LinesSession {
         by_form!(form, S => sweep::step::<S>(table, next))
     }
 
+    /// Begins to grow the table now, if nothing else is under way with it; true if it did. Later writes,
+    /// [`LinesSession::growth_step`] and [`LinesSession::maintain`] do the rest.
+    pub fn grow(&mut self) -> bool {
+        self.shared.grow(self.newest())
+    }
+
+    /// Begins to shrink the table to what its items need, as [`LinesSession::grow`] does, but not below its first size.
+    pub fn shrink(&mut self) -> bool {
+        let items = self.tell();
+        self.shared.shrink(items, self.newest())
+    }
+
+    /// Does a piece of work that no operation should have to do, on the calling thread: puts memory behind pages that
+    /// growth will come to, moves homes on, makes small pages huge ones. At most some milliseconds. False: there is
+    /// none now.
+    pub fn maintain(&mut self) -> bool {
+        let huge_pages = self.shared.huge_pages();
+        match self.moving() {
+            None => huge_pages && self.table().collapse(),
+            Some((table, next)) => {
+                let at = sweep::position(table, next);
+                next.populate(at, at + POPULATED_AHEAD) || self.growth_step()
+            }
+        }
+    }
+
     #[inline(always)]
     pub(super) fn hash(&self, key: u64) -> u64 {
         self.permutation.hash(key)
@@ -210,6 +294,12 @@ impl LinesSession {
         });
         if is_removed && old.is_some() {
             self.count(-1);
+            self.removals += 1;
+            if self.removals == TIDY_EVERY {
+                self.removals = 0;
+                let table = self.table();
+                by_form!(self.form, S => relocate::tidy::<S>(table, TIDY_HOMES));
+            }
         }
         old
     }
@@ -224,7 +314,8 @@ impl LinesSession {
         self.count(1);
         if inserted == Inserted::InStash {
             let items = self.tell();
-            self.shared.had_no_room(items, self.newest());
+            let newest = self.newest();
+            self.shared.had_no_room(items, newest);
         }
         true
     }

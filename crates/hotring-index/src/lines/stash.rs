@@ -73,12 +73,13 @@ impl Stash {
         item.map(|item| item.is_frozen = false).is_some()
     }
 
-    /// Freezes the first item of these hashes.
-    pub(super) fn freeze(&self, hashes: RangeInclusive<u64>) -> Option<(u64, u64)> {
+    /// Freezes the first item of these hashes; returns it as it was.
+    pub(super) fn freeze(&self, hashes: RangeInclusive<u64>) -> Option<(u64, Stashed)> {
         let mut items = self.items.lock();
         let (hash, item) = items.range_mut(hashes).next()?;
+        let before = *item;
         item.is_frozen = true;
-        Some((*hash, item.value))
+        Some((*hash, before))
     }
 
     /// The first item of these hashes.

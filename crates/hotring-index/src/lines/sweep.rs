@@ -13,7 +13,7 @@
 //! of a home of the old table and of one of the new one took that of the old one first; none holds two of one table.
 //! A table begins to move on only when the one before it has been left, so that its lines stay open until then.
 
-use super::bits::{ACTIVE, FROZEN, LINE, LIVE, STASHED, reach_of};
+use super::bits::{ACTIVE, FROZEN, STASHED, reach_of};
 use super::lane::Search;
 use super::lookup::Found;
 use super::table::{Table, WINDOW};
@@ -49,6 +49,13 @@ pub(super) fn step<S: Search>(table: &Table, next: &Table) -> bool {
     true
 }
 
+/// The line of the next table that the threads which move homes have come to.
+pub(super) fn position(table: &Table, next: &Table) -> u64 {
+    // ORDERING: Relaxed, advice.
+    let home = table.claimed.load(Ordering::Relaxed).min(table.shape.lines() - 1);
+    next.shape.home(*table.shape.hashes(home).start()).index
+}
+
 /// Makes lines of the next table homes of what is in these homes. They cannot have moved on before: that begins when
 /// this table has been left, which cannot be before these homes are counted.
 fn open(table: &Table, next: &Table, homes: Range<u64>) {
@@ -71,7 +78,7 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64) {
     };
     let reach = reach_of(control);
     shape.each_item::<S>(index, reach, |found| {
-        if let Some(word) = freeze(&found) {
+        if let Some(word) = freeze(&found, shape.mask()) {
             copy::<S>(next, shape.hash(index, word), found.lane.value());
         }
     });
@@ -80,7 +87,7 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64) {
     }
     line.head().clear(ACTIVE);
     shape.each_item::<S>(index, reach, |found| {
-        clear::<S>(&found);
+        found.empty_frozen::<S>();
         thaw::<S>(next, shape.hash(index, found.pair.word));
     });
     if reach == STASHED {
@@ -93,14 +100,13 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64) {
     unlock(line);
 }
 
-/// Freezes an item, unless it is removed before. What else may change is its value, and, in lane 0, bits of the line.
-fn freeze(found: &Found<'_>) -> Option<u64> {
+/// Freezes an item, unless it is removed before. `mask` has the bits that say which item it is, and where: another item
+/// in the lane may be of another home. Only under the LOCK of the home, so that no such item of it can come.
+pub(super) fn freeze(found: &Found<'_>, mask: u64) -> Option<u64> {
     let mut word = found.pair.word;
-    // The quotient, and PROBE: another item in the lane may be of another home.
-    let is_same = |now: u64| (now ^ found.pair.word) & !LINE == 0;
     while !found.lane.swap_word(word, word | FROZEN) {
         word = found.lane.word();
-        if !is_same(word) {
+        if (word ^ found.pair.word) & mask != 0 {
             return None;
         }
     }
@@ -121,21 +127,12 @@ fn copy<S: Search>(next: &Table, hash: u64, value: u64) {
 fn copy_stash<S: Search>(table: &Table, next: &Table, index: u64) {
     let hashes = table.shape.hashes(index);
     let mut rest = hashes.clone();
-    while let Some((hash, value)) = table.stash.freeze(rest) {
-        copy::<S>(next, hash, value);
+    while let Some((hash, item)) = table.stash.freeze(rest) {
+        copy::<S>(next, hash, item.value);
         if hash == *hashes.end() {
             break;
         }
         rest = hash + 1..=*hashes.end();
-    }
-}
-
-/// Empties the lane of a frozen item.
-fn clear<S: Search>(found: &Found<'_>) {
-    let mut found = *found;
-    debug_assert!(found.pair.word & (LIVE | FROZEN) == LIVE | FROZEN);
-    while !found.empty() {
-        found.pair = S::load(found.lane);
     }
 }
 

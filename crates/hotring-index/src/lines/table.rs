@@ -8,7 +8,7 @@ use super::bits::{ACTIVE, EXPONENT_FULL, EXPONENT_MIN, HASH_BITS, LIVE, PROBE, P
 use super::lane::{LANES, Line};
 use super::stash::Stash;
 use crate::core::memory::{HUGE_PAGE, Mapping};
-use crate::core::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::ops::{Range, RangeInclusive};
@@ -19,6 +19,9 @@ pub(super) const WINDOW: u64 = (HUGE_PAGE / size_of::<Line>()) as u64;
 
 /// The fewest lines of a table.
 pub(super) const LINES_MIN: u64 = 1 << EXPONENT_MIN;
+
+/// From here on all four lanes of a line have items.
+pub(super) const LINES_FULL: u64 = 1 << EXPONENT_FULL;
 
 /// The most lines of a table: 64 TiB.
 pub(super) const LINES_MAX: u64 = 1 << 40;
@@ -75,6 +78,11 @@ impl Shape {
         self.lanes
     }
 
+    /// Whether words have HEAT.
+    pub(super) fn has_heat(&self) -> bool {
+        self.lines >= LINES_FULL
+    }
+
     /// How many items have room.
     pub(super) fn room(&self) -> u64 {
         self.lines * u64::from(self.lanes.count_ones())
@@ -91,6 +99,12 @@ impl Shape {
         debug_assert!(index < self.lines + spare(self.steps));
         // SAFETY: the index is in range, and the table is kept while the shape is in use.
         unsafe { self.start.add(index as usize).as_ref() }
+    }
+
+    /// The number of a line of this table.
+    pub(super) fn index(&self, line: &Line) -> u64 {
+        // SAFETY: both are in the memory of the table.
+        unsafe { NonNull::from(line).offset_from(self.start) as u64 }
     }
 
     /// Where a hash belongs.
@@ -168,6 +182,12 @@ const fn steps(exponent: u32) -> u64 {
     }
 }
 
+/// Counts of moves: a power of two, few enough to stay in the cache.
+const fn counts(lines: u64) -> u64 {
+    let wanted = lines / 256;
+    if wanted > 1024 { 1024 } else { wanted.next_power_of_two() }
+}
+
 /// Lines behind the last home, so that no sequence wraps.
 const fn spare(steps: u64) -> u64 {
     PROBE_MAX * (steps + 1)
@@ -234,6 +254,13 @@ pub(super) struct Table {
     pub(super) moved: AtomicU64,
     /// Homes of each whole window that have moved on, and whether its pages were given back.
     windows: Box<[AtomicU64]>,
+    /// How often items of homes have moved within the table; a home has the one with the low bits of its number.
+    moves: Box<[AtomicU64]>,
+    /// The home that is tidied next, modulo all.
+    tidied: TallyU64,
+    /// Windows that were populated ahead, from the first on, and those that were made huge pages.
+    populated: TallyU64,
+    collapsed: TallyU64,
     pub(super) stash: Stash,
     memory: Memory,
 }
@@ -255,6 +282,10 @@ impl Table {
             claimed: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             windows,
+            moves: (0..counts(lines)).map(|_| AtomicU64::new(0)).collect(),
+            tidied: TallyU64::new(0),
+            populated: TallyU64::new(0),
+            collapsed: TallyU64::new(0),
             stash: Stash::default(),
             memory,
         }))
@@ -297,6 +328,25 @@ impl Table {
         self.moved.load(Ordering::Acquire) == self.shape.lines()
     }
 
+    /// The count of moves of a home. An acquire.
+    #[inline(always)]
+    pub(super) fn moves(&self, index: u64) -> u64 {
+        // ORDERING: Acquire pairs with the AcqRel in `count_move`: the copy of the item is seen, too.
+        self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
+    }
+
+    /// Counts a move: after the copy is in its lane, before the old lane is cleared.
+    pub(super) fn count_move(&self, index: u64) {
+        // ORDERING: AcqRel: the copy comes before, the clearing after.
+        self.moves[index as usize & (self.moves.len() - 1)].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The next home to tidy.
+    pub(super) fn tidied(&self) -> u64 {
+        // ORDERING: Relaxed: it decides which thread does it, and nothing is read through it.
+        self.tidied.fetch_add(1, Ordering::Relaxed) % self.shape.lines()
+    }
+
     /// Bytes of address space, and of what goes with it.
     pub(super) fn bytes(&self) -> u64 {
         (self.shape.lines() + self.shape.spare()) * size_of::<Line>() as u64
@@ -318,6 +368,40 @@ impl Table {
         }
         // ORDERING: AcqRel: see `is_left`.
         self.moved.fetch_add(number, Ordering::AcqRel);
+    }
+
+    /// Puts memory behind the next window of those from line `from` to line `to` that have not been populated: ahead of
+    /// the threads that move homes here. False: there is none.
+    pub(super) fn populate(&self, from: u64, to: u64) -> bool {
+        // ORDERING: Relaxed: it decides which thread does it, and nothing is read through it.
+        self.populated.fetch_max(from / WINDOW, Ordering::Relaxed);
+        self.maintain(&self.populated, to / WINDOW + 1, Mapping::populate)
+    }
+
+    /// Makes the next window a huge page. False: all are, as far as the system could.
+    pub(super) fn collapse(&self) -> bool {
+        self.maintain(&self.collapsed, u64::MAX, Mapping::collapse)
+    }
+
+    fn maintain(
+        &self,
+        done: &TallyU64,
+        end: u64,
+        f: impl Fn(&Mapping, usize, usize) -> bool,
+    ) -> bool {
+        let Memory::Pages(mapping) = &self.memory else { return false };
+        let end = end.min(self.bytes().div_ceil(HUGE_PAGE as u64));
+        // ORDERING: Relaxed, as above.
+        let window = done.load(Ordering::Relaxed);
+        if window >= end {
+            return false;
+        }
+        // ORDERING: Relaxed, as above.
+        if done.compare_exchange(window, window + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // Only advice: where it is refused, pages come as they are touched.
+            f(mapping, window as usize * HUGE_PAGE, (window as usize + 1) * HUGE_PAGE);
+        }
+        true
     }
 
     fn give_back(&self, window: usize) {

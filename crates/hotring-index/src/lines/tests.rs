@@ -1,5 +1,7 @@
 //! Tests of the map as a whole, on one thread and on several.
 
+use super::bits::{LIVE, probe_of, reach_of};
+use super::lane::{Plain, Search};
 use super::{Form, Lines, LinesConfig, LinesSession};
 use fastrand::Rng;
 use std::collections::HashMap;
@@ -341,4 +343,132 @@ fn batches_answer_as_single_operations_do() {
         }
         assert_eq!(lines.len(), model.len() as u64);
     }
+}
+
+#[test]
+fn maintenance_ends_and_changes_no_item() {
+    let lines = map(LinesConfig { factor: 1.5, ..LinesConfig::default() });
+    let mut session = lines.session();
+    let mut steps = 0u64;
+    for key in 0..400_000 {
+        assert!(session.insert(key, !key));
+        steps += u64::from(key % 16 == 0 && session.maintain());
+    }
+    while session.maintain() {
+        steps += 1;
+    }
+    assert!(steps > 10, "{steps} steps");
+    assert!((0..400_000).all(|key| session.get(key) == Some(!key)));
+}
+
+/// Shares of homes that have a REACH, and of items that are displaced.
+fn displaced(session: &LinesSession) -> (f64, f64) {
+    let shape = &session.table().shape;
+    let (mut reaching, mut items, mut displaced) = (0, 0, 0);
+    for line in (0..shape.lines()).map(|index| shape.line(index)) {
+        reaching += u64::from(reach_of(line.control()) > 0);
+        for lane in Plain::matches(line, LIVE, LIVE).each(line) {
+            items += 1;
+            displaced += u64::from(probe_of(lane.word()) > 0);
+        }
+    }
+    (reaching as f64 / shape.lines() as f64, displaced as f64 / items as f64)
+}
+
+#[test]
+fn turnovers_leave_the_table_as_a_fresh_one() {
+    let items = 160_000;
+    let fresh = |seed| {
+        let lines = map(LinesConfig { capacity: items, seed: [seed, 1], ..LinesConfig::default() });
+        let mut session = lines.session();
+        (0..items).for_each(|key| assert!(session.insert(key, key)));
+        (lines, session)
+    };
+    let (lines, mut session) = fresh(1);
+    let before = displaced(&session);
+    let mut present: Vec<u64> = (0..items).collect();
+    let mut random = Rng::with_seed(1);
+    for next in items..21 * items {
+        let key = &mut present[random.usize(..items as usize)];
+        assert!(session.remove(*key));
+        *key = next;
+        assert!(session.insert(next, next));
+    }
+    let after = displaced(&session);
+    println!(
+        "reaching and displaced: fresh {before:?}, after 20 turnovers {after:?}, {:?}",
+        lines.stats()
+    );
+    assert!(present.iter().all(|key| session.get(*key) == Some(*key)));
+    assert_eq!((lines.stats().growths, lines.stats().stashed), (0, 0));
+    assert!(after.0 < before.0 * 1.1 && after.1 < before.1 * 1.1);
+}
+
+#[test]
+fn hot_items_come_into_their_home_lines() {
+    // Nearly full, so that many items are displaced and no home line has room.
+    let (items, room) = (220_000, 170_000);
+    let config = LinesConfig { capacity: room, load_max: 0.9, ..LinesConfig::default() };
+    let lines = map(config);
+    let mut session = lines.session();
+    (0..items).for_each(|key| assert!(session.insert(key, !key)));
+    assert!(session.shape.has_heat() && lines.stats().growths == 0, "{:?}", lines.stats());
+    let is_home = |session: &LinesSession, key| {
+        let home = session.shape.home(session.hash(key));
+        session.shape.find::<Plain>(home, 0).is_some()
+    };
+    let hot: Vec<u64> = (0..items).filter(|key| !is_home(&session, *key)).take(100).collect();
+    assert_eq!(hot.len(), 100);
+    for _ in 0..64 * 40 {
+        for key in &hot {
+            assert_eq!(session.get(*key), Some(!key));
+        }
+    }
+    let come = hot.iter().filter(|key| is_home(&session, **key)).count();
+    assert!(come > 90, "{come} of 100");
+    assert!((0..items).all(|key| session.get(key) == Some(!key)));
+    assert_eq!(all_of(&mut session, 1000).len() as u64, items);
+}
+
+/// Keys that are always there are never missed while threads move items within the table, by removals and by reads.
+#[test]
+fn threads_agree_while_items_move_within_the_table() {
+    let (kept, room) = (120_000, 170_000);
+    let config = LinesConfig { capacity: room, load_max: 0.9, ..LinesConfig::default() };
+    let lines = map(config);
+    let mut session = lines.session();
+    (0..kept).for_each(|key| assert!(session.insert(key, 0)));
+    let steps = if cfg!(debug_assertions) { 1_500_000u64 } else { 20_000_000 };
+    let added: u64 = std::thread::scope(|scope| {
+        let run = |thread: u64| {
+            let mut session = lines.session();
+            move || {
+                let mut random = Rng::with_seed(thread);
+                let (mut added, first) = (0, 1 << 30 | thread << 40);
+                for step in 0..steps {
+                    // A few keys are hot, others each at another time.
+                    let key = match step / 4096 % 2 {
+                        0 => random.u64(..64) * 17 + step / 100_000,
+                        _ => random.u64(..kept),
+                    };
+                    assert!(session.get(key).is_some(), "key {key} is always there");
+                    if step % 3 == 0 {
+                        assert!(session.fetch_add(key, 1).is_some());
+                        added += 1;
+                    }
+                    assert!(session.insert(first + step, step));
+                    if step >= 25_000 {
+                        assert_eq!(session.take(first + step - 25_000), Some(step - 25_000));
+                    }
+                }
+                added
+            }
+        };
+        let runs: Vec<_> = (0..3).map(|thread| scope.spawn(run(thread))).collect();
+        runs.into_iter().map(|run| run.join().expect("no panic")).sum()
+    });
+    assert_eq!((0..kept).map(|key| session.get(key).expect("it is there")).sum::<u64>(), added);
+    assert_eq!(lines.len(), kept + 3 * 25_000);
+    let moves: u64 = (0..1024).map(|index| session.table().moves(index)).sum();
+    assert!(moves > 1000, "{moves} moves, {:?}", lines.stats());
 }

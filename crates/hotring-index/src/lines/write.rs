@@ -5,10 +5,11 @@
 //! move meanwhile. Nothing under LOCK waits for a client or for a page; the stash alone may allocate.
 
 use super::bits::{
-    ACTIVE, FROZEN, LINE, LIVE, LOCK, PROBE_MAX, STASHED, probe, reach_of, with_reach,
+    ACTIVE, FROZEN, LINE, LIVE, LOCK, PROBE, PROBE_MAX, STASHED, probe, reach_of, with_reach,
 };
 use super::lane::{Line, Pair, Search};
-use super::lookup::{Found, is_active_still};
+use super::lookup::Found;
+use super::relocate;
 use super::stash::{Change, Stashed, Then};
 use super::table::{Home, Table};
 use crate::core::sync::spin::SpinWait;
@@ -24,7 +25,23 @@ pub(super) enum Inserted {
     No,
 }
 
-impl Found<'_> {
+impl<'t> Found<'t> {
+    /// The first free lane of a line.
+    #[inline(always)]
+    pub(super) fn free<S: Search>(line: &'t Line, lanes: u32) -> Option<Self> {
+        loop {
+            let free = S::matches(line, 0, LIVE).only(lanes);
+            if free.is_empty() {
+                return None;
+            }
+            let lane = free.first(line);
+            let pair = S::load(lane);
+            if pair.word & LIVE == 0 {
+                return Some(Found { line, lane, pair });
+            }
+        }
+    }
+
     /// Gives the item another value. False: the lane has changed.
     #[inline(always)]
     fn write(&self, value: u64) -> bool {
@@ -37,9 +54,17 @@ impl Found<'_> {
         self.lane.swap(self.pair, Pair { word: self.line_bits(), value: 0 })
     }
 
+    /// Empties the lane of a frozen item: only bits of the line may change meanwhile.
+    pub(super) fn empty_frozen<S: Search>(&self) {
+        let mut now = Found { pair: S::load(self.lane), ..*self };
+        while !now.empty() {
+            now.pair = S::load(self.lane);
+        }
+    }
+
     /// What stays in the word without its item.
     #[inline(always)]
-    fn line_bits(&self) -> u64 {
+    pub(super) fn line_bits(&self) -> u64 {
         if self.line.is_head(self.lane) { self.pair.word & LINE } else { 0 }
     }
 }
@@ -54,20 +79,18 @@ pub(super) fn change<S: Search>(
     let mut spin = SpinWait::default();
     loop {
         let home = table.shape.home(hash);
-        let line = table.shape.line(home.index);
-        let control = line.control();
-        if control & ACTIVE == 0 {
+        let Some(seen) = table.see(home.index) else {
             table = table.after();
             continue;
-        }
-        let reach = reach_of(control);
+        };
+        let reach = seen.reach;
         if let Some(found) = table.shape.find::<S>(home, reach) {
             let old = found.pair.value;
             let is_frozen = found.pair.word & FROZEN != 0;
             let done = match decide(old) {
                 Then::Keep => true,
                 Then::Write(value) => !is_frozen && found.write(value),
-                Then::Remove => !is_frozen && found.empty(),
+                Then::Remove => !is_frozen && found.empty() && tidied::<S>(table, &found),
             };
             if done {
                 return Some(old);
@@ -87,10 +110,19 @@ pub(super) fn change<S: Search>(
                 Change::Absent => {}
             }
         }
-        if is_active_still(line) {
+        if table.is_as(home.index, seen) {
             return None;
         }
     }
+}
+
+/// Tidies up after a removal if there may be something to tidy. Always true.
+#[inline(always)]
+fn tidied<S: Search>(table: &Table, removed: &Found<'_>) -> bool {
+    if removed.pair.word & PROBE != 0 || reach_of(removed.line.control()) != 0 {
+        relocate::tidy_after::<S>(table, removed);
+    }
+    true
 }
 
 /// Inserts a hash unless it is there.
@@ -151,19 +183,10 @@ pub(super) fn put_in<S: Search>(
     let head = shape.line(home.index);
     for number in 0..=PROBE_MAX {
         let line = shape.line(home.index + number * step);
-        loop {
-            let free = S::matches(line, 0, LIVE).only(shape.lanes());
-            if free.is_empty() {
-                break;
-            }
-            let lane = free.first(line);
-            let found = Found { line, lane, pair: S::load(lane) };
-            if found.pair.word & LIVE != 0 {
-                continue;
-            }
+        while let Some(free) = Found::free::<S>(line, shape.lanes()) {
             raise_reach(head, number);
-            let word = found.line_bits() | word | probe(number);
-            if lane.swap(found.pair, Pair { word, value }) {
+            let word = free.line_bits() | word | probe(number);
+            if free.lane.swap(free.pair, Pair { word, value }) {
                 return Inserted::InLane;
             }
         }
@@ -180,7 +203,7 @@ fn put_into_stash(table: &Table, head: &Line, hash: u64, value: u64, flags: u64)
 
 /// Lets readers look this far, before an item gets there. Only under LOCK, but lane 0's item may change meanwhile.
 #[inline(always)]
-fn raise_reach(head: &Line, reach: u64) {
+pub(super) fn raise_reach(head: &Line, reach: u64) {
     loop {
         let control = head.control();
         if reach_of(control) >= reach || head.head().swap_word(control, with_reach(control, reach))
