@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["engine", "session"],
             &["ring"],
             &["index"],
-            &["bytes", "u64s"],
+            &["bytes", "u64s", "lines"],
             &["erased"],
             &["any", "checks", "toolkit"],
         ],

@@ -9,6 +9,8 @@
 mod bytes;
 #[cfg(feature = "cpp-peers")]
 mod cpp;
+#[cfg(target_arch = "x86_64")]
+mod lines;
 mod oracle;
 mod ours;
 #[cfg(feature = "peers")]

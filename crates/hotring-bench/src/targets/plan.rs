@@ -4,6 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use hotring_engines::{Chaining, GCuckoo, Mercury, OsMutex, TestAndSet};
 use hotring_index::{Bytes, Config, Growth, Index, Ring, U64};
+#[cfg(target_arch = "x86_64")]
+use hotring_index::{Lines, LinesConfig};
 
 use super::bytes::Written;
 use super::oracle::Oracle;
@@ -17,6 +19,8 @@ use crate::workload::operations::Keys;
 pub enum TargetName {
     /// The ring, with any strategy and number of hints
     Hotring,
+    /// Lines: items in the table itself, on x86-64
+    Lines,
     /// Lock-free chains, the baseline of HotRing's paper
     Chaining,
     /// Mercury with test-and-set locks
@@ -137,6 +141,7 @@ impl Plan {
                 7 => self.ours::<Ring<7>>(),
                 hints => bail!("a slot has 1, 3 or 7 hints, not {hints}"),
             },
+            TargetName::Lines => self.lines(),
             TargetName::Chaining => self.ours::<Chaining>(),
             TargetName::Mercury => self.ours::<Mercury<TestAndSet>>(),
             TargetName::MercuryMutex => self.ours::<Mercury<OsMutex>>(),
@@ -157,6 +162,24 @@ impl Plan {
         } else {
             self.bytes(Index::<Bytes, E>::new(self.config.clone())?)
         })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn lines(&self) -> Result<Box<dyn Target>> {
+        ensure!(self.shape == Shape::WORDS, "lines hold a word a key: values of 8 bytes");
+        let Config { seed, huge_pages, .. } = self.config;
+        let capacity = match self.config.growth {
+            None => 0,
+            Some(Growth::Fixed) => self.numbers,
+            Some(_) => bail!("lines grow by their load"),
+        };
+        let config = LinesConfig { seed, capacity, huge_pages, ..LinesConfig::default() };
+        Ok(self.words(Lines::new(config)?))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn lines(&self) -> Result<Box<dyn Target>> {
+        bail!("lines need x86-64")
     }
 
     #[cfg(feature = "peers")]
@@ -233,6 +256,8 @@ impl Plan {
     pub fn bytes_per_key(&self) -> f64 {
         let table = match (self.target, self.config.growth) {
             (TargetName::Oracle, _) => return 16.0,
+            // While the table doubles, what is left of the old one.
+            (TargetName::Lines, _) => return 72.0,
             (_, Some(Growth::BytesPerKey(bytes))) => 2.0 * bytes,
             (_, Some(Growth::Fixed)) => {
                 let slots = self.config.slots_initial.next_power_of_two();

@@ -160,6 +160,25 @@ impl Mapping {
         self.start
     }
 
+    /// Has the system put memory behind the bytes from `from` to `to`, whole huge pages, in huge pages where it can.
+    /// What is in them stays. False: it did not.
+    pub fn populate(&self, from: usize, to: usize) -> bool {
+        self.advise(from, to, libc::MADV_HUGEPAGE);
+        self.advise(from, to, libc::MADV_POPULATE_WRITE)
+    }
+
+    /// Has the system replace small pages from `from` to `to` by huge ones. What is in them stays. False: it did not.
+    pub fn collapse(&self, from: usize, to: usize) -> bool {
+        self.advise(from, to, libc::MADV_COLLAPSE)
+    }
+
+    /// Gives an advice that does not change what is in the bytes.
+    fn advise(&self, from: usize, to: usize, advice: i32) -> bool {
+        assert!(from <= to && to <= self.len, "inside of the mapping");
+        // SAFETY: the range is ours, and the advice does not change its contents.
+        unsafe { libc::madvise(self.start.as_ptr().add(from).cast(), to - from, advice) == 0 }
+    }
+
     /// Returns the bytes from `from` to `to` to the system; they read as zeros afterwards. False if the
     /// range is not made of whole pages, or the system refused; any part of it may then read as zeros. No
     /// session may use the bytes meanwhile.

@@ -14,6 +14,18 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
+/// As [`prefetch`], for a line that will be written: no other core keeps it.
+#[inline(always)]
+pub fn prefetch_to_write(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Asks for the first cache line of a value. For measurements of what memory can do.
 #[inline(always)]
 pub fn prefetch_value<T>(value: &T) {

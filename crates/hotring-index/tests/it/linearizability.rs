@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const OPS: usize = 10;
 /// Turns for which a thread waits for another to begin with: some 50 microseconds.
 const WAIT: usize = 1_000;
-const ROUNDS: u64 = if cfg!(debug_assertions) { 500 } else { 4_000 };
+pub const ROUNDS: u64 = if cfg!(debug_assertions) { 500 } else { 4_000 };
 /// Rounds in which other keys become more, then as many in which they become fewer.
 const WAVE: u64 = 200;
 /// Other keys.
@@ -32,13 +32,13 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 /// The operation.
 #[derive(Default)]
-struct Totals {
+pub struct Totals {
     rounds: AtomicU64,
     operations: AtomicU64,
     /// Pairs of operations on one key that overlapped in time.
     overlaps: AtomicU64,
-    doublings: AtomicU64,
-    halvings: AtomicU64,
+    pub doublings: AtomicU64,
+    pub halvings: AtomicU64,
     removals: AtomicU64,
     slots_most: AtomicU64,
     limbo_most: AtomicU64,
@@ -49,7 +49,7 @@ impl Totals {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let [rounds, operations, overlaps, doublings, halvings, removals, slots, limbo] = [
             &self.rounds,
             &self.operations,
@@ -70,14 +70,14 @@ impl Totals {
 }
 
 /// The plan of one run.
-struct Run<'r> {
-    name: String,
-    seed: u64,
-    rounds: u64,
+pub struct Run<'r> {
+    pub name: String,
+    pub seed: u64,
+    pub rounds: u64,
     /// Whether the index has expiries and versions.
-    is_bytes: bool,
-    totals: &'r Totals,
-    stats: &'r (dyn Fn() -> Stats + Sync),
+    pub is_bytes: bool,
+    pub totals: &'r Totals,
+    pub stats: &'r (dyn Fn() -> Stats + Sync),
 }
 
 fn random_op(random: &mut Rng, is_bytes: bool, version: Option<u64>) -> Op {
@@ -174,7 +174,7 @@ impl<T: Target> Hand<'_, T> {
 }
 
 /// Runs rounds of concurrent operations and judges each.
-fn check<T: Target>(run: &Run<'_>, sessions: Vec<T>) {
+pub fn check<T: Target>(run: &Run<'_>, sessions: Vec<T>) {
     let clock = AtomicU64::new(0);
     let arrived = AtomicU64::new(0);
     let (threads, barrier) = (sessions.len() as u64, Barrier::new(sessions.len()));

@@ -25,6 +25,8 @@ mod model_u64s;
 mod objects;
 mod operate;
 mod overhead;
+#[cfg(target_arch = "x86_64")]
+mod quotient_lines;
 mod regressions;
 mod shapes;
 mod shrink;

@@ -1,0 +1,340 @@
+//! What all sessions of a map share: its settings, its tables, and its count.
+
+use super::lane::Form;
+use super::permutation::Permutation;
+use super::session::LinesSession;
+use super::table::{LINES_FULL, LINES_MAX, LINES_MIN, Table};
+use crate::core::config::ConfigError;
+use crate::core::sync::{Arc, AtomicU64, Mutex, Ordering, TallyI64};
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+
+/// How a [`Lines`] is built.
+#[derive(Clone, Debug)]
+pub struct LinesConfig {
+    /// The secret of the permutation of keys: take it from the system's random numbers.
+    pub seed: [u64; 2],
+    /// Items for which there is room from the start. The map never shrinks below that.
+    pub capacity: u64,
+    /// The share of lanes that may be taken before the table grows, 0.6 to 0.9.
+    pub load_max: f64,
+    /// By what the table grows, 1.1 to 8: a smaller factor takes less memory and moves items more often.
+    pub factor: f64,
+    /// Whether the table shrinks by itself.
+    pub shrinks: bool,
+    /// Whether huge pages are asked for: for the first table, and where [`LinesSession::maintain`] is called.
+    pub huge_pages: bool,
+    /// The instructions with which lines are searched; the best that the processor has if `None`.
+    pub form: Option<Form>,
+}
+
+impl Default for LinesConfig {
+    fn default() -> Self {
+        Self {
+            seed: [0; 2],
+            capacity: 0,
+            load_max: 0.75,
+            factor: 2.0,
+            shrinks: true,
+            huge_pages: true,
+            form: None,
+        }
+    }
+}
+
+/// The load of a table that was made for a number of items, and the least at which a lack of room in one place makes
+/// the table grow.
+pub(super) const LOAD_MADE: f64 = 0.6;
+
+/// A shrinking table is made for this load, so that it does not grow again soon.
+const LOAD_SHRUNK: f64 = 0.4;
+
+/// The load below which a table shrinks.
+const LOAD_MIN: f64 = 0.15;
+
+/// Items in the stash that are no reason to grow: these, and one in as many lines. At a load of 0.8 chance puts one of
+/// some 100,000 items there.
+const STASHED_FEW: u64 = 16;
+const LINES_A_STASHED: u64 = 4096;
+
+/// A map of `u64` to `u64`. Cloning gives another handle to the same map.
+#[derive(Clone)]
+pub struct Lines {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) permutation: Permutation,
+    pub(super) form: Form,
+    config: LinesConfig,
+    lines_min: u64,
+    /// Items, as far as sessions have told.
+    items: TallyI64,
+    registry: Mutex<Registry>,
+}
+
+struct Registry {
+    /// In order. All but the last two have been left, and wait for sessions that are still there.
+    tables: VecDeque<NonNull<Table>>,
+    records: Vec<Arc<Record>>,
+}
+
+/// What others may know of a session.
+#[derive(Default)]
+pub(super) struct Record {
+    /// The session uses no table with a lower number.
+    generation: AtomicU64,
+    /// Items that it has not told yet. Only the session writes it.
+    pending: TallyI64,
+}
+
+// SAFETY: tables may be used by all threads; the pointers own them.
+unsafe impl Send for Registry {}
+
+impl Lines {
+    /// An empty map.
+    ///
+    /// # Errors
+    /// Settings out of range, a processor without atomic accesses of 16 bytes, or no address space.
+    pub fn new(config: LinesConfig) -> Result<Self, ConfigError> {
+        let form = check(&config)?;
+        let lines = lines_for(config.capacity, LOAD_MADE);
+        let table = Table::new(lines, 0, config.huge_pages).map_err(ConfigError::NoMemory)?;
+        table.open(0..lines);
+        let tables = VecDeque::from([NonNull::from(Box::leak(table))]);
+        let registry = Registry { tables, records: Vec::new() };
+        let shared = Shared {
+            permutation: Permutation::new(config.seed),
+            form,
+            config,
+            lines_min: lines,
+            items: TallyI64::new(0),
+            registry: Mutex::new(registry),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// A new session for the calling thread.
+    pub fn session(&self) -> LinesSession {
+        LinesSession::new(self.shared.clone())
+    }
+
+    /// Items present; exact when no operation is running. O(sessions).
+    pub fn len(&self) -> u64 {
+        let registry = self.shared.lock();
+        // ORDERING: Relaxed, counts.
+        let pending = registry.records.iter().map(|record| record.pending.load(Ordering::Relaxed));
+        let items = self.shared.items.load(Ordering::Relaxed) + pending.sum::<i64>();
+        items.max(0).cast_unsigned()
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Numbers of interest. O(sessions).
+    pub fn stats(&self) -> LinesStats {
+        let registry = self.shared.lock();
+        // SAFETY: the lock is held, so no table is freed.
+        let tables = || registry.tables.iter().map(|table| unsafe { table.as_ref() });
+        let newest = tables().next_back().expect("there is always one");
+        LinesStats {
+            lines: newest.shape.lines(),
+            room: newest.shape.room(),
+            tables: registry.tables.len() as u64,
+            table_bytes: tables().filter(|table| !table.is_left()).map(Table::bytes).sum(),
+            stashed: tables().map(|table| table.stash.len() as u64).sum(),
+            growths: newest.generation,
+        }
+    }
+}
+
+/// Numbers of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinesStats {
+    /// Lines of the newest table.
+    pub lines: u64,
+    /// Lanes of it that may have items.
+    pub room: u64,
+    /// Tables, those included that were left and wait for sessions.
+    pub tables: u64,
+    /// Bytes of the tables in use. Memory is taken only where a table was touched.
+    pub table_bytes: u64,
+    /// Items in the stash.
+    pub stashed: u64,
+    /// How often the table has grown or shrunk.
+    pub growths: u64,
+}
+
+fn check(config: &LinesConfig) -> Result<Form, ConfigError> {
+    if !(0.6..=0.9).contains(&config.load_max) {
+        return Err(ConfigError::Unsupported("load_max must be from 0.6 to 0.9"));
+    }
+    if !(1.1..=8.0).contains(&config.factor) {
+        return Err(ConfigError::Unsupported("factor must be from 1.1 to 8"));
+    }
+    if config.capacity > LINES_MAX {
+        return Err(ConfigError::Unsupported("capacity must be at most 2^40 items"));
+    }
+    match config.form {
+        Some(form) => Some(form).filter(|form| form.is_available()),
+        None => Form::best(),
+    }
+    .ok_or(ConfigError::Unsupported("this processor lacks the instructions: lines need cmpxchg16b"))
+}
+
+/// The lines with which this many items make this load. Small tables have three lanes a line.
+fn lines_for(items: u64, load: f64) -> u64 {
+    let lines = |lanes: f64| (items as f64 / (lanes * load)).ceil() as u64;
+    let (full, small) = (lines(4.0), lines(3.0));
+    if small < LINES_FULL { small.max(LINES_MIN) } else { full.clamp(LINES_FULL, LINES_MAX) }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Registry> {
+        self.registry.lock().expect("no code under this lock panics")
+    }
+
+    pub(super) fn huge_pages(&self) -> bool {
+        self.config.huge_pages
+    }
+
+    /// A record for a session, and the table that it begins with.
+    pub(super) fn enter(&self) -> (Arc<Record>, NonNull<Table>) {
+        let mut registry = self.lock();
+        // SAFETY: the lock is held, so no table is freed.
+        let is_left = |table: &NonNull<Table>| unsafe { table.as_ref() }.is_left();
+        let first = registry.tables.iter().find(|table| !is_left(table));
+        let table = *first.expect("the last one is not left");
+        let record = Arc::new(Record::default());
+        // SAFETY: as above.
+        record.announce(unsafe { table.as_ref() });
+        registry.records.push(record.clone());
+        (record, table)
+    }
+
+    /// Ends a session.
+    pub(super) fn leave(&self, record: &Arc<Record>) {
+        let mut registry = self.lock();
+        registry.records.retain(|other| !Arc::ptr_eq(other, record));
+        // ORDERING: Relaxed, counts.
+        let pending = record.pending.load(Ordering::Relaxed);
+        self.items.fetch_add(pending, Ordering::Relaxed);
+        registry.free_left();
+    }
+
+    /// Takes over what a session has counted; returns the sum of all that was taken over.
+    pub(super) fn count(&self, record: &Record, pending: i64) -> i64 {
+        // ORDERING: Relaxed, counts.
+        record.pending.store(0, Ordering::Relaxed);
+        self.items.fetch_add(pending, Ordering::Relaxed) + pending
+    }
+
+    /// Begins to grow or to shrink if this many items ask for it. Only where nothing else is under way, and not at
+    /// all where another thread is about to, or where there is no memory.
+    pub(super) fn fit(&self, items: i64, table: &Table) {
+        let (items, room) = (items.max(0) as f64, table.shape.room() as f64);
+        let is_high = items > room * self.config.load_max;
+        if is_high {
+            self.grow(table);
+        } else if items < room * LOAD_MIN && self.config.shrinks {
+            self.shrink(items as i64, table);
+        }
+    }
+
+    /// Begins to shrink to what this many items need.
+    pub(super) fn shrink(&self, items: i64, table: &Table) -> bool {
+        let lines = lines_for(items.max(0).cast_unsigned(), LOAD_SHRUNK).max(self.lines_min);
+        lines < table.shape.lines() && self.resize(table, lines)
+    }
+
+    /// An item went to the stash: grows if it has more than chance puts there, and the table as a whole is full enough.
+    #[cold]
+    pub(super) fn had_no_room(&self, items: i64, table: &Table) {
+        let is_many =
+            table.stash.len() as u64 > STASHED_FEW + table.shape.lines() / LINES_A_STASHED;
+        if is_many && items as f64 > table.shape.room() as f64 * LOAD_MADE {
+            self.grow(table);
+        }
+    }
+
+    /// Begins to grow by the factor.
+    pub(super) fn grow(&self, table: &Table) -> bool {
+        let room = (table.shape.room() as f64 * self.config.factor) as u64;
+        self.resize(table, lines_for(room, 1.0))
+    }
+
+    /// Gives the newest table, which must be this one, a next one. False: not now.
+    fn resize(&self, table: &Table, lines: u64) -> bool {
+        let Ok(mut registry) = self.registry.try_lock() else { return false };
+        let newest = *registry.tables.back().expect("there is always one");
+        if !std::ptr::eq(newest.as_ptr(), table) || lines == table.shape.lines() {
+            return false;
+        }
+        // SAFETY: the lock is held, so no table is freed.
+        let is_left = |table: &NonNull<Table>| unsafe { table.as_ref() }.is_left();
+        if registry.tables.iter().rev().nth(1).is_some_and(|before| !is_left(before)) {
+            return false;
+        }
+        // Small pages, as one is filled with zeros where an operation touches it. `maintain` makes them huge.
+        let Ok(next) = Table::new(lines, table.generation + 1, false) else { return false };
+        let next = NonNull::from(Box::leak(next));
+        registry.tables.push_back(next);
+        // SAFETY: it was just made.
+        table.set_next(unsafe { next.as_ref() });
+        true
+    }
+
+    /// Frees tables that no session can come to any more.
+    pub(super) fn free_left(&self) {
+        if let Ok(mut registry) = self.registry.try_lock() {
+            registry.free_left();
+        }
+    }
+}
+
+impl Record {
+    /// From now on the session uses this table and later ones.
+    pub(super) fn announce(&self, table: &Table) {
+        // ORDERING: Release: the session's accesses of tables before come before these are freed.
+        self.generation.store(table.generation, Ordering::Release);
+    }
+
+    /// Notes what the session has not told yet.
+    #[inline(always)]
+    pub(super) fn note(&self, pending: i64) {
+        // ORDERING: Relaxed, a count.
+        self.pending.store(pending, Ordering::Relaxed);
+    }
+}
+
+impl Registry {
+    /// A session that announces a table comes to it and to later ones only, so that tables go in order.
+    fn free_left(&mut self) {
+        // ORDERING: Acquire pairs with the Release in `announce`.
+        let announced = self.records.iter().map(|record| record.generation.load(Ordering::Acquire));
+        let oldest = announced.min().unwrap_or(u64::MAX);
+        while self.tables.len() > 1 {
+            let first = self.tables[0];
+            // SAFETY: the lock is held, so no other thread frees it.
+            let table = unsafe { first.as_ref() };
+            if !table.is_left() || table.generation >= oldest {
+                return;
+            }
+            self.tables.pop_front();
+            // SAFETY: it came from a box; no session is at it or before it, and none can come to it any more: the
+            // tables before it are gone, and new sessions begin with one that has not been left.
+            drop(unsafe { Box::from_raw(first.as_ptr()) });
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        for table in self.tables.drain(..) {
+            // SAFETY: it came from a box, and sessions hold the map, so there is none left.
+            drop(unsafe { Box::from_raw(table.as_ptr()) });
+        }
+    }
+}

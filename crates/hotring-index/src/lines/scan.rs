@@ -1,0 +1,81 @@
+//! Visits of all items.
+//!
+//! A cursor is the least hash that has not been visited. It means the same in every table, since homes are in the
+//! order of hashes. A home is read as a whole, as for a miss: its items at one moment each, none of which has moved
+//! on meanwhile.
+
+use super::bits::STASHED;
+use super::lane::{Avx2, Avx512, Form, Plain, Search, Sse2};
+use super::session::{LinesSession, by_form};
+use super::stash::Then;
+use super::table::Table;
+
+/// Homes that one call visits at most, for each item that was asked for and beside.
+const HOMES_PER_ITEM: usize = 4;
+const HOMES_MORE: usize = 64;
+
+/// An item by hash.
+type Item = (u64, u64);
+
+impl LinesSession {
+    /// Visits up to about `count` items (all of a line together; fewer or none where the table is sparse) from
+    /// `cursor` on and returns the next cursor. 0 starts, 0 is the end. A key that is present all the time is visited
+    /// exactly once between start and end, also while the table grows or shrinks. An item is visited with a value
+    /// that it had during the call.
+    pub fn scan(&mut self, cursor: u64, count: usize, mut f: impl FnMut(u64, u64)) -> u64 {
+        let mut cursor = Some(cursor);
+        let (mut items, mut visited) = (Vec::new(), 0);
+        for _ in 0..count.saturating_mul(HOMES_PER_ITEM).saturating_add(HOMES_MORE) {
+            let Some(from) = cursor.filter(|_| visited < count) else { break };
+            cursor = self.home_of(from, &mut items);
+            for (hash, value) in &items {
+                f(self.key(*hash), *value);
+            }
+            visited += items.len();
+        }
+        cursor.unwrap_or(0)
+    }
+
+    /// Removes all keys that are there when it begins, one after the other. A key that is inserted meanwhile may be
+    /// removed, too. Each removal is linearizable by itself; together they are not one step. If the map shrinks by
+    /// itself, its memory goes in the steps that follow.
+    pub fn clear(&mut self) {
+        let (mut cursor, mut items) = (Some(0), Vec::new());
+        while let Some(from) = cursor {
+            cursor = self.home_of(from, &mut items);
+            for (hash, _) in &items {
+                self.remove_hash(*hash, |_| Then::Remove);
+            }
+        }
+    }
+
+    /// The items of a hash's home from that hash on, and the first hash behind.
+    fn home_of(&mut self, hash: u64, items: &mut Vec<Item>) -> Option<u64> {
+        self.keep_up();
+        let table = self.table();
+        by_form!(self.form, S => read_home::<S>(table, hash, items))
+    }
+}
+
+fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> Option<u64> {
+    loop {
+        let shape = &table.shape;
+        let index = shape.home(from).index;
+        let Some(seen) = table.see(index) else {
+            table = table.after();
+            continue;
+        };
+        items.clear();
+        shape.each_item::<S>(index, seen.reach, |found| {
+            items.push((shape.hash(index, found.pair.word), found.pair.value));
+        });
+        let hashes = shape.hashes(index);
+        if seen.reach == STASHED {
+            table.stash.each(hashes.clone(), |hash, value| items.push((hash, value)));
+        }
+        if table.is_as(index, seen) {
+            items.retain(|(hash, _)| *hash >= from);
+            return hashes.end().checked_add(1);
+        }
+    }
+}

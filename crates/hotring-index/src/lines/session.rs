@@ -1,0 +1,408 @@
+//! A thread's access to a map.
+
+use super::lane::{Avx2, Avx512, Form, Plain, Search, Sse2};
+use super::lookup::{AtHome, look_up};
+use super::map::{Record, Shared};
+use super::permutation::Permutation;
+use super::relocate;
+use super::stash::Then;
+use super::sweep;
+use super::table::{Shape, Table};
+use super::write::{self, Inserted};
+use crate::core::sync::Arc;
+use std::ptr::NonNull;
+
+/// A thread's access to a map of lines. Sessions are meant to be kept: one per thread.
+///
+/// A session that is not used keeps the address range of the table that it has used last, though not its memory.
+pub struct LinesSession {
+    permutation: Permutation,
+    /// That of `table`.
+    pub(super) shape: Shape,
+    pub(super) form: Form,
+    /// Changes of the number of items that were not told yet, and how many may be.
+    pending: i64,
+    pending_max: i64,
+    /// Removals since homes were tidied.
+    removals: u32,
+    /// Reads until the next one is noted.
+    until_noted: u32,
+    /// The one that `record` announces.
+    table: NonNull<Table>,
+    record: Arc<Record>,
+    shared: Arc<Shared>,
+}
+
+// SAFETY: the table is kept by the announcement, whichever thread the session is on.
+unsafe impl Send for LinesSession {}
+
+/// Runs code for the session's form.
+macro_rules! by_form {
+    ($form:expr, $search:ident => $do:expr) => {
+        match $form {
+            Form::Avx512 => {
+                type $search = Avx512;
+                $do
+            }
+            Form::Avx2 => {
+                type $search = Avx2;
+                $do
+            }
+            Form::Sse2 => {
+                type $search = Sse2;
+                $do
+            }
+            Form::Plain => {
+                type $search = Plain;
+                $do
+            }
+        }
+    };
+}
+pub(super) use by_form;
+
+/// After this many removals a session tidies some homes: all of them once in the time in which all items are removed
+/// about twice.
+const TIDY_EVERY: u32 = 64;
+const TIDY_HOMES: u64 = 16;
+
+/// One read in this many is noted in its item: a prime, which no loop over hot keys is likely to share.
+const NOTED_EVERY: u32 = 61;
+
+/// The most that a session keeps to itself of the number of items.
+const PENDING_MAX: u64 = 256;
+
+/// Lines of the next table that may have memory before homes move there: 64 MiB.
+const POPULATED_AHEAD: u64 = 1 << 20;
+
+impl LinesSession {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let (record, table) = shared.enter();
+        // SAFETY: the record announces it.
+        let shape = unsafe { table.as_ref() }.shape;
+        Self {
+            permutation: shared.permutation,
+            shape,
+            form: shared.form,
+            pending: 0,
+            pending_max: pending_max(&shape),
+            removals: 0,
+            until_noted: NOTED_EVERY,
+            table,
+            record,
+            shared,
+        }
+    }
+
+    /// The value of a key. O(1) expected; waits for no other thread, except for the stash's lock in a flood.
+    #[inline(always)]
+    pub fn get(&mut self, key: u64) -> Option<u64> {
+        let hash = self.hash(key);
+        self.until_noted -= 1;
+        if self.until_noted == 0 {
+            self.note_read(hash);
+        }
+        // The best form is compiled into the caller's code, the others are not.
+        if self.form == Form::Avx512 {
+            match self.look_at_home::<Avx512>(hash) {
+                AtHome::Hit(value) => return Some(value),
+                AtHome::Miss => {
+                    // As a conditional move, presence would wait for memory.
+                    std::hint::cold_path();
+                    return None;
+                }
+                AtHome::Further => {}
+            }
+        }
+        self.get_further(hash)
+    }
+
+    /// Counts the reads of a batch, whose lines are in the cache by now.
+    pub(super) fn note_reads(&mut self, keys: &[u64]) {
+        let mut at = self.until_noted as usize;
+        while let Some(key) = keys.get(at - 1) {
+            self.note_read(self.hash(*key));
+            at += NOTED_EVERY as usize;
+        }
+        self.until_noted = (at - keys.len()) as u32;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_read(&mut self, hash: u64) {
+        self.until_noted = NOTED_EVERY;
+        let table = self.table();
+        by_form!(self.form, S => relocate::warm::<S>(table, hash));
+    }
+
+    #[inline(always)]
+    fn look_at_home<S: Search>(&self, hash: u64) -> AtHome {
+        let home = self.shape.home(hash);
+        self.shape.look_at_home::<S>(self.shape.line(home.index), home.want)
+    }
+
+    #[inline(never)]
+    fn get_further(&mut self, hash: u64) -> Option<u64> {
+        by_form!(self.form, S => self.look_up::<S>(hash))
+    }
+
+    #[inline(always)]
+    fn look_up<S: Search>(&mut self, hash: u64) -> Option<u64> {
+        match self.look_at_home::<S>(hash) {
+            AtHome::Hit(value) => return Some(value),
+            AtHome::Miss => return None,
+            AtHome::Further => {}
+        }
+        self.keep_up();
+        look_up::<S>(self.table(), hash)
+    }
+
+    /// Stores a value; true if the key was present.
+    pub fn put(&mut self, key: u64, value: u64) -> bool {
+        let hash = self.hash(key);
+        loop {
+            if self.change(hash, |_| Then::Write(value)).is_some() {
+                return true;
+            }
+            if self.insert_hash(hash, value) {
+                return false;
+            }
+        }
+    }
+
+    /// Stores a value unless the key is present; true if it was stored.
+    pub fn insert(&mut self, key: u64, value: u64) -> bool {
+        let hash = self.hash(key);
+        self.insert_hash(hash, value)
+    }
+
+    /// Stores a value only if the key is present; returns the value that it had.
+    pub fn replace(&mut self, key: u64, value: u64) -> Option<u64> {
+        let hash = self.hash(key);
+        self.change(hash, |_| Then::Write(value))
+    }
+
+    /// Stores what `make` makes of the value of a present key, and returns the value that it had. `make` may be called
+    /// several times, and must not panic.
+    pub fn update(&mut self, key: u64, mut make: impl FnMut(u64) -> u64) -> Option<u64> {
+        let hash = self.hash(key);
+        self.change(hash, |old| Then::Write(make(old)))
+    }
+
+    /// Stores `new` if the value is `old`.
+    ///
+    /// # Errors
+    /// The value that the key has instead, `None` if it is absent.
+    pub fn compare_exchange(&mut self, key: u64, old: u64, new: u64) -> Result<(), Option<u64>> {
+        let hash = self.hash(key);
+        let decide = |now| if now == old { Then::Write(new) } else { Then::Keep };
+        match self.change(hash, decide) {
+            Some(now) if now == old => Ok(()),
+            other => Err(other),
+        }
+    }
+
+    /// Adds to the value (wrapping) and returns the sum; `None` if the key is absent.
+    pub fn fetch_add(&mut self, key: u64, by: u64) -> Option<u64> {
+        self.update(key, |old| old.wrapping_add(by)).map(|old| old.wrapping_add(by))
+    }
+
+    /// Removes a key; true if it was present.
+    pub fn remove(&mut self, key: u64) -> bool {
+        self.take(key).is_some()
+    }
+
+    /// Removes a key and returns the value that it had last.
+    pub fn take(&mut self, key: u64) -> Option<u64> {
+        let hash = self.hash(key);
+        self.remove_hash(hash, |_| Then::Remove)
+    }
+
+    /// Removes a key if its value is `old`; true if it was removed.
+    pub fn remove_if(&mut self, key: u64, old: u64) -> bool {
+        let hash = self.hash(key);
+        let decide = |now| if now == old { Then::Remove } else { Then::Keep };
+        self.remove_hash(hash, decide) == Some(old)
+    }
+
+    /// Moves some homes on if the table grows or shrinks. False: there is nothing to move that no other thread moves.
+    pub fn growth_step(&mut self) -> bool {
+        let form = self.form;
+        let Some((table, next)) = self.moving() else { return false };
+        by_form!(form, S => sweep::step::<S>(table, next))
+    }
+
+    /// Begins to grow the table now, if nothing else is under way with it; true if it did. Later writes,
+    /// [`LinesSession::growth_step`] and [`LinesSession::maintain`] do the rest.
+    pub fn grow(&mut self) -> bool {
+        self.shared.grow(self.newest())
+    }
+
+    /// Begins to shrink the table to what its items need, as [`LinesSession::grow`] does, but not below its first size.
+    pub fn shrink(&mut self) -> bool {
+        let items = self.tell();
+        self.shared.shrink(items, self.newest())
+    }
+
+    /// Does a piece of work that no operation should have to do, on the calling thread: puts memory behind pages that
+    /// growth will come to, moves homes on, makes small pages huge ones. At most some milliseconds. False: there is
+    /// none now.
+    pub fn maintain(&mut self) -> bool {
+        let huge_pages = self.shared.huge_pages();
+        match self.moving() {
+            None => huge_pages && self.table().collapse(),
+            Some((table, next)) => {
+                let at = sweep::position(table, next);
+                next.populate(at, at + POPULATED_AHEAD) || self.growth_step()
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn hash(&self, key: u64) -> u64 {
+        self.permutation.hash(key)
+    }
+
+    pub(super) fn key(&self, hash: u64) -> u64 {
+        self.permutation.key(hash)
+    }
+
+    /// The session's table.
+    #[inline(always)]
+    pub(super) fn table(&self) -> &Table {
+        // SAFETY: the record announces it, so that it is kept.
+        unsafe { self.table.as_ref() }
+    }
+
+    fn change(&mut self, hash: u64, decide: impl FnMut(u64) -> Then) -> Option<u64> {
+        self.help();
+        let table = self.table();
+        by_form!(self.form, S => write::change::<S>(table, hash, decide))
+    }
+
+    /// Removes a hash if `decide` says so; returns the value that it had in any case.
+    pub(super) fn remove_hash(
+        &mut self,
+        hash: u64,
+        mut decide: impl FnMut(u64) -> Then,
+    ) -> Option<u64> {
+        let mut is_removed = false;
+        let old = self.change(hash, |old| {
+            let then = decide(old);
+            is_removed = matches!(then, Then::Remove);
+            then
+        });
+        if is_removed && old.is_some() {
+            self.count(-1);
+            self.removals += 1;
+            if self.removals == TIDY_EVERY {
+                self.removals = 0;
+                let table = self.table();
+                by_form!(self.form, S => relocate::tidy::<S>(table, TIDY_HOMES));
+            }
+        }
+        old
+    }
+
+    fn insert_hash(&mut self, hash: u64, value: u64) -> bool {
+        self.help();
+        let table = self.table();
+        let inserted = by_form!(self.form, S => write::insert::<S>(table, hash, value));
+        if inserted == Inserted::No {
+            return false;
+        }
+        self.count(1);
+        if inserted == Inserted::InStash {
+            let items = self.tell();
+            let newest = self.newest();
+            self.shared.had_no_room(items, newest);
+        }
+        true
+    }
+
+    /// Takes part in what growth or shrinking has to do.
+    #[inline(always)]
+    fn help(&mut self) {
+        if self.table().next().is_some() {
+            self.help_some();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn help_some(&mut self) {
+        self.growth_step();
+    }
+
+    /// The table that is being left and the next one, after the session has gone on to it.
+    fn moving(&mut self) -> Option<(&Table, &Table)> {
+        self.keep_up();
+        let table = self.table();
+        table.next().map(|next| (table, next))
+    }
+
+    /// Goes on to a later table if the session's has been left.
+    #[inline(always)]
+    pub(super) fn keep_up(&mut self) {
+        if self.table().next().is_some() && self.table().is_left() {
+            self.go_on();
+        }
+    }
+
+    /// Goes on to the first table that has not been left.
+    #[cold]
+    #[inline(never)]
+    fn go_on(&mut self) {
+        let mut table = self.table();
+        while let Some(next) = table.next().filter(|_| table.is_left()) {
+            table = next;
+        }
+        let (place, shape) = (NonNull::from(table), table.shape);
+        self.record.announce(table);
+        (self.table, self.shape) = (place, shape);
+        self.pending_max = pending_max(&self.shape);
+        self.shared.free_left();
+    }
+
+    /// The table that new items go to.
+    fn newest(&self) -> &Table {
+        let mut table = self.table();
+        while let Some(next) = table.next() {
+            table = next;
+        }
+        table
+    }
+
+    /// Counts an insert or a removal.
+    #[inline(always)]
+    fn count(&mut self, by: i64) {
+        self.pending += by;
+        self.record.note(self.pending);
+        if self.pending.abs() >= self.pending_max {
+            self.tell_and_fit();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_and_fit(&mut self) {
+        let items = self.tell();
+        self.shared.fit(items, self.newest());
+    }
+
+    /// Tells the map what the session has counted; returns the number of items as far as it is known.
+    fn tell(&mut self) -> i64 {
+        self.shared.count(&self.record, std::mem::take(&mut self.pending))
+    }
+}
+
+impl Drop for LinesSession {
+    fn drop(&mut self) {
+        self.shared.leave(&self.record);
+    }
+}
+
+/// A small table must learn of its items sooner.
+fn pending_max(shape: &Shape) -> i64 {
+    (shape.room() / 64).clamp(1, PENDING_MAX).cast_signed()
+}

@@ -1,0 +1,147 @@
+//! Moving from one table to the next, larger or smaller, home by home.
+//!
+//! Threads claim homes in order, some at a time. The thread that has claimed a home is the only one that moves it:
+//!
+//! 1. It opens the lines of the new table to which the home's hashes belong.
+//! 2. It takes the home's LOCK: no key of it is inserted from here on.
+//! 3. It freezes each item, and puts a frozen copy into the new table.
+//! 4. It clears ACTIVE: from now on readers that miss go on to the new table, where they find the copies.
+//! 5. For each item: it clears the old lane, and then thaws the copy.
+//! 6. It gives the LOCK back and counts the home.
+//!
+//! At no moment are there two copies of which one may change, nor is a key in neither table. Threads that hold the LOCK
+//! of a home of the old table and of one of the new one took that of the old one first; none holds two of one table.
+//! A table begins to move on only when the one before it has been left, so that its lines stay open until then.
+
+use super::bits::{ACTIVE, FROZEN, STASHED, reach_of};
+use super::lane::Search;
+use super::lookup::Found;
+use super::table::{Table, WINDOW};
+use super::write::{Inserted, lock, put_in, unlock};
+use crate::core::sync::Ordering;
+use std::ops::Range;
+
+/// Homes that a thread moves at a time: about 40 items.
+const CHUNK: u64 = 16;
+const _: () = assert!(WINDOW.is_multiple_of(CHUNK));
+
+/// Lines of a page.
+const PAGE: u64 = 64;
+
+/// Moves some homes on. False: there are none left to claim.
+pub(super) fn step<S: Search>(table: &Table, next: &Table) -> bool {
+    let lines = table.shape.lines();
+    // ORDERING: Relaxed, a look that keeps the counter from running away.
+    if table.claimed.load(Ordering::Relaxed) >= lines {
+        return false;
+    }
+    // ORDERING: Relaxed: it decides which thread moves what, and nothing is read through it.
+    let start = table.claimed.fetch_add(CHUNK, Ordering::Relaxed);
+    if start >= lines {
+        return false;
+    }
+    let homes = start..lines.min(start + CHUNK);
+    open(table, next, homes.clone());
+    for index in homes.clone() {
+        move_home::<S>(table, next, index);
+    }
+    table.count_moved(homes);
+    true
+}
+
+/// The line of the next table that the threads which move homes have come to.
+pub(super) fn position(table: &Table, next: &Table) -> u64 {
+    // ORDERING: Relaxed, advice.
+    let home = table.claimed.load(Ordering::Relaxed).min(table.shape.lines() - 1);
+    next.shape.home(*table.shape.hashes(home).start()).index
+}
+
+/// Makes lines of the next table homes of what is in these homes. They cannot have moved on before: that begins when
+/// this table has been left, which cannot be before these homes are counted.
+fn open(table: &Table, next: &Table, homes: Range<u64>) {
+    let first = next.shape.home(*table.shape.hashes(homes.start).start()).index;
+    let last = next.shape.home(*table.shape.hashes(homes.end - 1).end()).index;
+    next.open(first..last + 1);
+    // Pages that sequences reach come to be here, not under a LOCK. Those before were touched with earlier homes.
+    let spare = next.shape.spare();
+    let from = if homes.start == 0 { 0 } else { first + spare };
+    for index in (from.next_multiple_of(PAGE)..last + spare).step_by(PAGE as usize) {
+        next.shape.line(index).head().touch();
+    }
+}
+
+fn move_home<S: Search>(table: &Table, next: &Table, index: u64) {
+    let shape = &table.shape;
+    let line = shape.line(index);
+    let Some(control) = lock(line) else {
+        unreachable!("a home moves on once, by the thread that has claimed it")
+    };
+    let reach = reach_of(control);
+    shape.each_item::<S>(index, reach, |found| {
+        if let Some(word) = freeze(&found, shape.mask()) {
+            copy::<S>(next, shape.hash(index, word), found.lane.value());
+        }
+    });
+    if reach == STASHED {
+        copy_stash::<S>(table, next, index);
+    }
+    line.head().clear(ACTIVE);
+    shape.each_item::<S>(index, reach, |found| {
+        found.empty_frozen::<S>();
+        thaw::<S>(next, shape.hash(index, found.pair.word));
+    });
+    if reach == STASHED {
+        let hashes = shape.hashes(index);
+        while let Some((hash, _)) = table.stash.first(hashes.clone()) {
+            table.stash.remove(hash);
+            thaw::<S>(next, hash);
+        }
+    }
+    unlock(line);
+}
+
+/// Freezes an item, unless it is removed before. `mask` has the bits that say which item it is, and where: another item
+/// in the lane may be of another home. Only under the LOCK of the home, so that no such item of it can come.
+pub(super) fn freeze(found: &Found<'_>, mask: u64) -> Option<u64> {
+    let mut word = found.pair.word;
+    while !found.lane.swap_word(word, word | FROZEN) {
+        word = found.lane.word();
+        if (word ^ found.pair.word) & mask != 0 {
+            return None;
+        }
+    }
+    Some(word)
+}
+
+/// Puts a frozen copy into the next table.
+fn copy<S: Search>(next: &Table, hash: u64, value: u64) {
+    let home = next.shape.home(hash);
+    let line = next.shape.line(home.index);
+    lock(line).expect("the lines of the next table were opened before");
+    let inserted = put_in::<S>(next, home, hash, value, FROZEN);
+    debug_assert!(inserted != Inserted::No);
+    unlock(line);
+}
+
+#[cold]
+fn copy_stash<S: Search>(table: &Table, next: &Table, index: u64) {
+    let hashes = table.shape.hashes(index);
+    let mut rest = hashes.clone();
+    while let Some((hash, item)) = table.stash.freeze(rest) {
+        copy::<S>(next, hash, item.value);
+        if hash == *hashes.end() {
+            break;
+        }
+        rest = hash + 1..=*hashes.end();
+    }
+}
+
+/// Lets a copy change.
+fn thaw<S: Search>(next: &Table, hash: u64) {
+    let home = next.shape.home(hash);
+    let reach = reach_of(next.shape.line(home.index).control());
+    match next.shape.find::<S>(home, reach) {
+        Some(found) => found.lane.clear(FROZEN),
+        None => _ = next.stash.thaw(hash),
+    }
+}

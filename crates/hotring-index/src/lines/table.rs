@@ -1,0 +1,447 @@
+//! A table: its memory, and where a hash belongs in it.
+//!
+//! A table of `n` lines (any number from 64 on) maps a hash `h` to `h * n`, 128 bits: the high half is the home line,
+//! the low half the quotient. The mapping is monotone, so that lines move on to a larger or smaller table in order.
+//! As many bits of the quotient as `n` has are not needed to tell two hashes of a line apart.
+
+use super::bits::{ACTIVE, EXPONENT_FULL, EXPONENT_MIN, HASH_BITS, LIVE, PROBE, PROBE_MAX};
+use super::lane::{LANES, Line};
+use super::stash::Stash;
+use crate::core::memory::{HUGE_PAGE, Mapping};
+use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::io;
+use std::ops::{Range, RangeInclusive};
+use std::ptr::{NonNull, null_mut};
+
+/// Lines whose pages are given back together: 2 MiB.
+pub(super) const WINDOW: u64 = (HUGE_PAGE / size_of::<Line>()) as u64;
+
+/// The fewest lines of a table.
+pub(super) const LINES_MIN: u64 = 1 << EXPONENT_MIN;
+
+/// From here on all four lanes of a line have items.
+pub(super) const LINES_FULL: u64 = 1 << EXPONENT_FULL;
+
+/// The most lines of a table: 64 TiB.
+pub(super) const LINES_MAX: u64 = 1 << 40;
+
+/// The top bits of a quotient choose the distance between the lines of a home's sequence.
+const STEP_SHIFT: u32 = HASH_BITS - 5;
+
+/// What a lookup must know of a table. It may be copied, and used as long as the table is kept.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    start: NonNull<Line>,
+    lines: u64,
+    /// The bits of a word that tell items of a line apart.
+    mask: u64,
+    /// Which of a quotient's top bits count for the distance.
+    steps: u64,
+    /// Lanes that may have items, as bits `2 * lane`.
+    lanes: u32,
+}
+
+/// Where a hash belongs: its home line, and the word to look for, with PROBE 0. Its control bits from LOCK on are not
+/// in the mask, and may be any.
+#[derive(Clone, Copy)]
+pub(super) struct Home {
+    pub(super) index: u64,
+    pub(super) want: u64,
+}
+
+// SAFETY: the lines are shared by design: all accesses of them are those of `lane.rs`.
+unsafe impl Send for Shape {}
+// SAFETY: as above.
+unsafe impl Sync for Shape {}
+
+impl Shape {
+    fn new(start: NonNull<Line>, lines: u64) -> Self {
+        let exponent = lines.ilog2();
+        let mask = u64::MAX << exponent | PROBE | LIVE;
+        let lanes = if exponent >= EXPONENT_FULL { 0b101_0101 } else { 0b101_0100 };
+        Self { start, lines, mask, steps: steps(exponent), lanes }
+    }
+
+    #[inline(always)]
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    #[inline(always)]
+    pub(super) fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    #[inline(always)]
+    pub(super) fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// Whether words have HEAT.
+    pub(super) fn has_heat(&self) -> bool {
+        self.lines >= LINES_FULL
+    }
+
+    /// How many items have room.
+    pub(super) fn room(&self) -> u64 {
+        self.lines * u64::from(self.lanes.count_ones())
+    }
+
+    /// The largest distance between two lines of a sequence.
+    pub(super) fn steps_max(&self) -> u64 {
+        self.steps + 1
+    }
+
+    /// A line by its number: below `lines`, or one of the spare ones behind.
+    #[inline(always)]
+    pub(super) fn line(&self, index: u64) -> &Line {
+        debug_assert!(index < self.lines + spare(self.steps));
+        // SAFETY: the index is in range, and the table is kept while the shape is in use.
+        unsafe { self.start.add(index as usize).as_ref() }
+    }
+
+    /// The number of a line of this table.
+    pub(super) fn index(&self, line: &Line) -> u64 {
+        // SAFETY: both are in the memory of the table.
+        unsafe { NonNull::from(line).offset_from(self.start) as u64 }
+    }
+
+    /// Where a hash belongs.
+    #[inline(always)]
+    pub(super) fn home(&self, hash: u64) -> Home {
+        let product = u128::from(hash) * u128::from(self.lines);
+        let index = (product >> HASH_BITS) as u64;
+        Home { index, want: product as u64 & !(LIVE | PROBE | 2) | LIVE }
+    }
+
+    /// The distance between the lines of the sequence of a word's key.
+    #[inline(always)]
+    pub(super) fn step(&self, word: u64) -> u64 {
+        1 + (word >> STEP_SHIFT & self.steps)
+    }
+
+    /// The next line of the sequence of a word's key; the word's PROBE must be less than PROBE_MAX.
+    #[inline(always)]
+    pub(super) fn further<'t>(&'t self, line: &'t Line, word: u64) -> &'t Line {
+        // SAFETY: a sequence of PROBE_MAX lines ends in the spare ones, and the table is kept.
+        unsafe { NonNull::from(line).add(self.step(word) as usize).as_ref() }
+    }
+
+    /// The bits of a word that choose the distance.
+    pub(super) fn step_bits(&self) -> u64 {
+        self.steps << STEP_SHIFT
+    }
+
+    /// These bits of a word whose lines have this distance.
+    pub(super) fn step_word(&self, step: u64) -> u64 {
+        (step - 1) << STEP_SHIFT
+    }
+
+    /// Lines behind the last home.
+    pub(super) fn spare(&self) -> u64 {
+        spare(self.steps)
+    }
+
+    /// The word of an item of this home without control bits other than LIVE.
+    #[inline(always)]
+    pub(super) fn word(&self, home: Home) -> u64 {
+        home.want & self.mask
+    }
+
+    /// The hash of an item with this home.
+    pub(super) fn hash(&self, index: u64, word: u64) -> u64 {
+        // hash * lines lies from this number on, by less than `lines`: what the mask left out is below that.
+        divide_up(index, word & self.mask & !(PROBE | LIVE), self.lines)
+    }
+
+    /// The hashes of a home.
+    pub(super) fn hashes(&self, index: u64) -> RangeInclusive<u64> {
+        let first = divide_up(index, 0, self.lines);
+        let last = if index + 1 == self.lines {
+            u64::MAX
+        } else {
+            divide_up(index + 1, 0, self.lines) - 1
+        };
+        first..=last
+    }
+}
+
+/// `(high * 2^64 + low) / by`, rounded up. `high` must be less than `by`.
+fn divide_up(high: u64, low: u64, by: u64) -> u64 {
+    let number = u128::from(high) << 64 | u128::from(low);
+    number.div_ceil(u128::from(by)) as u64
+}
+
+/// Small tables have short sequences: they would not stay within a few pages otherwise.
+const fn steps(exponent: u32) -> u64 {
+    match exponent {
+        0..10 => 0,
+        10..EXPONENT_FULL => 7,
+        _ => 31,
+    }
+}
+
+/// Counts of moves: a power of two, few enough to stay in the cache.
+const fn counts(lines: u64) -> u64 {
+    let wanted = lines / 256;
+    if wanted > 1024 { 1024 } else { wanted.next_power_of_two() }
+}
+
+/// Lines behind the last home, so that no sequence wraps.
+const fn spare(steps: u64) -> u64 {
+    PROBE_MAX * (steps + 1)
+}
+
+/// The memory of a table.
+enum Memory {
+    /// From the process's allocator.
+    Block(NonNull<u8>, Layout),
+    /// From the system; pages come when they are touched, and can be given back one by one.
+    Pages(Mapping),
+}
+
+/// Tables up to this size are blocks.
+const BLOCK_MAX: usize = 1 << 20;
+
+impl Memory {
+    fn new(bytes: usize, huge_pages: bool) -> io::Result<Self> {
+        if bytes > BLOCK_MAX {
+            return Ok(Self::Pages(Mapping::reserve(
+                bytes.next_multiple_of(HUGE_PAGE),
+                huge_pages,
+            )?));
+        }
+        let layout = Layout::from_size_align(bytes, align_of::<Line>()).expect("a small block");
+        // SAFETY: the layout is not empty.
+        let start =
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self::Block(start, layout))
+    }
+
+    fn start(&self) -> NonNull<Line> {
+        match self {
+            Self::Block(start, _) => start.cast(),
+            Self::Pages(mapping) => mapping.start().cast(),
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Self::Block(start, layout) = self {
+            // SAFETY: it was allocated with this layout, and the table that owns it goes.
+            unsafe { dealloc(start.as_ptr(), *layout) };
+        }
+    }
+}
+
+// SAFETY: the block is memory like a mapping, which is both; accesses are those of `lane.rs`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// A table.
+pub(super) struct Table {
+    pub(super) shape: Shape,
+    /// Tables are numbered in order.
+    pub(super) generation: u64,
+    /// Where homes move on to, from when growth or shrinking begins.
+    next: AtomicPtr<Table>,
+    /// Homes below this one were claimed by a thread that moves them.
+    pub(super) claimed: AtomicU64,
+    /// Homes that have moved on.
+    pub(super) moved: AtomicU64,
+    /// Homes of each whole window that have moved on, and whether its pages were given back.
+    windows: Box<[AtomicU64]>,
+    /// How often items of homes have moved within the table; a home has the one with the low bits of its number.
+    moves: Box<[AtomicU64]>,
+    /// The home that is tidied next, modulo all.
+    tidied: TallyU64,
+    /// Windows that were populated ahead, from the first on, and those that were made huge pages.
+    populated: TallyU64,
+    collapsed: TallyU64,
+    pub(super) stash: Stash,
+    memory: Memory,
+}
+
+/// In the count of a window: its pages were given back.
+const GIVEN_BACK: u64 = 1 << 32;
+
+impl Table {
+    /// A table without items. Its lines are no homes yet.
+    pub(super) fn new(lines: u64, generation: u64, huge_pages: bool) -> io::Result<Box<Self>> {
+        assert!((LINES_MIN..=LINES_MAX).contains(&lines), "a table of {lines} lines");
+        let all = lines + spare(steps(lines.ilog2()));
+        let memory = Memory::new(all as usize * size_of::<Line>(), huge_pages)?;
+        let windows = (0..lines / WINDOW).map(|_| AtomicU64::new(0)).collect();
+        Ok(Box::new(Self {
+            shape: Shape::new(memory.start(), lines),
+            generation,
+            next: AtomicPtr::new(null_mut()),
+            claimed: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            windows,
+            moves: (0..counts(lines)).map(|_| AtomicU64::new(0)).collect(),
+            tidied: TallyU64::new(0),
+            populated: TallyU64::new(0),
+            collapsed: TallyU64::new(0),
+            stash: Stash::default(),
+            memory,
+        }))
+    }
+
+    /// Makes lines homes. Only while they are in no other table's way: before the table is published, or by the thread
+    /// that has claimed the homes of the table before whose keys belong here.
+    pub(super) fn open(&self, homes: Range<u64>) {
+        for index in homes {
+            let line = self.shape.line(index);
+            if line.control() & ACTIVE == 0 {
+                line.head().set(ACTIVE);
+            }
+        }
+    }
+
+    /// The table that follows, if one does.
+    #[inline(always)]
+    pub(super) fn next(&self) -> Option<&Table> {
+        // ORDERING: Acquire pairs with the Release in `set_next`.
+        // SAFETY: a table is freed only when no session announces it or one before it, and then after those.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The table that has the keys of a home that is not ACTIVE.
+    #[inline(always)]
+    pub(super) fn after(&self) -> &Table {
+        self.next().expect("homes move on only to a next table")
+    }
+
+    /// Where homes move on to from now on. Once.
+    pub(super) fn set_next(&self, next: &Table) {
+        // ORDERING: Release: a session that finds the table finds it complete.
+        self.next.store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
+    }
+
+    /// Whether all homes have moved on.
+    pub(super) fn is_left(&self) -> bool {
+        // ORDERING: Acquire pairs with the AcqRel of the moves' count: all of their effects come before.
+        self.moved.load(Ordering::Acquire) == self.shape.lines()
+    }
+
+    /// The count of moves of a home. An acquire.
+    #[inline(always)]
+    pub(super) fn moves(&self, index: u64) -> u64 {
+        // ORDERING: Acquire pairs with the AcqRel in `count_move`: the copy of the item is seen, too.
+        self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
+    }
+
+    /// Counts a move: after the copy is in its lane, before the old lane is cleared.
+    pub(super) fn count_move(&self, index: u64) {
+        // ORDERING: AcqRel: the copy comes before, the clearing after.
+        self.moves[index as usize & (self.moves.len() - 1)].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The next home to tidy.
+    pub(super) fn tidied(&self) -> u64 {
+        // ORDERING: Relaxed: it decides which thread does it, and nothing is read through it.
+        self.tidied.fetch_add(1, Ordering::Relaxed) % self.shape.lines()
+    }
+
+    /// Bytes of address space, and of what goes with it.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.shape.lines() + self.shape.spare()) * size_of::<Line>() as u64
+    }
+
+    /// Counts homes of one window as moved on, and gives back the pages that no home needs any more: a window's lines
+    /// have items of its own homes and of those of the window before, so both must have moved on. They are counted
+    /// one by one, as later homes may move on before earlier ones.
+    pub(super) fn count_moved(&self, homes: Range<u64>) {
+        let (window, number) = ((homes.start / WINDOW) as usize, homes.end - homes.start);
+        if let Some(count) = self.windows.get(window) {
+            // ORDERING: SeqCst: of two threads that end two windows, one must see both ended. It also is the AcqRel
+            // by which what the movers did comes before the pages go.
+            let done = count.fetch_add(number, Ordering::SeqCst) + number;
+            if done == WINDOW {
+                self.give_back(window);
+                self.give_back(window + 1);
+            }
+        }
+        // ORDERING: AcqRel: see `is_left`.
+        self.moved.fetch_add(number, Ordering::AcqRel);
+    }
+
+    /// Puts memory behind the next window of those from line `from` to line `to` that have not been populated: ahead of
+    /// the threads that move homes here. False: there is none.
+    pub(super) fn populate(&self, from: u64, to: u64) -> bool {
+        // ORDERING: Relaxed: it decides which thread does it, and nothing is read through it.
+        self.populated.fetch_max(from / WINDOW, Ordering::Relaxed);
+        self.maintain(&self.populated, to / WINDOW + 1, Mapping::populate)
+    }
+
+    /// Makes the next window a huge page. False: all are, as far as the system could.
+    pub(super) fn collapse(&self) -> bool {
+        self.maintain(&self.collapsed, u64::MAX, Mapping::collapse)
+    }
+
+    fn maintain(
+        &self,
+        done: &TallyU64,
+        end: u64,
+        f: impl Fn(&Mapping, usize, usize) -> bool,
+    ) -> bool {
+        let Memory::Pages(mapping) = &self.memory else { return false };
+        let end = end.min(self.bytes().div_ceil(HUGE_PAGE as u64));
+        // ORDERING: Relaxed, as above.
+        let window = done.load(Ordering::Relaxed);
+        if window >= end {
+            return false;
+        }
+        // ORDERING: Relaxed, as above.
+        if done.compare_exchange(window, window + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // Only advice: where it is refused, pages come as they are touched.
+            f(mapping, window as usize * HUGE_PAGE, (window as usize + 1) * HUGE_PAGE);
+        }
+        true
+    }
+
+    fn give_back(&self, window: usize) {
+        let Memory::Pages(mapping) = &self.memory else { return };
+        // ORDERING: SeqCst, as in `count_moved`.
+        let has_moved = |count: &AtomicU64| count.load(Ordering::SeqCst) & !GIVEN_BACK == WINDOW;
+        let Some(count) = self.windows.get(window).filter(|count| has_moved(count)) else { return };
+        if window > 0 && !has_moved(&self.windows[window - 1]) {
+            return;
+        }
+        // ORDERING: Relaxed: it only decides which thread does it.
+        if count.fetch_or(GIVEN_BACK, Ordering::Relaxed) & GIVEN_BACK == 0 {
+            mapping.give_back(window * HUGE_PAGE, (window + 1) * HUGE_PAGE);
+        }
+    }
+}
+
+const _: () = assert!(LANES == 4 && size_of::<Line>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_come_back_from_homes_and_words() {
+        for lines in [64, 65, 100, 1023, 65_536, 65_537, 1_000_003] {
+            let table = Table::new(lines, 0, false).expect("memory");
+            let shape = &table.shape;
+            for i in 0..2_000u64 {
+                let hash = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i & 1);
+                let home = shape.home(hash);
+                assert!(home.index < lines);
+                assert_eq!(shape.hash(home.index, shape.word(home)), hash, "{lines} lines");
+                assert!(shape.hashes(home.index).contains(&hash));
+            }
+            assert_eq!(*shape.hashes(0).start(), 0);
+            let edges =
+                (1..lines).all(|i| *shape.hashes(i).start() == shape.hashes(i - 1).end() + 1);
+            assert!(edges, "{lines} lines");
+            assert_eq!(shape.home(u64::MAX).index, lines - 1);
+        }
+    }
+}

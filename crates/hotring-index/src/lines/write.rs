@@ -1,0 +1,214 @@
+//! Writes of one key.
+//!
+//! A present key is changed or removed by one 16-byte exchange of its lane, without a lock; a frozen item makes it
+//! wait. A new key is put in under the LOCK of its home: so no two threads insert the same key, and the home does not
+//! move meanwhile. Nothing under LOCK waits for a client or for a page; the stash alone may allocate.
+
+use super::bits::{
+    ACTIVE, FROZEN, LINE, LIVE, LOCK, PROBE, PROBE_MAX, STASHED, probe, reach_of, with_reach,
+};
+use super::lane::{Line, Pair, Search};
+use super::lookup::Found;
+use super::relocate;
+use super::stash::{Change, Stashed, Then};
+use super::table::{Home, Table};
+use crate::core::sync::spin::SpinWait;
+
+/// What an insert came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inserted {
+    /// It is in a lane.
+    InLane,
+    /// It is in the stash, as all lanes of its sequence are taken.
+    InStash,
+    /// The key was there.
+    No,
+}
+
+impl<'t> Found<'t> {
+    /// The first free lane of a line.
+    #[inline(always)]
+    pub(super) fn free<S: Search>(line: &'t Line, lanes: u32) -> Option<Self> {
+        loop {
+            let free = S::matches(line, 0, LIVE).only(lanes);
+            if free.is_empty() {
+                return None;
+            }
+            let lane = free.first(line);
+            let pair = S::load(lane);
+            if pair.word & LIVE == 0 {
+                return Some(Found { line, lane, pair });
+            }
+        }
+    }
+
+    /// Gives the item another value. False: the lane has changed.
+    #[inline(always)]
+    fn write(&self, value: u64) -> bool {
+        self.lane.swap(self.pair, Pair { word: self.pair.word, value })
+    }
+
+    /// Empties the lane. False: it has changed.
+    #[inline(always)]
+    pub(super) fn empty(&self) -> bool {
+        self.lane.swap(self.pair, Pair { word: self.line_bits(), value: 0 })
+    }
+
+    /// Empties the lane of a frozen item: only bits of the line may change meanwhile.
+    pub(super) fn empty_frozen<S: Search>(&self) {
+        let mut now = Found { pair: S::load(self.lane), ..*self };
+        while !now.empty() {
+            now.pair = S::load(self.lane);
+        }
+    }
+
+    /// What stays in the word without its item.
+    #[inline(always)]
+    pub(super) fn line_bits(&self) -> u64 {
+        if self.line.is_head(self.lane) { self.pair.word & LINE } else { 0 }
+    }
+}
+
+/// Changes the value of a hash, or removes it: returns what it had. `decide` may be asked several times.
+#[inline(always)]
+pub(super) fn change<S: Search>(
+    mut table: &Table,
+    hash: u64,
+    mut decide: impl FnMut(u64) -> Then,
+) -> Option<u64> {
+    let mut spin = SpinWait::default();
+    loop {
+        let home = table.shape.home(hash);
+        let Some(seen) = table.see(home.index) else {
+            table = table.after();
+            continue;
+        };
+        let reach = seen.reach;
+        if let Some(found) = table.shape.find::<S>(home, reach) {
+            let old = found.pair.value;
+            let is_frozen = found.pair.word & FROZEN != 0;
+            let done = match decide(old) {
+                Then::Keep => true,
+                Then::Write(value) => !is_frozen && found.write(value),
+                Then::Remove => !is_frozen && found.empty() && tidied::<S>(table, &found),
+            };
+            if done {
+                return Some(old);
+            }
+            if is_frozen {
+                spin.wait();
+            }
+            continue;
+        }
+        if reach == STASHED {
+            match table.stash.change(hash, |old| (decide(old), old)) {
+                Change::Done(old) => return Some(old),
+                Change::Frozen => {
+                    spin.wait();
+                    continue;
+                }
+                Change::Absent => {}
+            }
+        }
+        if table.is_as(home.index, seen) {
+            return None;
+        }
+    }
+}
+
+/// Tidies up after a removal if there may be something to tidy. Always true.
+#[inline(always)]
+fn tidied<S: Search>(table: &Table, removed: &Found<'_>) -> bool {
+    if removed.pair.word & PROBE != 0 || reach_of(removed.line.control()) != 0 {
+        relocate::tidy_after::<S>(table, removed);
+    }
+    true
+}
+
+/// Inserts a hash unless it is there.
+#[inline(always)]
+pub(super) fn insert<S: Search>(mut table: &Table, hash: u64, value: u64) -> Inserted {
+    loop {
+        let home = table.shape.home(hash);
+        let line = table.shape.line(home.index);
+        let Some(control) = lock(line) else {
+            table = table.after();
+            continue;
+        };
+        let reach = reach_of(control);
+        let is_there = table.shape.find::<S>(home, reach).is_some()
+            || reach == STASHED && table.stash.get(hash).is_some();
+        let inserted =
+            if is_there { Inserted::No } else { put_in::<S>(table, home, hash, value, 0) };
+        unlock(line);
+        return inserted;
+    }
+}
+
+/// Locks a home; returns its control word. `None`: it has moved on.
+#[inline(always)]
+pub(super) fn lock(line: &Line) -> Option<u64> {
+    let mut spin = SpinWait::default();
+    loop {
+        let control = line.control();
+        if control & ACTIVE == 0 {
+            return None;
+        }
+        if control & LOCK != 0 {
+            spin.wait();
+        } else if line.head().swap_word(control, control | LOCK) {
+            return Some(control);
+        }
+    }
+}
+
+/// Only for the holder of the LOCK.
+#[inline(always)]
+pub(super) fn unlock(line: &Line) {
+    line.head().clear(LOCK);
+}
+
+/// Puts an absent item into the first free lane of its sequence, or else into the stash. Only under the LOCK of its
+/// home. `flags` is 0 or FROZEN.
+#[inline(always)]
+pub(super) fn put_in<S: Search>(
+    table: &Table,
+    home: Home,
+    hash: u64,
+    value: u64,
+    flags: u64,
+) -> Inserted {
+    let shape = &table.shape;
+    let (word, step) = (shape.word(home) | flags, shape.step(home.want));
+    let head = shape.line(home.index);
+    for number in 0..=PROBE_MAX {
+        let line = shape.line(home.index + number * step);
+        while let Some(free) = Found::free::<S>(line, shape.lanes()) {
+            raise_reach(head, number);
+            let word = free.line_bits() | word | probe(number);
+            if free.lane.swap(free.pair, Pair { word, value }) {
+                return Inserted::InLane;
+            }
+        }
+    }
+    put_into_stash(table, head, hash, value, flags)
+}
+
+#[cold]
+fn put_into_stash(table: &Table, head: &Line, hash: u64, value: u64, flags: u64) -> Inserted {
+    raise_reach(head, STASHED);
+    table.stash.insert(hash, Stashed { value, is_frozen: flags & FROZEN != 0 });
+    Inserted::InStash
+}
+
+/// Lets readers look this far, before an item gets there. Only under LOCK, but lane 0's item may change meanwhile.
+#[inline(always)]
+pub(super) fn raise_reach(head: &Line, reach: u64) {
+    loop {
+        let control = head.control();
+        if reach_of(control) >= reach || head.head().swap_word(control, with_reach(control, reach))
+        {
+            return;
+        }
+    }
+}

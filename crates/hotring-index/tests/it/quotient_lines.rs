@@ -1,0 +1,90 @@
+//! Linearizability of lines while they grow by several factors and shrink.
+
+use crate::history::{Op, Outcome, State};
+use crate::linearizability::{ROUNDS, Run, Totals, check};
+use crate::operate::operate_on_lines;
+use crate::shapes::number;
+use crate::target::{KEYS, Target};
+use hotring_index::{Form, Lines, LinesConfig, LinesSession, Stats};
+use std::sync::atomic::Ordering;
+
+/// A session of lines; its hot keys are plain ones.
+struct AsLines(LinesSession);
+
+impl Target for AsLines {
+    fn run(&mut self, key: usize, op: Op) -> Outcome {
+        operate_on_lines(&mut self.0, key as u64, op)
+    }
+
+    fn get_many(&mut self, keys: usize) -> Vec<Option<u64>> {
+        let (wanted, mut out) = ([0, 1, 2, 3], vec![None; keys]);
+        self.0.get_many(&wanted[..keys], &mut out);
+        out
+    }
+
+    fn scan(&mut self) -> Vec<(usize, u64)> {
+        let (mut met, mut cursor) = (Vec::new(), 0);
+        loop {
+            cursor = self.0.scan(cursor, 100, |key, value| {
+                if key < KEYS as u64 {
+                    met.push((key as usize, value));
+                }
+            });
+            if cursor == 0 {
+                return met;
+            }
+        }
+    }
+
+    fn fill(&mut self, other: u64, put: bool) -> bool {
+        if put { self.0.insert(1000 + other, 1) } else { self.0.remove(1000 + other) }
+    }
+
+    fn grow(&mut self) -> bool {
+        self.0.grow()
+    }
+
+    fn shrink(&mut self) -> bool {
+        self.0.shrink()
+    }
+
+    fn collect(&mut self) {
+        self.0.growth_step();
+    }
+
+    fn state(&mut self, key: usize) -> (State, State) {
+        let state = State::of(self.0.get(key as u64));
+        (state, state)
+    }
+
+    fn tick(&mut self) {}
+}
+
+#[test]
+fn histories_of_lines_are_linearizable() {
+    let totals = Totals::default();
+    let cycles = number("HOTRING_SEQUENCES", 1);
+    let forms: Vec<Form> = Form::ALL.into_iter().filter(|form| form.is_available()).collect();
+    for cycle in 0..cycles {
+        for (i, factor) in [1.1, 1.25, 1.5, 2.0, 3.0, 7.5].into_iter().enumerate() {
+            let turn = cycle + i as u64;
+            let form = Some(forms[turn as usize % forms.len()]);
+            let config = LinesConfig { form, factor, seed: [turn, 4], ..LinesConfig::default() };
+            let lines = Lines::new(config.clone()).expect("a valid configuration");
+            let sessions = (0..2 + turn % 4).map(|_| AsLines(lines.session())).collect();
+            let run = Run {
+                name: format!("{config:?}"),
+                seed: number("HOTRING_SEED", 401) + turn,
+                rounds: number("HOTRING_ROUNDS", ROUNDS),
+                is_bytes: false,
+                totals: &totals,
+                stats: &Stats::default,
+            };
+            check(&run, sessions);
+            println!("{factor}: {:?}", lines.stats());
+        }
+    }
+    println!("{}", totals.text());
+    assert!(totals.doublings.load(Ordering::Relaxed) > 0, "{}", totals.text());
+    assert!(totals.halvings.load(Ordering::Relaxed) > 0, "{}", totals.text());
+}
