@@ -39,6 +39,18 @@ fn number_before(line: &str, word: &str) -> usize {
     number.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
+/// A server for the tests. Some of them make it reply with chosen errors, some save snapshots, which need a log.
+fn saving_server(hotring: &Path) -> Result<Server> {
+    let data = target().join("clients/own/data");
+    if data.exists() {
+        fs::remove_dir_all(&data)?;
+    }
+    fs::create_dir_all(&data)?;
+    let data = data.display().to_string();
+    let flags = ["--enable-debug-command", "yes", "--log", "everysec", "--data", &data];
+    Server::start_with(hotring, &flags)
+}
+
 /// Runs redis-py's tests, which are in its source package.
 pub fn redis_py(hotring: &Path) -> Result<Done> {
     let (python, source) = match python_source(REDIS_PY) {
@@ -46,8 +58,7 @@ pub fn redis_py(hotring: &Path) -> Result<Done> {
         Err(error) => return Ok(Done::Skipped(format!("redis-py's tests: {error:#}"))),
     };
     let tests = list("tests/clients/python/own.txt")?;
-    // Some of them make the server reply with chosen errors.
-    let server = Server::start_with(hotring, &["--enable-debug-command", "yes"])?;
+    let server = saving_server(hotring)?;
     let url = format!("redis://127.0.0.1:{}/0", server.port);
     let mut pytest = process::command(&python);
     pytest.current_dir(&source).args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
@@ -96,7 +107,7 @@ fn python_source(package: &str) -> Result<(PathBuf, PathBuf)> {
 
 /// Runs go-redis's tests, which are in its module.
 pub fn go_redis(hotring: &Path) -> Result<Done> {
-    let server = Server::start_with(hotring, &["--enable-debug-command", "yes"])?;
+    let server = saving_server(hotring)?;
     let source = match go_redis_source(server.port) {
         Ok(source) => source,
         Err(error) => return Ok(Done::Skipped(format!("go-redis's tests: {error:#}"))),

@@ -39,11 +39,18 @@ use password::Digest;
 use selector::has_spaces;
 use user::join_selectors;
 
-/// Whether a name is a channel's or a pattern of names.
+/// What a client listens to by a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChannelKind {
     Channel,
+    /// All channels whose names match.
     Pattern,
+    /// A channel of SPUBLISH. It has nothing to do with the other channels, nor with patterns.
+    Shard,
+}
+
+impl ChannelKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 
 /// Users by their names.

@@ -236,6 +236,8 @@ impl Selector {
         }
         let (kind, places) = match spec.id {
             CommandId::Publish => (ChannelKind::Channel, 1..2),
+            CommandId::SPublish => (ChannelKind::Shard, 1..2),
+            CommandId::SSubscribe => (ChannelKind::Shard, 1..args.len()),
             CommandId::Subscribe => (ChannelKind::Channel, 1..args.len()),
             CommandId::PSubscribe => (ChannelKind::Pattern, 1..args.len()),
             _ => return Ok(()),
@@ -281,8 +283,10 @@ impl Selector {
     pub(super) fn allows_channel(&self, kind: ChannelKind, name: &[u8]) -> bool {
         match (&self.channels, kind) {
             (Patterns::All, _) => true,
-            (Patterns::Of(of), ChannelKind::Channel) => of.iter().any(|p| glob_match(p, name)),
             (Patterns::Of(of), ChannelKind::Pattern) => of.iter().any(|p| **p == *name),
+            (Patterns::Of(of), ChannelKind::Channel | ChannelKind::Shard) => {
+                of.iter().any(|p| glob_match(p, name))
+            }
         }
     }
 

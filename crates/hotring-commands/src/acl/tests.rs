@@ -225,12 +225,20 @@ fn a_connection_ends_with_its_user_and_with_what_it_may_listen_to() {
     let acl = acl();
     set(&acl, "u", "on nopass +@all &a* &b").unwrap();
     let access = Access::authenticated(acl.user(b"u").unwrap());
-    let listened =
-        || [(ChannelKind::Channel, &b"a1"[..]), (ChannelKind::Pattern, b"b")].into_iter();
+    let listened = || {
+        [
+            (ChannelKind::Channel, &b"a1"[..]),
+            (ChannelKind::Pattern, b"b"),
+            (ChannelKind::Shard, b"a2"),
+        ]
+        .into_iter()
+    };
     let renewed = |access: &Access| acl.renew(access, listened());
     assert!(renewed(&access).is_some());
-    set(&acl, "u", "resetchannels &a1 &b").unwrap();
+    set(&acl, "u", "resetchannels &a? &b").unwrap();
     assert!(renewed(&access).is_some());
+    set(&acl, "u", "resetchannels &a1 &b").unwrap();
+    assert!(renewed(&access).is_none(), "nor is the shard channel a2 allowed");
     set(&acl, "u", "resetchannels &a1 &b*").unwrap();
     assert!(renewed(&access).is_none(), "the pattern b is not word for word allowed");
     set(&acl, "u", "allchannels").unwrap();

@@ -187,7 +187,7 @@ fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) 
     let queued_len = client.queued_len.load(Ordering::Relaxed);
     writeln!(
         text,
-        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
+        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
          multi={queued} watch={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_len} rbs=0 rbp=0 obl=0 oll={} \
          omem={} tot-mem={} events={} cmd={} user={} redir={} resp={} lib-name={} lib-ver={} \
          io-thread={}",
@@ -201,6 +201,7 @@ fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) 
         client.database.load(Ordering::Relaxed),
         client.channels.load(Ordering::Relaxed),
         client.patterns.load(Ordering::Relaxed),
+        client.shards.load(Ordering::Relaxed),
         client.watched_len(),
         input_len,
         input_free,

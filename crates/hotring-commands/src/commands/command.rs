@@ -52,7 +52,7 @@ pub(crate) fn docs(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     let names: Vec<&str> = match c.args.len() {
-        2 => commands().iter().map(|spec| spec.name).collect(),
+        2 => everything().map(|spec| spec.name).collect(),
         5 if c.args[2].eq_ignore_ascii_case(b"filterby") => filtered(&c.args[3], c.args.at(4))?,
         _ => return Err(Failure::Syntax),
     };
@@ -63,10 +63,14 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The names that pass the filter; unlike the plain list these include subcommands, as in Redis.
+/// All commands, each with its subcommands behind it.
+fn everything() -> impl Iterator<Item = &'static Spec> {
+    commands().iter().flat_map(|spec| std::iter::once(spec).chain(subcommands(spec.id)))
+}
+
+/// The names that pass the filter.
 fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
     let wanted = wanted.to_ascii_lowercase();
-    let all = commands().iter().flat_map(|spec| std::iter::once(spec).chain(subcommands(spec.id)));
     let passes: Box<dyn Fn(&Spec) -> bool> = match by.to_ascii_lowercase().as_slice() {
         // There are no modules, so that no command is one's.
         b"module" => Box::new(|_| false),
@@ -77,7 +81,7 @@ fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
         b"pattern" => Box::new(move |spec| glob_match(&wanted, spec.name.as_bytes())),
         _ => return Err(Failure::Syntax),
     };
-    Ok(all.filter(|spec| passes(spec)).map(|spec| spec.name).collect())
+    Ok(everything().filter(|spec| passes(spec)).map(|spec| spec.name).collect())
 }
 
 /// GETKEYS, and with the access to each key GETKEYSANDFLAGS.

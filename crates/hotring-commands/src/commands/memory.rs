@@ -22,6 +22,9 @@ const LITTLE: u64 = 5 << 20;
 const PURGE_MAX: Duration = Duration::from_millis(20);
 const PURGE_ITEMS: usize = 256;
 
+/// Why text can be written.
+const WRITES: &str = "a String takes every write";
+
 /// The exact size of an item; nothing is sampled.
 pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
     let options = c.args.tail(3);
@@ -88,6 +91,27 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
+/// Redis's allocator writes a report here. This is that of the memory of items, which no allocator manages.
+pub(crate) fn malloc_stats(c: &mut Context<'_>) -> Outcome {
+    let index = c.server.store.stats().index;
+    let mut text = String::from("Memory of items, in bytes:\n");
+    for (name, bytes) in [
+        ("mapped", index.mapped_bytes),
+        ("held", index.held_bytes),
+        ("used", index.bytes),
+        ("used by long values and buffers", index.block_bytes),
+        ("waiting to be freed", index.limbo_bytes),
+        ("table", index.table_bytes),
+        ("beside", index.beside_bytes),
+    ] {
+        writeln!(text, "{name}: {bytes}").expect(WRITES);
+    }
+    let fragmentation = index.fragmentation();
+    writeln!(text, "held / used: {fragmentation:.2}").expect(WRITES);
+    c.reply.verbatim("txt", &text);
+    Ok(())
+}
+
 /// The keys with the largest values, and the keys that requests name most often. Only users who may read the values see
 /// the names.
 fn notable_keys(c: &mut Context<'_>) {
@@ -115,7 +139,7 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
     let dataset = dataset(&index);
     let mut text = String::new();
     let mut say = |sentence: std::fmt::Arguments<'_>| {
-        writeln!(text, "{sentence}").expect("a String takes every write");
+        writeln!(text, "{sentence}").expect(WRITES);
     };
     if index.bytes + index.table_bytes < LITTLE {
         say(format_args!(
@@ -175,6 +199,11 @@ mod tests {
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.starts_with("%13¶") && stats.contains("$10¶keys.count¶:0¶"), "{stats}");
         assert!(dialogue.say("MEMORY DOCTOR").contains("next to nothing"));
+        let report = dialogue.say("MEMORY MALLOC-STATS");
+        assert!(
+            report.starts_with("=") && report.contains("\nwaiting to be freed: 0\n"),
+            "{report}"
+        );
         dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
         // Long requests have a way of their own, which is not that of a dialogue.
         let set_long = |dialogue: &Dialogue| {

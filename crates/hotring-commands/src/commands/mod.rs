@@ -39,6 +39,7 @@ mod key;
 mod latency;
 mod lcs;
 mod list;
+mod lolwut;
 mod memory;
 mod monitor;
 mod multi;

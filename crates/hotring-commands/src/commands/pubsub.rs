@@ -1,4 +1,5 @@
-//! Messages between clients: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, PUBSUB.
+//! Messages between clients: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, PUBSUB; and with channels of
+//! their own SPUBLISH, SSUBSCRIBE and SUNSUBSCRIBE, which in a cluster stay within a shard.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +19,27 @@ pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
+pub(crate) fn spublish(c: &mut Context<'_>) -> Outcome {
+    let inbox_max = c.server.settings.config().subscriber_output_max;
+    let delivered = c.server.push.pubsub.publish_to_shard(&c.args[1], &c.args[2], inbox_max);
+    c.reply.count(delivered);
+    Ok(())
+}
+
 pub(crate) fn subscribe(c: &mut Context<'_>) -> Outcome {
     subscribe_to(c, ChannelKind::Channel)
 }
 
 pub(crate) fn psubscribe(c: &mut Context<'_>) -> Outcome {
     subscribe_to(c, ChannelKind::Pattern)
+}
+
+pub(crate) fn ssubscribe(c: &mut Context<'_>) -> Outcome {
+    // A transaction expects one reply of each command. The older kinds are allowed there for old clients only.
+    if !c.client.may_wait() {
+        return Err(Failure::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
+    subscribe_to(c, ChannelKind::Shard)
 }
 
 fn subscribe_to(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
@@ -33,8 +49,7 @@ fn subscribe_to(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
         if c.client.subscriptions.insert(kind, name) {
             c.server.push.pubsub.enter(kind, name, &c.client.shared);
         }
-        let word = if kind == ChannelKind::Channel { "subscribe" } else { "psubscribe" };
-        confirm(c, word, Some(name));
+        confirm(c, kind, "subscribe", Some(name));
     }
     c.client.publish_subscriptions();
     Ok(())
@@ -65,8 +80,11 @@ pub(crate) fn punsubscribe(c: &mut Context<'_>) -> Outcome {
     unsubscribe_from(c, ChannelKind::Pattern)
 }
 
+pub(crate) fn sunsubscribe(c: &mut Context<'_>) -> Outcome {
+    unsubscribe_from(c, ChannelKind::Shard)
+}
+
 fn unsubscribe_from(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
-    let word = if kind == ChannelKind::Channel { "unsubscribe" } else { "punsubscribe" };
     let named = c.args.tail(1);
     let all: Vec<Box<[u8]>>;
     let names: Vec<&[u8]> = if named.is_empty() {
@@ -78,10 +96,10 @@ fn unsubscribe_from(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     leave(&names, kind, c);
     for name in &names {
         c.client.subscriptions.remove(kind, name);
-        confirm(c, word, Some(name));
+        confirm(c, kind, "unsubscribe", Some(name));
     }
     if names.is_empty() {
-        confirm(c, word, None);
+        confirm(c, kind, "unsubscribe", None);
     }
     c.client.publish_subscriptions();
     c.check_reply_len()
@@ -101,14 +119,19 @@ fn leave(names: &[&[u8]], kind: ChannelKind, c: &mut Context<'_>) {
     client.end_messages(listens, &server.acl, reply.buffer());
 }
 
-fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
+fn confirm(c: &mut Context<'_>, kind: ChannelKind, word: &str, name: Option<&[u8]>) {
+    let prefix = match kind {
+        ChannelKind::Channel => "",
+        ChannelKind::Pattern => "p",
+        ChannelKind::Shard => "s",
+    };
     c.reply.push(3);
-    c.reply.bulk(word.as_bytes());
+    c.reply.bulk_fmt(format_args!("{prefix}{word}"));
     match name {
         Some(name) => c.reply.bulk(name),
         None => c.reply.null(),
     }
-    c.reply.count(c.client.subscriptions.len());
+    c.reply.count(c.client.subscriptions.confirmed(kind));
 }
 
 /// Ends all subscriptions, tracking and MONITOR without replies: for RESET and the end of a connection. Messages that
@@ -125,10 +148,18 @@ pub fn leave_all(client: &mut Client, server: &Server, out: &mut Vec<u8>) {
 }
 
 pub(crate) fn channels(c: &mut Context<'_>) -> Outcome {
+    list_channels(c, false)
+}
+
+pub(crate) fn shardchannels(c: &mut Context<'_>) -> Outcome {
+    list_channels(c, true)
+}
+
+fn list_channels(c: &mut Context<'_>, is_shard: bool) -> Outcome {
     if c.args.len() > 3 {
         return Err(wrong_subcommand(&c.args[1]));
     }
-    let channels = c.server.push.pubsub.channels(c.args.get(2));
+    let channels = c.server.push.pubsub.channels(is_shard, c.args.get(2));
     c.reply.array(channels.len());
     for channel in &channels {
         c.reply.bulk(channel);
@@ -144,17 +175,25 @@ fn wrong_subcommand(name: &[u8]) -> Failure {
 }
 
 pub(crate) fn numsub(c: &mut Context<'_>) -> Outcome {
+    count_listeners(c, false)
+}
+
+pub(crate) fn shardnumsub(c: &mut Context<'_>) -> Outcome {
+    count_listeners(c, true)
+}
+
+fn count_listeners(c: &mut Context<'_>, is_shard: bool) -> Outcome {
     let named = c.args.tail(2);
     c.reply.array(2 * named.len());
     for channel in named.iter() {
         c.reply.bulk(channel);
-        c.reply.count(c.server.push.pubsub.listeners(channel));
+        c.reply.count(c.server.push.pubsub.listeners(is_shard, channel));
         c.check_reply_len()?;
     }
     Ok(())
 }
 
 pub(crate) fn numpat(c: &mut Context<'_>) -> Outcome {
-    c.reply.count(c.server.push.pubsub.counts().1);
+    c.reply.count(c.server.push.pubsub.counts().patterns);
     Ok(())
 }

@@ -31,6 +31,25 @@ pub struct PubSub {
 struct Channels {
     named: HashMap<Box<[u8]>, Listeners>,
     patterns: BTreeMap<Box<[u8]>, Listeners>,
+    shards: HashMap<Box<[u8]>, Listeners>,
+}
+
+impl Channels {
+    /// The plain channels, or those of shards.
+    fn of(&self, is_shard: bool) -> &HashMap<Box<[u8]>, Listeners> {
+        if is_shard { &self.shards } else { &self.named }
+    }
+}
+
+/// How many names have subscribers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Plain channels.
+    pub channels: usize,
+    /// Patterns of their names.
+    pub patterns: usize,
+    /// Channels of shards.
+    pub shards: usize,
 }
 
 impl PubSub {
@@ -40,6 +59,7 @@ impl PubSub {
         let listeners = match kind {
             ChannelKind::Channel => channels.named.entry(name.into()).or_default(),
             ChannelKind::Pattern => channels.patterns.entry(name.into()).or_default(),
+            ChannelKind::Shard => channels.shards.entry(name.into()).or_default(),
         };
         listeners.insert(client.id, client.clone());
         self.publish_len(&channels);
@@ -51,6 +71,7 @@ impl PubSub {
         let listeners = match kind {
             ChannelKind::Channel => channels.named.get_mut(name),
             ChannelKind::Pattern => channels.patterns.get_mut(name),
+            ChannelKind::Shard => channels.shards.get_mut(name),
         };
         let Some(listeners) = listeners else { return };
         listeners.remove(&client.id);
@@ -58,6 +79,7 @@ impl PubSub {
             match kind {
                 ChannelKind::Channel => drop(channels.named.remove(name)),
                 ChannelKind::Pattern => drop(channels.patterns.remove(name)),
+                ChannelKind::Shard => drop(channels.shards.remove(name)),
             }
         }
         self.publish_len(&channels);
@@ -66,55 +88,80 @@ impl PubSub {
     /// Puts a message into the inboxes of all subscribers, which may hold `inbox_max` bytes each; returns the number of
     /// deliveries.
     pub(crate) fn publish(&self, channel: &[u8], message: &[u8], inbox_max: usize) -> usize {
-        // ORDERING: Acquire pairs with the Release in `publish_len`: a thread that was told of a subscriber
-        // finds it so here.
-        if self.len.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return 0;
         }
         let channels = self.lock();
-        let mut delivered = 0;
-        for listener in channels.named.get(channel).into_iter().flat_map(Listeners::values) {
-            listener.deliver(inbox_max, |w| push(w, &[b"message", channel, message]));
-            delivered += 1;
-        }
+        let listeners = channels.named.get(channel);
+        let mut delivered = deliver(listeners, inbox_max, &[b"message", channel, message]);
         for (pattern, listeners) in &channels.patterns {
             if !glob_match(pattern, channel) {
                 continue;
             }
-            for listener in listeners.values() {
-                listener.deliver(inbox_max, |w| push(w, &[b"pmessage", pattern, channel, message]));
-                delivered += 1;
-            }
+            let parts: &[&[u8]] = &[b"pmessage", pattern, channel, message];
+            delivered += deliver(Some(listeners), inbox_max, parts);
         }
         delivered
     }
 
-    /// The channels with subscribers whose names match.
-    pub(crate) fn channels(&self, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
-        let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob_match(pattern, name));
-        self.lock().named.keys().filter(|name| fits(name)).cloned().collect()
-    }
-
-    /// Number of subscribers of a channel, without those of patterns.
-    pub(crate) fn listeners(&self, channel: &[u8]) -> usize {
-        self.lock().named.get(channel).map_or(0, Listeners::len)
-    }
-
-    /// Numbers of channels and of patterns with subscribers.
-    pub fn counts(&self) -> (usize, usize) {
+    /// The same for the subscribers of a shard channel.
+    pub(crate) fn publish_to_shard(
+        &self,
+        channel: &[u8],
+        message: &[u8],
+        inbox_max: usize,
+    ) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
         let channels = self.lock();
-        (channels.named.len(), channels.patterns.len())
+        deliver(channels.shards.get(channel), inbox_max, &[b"smessage", channel, message])
+    }
+
+    /// The channels with subscribers whose names match: the plain ones or those of shards.
+    pub(crate) fn channels(&self, is_shard: bool, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+        let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob_match(pattern, name));
+        self.lock().of(is_shard).keys().filter(|name| fits(name)).cloned().collect()
+    }
+
+    /// Number of subscribers of such a channel, without those of patterns.
+    pub(crate) fn listeners(&self, is_shard: bool, channel: &[u8]) -> usize {
+        self.lock().of(is_shard).get(channel).map_or(0, Listeners::len)
+    }
+
+    /// Numbers of what has subscribers.
+    pub fn counts(&self) -> Counts {
+        let channels = self.lock();
+        Counts {
+            channels: channels.named.len(),
+            patterns: channels.patterns.len(),
+            shards: channels.shards.len(),
+        }
+    }
+
+    /// Whether nobody listens to anything.
+    fn is_empty(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `publish_len`: a thread that was told of a subscriber
+        // finds it so here.
+        self.len.load(Ordering::Acquire) == 0
     }
 
     fn publish_len(&self, channels: &Channels) {
-        // ORDERING: Release pairs with the Acquire in `publish`.
-        self.len.store(channels.named.len() + channels.patterns.len(), Ordering::Release);
+        let len = channels.named.len() + channels.patterns.len() + channels.shards.len();
+        // ORDERING: Release pairs with the Acquire in `is_empty`.
+        self.len.store(len, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Channels> {
         // A change that panicked has left whole maps.
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Puts a message into the inboxes of these subscribers; returns how many they are.
+fn deliver(listeners: Option<&Listeners>, inbox_max: usize, parts: &[&[u8]]) -> usize {
+    let listeners = listeners.into_iter().flat_map(Listeners::values);
+    listeners.map(|listener| listener.deliver(inbox_max, |w| push(w, parts))).count()
 }
 
 fn push(writer: &mut Writer<'_>, parts: &[&[u8]]) {

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use crate::acl::ChannelKind;
 use crate::table::CommandId;
 
-/// Names of channels, and patterns.
+/// Names of channels and of shard channels, and patterns.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     channels: BTreeSet<Box<[u8]>>,
     patterns: BTreeSet<Box<[u8]>>,
+    shards: BTreeSet<Box<[u8]>>,
     /// Bytes of all names.
     names_len: usize,
 }
@@ -20,18 +21,29 @@ impl Subscriptions {
         match kind {
             ChannelKind::Channel => &self.channels,
             ChannelKind::Pattern => &self.patterns,
+            ChannelKind::Shard => &self.shards,
         }
     }
 
     /// All names, each with its kind.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ChannelKind, &[u8])> {
         let of = |kind| self.of(kind).iter().map(move |name| (kind, &**name));
-        of(ChannelKind::Channel).chain(of(ChannelKind::Pattern))
+        ChannelKind::ALL.into_iter().flat_map(of)
     }
 
-    /// Number of channels and patterns.
+    /// Number of all names.
     pub(crate) fn len(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        ChannelKind::ALL.into_iter().map(|kind| self.of(kind).len()).sum()
+    }
+
+    /// The number that confirms a change of this kind: channels and patterns are counted together.
+    pub(crate) fn confirmed(&self, kind: ChannelKind) -> usize {
+        match kind {
+            ChannelKind::Channel | ChannelKind::Pattern => {
+                self.channels.len() + self.patterns.len()
+            }
+            ChannelKind::Shard => self.shards.len(),
+        }
     }
 
     /// Bytes of all names.
@@ -57,13 +69,13 @@ impl Subscriptions {
         match kind {
             ChannelKind::Channel => &mut self.channels,
             ChannelKind::Pattern => &mut self.patterns,
+            ChannelKind::Shard => &mut self.shards,
         }
     }
 }
 
-/// Whether a RESP2 connection with subscriptions may send this command. RESP2 has no type of its own for messages: they
-/// look like replies.
-pub(crate) fn is_allowed_while_listening(id: CommandId) -> bool {
+/// Whether the answer of a command is not a reply but a message.
+pub(crate) fn is_confirmed(id: CommandId) -> bool {
     use CommandId as Id;
     matches!(
         id,
@@ -71,8 +83,14 @@ pub(crate) fn is_allowed_while_listening(id: CommandId) -> bool {
             | Id::Unsubscribe
             | Id::PSubscribe
             | Id::PUnsubscribe
-            | Id::Ping
-            | Id::Quit
-            | Id::Reset
+            | Id::SSubscribe
+            | Id::SUnsubscribe
     )
+}
+
+/// Whether a RESP2 connection with subscriptions may send this command. RESP2 has no type of its own for messages: they
+/// look like replies.
+pub(crate) fn is_allowed_while_listening(id: CommandId) -> bool {
+    use CommandId as Id;
+    is_confirmed(id) || matches!(id, Id::Ping | Id::Quit | Id::Reset)
 }

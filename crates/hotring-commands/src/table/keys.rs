@@ -55,6 +55,8 @@ pub enum Access {
     RemoveIf,
     /// Whatever a script does with it.
     Script,
+    /// It is a channel's name, not a key.
+    Channel,
 }
 
 impl Access {
@@ -75,6 +77,7 @@ impl Access {
             Self::Adjust => &["RW", "update"],
             Self::Remove => &["RM", "delete"],
             Self::RemoveIf => &["RW", "delete", "variable_flags"],
+            Self::Channel => &["not_key"],
         }
     }
 
@@ -217,7 +220,8 @@ impl Spec {
     /// First, last and step over all keys, as `COMMAND` gives them; zeros without keys,
     /// or where the request says how many there are.
     pub fn key_positions(&self) -> (i64, i64, i64) {
-        match (self.keys.first(), self.keys.last()) {
+        let ranges = if self.keys.is_empty() { self.routed_by } else { self.keys };
+        match (ranges.first(), ranges.last()) {
             (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
             // As in Redis, those that the table has no places for are left out.
             (Some(first), Some(last))

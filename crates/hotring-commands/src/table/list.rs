@@ -63,6 +63,9 @@ macro_rules! all_commands {
             .about("Holds the commands about how values are held.");
         Memory = "memory" -2 Server => command::holder .since("4.0.0")
             .about("Holds the commands about memory.");
+        LolWut = "lolwut" -1 Server => lolwut::lolwut .flags(READ_FAST).since("5.0.0")
+            .args("[VERSION version]")
+            .about("Shows a picture and the version.");
         SlowLog = "slowlog" -2 Server => command::holder .since("2.2.12")
             .about("Holds the commands about requests that took long.");
         Script = "script" -2 Scripting => command::holder .since("2.6.0")
@@ -402,6 +405,19 @@ macro_rules! all_commands {
             .flags(MESSAGES.with(Flags::NOSCRIPT)).since("2.0.0")
             .args("[pattern [pattern ...]]").cost(EACH_CHANNEL)
             .about("Listens to patterns no more; without one to none at all.");
+        SPublish = "spublish" 3 PubSub => pubsub::spublish .flags(MESSAGES.with(FAST)).since("7.0.0")
+            .routed_by(&one(Access::Channel)).args("shardchannel message")
+            .cost("O(n) in the number of subscribers")
+            .about("Sends a message to all who listen to a shard channel and answers how many these are.");
+        SSubscribe = "ssubscribe" -2 PubSub => pubsub::ssubscribe .flags(SUBSCRIBING).since("7.0.0")
+            .routed_by(&every(1, Access::Channel))
+            .args("shardchannel [shardchannel ...]").cost(EACH_CHANNEL)
+            .about("Listens to shard channels.");
+        SUnsubscribe = "sunsubscribe" -1 PubSub => pubsub::sunsubscribe
+            .flags(MESSAGES.with(Flags::NOSCRIPT)).since("7.0.0")
+            .routed_by(&every(1, Access::Channel))
+            .args("[shardchannel [shardchannel ...]]").cost(EACH_CHANNEL)
+            .about("Listens to shard channels no more; without a name to none at all.");
         PubSub = "pubsub" -2 PubSub => command::holder .since("2.8.0")
             .about("Holds the commands about who listens.");
 

@@ -49,6 +49,8 @@ pub struct Spec {
     extra_categories: Categories,
     /// Which arguments are keys.
     pub keys: &'static [KeyRange],
+    /// Which arguments are no keys, though the clients of a cluster choose a server by them as by keys.
+    routed_by: &'static [KeyRange],
     /// The place of the only key, where every request has one: nearly all requests are such.
     sole_key: u8,
     /// Where the documentation files it.
@@ -190,6 +192,7 @@ impl Spec {
             flags: Flags::NONE,
             extra_categories: Categories::NONE,
             keys: &[],
+            routed_by: &[],
             sole_key: 0,
             group,
             since: "1.0.0",
@@ -219,6 +222,10 @@ impl Spec {
             _ => 0,
         };
         Self { keys, sole_key, ..self }
+    }
+
+    const fn routed_by(self, routed_by: &'static [KeyRange]) -> Self {
+        Self { routed_by, ..self }
     }
 
     const fn since(self, since: &'static str) -> Self {

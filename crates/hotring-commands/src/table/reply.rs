@@ -19,8 +19,8 @@ pub fn command_info(spec: &Spec, reply: &mut Writer<'_>) {
     for tip in spec.tips {
         reply.bulk(tip.as_bytes());
     }
-    reply.array(spec.keys.len());
-    for range in spec.keys {
+    reply.array(spec.keys.len() + spec.routed_by.len());
+    for range in spec.keys.iter().chain(spec.routed_by) {
         key_range(*range, reply);
     }
     reply.array(subcommands(spec.id).count());

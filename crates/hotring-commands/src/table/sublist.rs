@@ -142,6 +142,14 @@ macro_rules! with_subcommands {
             .about("Counts who listens to each of these channels.");
         PubSubNumPat of PubSub = "pubsub|numpat" 2 PubSub => pubsub::numpat .flags(MESSAGES).since("2.8.0")
             .about("Counts the patterns with subscribers.");
+        PubSubShardChannels of PubSub = "pubsub|shardchannels" -2 PubSub => pubsub::shardchannels
+            .flags(MESSAGES).since("7.0.0")
+            .args("[pattern]").cost("O(n) in the number of shard channels")
+            .about("Lists the shard channels with subscribers.");
+        PubSubShardNumSub of PubSub = "pubsub|shardnumsub" -2 PubSub => pubsub::shardnumsub
+            .flags(MESSAGES).since("7.0.0")
+            .args("[shardchannel [shardchannel ...]]").cost(EACH_CHANNEL)
+            .about("Counts who listens to each of these shard channels.");
         PubSubHelp of PubSub = "pubsub|help" 2 PubSub => command::help .flags(ALWAYS).since("6.2.0")
             .about("Lists the subcommands.");
         ObjectEncoding of Object = "object|encoding" 3 Generic => object::encoding
@@ -182,6 +190,9 @@ macro_rules! with_subcommands {
         MemoryDoctor of Memory = "memory|doctor" 2 Server => memory::doctor .since("4.0.0")
             .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
             .about("Says what is out of the ordinary about memory.");
+        MemoryMallocStats of Memory = "memory|malloc-stats" 2 Server => memory::malloc_stats .since("4.0.0")
+            .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
+            .about("Answers the figures of the memory of items, as text.");
         MemoryPurge of Memory = "memory|purge" 2 Server => memory::purge .since("4.0.0")
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
             .about("Frees what removed items have left, as far as no command looks at them.");

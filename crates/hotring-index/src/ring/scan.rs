@@ -10,6 +10,9 @@ use crate::session::Pinned;
 
 /// Anchors that cost as much as an item to pass: a table that has become sparse holds no session up.
 const ANCHORS_AN_ITEM: usize = 8;
+/// Anchors that a scan passes for any count. It gets through a table of the initial size at once: clients of a small
+/// store expect that a single step finds all.
+const ANCHORS_MIN: usize = 1 << 10;
 
 impl<const H: usize> Scan for Ring<H> {
     /// The unit is the items with one hash, and the position is the ring's own order.
@@ -24,6 +27,7 @@ impl<const H: usize> Scan for Ring<H> {
         let bucket = p.bucket(from);
         let found = p.find(&AnchorGoal(from), bucket);
         let mut link = found.at;
+        let anchors_max = ANCHORS_AN_ITEM.saturating_mul(count).max(ANCHORS_MIN);
         let (mut visited, mut anchors) = (0, 0);
         let work = |visited: usize, anchors: usize| visited + anchors / ANCHORS_AN_ITEM;
         let mut last = None;
@@ -33,7 +37,7 @@ impl<const H: usize> Scan for Ring<H> {
             if link.is_anchor() {
                 anchors += 1;
                 // An anchor's position is that of its slot number.
-                if anchors > ANCHORS_AN_ITEM.saturating_mul(count) && link != found.at {
+                if anchors > anchors_max && link != found.at {
                     return (link.slot().reverse_bits(), work(visited, anchors));
                 }
             } else if !word.is(MARK) {

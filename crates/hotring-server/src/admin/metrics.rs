@@ -265,10 +265,10 @@ static PARTS: &[Part] = &[
     Part::Counters(Group::Closes),
     Part::Counters(Group::Network),
     gauge("pubsub_channels", "Channels with subscribers", |f, l| {
-        l.value(f.facts.server.push.pubsub.counts().0);
+        l.value(f.facts.server.push.pubsub.counts().channels);
     }),
     gauge("pubsub_patterns", "Patterns with subscribers", |f, l| {
-        l.value(f.facts.server.push.pubsub.counts().1);
+        l.value(f.facts.server.push.pubsub.counts().patterns);
     }),
     gauge("slowlog_length", "Entries of the slow log", |f, l| {
         l.value(f.facts.server.observe.slowlog.len());

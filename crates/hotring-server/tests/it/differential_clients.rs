@@ -50,6 +50,8 @@ const STATES: &[&str] = &[
     "WATCH k|UNWATCH",
     "SUBSCRIBE a",
     "PSUBSCRIBE a",
+    "SSUBSCRIBE a",
+    "SSUBSCRIBE a|SUNSUBSCRIBE",
     "SUBSCRIBE a|UNSUBSCRIBE",
     "MONITOR",
     "MONITOR|RESET",

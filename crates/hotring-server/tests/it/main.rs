@@ -19,6 +19,7 @@ mod differential_geo;
 mod differential_hyperloglog;
 mod differential_lists;
 mod differential_operators;
+mod differential_pubsub;
 mod differential_script_errors;
 mod differential_set;
 mod differential_tracking;

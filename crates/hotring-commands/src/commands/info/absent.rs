@@ -44,7 +44,6 @@ pub(super) const NO_STATS: &[&str] = &[
     "sync_full",
     "sync_partial_ok",
     "sync_partial_err",
-    "pubsubshard_channels",
     "latest_fork_usec",
     "total_forks",
     "migrate_cached_sockets",

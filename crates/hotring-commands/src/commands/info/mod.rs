@@ -288,9 +288,10 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     }
     let longest = f.server.tasks.expirer.lag_max().as_secs_f64() * 1000.0;
     line(text, format_args!("expired_lag_max_ms:{longest:.3}"));
-    let (channels, patterns) = f.server.push.pubsub.counts();
-    field(text, "pubsub_channels", channels);
-    field(text, "pubsub_patterns", patterns);
+    let listened = f.server.push.pubsub.counts();
+    field(text, "pubsub_channels", listened.channels);
+    field(text, "pubsub_patterns", listened.patterns);
+    field(text, "pubsubshard_channels", listened.shards);
     constants(text, NO_STATS, NO_STATS_TEXTS);
     let tracking = f.server.push.tracking.counts();
     field(text, "tracking_total_keys", tracking.table.keys);

@@ -3,6 +3,10 @@
 use hotring_protocol::Version;
 
 use crate::exec::dialogue::{Dialogue, play};
+use crate::state::pubsub::Counts;
+
+/// Nobody listens.
+const NONE: Counts = Counts { channels: 0, patterns: 0, shards: 0 };
 
 #[test]
 fn subscriptions_are_confirmed_one_by_one() {
@@ -30,6 +34,8 @@ fn names_count_as_memory_of_their_connection() {
     for (one, other, end) in [
         ("SUBSCRIBE", "", "UNSUBSCRIBE"),
         ("PSUBSCRIBE", "", "PUNSUBSCRIBE"),
+        ("SSUBSCRIBE", "", "SUNSUBSCRIBE"),
+        ("SSUBSCRIBE", "", "RESET"),
         ("WATCH", "", "UNWATCH"),
         ("CLIENT TRACKING ON BCAST", "PREFIX ", "CLIENT TRACKING OFF"),
         ("SUBSCRIBE", "", "RESET"),
@@ -70,7 +76,7 @@ fn who_listens_in_resp2_may_do_little_besides() {
         "-ERR wrong number of arguments for 'subscribe' command¶"
     );
     assert_eq!(dialogue.say("RESET\r\nGET a"), "+RESET¶$-1¶");
-    assert_eq!(dialogue.server().push.pubsub.counts(), (0, 0));
+    assert_eq!(dialogue.server().push.pubsub.counts(), NONE);
     let transaction = "MULTI\r\nPSUBSCRIBE a\r\nPING\r\nEXEC\r\nGET a\r\nPUNSUBSCRIBE\r\nGET a";
     let end = "*3¶$12¶punsubscribe¶$1¶a¶:0¶$-1¶";
     assert_eq!(
@@ -163,7 +169,7 @@ fn one_may_listen_only_to_so_much() {
     assert_eq!(dialogue.say("CONFIG SET max-subscriptions 2"), "+OK¶");
     let refused = "-ERR more than 2 subscriptions (max-subscriptions)¶";
     assert_eq!(dialogue.say("SUBSCRIBE a b c"), refused);
-    assert_eq!(dialogue.server().push.pubsub.counts(), (0, 0));
+    assert_eq!(dialogue.server().push.pubsub.counts(), NONE);
     assert!(dialogue.say("SUBSCRIBE a b").starts_with('>'));
     assert_eq!(dialogue.say("PSUBSCRIBE c"), refused);
 }

@@ -21,7 +21,7 @@ use crate::host::clock;
 use crate::settings::config::Config;
 use crate::state::blocked::Blocked;
 use crate::state::pause::Paused;
-use crate::state::subscriptions::Subscriptions;
+use crate::state::subscriptions::{Subscriptions, is_confirmed};
 use crate::state::tracking;
 use crate::state::transaction::{Queue, Queued, Transaction};
 use crate::table::{CommandId, Flags, Spec};
@@ -308,10 +308,14 @@ impl Client {
         let listens = self.subscriptions.len() > 0;
         self.mark(LISTENS, listens);
         self.shared.show_listens(listens);
-        let [channels, patterns] = [ChannelKind::Channel, ChannelKind::Pattern]
-            .map(|kind| self.subscriptions.of(kind).len());
-        self.shared.channels.store(channels, Ordering::Relaxed);
-        self.shared.patterns.store(patterns, Ordering::Relaxed);
+        for kind in ChannelKind::ALL {
+            let shown = match kind {
+                ChannelKind::Channel => &self.shared.channels,
+                ChannelKind::Pattern => &self.shared.patterns,
+                ChannelKind::Shard => &self.shared.shards,
+            };
+            shown.store(self.subscriptions.of(kind).len(), Ordering::Relaxed);
+        }
         self.publish_names();
     }
 
@@ -559,12 +563,6 @@ impl Client {
         // people, and none guards other memory.
         self.shared.protocol.store(number, Ordering::Relaxed);
     }
-}
-
-/// Whether the answer of a command is not a reply but a message.
-fn is_confirmed(id: CommandId) -> bool {
-    use CommandId as Id;
-    matches!(id, Id::Subscribe | Id::Unsubscribe | Id::PSubscribe | Id::PUnsubscribe)
 }
 
 #[cfg(test)]

@@ -85,6 +85,8 @@ pub struct ClientShared {
     pub channels: AtomicUsize,
     /// Number of subscribed patterns.
     pub patterns: AtomicUsize,
+    /// Number of subscribed shard channels.
+    pub shards: AtomicUsize,
     /// Queued commands of the transaction; -1 without a transaction.
     pub queued: AtomicI64,
     /// Memory of the queue.
@@ -171,6 +173,7 @@ impl ClientShared {
             beside_memory: AtomicUsize::new(0),
             channels: AtomicUsize::new(0),
             patterns: AtomicUsize::new(0),
+            shards: AtomicUsize::new(0),
             queued: AtomicI64::new(-1),
             queued_len: AtomicUsize::new(0),
             names_memory: AtomicUsize::new(0),
@@ -326,7 +329,8 @@ impl ClientShared {
     /// Whether there are subscriptions.
     pub(crate) fn listens(&self) -> bool {
         // ORDERING: Relaxed, two figures that are each published on their own.
-        self.channels.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
+        let counts = [&self.channels, &self.patterns, &self.shards];
+        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     pub(super) fn show_tracking(&self, options: Option<&tracking::Options>) {
