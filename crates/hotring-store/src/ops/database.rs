@@ -3,6 +3,7 @@
 use hotring_index::Expiry;
 use hotring_log::Effect;
 
+use crate::container::is_there;
 use crate::container::large::Large;
 use crate::databases::Parked;
 use crate::error::StoreError;
@@ -249,10 +250,12 @@ impl Session {
     fn carried(&mut self, key: &[u8], now: u64) -> Option<Carried> {
         self.read(key, now, |entry| {
             let (form, value) = match entry.block().and_then(Large::of) {
+                _ if !is_there(&entry, now) => return None,
                 Some(large) => large.read(|contents| (contents.parts.kind(), contents.to_packed())),
                 None => with_form(entry.value, |form, value| (form, value.to_vec())),
             };
-            (form, value, entry.expire_at)
+            Some((form, value, entry.expire_at))
         })
+        .flatten()
     }
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hotring_log::storage::memory::Memory;
 use hotring_log::{Effect, Snapshot, SnapshotWriter};
 use hotring_store::{
-    EvictionOptions, EvictionPolicy, KeyFates, Options, Session, SetOptions, SnapshotWalk, Store,
+    EvictionOptions, EvictionPolicy, ExpireCondition, KeyFates, Options, Session, SetOptions,
+    SnapshotWalk, Store,
 };
 
 fn store() -> Store {
@@ -78,6 +79,22 @@ fn a_key_moves_once_and_a_copy_takes_all_types() {
         Ok(Some(2_000)),
         "the copy is not the other"
     );
+}
+
+/// A hash of which no field's time was left once moved to another database, or had a copy there.
+#[test]
+fn a_hash_without_a_field_whose_time_is_left_stays_where_it_is() {
+    let store = store();
+    let mut session = store.session();
+    session.hash_set(b"h", &[(b"f", b"v")], 1).expect("room");
+    session.hash_expire_at(b"h", 5, ExpireCondition::Always, &[b"f"], 1).expect("room");
+    assert_eq!(session.copy(b"h", b"to", false, 5), Ok(false));
+    assert_eq!(session.copy_to(b"h", (1, b"h"), false, 5), Ok(false));
+    assert_eq!(session.move_to(b"h", 1, 5), Ok(false));
+    assert_eq!(session.copy_to(b"h", (1, b"h"), false, 4), Ok(true));
+    assert_eq!(session.move_to(b"h", 1, 4), Ok(false), "it is there already");
+    set(&mut session, b"k", b"v");
+    assert_eq!(session.copy_to(b"k", (1, b"h"), false, 5), Ok(true), "it is as good as absent");
 }
 
 /// Readers see each pair of databases as it was before or after a swap: the values of two keys read at one moment are

@@ -16,8 +16,6 @@ const ALL_LATITUDES: (f64, f64) = (-90.0, 90.0);
 pub(super) const EARTH_RADIUS: f64 = 6_372_797.560856;
 /// Bits of the latitude.
 const EVEN: u64 = 0x5555_5555_5555_5555;
-/// Bits of the longitude.
-const ODD: u64 = !EVEN;
 const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
 
 /// A place, in degrees.
@@ -111,13 +109,16 @@ impl Cell {
         }
     }
 
-    /// The cell that many steps to the east and to the north, around the edges of the map.
+    /// The cell that many steps to the east and to the north, around the edges of the map. A place on the eastern or
+    /// the northern edge lies in a cell behind the last one, as in Redis: only steps lead around.
     pub(super) fn moved(self, east: i32, north: i32) -> Cell {
-        let mask = u64::MAX >> (64 - 2 * self.step);
-        let x = gathered(self.bits >> 1).wrapping_add_signed(east);
-        let y = gathered(self.bits).wrapping_add_signed(north);
-        let bits = (spread(y) & EVEN & mask) | ((spread(x) << 1) & ODD & mask);
-        Cell { bits, step: self.step }
+        let around = u32::MAX >> (32 - self.step);
+        let step = |from: u32, by: i32| match by {
+            0 => from,
+            by => from.wrapping_add_signed(by) & around,
+        };
+        let (x, y) = (step(gathered(self.bits >> 1), east), step(gathered(self.bits), north));
+        Cell { bits: spread(y) | (spread(x) << 1), step: self.step }
     }
 }
 
@@ -170,5 +171,17 @@ mod tests {
         assert_eq!(west.moved(-1, 0).moved(1, 0), west);
         assert_eq!(west.moved(0, 8), west);
         assert_eq!(west.moved(2, -1).moved(-2, 1), west);
+    }
+
+    /// What lies on an edge was once looked for on the other side of the map.
+    #[test]
+    fn places_on_the_edges_are_in_the_middle_cell() {
+        let east = Cell::around(Place { longitude: 180.0, latitude: 10.0 }, STEP_MAX);
+        assert_eq!((east.score(), east.moved(0, 0)), (10_138_940_401_276_180.0, east));
+        assert_eq!(east.moved(-1, 0).sides().east, 180.0);
+        assert_eq!(east.moved(1, 0).sides().west, -180.0 + 360.0 / (1_u64 << STEP_MAX) as f64);
+        let north = Cell::around(Place { longitude: 10.0, latitude: LATITUDES.1 }, STEP_MAX);
+        assert_eq!(north.moved(0, 0), north);
+        assert_eq!(north.moved(0, -1).sides().north, LATITUDES.1);
     }
 }
