@@ -1,5 +1,5 @@
-//! What the list of commands is written with: the macro that makes a table of it, and names for what
-//! many commands have in common.
+//! The means to write the list of commands: the macro that makes a table of it, and names for
+//! common properties.
 
 use super::{Access, Categories, Flags, KeyRange};
 
@@ -62,9 +62,9 @@ pub(super) const GREETING: Flags =
 pub(super) const WATCHING: Flags = ALWAYS.with(Flags::ADMIN);
 pub(super) const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
 pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
-/// Changes what connections may do.
+/// Changes permissions of connections.
 pub(super) const USERS: Flags = ADMIN.with(Flags::ENDS_BATCH);
-/// What a transaction is made with.
+/// Commands of transactions.
 pub(super) const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
 /// Sends messages, or asks for them.
 pub(super) const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
@@ -120,7 +120,7 @@ pub(super) const fn geo_stored(from: u8) -> [KeyRange; 3] {
     [one(Access::Read)[0], store, KeyRange { last: KeyRange::STOREDIST, ..store }]
 }
 
-/// The first argument is a key that gets what the others make.
+/// The first argument is a key that gets the result of the others.
 pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     [
         KeyRange { first: 1, last: 1, step: 1, access: to },
@@ -128,7 +128,7 @@ pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     ]
 }
 
-/// The first argument is a key that gets what the others make, as many as the second argument says.
+/// The first argument is a key that gets the result of the others, as many as the second argument says.
 pub(super) const fn into_from_counted() -> [KeyRange; 2] {
     [
         KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },

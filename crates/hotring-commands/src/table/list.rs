@@ -8,7 +8,7 @@
 //! connections use them.
 //!
 //! In the syntax upper-case words stand for themselves, lower-case words for values,
-//! brackets enclose what may be left out, `<` and `>` what may not, bars separate alternatives, and `[x ...]`
+//! brackets enclose optional parts, `<` and `>` required ones, bars separate alternatives, and `[x ...]`
 //! behind x says that x may be repeated. `syntax.rs` reads it.
 
 use super::define::*;

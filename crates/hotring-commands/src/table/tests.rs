@@ -1,4 +1,4 @@
-//! Tests of the table: what is in it is consistent, and found.
+//! Tests of the table: its entries are consistent, and found.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ fn the_table_is_consistent() {
         assert!(!(spec.flags.contains(Flags::WRITE) && spec.flags.contains(Flags::READONLY)));
         let write_or_read = Flags::WRITE | Flags::READONLY;
         let touches_data = spec.flags.names().any(|n| write_or_read.names().any(|m| m == n));
-        // What is watched is looked at by the transaction, the keys of a script by the script.
+        // The transaction looks at watched keys, the script at its keys.
         let looks = touches_data || matches!(spec.group, Group::Transactions | Group::Scripting);
         assert!(spec.keys.is_empty() || looks, "{}", spec.name);
     }

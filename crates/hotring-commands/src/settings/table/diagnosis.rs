@@ -1,4 +1,4 @@
-//! Settings of what the server tells about itself.
+//! Settings of logs, metrics and the status page.
 
 use crate::settings::config::LogLevel;
 use crate::settings::config::Notify;

@@ -1,4 +1,4 @@
-//! Settings of what outlasts the server.
+//! Settings of the log and of snapshots.
 
 use std::path::PathBuf;
 

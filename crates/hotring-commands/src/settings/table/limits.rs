@@ -1,4 +1,4 @@
-//! Limits: what one connection, or all together, may take.
+//! Limits of one connection, or of all together.
 
 use super::output_limits;
 use crate::settings::eviction::{parse_policy, policy_name};
