@@ -147,11 +147,13 @@ pub(super) const MINIMUM: &str = "response_policy:agg_min";
 pub(super) const VARIES: &str = "nondeterministic_output";
 pub(super) const ORDER_VARIES: &str = "nondeterministic_output_order";
 pub(super) const EACH_PLACE: &str =
-    "O(n + log m): n members in the cells around the area, m of the set";
+    "O(n + log m): n members near the area, m in all";
 pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
 pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
 pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";
-pub(super) const EACH_FIELD: &str = "O(n) in the length of the hash";
+/// A short hash is searched field by field, but its length has a bound.
+pub(super) const EACH_FIELD: &str = "O(n) in the number of fields named";
+pub(super) const WHOLE_HASH: &str = "O(n) in the number of fields";
 /// A place in a short list is found element by element.
 pub(super) const IN_LIST: &str = "O(log n) in the number of elements";
 pub(super) const EACH_ELEMENT: &str = "O(n) in the number of elements";
@@ -159,11 +161,11 @@ pub(super) const EACH_MEMBER: &str = "O(n) in the number of members named";
 pub(super) const WHOLE_SET: &str = "O(n) in the number of members";
 pub(super) const SMALLEST_SET: &str = "O(n m): n members of the smallest set, m sets";
 pub(super) const SORTS: &str = "O(n + m log m): m elements sorted, n answered";
-pub(super) const ALL_SETS: &str = "O(n) in the number of members of all sets";
-pub(super) const BY_SCRIPT: &str = "what the script costs";
+pub(super) const ALL_SETS: &str = "O(n) in the number of all members";
+pub(super) const BY_SCRIPT: &str = "the cost of the script";
 /// In place of a version of Redis, for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";
-pub(super) const WHOLE_STORE: &str = "O(n) in the number of keys in the store";
+pub(super) const WHOLE_STORE: &str = "O(n) in the number of all keys";
 /// The key that SORT reads, and those that its patterns name.
 pub(super) const SORTED: [KeyRange; 2] = [
     KeyRange { first: 1, last: 1, step: 1, access: Access::Read },
