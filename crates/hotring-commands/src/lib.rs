@@ -1,7 +1,7 @@
 //! The commands of Redis and memcached: requests as bytes in, replies as bytes out, over a [`hotring_store::Store`].
 //!
-//! [`exec`] cuts the bytes of a connection into requests and runs them by [`commands`]; [`state`] is what all of them
-//! share. Nothing here opens a socket or starts a thread on its own: `hotring-server` does.
+//! [`exec`] cuts the bytes of a connection into requests and runs them by [`commands`]; all of them share
+//! [`state`]. Nothing here opens a socket or starts a thread on its own: `hotring-server` does.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,

@@ -108,7 +108,7 @@ impl Bucket {
         gap[at + key.len()..].copy_from_slice(value);
     }
 
-    /// Stores a value, and returns what `old` says of the one that it replaces.
+    /// Stores a value, and returns the result of `old` for the replaced one.
     fn insert<R>(
         &mut self,
         hash: u32,
@@ -226,7 +226,7 @@ impl Dict {
         self.replace(hash, key, value, |_| ()).is_none()
     }
 
-    /// Stores a value, and returns what `old` says of the one that it replaces; None if the key is new.
+    /// Stores a value, and returns the result of `old` for the replaced one; None if the key is new.
     pub fn replace<R>(
         &mut self,
         hash: u32,
@@ -245,7 +245,7 @@ impl Dict {
         self.take(hash, key, |_| ()).is_some()
     }
 
-    /// Removes a key, and returns what `old` says of its value; None if it was not there.
+    /// Removes a key, and returns the result of `old` for its value; None if it was not there.
     pub fn take<R>(&mut self, hash: u32, key: &[u8], old: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.tree.edit(
             |inner| inner.child_of_bound(|bound| *bound <= hash),

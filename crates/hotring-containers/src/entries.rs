@@ -70,7 +70,7 @@ pub(crate) fn open(data: &mut Vec<u8>, from: usize, to: usize, gap: usize) -> &m
     &mut data[from..behind]
 }
 
-/// Moves what is behind `at` into a buffer of its own.
+/// Moves the bytes behind `at` into a buffer of their own.
 pub(crate) fn split_off(data: &mut Vec<u8>, at: usize) -> Vec<u8> {
     let right = data[at..].to_vec();
     data.truncate(at);

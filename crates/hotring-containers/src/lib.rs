@@ -11,7 +11,7 @@
 //! * **Freed in steps.** Dropping millions of entries takes long. [`Remains`] takes a container apart
 //!   a bounded part at a time.
 //!
-//! The crate computes no hashes and knows no time: callers hand in what they need. It has no locks; a
+//! The crate computes no hashes and knows no time: callers pass both in. It has no locks; a
 //! caller that shares a container between threads brings its own.
 
 #![forbid(unsafe_code)]

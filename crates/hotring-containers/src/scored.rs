@@ -34,7 +34,7 @@ pub struct Scored<'a> {
     pub member: &'a [u8],
 }
 
-/// What an insertion did.
+/// The effect of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Inserted {
     /// The member is new.
@@ -84,7 +84,7 @@ impl Row {
         (0..i).fold(0, |at, _| self.at(at).1)
     }
 
-    /// The first entry that is not before what is looked for: where it begins, and how many are before.
+    /// The first entry not before the target: its position in bytes, and the number of entries before it.
     fn find(&self, is_before: impl Fn(Scored<'_>) -> bool) -> (usize, usize) {
         let (mut start, mut i) = (0, 0);
         while start < self.data.len() {
@@ -232,7 +232,7 @@ impl ScoredSet {
         self.count_before(|other| other.is_before(entry))
     }
 
-    /// How many members are before what is looked for: those for which `is_before` is true, which all come
+    /// The number of members before the target: those for which `is_before` is true, which all come
     /// before those for which it is not.
     pub fn count_before(&self, is_before: impl Fn(Scored<'_>) -> bool) -> usize {
         let rank = Cell::new(0);

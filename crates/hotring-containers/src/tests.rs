@@ -250,7 +250,7 @@ fn a_change_after_a_snapshot_copies_one_path() {
     list.set(100_000, b"other");
     assert_eq!(snapshot.get(100_000), Some(&b"100000"[..]));
     assert!(list.footprint().abs_diff(before) < 200);
-    // Freed while the other lives: what is shared stays.
+    // Freed while the other lives: the shared nodes must stay.
     let mut gone = snapshot.into_remains();
     while gone.free(1).is_some() {}
     assert_eq!(list.iter_from(0).count(), 200_000);
@@ -359,7 +359,7 @@ fn a_write_after_a_snapshot_copies_one_chunk() {
     assert_eq!(text.footprint(), before, "a copy keeps the room for appends");
     assert_eq!(snapshot.copy(1 << 20..(1 << 20) + 4), b"abc\x01");
     assert_eq!(text.copy(1 << 20..(1 << 20) + 4), b"xyz\x01");
-    // Freed while the other lives: what is shared stays.
+    // Freed while the other lives: the shared nodes must stay.
     let mut gone = snapshot.into_remains();
     while gone.free(1).is_some() {}
     assert_eq!(text.copy(0..4), b"abc\x01");
@@ -379,7 +379,7 @@ fn what_is_taken_apart_is_all_that_it_took() {
         dict.insert(hash_of(&i.to_le_bytes()), &i.to_le_bytes(), &bytes);
         set.insert(hash_of(&i.to_le_bytes()), &i.to_le_bytes(), f64::from(rng.i32(..50)));
     }
-    // What a cut leaves and what it takes are all that there was, but for the leaves at its ends.
+    // A cut loses nothing but the leaves at its ends: both parts together are the whole.
     let before = list.footprint();
     let cut = freed(list.remove(100..15_000));
     assert!(cut > before / 2 && cut + list.footprint() <= before + 5_000, "{cut} of {before}");

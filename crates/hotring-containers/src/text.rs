@@ -29,7 +29,7 @@ const CHILDREN: usize = 1 << BITS;
 /// Bytes that a new chunk has room for, at least.
 const ROOM_MIN: usize = 64;
 
-/// A string of bytes that changes in place, over a base. Read, write: O(log n) and what is read or written.
+/// A string of bytes that changes in place, over a base. Read, write: O(log n) plus the bytes read or written.
 /// Clone: O(1).
 #[derive(Clone)]
 pub struct Text<B> {
@@ -132,7 +132,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         self.heap
     }
 
-    /// What it began with, as long as bytes are shown from there.
+    /// The string it began with, as long as bytes are shown from there.
     pub fn base(&self) -> Option<&B> {
         self.base.as_ref()
     }
@@ -253,7 +253,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         }
     }
 
-    /// What is held of a chunk's bytes: behind them there are zeros.
+    /// The bytes held of a chunk: behind them there are zeros.
     fn present(&self, i: usize) -> &[u8] {
         self.chunk(i).map_or_else(|| base_part(self.base.as_ref(), i), |chunk| &chunk.0)
     }
@@ -306,7 +306,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
     }
 }
 
-/// What the base has of a chunk.
+/// The base's part of a chunk.
 fn base_part<B: Deref<Target = [u8]>>(base: Option<&B>, i: usize) -> &[u8] {
     let rest = base.and_then(|base| base.get(i * CHUNK..)).unwrap_or_default();
     &rest[..rest.len().min(CHUNK)]

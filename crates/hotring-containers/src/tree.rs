@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! * A node changes only while it is not shared. [`Arc::make_mut`] copies one that is, so that a clone
-//!   of the tree shows for ever what it showed when it was made.
+//!   of the tree never changes.
 //! * No leaf is empty but that of an empty tree. The root has at least two children, if it has any.
 //! * `counts` are exact, and so is `below`, for all nodes of this tree, shared or not.
 
@@ -222,7 +222,7 @@ impl<L: Leaf> Inner<L> {
         self.children.len() - 1
     }
 
-    /// The last child whose bound is at or below what is looked for, as `is_below` says.
+    /// The last child whose bound is at or below the target, by `is_below`.
     #[inline]
     pub(crate) fn child_of_bound(&self, is_below: impl FnMut(&L::Bound) -> bool) -> usize {
         self.bounds.partition_point(is_below)
@@ -300,7 +300,7 @@ impl<L: Leaf> Inner<L> {
                 a.bounds.push(self.bounds[left].clone());
                 a.bounds.extend(b.bounds.iter().cloned());
                 a.below += b.below;
-                // What moved is counted at both for the moment: `take_children` takes off the right one.
+                // Moved entries count at both nodes for the moment: `take_children` subtracts them from the right one.
                 self.below += b.below;
             }
             _ => return,
@@ -345,7 +345,7 @@ impl<L: Leaf> Inner<L> {
         self.merge_sparse();
     }
 
-    /// Merges what a cut has left sparse: at most the children on both sides of it, and those below.
+    /// Merges nodes left sparse by a cut: at most the children on both sides of it, and those below.
     fn merge_sparse(&mut self) {
         let mut i = 0;
         while i < self.children.len() {
@@ -460,7 +460,7 @@ impl<L: Leaf> Tree<L> {
         self.lower();
     }
 
-    /// Removes the entries of ranks `from..to`; what is left of them is to be freed. O(log n)
+    /// Removes the entries of ranks `from..to`; the caller frees the returned remains. O(log n)
     pub(crate) fn cut(&mut self, from: usize, to: usize) -> Remains {
         let mut gone = Vec::new();
         if from == 0 && to == self.len {
@@ -542,7 +542,7 @@ impl<L: Leaf> Tree<L> {
     }
 }
 
-/// What is left of containers, to be freed a part at a time. Dropping it frees all of it at once.
+/// Remains of containers, freed a part at a time. Dropping them frees all at once.
 #[derive(Default)]
 pub struct Remains(Vec<Box<dyn Dismantle>>);
 

@@ -157,7 +157,7 @@ impl Databases {
         self.order[usize::from(number)].load(Ordering::Relaxed) as u8
     }
 
-    /// What differs once the number has stood for another place.
+    /// A mark that changes whenever the number comes to stand for another place.
     pub(crate) fn stamp(&self, number: u8) -> u64 {
         // ORDERING: Relaxed; it changes while its changer holds all keys, and is asked for a key within the gate.
         self.order[usize::from(number)].load(Ordering::Relaxed)

@@ -6,7 +6,7 @@
 //!   stamp  | ring | label |    2 and 6 bits: an access in a span of time of the ring's unit
 //!
 //!   ring 0   64 labels of 30 s       an access leaves the label of its time
-//!   ring 1   64 labels of 4 min      what is older than `OLD` labels has moved here
+//!   ring 1   64 labels of 4 min      dates older than `OLD` labels have moved here
 //!   ring 2   64 labels of 32 min     and so on
 //!   ring 3   64 labels of 4.3 h      nothing gets older here than `AGE_MAX`, 8 days
 //! ```
@@ -14,9 +14,9 @@
 //! ([`Session::age_some`]) moves each that is old to the next ring, where its time is known less exactly. It has
 //! `ROUND_MS` for a round.
 //!
-//! # What is told
+//! # Precision
 //! The least time that an item has been idle for. A stamp is moved to a label that ends no earlier, one that has come
-//! round looks younger, and what was in the byte before times were noted is no older than that. So errors
+//! round looks younger, and a byte from before times were recorded is no older than that. So errors
 //! are to one side: removing keys unused for long removes nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};

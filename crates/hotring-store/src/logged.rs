@@ -19,7 +19,7 @@
 //! # When it begins
 //! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]): each write is
 //! wholly before or behind that moment. A record that has a place in the log was applied before it got it: whoever
-//! scans the store from then on meets what it did, or what came later.
+//! scans the store from then on meets its effect, or a later one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -4,7 +4,7 @@
 //! [`ContainerOptions::text_plain_max`]. Then it becomes an object with [`Chunks`], over the block that it lay in: that
 //! is not copied. An operation that stores the string as a whole makes it plain again.
 //!
-//! The log has what was written, and where. The first change of a plain string has number 1: the string itself is in
+//! The log has the written bytes and their positions. The first change of a plain string has number 1: it is in
 //! the log before, or in the snapshot. As a whole the object is there without its zeros:
 //! ```text
 //!   number of changes | length | zeros before a run, length of the run, its bytes | ...

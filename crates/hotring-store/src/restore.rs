@@ -4,7 +4,7 @@
 //! The plain order is the complete snapshot and then the log. Here the hottest part of the snapshot is loaded first,
 //! then the log, and then the rest of the snapshot. A key that is there when the rest is loaded already has its value:
 //! from the log, or from the first part as the log has changed it. So only absent keys are taken from the rest, with
-//! what the log said of them: [`KeyFates`] remembers that a key was removed, or got another expiry.
+//! the log's records of them: [`KeyFates`] remembers that a key was removed, or got another expiry.
 //!
 //! After a FLUSHALL in the log nothing of the rest is needed, but it is read to its end all the same: the log has a
 //! `Clear` of each database, and which databases the rest has is not known before.

@@ -32,7 +32,7 @@ use crate::write::{ActiveHooks, Hooks, Write};
 /// A key whose expiry is at or before `now` is absent for the operation.
 ///
 /// Operations are those of an [`Origin`](crate::Origin), which [`act`](Session::act) sets: once for each batch of
-/// requests. What they leave besides their results is an [`Effects`](crate::Effects), which must be taken at the end of
+/// requests. Their side effects are an [`Effects`](crate::Effects), which must be taken at the end of
 /// the batch ([`take_effects`](Session::take_effects)).
 ///
 /// A session can move to another thread but not be shared.

@@ -39,7 +39,7 @@ pub struct Options {
     /// first. A value that is too long alone leaves none.
     pub history_bytes_max: usize,
     /// Most fields of a hash that is one value. A longer hash is an object of its own, and a change costs
-    /// what is changed, not the length of the hash. Without effect if items have checksums, which cover one
+    /// the size of the change, not the length of the hash. Without effect if items have checksums, which cover one
     /// value only.
     pub hash_packed_fields_max: usize,
     /// Most bytes of each field and value of a hash that is held as one value.
@@ -59,7 +59,7 @@ pub struct Options {
     /// Most bytes of each member of a sorted set that is held as one value.
     pub scored_packed_len_max: usize,
     /// Longest string that stays one value when a part of it changes. A longer one becomes an object of its
-    /// own, and a change costs what is written, not the length of the string. Without effect if items have
+    /// own, and a change costs the bytes written, not the length of the string. Without effect if items have
     /// checksums, which cover one value only, or if earlier values are kept.
     pub text_plain_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.

@@ -326,7 +326,7 @@ impl ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
     }
 
-    /// Tells those who wait for the key what was done to it. Only a value with elements makes its line ready: threads
+    /// Tells those who wait for the key of the change. Only a value with elements makes its line ready: threads
     /// that store no others, and serve no lines, must not gather keys.
     pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>, has_elements: bool) {
         let is_ready = self.all.watchers.tell(stripe, key, event) && has_elements;

@@ -47,6 +47,13 @@ fn phrases_are_found_in_pages_and_comments() {
     assert_eq!(lines(wording::phrases, "crates/hotring-log/src/a.rs", code), [1, 3]);
 }
 
+#[test]
+fn riddles_are_found() {
+    let page = "Shows what there is.\nWrites what comes of it.\nNo one knows what has become of it.\n\
+                The server takes note of this.\nRepeat it as one likes.\nWhat is there stays.\n";
+    assert_eq!(lines(wording::phrases, "x.md", page), [1, 2, 3, 4, 5]);
+}
+
 /// Regression test: pages named a file, settings and a command that were gone.
 #[test]
 fn names_in_pages_exist() {

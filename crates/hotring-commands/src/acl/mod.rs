@@ -11,8 +11,8 @@
 //! before it runs or is queued, and once more when its transaction runs.
 //!
 //! A change puts another user in the place of the old one and then signals all connections. Each looks for
-//! its user again when it is signalled, which may be its end, and before it runs what it has read: what is
-//! sent after the change's reply meets the change.
+//! its user again when it is signalled, which may be its end, and before it runs the requests that it has read: those
+//! sent after the change's reply meet the change.
 
 mod access;
 mod file;

@@ -70,7 +70,7 @@ impl<'a> Options<'a> {
         Ok(if self.unless_set { CounterExpiry::AtUnlessSet(at) } else { set })
     }
 
-    /// The numbers, read by `parse`, which is told what the number is called.
+    /// The numbers, read by `parse`, which gets the number's name for its errors.
     fn counter<T: Copy>(
         &self,
         by: T,
@@ -87,7 +87,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Fills what is empty; there is a value to pass over then.
+/// Fills an empty slot; the caller then passes over a value.
 fn put<T>(place: &mut Option<T>, value: T) -> Option<bool> {
     place.is_none().then(|| *place = Some(value)).map(|()| true)
 }

@@ -63,7 +63,7 @@ fn object(c: &mut Context<'_>) -> Outcome {
     let found =
         c.store.peek_value(&c.args[2], c.now, |value| (encoding_name(value), dump(value).len()));
     let (encoding, dumped) = found.ok_or(Failure::text("ERR no such key"))?;
-    // Without what DUMP puts around it: type, version and checksum.
+    // Without DUMP's frame: type, version and checksum.
     let len = dumped - 11;
     c.server.observe.ages.note(|| c.server.store.tick(), c.now);
     let accesses = c.store.accesses(&c.args[2], c.now);

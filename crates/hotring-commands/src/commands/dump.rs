@@ -68,7 +68,7 @@ pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What is wrong with a payload, as Redis says it.
+/// The fault of a payload, in Redis's words.
 fn refused(why: Undumped, c: &Context<'_>) -> Failure {
     match why {
         Undumped::Sum => Failure::text("ERR DUMP payload version or checksum are wrong"),

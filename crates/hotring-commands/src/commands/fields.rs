@@ -64,7 +64,7 @@ fn expire_at(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
     Ok(())
 }
 
-/// What is behind FIELDS and a number, which must be that of these arguments.
+/// The arguments behind FIELDS and a number, which must be their count.
 fn fields_of<'a>(args: ArgsView<'a>, wrong_count: &'static str) -> Result<ArgsView<'a>, Failure> {
     if !args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"fields")) {
         return Err(Failure::text(
@@ -171,10 +171,10 @@ fn answer_values(c: &mut Context<'_>, values: &[Option<Vec<u8>>]) {
     }
 }
 
-/// What HGETEX and HSETEX are told, in any order.
+/// The options of HGETEX and HSETEX, in any order.
 #[derive(Default)]
 struct Told<'a> {
-    /// What is behind FIELDS and their number.
+    /// The arguments behind FIELDS and their number.
     fields: Option<ArgsView<'a>>,
     condition: Option<FieldsCondition>,
     expiry: Option<Expiry>,

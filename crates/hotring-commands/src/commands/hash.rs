@@ -211,7 +211,7 @@ fn of_field(error: StoreError) -> Failure {
     }
 }
 
-/// What HSCAN and SSCAN show.
+/// The parts that HSCAN and SSCAN show.
 pub(super) struct Shown<'a> {
     pattern: Option<&'a [u8]>,
     pub(super) count: usize,

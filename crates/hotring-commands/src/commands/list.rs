@@ -112,7 +112,7 @@ pub(crate) fn lrange(c: &mut Context<'_>) -> Outcome {
         let range = list.range(start, stop);
         reply.array(range.len());
         for element in list.iter_from(range.start).take(range.len()) {
-            // What follows would not be sent.
+            // Further elements would not be sent.
             if reply.written() > len_max {
                 break;
             }
@@ -202,7 +202,7 @@ fn number_from(text: &[u8], least: i64, failure: Failure) -> Result<usize, Failu
     }
 }
 
-/// What LPOS looks for.
+/// The query of LPOS.
 struct Wanted {
     /// From the front on, or from the back if it is below 0.
     rank: i64,

@@ -1,4 +1,4 @@
-//! What SRANDMEMBER, HRANDFIELD and ZRANDMEMBER choose.
+//! The choice of SRANDMEMBER, HRANDFIELD and ZRANDMEMBER.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use hotring_protocol::{ArgsView, parse_i64};
 use crate::state::context::bulk_len;
 use crate::state::failure::Failure;
 
-/// What a request for random elements is to choose.
+/// The number of random elements, and whether they may repeat.
 #[derive(Clone, Copy)]
 pub(super) enum Chosen {
     One,
@@ -19,7 +19,7 @@ pub(super) enum Chosen {
 }
 
 impl Chosen {
-    /// What `command key [count [option]]` says, and whether the option is there.
+    /// The choice of `command key [count [option]]`, and whether the option is there.
     pub(super) fn read(args: ArgsView<'_>, option: &[u8]) -> Result<(Chosen, bool), Failure> {
         let Some(count) = args.get(2) else { return Ok((Chosen::One, false)) };
         let chosen = Chosen::counted(count)?;
@@ -36,7 +36,7 @@ impl Chosen {
         }
     }
 
-    /// What a count says: one below 0 lets elements repeat.
+    /// The choice of a count: one below 0 lets elements repeat.
     pub(super) fn counted(count: &[u8]) -> Result<Chosen, Failure> {
         let count = parse_i64(count).ok_or(Failure::NotAnInteger)?;
         let n = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);

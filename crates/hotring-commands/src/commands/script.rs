@@ -113,7 +113,7 @@ fn with_interpreter(
     c.store.set_hold_info(HoldInfo::default());
     c.locals.long_values = long_values;
     c.client.last = last;
-    // What a script selects is for the script.
+    // A script's SELECT holds only within the script.
     super::database::go_to(c, database);
     if !interpreter.is_spent() {
         c.locals.interpreter = Some(interpreter);

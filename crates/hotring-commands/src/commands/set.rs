@@ -183,7 +183,7 @@ pub(crate) fn sdiffstore(c: &mut Context<'_>) -> Outcome {
     stored(c, SetOperation::Difference)
 }
 
-/// Answers what sets make, as they are at one moment.
+/// Answers the result of an operation on sets, as they are at one moment.
 fn combined(c: &mut Context<'_>, operation: SetOperation) -> Outcome {
     let sets = snapshots(c, c.args.tail(1))?;
     let len_max = c.reply_len_max;

@@ -44,7 +44,7 @@ impl Request<'_> {
     }
 }
 
-/// What BY or GET names for an element.
+/// The pattern of BY or GET.
 enum Pattern<'a> {
     /// `#`: itself.
     Element,
@@ -67,7 +67,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// What it names for this element; None for a missing key or field, or one of another type.
+    /// The value it names for this element; None for a missing key or field, or one of another type.
     fn look_up<'e>(&self, element: &'e [u8], c: &mut Context<'_>) -> Option<Cow<'e, [u8]>> {
         let (before, after, field) = match self {
             Pattern::Element => return Some(Cow::Borrowed(element)),
@@ -174,7 +174,7 @@ fn may_read_all(c: &Context<'_>) -> bool {
 /// A row of the answer: an element, or one of the values that GET names for it.
 type Row = Option<Vec<u8>>;
 
-/// What is answered, and stored if the request says so.
+/// The rows to answer, or to store if the request says so.
 fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure> {
     let damages = c.store.damages();
     let elements = chosen(request, c)?;
@@ -194,7 +194,7 @@ fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure>
             rows.push(row);
         }
     }
-    // What `to` has must not make way for rows without what could not be read.
+    // The value of `to` must not make way for rows that lack unreadable values.
     if let Some(to) = request.store.filter(|_| c.store.damages() == damages) {
         let mut list = Elements::default();
         rows.iter().for_each(|row| list.add(row.as_deref().unwrap_or_default()));
@@ -206,7 +206,7 @@ fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure>
 /// The elements that are answered, in their order.
 fn chosen(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Vec<u8>>, Failure> {
     let Found { mut elements, is_set, is_cut } = elements(request, c)?;
-    // What a script or a store makes of a set must not depend on the order in which it is held.
+    // The result for a script or a store must not depend on the order in which a set is held.
     let settles = request.unsorted && is_set && (request.store.is_some() || c.client.runs_script);
     if settles {
         elements.sort();
@@ -273,10 +273,10 @@ fn elements(request: &Request<'_>, c: &mut Context<'_>) -> Result<Found, Failure
     }
 }
 
-/// What an element is sorted by.
+/// The sort key of an element.
 enum Rank {
     Number(f64),
-    /// None for what is missing, which comes first.
+    /// None for a missing value, which comes first.
     Text(Option<Vec<u8>>),
     /// The element's own text.
     Own,

@@ -1,6 +1,6 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! The executor queues what comes behind MULTI. EXEC takes the keys of all queued commands and of the watched ones for
+//! The executor queues the commands behind MULTI. EXEC takes the keys of all queued commands and the watched ones for
 //! itself alone ([`exclusive`](hotring_store::Session::exclusive)), looks whether the watched ones have changed, and
 //! runs the queue: no client on any thread sees a state in the middle, and none writes one of the keys between the look
 //! and the end.
@@ -55,7 +55,7 @@ fn watch_all(c: &mut Context<'_>) -> Outcome {
     let watched_max = c.server.settings.config().watched_max;
     for key in c.args.tail(1).iter() {
         let watched = &mut c.client.transaction.watched;
-        // A key that is watched already stays what it was then.
+        // A key that is watched already keeps its earlier state.
         let place = c.store.place();
         if watched.iter().any(|stamp| stamp.key() == key && stamp.place() == place) {
             continue;
@@ -79,7 +79,7 @@ pub(crate) fn unwatch(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     if !c.client.transaction.is_open() {
-        // What is watched stays so.
+        // Watched keys stay watched.
         return Err(Failure::text("ERR EXEC without MULTI"));
     }
     let (queue, watched) = c.client.end_transaction();

@@ -6,7 +6,7 @@
 //! the store. So a fiber must never be dropped in the middle: every batch runs to its end.
 //!
 //! A batch must not stop while it has a lock of the standard library: the next one of the same thread that asks
-//! for it would wait for ever. What is held where a batch may stop is asked for by [`lock`].
+//! for it would wait for ever. Locks that are held where a batch may stop must be taken by [`lock`].
 
 #![expect(
     deprecated,

@@ -2,7 +2,7 @@
 //!
 //! Requests are taken in batches as those of RESP are ([`crate::exec`]): decoded first, their keys
 //! fetched side by side, then run in order ([`executor`]). The commands are in a file for each family:
-//! [`classic`], [`meta`], [`stats`]; classic and meta commands share what [`item`] does to the store.
+//! [`classic`], [`meta`], [`stats`]; classic and meta commands share the operations of [`item`].
 //!
 //! The store keeps metadata with a value ([`hotring_store::Metadata`]). Here `flags` are the client's flags, the
 //! unique number is the CAS number, a stale value was invalidated (`X` in replies), and a claimed one was won (`Z`):

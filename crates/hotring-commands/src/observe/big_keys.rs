@@ -1,6 +1,6 @@
 //! The keys with the largest values, found by a slow walk over all keys that goes round and round.
 //!
-//! What is shown is what the last whole round found, and what this one has found so far. A round takes
+//! The list has the findings of the last whole round, and of the present one so far. A round takes
 //! its time: about three minutes for each million keys.
 
 use std::collections::HashSet;

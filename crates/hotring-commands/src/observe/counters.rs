@@ -3,7 +3,7 @@
 //!
 //! Each counter is written by one thread only and summed by readers.
 //! It is an atomic only so that another thread may read it: the owner adds with a plain load
-//! and store, which costs what an ordinary addition costs and shares no cache line.
+//! and store, which costs no more than an ordinary addition and shares no cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

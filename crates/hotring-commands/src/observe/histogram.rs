@@ -1,6 +1,6 @@
 //! How long commands took, as counts of times between bounds that double.
 //!
-//! One thread writes a [`Histogram`], anybody reads it; what several threads' add up to is a
+//! One thread writes a [`Histogram`], all threads may read it; the sum over several threads is a
 //! [`Distribution`].
 
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The requests that took longest to run, for SLOWLOG: the last few, with their times.
 //!
-//! What can take long is timed, by the table of commands and by each request: commands that walk over keys, hashes,
+//! The table of commands and each request decide on timing. Timed are commands that walk over keys, hashes,
 //! bits or long values, those about the server, and all others where they have many arguments or many bytes. A GET or
-//! SET of a short value is not: reading the clock would cost it more than that tells. So its wait for a session that
-//! holds the key is not seen here; who holds it is.
+//! SET of a short value is not: reading the clock would cost more than the figure is worth. So its wait for a session
+//! that holds the key is not seen here; that session's command is.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -3,12 +3,12 @@
 //! ```text
 //!   type u8 | the value | version of the format u16 | CRC-64 of all that is before it
 //! ```
-//! Written are the plainest forms, which every version reads: strings, small integers among them as
-//! numbers, and hashes as a list of strings; lists as Redis 7 does ([`super::list`]). Read is what
-//! Redis up to 7.4 writes for these types: compressed strings (LZF) and hashes as a *listpack*, too.
+//! It writes the plainest forms, which every version reads: strings, small integers among them as
+//! numbers, and hashes as a list of strings; lists as Redis 7 does ([`super::list`]). It reads all
+//! forms of Redis up to 7.4 for these types: compressed strings (LZF) and hashes as a *listpack*, too.
 //! Numbers are little endian, but for lengths.
 //!
-//! The bytes come from strangers: nothing is believed, no length makes room that is not filled.
+//! The bytes come from strangers: nothing is trusted, and no length reserves memory before its bytes are there.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Parts of the format of Redis's RDB files, which is that of DUMP, too: lengths, compressed strings, listpacks, the
 //! checksum. `dump.rs` makes payloads of them; the command line reads and writes files with them.
 //!
-//! What is read comes from strangers: nothing is believed, no length makes room that is not filled.
+//! Input comes from strangers: nothing is trusted, and no length reserves memory before its bytes are there.
 
 use std::borrow::Cow;
 

@@ -10,7 +10,7 @@ use super::redis::{Raised, refused};
 const BEHIND: &str = "tables behind others";
 const NEXT: &str = "next";
 
-/// The functions for the prelude, and as `behind` the table in which it says what is behind what.
+/// The functions for the prelude, and as `behind` the table from each stand-in to its original.
 pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     let (behind, weak) = (lua.create_table()?, lua.create_table()?);
     weak.raw_set("__mode", "k")?;
@@ -26,16 +26,16 @@ pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     Ok(base)
 }
 
-/// The first argument, which is a table, and what is behind it.
+/// The first argument, which is a table, and its original.
 fn table(lua: &Lua, args: &MultiValue) -> mlua::Result<(Table, Option<Table>)> {
     let Some(Value::Table(table)) = args.front() else { return wrong_type(lua, args, 0, "table") };
     let behind: Table = lua.named_registry_value(BEHIND)?;
     Ok((table.clone(), behind.raw_get(table)?))
 }
 
-/// What walks over a library walks over a copy: it hands out the table.
+/// A walk over a library goes over a copy, as it hands out the table.
 fn pairs(lua: &Lua, args: &MultiValue) -> mlua::Result<(Function, Table, Value)> {
-    // A single nil cannot be told from no argument, and is what scripts walk over by mistake.
+    // A single nil cannot be told from no argument, and scripts walk over it by mistake.
     if args.is_empty() {
         return bad_argument(lua, 0, "table expected, got nil");
     }

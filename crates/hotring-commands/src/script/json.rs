@@ -1,7 +1,7 @@
 //! `cjson`: JSON for scripts, in the form of lua-cjson with its defaults.
 //!
-//! What is written counts against the run's time and memory: tables within tables, each there several times, are few
-//! values and an endless text. What is read becomes values of Lua as it comes.
+//! Output counts against the run's time and memory: tables within tables, each there several times, are few
+//! values and an endless text. Input becomes values of Lua as it is read.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Which engine the index has, and with what settings: from names and numbers to the index's own
-//! types. What does not go together is refused here, in the words of the settings.
+//! The engine of the index and its settings: from names and numbers to the index's own
+//! types. Settings that exclude each other are refused here, in the words of the settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,21 +14,21 @@ pub struct IndexSettings {
     pub engine: Engine,
     /// How HotRing finds hot items.
     pub strategy: IndexStrategy,
-    /// R: one access in this many may move a hint of HotRing's; 0 for what suits the strategy.
+    /// R: one access in this many may move a hint of HotRing's; 0 for the strategy's default.
     pub period: u32,
     /// Whether sampling begins fewer rounds where they bring nothing.
     pub backoff: bool,
     /// For which item sampling counts a write that replaces one.
     pub rcu_counts: IndexRcuCounts,
-    /// Items visited by a lookup above which HotRing's table grows; 0 for what suits its slots.
+    /// Items visited by a lookup above which HotRing's table grows; 0 for the default for its slots.
     pub visits_max: f64,
     /// Items a slot below which it never does; 0 as above.
     pub items_min: f64,
     /// Items a slot above which it always does; 0 as above.
     pub items_max: f64,
-    /// Bytes of table a key below which the table grows; 0 for what suits the engine.
+    /// Bytes of table a key below which the table grows; 0 for the engine's default.
     pub bytes_per_key: u32,
-    /// What Mercury's locks are.
+    /// The kind of Mercury's locks.
     pub mercury_locking: MercuryLocking,
     /// Slots in a bucket of G-Cuckoo: 1 or 4.
     pub gcuckoo_slots: u32,
@@ -119,7 +119,7 @@ named! {
 }
 
 named! {
-    /// What Mercury's locks are.
+    /// The kind of Mercury's locks.
     MercuryLocking {
         TestAndSet = "test-and-set",
         Mutex = "mutex",

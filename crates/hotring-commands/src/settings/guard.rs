@@ -1,4 +1,4 @@
-//! Who may use what can do harm, where a setting decides on it.
+//! The access setting (`no`, `local`, `yes`) of dangerous commands.
 
 use std::net::SocketAddr;
 

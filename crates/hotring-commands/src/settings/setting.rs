@@ -1,4 +1,4 @@
-//! What a setting is.
+//! The description of a setting.
 
 use crate::settings::config::Config;
 
@@ -11,7 +11,7 @@ pub enum Change {
     Running,
     /// Also while it runs, but only for those whom `enable-protected-configs` allows: it names a file.
     Protected,
-    /// Never: it tells what this server is.
+    /// Never: it describes this server.
     Fixed,
 }
 
@@ -22,9 +22,9 @@ pub struct Setting {
     pub name: &'static str,
     /// A second spelling for the command line and the file, or "".
     pub alias: &'static str,
-    /// What stands for the value in the help text.
+    /// The placeholder of the value in the help text.
     pub placeholder: &'static str,
-    /// What it does, in one sentence.
+    /// Its help, one sentence.
     pub help: &'static str,
     /// When it may be changed.
     pub change: Change,

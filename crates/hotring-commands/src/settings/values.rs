@@ -8,7 +8,7 @@ where
 {
     match text.parse::<T>() {
         Ok(n) if n >= min && n <= max => Ok(n),
-        // What is too large for the type, or negative, is a number all the same.
+        // A number too large for the type, or a negative one, is a number all the same.
         Ok(_) => Err(out_of_range(min, max)),
         Err(_) if text.parse::<i64>().is_ok() => Err(out_of_range(min, max)),
         Err(_) => Err(format!("must be a whole number from {min} to {max}")),
@@ -48,7 +48,7 @@ pub(super) fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str,
     found.copied().ok_or_else(|| format!("must be one of the following: {}", names.join(", ")))
 }
 
-/// What is wrong with a value, as Redis's CONFIG SET says it.
+/// The fault of a value, in the words of Redis's CONFIG SET.
 pub(super) fn in_redis_words(why: &str) -> String {
     if why.starts_with("must be a whole number") {
         "argument couldn't be parsed into an integer".to_string()

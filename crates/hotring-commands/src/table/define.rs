@@ -1,5 +1,5 @@
-//! What the list of commands is written with: the macro that makes a table of it, and names for what
-//! many commands have in common.
+//! The means to write the list of commands: the macro that makes a table of it, and names for
+//! common properties.
 
 use super::{Access, Categories, Flags, KeyRange};
 
@@ -62,9 +62,9 @@ pub(super) const GREETING: Flags =
 pub(super) const WATCHING: Flags = ALWAYS.with(Flags::ADMIN);
 pub(super) const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
 pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
-/// Changes what connections may do.
+/// Changes permissions of connections.
 pub(super) const USERS: Flags = ADMIN.with(Flags::ENDS_BATCH);
-/// What a transaction is made with.
+/// Commands of transactions.
 pub(super) const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
 /// Sends messages, or asks for them.
 pub(super) const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
@@ -120,7 +120,7 @@ pub(super) const fn geo_stored(from: u8) -> [KeyRange; 3] {
     [one(Access::Read)[0], store, KeyRange { last: KeyRange::STOREDIST, ..store }]
 }
 
-/// The first argument is a key that gets what the others make.
+/// The first argument is a key that gets the result of the others.
 pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     [
         KeyRange { first: 1, last: 1, step: 1, access: to },
@@ -128,7 +128,7 @@ pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     ]
 }
 
-/// The first argument is a key that gets what the others make, as many as the second argument says.
+/// The first argument is a key that gets the result of the others, as many as the second argument says.
 pub(super) const fn into_from_counted() -> [KeyRange; 2] {
     [
         KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
@@ -147,11 +147,13 @@ pub(super) const MINIMUM: &str = "response_policy:agg_min";
 pub(super) const VARIES: &str = "nondeterministic_output";
 pub(super) const ORDER_VARIES: &str = "nondeterministic_output_order";
 pub(super) const EACH_PLACE: &str =
-    "O(n + log m): n members in the cells around the area, m of the set";
+    "O(n + log m): n members near the area, m in all";
 pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
 pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
 pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";
-pub(super) const EACH_FIELD: &str = "O(n) in the length of the hash";
+/// A short hash is searched field by field, but its length has a bound.
+pub(super) const EACH_FIELD: &str = "O(n) in the number of fields named";
+pub(super) const WHOLE_HASH: &str = "O(n) in the number of fields";
 /// A place in a short list is found element by element.
 pub(super) const IN_LIST: &str = "O(log n) in the number of elements";
 pub(super) const EACH_ELEMENT: &str = "O(n) in the number of elements";
@@ -159,11 +161,11 @@ pub(super) const EACH_MEMBER: &str = "O(n) in the number of members named";
 pub(super) const WHOLE_SET: &str = "O(n) in the number of members";
 pub(super) const SMALLEST_SET: &str = "O(n m): n members of the smallest set, m sets";
 pub(super) const SORTS: &str = "O(n + m log m): m elements sorted, n answered";
-pub(super) const ALL_SETS: &str = "O(n) in the number of members of all sets";
-pub(super) const BY_SCRIPT: &str = "what the script costs";
+pub(super) const ALL_SETS: &str = "O(n) in the number of all members";
+pub(super) const BY_SCRIPT: &str = "the cost of the script";
 /// In place of a version of Redis, for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";
-pub(super) const WHOLE_STORE: &str = "O(n) in the number of keys in the store";
+pub(super) const WHOLE_STORE: &str = "O(n) in the number of all keys";
 /// The key that SORT reads, and those that its patterns name.
 pub(super) const SORTED: [KeyRange; 2] = [
     KeyRange { first: 1, last: 1, step: 1, access: Access::Read },

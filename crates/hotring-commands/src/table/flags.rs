@@ -50,7 +50,7 @@ macro_rules! bit_set {
 }
 
 bit_set! {
-    /// What a command does, as far as a server or client decides by it.
+    /// The properties of a command, for servers and clients.
     Flags {
         /// May change data.
         WRITE = 0 "write",
@@ -86,9 +86,9 @@ bit_set! {
         SKIP_MONITOR = 15 "skip_monitor",
         /// Its keys may be none.
         NO_MANDATORY_KEYS = 16 "no_mandatory_keys",
-        /// Not to be called while data is being loaded beside what is served.
+        /// Must not be called while data is being loaded in the background.
         NO_ASYNC_LOADING = 17 "no_async_loading",
-        /// What comes behind it may be treated in another way, so that it is decoded later. Redis
+        /// It may change the treatment of later requests, so that those are decoded after it has run. Redis
         /// has no name for it.
         ENDS_BATCH = 31 "",
     }
@@ -154,7 +154,7 @@ impl Categories {
         Self::NAMES.iter().map(|(_, text)| text.trim_start_matches('@'))
     }
 
-    /// The categories that follow from what is said about a command anyway.
+    /// The categories that follow from a command's other properties.
     pub(super) fn implied_by(group: Group, flags: Flags) -> Self {
         let by_group = match group {
             Group::Connection => Self::CONNECTION,
@@ -171,7 +171,7 @@ impl Categories {
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };
-        // What a script reads is asked of the commands that it calls.
+        // The commands that a script calls are checked for its reads.
         let read = if matches!(group, Group::Scripting) { Self::NONE } else { Self::READ };
         let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };
         by_group

@@ -16,16 +16,16 @@ pub struct KeyRange {
     pub last: i8,
     /// From one key to the next.
     pub step: u8,
-    /// What happens to the keys.
+    /// The use of the keys.
     pub access: Access,
 }
 
-/// What a command does with its keys.
+/// The use that a command makes of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads the values.
     Read,
-    /// Reads the values, and may keep what it found out with them.
+    /// Reads the values, and may keep derived results with them.
     ReadCached,
     /// Looks at the keys, not at the values.
     Look,
@@ -41,7 +41,7 @@ pub enum Access {
     Reduce,
     /// Replaces, whatever the value was.
     Overwrite,
-    /// Creates, and leaves what is there.
+    /// Creates keys, and leaves existing ones.
     Create,
     /// Adds to the value without reading it.
     Extend,
@@ -91,7 +91,7 @@ impl Access {
         ["update", "insert", "delete"].iter().any(|what| self.names().contains(what))
     }
 
-    /// What it comes to in this request, where that depends on the options.
+    /// The use in this request, where that depends on the options.
     fn in_request(self, request: ArgsView<'_>) -> Self {
         match self {
             Self::Vary if !request.tail(3).iter().any(is_question) => Self::Overwrite,
@@ -167,7 +167,7 @@ impl KeyRange {
         }
     }
 
-    /// Where that depends on the request: kept out of what is inlined for all commands.
+    /// Where that depends on the request: kept out of the code inlined for all commands.
     fn moving_last_idx(self, request: ArgsView<'_>) -> usize {
         if self.last != Self::COUNTED {
             return request.len().saturating_sub(usize::from(self.last.unsigned_abs()));
@@ -194,7 +194,7 @@ fn last_store(request: ArgsView<'_>, first: usize) -> Option<usize> {
     place
 }
 
-/// The key in which GEORADIUS and GEORADIUSBYMEMBER store what they find, if they are to.
+/// The key in which GEORADIUS and GEORADIUSBYMEMBER store their result, if asked to.
 pub(crate) fn stored_key(request: ArgsView<'_>, first: usize) -> Option<&[u8]> {
     last_store(request, first).map(|place| request.at(place))
 }
@@ -244,7 +244,7 @@ impl Spec {
 }
 
 impl Spec {
-    /// Where the keys of a request are among its arguments, and what happens to each.
+    /// Where the keys of a request are among its arguments, and the use of each.
     pub fn uses_of(&self, request: ArgsView<'_>) -> impl Iterator<Item = (usize, Access)> {
         self.keys.iter().flat_map(move |range| {
             let places = range.places(request);
@@ -259,7 +259,7 @@ impl Spec {
 /// iterators take twice as many instructions.
 struct Keys<'a> {
     request: ArgsView<'a>,
-    /// What is behind the present range.
+    /// The arguments behind the present range.
     ranges: &'static [KeyRange],
     /// The next key, if it is before the end of the present range.
     at: usize,

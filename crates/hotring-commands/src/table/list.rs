@@ -8,7 +8,7 @@
 //! connections use them.
 //!
 //! In the syntax upper-case words stand for themselves, lower-case words for values,
-//! brackets enclose what may be left out, `<` and `>` what may not, bars separate alternatives, and `[x ...]`
+//! brackets enclose optional parts, `<` and `>` required ones, bars separate alternatives, and `[x ...]`
 //! behind x says that x may be repeated. `syntax.rs` reads it.
 
 use super::define::*;
@@ -20,20 +20,20 @@ macro_rules! all_commands {
     commands {
         Ping = "ping" -1 Connection => connection::ping .flags(FAST).args("[message]")
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
-            .about("Answers PONG, or the message, to show that the server is there.");
+            .about("Answers PONG, or the message.");
         Echo = "echo" 2 Connection => connection::echo .flags(ALWAYS_FAST).args("message")
             .about("Answers the message.");
         Auth = "auth" -2 Connection => connection::auth .flags(GREETING).args("[username] password")
             .about("Authenticates the connection.");
         Hello = "hello" -1 Connection => connection::hello .flags(GREETING).since("6.0.0")
             .args("[protover [AUTH username password] [SETNAME clientname]]")
-            .about("Chooses the protocol's version and tells about the server.");
+            .about("Selects the protocol version and describes the server.");
         Quit = "quit" -1 Connection => connection::quit .flags(GREETING)
             .about("Answers OK and closes the connection.");
         Reset = "reset" 1 Connection => connection::reset .flags(GREETING).since("6.2.0")
-            .about("Puts the connection back into the state it began with.");
+            .about("Resets the connection to its initial state.");
         Select = "select" 2 Connection => database::select .flags(ALWAYS_FAST).args("index")
-            .about("Chooses the database of the requests from here on.");
+            .about("Selects the database of later requests.");
         Client = "client" -2 Connection => command::holder .since("2.4.0")
             .about("Holds the commands about connections.");
         Config = "config" -2 Server => command::holder .since("2.0.0")
@@ -41,22 +41,22 @@ macro_rules! all_commands {
         Command = "command" -1 Server => command::command
             .flags(ALWAYS).since("2.8.13").tips(&[ORDER_VARIES])
             .categories_too(Categories::CONNECTION).cost("O(n) in the number of commands")
-            .about("Describes all commands to clients; holds the commands about commands.");
+            .about("Describes all commands; holds the commands about commands.");
         Info = "info" -1 Server => info::info .flags(ALWAYS).args("[section [section ...]]")
             .categories_too(Categories::DANGEROUS)
             .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
-            .about("Reports the server's state and counters as text.");
+            .about("Reports the server's state and counters.");
         Time = "time" 1 Server => process::time .flags(ALWAYS_FAST).since("2.6.0").tips(&[VARIES])
-            .about("Tells the server's time: Unix seconds, and microseconds within the second.");
+            .about("Answers the server's time: Unix seconds, and microseconds within the second.");
         Shutdown = "shutdown" -1 Server => process::shutdown
             .flags(ADMIN.with(Flags::NO_MULTI).with(Flags::ALLOW_BUSY).with(Flags::ENDS_BATCH))
             .args("[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]")
-            .about("Ends the server after what has arrived is answered.");
+            .about("Shuts the server down once all received requests are answered.");
         DbSize = "dbsize" 1 Server => process::dbsize .flags(READ_FAST).tips(&[ALL_SHARDS, SUM])
             .categories_too(Categories::KEYSPACE)
-            .about("Counts the keys in the store.");
+            .about("Counts the keys of the database.");
         Acl = "acl" -2 Server => command::holder .since("6.0.0")
-            .about("Holds the commands about users and what they may do.");
+            .about("Holds the commands about users and their permissions.");
         Scrub = "scrub" -2 Server => command::holder .since(OURS)
             .about("Holds the commands about looking for damaged items.");
         Object = "object" -2 Generic => command::holder .since("2.2.3")
@@ -73,50 +73,50 @@ macro_rules! all_commands {
         Function = "function" -2 Scripting => command::holder .since("7.0.0")
             .about("Holds the commands about libraries of functions, of which there are none.");
         Latency = "latency" -2 Server => command::holder .since("2.8.13")
-            .about("Holds the commands about what has taken long.");
+            .about("Holds the commands about latency events.");
         Module = "module" -2 Server => command::holder .since("4.0.0")
             .about("Holds the commands about modules, of which there are none.");
         Monitor = "monitor" 1 Server => monitor::monitor .flags(ADMIN.with(Flags::ENDS_BATCH))
-            .about("Shows every request that any client sends, from now on.");
+            .about("Streams all requests of all clients.");
         Debug = "debug" -2 Server => debug::debug .flags(ADMIN).args("subcommand [arg [arg ...]]")
-            .about("Helps with tests of clients, if enable-debug-command allows it.");
+            .about("Helps to test clients, if enable-debug-command allows it.");
         WaitAof = "waitaof" 4 Connection => process::waitaof
             .flags(Flags::NOSCRIPT.with(Flags::NO_MULTI)).since("7.2.0")
             .args("numlocal numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
-            .about("Waits until all writes so far are on the disk; answers whether they are.");
+            .about("Waits until all writes so far are on disk; answers whether they are.");
         LastSave = "lastsave" 1 Server => save::lastsave .flags(ALWAYS_FAST).tips(&[VARIES])
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
-            .about("Unix seconds of the last snapshot; without one, of the server's start.");
+            .about("Answers the Unix time of the last snapshot, or of the server's start.");
         Save = "save" 1 Server => save::save .flags(SAVING.with(Flags::NO_MULTI).with(Flags::ENDS_BATCH))
             .cost(WHOLE_STORE)
-            .about("Writes a snapshot and answers when it is there; other clients do not wait.");
+            .about("Writes a snapshot and answers once it is complete; other clients do not wait.");
         BgSave = "bgsave" -1 Server => save::bgsave .flags(SAVING).args("[SCHEDULE]")
-            .about("Has a snapshot written.");
+            .about("Starts a snapshot in the background.");
         BgRewriteAof = "bgrewriteaof" 1 Server => save::bgrewriteaof .flags(SAVING)
-            .about("Has a snapshot written, with which the log gets shorter.");
+            .about("Starts a snapshot in the background, which shortens the log.");
         Role = "role" 1 Server => process::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers master, with an offset of 0 and no replicas.");
         Wait = "wait" 3 Connection => process::wait .flags(Flags::NOSCRIPT).since("3.0.0")
             .args("numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
-            .about("Answers how many replicas have all writes: 0, as there are none.");
+            .about("Answers the number of replicas with all writes: always 0.");
         FlushAll = "flushall" -1 Server => process::flushall
             .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
-            .about("Removes every key of every database.");
+            .about("Removes all keys of all databases.");
         FlushDb = "flushdb" -1 Server => process::flushdb
             .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
-            .about("Removes every key of the chosen database.");
+            .about("Removes all keys of the selected database.");
         SwapDb = "swapdb" 3 Server => database::swapdb
             .flags(WRITE_FAST).since("4.0.0").args("index1 index2")
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
-            .about("Gives two databases each other's number.");
+            .about("Swaps two databases.");
         Move = "move" 3 Generic => database::move_key
             .flags(WRITE_FAST).keys(&one(Access::Modify)).args("key db")
-            .about("Gives a key to another database, unless that has one of its name.");
+            .about("Moves a key to another database, unless it exists there.");
 
         Get = "get" 2 String => string::get .flags(READ_FAST).keys(&one(Access::Read)).quick().args("key")
             .about("Reads a value.");
@@ -124,7 +124,7 @@ macro_rules! all_commands {
             .args("key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | \
                    IFDNE ifdne-digest] [GET] [EX seconds | PX milliseconds | \
                    EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]")
-            .about("Stores a value, if asked so only where one is missing or a certain one, with an expiry.");
+            .about("Stores a value, with an optional condition and expiry.");
         SetNx = "setnx" 3 String => string::setnx
             .flags(GROW_FAST).keys(&one(Access::Create)).quick().args("key value")
             .about("Stores a value if the key is missing.");
@@ -138,7 +138,7 @@ macro_rules! all_commands {
             .about("Stores a value that expires after the given milliseconds.");
         GetSet = "getset" 3 String => string::getset
             .flags(GROW_FAST).keys(&one(Access::Modify)).quick().args("key value")
-            .about("Stores a value and answers the one before; SET with GET does it too.");
+            .about("Stores a value and answers the old one; SET with GET does the same.");
         GetDel = "getdel" 2 String => string::getdel
             .flags(WRITE_FAST).keys(&one(Access::Take)).quick().since("6.2.0")
             .args("key")
@@ -150,15 +150,15 @@ macro_rules! all_commands {
             .about("Reads a value and sets or removes its expiry.");
         MGet = "mget" -2 String => multi::mget .flags(READ_FAST).keys(&every(1, Access::Read)).quick()
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD])
-            .about("Reads several values as they are at one moment.");
+            .about("Reads several values atomically.");
         MSet = "mset" -3 String => multi::mset
             .flags(GROW).keys(&every(2, Access::Overwrite)).quick().since("1.0.1")
             .args("key value [key value ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, ALL_SUCCEEDED])
-            .about("Stores several values at one moment.");
+            .about("Stores several values atomically.");
         MSetNx = "msetnx" -3 String => multi::msetnx
             .flags(GROW).keys(&every(2, Access::Create)).quick().since("1.0.1")
             .args("key value [key value ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, MINIMUM])
-            .about("Stores several values at one moment if all of the keys are missing.");
+            .about("Stores several values atomically if none of the keys exists.");
         MSetEx = "msetex" -4 String => multi::msetex .flags(GROW.with(Flags::MOVABLE_KEYS)).since("8.4.0")
             .keys(&[KeyRange {
                 first: 2, last: KeyRange::COUNTED, step: 2, access: Access::Overwrite
@@ -166,15 +166,15 @@ macro_rules! all_commands {
             .args("numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | \
                    EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]")
             .cost(EACH_KEY)
-            .about("Stores several values with one expiry, if asked so only if all or none are there.");
+            .about("Stores several values with one expiry, optionally only if all or none of the keys exist.");
         DelEx = "delex" -2 String => compare::delex
             .flags(WRITE_FAST).keys(&one(Access::RemoveIf)).since("8.4.0")
             .args("key [IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | \
                    IFDNE ifdne-digest]")
-            .about("Removes a key, if asked so only if its value or digest is a certain one or not.");
+            .about("Removes a key, optionally only if its value or digest does or does not match.");
         DelIfEq = "delifeq" 3 String => compare::delifeq .flags(WRITE_FAST).keys(&one(Access::RemoveIf))
             .since("Valkey 9.0.0").args("key value")
-            .about("Removes a key if its value is this one.");
+            .about("Removes a key if it has the given value.");
         Digest = "digest" 2 String => compare::digest
             .flags(READ_FAST).keys(&one(Access::Read)).since("8.4.0")
             .args("key").cost(EACH_BYTE)
@@ -184,7 +184,7 @@ macro_rules! all_commands {
             .args("key [BYFLOAT increment | BYINT increment] [LBOUND lowerbound] \
                    [UBOUND upperbound] [SATURATE] [EX seconds | PX milliseconds | \
                    EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] [ENX]")
-            .about("Adds to a number within bounds and sets its expiry: the sum, and what was added.");
+            .about("Adds to a number within bounds and sets its expiry; answers the sum and the amount added.");
         Append = "append" 3 String => string::append
             .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.0.0")
             .args("key value").cost(EACH_BYTE)
@@ -201,26 +201,26 @@ macro_rules! all_commands {
         GetRange = "getrange" 4 String => range::getrange
             .flags(READ).keys(&one(Access::Read)).since("2.4.0")
             .args("key start end").cost("O(n) in the length of the answer")
-            .about("Reads a part of a value; negative places count from its end.");
+            .about("Reads a part of a value; negative positions count from its end.");
         SubStr = "substr" 4 String => range::getrange .flags(READ).keys(&one(Access::Read))
             .args("key start end").cost("O(n) in the length of the answer")
             .about("The old name of GETRANGE.");
         SetRange = "setrange" 4 String => range::setrange
             .flags(GROW).keys(&one(Access::Adjust)).since("2.2.0")
             .args("key offset value").cost(EACH_BYTE)
-            .about("Writes over a part of a value, filling a gap before it with zero bytes.");
+            .about("Overwrites a part of a value; fills a gap before it with zero bytes.");
         Incr = "incr" 2 String => numeric::incr
             .flags(GROW_FAST).keys(&one(Access::Modify)).quick().args("key")
             .about("Adds one to an integer; a missing key counts as 0.");
         Decr = "decr" 2 String => numeric::decr
             .flags(GROW_FAST).keys(&one(Access::Modify)).quick().args("key")
-            .about("Takes one from an integer; a missing key counts as 0.");
+            .about("Subtracts one from an integer; a missing key counts as 0.");
         IncrBy = "incrby" 3 String => numeric::incrby .flags(GROW_FAST).keys(&one(Access::Modify)).quick()
             .args("key increment")
             .about("Adds to an integer; a missing key counts as 0.");
         DecrBy = "decrby" 3 String => numeric::decrby .flags(GROW_FAST).keys(&one(Access::Modify)).quick()
             .args("key decrement")
-            .about("Takes from an integer; a missing key counts as 0.");
+            .about("Subtracts from an integer; a missing key counts as 0.");
         IncrByFloat = "incrbyfloat" 3 String => numeric::incrbyfloat
             .flags(GROW_FAST).keys(&one(Access::Modify)).quick()
             .since("2.6.0").args("key float-increment")
@@ -235,14 +235,14 @@ macro_rules! all_commands {
 
         SetBit = "setbit" 4 Bitmap => bits::setbit .flags(GROW).keys(&one(Access::Modify)).since("2.2.0")
             .args("key offset value").cost(EACH_BYTE)
-            .about("Sets one bit of a value, which grows by zero bytes as needed; answers the old bit.");
+            .about("Sets a bit of a value, which grows by zero bytes as needed; answers the old bit.");
         GetBit = "getbit" 3 Bitmap => bits::getbit .flags(READ_FAST).keys(&one(Access::Read)).since("2.2.0")
             .args("key offset")
-            .about("Reads one bit of a value; behind its end all bits are 0.");
+            .about("Reads a bit of a value; bits beyond its end are 0.");
         BitCount = "bitcount" -2 Bitmap => bits::bitcount
             .flags(READ).keys(&one(Access::Read)).since("2.6.0")
             .args("key [start end [BYTE | BIT]]").cost(EACH_BYTE)
-            .about("Counts the bits that are 1, in a value or in a part of it.");
+            .about("Counts the set bits of a value or of a part of it.");
         BitPos = "bitpos" -3 Bitmap => bits::bitpos .flags(READ).keys(&one(Access::Read)).since("2.8.7")
             .args("key bit [start [end [BYTE | BIT]]]").cost(EACH_BYTE)
             .about("Finds the first 0 or 1 in a value or in a part of it; -1 if there is none.");
@@ -257,91 +257,91 @@ macro_rules! all_commands {
             .flags(GROW).keys(&one(Access::VaryFields)).since("3.2.0")
             .args("key [operation [operation ...]]")
             .cost("O(n) in the number of operations")
-            .about("GET, SET, INCRBY and OVERFLOW on integers of any width at any bits of a value.");
+            .about("Reads, sets and increments integers of any width at any bit of a value.");
         BitFieldRo = "bitfield_ro" -2 Bitmap => bit_fields::bitfield_ro
             .flags(READ_FAST).keys(&one(Access::Read)).since("6.0.0")
             .args("key [GET encoding offset [GET encoding offset ...]]")
             .cost("O(n) in the number of operations")
-            .about("Reads integers of any width at any bits of a value.");
+            .about("Reads integers of any width at any bit of a value.");
 
         Del = "del" -2 Generic => key::del .flags(WRITE).keys(&every(1, Access::Remove)).quick()
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
-            .about("Removes keys and answers how many there were.");
+            .about("Removes keys; answers how many existed.");
         Unlink = "unlink" -2 Generic => key::del .flags(WRITE_FAST).keys(&every(1, Access::Remove)).quick()
             .since("4.0.0").args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
-            .about("Removes keys as DEL does, which here never makes others wait either.");
+            .about("Removes keys, exactly as DEL: neither blocks other clients.");
         Exists = "exists" -2 Generic => key::exists .flags(READ_FAST).keys(&every(1, Access::Look)).quick()
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
-            .about("Counts which of the keys are there; a key given twice counts twice.");
+            .about("Counts the keys that exist; a key given twice counts twice.");
         Touch = "touch" -2 Generic => key::touch
             .flags(READ_FAST).keys(&every(1, Access::Look)).quick().since("3.2.1")
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
-            .about("Counts as an access to the keys and answers how many are there.");
+            .about("Marks keys as accessed; answers how many exist.");
         Type = "type" 2 Generic => key::type_of
             .flags(READ_FAST).keys(&one(Access::Look)).quick().args("key")
-            .about("Answers string or hash, or none if the key is missing.");
+            .about("Answers the type of a value, or none if the key is missing.");
         Ttl = "ttl" 2 Generic => expire::ttl .flags(READ_FAST).keys(&one(Access::Read)).quick().args("key")
             .tips(&[VARIES])
-            .about("Seconds until the key expires; -1 for never, -2 for no such key.");
+            .about("Answers the seconds until a key expires; -1: never, -2: no such key.");
         PTtl = "pttl" 2 Generic => expire::pttl
             .flags(READ_FAST).keys(&one(Access::Read)).quick().since("2.6.0")
             .args("key").tips(&[VARIES])
-            .about("Milliseconds until the key expires; -1 for never, -2 for no such key.");
+            .about("Answers the milliseconds until a key expires; -1: never, -2: no such key.");
         Expire = "expire" -3 Generic => expire::expire .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .args("key seconds [NX | XX | GT | LT]")
-            .about("Lets a key expire after the given seconds.");
+            .about("Sets the expiry of a key, in seconds from now.");
         PExpire = "pexpire" -3 Generic => expire::pexpire
             .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("2.6.0").args("key milliseconds [NX | XX | GT | LT]")
-            .about("Lets a key expire after the given milliseconds.");
+            .about("Sets the expiry of a key, in milliseconds from now.");
         ExpireAt = "expireat" -3 Generic => expire::expireat
             .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("1.2.0").args("key unix-time-seconds [NX | XX | GT | LT]")
-            .about("Lets a key expire at a time in Unix seconds.");
+            .about("Sets the expiry of a key, as a Unix time in seconds.");
         PExpireAt = "pexpireat" -3 Generic => expire::pexpireat
             .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("2.6.0").args("key unix-time-milliseconds [NX | XX | GT | LT]")
-            .about("Lets a key expire at a time in Unix milliseconds.");
+            .about("Sets the expiry of a key, as a Unix time in milliseconds.");
         ExpireTime = "expiretime" 2 Generic => expire::expiretime
             .flags(READ_FAST).keys(&one(Access::Read)).quick()
             .since("7.0.0").args("key")
-            .about("Unix seconds at which the key expires; -1 for never, -2 for no such key.");
+            .about("Answers the Unix second at which a key expires; -1: never, -2: no such key.");
         PExpireTime = "pexpiretime" 2 Generic => expire::pexpiretime
             .flags(READ_FAST).keys(&one(Access::Read)).quick()
             .since("7.0.0").args("key")
-            .about("Unix milliseconds at which the key expires; -1 for never, -2 for no such key.");
+            .about("Answers the Unix millisecond at which a key expires; -1: never, -2: no such key.");
         Persist = "persist" 2 Generic => expire::persist
             .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("2.2.0").args("key")
-            .about("Takes a key's expiry away.");
+            .about("Removes a key's expiry.");
         Pin = "pin" -2 Generic => pin::pin
             .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).quick().since(OURS)
             .args("key [key ...]").cost(EACH_KEY)
-            .about("Keeps keys from being evicted until they are unpinned; answers how many were not pinned.");
+            .about("Protects keys from eviction; answers how many were not pinned before.");
         Unpin = "unpin" -2 Generic => pin::unpin
             .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).quick().since(OURS)
             .args("key [key ...]").cost(EACH_KEY)
-            .about("Lets keys be evicted again and answers how many were pinned.");
+            .about("Lets keys be evicted again; answers how many were pinned.");
         Pinned = "pinned" -1 Generic => pin::pinned
             .flags(READ).since(OURS).categories_too(Categories::DANGEROUS)
             .args("[AFTER key] [COUNT count]").cost("O(count)").tips(&[ALL_SHARDS])
-            .about("Lists pinned keys in the order of their bytes, 100 or `count` of them.");
+            .about("Lists pinned keys in byte order, 100 or `count` of them.");
         Scan = "scan" -2 Generic => scan::scan .flags(READ).since("2.8.0")
             .args("cursor [MATCH pattern] [COUNT count] [TYPE type]")
             .cost("O(count) for each call").tips(&[VARIES, SPECIAL_REQUEST, SPECIAL_RESPONSE])
-            .about("Walks over all keys, some at a call; what is there throughout is found.");
+            .about("Walks over all keys, a few per call; never misses a key that exists throughout.");
         Keys = "keys" 2 Generic => scan::keys .flags(READ).args("pattern").cost(WHOLE_STORE)
             .categories_too(Categories::DANGEROUS).tips(&[ALL_SHARDS, ORDER_VARIES])
             .about("Lists all keys that match a glob pattern.");
         RandomKey = "randomkey" 1 Generic => key::randomkey .flags(READ).tips(&[ALL_SHARDS, VARIES])
-            .about("Answers some key of the store.");
+            .about("Answers a random key.");
         Rename = "rename" 3 Generic => key::rename
             .flags(WRITE).keys(&pair(Access::Take, Access::Overwrite))
             .args("key newkey")
-            .about("Gives a value and its expiry another key, over any value that key had.");
+            .about("Renames a key, with its expiry; replaces the new key's value.");
         RenameNx = "renamenx" 3 Generic => key::renamenx .flags(WRITE_FAST)
             .keys(&pair(Access::Take, Access::Create)).args("key newkey")
-            .about("Gives a value another key if that one is missing.");
+            .about("Renames a key if the new name is free.");
         Copy = "copy" -3 Generic => key::copy .flags(GROW).keys(&pair(Access::Read, Access::Overwrite))
             .since("6.2.0").args("source destination [DB destination-db] [REPLACE]")
             .cost(EACH_BYTE)
@@ -351,94 +351,94 @@ macro_rules! all_commands {
             .keys(&[SORTED[0], SORTED[1], KeyRange { first: 1, last: KeyRange::STORED, step: 1, access: Access::Overwrite }])
             .categories_too(SORTABLE).cost(SORTS)
             .args("key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]")
-            .about("Answers or stores the elements of a list, a set or a sorted set in order.");
+            .about("Sorts the elements of a list, set or sorted set; answers or stores them.");
         SortRo = "sort_ro" -2 Generic => sort::sort_ro
             .flags(READ.with(Flags::MOVABLE_KEYS)).keys(&SORTED).since("7.0.0")
             .categories_too(SORTABLE).cost(SORTS)
             .args("key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]")
-            .about("Answers the elements of a list, a set or a sorted set in order.");
+            .about("Sorts the elements of a list, set or sorted set.");
         Dump = "dump" 2 Generic => dump::dump .flags(READ).keys(&one(Access::Read)).since("2.6.0")
             .args("key").cost(EACH_BYTE).tips(&[VARIES])
-            .about("Answers a value as bytes that RESTORE takes, here and in Redis.");
+            .about("Serializes a value for RESTORE, here or in Redis.");
         Restore = "restore" -4 Generic => dump::restore
             .flags(GROW).keys(&one(Access::Overwrite)).since("2.6.0")
             .categories_too(Categories::DANGEROUS).cost(EACH_BYTE)
             .args("key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] \
                    [FREQ frequency]")
-            .about("Stores a value that DUMP gave, here or in Redis.");
+            .about("Stores a value serialized by DUMP, here or in Redis.");
         WaitKey = "waitkey" -3 Generic => wait::waitkey .flags(READ.with(BLOCKING))
             .keys(&one(Access::Read)).since(OURS).args("key timeout-ms [VALUE expected]")
             .tips(&[VARIES])
-            .about("Waits until a key changes or has a value: 1, or 0 after the time; 0 ms is no limit.");
+            .about("Waits until a key changes or has a value; answers 1, or 0 on timeout. 0 ms: no timeout.");
 
         Multi = "multi" 1 Transactions => transaction::multi
             .flags(FRAME.with(Flags::ENDS_BATCH)).since("1.2.0")
-            .about("Begins a transaction: the commands that follow are queued.");
+            .about("Starts a transaction: later commands are queued until EXEC.");
         Exec = "exec" 1 Transactions => transaction::exec
             .flags(DIRECT.with(Flags::SKIP_SLOWLOG)).since("1.2.0")
-            .cost("the sum of what is queued")
-            .about("Runs what is queued at one moment, unless a watched key has changed.");
+            .cost("the sum of the queued commands")
+            .about("Runs the queued commands atomically, unless a watched key has changed.");
         Discard = "discard" 1 Transactions => transaction::discard .flags(FRAME).since("2.0.0")
             .cost("O(n) in the number of queued commands")
-            .about("Drops what is queued and what is watched.");
+            .about("Drops the queued commands and watches no key any more.");
         Watch = "watch" -2 Transactions => transaction::watch .flags(FRAME).keys(&every(1, Access::Look))
             .since("2.2.0").args("key [key ...]").cost(EACH_KEY)
-            .about("Lets the next transaction run only if these keys have not changed till then.");
+            .about("Makes the next transaction depend on these keys: it fails if one has changed.");
         Unwatch = "unwatch" 1 Transactions => transaction::unwatch .flags(FRAME).since("2.2.0")
             .cost("O(n) in the number of watched keys")
             .about("Watches no key any more.");
 
         Publish = "publish" 3 PubSub => pubsub::publish .flags(MESSAGES.with(FAST)).since("2.0.0")
             .args("channel message").cost("O(n + m): n subscribers of the channel, m patterns of all")
-            .about("Sends a message to all who listen to a channel and answers how many these are.");
+            .about("Sends a message to a channel; answers the number of receivers.");
         Subscribe = "subscribe" -2 PubSub => pubsub::subscribe .flags(SUBSCRIBING).since("2.0.0")
             .args("channel [channel ...]").cost(EACH_CHANNEL)
-            .about("Listens to channels.");
+            .about("Subscribes to channels.");
         Unsubscribe = "unsubscribe" -1 PubSub => pubsub::unsubscribe
             .flags(MESSAGES.with(Flags::NOSCRIPT)).since("2.0.0")
             .args("[channel [channel ...]]").cost(EACH_CHANNEL)
-            .about("Listens to channels no more; without a name to none at all.");
+            .about("Unsubscribes from channels; without a name from all.");
         PSubscribe = "psubscribe" -2 PubSub => pubsub::psubscribe .flags(SUBSCRIBING).since("2.0.0")
             .args("pattern [pattern ...]").cost(EACH_CHANNEL)
-            .about("Listens to all channels whose names match glob patterns.");
+            .about("Subscribes to all channels whose names match glob patterns.");
         PUnsubscribe = "punsubscribe" -1 PubSub => pubsub::punsubscribe
             .flags(MESSAGES.with(Flags::NOSCRIPT)).since("2.0.0")
             .args("[pattern [pattern ...]]").cost(EACH_CHANNEL)
-            .about("Listens to patterns no more; without one to none at all.");
+            .about("Unsubscribes from patterns; without one from all.");
         SPublish = "spublish" 3 PubSub => pubsub::spublish .flags(MESSAGES.with(FAST)).since("7.0.0")
             .routed_by(&one(Access::Channel)).args("shardchannel message")
             .cost("O(n) in the number of subscribers")
-            .about("Sends a message to all who listen to a shard channel and answers how many these are.");
+            .about("Sends a message to a shard channel; answers the number of receivers.");
         SSubscribe = "ssubscribe" -2 PubSub => pubsub::ssubscribe .flags(SUBSCRIBING).since("7.0.0")
             .routed_by(&every(1, Access::Channel))
             .args("shardchannel [shardchannel ...]").cost(EACH_CHANNEL)
-            .about("Listens to shard channels.");
+            .about("Subscribes to shard channels.");
         SUnsubscribe = "sunsubscribe" -1 PubSub => pubsub::sunsubscribe
             .flags(MESSAGES.with(Flags::NOSCRIPT)).since("7.0.0")
             .routed_by(&every(1, Access::Channel))
             .args("[shardchannel [shardchannel ...]]").cost(EACH_CHANNEL)
-            .about("Listens to shard channels no more; without a name to none at all.");
+            .about("Unsubscribes from shard channels; without a name from all.");
         PubSub = "pubsub" -2 PubSub => command::holder .since("2.8.0")
-            .about("Holds the commands about who listens.");
+            .about("Holds the commands about subscribers.");
 
         Eval = "eval" -3 Scripting => script::eval
             .flags(SCRIPT).keys(&counted(Access::Script)).since("2.6.0")
             .categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
             .args("script numkeys [key [key ...]] [arg [arg ...]]")
-            .about("Runs a Lua script at one moment.");
+            .about("Runs a Lua script atomically.");
         EvalRo = "eval_ro" -3 Scripting => script::eval_ro .flags(SCRIPT_READ).keys(&counted(Access::Read))
             .since("7.0.0").categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
             .args("script numkeys [key [key ...]] [arg [arg ...]]")
-            .about("Runs a Lua script that may only read.");
+            .about("Runs a Lua script that must not write.");
         EvalSha = "evalsha" -3 Scripting => script::evalsha .flags(SCRIPT).keys(&counted(Access::Script))
             .since("2.6.0").categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
             .args("sha1 numkeys [key [key ...]] [arg [arg ...]]")
-            .about("Runs a script that is in the cache, by the SHA1 digest of its text.");
+            .about("Runs a cached script, by the SHA1 digest of its text.");
         EvalShaRo = "evalsha_ro" -3 Scripting => script::evalsha_ro
             .flags(SCRIPT_READ).keys(&counted(Access::Read))
             .since("7.0.0").categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
             .args("sha1 numkeys [key [key ...]] [arg [arg ...]]")
-            .about("Runs a script of the cache that may only read.");
+            .about("Runs a cached script that must not write.");
     }
 
     } };

@@ -1,6 +1,6 @@
 //! The one table of commands.
 //!
-//! `list.rs` and `sublist.rs` hold it, written with what is in `define.rs`. From it come the name lookup and the
+//! `list.rs` and `sublist.rs` hold it, written with the macros of `define.rs`. From it come the name lookup and the
 //! check of the number of arguments ([`resolve`]), the [`CommandId`], the replies
 //! of `COMMAND` (`reply.rs`), the place of the keys in a request (`keys.rs`), the
 //! page of documentation (`markdown.rs`), and the handlers in `crate::commands`, by id. A command that is not in the
@@ -43,7 +43,7 @@ pub struct Spec {
     pub parent: Option<CommandId>,
     /// Number of arguments with the name (and the subcommand's name); negative: at least.
     pub arity: i16,
-    /// What the command does, for servers and clients to decide on.
+    /// The properties of the command, for servers and clients.
     pub flags: Flags,
     /// Categories of access control besides those that follow from group and flags.
     extra_categories: Categories,
@@ -61,7 +61,7 @@ pub struct Spec {
     pub syntax: &'static str,
     /// Order of its cost.
     pub complexity: &'static str,
-    /// What it does, in a sentence.
+    /// A summary, one sentence.
     pub summary: &'static str,
     /// Hints for clients that spread requests over several servers.
     pub tips: &'static [&'static str],
@@ -172,11 +172,11 @@ impl Spec {
 
     /// All categories of access control that the command is in.
     pub fn categories(&self) -> Categories {
-        // What only holds subcommands is about nothing itself.
+        // A command that only holds subcommands has no subject itself.
         let is_parent = subcommands(self.id).next().is_some();
         let group = if is_parent { Group::Server } else { self.group };
         let implied = Categories::implied_by(group, self.flags);
-        // What names the types that it takes does not take any.
+        // A command that names its types does not take any.
         match self.extra_categories.contains(Categories::LIST) {
             true => self.extra_categories | implied.without(Categories::KEYSPACE),
             false => self.extra_categories | implied,

@@ -5,7 +5,7 @@ macro_rules! with_subcommands {
     ($make:ident $($commands:tt)*) => { $make! { $($commands)*
     subcommands {
         ClientId of Client = "client|id" 2 Connection => client::id .flags(DIRECT).since("5.0.0")
-            .about("Answers the connection's number, which no other connection ever has.");
+            .about("Answers the connection's ID, which is never used again.");
         ClientGetName of Client = "client|getname" 2 Connection => client::getname
             .flags(DIRECT).since("2.6.9")
             .about("Answers the connection's name.");
@@ -16,7 +16,7 @@ macro_rules! with_subcommands {
         ClientSetInfo of Client = "client|setinfo" 4 Connection => client::setinfo
             .flags(DIRECT).since("7.2.0")
             .args("LIB-NAME libname | LIB-VER libver")
-            .about("Notes the name or version of the client's library.");
+            .about("Sets the name or version of the client's library.");
         ClientInfo of Client = "client|info" 2 Connection => client::info .flags(DIRECT).since("6.2.0")
             .tips(&[VARIES])
             .about("Describes the connection.");
@@ -27,45 +27,45 @@ macro_rules! with_subcommands {
         ClientKill of Client = "client|kill" -3 Connection => client::kill .flags(ADMIN).since("2.4.0")
             .args("address | filter value [filter value ...]")
             .cost("O(n) in the number of connections")
-            .about("Closes connections, by address or by ID, ADDR, LADDR, TYPE, USER, MAXAGE and SKIPME.");
+            .about("Closes connections, by address or by other filters.");
         ClientNoEvict of Client = "client|no-evict" 3 Connection => client::no_evict
             .flags(ADMIN).since("7.0.0")
             .args("ON | OFF")
-            .about("Spares the connection when connections are closed for want of memory.");
+            .about("Exempts the connection from being closed to free memory.");
         ClientNoTouch of Client = "client|no-touch" 3 Connection => client::no_touch
             .flags(DIRECT).since("7.2.0")
             .args("ON | OFF")
             .about("Keeps the connection's reads from counting as accesses to keys.");
         ClientPause of Client = "client|pause" -3 Connection => flow::pause
             .flags(ADMIN.with(Flags::ENDS_BATCH)).since("3.0.0").args("timeout [WRITE | ALL]")
-            .about("Has requests of all connections wait, or those that may write, for some milliseconds.");
+            .about("Delays all requests, or only writes, for some milliseconds.");
         ClientUnpause of Client = "client|unpause" 2 Connection => flow::unpause
             .flags(ADMIN).since("6.2.0")
             .cost("O(n) in the number of connections")
-            .about("Lets the requests run that CLIENT PAUSE has kept waiting.");
+            .about("Ends CLIENT PAUSE.");
         ClientReply of Client = "client|reply" 3 Connection => flow::reply
             .flags(DIRECT.with(Flags::ENDS_BATCH)).since("3.2.0").args("ON | OFF | SKIP")
-            .about("Answers requests, or none from now on, or not the next one.");
+            .about("Turns replies on or off, or skips the next one.");
         ClientUnblock of Client = "client|unblock" -3 Connection => flow::unblock
             .flags(ADMIN).since("5.0.0")
             .args("client-id [TIMEOUT | ERROR]").cost("O(log n) in the number of connections")
-            .about("Ends another connection's wait for a key, as if its time were over, or by an error.");
+            .about("Ends another connection's blocking command, by a timeout or an error.");
         ClientTracking of Client = "client|tracking" -3 Connection => tracking::tracking
             .flags(DIRECT.with(Flags::ENDS_BATCH)).since("6.0.0")
             .args("ON | OFF [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] \
                    [NOLOOP]")
             .cost("O(1), and O(n) in the number of prefixes")
-            .about("Tells the connection, from now on, when a key changes that it has read.");
+            .about("Turns invalidation messages for keys that the connection reads on or off.");
         ClientCaching of Client = "client|caching" 3 Connection => tracking::caching
             .flags(DIRECT).since("6.0.0")
             .args("YES | NO")
-            .about("Makes the next request an exception to OPTIN or OPTOUT of CLIENT TRACKING.");
+            .about("Tracks the next command's keys under OPTIN, or skips them under OPTOUT.");
         ClientGetRedir of Client = "client|getredir" 2 Connection => tracking::getredir
             .flags(DIRECT).since("6.0.0")
-            .about("Answers the connection that is told in this one's place by CLIENT TRACKING.");
+            .about("Answers the ID of the connection that receives this one's invalidations.");
         ClientTrackingInfo of Client = "client|trackinginfo" 2 Connection => tracking::info
             .flags(DIRECT).since("6.2.0")
-            .about("Describes what the connection has asked for by CLIENT TRACKING.");
+            .about("Describes the connection's state of CLIENT TRACKING.");
         ClientHelp of Client = "client|help" 2 Connection => command::help .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
         ConfigGet of Config = "config|get" -3 Server => config::get .flags(ADMIN).since("2.0.0")
@@ -75,14 +75,14 @@ macro_rules! with_subcommands {
             .flags(ADMIN.with(Flags::ENDS_BATCH)).since("2.0.0")
             .args("parameter value [parameter value ...]").tips(&[ALL_NODES, ALL_SUCCEEDED])
             .cost("O(n) in the number of settings")
-            .about("Changes settings while the server runs, all of them or none.");
+            .about("Changes settings while the server runs, all or none.");
         ConfigResetStat of Config = "config|resetstat" 2 Server => config::resetstat
             .flags(ADMIN).since("2.0.0")
             .tips(&[ALL_NODES, ALL_SUCCEEDED])
-            .about("Puts the counters that INFO shows back to zero.");
+            .about("Resets the counters of INFO.");
         ConfigRewrite of Config = "config|rewrite" 2 Server => config::rewrite .flags(ADMIN).since("2.8.0")
             .tips(&[ALL_NODES, ALL_SUCCEEDED])
-            .about("Writes the settings that have been changed into the configuration file.");
+            .about("Writes changed settings to the configuration file.");
         ConfigHelp of Config = "config|help" 2 Server => command::help .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
         AclCat of Acl = "acl|cat" -2 Server => acl::cat .flags(DIRECT).since("6.0.0").args("[category]")
@@ -93,14 +93,14 @@ macro_rules! with_subcommands {
             .about("Removes users and closes their connections.");
         AclDryRun of Acl = "acl|dryrun" -4 Server => acl::dryrun .flags(ADMIN).since("7.0.0")
             .args("username command [arg [arg ...]]")
-            .about("Tells whether a user may run a command, without running it.");
+            .about("Answers whether a user may run a command, without running it.");
         AclGenPass of Acl = "acl|genpass" -2 Server => acl::genpass
             .flags(DIRECT).since("6.0.0").args("[bits]")
-            .about("Makes a random password of hexadecimal digits.");
+            .about("Generates a random password of hexadecimal digits.");
         AclGetUser of Acl = "acl|getuser" 3 Server => acl::getuser
             .flags(ADMIN).since("6.0.0").args("username")
             .cost("O(n) in the number of rules")
-            .about("Describes what a user may do.");
+            .about("Describes a user's permissions.");
         AclHelp of Acl = "acl|help" 2 Server => command::help .flags(ALWAYS).since("6.0.0")
             .about("Lists the subcommands.");
         AclList of Acl = "acl|list" 2 Server => acl::list .flags(ADMIN).since("6.0.0")
@@ -108,29 +108,29 @@ macro_rules! with_subcommands {
             .about("Describes all users, in the form of an ACL file.");
         AclLoad of Acl = "acl|load" 2 Server => acl::load .flags(USERS).since("6.0.0")
             .cost("O(n) in the number of users and connections")
-            .about("Reloads the ACL file: its users take the place of all others.");
+            .about("Reloads the ACL file, whose users replace all others.");
         AclLog of Acl = "acl|log" -2 Server => acl::log .flags(ADMIN).since("6.0.0").args("[count | RESET]")
             .cost("O(n) in the number of entries")
-            .about("Lists what was denied lately: wrong passwords, commands, keys, channels.");
+            .about("Lists recent denials: wrong passwords, commands, keys, channels.");
         AclSave of Acl = "acl|save" 2 Server => acl::save .flags(ADMIN).since("6.0.0")
             .tips(&[ALL_NODES, ALL_SUCCEEDED]).cost("O(n) in the number of users")
             .about("Writes all users to the ACL file.");
         AclSetUser of Acl = "acl|setuser" -3 Server => acl::setuser .flags(USERS).since("6.0.0")
             .args("username [rule [rule ...]]").tips(&[ALL_NODES, ALL_SUCCEEDED])
             .cost("O(n) in the number of rules and connections")
-            .about("Makes a user or changes what one may do.");
+            .about("Creates a user or changes its permissions.");
         AclUsers of Acl = "acl|users" 2 Server => acl::users .flags(ADMIN).since("6.0.0")
             .cost("O(n) in the number of users")
             .about("Lists the names of all users.");
         AclWhoAmI of Acl = "acl|whoami" 2 Server => acl::whoami .flags(DIRECT).since("6.0.0")
-            .about("Tells the name of the user that the connection has.");
+            .about("Answers the name of the connection's user.");
         ScrubStart of Scrub = "scrub|start" -2 Server => scrub::start .flags(ADMIN).since(OURS)
             .args("[RATE items-per-second]")
-            .about("Begins to check all items against their checksums, in the background.");
+            .about("Starts to check all items against their checksums, in the background.");
         ScrubStatus of Scrub = "scrub|status" 2 Server => scrub::status .flags(ALWAYS).since(OURS)
-            .about("Answers how far the check has come, and the keys of damaged items.");
+            .about("Reports the progress of the check, and the keys of damaged items.");
         ScrubStop of Scrub = "scrub|stop" 2 Server => scrub::stop .flags(ADMIN).since(OURS)
-            .about("Ends the check before its end.");
+            .about("Stops the check.");
         ScrubHelp of Scrub = "scrub|help" 2 Server => command::help .flags(ALWAYS).since(OURS)
             .about("Lists the subcommands.");
         PubSubChannels of PubSub = "pubsub|channels" -2 PubSub => pubsub::channels
@@ -139,9 +139,9 @@ macro_rules! with_subcommands {
             .about("Lists the channels with subscribers.");
         PubSubNumSub of PubSub = "pubsub|numsub" -2 PubSub => pubsub::numsub .flags(MESSAGES).since("2.8.0")
             .args("[channel [channel ...]]").cost(EACH_CHANNEL)
-            .about("Counts who listens to each of these channels.");
+            .about("Counts the subscribers of each channel.");
         PubSubNumPat of PubSub = "pubsub|numpat" 2 PubSub => pubsub::numpat .flags(MESSAGES).since("2.8.0")
-            .about("Counts the patterns with subscribers.");
+            .about("Counts the patterns that have subscribers.");
         PubSubShardChannels of PubSub = "pubsub|shardchannels" -2 PubSub => pubsub::shardchannels
             .flags(MESSAGES).since("7.0.0")
             .args("[pattern]").cost("O(n) in the number of shard channels")
@@ -149,20 +149,20 @@ macro_rules! with_subcommands {
         PubSubShardNumSub of PubSub = "pubsub|shardnumsub" -2 PubSub => pubsub::shardnumsub
             .flags(MESSAGES).since("7.0.0")
             .args("[shardchannel [shardchannel ...]]").cost(EACH_CHANNEL)
-            .about("Counts who listens to each of these shard channels.");
+            .about("Counts the subscribers of each shard channel.");
         PubSubHelp of PubSub = "pubsub|help" 2 PubSub => command::help .flags(ALWAYS).since("6.2.0")
             .about("Lists the subcommands.");
         ObjectEncoding of Object = "object|encoding" 3 Generic => object::encoding
             .flags(READ).since("2.2.3")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
-            .about("Answers int, embstr, raw or listpack, by what Redis calls such values.");
+            .about("Answers the name of a value's encoding in Redis.");
         ObjectFreq of Object = "object|freq" 3 Generic => object::freq .flags(READ).since("4.0.0")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
-            .about("Tells about the logarithm of how often a key was used, under the policies that go by that.");
+            .about("Answers the logarithmic access counter of a key, under the lfu policies.");
         ObjectIdleTime of Object = "object|idletime" 3 Generic => object::idletime
             .flags(READ).since("2.2.3")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
-            .about("Tells for how many seconds a key was not used, at least.");
+            .about("Answers a lower bound of a key's idle time, in seconds.");
         ObjectRefCount of Object = "object|refcount" 3 Generic => object::refcount
             .flags(READ).since("2.2.3")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
@@ -171,62 +171,62 @@ macro_rules! with_subcommands {
             .about("Lists the subcommands.");
         SlowLogGet of SlowLog = "slowlog|get" -2 Server => slowlog::get .flags(WATCHING).since("2.2.12")
             .args("[count]").tips(&[ALL_NODES, VARIES]).cost("O(n) in the number of requests")
-            .about("Lists the last requests that took long: number, time, duration, who asked what.");
+            .about("Lists the latest slow requests: ID, time, duration, arguments, client.");
         SlowLogLen of SlowLog = "slowlog|len" 2 Server => slowlog::len .flags(WATCHING).since("2.2.12")
             .tips(&[ALL_NODES, SUM, VARIES])
-            .about("Counts the requests that SLOWLOG GET can list.");
+            .about("Counts the slow requests.");
         SlowLogReset of SlowLog = "slowlog|reset" 2 Server => slowlog::reset
             .flags(WATCHING).since("2.2.12")
             .tips(&[ALL_NODES, ALL_SUCCEEDED])
-            .about("Forgets the requests that took long.");
+            .about("Clears the list of slow requests.");
         SlowLogHelp of SlowLog = "slowlog|help" 2 Server => command::help .flags(ALWAYS).since("6.2.0")
             .about("Lists the subcommands.");
         MemoryUsage of Memory = "memory|usage" -3 Server => memory::usage .flags(READ).since("4.0.0")
             .keys(&second(Access::Look)).args("key [SAMPLES count]")
-            .about("Answers the bytes that a key takes with its value, exactly.");
+            .about("Answers the exact memory of a key and its value, in bytes.");
         MemoryStats of Memory = "memory|stats" 2 Server => memory::stats .since("4.0.0")
             .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
-            .about("Answers what the items and all else take.");
+            .about("Reports the memory of items and of all other parts.");
         MemoryDoctor of Memory = "memory|doctor" 2 Server => memory::doctor .since("4.0.0")
             .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
-            .about("Says what is out of the ordinary about memory.");
+            .about("Reports unusual use of memory.");
         MemoryMallocStats of Memory = "memory|malloc-stats" 2 Server => memory::malloc_stats .since("4.0.0")
             .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
-            .about("Answers the figures of the memory of items, as text.");
+            .about("Reports the memory of items as text.");
         MemoryPurge of Memory = "memory|purge" 2 Server => memory::purge .since("4.0.0")
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
-            .about("Frees what removed items have left, as far as no command looks at them.");
+            .about("Frees the memory of removed items that no command reads any more.");
         MemoryHelp of Memory = "memory|help" 2 Server => command::help .flags(ALWAYS).since("4.0.0")
             .about("Lists the subcommands.");
         LatencyLatest of Latency = "latency|latest" 2 Server => latency::latest
             .flags(ADMIN).since("2.8.13")
             .tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
-            .about("Lists what has taken long: when last, how long then, how long at most.");
+            .about("Lists slow events: the latest time, its duration, and the maximum.");
         LatencyHistory of Latency = "latency|history" 3 Server => latency::history
             .flags(ADMIN).since("2.8.13")
             .args("event").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
-            .about("Lists the last times of an event, one a second.");
+            .about("Lists the latest durations of an event, at most one per second.");
         LatencyHistogram of Latency = "latency|histogram" -2 Server => latency::histogram
             .flags(ADMIN).since("7.0.0")
             .args("[command [command ...]]").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
             .cost("O(n) in the number of commands")
-            .about("Counts calls by duration, with limits in microseconds, for each command.");
+            .about("Counts each command's calls by duration, in microseconds.");
         LatencyReset of Latency = "latency|reset" -2 Server => latency::reset .flags(ADMIN).since("2.8.13")
             .args("[event [event ...]]").tips(&[ALL_NODES, ALL_SUCCEEDED])
-            .about("Forgets the times of events.");
+            .about("Clears the durations of events.");
         LatencyGraph of Latency = "latency|graph" 3 Server => latency::graph .flags(ADMIN).since("2.8.13")
             .args("event").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
-            .about("Draws the last times of an event.");
+            .about("Draws the latest durations of an event.");
         LatencyDoctor of Latency = "latency|doctor" 2 Server => latency::doctor
             .flags(ADMIN).since("2.8.13")
             .tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
-            .about("Says what the times mean.");
+            .about("Interprets the durations.");
         LatencyHelp of Latency = "latency|help" 2 Server => command::help .flags(ALWAYS).since("2.8.13")
             .about("Lists the subcommands.");
         ModuleList of Module = "module|list" 2 Server => process::modules
             .flags(Flags::ADMIN.with(Flags::NOSCRIPT))
             .since("4.0.0").tips(&[ORDER_VARIES])
-            .about("Lists the modules that are loaded: none.");
+            .about("Lists the loaded modules: none.");
         ModuleHelp of Module = "module|help" 2 Server => command::help .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
         ScriptExists of Script = "script|exists" -3 Scripting => script::exists
@@ -234,29 +234,29 @@ macro_rules! with_subcommands {
             .categories_too(Categories::SCRIPTING).args("sha1 [sha1 ...]")
             .tips(&[ALL_SHARDS, "response_policy:agg_logical_and"])
             .cost("O(n) in the number of digests")
-            .about("Tells which scripts are in the cache.");
+            .about("Answers which scripts are cached.");
         ScriptFlush of Script = "script|flush" -2 Scripting => script::flush
             .flags(Flags::NOSCRIPT).since("2.6.0")
             .categories_too(Categories::SCRIPTING).args("[ASYNC | SYNC]")
             .tips(&[ALL_NODES, ALL_SUCCEEDED]).cost("O(n) in the number of scripts")
-            .about("Empties the cache of scripts.");
+            .about("Empties the script cache.");
         ScriptKill of Script = "script|kill" 2 Scripting => script::kill
             .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("2.6.0")
             .categories_too(Categories::SCRIPTING)
             .tips(&[ALL_SHARDS, "response_policy:one_succeeded"])
-            .about("Ends the scripts that run and have written nothing yet.");
+            .about("Ends running scripts that have not written yet.");
         ScriptLoad of Script = "script|load" 3 Scripting => script::load
             .flags(Flags::NOSCRIPT.with(Flags::STALE)).since("2.6.0")
             .categories_too(Categories::SCRIPTING).args("script")
             .tips(&[ALL_NODES, ALL_SUCCEEDED]).cost("O(n) in the length of the script")
-            .about("Puts a script into the cache and answers its digest.");
+            .about("Caches a script; answers its digest.");
         ScriptHelp of Script = "script|help" 2 Scripting => command::help .flags(ALWAYS).since("5.0.0")
             .categories_too(Categories::SCRIPTING)
             .about("Lists the subcommands.");
         FunctionFlush of Function = "function|flush" -2 Scripting => function::flush
             .flags(WRITE.with(Flags::NOSCRIPT))
             .since("7.0.0").categories_too(Categories::SCRIPTING).args("[ASYNC | SYNC]")
-            .tips(&[ALL_SHARDS, ALL_SUCCEEDED]).about("Removes all libraries: there are none.");
+            .tips(&[ALL_SHARDS, ALL_SUCCEEDED]).about("Removes all libraries; there are none.");
         FunctionList of Function = "function|list" -2 Scripting => function::list
             .flags(Flags::NOSCRIPT).since("7.0.0")
             .categories_too(Categories::SCRIPTING).args("[LIBRARYNAME library-name-pattern] [WITHCODE]")
@@ -264,11 +264,11 @@ macro_rules! with_subcommands {
         FunctionStats of Function = "function|stats" 2 Scripting => function::stats
             .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("7.0.0")
             .categories_too(Categories::SCRIPTING).tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
-            .about("Tells which function runs, and how many there are: none.");
+            .about("Describes the running function and counts all: none.");
         FunctionKill of Function = "function|kill" 2 Scripting => function::kill
             .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("7.0.0")
             .categories_too(Categories::SCRIPTING).tips(&[ALL_SHARDS, "response_policy:one_succeeded"])
-            .about("Ends the function that runs: none does.");
+            .about("Ends the running function; there is none.");
         FunctionHelp of Function = "function|help" 2 Scripting => command::help
             .flags(ALWAYS).since("7.0.0")
             .categories_too(Categories::SCRIPTING).about("Lists the subcommands.");
@@ -278,24 +278,24 @@ macro_rules! with_subcommands {
         CommandDocs of Command = "command|docs" -2 Server => command::docs .flags(ALWAYS).since("7.0.0")
             .categories_too(Categories::CONNECTION).args("[command-name [command-name ...]]")
             .tips(&[ORDER_VARIES]).cost("O(n) in the number of commands asked for")
-            .about("Documents commands, for people and command-line tools.");
+            .about("Documents commands.");
         CommandGetKeys of Command = "command|getkeys" -3 Server => command::getkeys
             .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION).args("command [arg ...]")
             .cost("O(n) in the number of arguments")
-            .about("Answers which arguments of a request are keys.");
+            .about("Lists the keys of a request.");
         CommandGetKeysAndFlags of Command = "command|getkeysandflags" -3 Server => command::getkeysandflags
             .flags(ALWAYS)
             .categories_too(Categories::CONNECTION).since("7.0.0").args("command [arg ...]")
             .cost("O(n) in the number of arguments")
-            .about("Lists the keys of a request, and what happens to each.");
+            .about("Lists the keys of a request and how each is used.");
         CommandHelp of Command = "command|help" 2 Server => command::help .flags(ALWAYS).since("5.0.0")
             .categories_too(Categories::CONNECTION)
             .about("Lists the subcommands.");
         CommandInfo of Command = "command|info" -2 Server => command::info .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION).args("[command-name [command-name ...]]")
             .tips(&[ORDER_VARIES]).cost("O(n) in the number of commands asked for")
-            .about("Describes commands to clients.");
+            .about("Describes commands.");
         CommandList of Command = "command|list" -2 Server => command::list .flags(ALWAYS).since("7.0.0")
             .categories_too(Categories::CONNECTION)
             .args("[FILTERBY MODULE module-name | FILTERBY ACLCAT category | \

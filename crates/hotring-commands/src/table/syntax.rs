@@ -81,8 +81,8 @@ fn push_word(items: &mut Vec<Argument>, word: &'static str) {
     items.push(value);
 }
 
-/// Adds what stood in brackets, or, if that is `[x ...]` behind x, says that x may be
-/// repeated.
+/// Adds the contents of brackets, or, if those are `[x ...]` behind x, marks x as
+/// repeatable.
 fn optional_group(items: &mut Vec<Argument>, mut group: Vec<Argument>) {
     let multiple = group.last().is_some_and(|last| last.kind == Kind::Value("..."));
     if multiple {

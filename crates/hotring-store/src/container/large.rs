@@ -18,7 +18,7 @@ use hotring_index::{
 
 use super::{ContainerOptions, Contents, Type};
 
-/// Nodes of what was cut off that are freed at once. More are freed in steps, while no one waits.
+/// Cut-off nodes freed at once. More are freed in steps, while no one waits.
 const FREED_AT_ONCE: usize = 16;
 /// Bytes that are freed in one step, at least.
 const FREE_STEP: usize = 1 << 20;
@@ -30,10 +30,10 @@ thread_local! {
     static VISITOR: RefCell<Visitor> = RefCell::new(VISITORS.visitor());
 }
 
-/// What an item has a share of.
+/// The object that items share.
 pub(crate) struct Large {
     contents: Shared<Contents>,
-    /// What is left to be freed, once it has gone.
+    /// The remains to free, once it has gone.
     remains: Option<Remains>,
 }
 
@@ -54,7 +54,7 @@ impl Large {
         self.update(|_| Ok(()), |contents, ()| f(contents))
     }
 
-    /// The same, of what `decide` finds; readers do not wait for that. It stays as it is if that finds an `Err`.
+    /// The same for the changes that `decide` finds; readers do not wait for it. An `Err` changes nothing.
     pub(crate) fn update<D, R>(
         &self,
         decide: impl FnOnce(&Contents) -> Result<D, R>,
@@ -83,7 +83,7 @@ impl Object for Large {
     }
 }
 
-/// What changes have cut off a container.
+/// Parts that changes have cut off a container.
 struct Cut(Remains);
 
 impl Object for Cut {
@@ -102,7 +102,7 @@ fn free_some(remains: &mut Remains) -> Option<usize> {
     Some(freed)
 }
 
-/// Frees what a change has cut off, or keeps it beside what others have, if it is much.
+/// Frees the parts that a change has cut off; large ones join the remains to be freed in steps.
 pub(crate) fn add_cut(cut: &mut Option<Remains>, mut remains: Remains) {
     for _ in 0..FREED_AT_ONCE {
         if remains.free(1).is_none() {
@@ -115,7 +115,7 @@ pub(crate) fn add_cut(cut: &mut Option<Remains>, mut remains: Remains) {
     });
 }
 
-/// Has what a container has lost freed in steps, as containers are that go: it takes about that many bytes.
+/// Frees a container's lost parts in steps, as removed containers are: they take about that many bytes.
 pub(super) fn free_in_steps(cut: Option<(Remains, usize)>, index: &AnyIndex) {
     if let Some((cut, bytes)) = cut {
         drop(index.object(Box::new(Cut(cut)), bytes));

@@ -1,12 +1,12 @@
 //! Values that have parts, which are changed one by one: hashes, and types like them.
 //!
 //! A container is held as one value while it is short ([`packed`]), and as an object of its own once it is long
-//! ([`large`]): then a change costs what is changed, and not what the container holds. A type says by [`Type`] how its
+//! ([`large`]): then a change costs its own size, not the container's. A type says by [`Type`] how its
 //! parts are read and changed; how changes reach the index, the log and the observers is the same for all
 //! ([`write`]).
 //!
-//! Each container counts its changes. The log has a change with its number, so that a record that is older than
-//! what a snapshot has met is not done again. A container that is created is in the log as a whole, and its removal is
+//! Each container counts its changes. The log has each change with its number: replay must skip a record older than
+//! the container in the snapshot. A new container is in the log as a whole, and its removal is
 //! there, too: a record that meets a younger container by mistake does no harm that lasts.
 
 pub(crate) mod large;
@@ -37,11 +37,11 @@ use crate::value::{ValueRef, view};
 pub(crate) trait Type: Sized + 'static {
     /// A container, borrowed for the length of a closure.
     type Ref<'a>: Copy;
-    /// What a large one has in it. Clone: O(1).
+    /// The contents of a large one. Clone: O(1).
     type Parts: 'static;
     /// A change of one part.
     type Change<'c>;
-    /// What changes did.
+    /// The effect of changes.
     type Tally: Copy;
 
     /// Bytes kind of a packed one.
@@ -61,7 +61,7 @@ pub(crate) trait Type: Sized + 'static {
 
     /// Bytes that the packed form takes at most.
     fn packed_len_max(container: Self::Ref<'_>) -> usize;
-    /// What a change adds, to be compared with the limits.
+    /// The size that a change adds, for comparison with the limits.
     fn weigh(change: &Self::Change<'_>) -> Weight;
     /// The packed form after these changes, in their order, whose head has the number of changes and 1; None if nothing
     /// is left.
@@ -76,7 +76,7 @@ pub(crate) trait Type: Sized + 'static {
 
     /// Makes changes, in their order.
     fn apply(parts: &mut Self::Parts, changes: &[Self::Change<'_>]) -> Self::Tally;
-    /// What changes will have done that take all parts away; None if some stay.
+    /// The effect of changes that remove all parts; None if some stay.
     fn emptied_by(parts: &Self::Parts, changes: &[Self::Change<'_>]) -> Option<Self::Tally>;
     /// Whether nothing was done.
     fn is_nothing(tally: Self::Tally) -> bool;
@@ -100,7 +100,7 @@ pub(crate) trait Type: Sized + 'static {
     fn changes_from_bytes(bytes: &[u8]) -> Option<Vec<Self::Change<'_>>>;
 }
 
-/// Changes that were decided on, and what the operation has to say.
+/// Changes that were decided on, and the operation's result.
 pub(crate) type Decision<'c, T, R> = Result<(Changes<'c, <T as Type>::Change<'c>>, R), StoreError>;
 
 /// Changes that were decided on. Most operations make one, which takes no allocation.
@@ -139,7 +139,7 @@ impl<C> From<Option<C>> for Changes<'_, C> {
     }
 }
 
-/// What a change adds.
+/// The size that a change adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weight {
     /// Bytes of the longest part.
@@ -158,7 +158,7 @@ pub(crate) struct Contents {
     pub(crate) parts: Parts,
 }
 
-/// What a large container has in it.
+/// The contents of a large container.
 #[derive(Clone)]
 pub(crate) enum Parts {
     Hash(Fields),
@@ -180,7 +180,7 @@ impl Parts {
         }
     }
 
-    /// Bytes of all parts, without what holds them together.
+    /// Bytes of all parts, without the structure around them.
     pub(crate) fn len_of_all(&self) -> usize {
         match self {
             Parts::Hash(fields) => fields.len_of_all(),
@@ -213,7 +213,7 @@ impl Parts {
         }
     }
 
-    /// What changes have cut off, if it is too much to be freed at once.
+    /// Parts cut off by changes, if they are too large to be freed at once.
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         match self {
             Parts::List(items) => items.take_cut(),
@@ -222,7 +222,7 @@ impl Parts {
         }
     }
 
-    /// What is left of them, to be freed. They are empty then.
+    /// Takes the remains, for the caller to free. The contents are empty then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         match self {
             Parts::Hash(fields) => fields.take_remains(),
@@ -246,8 +246,8 @@ impl Contents {
         }
     }
 
-    /// Does again what the log says of a container of this kind, unless this one is younger or of another type. None
-    /// if the bytes are no changes of its type. What was written at positions of a string may be written again,
+    /// Replays the log's changes to a container of this kind, unless this one is younger or of another type. None
+    /// if the bytes are no changes of its type. Writes at positions of a string may be repeated,
     /// as all that was written there later is in the log behind: a plain string, which has no number, becomes an object
     /// by it.
     pub(crate) fn replay(&mut self, kind_large: u8, number: u64, changes: &[u8]) -> Option<()> {
@@ -297,7 +297,7 @@ macro_rules! of_packed_kind {
 }
 pub(crate) use of_packed_kind;
 
-/// The kind of the packed form of what is large; None if the kind is not that of a large container.
+/// The kind of a large container's packed form; None if the kind is not that of a large container.
 pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
     match kind_large {
         Hash::KIND_LARGE => Some(Hash::KIND),
@@ -440,7 +440,7 @@ impl ContainerOptions {
     }
 }
 
-/// What a write needs to store and to change objects.
+/// The means of a write to store and to change objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Objects<'a> {
     pub(crate) index: &'a AnyIndex,

@@ -4,13 +4,13 @@
 //!   number of changes | number of entries | length of a part, the part | ...
 //! ```
 //! Numbers and lengths take 7 bits a byte, lowest first, the highest bit set on all but the last byte. The same form
-//! stands for a large container in the log and in snapshots. What is read is not trusted: damaged lengths give wrong
+//! stands for a large container in the log and in snapshots. Input is never trusted: damaged lengths give wrong
 //! entries, never a panic.
 
 /// Most bytes of a number.
 const NUMBER_LEN_MAX: usize = 10;
 
-/// What the form begins with.
+/// The first byte of the form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Changes so far, for the log: a record that is older than a snapshot's value is not done again.
@@ -78,7 +78,7 @@ pub(crate) fn split(held: &[u8]) -> Option<(&[u8], &[u8])> {
     behind.split_at_checked(usize::try_from(len).ok()?)
 }
 
-/// A number, and what is behind it. Nearly all take one byte.
+/// A number, and the bytes behind it. Nearly all numbers take one byte.
 #[inline]
 pub(crate) fn split_number(held: &[u8]) -> Option<(u64, &[u8])> {
     match held.split_first() {

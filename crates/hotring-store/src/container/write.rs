@@ -26,7 +26,7 @@ pub(super) struct Met<'a> {
     has_version: bool,
 }
 
-/// What a write leaves in the log.
+/// A write's record in the log.
 pub(super) enum Logs {
     Put(NewValue<'static>),
     /// The number of changes that there are then, and the last ones as [`tagged`] bytes.
@@ -46,7 +46,7 @@ impl Logs {
     }
 }
 
-/// What a decision leaves to be done once it has taken effect.
+/// Work left by a decision for the time after it has taken effect.
 #[derive(Default)]
 pub(super) struct Behind {
     pub(super) logs: Option<Logs>,
@@ -58,11 +58,11 @@ pub(super) struct Behind {
 /// How much memory a change took.
 struct Resized {
     grown: usize,
-    /// What it has cut off, and about how many bytes that is.
+    /// Parts that it has cut off, and about how many bytes they take.
     cut: Option<(Remains, usize)>,
 }
 
-/// What is left to be done once a large container has changed in place.
+/// Work left once a large container has changed in place.
 struct InPlace {
     /// Bytes by which it has grown.
     grown: usize,
@@ -74,7 +74,7 @@ struct InPlace {
     versioned: Option<(u8, Block)>,
 }
 
-/// What a write of a container knows before it has seen it.
+/// The inputs of a container's write, known before it has seen the container.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) objects: Objects<'a>,
@@ -113,8 +113,8 @@ impl Write<'_> {
         Asked { objects, limits, is_logged: self.records.is_some(), is_waited_for }
     }
 
-    /// Decides on the item, and does what that leaves to be done behind it. What `decide` changes in place is
-    /// decided by [`Action::Keep`]: then it is not called again.
+    /// Decides on the item, and does the work that the decision leaves. A change that `decide` makes in place is
+    /// reported as [`Action::Keep`]: then `decide` is not called again.
     #[inline]
     pub(super) fn settle<R>(
         self,
@@ -138,7 +138,7 @@ impl Write<'_> {
             }
         };
         let Behind { logs, due, in_place } = behind;
-        // What was decided on a damaged item is left undone.
+        // A decision on a damaged item must not take effect.
         if let (Some(records), Some(logs)) = (records, logs)
             && index.damages() == damages
         {
@@ -164,7 +164,7 @@ impl Write<'_> {
         result
     }
 
-    /// Does again what the log says of a container, unless the container is younger than that. False if the bytes are
+    /// Replays the log's record of a container, unless the container is younger than that. False if the bytes are
     /// no changes of it.
     pub(crate) fn replay_changes(self, objects: Objects<'_>, number: u64, changes: &[u8]) -> bool {
         let Write { index, key, .. } = self;
@@ -189,7 +189,7 @@ impl Write<'_> {
                 Value::Word { .. } => None,
             });
             match packed {
-                // Absent, or something else: what stored it is in the log behind.
+                // Absent, or something else: a later record stores it.
                 None => (Action::Keep, true),
                 Some(None) => (Action::Keep, false),
                 Some(Some(action)) => (action, true),
@@ -336,7 +336,7 @@ pub(super) fn tagged<T: Type>(changes: &[T::Change<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// What the log is told of a decision.
+/// The log's record of a decision.
 fn logs_of<T: Type>(
     entry: Option<&Entry<'_>>,
     action: &Action<'_>,
@@ -357,7 +357,7 @@ fn logs_of<T: Type>(
     }
 }
 
-/// What becomes of a packed container by a record of the log. None if its bytes are no changes of this type.
+/// Applies a record of the log to a packed container. None if its bytes are no changes of this type.
 fn replay_packed<T: Type>(
     held: &[u8],
     number: u64,

@@ -17,7 +17,7 @@ use crate::write::Write;
 /// A long string that was made of a plain one.
 struct Made<R> {
     contents: Contents,
-    /// What was written, for the log.
+    /// The written bytes, for the log.
     change: Vec<u8>,
     result: R,
 }
@@ -98,7 +98,7 @@ fn chunks_of(bytes: &[u8], entry: Option<&Entry<'_>>) -> Chunks {
     chunks
 }
 
-/// Does again what the log says of a string that is plain here. False if the bytes are no patches.
+/// Replays the log's patches to a string that is plain here. False if the bytes are no patches.
 pub(super) fn replay(
     index: &mut Index,
     key: Key<'_>,
@@ -109,7 +109,7 @@ pub(super) fn replay(
     let Some(patches) = LongText::changes_from_bytes(changes) else { return false };
     let plain_max = objects.options.text_plain_max();
     index.update(key, 0, |entry| {
-        // Absent, or something else: what stored it is in the log behind.
+        // Absent, or something else: a later record stores it.
         let Some(entry) = entry else { return (Action::Keep, ()) };
         let replayed = view(entry.value, |value| {
             value.is_string().then(|| {

@@ -2,7 +2,7 @@
 //!
 //! A bucket has the hashes of one stretch of all hashes, so that a table of any size has a place for each, and one of
 //! another size can be filled from it. A hash that was never noted is found in 1 of 8,000 cases; then a policy takes
-//! a new item for a known one, which does no harm. Nothing here says what follows from a hit.
+//! a new item for a known one, which does no harm. The caller decides on the consequence of a hit.
 
 /// Fingerprints in a bucket. One in eight tells ages well enough for [`Ghosts::take`].
 pub const LANES: usize = 8;

@@ -180,7 +180,7 @@ impl Eviction {
         EvictionOptions { policy: self.policy(), samples: self.samples(), frequency_log_factor }
     }
 
-    /// Takes the options and changes what is recorded of accesses from now on.
+    /// Takes the options and adapts the recording of accesses.
     pub(crate) fn set(&self, options: EvictionOptions) -> Noting {
         let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.
@@ -197,7 +197,7 @@ impl Eviction {
         self.changed_marking(before)
     }
 
-    /// Takes the limit of all memory and changes what is recorded of accesses from now on.
+    /// Takes the limit of all memory and adapts the recording of accesses.
     pub(crate) fn set_memory_max(&self, bytes: u64) -> Noting {
         let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.

@@ -41,7 +41,7 @@
 //! so it is *light*: a compiler fence, paid for by the holder's *heavy* one, which makes every thread of the process
 //! pass a full fence (`membarrier`). Where that is missing both are real fences; `hotring_index::barrier` decides. If
 //! the writer came first, the holder waits for its counter, an Acquire that pairs with the writer's Release, so the
-//! holder also sees what it wrote.
+//! holder also sees that holder's writes.
 //!
 //! If the writer finds the bit, another key's hold may have set it, and the writer looks under the mutex, with its
 //! counter still odd. If the holder of its key entered before that look, the writer sees it, and waits. If it enters

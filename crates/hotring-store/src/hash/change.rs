@@ -7,7 +7,7 @@ use crate::container::packed::{push, push_number, split, split_number};
 /// A change of one field.
 pub(crate) type Change<'a> = (&'a [u8], To<'a>);
 
-/// What a field becomes.
+/// The new state of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum To<'a> {
     /// Absent.
@@ -71,7 +71,7 @@ impl<'a> From<&'a [u8]> for NewText<'a> {
     }
 }
 
-/// What changes did to a hash.
+/// The effect of changes on a hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Fields that were not there before.
@@ -137,7 +137,7 @@ pub(crate) fn push_change(bytes: &mut Vec<u8>, (field, to): &Change<'_>) {
     }
 }
 
-/// The first change of these bytes, and what is behind it.
+/// The first change of these bytes, and the rest.
 pub(crate) fn split_change(bytes: &[u8]) -> Option<(Change<'_>, &[u8])> {
     let (field, behind) = split(bytes)?;
     let (len, behind) = split_number(behind)?;

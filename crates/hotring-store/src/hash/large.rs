@@ -117,7 +117,7 @@ impl Fields {
         }
     }
 
-    /// What changes will have done that take all fields away; None if some stay.
+    /// The effect of changes that remove all fields; None if some stay.
     pub(crate) fn emptied_by(&self, changes: &[Change<'_>]) -> Option<Tally> {
         if changes.len() < self.len() || changes.iter().any(|(_, to)| *to != To::Removed) {
             return None;
@@ -194,7 +194,7 @@ impl Fields {
         encode(number, || self.iter()).unwrap_or_default()
     }
 
-    /// What is left of them, to be freed. There are none then.
+    /// Takes the remains, for the caller to free. No fields are left then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
         let remains = std::mem::take(&mut self.dict).into_remains();

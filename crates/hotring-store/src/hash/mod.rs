@@ -2,7 +2,7 @@
 //!
 //! A short hash has its fields and values one behind the other ([`crate::container::packed`]), a field and its value as
 //! two parts, in the order in which the fields came, each once. A field takes two bytes besides, and reading or writing
-//! one costs what walking over the hash costs. A long hash is a [`Fields`].
+//! one costs a walk over the hash. A long hash is a [`Fields`].
 
 //!
 //! Fields may expire. The hash has them until they are removed, by a write of its own or by the timing wheel
@@ -124,7 +124,7 @@ impl Type for Hash {
     fn weigh((field, to): &Change<'_>) -> Weight {
         let value_len = to.value().map_or(0, <[u8]>::len);
         Weight {
-            // What is removed was let in.
+            // Removed fields were within the limits when they were added.
             longest: if *to == To::Removed { 0 } else { field.len().max(value_len) },
             len: field.len() + value_len + LENS_MAX,
             grows: *to != To::Removed,
@@ -359,7 +359,7 @@ impl<'a> HashRef<'a> {
         fields.iter().for_each(|field| f(values.get(field).copied()));
     }
 
-    /// As [`changed`](Self::changed), of one field where none expires: what lies around it is copied as it is.
+    /// As [`changed`](Self::changed), of one field where none expires: the bytes around it are copied as they are.
     fn changed_once(
         &self,
         entries: &[u8],
@@ -368,7 +368,7 @@ impl<'a> HashRef<'a> {
     ) -> (Tally, Option<Vec<u8>>) {
         let (head, _) = Head::split(self.held());
         let mut rest = entries;
-        // The entry, if it is there, and what is behind it.
+        // The entry, if it is there, and the bytes behind it.
         let (mut before, mut behind, mut was_there) = (entries, &[][..], false);
         while let Some((other, at)) = split(rest) {
             let Some((_, next)) = split(at) else { break };
@@ -435,7 +435,7 @@ impl<'a> HashRef<'a> {
 }
 
 impl Tally {
-    /// What becomes of an entry by a change, which counts.
+    /// The entry after a change; counts the effect.
     fn note<'e>(
         &mut self,
         field: &'e [u8],

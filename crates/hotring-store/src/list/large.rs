@@ -10,7 +10,7 @@ use crate::container::packed::{Head, push};
 #[derive(Default)]
 pub(crate) struct Items {
     list: List,
-    /// What changes have cut off, if that is much.
+    /// Parts cut off by changes, if they are large.
     cut: Option<Remains>,
 }
 
@@ -79,7 +79,7 @@ impl Items {
         add_cut(&mut self.cut, remains);
     }
 
-    /// What changes have cut off, to be freed.
+    /// Takes the parts cut off by changes, for the caller to free.
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         self.cut.take()
     }
@@ -91,7 +91,7 @@ impl Items {
         held
     }
 
-    /// What is left of them, to be freed. There are none then.
+    /// Takes the remains, for the caller to free. No elements are left then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         let remains = std::mem::take(&mut self.list).into_remains();
         match self.cut.take() {

@@ -1,7 +1,7 @@
 //! Lists: elements by position, a [`Type`] of container.
 //!
 //! A short list has its elements one behind the other ([`crate::container::packed`]). A push or a pop at either end
-//! copies what stays in one piece. A long list is [`Items`].
+//! copies the rest in one piece. A long list is [`Items`].
 
 pub(crate) mod large;
 mod packed;
@@ -48,7 +48,7 @@ pub(crate) enum Change<'c> {
     Remove(Range<usize>),
 }
 
-/// What changes did to a list.
+/// The effect of changes on a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Elements that the list has then.
@@ -62,7 +62,7 @@ pub(crate) enum List {}
 
 /// Bytes that the length of an element takes at most.
 pub(crate) const LEN_MAX: usize = 5;
-/// Bytes that a change takes in the log at most, besides its element: what it is, and two numbers.
+/// Bytes that a change takes in the log at most, besides its element: its kind, and two numbers.
 const CHANGE_MAX: usize = 21;
 /// Bytes by which Redis's form of a short list is longer than ours, besides one for each element.
 const HEAD_MORE: usize = 5;
@@ -74,7 +74,7 @@ const SET: u8 = 3;
 const REMOVE: u8 = 4;
 
 impl Change<'_> {
-    /// What becomes of a list of this length, and of how many elements. None if the list has no such position.
+    /// The length after the change, and the number of elements it touches. None if there is no such position.
     fn effect(&self, len: usize) -> Option<Tally> {
         let (len, done) = match self {
             Change::Front(_) | Change::Back(_) => (len + 1, 1),
@@ -100,7 +100,7 @@ impl Change<'_> {
     }
 }
 
-/// What changes do to a list of this length.
+/// The effect of changes on a list of this length.
 fn tally(len: usize, changes: &[Change<'_>]) -> Tally {
     changes.iter().fold(Tally { len, done: 0 }, |tally, change| match change.effect(tally.len) {
         Some(effect) => Tally { len: effect.len, done: tally.done + effect.done },
@@ -187,7 +187,7 @@ impl Type for List {
         tally.done == 0
     }
 
-    /// What it is; a position, or the first and the number of those that go; an element with its length.
+    /// The kind; a position, or the first and the number of those that go; an element with its length.
     fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
         let len = |change: &Change<'_>| change.element().len() + 2 + LEN_MAX;
         let mut bytes = Vec::with_capacity(changes.iter().map(len).sum());
@@ -286,7 +286,7 @@ impl<'a> ListRef<'a> {
         }
     }
 
-    /// All elements from a position on. What holds the last ones for a long walk is
+    /// All elements from a position on. For a long walk use
     /// [`Session::list_walk`](crate::Session::list_walk).
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (held, large) = match self.0 {

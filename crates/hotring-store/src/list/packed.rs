@@ -101,7 +101,7 @@ fn step(held: &[u8], number: u64, run: &[Change<'_>], done: &mut usize) -> Optio
     Some(after)
 }
 
-/// Adds what removals leave, the last of which is the foremost.
+/// Adds the elements that removals leave; the last removal is the foremost.
 fn remove(after: &mut Vec<u8>, entries: &[u8], count: usize, run: &[Change<'_>]) {
     let (mut rest, mut at) = (entries, 0);
     for change in run.iter().rev() {

@@ -8,7 +8,7 @@ fn elements(held: &[u8]) -> Vec<Vec<u8>> {
     List::packed(held).iter().map(<[u8]>::to_vec).collect()
 }
 
-/// What the changes mean, on a vector.
+/// The reference: the changes on a vector.
 fn model(all: &mut Vec<Vec<u8>>, changes: &[Change<'_>]) -> usize {
     let mut done = 0;
     for change in changes {

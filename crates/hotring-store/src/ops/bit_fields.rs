@@ -19,7 +19,7 @@ pub struct BitField {
     pub is_signed: bool,
 }
 
-/// What becomes of a number that a field cannot hold.
+/// The treatment of a number that a field cannot hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// Its lowest bits are stored.
@@ -31,7 +31,7 @@ pub enum Overflow {
     Fail,
 }
 
-/// What is done with a field.
+/// An action on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldAction {
     /// Answers the number.
@@ -42,7 +42,7 @@ pub enum FieldAction {
     Add(i64, Overflow),
 }
 
-/// A field and what is done with it.
+/// A field and an action on it.
 pub type FieldOp = (BitField, FieldAction);
 
 /// A string with bytes that were changed, which it need not have.
@@ -137,7 +137,7 @@ impl<'a> Overlay<'a> {
         Some(if matches!(action, FieldAction::Set(..)) { old } else { new })
     }
 
-    /// What was changed, a patch for each run of bytes; and a last byte, up to which the string must reach.
+    /// The changed bytes, a patch for each run; and a last byte, up to which the string must reach.
     fn patches(mut self, last: usize) -> Vec<Patch<'static>> {
         if self.text.len() <= last {
             let byte = self.byte(last);
@@ -155,7 +155,7 @@ impl<'a> Overlay<'a> {
 }
 
 impl Session {
-    /// Does all operations in their order, each on what those before have left, and returns an answer for
+    /// Does all operations in their order, each on the result of those before, and returns an answer for
     /// each: None where a number did not fit and must not be stored. Operations that only read leave the
     /// value as it is; others have it grow by zero bytes up to the last field that they name, whatever
     /// they store. The expiry stays.

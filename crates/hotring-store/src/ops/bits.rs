@@ -37,7 +37,7 @@ impl BitRange {
     }
 }
 
-/// What BITOP does to the bits at one place of all its sources.
+/// BITOP's operation on the bits at one place of all its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOp {
     /// 1 if all are.
@@ -51,7 +51,7 @@ pub enum BitOp {
 }
 
 impl Session {
-    /// Sets one bit and returns what it was. The value grows by zero bytes as needed. The expiry
+    /// Sets one bit and returns its old state. The value grows by zero bytes as needed. The expiry
     /// stays.
     pub fn set_bit(
         &mut self,
@@ -126,7 +126,7 @@ impl Session {
         Ok(found.unwrap_or((!bit).then_some(0)))
     }
 
-    /// Stores what `op` makes of the sources' values, at one moment, and returns its length. Shorter
+    /// Stores the result of `op` on the sources' values, at one moment, and returns its length. Shorter
     /// values count as if zero bytes followed. An empty result removes `to`; its expiry is cleared.
     pub fn bit_op(
         &mut self,
@@ -150,7 +150,7 @@ impl Session {
                 }
             }
             if session.damages() != damages {
-                // What `to` has must not make way for a result without one of the sources.
+                // The value of `to` must not make way for a result without one of the sources.
                 return Ok(0);
             }
             let len = text.len();

@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// The first damaged item that was met since it was last taken, if items are verified. For the operation that met
-    /// it the key was absent, and what the operation would have done on that was left undone. To set the key or to
+    /// it the key was absent, and the operation on an absent key was left undone. To set the key or to
     /// remove it, without looking at its value, is the repair. Costs a look at one word.
     #[inline(always)]
     pub fn take_damage(&mut self) -> Option<Damaged> {
@@ -75,7 +75,7 @@ impl Session {
         self.index.damages()
     }
 
-    /// What writes have done to keys since it was last taken, if the origin records it.
+    /// The changes of keys since they were last taken, if the origin records them.
     #[inline]
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
@@ -92,9 +92,9 @@ impl Session {
 
     /// Begins to tell the store's observer ([`Store::set_observer`](crate::Store::set_observer)) of all changes,
     /// or ends it, as `wanted` says, which is asked while no other session uses the store. Once this has returned,
-    /// what a change has done is seen by all who read the key from now on, or the observer is told of it.
+    /// each change either is visible to all later readers of its key, or reaches the observer.
     pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
-        // Exclusive, so that the reads are over that drop what they find expired.
+        // Exclusive, so that all reads that drop expired keys are over.
         self.hold(&Keys::All, Hold::Exclusive, |session| {
             let wanted = wanted();
             session.databases.set("observe", move |all| all.watchers.observe(wanted));

@@ -1,4 +1,4 @@
-//! What operations on containers of any type have in common: how one is read, walked over, and changed.
+//! Common parts of the operations on containers of any type: reading, walking and changing one.
 
 use hotring_index::Key;
 
@@ -59,7 +59,7 @@ impl Session {
         self.change_container::<T, R>(key, now, decide)
     }
 
-    /// As [`update_container`](Self::update_container), for what has been admitted.
+    /// As [`update_container`](Self::update_container), for a write that has been admitted.
     pub(crate) fn change_container<'k, 'c, T: Type, R>(
         &mut self,
         key: impl Into<Key<'k>>,

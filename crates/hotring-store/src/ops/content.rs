@@ -223,7 +223,7 @@ mod tests {
         assert!(s.exists(b"k", NOW));
         assert_eq!(s.put_content(b"k", string(b"2"), Some(NOW), true, NOW), Ok(true));
         assert!(!s.exists(b"k", NOW));
-        // What counts is the string, not the word that it lies in.
+        // The string counts, not the word that it lies in.
         let options = Options { value_len_max: 3, ..Options::default() };
         let mut s = Store::new(options).unwrap().session();
         assert_eq!(s.put_content(b"k", string(b"abc"), None, true, NOW), Ok(true));

@@ -9,7 +9,7 @@ use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view_string};
 
-/// What [`Session::incr_ex`] does to the expiry, if it counts.
+/// The effect of [`Session::incr_ex`] on the expiry, if it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CounterExpiry {
     /// Nothing.
@@ -23,10 +23,10 @@ pub enum CounterExpiry {
     AtUnlessSet(u64),
 }
 
-/// What [`Session::incr_ex`] adds, and within which bounds the sum is to be: numbers of one kind.
+/// The summand of [`Session::incr_ex`] and the bounds of the sum: numbers of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterOptions<T> {
-    /// What is added.
+    /// The summand.
     pub by: T,
     /// The least sum.
     pub low: Option<T>,
@@ -34,29 +34,29 @@ pub struct CounterOptions<T> {
     pub high: Option<T>,
     /// Whether a sum out of bounds becomes the bound, or else nothing is done.
     pub saturates: bool,
-    /// What becomes of the expiry.
+    /// The new expiry.
     pub expiry: CounterExpiry,
 }
 
-/// What [`Session::incr_ex`] did.
+/// The result of [`Session::incr_ex`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted<T> {
     /// The value now.
     pub value: T,
-    /// What was added to it.
+    /// The amount that was added.
     pub applied: T,
 }
 
 /// A number that a value may be, in the form that is added.
 trait Count: Copy {
-    /// What a count is to callers.
+    /// The caller's view of a count.
     type Shown;
     const ZERO: Self;
     fn of_value(value: ValueRef<'_>) -> Result<Self, StoreError>;
     /// The sum, or the end of the range that it is beyond.
     fn add(self, by: Self) -> Result<Self, Self>;
     fn is_below(self, other: Self) -> bool;
-    /// What has to be added to `old` to get this.
+    /// The difference from `old` to this.
     fn since(self, old: Self) -> Result<Self, StoreError>;
     fn shown(self) -> Result<Self::Shown, StoreError>;
     fn stored(self) -> Result<NewValue<'static>, StoreError>;
@@ -116,7 +116,7 @@ impl Session {
     }
 }
 
-/// What becomes of the item, the value it then has, and what that is more than before.
+/// The decision on the item, its new value, and the difference from the old one.
 fn decide<T: Count>(
     options: &CounterOptions<T>,
     entry: Option<Entry<'_>>,
@@ -146,7 +146,7 @@ fn decide<T: Count>(
 }
 
 impl CounterExpiry {
-    /// What becomes of the item's expiry; None if the item is to be removed.
+    /// The item's new expiry; None if the item must be removed.
     fn of_item(self, has_expiry: bool, now: u64) -> Option<Expiry> {
         match self {
             Self::Leave => Some(Expiry::Keep),

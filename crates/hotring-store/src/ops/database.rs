@@ -64,7 +64,7 @@ impl Session {
         order.iter().position(|at| *at == place).map_or(place, |number| number as u8)
     }
 
-    /// Goes to the database at a place: for work on all of them, and for what a log or a snapshot says.
+    /// Goes to the database at a place: for work on all of them, and for the records of a log or a snapshot.
     pub fn go_to(&mut self, place: u8) {
         if place == self.place {
             return;
@@ -78,7 +78,7 @@ impl Session {
                 Box::new(Parked { index, database })
             }
         };
-        // What it has removed must not wait until it comes back.
+        // Memory that it has removed must not wait until it comes back.
         self.index.give_away();
         std::mem::swap(&mut self.index, &mut other.index);
         std::mem::swap(&mut self.store, &mut other.database.index);
@@ -91,7 +91,7 @@ impl Session {
         self.index.set_noted(self.hooks.origin.marks_accesses);
     }
 
-    /// Frees a part of what waits in databases in which operations are not now, as other sessions may not be there
+    /// Frees a part of the removed memory in databases other than the current one, as other sessions may not be there
     /// either. True if anything waits there.
     pub(crate) fn collect_kin(&mut self) -> bool {
         let home = self.place;

@@ -7,7 +7,7 @@
 //! # How much is evicted
 //! Every 16 KiB that a session writes, the index says whether all memory is within the limit
 //! (`hotring_index::Session::admit`). If not, the session evicts the excess and `RESERVE` more, so that the next
-//! session need not; memory that only waits for readers is no excess. Then it frees what it can. The write goes on if
+//! session need not; memory that only waits for readers is no excess. Then it frees all it can. The write goes on if
 //! * that suffices;
 //! * the rest only waits for readers and is little (`SLACK`, `CHUNK`): the write waits some milliseconds for it;
 //! * it has evicted more than it will write: after the limit was lowered, one write must not wait for all evictions.
@@ -15,7 +15,7 @@
 //! Otherwise it is refused, as it is if nothing may be evicted.
 //!
 //! Memory that lies free between items may be the excess, too. The index has compacted items by then; a write evicts
-//! twice what sessions write until they look again, and goes on.
+//! twice the bytes that sessions write until they look again, and goes on.
 //!
 //! A session that holds keys must not evict: a multi-key operation must not see its own keys disappear, and the victim
 //! may be held by another session. Room is made before the hold; within it only a little beyond the limit is let
@@ -32,11 +32,11 @@ use crate::evict::{Eviction, EvictionPolicy as Policy, SPARED, Victim, YOUNG};
 use crate::pins::Pins;
 use crate::session::Session;
 
-/// Bytes that are evicted beyond what is too much: what a session writes until it looks again.
+/// Bytes evicted beyond the excess: as many as a session writes until it looks again.
 const RESERVE: u64 = 16 << 10;
-/// Bytes that one write evicts at most besides what it is about to write.
+/// Bytes that one write evicts at most besides its own size.
 const BATCH: u64 = 8 * RESERVE;
-/// What may wait for readers above the limit: one part in this many of it, and a chunk of memory.
+/// Memory that may wait for readers above the limit: one part in this many of it, and a chunk of memory.
 const SLACK: u64 = 128;
 const CHUNK: u64 = 2 << 20;
 /// Times that a write lets others go on when more than that waits: who is in the way may have been interrupted.
@@ -50,7 +50,7 @@ const PINNED_MAX: usize = 1024;
 /// New keys of a session that the policy is told of together.
 const ENTERED: usize = 64;
 
-/// What an eviction has done.
+/// The result of an eviction.
 #[derive(Default)]
 struct Evicted {
     /// Victims, also those that were not removed.
@@ -63,7 +63,7 @@ impl Session {
     /// Makes room for this many bytes, if the policy has anything go.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The obstacle.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Refused> {
         let mut refused = match self.try_admit(bytes) {
             Ok(()) => return Ok(()),
@@ -83,7 +83,7 @@ impl Session {
             }
             let wanted = (live(full) + RESERVE).saturating_sub(full.max);
             if wanted > 0 {
-                // What is free between items is not less at once for what goes: it goes on by and by.
+                // Evictions do not shrink the free space between items at once: that follows by and by.
                 let most = if is_waste(full) { 2 * RESERVE } else { bytes as u64 + BATCH };
                 let round = self.evict(wanted.min(most), full.max);
                 evicted += round.bytes;
@@ -102,7 +102,7 @@ impl Session {
         self.wait_for_readers(bytes, refused, evicted > 0)
     }
 
-    /// Whether this many bytes fit, after what can be freed at once is free, in all databases.
+    /// Whether this many bytes fit, once all memory that can be freed at once is free, in all databases.
     fn try_admit(&mut self, bytes: usize) -> Result<(), Refused> {
         match self.index.try_admit_bytes(bytes) {
             Err(Refused::Full(full)) if full.limbo_bytes > 0 && self.collect_kin() => {
@@ -112,8 +112,8 @@ impl Session {
         }
     }
 
-    /// As [`try_admit`](Self::try_admit), where nothing is evicted: rather than refuse what only readers' memory is
-    /// in the way of, it frees that in several steps.
+    /// As [`try_admit`](Self::try_admit), where nothing is evicted: if only memory that waits
+    /// for readers is in the way, it frees that in several steps rather than refuse the write.
     pub(crate) fn admit_unevicted(&mut self, bytes: usize) -> Result<(), Refused> {
         let mut admitted = self.index.admit_bytes(bytes);
         for _ in 0..ROUNDS {
@@ -127,7 +127,7 @@ impl Session {
         admitted
     }
 
-    /// Waits until what was evicted is free, or so little is not that the write may go on.
+    /// Waits until evicted memory is free, or little enough of it is left for the write to go on.
     fn wait_for_readers(
         &mut self,
         bytes: usize,
@@ -138,7 +138,7 @@ impl Session {
             match &refused {
                 Refused::Stalled(_) => break,
                 Refused::Full(full) if !has_evicted && live(full) > full.max => break,
-                // Another writer may have taken what was made room for: it makes some in turn.
+                // Another writer may have taken the room: it makes some in turn.
                 refused if is_little(refused) => return Ok(()),
                 Refused::Full(_) => thread::yield_now(),
             }
@@ -332,7 +332,7 @@ fn is_waste(full: &Full) -> bool {
     live(full).saturating_sub(full.waste_bytes) <= full.max
 }
 
-/// Whether what is too much only waits for readers, or lies free between items, and is little. Nothing that a session
+/// Whether the excess only waits for readers, or lies free between items, and is small. Nothing that a session
 /// could do at once makes free memory between items less.
 fn is_little(refused: &Refused) -> bool {
     let Refused::Full(full) = refused else { return false };
@@ -354,7 +354,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// What becomes of an item's bits, and of the item.
+    /// The verdict on an item, and its new bits.
     fn judged(
         (pins, pinned): (&Pins, &mut usize),
         (entry, marked): (&Entry<'_>, Marked),

@@ -38,7 +38,7 @@ impl ExpireCondition {
     }
 }
 
-/// What [`Session::get_ex`] does to the expiry.
+/// The effect of [`Session::get_ex`] on the expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlChange {
     /// Nothing.

@@ -1,7 +1,7 @@
 //! Fields of a hash that expire, one by one: single-key writes.
 //!
-//! A write of a hash first removes the fields whose time is over, in a step of its own, so that it decides on what
-//! readers see. The timing wheel removes them in the same way ([`Session::expire_due`]).
+//! A write of a hash first removes the fields whose time is over, in a step of its own, so that it decides on
+//! the state that readers see. The timing wheel removes them in the same way ([`Session::expire_due`]).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use hotring_index::{Key, NewValue, Value};
 /// Fields that are removed in one step because their time is over: some 100 µs.
 const STEP_FIELDS: usize = 512;
 
-/// What became of a field's expiry.
+/// The outcome for a field's expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldExpiry {
     /// There is no such field.
@@ -44,7 +44,7 @@ pub enum FieldsCondition {
     IfAll,
 }
 
-/// What [`Session::hash_set_ex`] does to the expiries of the fields.
+/// The effect of [`Session::hash_set_ex`] on the expiries of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetFieldExpiry {
     /// They have none.
@@ -68,7 +68,7 @@ fn state<'s, 'f>(
 }
 
 impl Session {
-    /// Lets fields expire at the Unix millisecond `at`, or removes them if that is not after `now`. What became of each
+    /// Lets fields expire at the Unix millisecond `at`, or removes them if that is not after `now`. The outcome of each
     /// is told in their order.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Session {
         Ok(answers)
     }
 
-    /// Takes the expiries of fields away. What became of each is told in their order.
+    /// Takes the expiries of fields away. The outcomes are reported in their order.
     ///
     /// # Errors
     /// As [`hash_set`](Self::hash_set).
@@ -272,7 +272,7 @@ impl Session {
         }
     }
 
-    /// As [`update_hash`](Self::update_hash), for what has been admitted.
+    /// As [`update_hash`](Self::update_hash), for a write that has been admitted.
     pub(crate) fn change_hash<'k, 'c, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -339,7 +339,7 @@ impl Session {
         self.changes.as_ref().map_or(0, Vec::len)
     }
 
-    /// Says of changes that were recorded since what became of the fields.
+    /// Adds the fate of the fields to the changes recorded since.
     fn record_fields(&mut self, told: usize, what: FieldsChanged) {
         for change in self.changes.iter_mut().flat_map(|changes| &mut changes[told..]) {
             match (change.what, what) {
@@ -378,7 +378,7 @@ fn values_within(
     fields.iter().map(value).collect()
 }
 
-/// What is decided on a hash. None, and no changes, if it has fields whose time is over.
+/// The decision on a hash. None, and no changes, if it has fields whose time is over.
 fn decide_undue<'c, R>(
     hash: HashRef<'_>,
     now: u64,

@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::store::Store;
 
 impl Store {
-    /// Says what time it is, so that accesses are dated ([`Accesses::Idle`](crate::Accesses::Idle)) where nothing else
+    /// Sets the time, so that accesses are dated ([`Accesses::Idle`](crate::Accesses::Idle)) where nothing else
     /// marks them: without a policy that goes by accesses, or without a limit of memory for
     /// [`EvictionPolicy::Heat`](crate::EvictionPolicy::Heat). Whoever begins with it goes on, some times in half a
     /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it
@@ -25,8 +25,8 @@ impl Store {
 }
 
 impl Session {
-    /// Says of the accesses to a key what another server knew, in place of what is known here, if the eviction policy
-    /// has a use for it: what [`accesses`](Self::accesses) tells then is of this kind, and no more than what is said.
+    /// Replaces the record of accesses to a key by that of another server, if the eviction policy
+    /// has a use for it: [`accesses`](Self::accesses) then answers this kind of record, and never a larger one.
     pub fn set_accesses(&mut self, key: &[u8], accesses: Accesses, now: u64) {
         let (policy, tick) = (self.eviction.policy(), self.tick());
         let bits = match accesses {

@@ -41,7 +41,7 @@ impl Session {
         })
     }
 
-    /// Brings what operations on these keys will touch into the processor's cache, all at once. The keys
+    /// Prefetches the memory of these keys into the processor's cache, all at once. The keys
     /// know their hashes from then on, which saves the operations that take them so to compute them again.
     pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
         self.index.prefetch(keys);
@@ -60,7 +60,7 @@ impl Session {
         drop(before);
     }
 
-    /// The same within a hold of all keys. What it returns takes time to drop.
+    /// The same within a hold of all keys. The result takes time to drop.
     pub(crate) fn clear_here(&mut self) -> impl Sized + use<> {
         self.index.clear();
         self.log_effect(&Effect::Clear);
@@ -74,7 +74,7 @@ fn there(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
     is_there(entry, now).then(|| entry.key.to_vec())
 }
 
-/// The next key behind a place, and what has expired stays: the index's own sample removes it, and tells no observer.
+/// The next key behind a place. Expired keys stay: the index's own sample removes it, and tells no observer.
 fn some_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
     let (mut cursor, mut rounds, mut found) = (from, 0, None);
     // Once to the end and once from the start.

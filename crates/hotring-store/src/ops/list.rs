@@ -323,7 +323,7 @@ impl Session {
                 session.change_list(from, now, &changes)?;
                 session.note_step(Step::Turned { from: from_end, to: to_end });
             } else {
-                // First what may be refused.
+                // The steps that may be refused come first.
                 session.change_list(to, now, &[pushed])?;
                 if session.damages() != damages {
                     // It has not come, and must not go.
@@ -356,7 +356,7 @@ impl Session {
         self.update_container::<List, R>(key, now, decide)
     }
 
-    /// As [`update_list`](Self::update_list), for what makes the list shorter: a list without some elements is stored
+    /// As [`update_list`](Self::update_list), for changes that shorten the list: the shorter list is stored
     /// again, and takes less.
     fn shrink_list<'k, 'c, R>(
         &mut self,

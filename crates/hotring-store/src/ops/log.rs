@@ -1,4 +1,4 @@
-//! Switching the log on and off, and doing what its records say.
+//! Switching the log on and off, and replaying its records.
 
 use std::sync::atomic::Ordering;
 
@@ -40,8 +40,8 @@ impl Session {
         from_form(form, value, &self.containers, &self.store).ok_or(UnknownForm { form })
     }
 
-    /// Does what a record says. Records are done in their order, those of different keys in any order, and no observer
-    /// writes meanwhile: what has expired stays until then, as a later record may give it more time.
+    /// Replays a record. Records are replayed in their order, those of different keys in any order, and no observer
+    /// writes meanwhile: expired keys stay until then, as a later record may give them more time.
     ///
     /// # Errors
     /// The value has no form that this version knows.
@@ -50,7 +50,7 @@ impl Session {
             Effect::Put { key, form, expire_at, value } => {
                 let value = self.decode_form(form, value)?;
                 let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
-                // No room is made: what went now would come back with the next start, as nothing is logged.
+                // No room is made: as nothing is logged, evicted keys would come back with the next start.
                 let due = due_of_new(&value);
                 self.change(key, |write| write.put_item(value, expiry, now));
                 self.enter_due(key, due, now);

@@ -42,7 +42,7 @@ impl Session {
         })
     }
 
-    /// Re-measures what up to `count` pinned keys take, which come after `after` in the order of bytes.
+    /// Re-measures up to `count` pinned keys, those after `after` in the order of bytes.
     /// Returns the last of them, None at the end.
     pub fn measure_pinned(
         &mut self,

@@ -8,7 +8,7 @@ use crate::long_text::{self, LongText, TextRef, view_text};
 use crate::session::Session;
 use crate::value::{ValueRef, view_entry_at, view_string};
 
-/// What is known of the accesses to a key.
+/// The record of accesses to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Accesses {
@@ -29,7 +29,7 @@ impl Session {
         self.read(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
-    /// As [`get`](Self::get), for strings: what other operations on strings call the value.
+    /// As [`get`](Self::get), for strings only.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -144,7 +144,7 @@ impl Session {
         })
     }
 
-    /// What was found under a key: a hash of which no field's time is left is of no type.
+    /// The type found under a key: a hash of which all fields have expired has none.
     #[inline(always)]
     pub(crate) fn unless_emptied<R>(
         &mut self,
@@ -191,7 +191,7 @@ impl Session {
         self.peek(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
-    /// What the eviction policy knows, or who needs no policy, of the accesses to the key; None if the key is absent.
+    /// The record of accesses to the key, by the eviction policy or without one; None if the key is absent.
     pub fn accesses(&mut self, key: &[u8], now: u64) -> Option<Accesses> {
         let (policy, tick, dates) = (self.eviction.policy(), self.tick(), self.dates_accesses());
         let _reading = self.gate.read(self.gate_hash(key));

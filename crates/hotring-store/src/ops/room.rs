@@ -1,8 +1,8 @@
-//! How much an operation may take out of a container: what it takes is lost unless the reply has room for all of it.
+//! The limit on removals from a container: removed elements are lost unless the reply has room for all of them.
 
 use crate::error::StoreError;
 
-/// Room for what is taken out of a container, in the bytes of its receiver.
+/// Room for the elements taken out of a container, in the bytes of their receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     /// Bytes in all.

@@ -30,7 +30,7 @@ pub struct AddOptions {
     pub if_less: bool,
 }
 
-/// What an addition did.
+/// The result of an addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Added {
     /// Members that were not there.
@@ -191,7 +191,7 @@ impl Session {
             let ranks = if is_max { len - n..len } else { 0..n };
             let (mut members, mut filling, mut fits) = (Vec::new(), room.for_parts(n), Ok(()));
             scored.each(ranks.clone(), is_max, |entry| {
-                // What does not fit is not gathered.
+                // Results beyond the room are not gathered.
                 if fits.is_ok() {
                     fits = filling.add(entry.member);
                     members.push((entry.member.to_vec(), entry.score));
@@ -225,14 +225,14 @@ fn without<'c>(from: usize, to: usize) -> Changes<'c, Change<'c>> {
     change.into()
 }
 
-/// The changes that an addition comes to. Each pair meets what those before it did.
+/// The changes that an addition comes to. Each pair meets the effect of those before it.
 fn additions<'c>(
     scored: ScoredRef<'_>,
     pairs: &[(f64, &'c [u8])],
     options: AddOptions,
 ) -> Changes<'c, Change<'c>> {
     if let [(score, member)] = *pairs {
-        // What the member has is looked at where it is changed, too.
+        // The change itself checks the member's score again.
         let is_allowed =
             options == AddOptions::default() || options.allow(scored.score(member), score);
         return is_allowed.then_some(Change::Put(member, score)).into();

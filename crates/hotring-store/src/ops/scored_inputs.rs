@@ -1,4 +1,4 @@
-//! Sorted sets, and sets as sorted sets, as they are at one moment: what operations on several of them are made from.
+//! Sorted sets, and sets as sorted sets, as they are at one moment: the inputs of operations on several of them.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ enum Lookup<'a> {
     Set(Asked<'a>),
 }
 
-/// Up to this many members of a packed set a walk costs about what a table of them does.
+/// Up to this many members of a packed set a walk costs about as much as a table of them.
 const WALK_MAX: usize = 32;
 
 impl ScoredInput {
@@ -128,7 +128,7 @@ impl ScoredAsked<'_> {
 }
 
 impl Session {
-    /// What these keys bring in, all as they are at one moment.
+    /// The inputs under these keys, all as they are at one moment.
     ///
     /// # Errors
     /// [`StoreError::WrongType`] if any key holds neither a sorted set nor a set.

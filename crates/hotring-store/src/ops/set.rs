@@ -70,7 +70,7 @@ pub fn digest(value: &[u8]) -> u64 {
     XxHash3_64::oneshot(value)
 }
 
-/// What a set does to the key's expiry.
+/// The effect of a set on the key's expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetExpiry {
     /// The key never expires.
@@ -83,7 +83,7 @@ pub enum SetExpiry {
 }
 
 impl SetExpiry {
-    /// What becomes of the item's expiry; None if the item is to be removed.
+    /// The item's new expiry; None if the item must be removed.
     pub(crate) fn of_item(self, now: u64) -> Option<Expiry> {
         match self {
             Self::Clear => Some(Expiry::Never),
@@ -98,7 +98,7 @@ impl SetExpiry {
 pub struct SetOptions<'a> {
     /// When the set takes place.
     pub condition: SetCondition<'a>,
-    /// What becomes of the expiry.
+    /// The new expiry.
     pub expiry: SetExpiry,
     /// Return the old value, also when the condition fails.
     pub return_old: bool,
@@ -119,7 +119,7 @@ impl SetOptions<'_> {
     }
 }
 
-/// What [`Session::set`] did.
+/// The result of [`Session::set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOutcome {
     /// The condition held and the set took place.

@@ -32,7 +32,7 @@ enum Held {
     Large(Members),
 }
 
-/// What several sets make.
+/// An operation on several sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOperation {
     /// The members that all have.
@@ -237,7 +237,7 @@ impl Session {
             let (mut popped, mut filling) = (Vec::new(), room.for_parts(n));
             let mut fits = Ok(());
             choose(set, count, &mut random, |member| {
-                // What does not fit is not gathered.
+                // Results beyond the room are not gathered.
                 if fits.is_ok() {
                     fits = member.with_bytes(|member| filling.add(member));
                     popped.push(member.to_vec());
@@ -290,7 +290,7 @@ impl Session {
                 return Ok(is_there);
             }
             let (add, remove) = ([Change::add(member)], [Change::remove(member)]);
-            // What may be refused comes first.
+            // The steps that may be refused come first.
             let (tally, ()) =
                 session.change_container::<Set, _>(to, now, |_| Ok((Changes::Given(&add), ())))?;
             if session.damages() != damages {
@@ -322,7 +322,7 @@ impl Session {
         self.read_many(keys, |index| snapshots(index, keys, now))
     }
 
-    /// Gives `to` what the sets of these keys make, in place of all that it had, and returns how many members that are.
+    /// Stores the result of the sets of these keys at `to`, in place of its old value, and returns its length.
     /// `to` is removed if there are none. All at one moment.
     ///
     /// # Errors
@@ -341,7 +341,7 @@ impl Session {
             let damages = session.damages();
             let sets = snapshots(&mut session.index, keys, now)?;
             if session.damages() != damages {
-                // What `to` has must not make way for a result without one of the sets.
+                // The value of `to` must not make way for a result without one of the sets.
                 return Ok(0);
             }
             let mut builder = Builder::new(&session.containers);

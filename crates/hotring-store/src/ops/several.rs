@@ -226,7 +226,7 @@ impl Session {
         self.hold(&keys, Hold::Exclusive, f)
     }
 
-    /// Reads keys at one moment. `f` may run several times; what its last run returns is true.
+    /// Reads keys at one moment. `f` may run several times; only the result of its last run counts.
     pub(crate) fn read_many<R>(&mut self, keys: &[&[u8]], mut f: impl FnMut(&mut Index) -> R) -> R {
         let held = self.keys(keys.iter().copied());
         if self.gate.holds_any() {
@@ -275,7 +275,7 @@ impl Session {
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
-            // A reader of the old name may still be at it, and must not see what is done under the new one.
+            // A reader of the old name may still be at it, and must not see changes made under the new one.
             let value = session.unshared(value);
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             session.enter_due(to, due_of_new(&value), now);
@@ -290,7 +290,7 @@ impl Session {
         !self.exists(key, now) && self.index.damages() == damages
     }
 
-    /// The value, or another large container with the same parts: two keys never share what changes in place.
+    /// The value, or another large container with the same parts: keys must never share an object that changes.
     fn unshared(&self, value: NewValue<'static>) -> NewValue<'static> {
         let copy = match &value {
             NewValue::Block { block, .. } => large::copy_of(block, &self.store),
@@ -299,7 +299,7 @@ impl Session {
         copy.unwrap_or(value)
     }
 
-    /// What a key holds, ready to be put under another.
+    /// A key's value, ready to be put under another key.
     fn detached(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
         self.read(key, now, |entry| {
             let expiry = entry.expire_at.map_or(Expiry::Never, Expiry::At);

@@ -1,4 +1,4 @@
-//! APPEND and SETRANGE, and what is common to all operations that change a part of a string: single-key writes.
+//! APPEND and SETRANGE, and the common parts of all operations that change a part of a string: single-key writes.
 
 use hotring_index::{Action, Expiry};
 
@@ -53,7 +53,7 @@ impl Session {
         self.admit_bytes(if is_plain { len } else { written })
     }
 
-    /// Decides on the string that the key holds, an empty one if it is absent, and writes what was decided; nothing if
+    /// Decides on the string that the key holds, an empty one if it is absent, and writes the result; nothing if
     /// that are no patches. `decide` may be called several times, and should be short: a writer of a long string waits
     /// for it. The expiry stays.
     ///

@@ -19,7 +19,7 @@ pub(crate) struct Scores {
     hasher: SipHasher13,
     /// Bytes of all members.
     len_of_all: usize,
-    /// What changes have cut off, if that is much.
+    /// Parts cut off by changes, if they are large.
     cut: Option<Remains>,
 }
 
@@ -108,7 +108,7 @@ impl Scores {
         }
     }
 
-    /// What changes will have done that take all members away; None if some stay.
+    /// The effect of changes that remove all members; None if some stay.
     pub(crate) fn emptied_by(&self, changes: &[Change<'_>]) -> Option<Tally> {
         if let [Change::RemoveRanks(0, to)] = changes {
             let removed = self.len();
@@ -171,7 +171,7 @@ impl Scores {
         self.len_of_all -= len;
     }
 
-    /// Removes ranks that are most of all: the others are put together, and what there was goes as a whole.
+    /// Removes ranks that are most of all: the others form a new set, and the old one goes as a whole.
     fn keep_ranks(&mut self, from: usize, to: usize) {
         let (mut kept, mut len) = (ScoredSet::new(), 0);
         for entry in self.iter_from(0).take(from).chain(self.iter_from(to)) {
@@ -196,7 +196,7 @@ impl Scores {
         held
     }
 
-    /// What is left of them, to be freed. There are none then.
+    /// Takes the remains, for the caller to free. No members are left then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
         let remains = std::mem::take(&mut self.set).into_remains();
@@ -206,7 +206,7 @@ impl Scores {
         }
     }
 
-    /// What changes have cut off, to be freed.
+    /// Takes the parts cut off by changes, for the caller to free.
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         self.cut.take()
     }

@@ -39,7 +39,7 @@ pub(crate) enum Change<'a> {
     RemoveRanks(usize, usize),
 }
 
-/// What changes did.
+/// The effect of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Members that were not there before.
@@ -55,7 +55,7 @@ pub(crate) enum SortedSet {}
 
 /// Bytes that the lengths of a member and of its score, and the score, take at most.
 const ENTRY_MAX: usize = 16;
-/// What a change of the log begins with, in the lowest two bits of a number.
+/// The kind of a change in the log, in the lowest two bits of its first number.
 const PUT: u64 = 0;
 const REMOVE: u64 = 1;
 const REMOVE_RANKS: u64 = 2;
@@ -111,7 +111,7 @@ impl Type for SortedSet {
             Change::Remove(member) => (member.len(), false),
             Change::RemoveRanks(..) => (0, false),
         };
-        // What is removed was let in.
+        // Removed members were within the limits when they were added.
         Weight { longest: if grows { member } else { 0 }, len: member + ENTRY_MAX, grows }
     }
 
@@ -149,7 +149,7 @@ impl Type for SortedSet {
         tally == Tally::default()
     }
 
-    /// The member's length and what is done in one number, the member, the score's part; or the first rank likewise,
+    /// The member's length and the kind in one number, the member, the score's part; or the first rank likewise,
     /// and the number of ranks.
     fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
         let len = changes.iter().map(|change| SortedSet::weigh(change).len).sum();
@@ -267,7 +267,7 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// How many members are before what is looked for: those for which `is_before` is true, which all come before those
+    /// The number of members before the target: those for which `is_before` is true, which all come before those
     /// for which it is not.
     pub fn count_before(&self, mut is_before: impl FnMut(Scored<'_>) -> bool) -> usize {
         match self.0 {
@@ -280,7 +280,7 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// Calls `f` with the members of these ranks, in order or backwards. What is behind the end is not there.
+    /// Calls `f` with the members of these ranks, in order or backwards. Ranks behind the end are skipped.
     pub fn each(&self, ranks: Range<usize>, reversed: bool, mut f: impl FnMut(Scored<'a>)) {
         let n = ranks.end.saturating_sub(ranks.start);
         match (self.0, reversed) {
@@ -327,7 +327,7 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// As [`changed`](Self::changed), of one change: what it does not touch is copied as it is.
+    /// As [`changed`](Self::changed), of one change: the other bytes are copied as they are.
     fn changed_once(&self, change: Change<'_>) -> (Tally, Option<Vec<u8>>) {
         let held = self.held();
         let (head, entries) = Head::split(held);
@@ -491,7 +491,7 @@ fn push_score(held: &mut Vec<u8>, score: f64) {
     push(held, &bits.to_be_bytes()[..len]);
 }
 
-/// The score of a part, and what is behind it. None for a damaged one, which NaN is, too.
+/// The score of a part, and the bytes behind it. None for a damaged one; NaN counts as damaged.
 fn split_score(held: &[u8]) -> Option<(f64, &[u8])> {
     let (part, behind) = split(held)?;
     let zeros = size_of::<f64>().checked_sub(part.len())?;

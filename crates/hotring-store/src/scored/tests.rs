@@ -161,7 +161,7 @@ fn what_a_cut_takes_away_is_freed_later_and_the_rest_is_right() {
         for i in 0..50_000 {
             scores.apply(&[Change::Put(&key(i), f64::from(i))]);
         }
-        // A walk is under way: what it uses stays.
+        // A walk is under way: its nodes must stay.
         let (mut shared, walk) = (scores.clone(), scores.clone());
         let removed = Tally { removed: to - from, ..Tally::default() };
         assert_eq!(shared.apply(&[Change::RemoveRanks(from, to)]), removed);

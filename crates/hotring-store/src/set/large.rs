@@ -82,7 +82,7 @@ impl Members {
         }
     }
 
-    /// What changes will have done that take all members away; None if some stay.
+    /// The effect of changes that remove all members; None if some stay.
     pub(crate) fn emptied_by(&self, changes: &[Change<'_>]) -> Option<Tally> {
         if changes.len() < self.len() || changes.iter().any(|change| change.adds) {
             return None;
@@ -107,7 +107,7 @@ impl Members {
     /// True if the member is new.
     pub(crate) fn add(&mut self, member: &[u8]) -> bool {
         let hash = self.hash(member);
-        // An edit of what a snapshot shares would copy the nodes on its path for nothing.
+        // An edit of shared nodes would copy the nodes on its path for nothing.
         if self.dict.get(hash, member).is_some() {
             return false;
         }
@@ -135,7 +135,7 @@ impl Members {
         held
     }
 
-    /// What is left of them, to be freed. There are none then.
+    /// Takes the remains, for the caller to free. No members are left then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
         std::mem::take(&mut self.dict).into_remains()

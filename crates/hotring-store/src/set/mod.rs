@@ -78,7 +78,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// What changes did to a set.
+/// The effect of changes on a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Members that were not there before.
@@ -140,7 +140,7 @@ impl Type for Set {
 
     fn weigh(change: &Change<'_>) -> Weight {
         let len = change.member.len();
-        // What is removed was let in.
+        // Removed members were within the limits when they were added.
         let longest = if change.adds { len } else { 0 };
         Weight { longest, len: len + LEN_MAX + 1, grows: change.adds }
     }
@@ -288,7 +288,7 @@ impl<'a> SetRef<'a> {
 
     /// Whether looking for a member walks over many.
     pub(crate) fn is_long_list(&self) -> bool {
-        /// Up to this many, a walk costs about what a table of them does.
+        /// Up to this many, a walk costs about as much as a table of them.
         const WALK_MAX: usize = 32;
         self.form() == SetForm::List && self.len() > WALK_MAX
     }

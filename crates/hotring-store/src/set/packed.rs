@@ -5,7 +5,7 @@
 //!                                         | 2, 4 or 8: the width | an integer, little endian | ...
 //! ```
 //! A set of integers only is the second, in their order, all as wide as the widest one; another member makes it the
-//! first for good. What is read is not trusted: damaged bytes give wrong members, never a panic.
+//! first for good. Input is never trusted: damaged bytes give wrong members, never a panic.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const SPLICES_MAX: usize = 8;
 /// Longest text of an integer.
 const INT_LEN_MAX: usize = 20;
 
-/// What is behind the head.
+/// The bytes behind the head.
 #[derive(Clone, Copy)]
 pub(super) enum Body<'a> {
     Ints(Ints<'a>),

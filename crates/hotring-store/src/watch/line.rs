@@ -50,7 +50,7 @@ pub trait Taker: Any + Send + Sync {
     fn claim(&self) -> bool;
 }
 
-/// What serving does with a taker.
+/// The outcome of serving a taker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Claims it.
@@ -64,12 +64,12 @@ pub enum Turn {
 /// Those who wait for elements of one key, by place.
 pub(super) type Line = BTreeMap<u64, StdArc<dyn Taker>>;
 
-/// What tells the stripe of a key.
+/// The function from a key to its stripe.
 pub(crate) type StripeOf<'a> = &'a dyn Fn(&[u8]) -> u32;
 
 /// Where the lines of a place are.
 pub(crate) trait Home: Send + Sync {
-    /// Calls `f` with those who wait there and with what tells a key's stripe. No line moves meanwhile.
+    /// Calls `f` with those who wait there and with the function from a key to its stripe. No line moves meanwhile.
     fn visit(&self, f: &mut dyn FnMut(&Watchers, StripeOf<'_>));
 }
 

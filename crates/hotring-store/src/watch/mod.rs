@@ -30,10 +30,10 @@
 //! # Who is told of everything
 //! An [`Observer`] is told of all changes while one is registered ([`crate::Session::observe`]): then all bits
 //! are set, and stay. They are set by a session that holds all stripes, so that the argument above is the same: a write
-//! is over before the hold, or it finds its bit. Who reads a key after the hold has thus either read what a write
-//! stored, or the observer is told of that write.
+//! is over before the hold, or it finds its bit. A read after the hold therefore either meets
+//! the write's value, or the observer is told of the write.
 //!
-//! # What it costs
+//! # Cost
 //! Writes of keys in stripes without a waiter pay the load. Others lock the shard for a search; a
 //! write of a key that is waited for copies its value, and wakes all that it concerns. While all changes are
 //! observed every write pays for the call of the observer.
@@ -100,12 +100,12 @@ struct Waiter {
     expected: Option<Box<[u8]>>,
     /// The key was there at the first look.
     present: bool,
-    /// 1 once what is waited for has happened.
+    /// 1 once the awaited change has happened.
     fired: AtomicU64,
     waker: Waker,
 }
 
-/// What a write has done to a key.
+/// The effect of a write on a key.
 pub(crate) enum Event<'a> {
     /// It has another value now: this string, or one of another type.
     Stored(Option<&'a [u8]>),
@@ -125,7 +125,7 @@ impl Event<'_> {
     }
 }
 
-/// What a waiter found when it entered.
+/// The state that a waiter found when it entered.
 pub(crate) struct FirstLook {
     /// The key was there.
     pub(crate) present: bool,
@@ -215,7 +215,7 @@ impl Watchers {
         self.shard(stripe as usize).has(key)
     }
 
-    /// Tells those who wait for the key what was done to it. Called within the gate of that write. True if the key
+    /// Tells those who wait for the key of the change. Called within the gate of that write. True if the key
     /// may have an element now, and has a line to be served.
     #[must_use]
     pub(crate) fn tell(&self, stripe: u32, key: &[u8], event: &Event<'_>) -> bool {
@@ -327,7 +327,7 @@ impl Leave {
         Leave { watchers: Arc::clone(watchers), counts: false }
     }
 
-    /// Has `waker` woken by what happens to the key from now on. Called by the holder of the key's
+    /// Has `waker` woken by all changes of the key from now on. Called by the holder of the key's
     /// stripe, after its first look.
     pub(crate) fn enter(
         self,
@@ -379,7 +379,7 @@ impl Watch {
         &self.key
     }
 
-    /// Whether a write has done what is waited for. It stays so, whatever happens to the key later.
+    /// Whether a write has made the awaited change. It stays so, whatever happens to the key later.
     /// This says nothing of expiry: [`Session::look`](crate::Session::look) does.
     pub fn has_fired(&self) -> bool {
         self.waiter.has_fired()

@@ -74,7 +74,7 @@ pub(crate) struct Wheels {
     with_fields: AtomicU64,
     /// Whether a hash ever had a field that expires.
     have_fields: AtomicBool,
-    /// What was removed.
+    /// The removed entries.
     pub(crate) expired: Expired,
 }
 

@@ -9,7 +9,7 @@ use crate::state::blocked::Want;
 use crate::state::context::Context;
 use crate::state::failure::Outcome;
 
-/// Takes what is wanted from the key, and writes the reply. The caller holds the key, and has found an element.
+/// Takes the requested elements from the key, and writes the reply. The caller holds the key, and has found an element.
 pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
     match want {
         Want::Element(end) => {

@@ -28,7 +28,7 @@ pub(crate) use serve::serve_ready;
 /// Memory of a place in a line beyond the key's bytes.
 const PLACE_MEMORY: usize = 160;
 
-/// What came of a look at the keys.
+/// The result of a look at the keys.
 enum Looked {
     /// The reply is written.
     Taken,
@@ -38,7 +38,7 @@ enum Looked {
     Behind(usize),
 }
 
-/// Takes what is wanted from the first of the keys that has an element, or has the client wait for one.
+/// Takes the requested elements from the first of the keys that has one, or has the client wait for one.
 fn take_or_wait(
     c: &mut Context<'_>,
     want: &Want,

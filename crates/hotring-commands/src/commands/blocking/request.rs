@@ -1,4 +1,4 @@
-//! The commands themselves: what they want, of which keys, for how long.
+//! The commands themselves: the elements they want, the keys, and the timeout.
 
 use hotring_store::End;
 

@@ -17,7 +17,7 @@ use crate::table::Spec;
 const TURN: usize = 32;
 
 /// Serves those who wait for keys that a command, or a whole transaction or script, has stored values under; and those
-/// who wait for what is moved to other keys thereby. They are served before the command's reply is sent.
+/// who wait for elements moved to other keys thereby. They are served before the command's reply is sent.
 #[cold]
 pub(crate) fn serve_ready(spec: &'static Spec, c: &mut Context<'_>) {
     tell_changes(spec, c);
@@ -65,7 +65,7 @@ fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
     outcome != Some(Turned::Over)
 }
 
-/// What became of a waiting client.
+/// The outcome for a waiting client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turned {
     /// It was served.
@@ -88,7 +88,7 @@ fn first_in_line(store: &Session, key: &[u8], name: &str) -> Vec<Arc<dyn Taker>>
     line
 }
 
-/// Claims the first client that waits for what the key has, and takes it for that client.
+/// Claims the first client that waits for an element of the key's type, and takes the element for it.
 fn serve_first(
     key: &[u8],
     held: &[&[u8]],
@@ -113,12 +113,12 @@ fn serve_first(
     Turned::Served
 }
 
-/// Takes what the client wants from the key, as that client. Returns its reply.
+/// Takes the client's elements from the key, as that client. Returns its reply.
 fn take_for(blocked: &Blocked, key: &[u8], c: &mut Context<'_>) -> Vec<u8> {
     let actor = blocked.client.id;
     c.store.act(Origin { actor, ..c.store.origin() });
     let mut bytes = Vec::new();
-    // Its own limit, not what is left to the client that serves it.
+    // Its own limit, not the rest of the serving client's.
     let len_max = match c.server.settings.config().output_hard_max {
         0 => usize::MAX,
         max => max.saturating_add(c.locals.long_values.len),

@@ -1,4 +1,4 @@
-//! What is searched: a circle or a box around a place, and the nine cells that cover it.
+//! The searched area: a circle or a box around a place, and the nine cells that cover it.
 
 use super::cell::{Cell, EARTH_RADIUS, Place, STEP_MAX, degrees, radians};
 

@@ -2,7 +2,7 @@
 //! set.
 //!
 //! A cell of `step` halves each axis so often. A member's score is a cell of 26 steps, 52 bits, which a double holds
-//! exactly. All arithmetic is in Redis's order, so that the last bits of what is answered agree.
+//! exactly. All arithmetic is in Redis's order, so that the last bits of answers agree.
 
 /// Steps of a cell that a score is.
 pub(super) const STEP_MAX: u32 = 26;

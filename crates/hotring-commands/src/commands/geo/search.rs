@@ -17,7 +17,7 @@ use crate::table::stored_key;
 /// Members that are looked at before the search asks whether it has enough.
 const PART: usize = 128;
 
-/// What a command's name says of its search.
+/// The kind of search that a command's name stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The center is a place, then a radius: GEORADIUS.
@@ -91,7 +91,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Reads what stands before the options, and returns where those begin.
+    /// Reads the arguments before the options, and returns the position of those.
     fn base(
         &mut self,
         args: ArgsView<'_>,
@@ -234,7 +234,7 @@ impl<'a> Command<'a> {
         Ok(())
     }
 
-    /// What is asked, and the members that are found; None of these if there is no set.
+    /// The query, and the members found; None of these if there is no set.
     fn run(&self, store: &mut Session, now: u64) -> Result<(Asked, Option<Vec<Hit>>), Failure> {
         let key = self.question().at(1);
         let found = store.scored_walk(key, now, |scored| {

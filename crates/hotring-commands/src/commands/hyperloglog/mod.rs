@@ -1,5 +1,5 @@
-//! Estimated counts: PFADD, PFCOUNT, PFMERGE. The value is a string in Redis's form, so that either server reads what
-//! the other one wrote.
+//! Estimated counts: PFADD, PFCOUNT, PFMERGE. The value is a string in Redis's form, so that each
+//! server reads the other's values.
 
 mod estimate;
 mod sketch;
@@ -39,7 +39,7 @@ pub(crate) fn pfadd(c: &mut Context<'_>) -> Outcome {
         let mut has_changed = old.is_none();
         let mut sketch = old.unwrap_or_default();
         for element in elements.iter() {
-            // What came before a damaged part stays, as in Redis.
+            // The registers before a damaged part stay, as in Redis.
             match sketch.add(element, sparse_max) {
                 Ok(changed) => has_changed |= changed,
                 Err(corrupt) => {

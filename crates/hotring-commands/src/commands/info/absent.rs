@@ -1,4 +1,4 @@
-//! Figures of Redis about what is not here, and so never changes.
+//! Figures of Redis about features that do not exist here: constants.
 
 /// There are no functions, replicas, nodes and moved items; removed memory is freed by the threads that use it.
 pub(super) const NO_MEMORY: &[&str] = &[

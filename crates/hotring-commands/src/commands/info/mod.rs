@@ -191,7 +191,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "allocator_resident", index.held_bytes);
     line(text, format_args!("allocator_frag_ratio:{:.2}", index.fragmentation()));
     field(text, "allocator_frag_bytes", index.held_bytes.saturating_sub(index.bytes));
-    // What is held is resident.
+    // All held memory is resident.
     constants(text, &["allocator_rss_bytes"], &[("allocator_rss_ratio", "1.00")]);
     let overhead = rss as f64 / index.held_bytes.max(1) as f64;
     line(text, format_args!("rss_overhead_ratio:{overhead:.2}"));

@@ -154,7 +154,7 @@ fn who_has_yet_to_authenticate_may_send_little() {
     ] {
         let mut dialogue = Dialogue::new(Version::Resp2);
         dialogue.say("CONFIG SET requirepass secret");
-        // One request, so that what is behind RESET meets the new limits though it came with it.
+        // One request, so that the command behind RESET meets the new limits though it came with it.
         let reply = dialogue.ask(format!("RESET\r\n{request}").as_bytes());
         let expected = format!("+RESET\r\n-ERR Protocol error: {error}\r\n");
         assert_eq!(String::from_utf8(reply).unwrap(), expected);

@@ -1,4 +1,4 @@
-//! Blocking commands: what is taken at once, who is served, and in which order.
+//! Blocking commands: replies without a wait, and the order in which clients are served.
 
 use hotring_protocol::Version;
 use hotring_store::End;

@@ -57,7 +57,7 @@ fn what_is_dumped_is_restored() {
     assert_eq!(dialogue.say("HGETALL rh"), "*4¶$1¶f¶$1¶1¶$1¶g¶$0¶¶");
 }
 
-/// IDLETIME and FREQ were read and passed over: what came from another server was as new as what had just been used.
+/// IDLETIME and FREQ were ignored: restored keys were as new as those just used.
 #[test]
 fn what_is_known_of_accesses_comes_along() {
     const NOW: u64 = 1_700_000_000_000;

@@ -1,4 +1,4 @@
-//! Hashes: every command, every error, and what the commands for strings say of a hash.
+//! Hashes: every command, every error, and string commands on a hash.
 
 use hotring_protocol::Version;
 use hotring_store::Options;

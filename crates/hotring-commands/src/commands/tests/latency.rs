@@ -1,4 +1,4 @@
-//! What LATENCY tells, of times that the test makes up.
+//! LATENCY, with times that the test makes up.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Replies that are longer than may be sent: what they would have told of must not be done.
+//! Replies above the length limit: their commands must change nothing.
 
 use hotring_protocol::Version;
 use hotring_store::Options;
@@ -14,13 +14,13 @@ fn dialogue(version: Version) -> Dialogue {
     Dialogue::with_config(version, Options::default(), config)
 }
 
-/// `n` short names, each after what goes before it.
+/// `n` short names, each after `before`.
 fn names(n: usize, before: &str) -> String {
     (0..n).map(|i| format!(" {before}{i:03}")).collect()
 }
 
 /// Several values were taken out of a container first, and then the reply was found to be too long: they were lost.
-/// What counted were the values without the lengths and scores that the reply has with each.
+/// Only the values counted, not the lengths and scores that the reply has with each.
 #[test]
 fn what_is_too_long_to_be_sent_is_not_taken() {
     let (long, fields) = ("v".repeat(400), " FIELDS 3 a b c");
@@ -123,7 +123,7 @@ fn what_is_stored_may_be_longer_than_one_value() {
     assert_eq!(client.say("SORT a BY nosort STORE to"), ":200¶");
 }
 
-/// A command of a script, and a plain write where the last key had just been evicted, were let through: what was above
+/// A command of a script, and a plain write where the last key had just been evicted, were let through: the excess over
 /// the limit was less than a chunk of memory.
 #[test]
 fn nothing_is_stored_at_a_limit_of_one_byte() {

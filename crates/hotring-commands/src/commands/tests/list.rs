@@ -1,4 +1,4 @@
-//! Lists: every command, every error, and what the commands for strings say of a list.
+//! Lists: every command, every error, and string commands on a list.
 
 use hotring_protocol::Version;
 use hotring_store::Options;

@@ -106,6 +106,6 @@ fn a_long_reply_ends_a_scan_early_and_loses_nothing() {
     let (keys, n_calls) = scan_all(&mut dialogue, "COUNT 1000000");
     assert_eq!(keys, (0..3000).map(|i| format!("{i:01500}")).collect::<Vec<_>>());
     assert!((3..=6).contains(&n_calls), "{n_calls} calls");
-    // What does not fit the pattern is no reason to end.
+    // A name that does not match must not end the scan.
     assert_eq!(scan_all(&mut dialogue, "MATCH *7 COUNT 1000000").1, 1);
 }

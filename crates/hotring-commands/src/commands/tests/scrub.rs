@@ -1,4 +1,4 @@
-//! SCRUB, and what clients are told of damaged items: every command over one.
+//! SCRUB, and the replies of every command that meets a damaged item.
 
 use hotring_protocol::Version;
 use hotring_store::Options;
@@ -11,7 +11,7 @@ fn with(checksum: Checksum) -> Options {
     Options { index: IndexConfig { checksum, ..IndexConfig::default() }, ..Options::default() }
 }
 
-/// What the background task would do until there is nothing left to do now.
+/// Runs the background task until it has nothing left to do.
 fn walk(dialogue: &Dialogue, walk: &mut Walk, now: u64) {
     let server = dialogue.server();
     let mut store = server.store.session();

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING and its like: what is answered, who is told of what, and in what order.
+//! CLIENT TRACKING and its like: replies, invalidations and their receivers and order.
 
 use hotring_protocol::Version;
 
@@ -123,12 +123,12 @@ fn who_has_read_a_key_is_told_once_of_its_change_whatever_makes_it() {
         b.say(change);
         assert_eq!(a.heard(), "", "{change} again");
     }
-    // What changes nothing is not told of.
+    // A write without effect sends no invalidation.
     b.say("SET k v");
     a.say("GET k\r\nGET none");
     b.say("SETNX k x\r\nGET k\r\nEXPIRE none 1\r\nDEL none\r\nSET k x IFEQ y");
     assert_eq!(a.heard(), "");
-    // What is not there has been read, too.
+    // Reads of absent keys are tracked, too.
     b.say("SET none 1");
     assert_eq!(a.heard(), changed(&["none"]));
 }
@@ -397,7 +397,7 @@ fn drop_left(a: &Dialogue) {
     while a.server().push.tracking.drop_left(&mut walk) {}
 }
 
-/// What they had read stayed in the table until it changed.
+/// Their keys stayed in the table until they changed.
 #[test]
 fn those_who_have_left_leave_nothing() {
     let (mut a, mut b) = two();
@@ -414,7 +414,7 @@ fn those_who_have_left_leave_nothing() {
     assert_eq!(figure(&mut b, "tracking_total_items"), 1_100);
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 100);
-    // What one guest has left is not worth a walk over all that is there.
+    // The keys of one closed connection do not pay for a walk over the whole table.
     let mut guest = a.beside(Version::Resp3);
     read(&mut guest, 10);
     guest.end();

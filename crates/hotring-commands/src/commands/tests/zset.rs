@@ -1,4 +1,4 @@
-//! Sorted sets: every command in both forms of the set, errors, and what other commands say of one.
+//! Sorted sets: every command in both forms of the set, errors, and other types' commands on one.
 
 use crate::exec::dialogue::play;
 

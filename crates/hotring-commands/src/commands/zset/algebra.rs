@@ -25,7 +25,7 @@ enum Aggregate {
     Max,
 }
 
-/// What a request says behind its keys.
+/// The options behind the keys.
 struct Options {
     weights: Vec<f64>,
     aggregate: Aggregate,
@@ -174,7 +174,7 @@ fn too_few(name: &str) -> Failure {
     Failure::from(format!("ERR at least 1 input key is needed for '{name}' command"))
 }
 
-/// The keys behind their number, and what is behind them.
+/// The keys behind their number, and the rest.
 fn keys_of<'a>(
     args: ArgsView<'a>,
     at: usize,
@@ -193,7 +193,7 @@ fn show(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let options = options?;
     let (mut members, mut left) = (Members::default(), Some(c.reply_left()));
     each(operation, &inputs, &options, |member, score| {
-        // What is longer than may be sent is not gathered.
+        // A result too long for the reply is not gathered.
         left = left.and_then(|left| left.checked_sub(bulk_len(member)));
         members.push(member, score);
         left.is_some()
@@ -219,7 +219,7 @@ fn store(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
         let damages = store.damages();
         let inputs = store.scored_inputs(&keys, now)?;
         if store.damages() != damages {
-            // What `to` has must not make way for a result without one of the sets.
+            // The value of `to` must not make way for a result without one of the sets.
             return Ok(0);
         }
         let mut members = Members::default();

@@ -19,7 +19,7 @@ use score::{LEN_MAX as SCORE_LEN_MAX, Text, begin_members, parse, reply_member, 
 
 pub(super) const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
 
-/// What ZADD is told besides its pairs.
+/// The options of ZADD.
 #[derive(Default)]
 struct ZAdd {
     options: AddOptions,
@@ -229,7 +229,7 @@ pub(super) fn reply_members(c: &mut Context<'_>, version: Version, members: &[Ow
     }
 }
 
-/// The keys that a number says, of which there must be one, and what is behind them.
+/// The keys, as many as a number says and at least one, and the rest.
 fn counted_keys(
     args: ArgsView<'_>,
     at: usize,

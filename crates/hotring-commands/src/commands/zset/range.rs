@@ -11,7 +11,7 @@ use super::{count, note_lookup};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// What the ends of a range are.
+/// The kind of a range's ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -29,7 +29,7 @@ struct Asked<'a> {
     limit: Option<usize>,
 }
 
-/// What a command's name says of its range.
+/// The range that a command's name stands for.
 #[derive(Clone, Copy)]
 struct Form {
     /// None if the options say it, and the direction.
@@ -166,7 +166,7 @@ pub(crate) fn zrangestore(c: &mut Context<'_>) -> Outcome {
             });
         })?;
         if store.damages() != damages {
-            // What `to` has must not make way for nothing.
+            // The value of `to` must not make way for an empty result.
             return Ok(0);
         }
         let n = members.len();

@@ -140,7 +140,7 @@ pub(super) fn reply_member(
     }
 }
 
-/// A score, as C's strtod reads it. None for NaN, for what is too large or too small to be told from 0, and for
+/// A score, as C's strtod reads it. None for NaN, for numbers too large or too small to be told from 0, and for
 /// anything else.
 pub(in crate::commands) fn parse(text: &[u8]) -> Option<f64> {
     let number = parse_loosely(text)?;

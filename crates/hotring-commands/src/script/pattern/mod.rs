@@ -2,7 +2,7 @@
 //!
 //! Lua's own matcher calls itself for each item of a pattern, and checks no limit while it tries: a long pattern runs
 //! out of the thread's stack, a bad one runs for ever. This one does the same steps in the same order with a stack of
-//! its own, and counts them. What it matches and what it refuses is Lua's, to the letter; `tests` compares the two.
+//! its own, and counts them. Its matches and refusals are Lua's, to the letter; `tests` compares the two.
 
 use std::borrow::Cow;
 

@@ -17,13 +17,13 @@ pub struct LogSettings {
     pub segment_len: usize,
     /// Bytes that may wait to be written, before writes have to wait.
     pub queue_max: usize,
-    /// What becomes of writes when nothing can be logged.
+    /// The treatment of writes while the log fails.
     pub on_error: OnError,
     /// How and when snapshots are written.
     pub snapshots: SnapshotSettings,
 }
 
-/// What becomes of writes when nothing can be logged.
+/// The treatment of writes while the log fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// They are refused.

@@ -9,8 +9,8 @@ pub const WASTE_COUNTED: u64 = 32;
 /// Under policies that evict it is more for moments: one part in this many.
 const SPARE_PARTS: u64 = 16;
 
-/// Below this limit what lies free between items is not looked at so closely: classes of items have begun a piece of
-/// memory each, which would be most of it.
+/// Below this limit more free memory between items is allowed: each class of items has begun a piece of
+/// memory, and together those would be most of the limit.
 pub const SMALL: u64 = 24 << 20;
 const SMALL_SPARE: u64 = 8 << 20;
 
@@ -26,12 +26,12 @@ pub(crate) fn spare(config: &Config) -> u64 {
     }
 }
 
-/// What the scripts of all threads, and the table of CLIENT TRACKING, may each take of `maxmemory`.
+/// The share of `maxmemory` for the scripts of all threads, and the same again for the table of CLIENT TRACKING.
 pub(crate) fn part_of(memory_max: usize) -> usize {
     if memory_max == 0 { usize::MAX } else { (memory_max / 8).max(1 << 20) }
 }
 
-/// What the messages may that wait to be fetched: they come quickly, and in many pieces.
+/// The share for messages that wait to be fetched. It is smaller: they come quickly, and in many pieces.
 pub(crate) fn messages_of(memory_max: usize) -> usize {
     part_of(memory_max) / 2
 }

@@ -29,7 +29,7 @@ pub use tls::{AuthClients, Protocols, TlsSettings};
 pub struct Config {
     /// The file that was read, which CONFIG REWRITE writes.
     pub file: Option<PathBuf>,
-    /// The settings that CONFIG SET has set since, which are what it writes.
+    /// The settings that CONFIG SET has set since: CONFIG REWRITE writes these.
     pub changed: BTreeSet<&'static str>,
     /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
     pub listen: Vec<String>,
@@ -98,11 +98,11 @@ pub struct Config {
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
     /// writes are refused; 0 for no limit.
     pub unreclaimed_max: usize,
-    /// Bytes of data, connections and scripts, above which keys go or what takes more is refused; 0 is no limit.
+    /// Bytes of data, connections and scripts, above which keys are evicted or writes refused; 0 is no limit.
     pub memory_max: usize,
-    /// The process is this server's alone: what it takes beyond all that is counted counts, too.
+    /// The process is this server's alone: its uncounted memory counts, too.
     pub owns_process: bool,
-    /// What goes there.
+    /// The eviction policy at that limit.
     pub eviction: EvictionOptions,
     /// The operator has set it. Otherwise nothing in a log is evicted.
     pub policy_is_chosen: bool,
@@ -125,7 +125,7 @@ pub struct Config {
     pub set_packed_len_max: usize,
     /// Most bytes of an estimated count in its sparse form.
     pub hll_sparse_max: usize,
-    /// What was given for settings without effect.
+    /// Values given for settings without effect.
     pub passive: Given,
     /// Limits of unsent replies that were given and have no effect.
     pub idle_output_limits: IdleOutputLimits,
@@ -154,7 +154,7 @@ pub struct Config {
     pub lua_log_max: u64,
     /// Memory that each thread's Lua may take.
     pub lua_memory_max: usize,
-    /// What the scripts that the server knows may take.
+    /// Memory that the known scripts may take.
     pub script_cache_max: usize,
     /// The index underneath.
     pub index: IndexSettings,
@@ -162,13 +162,13 @@ pub struct Config {
     pub slowlog_threshold_us: i64,
     /// Requests that SLOWLOG keeps.
     pub slowlog_len_max: usize,
-    /// Milliseconds from which on LATENCY keeps what took so long; 0 for none.
+    /// Milliseconds from which on LATENCY keeps an event; 0 for never.
     pub latency_threshold_ms: u64,
     /// Who may use DEBUG.
     pub debug_command: Guard,
-    /// What outlasts the server.
+    /// Durability.
     pub log: LogSettings,
-    /// What is told to people.
+    /// The least severe message that is logged.
     pub log_level: LogLevel,
     /// How it is written.
     pub log_format: LogFormat,
@@ -295,13 +295,13 @@ impl Default for IdleOutputLimits {
 pub enum LogLevel {
     /// Nothing at all.
     Nothing,
-    /// What stops the server or loses data.
+    /// Faults that stop the server or lose data.
     Error,
-    /// What a person should look at.
+    /// Conditions that need an operator's attention.
     Warning,
-    /// What a person wants to know in production.
+    /// Events of normal operation.
     Notice,
-    /// What helps to understand clients.
+    /// Details of clients, for debugging.
     Verbose,
     /// Everything.
     Debug,
@@ -348,7 +348,7 @@ impl Config {
     /// Gives the store its limits of memory.
     ///
     /// # Errors
-    /// The index has no room for what the policy wants to know of accesses, and there is a limit that it is for.
+    /// The index cannot record accesses as the policy needs, and there is a limit.
     pub fn limit_memory(&self, store: &Store) -> Result<(), String> {
         let bytes = |max| if max == 0 { u64::MAX } else { max as u64 };
         match store.set_eviction(self.eviction) {
@@ -400,7 +400,7 @@ impl Config {
     /// The addresses of `bind` with a port.
     fn bound_to(&self, port: u16) -> Vec<String> {
         let with_port = |text: &String| {
-            // It may be missing: what binds it sees the '-', too.
+            // It may be missing: the code that binds it sees the '-', too.
             let (optional, address) = match text.strip_prefix('-') {
                 Some(address) => ("-", address),
                 None => ("", text.as_str()),

@@ -19,7 +19,7 @@ pub(crate) const KEYEVENT: u16 = 1 << 13;
 /// Redis's letters, from the lowest bit on. Types that are not there, and streams, have no events.
 const LETTERS: &str = "g$lszhexdtmnKE";
 const MISSES: u16 = 1 << 10;
-/// What the letter A stands for.
+/// The classes of the letter A.
 const ALL: u16 = (1 << 10) - 1;
 
 impl Notify {

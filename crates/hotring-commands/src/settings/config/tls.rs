@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What the settings say about TLS.
+/// The settings of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// `ADDR:PORT` of each listener; empty means the addresses of `bind` and `port`.

@@ -1,7 +1,7 @@
 //! Settings of Redis that have no effect here: they say how Redis's own parts work, or ask for a missing feature.
 //!
-//! Tools read and set them, and a redis.conf has them. So they have a value: Redis's default, or what the file or
-//! CONFIG SET gave. One that asks for a missing feature takes only values that do not ask for it.
+//! Tools read and set them, and a redis.conf has them. So they have a value: Redis's default, or one from the file or
+//! CONFIG SET. One that asks for a missing feature takes only values that do not ask for it.
 
 mod table;
 
@@ -26,7 +26,7 @@ pub struct Passive {
     pub(crate) missing: Option<(&'static str, &'static [&'static str])>,
 }
 
-/// What values Redis takes.
+/// The values that Redis takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bool,

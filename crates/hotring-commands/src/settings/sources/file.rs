@@ -15,7 +15,7 @@ use crate::host::files;
 use crate::host::start_error::StartError;
 use crate::settings::config::Config;
 
-/// What a value has to be.
+/// The type of a value.
 const KINDS: &str =
     "must be a string, a whole number in plain decimal, true, false, or a list of strings";
 
@@ -30,7 +30,7 @@ pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), 
     for (name, item) in document.as_table() {
         let at = document.as_table().key(name).and_then(|key| key.span());
         let from = format!("{source}, line {}", line_of(text, at.map_or(0, |span| span.start)));
-        // What is no setting is told first: a heading may be the start of another program's file.
+        // An unknown name is reported first: a heading may be the start of another program's file.
         let value = match (find(name), value_text(item)) {
             (Some(setting), _) if seen.contains(&setting.name) => {
                 return Err(StartError::new(format!("{from}: {} is set twice", setting.name)));
@@ -65,7 +65,7 @@ fn value_text(item: &Item) -> Option<String> {
     }
 }
 
-/// Whether what stands there is what `value_text` says. It is not for `0o660`, whose digits would be others.
+/// Whether the text in the file equals that of `value_text`. It is not for `0o660`, whose digits would be others.
 fn is_literal(item: &Item, text: &str) -> bool {
     let Some(Value::Integer(number)) = item.as_value() else { return true };
     let written = number.span().and_then(|span| text.get(span)).unwrap_or_default();

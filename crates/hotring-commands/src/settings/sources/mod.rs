@@ -71,8 +71,8 @@ impl Config {
         })
     }
 
-    /// Takes what holds where no other source says it from `HOTRING_DEFAULT_...` variables: an image of a container
-    /// has to be reached from outside, and its users bring files that are to win over it.
+    /// Reads defaults, weaker than all other sources, from `HOTRING_DEFAULT_...` variables: an image of a container
+    /// must be reachable from outside, and its users' files must win over it.
     pub fn read_default_environment(
         &mut self,
         variables: impl Iterator<Item = (OsString, OsString)>,
@@ -104,7 +104,7 @@ impl Config {
         Ok(())
     }
 
-    /// Where to listen is said by the strongest source alone: forgets what weaker ones have said of it, before
+    /// The strongest source alone decides on the addresses: forgets those of weaker ones, before
     /// this one sets `names`. In one and the same source `listen` goes before `bind` and `port`.
     pub fn forget_addresses<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         for setting in names.into_iter().filter_map(find) {

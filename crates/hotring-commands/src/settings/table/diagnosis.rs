@@ -1,4 +1,4 @@
-//! Settings of what the server tells about itself.
+//! Settings of logs, metrics and the status page.
 
 use crate::settings::config::LogLevel;
 use crate::settings::config::Notify;
@@ -11,7 +11,7 @@ pub(super) static DIAGNOSIS: &[Setting] = &[
         name: "slowlog-log-slower-than",
         alias: "",
         placeholder: "MICROSECONDS",
-        help: "SLOWLOG keeps requests that take so long, among the commands that can; -1 keeps none",
+        help: "SLOWLOG keeps timed requests that take at least this long; -1: none",
         change: Change::Running,
         get: |c| c.slowlog_threshold_us.to_string(),
         set: |c, v| number(v, -1, i64::MAX).map(|n| c.slowlog_threshold_us = n),
@@ -20,7 +20,7 @@ pub(super) static DIAGNOSIS: &[Setting] = &[
         name: "slowlog-max-len",
         alias: "",
         placeholder: "N",
-        help: "Requests that SLOWLOG keeps, up to 8 KiB each; the oldest go first",
+        help: "Requests kept by SLOWLOG, up to 8 KiB each; the oldest go first",
         change: Change::Running,
         get: |c| c.slowlog_len_max.to_string(),
         set: |c, v| number(v, 0, 1 << 20).map(|n| c.slowlog_len_max = n),
@@ -29,7 +29,7 @@ pub(super) static DIAGNOSIS: &[Setting] = &[
         name: "latency-monitor-threshold",
         alias: "",
         placeholder: "MILLISECONDS",
-        help: "LATENCY keeps what takes so long, among the commands that can; 0 keeps nothing",
+        help: "LATENCY keeps timed events that take at least this long; 0: none",
         change: Change::Running,
         get: |c| c.latency_threshold_ms.to_string(),
         set: |c, v| number(v, 0, i64::MAX as u64).map(|n| c.latency_threshold_ms = n),
@@ -38,8 +38,7 @@ pub(super) static DIAGNOSIS: &[Setting] = &[
         name: "enable-debug-command",
         alias: "",
         placeholder: "no|yes|local",
-        help: "Whether DEBUG works, which can make a thread wait; local is for connections from this \
-               machine",
+        help: "Whether DEBUG, which can block a thread, works; local: only for clients on this machine",
         change: Change::Start,
         get: |c| c.debug_command.name().to_string(),
         set: |c, v| Guard::parse(v).map(|allow| c.debug_command = allow),
@@ -48,8 +47,7 @@ pub(super) static DIAGNOSIS: &[Setting] = &[
         name: "notify-keyspace-events",
         alias: "",
         placeholder: "CLASSES",
-        help: "Changes of keys that are told by messages, in Redis's letters, such as KEA for all; empty \
-               for none",
+        help: "Classes of keyspace notifications, in Redis's letters, such as KEA for all; empty: none",
         change: Change::Running,
         get: |c| c.notify.text(),
         set: |c, v| Notify::parse(v).map(|notify| c.notify = notify),

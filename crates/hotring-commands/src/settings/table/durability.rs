@@ -1,4 +1,4 @@
-//! Settings of what outlasts the server.
+//! Settings of the log and of snapshots.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "log",
         alias: "",
         placeholder: "WHEN",
-        help: "Keep a log of all writes: off; async, which acknowledges a write at once; everysec, once it \
-               is written to the file, which is synced each second; sync, once it is on the disk",
+        help: "Write-ahead log: off; async acknowledges a write at once; everysec once it is in the file, which is \
+               synced every second; sync once it is on disk",
         change: Change::Running,
         get: |c| c.log.name().to_string(),
         set: |c, v| {
@@ -34,7 +34,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "appendonly",
         alias: "",
         placeholder: "yes|no",
-        help: "Redis's name for keeping a log, in the way that appendfsync says",
+        help: "Redis's name for the log: yes turns it on as appendfsync says",
         change: Change::Running,
         get: |c| yes_no(c.log.is_on),
         set: |c, v| boolean(v).map(|on| c.log.is_on = on),
@@ -43,8 +43,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "appendfsync",
         alias: "",
         placeholder: "WHEN",
-        help: "Redis's name for when a write is acknowledged if there is a log: everysec, or always, which \
-               is sync; no is taken for everysec",
+        help: "Redis's name for the log's mode: everysec, or always (sync); no counts as everysec",
         change: Change::Running,
         get: |c| if c.log.when == When::Synced { "always" } else { "everysec" }.to_string(),
         set: |c, v| {
@@ -59,7 +58,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "data",
         alias: "dir",
         placeholder: "DIR",
-        help: "The folder of the log, which one server may use at a time",
+        help: "Folder of the log and the snapshots; only one server may use it at a time",
         change: Change::Start,
         get: |c| c.log.data.display().to_string(),
         set: |c, v| {
@@ -74,7 +73,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "log-segment",
         alias: "",
         placeholder: "SIZE",
-        help: "Length of a file of the log at which the next one begins",
+        help: "Size at which the log begins another file",
         change: Change::Start,
         get: |c| c.log.segment_len.to_string(),
         set: |c, v| size(v, 64 << 10).map(|n| c.log.segment_len = n),
@@ -83,7 +82,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "log-queue-limit",
         alias: "",
         placeholder: "SIZE",
-        help: "What may wait to be written to the log; above it writes wait, and reads do not",
+        help: "Most bytes that may wait to be written to the log; above it writes wait, reads do not",
         change: Change::Running,
         get: |c| c.log.queue_max.to_string(),
         set: |c, v| size(v, 64 << 10).map(|n| c.log.queue_max = n),
@@ -92,8 +91,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "log-on-error",
         alias: "",
         placeholder: "stop|continue",
-        help: "When nothing can be logged, refuse writes (stop), or take them although they are lost when \
-               the server ends (continue)",
+        help: "While the log cannot be written: refuse writes (stop), or accept them in memory only (continue)",
         change: Change::Running,
         get: |c| if c.log.on_error == OnError::Stop { "stop" } else { "continue" }.to_string(),
         set: |c, v| {
@@ -109,8 +107,8 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "save",
         alias: "",
         placeholder: "SECONDS CHANGES ...",
-        help: "Write a snapshot when SECONDS have passed since the last one and at least CHANGES were made; \
-               several pairs may be given, none means snapshots on request only. Needs a log",
+        help: "Write a snapshot SECONDS after the last one if at least CHANGES were made; several pairs are allowed; \
+               none: only on request. Needs a log",
         change: Change::Running,
         get: |c| {
             let points = c.log.snapshots.points.iter();
@@ -123,8 +121,8 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "auto-aof-rewrite-percentage",
         alias: "",
         placeholder: "PERCENT",
-        help: "Write a snapshot when the log since the last one exceeds this percentage of the snapshot, which \
-               bounds the log's length; 0: never",
+        help: "Write a snapshot when the log since the last one exceeds this percentage of the snapshot; this bounds the \
+               log; 0: never",
         change: Change::Running,
         get: |c| c.log.snapshots.log_percent.to_string(),
         set: |c, v| number(v, 0, 1_000_000).map(|n| c.log.snapshots.log_percent = n),
@@ -133,7 +131,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "auto-aof-rewrite-min-size",
         alias: "",
         placeholder: "SIZE",
-        help: "But not as long as the log is shorter than this",
+        help: "Log size below which auto-aof-rewrite-percentage does not apply",
         change: Change::Running,
         get: |c| c.log.snapshots.log_min.to_string(),
         set: |c, v| size(v, 0).map(|n| c.log.snapshots.log_min = n),
@@ -142,7 +140,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "snapshot-rate",
         alias: "",
         placeholder: "SIZE",
-        help: "Bytes of a snapshot that are written in a second, at most; 0 for no limit",
+        help: "Most bytes of a snapshot written per second; 0: no limit",
         change: Change::Running,
         get: |c| c.log.snapshots.rate.to_string(),
         set: |c, v| size(v, 0).map(|n| c.log.snapshots.rate = n),

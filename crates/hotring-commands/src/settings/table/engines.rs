@@ -9,8 +9,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index",
         alias: "",
         placeholder: "ENGINE",
-        help: "How keys are found: hotring, or one of those it is compared with, chaining, mercury or \
-               gcuckoo",
+        help: "Index engine: hotring, or one it is compared with: chaining, mercury or gcuckoo",
         change: Change::Start,
         get: |c| c.index.engine.to_string(),
         set: |c, v| v.parse().map(|engine| c.index.engine = engine),
@@ -19,8 +18,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-strategy",
         alias: "",
         placeholder: "STRATEGY",
-        help: "How hotring finds hot keys: vote (auto), none, or with one head as in the paper random \
-               or sampling",
+        help: "How hotring finds hot keys: vote (auto), none, or with one head, as in the paper, random or sampling",
         change: Change::Start,
         get: |c| c.index.strategy.to_string(),
         set: |c, v| v.parse().map(|strategy| c.index.strategy = strategy),
@@ -29,8 +27,8 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-period",
         alias: "",
         placeholder: "R",
-        help: "One access of a thread in R, on average, may move a hint of hotring; 0 leaves it to the \
-               strategy: 5 for random and sampling, 32 and more for vote",
+        help: "On average, one in R accesses of a thread may move a hint of hotring; 0: 5 for random and sampling, 32 \
+               or more for vote",
         change: Change::Start,
         get: |c| c.index.period.to_string(),
         set: |c, v| number(v, 0, 1_000_000).map(|n| c.index.period = n),
@@ -39,7 +37,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-backoff",
         alias: "",
         placeholder: "yes|no",
-        help: "Let the strategy sampling begin fewer rounds where these bring nothing",
+        help: "Let sampling start fewer rounds where they bring no gain",
         change: Change::Start,
         get: |c| yes_no(c.index.backoff),
         set: |c, v| boolean(v).map(|on| c.index.backoff = on),
@@ -48,8 +46,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-rcu-counts",
         alias: "",
         placeholder: "item|predecessor",
-        help: "For which item the strategy sampling counts a write that replaces an item: for it, or \
-               as in the paper for its predecessor",
+        help: "Item for which sampling counts a replacing write: the item itself, or its predecessor as in the paper",
         change: Change::Start,
         get: |c| c.index.rcu_counts.to_string(),
         set: |c, v| v.parse().map(|counts| c.index.rcu_counts = counts),
@@ -58,8 +55,8 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-visits-max",
         alias: "",
         placeholder: "N",
-        help: "Double the table of hotring when lookups visit more items than this on average and it \
-               has index-items-min items a slot; 0 for 1.5",
+        help: "Double hotring's table when lookups visit more items than this on average and it has index-items-min \
+               items per slot; 0: 1.5",
         change: Change::Start,
         get: |c| c.index.visits_max.to_string(),
         set: |c, v| fraction(v, 1.0, 1000.0).map(|n| c.index.visits_max = n),
@@ -68,8 +65,8 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-items-min",
         alias: "",
         placeholder: "N",
-        help: "Items a slot below which the table of hotring never doubles (it halves below a quarter \
-               of that); 0 for 6, or 2 with one head",
+        help: "Items per slot below which hotring's table never doubles; it halves below a quarter of that; 0: 6, or \
+               2 with one head",
         change: Change::Start,
         get: |c| c.index.items_min.to_string(),
         set: |c, v| fraction(v, 1.0, 1000.0).map(|n| c.index.items_min = n),
@@ -78,8 +75,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-items-max",
         alias: "",
         placeholder: "N",
-        help: "Items a slot above which the table of hotring always doubles; 0 for 8, or 4 with one \
-               head",
+        help: "Items per slot above which hotring's table always doubles; 0: 8, or 4 with one head",
         change: Change::Start,
         get: |c| c.index.items_max.to_string(),
         set: |c, v| fraction(v, 1.0, 1000.0).map(|n| c.index.items_max = n),
@@ -88,8 +84,8 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index-bytes-per-key",
         alias: "",
         placeholder: "BYTES",
-        help: "Double the table of hotring or chaining when it has fewer bytes than this a key; 0 \
-               leaves it to the engine",
+        help: "Double the table of hotring or chaining when it has fewer bytes per key than this; 0: the engine's \
+               default",
         change: Change::Start,
         get: |c| c.index.bytes_per_key.to_string(),
         set: |c, v| number(v, 0, 1024).map(|n| c.index.bytes_per_key = n),
@@ -98,7 +94,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "mercury-locking",
         alias: "",
         placeholder: "SCHEME",
-        help: "The locks of mercury's buckets: test-and-set or mutex",
+        help: "Locks of mercury's buckets: test-and-set or mutex",
         change: Change::Start,
         get: |c| c.index.mercury_locking.to_string(),
         set: |c, v| v.parse().map(|locking| c.index.mercury_locking = locking),
@@ -107,7 +103,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "gcuckoo-slots",
         alias: "",
         placeholder: "1|4",
-        help: "Slots in a bucket of gcuckoo: 4, or 1 as in the paper",
+        help: "Slots per bucket of gcuckoo: 4, or 1 as in the paper",
         change: Change::Start,
         get: |c| c.index.gcuckoo_slots.to_string(),
         set: |c, v| match v {
@@ -122,7 +118,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "gcuckoo-atomicity",
         alias: "",
         placeholder: "MODE",
-        help: "How gcuckoo keeps operations apart: optimistic, lock, hle or rtm",
+        help: "How gcuckoo isolates operations: optimistic, lock, hle or rtm",
         change: Change::Start,
         get: |c| c.index.gcuckoo_atomicity.to_string(),
         set: |c, v| v.parse().map(|atomicity| c.index.gcuckoo_atomicity = atomicity),
@@ -131,8 +127,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "gcuckoo-cache",
         alias: "",
         placeholder: "N",
-        help: "Entries of each thread's cache of recent keys in front of gcuckoo's tables, a power of \
-               two; 0 for none",
+        help: "Entries of each thread's cache of recent keys in front of gcuckoo's tables, a power of two; 0: none",
         change: Change::Start,
         get: |c| c.index.gcuckoo_cache.to_string(),
         set: |c, v| match number(v, 0, 1 << 24)? {

@@ -1,4 +1,4 @@
-//! Limits: what one connection, or all together, may take.
+//! Limits of one connection, or of all together.
 
 use super::output_limits;
 use crate::settings::eviction::{parse_policy, policy_name};
@@ -10,7 +10,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "maxclients",
         alias: "",
         placeholder: "N",
-        help: "Connections at one time; more are refused with an error",
+        help: "Most connections at a time; more are refused with an error",
         change: Change::Running,
         get: |c| c.maxclients.to_string(),
         set: |c, v| number(v, 1, usize::MAX).map(|n| c.maxclients = n),
@@ -19,7 +19,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "max-waiting-clients",
         alias: "",
         placeholder: "N",
-        help: "Connections that may wait by WAITKEY at one time; more get an error",
+        help: "Most connections that wait in WAITKEY at a time; more get an error",
         change: Change::Running,
         get: |c| c.waiting_max.to_string(),
         set: |c, v| number(v, 0, u64::MAX).map(|n| c.waiting_max = n),
@@ -28,7 +28,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "max-watched-keys",
         alias: "",
         placeholder: "N",
-        help: "Keys that a connection may watch by WATCH at one time; more get an error",
+        help: "Most keys that a connection may WATCH at a time; more get an error",
         change: Change::Running,
         get: |c| c.watched_max.to_string(),
         set: |c, v| number(v, 0, usize::MAX).map(|n| c.watched_max = n),
@@ -37,7 +37,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "timeout",
         alias: "",
         placeholder: "SECONDS",
-        help: "Close a connection that has been idle for this long, unless it waits; 0 never does",
+        help: "Close a connection that has been idle for this long, unless it waits in a command; 0: never",
         change: Change::Running,
         get: |c| c.timeout_s.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.timeout_s = n),
@@ -46,8 +46,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "handshake-timeout",
         alias: "",
         placeholder: "SECONDS",
-        help: "Close a connection that has not shaken hands by TLS within this long, or not authenticated \
-               where it has to; 0 never does",
+        help: "Close a connection that has not completed its TLS handshake and required authentication within this \
+               time; 0: never",
         change: Change::Running,
         get: |c| c.handshake_timeout_s.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.handshake_timeout_s = n),
@@ -56,8 +56,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "request-timeout",
         alias: "",
         placeholder: "SECONDS",
-        help: "Close a connection whose request is unfinished for this long, and a second more for \
-               each 64 KiB of it; 0 never does",
+        help: "Close a connection whose request stays incomplete for this long, plus a second per 64 KiB of it; 0: \
+               never",
         change: Change::Running,
         get: |c| c.request_timeout_s.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.request_timeout_s = n),
@@ -66,7 +66,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "client-query-buffer-limit",
         alias: "",
         placeholder: "SIZE",
-        help: "Close a connection whose unfinished request is larger than this",
+        help: "Close a connection whose incomplete request is larger than this",
         change: Change::Running,
         get: |c| c.query_buffer_max.to_string(),
         set: |c, v| size(v, 1 << 20).map(|n| c.query_buffer_max = n),
@@ -75,7 +75,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "output-buffer-soft-limit",
         alias: "",
         placeholder: "SIZE",
-        help: "Stop reading from a connection while more than this is waiting to be sent to it",
+        help: "Stop reading from a connection while its unsent replies exceed this",
         change: Change::Running,
         get: |c| c.output_soft_max.to_string(),
         set: |c, v| size(v, 1 << 10).map(|n| c.output_soft_max = n),
@@ -84,8 +84,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "output-buffer-soft-seconds",
         alias: "",
         placeholder: "SECONDS",
-        help: "Close a connection that for this long fetches nothing of more than output-buffer-soft-limit; \
-               0 never does",
+        help: "Close a connection whose unsent replies have exceeded output-buffer-soft-limit for this long without \
+               progress; 0: never",
         change: Change::Running,
         get: |c| c.output_soft_s.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.output_soft_s = n),
@@ -94,7 +94,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "output-buffer-hard-limit",
         alias: "",
         placeholder: "SIZE",
-        help: "Close a connection when more than this is waiting to be sent to it; 0 never does",
+        help: "Close a connection whose unsent replies exceed this; 0: never",
         change: Change::Running,
         get: |c| c.output_hard_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.output_hard_max = n),
@@ -104,7 +104,7 @@ pub(super) static LIMITS: &[Setting] = &[
         alias: "",
         placeholder: "CLASS HARD SOFT SECONDS ...",
         help: "Redis's name for output-buffer-hard-limit (class normal) and subscriber-output-buffer-limit (class \
-               pubsub); the soft limits, and the class replica, have no effect",
+               pubsub); the soft limits and class replica have no effect",
         change: Change::Running,
         get: output_limits::text,
         set: output_limits::set,
@@ -113,8 +113,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "subscriber-output-buffer-limit",
         alias: "",
         placeholder: "SIZE",
-        help: "Close a connection when a message comes and more than this is waiting to be sent to it; \
-               0 never does",
+        help: "Close a subscriber's connection when a message arrives while more than this is unsent; 0: never",
         change: Change::Running,
         get: |c| c.subscriber_output_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.subscriber_output_max = n),
@@ -123,8 +122,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "maxmemory-clients",
         alias: "",
         placeholder: "SIZE",
-        help: "Memory limit for the buffers and lists of names of all clients together; above it the largest \
-               clients are closed. 0: half of maxmemory",
+        help: "Memory limit for all client buffers and subscriptions together; above it the largest clients are \
+               closed; 0: half of maxmemory",
         change: Change::Running,
         get: |c| c.client_memory_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.client_memory_max = n),
@@ -133,7 +132,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "max-subscriptions",
         alias: "",
         placeholder: "N",
-        help: "Channels and patterns that a connection may listen to; more get an error",
+        help: "Most channels and patterns that a connection may subscribe to; more get an error",
         change: Change::Running,
         get: |c| c.subscriptions_max.to_string(),
         set: |c, v| number(v, 0, usize::MAX).map(|n| c.subscriptions_max = n),
@@ -142,8 +141,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "tracking-table-max-keys",
         alias: "",
         placeholder: "N",
-        help: "Keys that are kept in mind of those that CLIENT TRACKING asks for; above it some are called changed; \
-               0 for no limit",
+        help: "Most keys remembered for CLIENT TRACKING; above it some are invalidated early; 0: no limit",
         change: Change::Running,
         get: |c| c.tracking_keys_max.to_string(),
         set: |c, v| number(v, 0, usize::MAX).map(|n| c.tracking_keys_max = n),
@@ -152,8 +150,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "tracking-table-max-memory",
         alias: "",
         placeholder: "SIZE",
-        help: "Memory that these keys may take, with who has read them: about 100 bytes and the key, and 8 for each \
-               connection; above it some are called changed; 0 for no limit",
+        help: "Memory limit for those keys and their readers: the key and about 100 bytes, plus 8 per connection; \
+               above it some are invalidated early; 0: no limit",
         change: Change::Running,
         get: |c| c.tracking_memory_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.tracking_memory_max = n),
@@ -162,8 +160,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "maxmemory",
         alias: "",
         placeholder: "SIZE",
-        help: "Memory that keys, values, the table, the buffers of connections and scripts may take together; \
-               above it maxmemory-policy says what happens; 0 for no limit",
+        help: "Memory limit for keys, values, the table, client buffers and scripts together; maxmemory-policy \
+               applies above it; 0: no limit",
         change: Change::Running,
         get: |c| c.memory_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.memory_max = n),
@@ -172,9 +170,9 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "maxmemory-policy",
         alias: "",
         placeholder: "POLICY",
-        help: "What goes at maxmemory: noeviction (writes are refused with -OOM), heat (what is not asked for \
-               again; with a log the default is noeviction), allkeys-lru, allkeys-lfu, allkeys-random, and of keys that expire volatile-lru, \
-               volatile-lfu, volatile-random, volatile-ttl",
+        help: "Eviction above maxmemory: noeviction (refuse writes with -OOM; the default with a log), heat (keys \
+               unlikely to be used again), allkeys-lru, allkeys-lfu, allkeys-random; among keys with an expiry \
+               volatile-lru, volatile-lfu, volatile-random, volatile-ttl",
         change: Change::Running,
         get: |c| policy_name(c.eviction.policy).to_string(),
         set: |c, v| {
@@ -187,7 +185,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "maxmemory-samples",
         alias: "",
         placeholder: "N",
-        help: "Keys that the policies of Redis compare for each that goes, 1 to 64; more is better and slower",
+        help: "Keys that Redis's policies compare per eviction, 1 to 64; more is more exact and slower",
         change: Change::Running,
         get: |c| c.eviction.samples.to_string(),
         set: |c, v| number(v, 1, 64).map(|n| c.eviction.samples = n),
@@ -196,7 +194,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "lfu-log-factor",
         alias: "",
         placeholder: "N",
-        help: "How much slower the count of a key's accesses grows the greater it is, for the policies with lfu",
+        help: "Higher values make the access counters of the lfu policies grow more slowly",
         change: Change::Running,
         get: |c| c.eviction.frequency_log_factor.to_string(),
         set: |c, v| number(v, 0, u16::MAX).map(|n| c.eviction.frequency_log_factor = n),
@@ -205,7 +203,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "lfu-decay-time",
         alias: "",
         placeholder: "MINUTES",
-        help: "Minutes after which every count of accesses is one less; 0 never",
+        help: "Minutes after which each lfu access counter is reduced by one; 0: never",
         change: Change::Running,
         get: |c| c.lfu_decay_min.to_string(),
         set: |c, v| number(v, 0, 1_000_000).map(|n| c.lfu_decay_min = n),
@@ -214,7 +212,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "maxmemory-pinned",
         alias: "",
         placeholder: "PERCENT",
-        help: "Share of maxmemory that keys may take which PIN keeps from being evicted, 0 to 90",
+        help: "Percentage of maxmemory that keys pinned by PIN may take, 0 to 90",
         change: Change::Running,
         get: |c| c.pinned_percent.to_string(),
         set: |c, v| number(v, 0, 90).map(|n| c.pinned_percent = n),
@@ -223,8 +221,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "unreclaimed-limit",
         alias: "",
         placeholder: "SIZE",
-        help: "Refuse writes (-OOM) while a thread does not leave its command and more than this, \
-               removed or overwritten by others, waits for it; 0 never does",
+        help: "Refuse writes (-OOM) while a stuck command keeps more removed memory than this from being freed; 0: \
+               never",
         change: Change::Running,
         get: |c| c.unreclaimed_max.to_string(),
         set: |c, v| {
@@ -256,7 +254,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "proto-max-bulk-len",
         alias: "",
         placeholder: "SIZE",
-        help: "Longest argument of a request, and so the largest value",
+        help: "Longest argument of a request, and so the longest value",
         change: Change::Start,
         get: |c| c.bulk_len_max.to_string(),
         set: |c, v| {
@@ -272,7 +270,7 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "proto-max-args",
         alias: "",
         placeholder: "N",
-        help: "Most arguments of one request",
+        help: "Most arguments of a request",
         change: Change::Running,
         get: |c| c.args_max.to_string(),
         set: |c, v| number(v, 16, i32::MAX as usize).map(|n| c.args_max = n),

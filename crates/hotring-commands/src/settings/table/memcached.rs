@@ -10,8 +10,7 @@ pub(super) static MEMCACHED: &[Setting] = &[
         name: "memcached",
         alias: "",
         placeholder: "ADDR:PORT",
-        help: "Speak memcached's text protocol here, over the same data; several addresses are separated \
-               by spaces",
+        help: "Addresses for memcached's text protocol, over the same data, separated by spaces",
         change: Change::Start,
         get: |c| c.memcached.listen.join(" "),
         set: |c, v| {
@@ -23,8 +22,7 @@ pub(super) static MEMCACHED: &[Setting] = &[
         name: "memcached-auth-file",
         alias: "",
         placeholder: "PATH",
-        help: "Clients of memcached's protocol have to send a name and password of this file of \
-               name:password lines",
+        help: "File of name:password lines; if set, memcached clients must authenticate",
         change: Change::Start,
         get: |c| {
             let path = c.memcached.auth_file.as_ref();
@@ -55,8 +53,7 @@ pub(super) static MEMCACHED: &[Setting] = &[
         name: "memcached-max-line",
         alias: "",
         placeholder: "SIZE",
-        help: "Longest line of memcached's get, gets, gat and gats, which name any number of keys; other \
-               lines end within 2048 bytes",
+        help: "Longest line of memcached's get, gets, gat and gats; other lines are limited to 2048 bytes",
         change: Change::Running,
         get: |c| c.memcached.line_len_max.to_string(),
         set: |c, v| size(v, 2 << 10).map(|n| c.memcached.line_len_max = n),
@@ -65,7 +62,7 @@ pub(super) static MEMCACHED: &[Setting] = &[
         name: "memcached-max-prefixes",
         alias: "",
         placeholder: "N",
-        help: "Prefixes of keys that memcached's stats detail counts",
+        help: "Key prefixes counted by memcached's stats detail",
         change: Change::Running,
         get: |c| c.memcached.prefixes_max.to_string(),
         set: |c, v| number(v, 0, 1 << 30).map(|n| c.memcached.prefixes_max = n),

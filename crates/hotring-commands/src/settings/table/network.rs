@@ -10,7 +10,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "listen",
         alias: "",
         placeholder: "ADDR:PORT",
-        help: "Listen here; may be given several times; replaces bind and port",
+        help: "Address and port to listen on; may be given several times; replaces bind and port",
         change: Change::Start,
         get: |c| c.listen.join(" "),
         set: |c, v| {
@@ -22,8 +22,8 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "bind",
         alias: "",
         placeholder: "ADDR",
-        help: "Addresses to listen on (Redis's way to say it), separated by spaces; a '-' before one says that \
-               it may be missing",
+        help: "Addresses to listen on, separated by spaces, as in Redis; a '-' in front allows an address to be \
+               missing",
         change: Change::Start,
         get: |c| c.bind.join(" "),
         set: |c, v| {
@@ -35,7 +35,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "port",
         alias: "",
         placeholder: "PORT",
-        help: "Port for the addresses of bind; 0 for none, if there is another way in, else a free one",
+        help: "Port for the addresses of bind; 0: none if the server has another address, else any free port",
         change: Change::Start,
         get: |c| c.port.to_string(),
         set: |c, v| number(v, 0, u16::MAX).map(|n| c.port = n),
@@ -44,7 +44,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "unixsocket",
         alias: "",
         placeholder: "PATH",
-        help: "Listen on this unix socket as well: less than half the CPU time of TCP",
+        help: "Unix socket to listen on as well; it takes less than half the CPU time of TCP",
         change: Change::Start,
         get: |c| c.unixsocket.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
         set: |c, v| {
@@ -56,7 +56,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "unixsocketperm",
         alias: "",
         placeholder: "OCTAL",
-        help: "Who may connect to the unix socket: the permission bits of its file",
+        help: "Permission bits of the unix socket: they decide who may connect",
         change: Change::Start,
         get: |c| format!("{:o}", c.unixsocketperm),
         set: |c, v| match u32::from_str_radix(v, 8) {
@@ -71,7 +71,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "threads",
         alias: "io-threads",
         placeholder: "N",
-        help: "Threads that serve connections; 0 means one for each available core",
+        help: "Threads that serve connections; 0: one per available core",
         change: Change::Start,
         get: |c| c.threads.to_string(),
         set: |c, v| number(v, 0, 1024).map(|n| c.threads = n),
@@ -80,7 +80,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "tcp-keepalive",
         alias: "",
         placeholder: "SECONDS",
-        help: "Probe silent TCP peers after this long; 0 never does",
+        help: "Probe silent TCP peers after this time; 0: never",
         change: Change::Running,
         get: |c| c.tcp_keepalive_s.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.tcp_keepalive_s = n),
@@ -89,7 +89,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "tcp-backlog",
         alias: "",
         placeholder: "N",
-        help: "Connections that the kernel may queue before they are accepted",
+        help: "Connections that the kernel may queue before the server accepts them",
         change: Change::Start,
         get: |c| c.tcp_backlog.to_string(),
         set: |c, v| number(v, 1, i32::MAX as u32).map(|n| c.tcp_backlog = n),

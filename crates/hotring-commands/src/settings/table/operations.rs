@@ -9,7 +9,7 @@ pub(super) static OPERATIONS: &[Setting] = &[
         name: "admin",
         alias: "",
         placeholder: "ADDR:PORT",
-        help: "Serve metrics, health checks and a status page by HTTP here, to anybody who can reach it",
+        help: "Address for metrics, health checks and a status page by HTTP, without authentication",
         change: Change::Start,
         get: |c| c.admin.clone().unwrap_or_default(),
         set: |c, v| {
@@ -21,8 +21,8 @@ pub(super) static OPERATIONS: &[Setting] = &[
         name: "watchdog-period",
         alias: "",
         placeholder: "MILLISECONDS",
-        help: "Report a thread as stuck, in the log and by /healthz, when it has served no client for this long; \
-               0: never",
+        help: "Report a thread as stuck, in the log and at /healthz, when it has served no client for this long; 0: \
+               never",
         change: Change::Running,
         get: |c| c.watchdog_ms.to_string(),
         set: |c, v| {
@@ -38,7 +38,7 @@ pub(super) static OPERATIONS: &[Setting] = &[
         name: "shutdown-timeout",
         alias: "",
         placeholder: "SECONDS",
-        help: "End the process this long after it was asked to end, though a thread is stuck; 0 waits for ever",
+        help: "After a request to shut down, wait at most this long for stuck threads; 0: for ever",
         change: Change::Running,
         get: |c| c.shutdown_timeout_s.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.shutdown_timeout_s = n),
@@ -47,7 +47,7 @@ pub(super) static OPERATIONS: &[Setting] = &[
         name: "log-format",
         alias: "",
         placeholder: "human|json",
-        help: "Write the log for people or, one JSON object a line, for programs",
+        help: "Format of log messages: human, or json with one object per line",
         change: Change::Start,
         get: |c| if c.log_format == LogFormat::Json { "json" } else { "human" }.to_string(),
         set: |c, v| {

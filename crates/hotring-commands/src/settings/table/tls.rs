@@ -11,7 +11,7 @@ pub(super) static TLS: &[Setting] = &[
         name: "tls-listen",
         alias: "",
         placeholder: "ADDR:PORT",
-        help: "Listen here for TLS; may be given several times; replaces tls-port",
+        help: "Address and port for TLS; may be given several times; replaces tls-port",
         change: Change::Start,
         get: |c| c.tls.listen.join(" "),
         set: |c, v| {
@@ -23,7 +23,7 @@ pub(super) static TLS: &[Setting] = &[
         name: "tls-port",
         alias: "",
         placeholder: "PORT",
-        help: "Port for TLS at the addresses of bind; 0 for none",
+        help: "Port for TLS at the addresses of bind; 0: none",
         change: Change::Start,
         get: |c| c.tls.port.to_string(),
         set: |c, v| number(v, 0, u16::MAX).map(|n| c.tls.port = n),
@@ -32,8 +32,7 @@ pub(super) static TLS: &[Setting] = &[
         name: "tls-cert-file",
         alias: "",
         placeholder: "PATH",
-        help: "PEM file of the server's certificate, and of those between it and the root; SIGHUP reloads it \
-               and the other two",
+        help: "PEM file of the server's certificate and its intermediates; SIGHUP reloads all three files",
         change: Change::Protected,
         get: |c| path_text(&c.tls.cert_file),
         set: |c, v| path(v).map(|p| c.tls.cert_file = p),
@@ -51,7 +50,7 @@ pub(super) static TLS: &[Setting] = &[
         name: "tls-ca-cert-file",
         alias: "",
         placeholder: "PATH",
-        help: "PEM file of the certificates that clients' ones have to come from",
+        help: "PEM file of the authorities that must have signed clients' certificates",
         change: Change::Protected,
         get: |c| path_text(&c.tls.ca_cert_file),
         set: |c, v| path(v).map(|p| c.tls.ca_cert_file = p),
@@ -60,7 +59,7 @@ pub(super) static TLS: &[Setting] = &[
         name: "tls-auth-clients",
         alias: "",
         placeholder: "yes|no|optional",
-        help: "Whether clients have to show a certificate; with optional, one that they show has to be good",
+        help: "Whether clients must present a certificate; optional: only a presented one is checked",
         change: Change::Running,
         get: |c| {
             match c.tls.auth_clients {
@@ -84,7 +83,7 @@ pub(super) static TLS: &[Setting] = &[
         name: "tls-protocols",
         alias: "",
         placeholder: "VERSIONS",
-        help: "TLSv1.2, TLSv1.3, or both of them, separated by a space",
+        help: "TLSv1.2, TLSv1.3, or both, separated by a space",
         change: Change::Running,
         get: |c| {
             match c.tls.protocols {

@@ -3,7 +3,7 @@
 //!
 //! Each request is chosen or passed over for itself, with the same chance as all others of its time, whatever it asks
 //! for. So the steps from one to the next have a geometric distribution. They are drawn one at a time: a batch that
-//! has no request to note costs a subtraction. What is noted weighs as many requests as one was chosen of. The chance
+//! has no request to note costs a subtraction. A noted request stands for all those of which it was chosen. The chance
 //! changes with the rate of requests, at which a step that has begun is drawn again: it has no memory.
 
 use fastrand::Rng;

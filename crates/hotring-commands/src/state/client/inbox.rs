@@ -3,7 +3,7 @@
 //! ```text
 //!   any thread --> inbox, encoded           --> the connection's task, between two replies
 //! ```
-//! The kind and encoding of messages depend on what the connection has asked for. The inbox holds that state under the
+//! The kind and encoding of messages depend on the connection's choice. The inbox holds that state under the
 //! same lock as the messages: messages always match the last request, and none may follow the reply that ends their
 //! subscription.
 

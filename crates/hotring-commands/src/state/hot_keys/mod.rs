@@ -1,7 +1,7 @@
 //! The keys that requests name most often, estimated from a sample, with bounds.
 //!
 //! The executor notes some thousand requests a second ([`crate::exec`] says which), each with its keys or without any,
-//! and each with a weight: for how many requests it stands. What is known is about the last [`SPANS`] seconds. Each
+//! and each with a weight: for how many requests it stands. The list covers the last [`SPANS`] seconds. Each
 //! second has sums of its own, which go when it is over, whether or not there are requests.
 //!
 //! A thread keeps sums of [`SETS`] times [`WAYS`] keys by the algorithm *Space-Saving* (Metwally, Agrawal, El Abbadi,
@@ -244,7 +244,7 @@ impl Sketch {
         *lowest = new;
     }
 
-    /// What may have been noted of a key that has no place.
+    /// The most that may have been noted of a key without a place.
     fn unseen(&self, database: u8, key: &[u8]) -> f32 {
         let hash = self.hash(database, key);
         let Some(set) = self.sets.get(hash as usize % SETS) else { return 0.0 };
@@ -263,7 +263,7 @@ impl Sketch {
         (self.span % SPANS as u64) as usize
     }
 
-    /// Forgets what is longer ago than the seconds that are kept.
+    /// Forgets requests older than the seconds that are kept.
     fn move_to(&mut self, now: u64) {
         let span = now / SPAN_MS;
         if span != self.span {

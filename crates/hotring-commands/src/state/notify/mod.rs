@@ -20,7 +20,7 @@ pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &C
     let changes = take_changes(store, server, config);
     let teller = Teller { pubsub: &server.push.pubsub, config, store };
     if spec.id == CommandId::SMove {
-        // Redis takes the member away first. What had expired it finds before.
+        // Redis takes the member away first, and reports expired keys before that.
         let expired = changes.iter().take_while(|change| change.what == Changed::Expired).count();
         let (expired, moved) = changes.split_at(expired);
         for change in expired.iter().chain(moved.iter().rev()) {
@@ -112,7 +112,7 @@ impl Teller<'_> {
             return;
         }
         match change.what {
-            // It keeps what it has counted, which is no change for others.
+            // It keeps its own counts, which is no change for others.
             Changed::Stored { .. } if spec.id == CommandId::PfCount => {}
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);

@@ -19,7 +19,7 @@
 //! # The share of the young
 //! Young items are evicted when they exceed their share of all items, otherwise old ones. A ghost hit is a miss that
 //! more memory would have avoided: one of a young item raises the share, one of an old item lowers it. The ghosts of
-//! the young are the larger table, because they also identify known keys; only their newest part tells what slightly
+//! the young are the larger table, because they also identify known keys; only their newest part tells how slightly
 //! more memory would do.
 //!
 //! # Bounds

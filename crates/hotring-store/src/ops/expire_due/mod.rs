@@ -12,7 +12,7 @@ const STEPS: usize = 512;
 /// Items that the walk over all of them visits in a call.
 const WALK_ITEMS: usize = 512;
 
-/// What [`Session::expire_due`] has done.
+/// The result of [`Session::expire_due`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryStep {
     /// Keys that it removed.
@@ -26,7 +26,7 @@ pub struct ExpiryStep {
 impl Session {
     /// Calls `f` with each key that [`Session::expire_due`] has removed, by whatever session, for which no call of the
     /// two has called it yet, and with how many milliseconds its time was over then. Others that do so meanwhile wait.
-    /// So what expired before a write is told of before the write, if who tells of that calls this first.
+    /// A session that calls this before it reports a write reports earlier expiries first.
     pub fn tell_expired(&mut self, mut f: impl FnMut(&[u8], u64)) {
         for Gone { key, late } in self.wheels.expired.lock().drain(..) {
             self.hooks.watchers.tell_observer(&key, 0);
@@ -128,7 +128,7 @@ impl Session {
                 // Outside of the gate: there may be many to be told.
                 self.tell_expired(&mut *f);
             } else if let Some(key) = with_fields {
-                // What is left of them, and when the next one is due, is seen then.
+                // The rest of them, and the time of the next one, are seen then.
                 let at =
                     if self.remove_due_fields(&key, now, false).is_some() { now } else { now + 1 };
                 wheels.enter_again(taken, at, now);

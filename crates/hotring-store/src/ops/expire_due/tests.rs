@@ -1,4 +1,4 @@
-//! What is removed when, by whatever operation it got its time; and what the wheels hold.
+//! Removal at the due time, whichever operation set it; and the contents of the wheels.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -256,7 +256,7 @@ fn entries_of_what_is_gone_are_bounded() {
             }
         }
         assert!(most > 60_000, "{most}: this is to try the bound");
-        // The bound, and what is entered while the walk lasts.
+        // The bound, and the keys entered while the walk lasts.
         assert!(most < 65_536 + 2 * 1_002 + 5_000, "{most} entries");
         let removed = due(&mut s, NOW + 1_500);
         assert_eq!(removed.iter().filter(|(key, _)| key.len() == 4).count(), 501, "none is lost");
@@ -329,7 +329,7 @@ fn a_clock_that_goes_back_is_followed() {
     assert_eq!(due(&mut s, NOW + 10_000_000), [(b"a".to_vec(), 0)]);
 }
 
-/// What a write told of another connection's key was once told before what had expired there: who listens took
+/// A write of another connection's key was once reported before the expiry there: listeners took
 /// the new key for gone.
 #[test]
 fn what_has_expired_is_told_of_before_what_was_written_after_it() {

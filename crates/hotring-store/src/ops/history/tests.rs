@@ -1,4 +1,4 @@
-//! What is kept of a key's earlier values, and by which operations.
+//! The earlier values kept of a key, and the operations that keep them.
 
 use crate::{
     ExpireCondition, NumberKind, OpenError, Options, Session, SetCondition, SetExpiry, SetOptions,

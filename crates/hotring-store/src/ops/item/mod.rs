@@ -21,7 +21,7 @@ use crate::value::{ValueRef, is_string, view, view_large};
 pub struct Item<'a> {
     /// The value. A hash has no metadata.
     pub value: ValueRef<'a>,
-    /// What is kept with it.
+    /// The memcached data kept with it.
     pub metadata: Metadata,
     /// When it expires, in Unix milliseconds.
     pub expire_at: Option<u64>,
@@ -29,7 +29,7 @@ pub struct Item<'a> {
     pub memory: usize,
 }
 
-/// What [`Session::update_item`] does to a key.
+/// The action of [`Session::update_item`] on a key.
 #[derive(Clone, Debug)]
 pub enum ItemAction<'a> {
     /// Nothing.
@@ -40,7 +40,7 @@ pub enum ItemAction<'a> {
         value: Cow<'a, [u8]>,
         /// Its metadata.
         metadata: Metadata,
-        /// What becomes of the expiry.
+        /// The new expiry.
         expiry: SetExpiry,
     },
     /// Leaves the value, and gives it other metadata and another expiry. Does nothing if the key is absent. A hash
@@ -48,7 +48,7 @@ pub enum ItemAction<'a> {
     Amend {
         /// The metadata.
         metadata: Metadata,
-        /// What becomes of the expiry.
+        /// The new expiry.
         expiry: SetExpiry,
     },
     /// Removes the key.
@@ -87,14 +87,14 @@ impl Session {
         UniqueNumbers(self.last_unique.clone())
     }
 
-    /// Hands what the key has to `f`. None if it is absent.
+    /// Hands the key's item to `f`. None if it is absent.
     #[inline]
     pub fn item<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Item<'_>) -> R) -> Option<R> {
         self.read(key, now, |entry| show(&entry, f))
     }
 
     /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
-    /// with what the key has then; the result of the call whose decision took effect is returned.
+    /// with the key's item at that time; the result of the call whose decision took effect is returned.
     ///
     /// # Errors
     /// Those of every write that takes memory; a removal takes none.
@@ -106,7 +106,7 @@ impl Session {
     ) -> Result<R, StoreError> {
         self.check_key(key)?;
         self.enter_new();
-        // Room is made only for what takes memory, which is known when it is decided.
+        // Only a write that takes memory needs room, and the decision tells whether it does.
         let mut admitted = (!self.index.is_refusing()).then_some(Ok(()));
         let limits = self.limits;
         loop {
@@ -151,7 +151,7 @@ fn show<R>(entry: &Entry<'_>, f: impl FnOnce(Item<'_>) -> R) -> R {
     })
 }
 
-/// What is done to the item, and what that means to the key.
+/// The change of the item, and its meaning to the key.
 fn act<'x>(
     action: ItemAction<'x>,
     entry: Option<&Entry<'_>>,

@@ -1,4 +1,4 @@
-//! Strings with notes: what keeps them, what drops them, and that numbers for compare-and-swap are never
+//! Strings with notes: operations that keep or drop them, and that numbers for compare-and-swap are never
 //! given twice. All of it with and without a history.
 
 use crate::{

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::session::Session;
 use crate::watch::{Leave, Watch};
 
-/// What a key was at one moment, to ask later whether it has been written since
+/// The state of a key at one moment, to ask later whether it has been written since
 /// ([`Session::is_unchanged`]).
 #[derive(Debug)]
 pub struct KeyState(State);
@@ -18,7 +18,7 @@ pub struct KeyState(State);
 #[derive(Debug)]
 enum State {
     Present {
-        /// The number of its database, its place, and what tells whether another has got the number since.
+        /// The number of its database, its place, and a mark that tells whether another has got the number since.
         number: u8,
         place: u8,
         stamp: u64,
@@ -47,7 +47,7 @@ impl KeyState {
 }
 
 impl Session {
-    /// Remembers what the key is now. Each of these takes a little memory, and one of an absent key makes
+    /// Remembers the key's present state. Each of these takes a little memory, and one of an absent key makes
     /// writes of the same stripe slower while it is kept; how many there may be is up to the caller.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Session {
         }
     }
 
-    /// Whether nothing has written the key since then, nor has it expired. What it answers stays
+    /// Whether nothing has written the key since then, nor has it expired. The answer stays
     /// true as long as the key is this session's alone ([`Session::exclusive`]).
     pub fn is_unchanged(&mut self, state: &KeyState, now: u64) -> bool {
         match &state.0 {

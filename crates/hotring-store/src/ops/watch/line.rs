@@ -77,7 +77,7 @@ impl Session {
         self.logging.last
     }
 
-    /// Counts a record of another session among this one's: what this session does next acknowledges it.
+    /// Counts a record of another session among this one's: this session's next acknowledgement covers it.
     pub fn note_logged(&mut self, lsn: Lsn) {
         self.logging.last = self.logging.last.max(Some(lsn));
     }

@@ -9,10 +9,10 @@ use crate::session::Session;
 use crate::value::view_string;
 use crate::watch::{FirstLook, Leave, Watch};
 
-/// What [`Session::look`] finds.
+/// The result of [`Session::look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// What was waited for has happened.
+    /// The awaited change has happened.
     Fired,
     /// Not yet.
     Waiting {
@@ -78,7 +78,7 @@ impl Session {
         })
     }
 
-    /// Looks whether what a watch waits for has happened, expiry included.
+    /// Looks whether the awaited change has happened, expiry included.
     pub fn look(&mut self, watch: &Watch, now: u64) -> Watched {
         if watch.has_fired() {
             return Watched::Fired;

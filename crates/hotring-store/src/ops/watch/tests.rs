@@ -39,7 +39,7 @@ fn watch(s: &mut Session, key: &[u8], expected: Option<&[u8]>) -> Watch {
 
 type Operation = fn(&mut Session);
 
-/// What becomes of a wait for `k`, which has a value, while another session does `operation`; without
+/// The outcome of a wait for `k`, which has a value, while another session does `operation`; without
 /// and with a history.
 #[track_caller]
 fn check(fires: bool, operations: &[(&str, Operation)]) {
@@ -300,7 +300,7 @@ impl crate::Wait for Counted {
     fn wait(&mut self) {}
 }
 
-/// Who looks, makes room or removes what has expired has other work than this key, and never waits for its holder:
+/// Looking, making room and removing expired keys never wait for this key's holder:
 /// not for one that comes while it looks, either.
 #[test]
 fn who_has_other_work_never_waits_for_a_holder() {

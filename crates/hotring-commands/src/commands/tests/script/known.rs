@@ -1,4 +1,4 @@
-//! What libraries do by scripts, in our own words: locks, and limits of rates.
+//! Scripts of libraries, in our own words: locks and rate limits.
 
 use hotring_protocol::Version;
 
@@ -9,7 +9,7 @@ use crate::exec::dialogue::Dialogue;
 const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
     return redis.call('del', KEYS[1]) else return 0 end";
 
-/// Gives one's own lock more time, on top of what is left or instead of it, as redis-py does.
+/// Extends one's own lock, on top of the remaining time or instead of it, as redis-py does.
 const EXTEND: &str = "
     if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end
     local left = redis.call('pttl', KEYS[1])

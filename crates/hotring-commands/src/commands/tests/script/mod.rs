@@ -374,7 +374,7 @@ fn keys_that_were_not_declared_are_held_all_the_same() {
     for i in 1..4 {
         assert_eq!(eval(&mut dialogue, wide, &[], &["x"]), format!(":{i}¶"));
     }
-    // Used only what it was given so far: restarts, once.
+    // It used only its arguments so far: it restarts, once.
     let later = "local n = redis.call('GET', KEYS[1]) if ARGV[1] then redis.call('SET', ARGV[1], 1) end \
                  return redis.call('INCR', KEYS[1])";
     assert_eq!(eval(&mut dialogue, later, &["n"], &[]), ":1¶");
@@ -451,7 +451,7 @@ fn random_numbers_are_those_of_redis() {
     assert_ne!(eval(&mut dialogue, &seeded, &[], &[]), first);
 }
 
-/// The functions that run here instead of Lua's own say what Lua's say.
+/// The functions that replace Lua's own have the same errors.
 #[test]
 fn texts_are_searched_as_lua_does() {
     let mut dialogue = Dialogue::new(Version::Resp2);

@@ -1,4 +1,4 @@
-//! What becomes of the lines of a redis.conf, and of what it does not say.
+//! The lines of a redis.conf, and the settings that it leaves out.
 
 use hotring_store::EvictionPolicy;
 
@@ -42,7 +42,7 @@ fn lines_with_a_counterpart_are_taken() {
                 client-output-buffer-limit normal 1mb 0 0 pubsub 2mb 8mb 60\n";
     let (config, notes) = read("taken", text).unwrap();
     assert_eq!(config.addresses(), ["127.0.0.1:7000", "-[::1]:7000"]);
-    // What a weaker source has said of addresses is forgotten.
+    // Addresses of a weaker source are forgotten.
     let conf = Conf::new("weaker", "port 7000\n");
     let mut weaker = Config { listen: vec!["127.0.0.1:1".to_string()], ..Config::default() };
     read_file(&mut weaker, &conf.0).unwrap();
@@ -56,7 +56,7 @@ fn lines_with_a_counterpart_are_taken() {
     assert_eq!(notes, ["redis.conf, line 12: the soft limit of pubsub has no effect here"]);
 }
 
-/// What the files have uncommented that come with Redis 6.2, 7.2 and 7.4. They were once refused.
+/// The uncommented lines of the files that come with Redis 6.2, 7.2 and 7.4. They were once refused.
 #[test]
 fn the_files_that_come_with_redis_are_taken() {
     let all = "bind 127.0.0.1 -::1\nprotected-mode yes\nport 6379\ntcp-backlog 511\ntimeout 0\n\
@@ -90,8 +90,8 @@ fn the_files_that_come_with_redis_are_taken() {
     }
 }
 
-/// What the files of Redis 7 have as comments, at the value that holds anyway, and what
-/// CONFIG REWRITE and `CONFIG GET *` write. Lines that ask for nothing were once refused by their names.
+/// The comments of Redis 7's files, at the value that holds anyway, and the output of
+/// CONFIG REWRITE and `CONFIG GET *`. Lines that ask for nothing were once refused by their names.
 #[test]
 fn redis_defaults_ask_for_nothing() {
     let no_effect = "acl-pubsub-default resetchannels\nenable-module-command no\n\
@@ -147,7 +147,7 @@ fn where_the_file_is_silent_redis_defaults_hold() {
     assert!(config.protected_mode);
     assert_eq!(config.client_memory_max, 0);
     assert_eq!((config.lua_time_ms, config.busy_reply_ms), (0, 5_000));
-    // What the file says holds.
+    // The file wins.
     let text = "save \"\"\nmaxmemory-policy allkeys-lru\nbind 127.0.0.1\nmaxmemory-clients 1gb\n";
     let (config, notes) = read("says", text).unwrap();
     assert_eq!(config.eviction.policy, EvictionPolicy::AllKeysLru);
@@ -167,7 +167,7 @@ fn where_the_file_is_silent_redis_defaults_hold() {
     assert!(!config.log.is_on && notes.is_empty(), "{notes:?}");
 }
 
-/// It once ended scripts, and what they had written stayed; Redis only answers BUSY.
+/// It once ended scripts, and their writes stayed; Redis only answers BUSY.
 #[test]
 fn the_time_limit_of_redis_ends_no_script() {
     let (config, notes) = read("lua", "save \"\"\nlua-time-limit 700\n").unwrap();
