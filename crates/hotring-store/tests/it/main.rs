@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod container_history;
+mod containers;
 mod damage;
 mod databases;
 mod evict;
