@@ -1,4 +1,7 @@
-//! What holds for containers of any type, packed and large: the expiry stays, limits are looked at.
+//! What holds for containers of any type, packed and large: the expiry stays, limits are looked at, those who wait are
+//! told.
+
+use std::task::Waker;
 
 use hotring_store::{AddOptions, End, ExpireCondition, Options, Session, Store, StoreError};
 
@@ -19,19 +22,24 @@ fn add(session: &mut Session, key: &str, part: &[u8]) -> Result<usize, StoreErro
     }
 }
 
-#[test]
-fn changes_keep_the_expiry_and_refuse_long_parts() {
-    let options = Options {
+const KEYS: [&str; 4] = ["list", "set", "hash", "sorted set"];
+
+fn options() -> Options {
+    Options {
         value_len_max: 100,
         list_packed_elements_max: 4,
         set_packed_members_max: 4,
         hash_packed_fields_max: 4,
         scored_packed_members_max: 4,
         ..Options::default()
-    };
-    let store = Store::new(options).expect("it fits");
+    }
+}
+
+#[test]
+fn changes_keep_the_expiry_and_refuse_long_parts() {
+    let store = Store::new(options()).expect("it fits");
     let mut session = store.session();
-    for key in ["list", "set", "hash", "sorted set"] {
+    for key in KEYS {
         add(&mut session, key, b"first").expect("room");
         session.expire_at(key.as_bytes(), LATER, ExpireCondition::Always, NOW).expect("room");
         // From packed to large.
@@ -42,6 +50,24 @@ fn changes_keep_the_expiry_and_refuse_long_parts() {
             assert_eq!(session.expiry(key.as_bytes(), NOW), Some(Some(LATER)), "{key} {i}");
             let long = add(&mut session, key, &[b'x'; 101]);
             assert!(matches!(long, Err(StoreError::ValueTooLong { .. })), "{key} {i}: {long:?}");
+        }
+    }
+}
+
+/// Of packed ones and in place; not of what changes nothing.
+#[test]
+fn those_who_wait_are_told_of_changes() {
+    let store = Store::new(options()).expect("it fits");
+    let (mut session, mut waiting) = (store.session(), store.session());
+    for key in KEYS {
+        for i in 0..10 {
+            let watch =
+                waiting.watch(key.as_bytes(), None, Waker::noop().clone(), NOW).expect("room");
+            assert!(!watch.has_fired());
+            add(&mut session, key, &[b'x'; 101]).expect_err("it is too long");
+            assert!(!watch.has_fired(), "{key} {i}: nothing was changed");
+            add(&mut session, key, format!("part {i}").as_bytes()).expect("room");
+            assert!(watch.has_fired(), "{key} {i}");
         }
     }
 }
