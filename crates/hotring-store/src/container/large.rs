@@ -21,7 +21,7 @@ use super::{ContainerOptions, Contents, Type};
 /// Cut-off nodes freed at once. More are freed in steps, while no one waits.
 const FREED_AT_ONCE: usize = 16;
 /// Bytes that are freed in one step, at least.
-const FREE_STEP: usize = 1 << 20;
+pub(super) const FREE_STEP: usize = 1 << 20;
 
 /// All threads that look at large containers, of whatever store.
 static VISITORS: LazyLock<Arc<Visitors>> = LazyLock::new(Visitors::new);
@@ -38,6 +38,10 @@ pub(crate) struct Large {
 }
 
 impl Large {
+    pub(super) fn new(contents: Contents) -> Large {
+        Large { contents: Shared::new(&VISITORS, contents), remains: None }
+    }
+
     /// The large container that a block stands for.
     pub(crate) fn of(block: BlockRef<'_>) -> Option<&Large> {
         let object: &dyn Any = block.object()?;
@@ -130,8 +134,7 @@ pub(crate) fn of_entry<'a>(entry: &Entry<'a>) -> Option<&'a Large> {
 /// A value that is a large container with these contents.
 pub(crate) fn new_value(contents: Contents, index: &AnyIndex) -> NewValue<'static> {
     let (footprint, kind) = (contents.parts.footprint(), contents.parts.kind());
-    let large = Large { contents: Shared::new(&VISITORS, contents), remains: None };
-    NewValue::Block { kind, block: index.object(Box::new(large), footprint) }
+    NewValue::Block { kind, block: index.object(Box::new(Large::new(contents)), footprint) }
 }
 
 /// Another value with the same contents, if the block is that of a large container.

@@ -446,3 +446,6 @@ pub(crate) struct Objects<'a> {
     pub(crate) index: &'a AnyIndex,
     pub(crate) options: &'a ContainerOptions,
 }
+
+#[cfg(test)]
+mod tests;

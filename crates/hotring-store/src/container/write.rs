@@ -284,7 +284,7 @@ impl<'a> Met<'a> {
 
 /// Gives the key an item without a version, as any write leaves one: whoever watches the key notices.
 #[cold]
-fn forget_version(index: &mut Index, key: Key<'_>, kind: u8, block: &Block, now: u64) {
+pub(super) fn forget_version(index: &mut Index, key: Key<'_>, kind: u8, block: &Block, now: u64) {
     let large = Large::of(block.lend()).expect("it was that of a large container");
     index.update(key, now, |entry| {
         let is_same = entry.and_then(|entry| entry.block()).is_some_and(|block| large.is_of(block));

@@ -4,11 +4,15 @@
 use std::task::Waker;
 
 use hotring_engines::EngineChoice;
+use hotring_log::Effect;
+use hotring_log::storage::Memory;
 use hotring_store::index::{Checksum, Config, Damaged, Part, Scrub};
 use hotring_store::{
-    BitOp, End, ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOperation,
+    BitOp, End, ExpireCondition, Fault, Options, Session, SetCondition, SetExpiry, SetOperation,
     SetOptions, Store, TtlChange, Watched,
 };
+
+use super::logged::{Logged, read};
 
 const NOW: u64 = 1_000;
 
@@ -316,4 +320,34 @@ fn nothing_is_lost_to_a_damaged_source_or_destination() {
         assert!(s.take_damage().is_some());
         assert_eq!(s.get(b"z", NOW, |value| value.to_vec()).unwrap(), b"what it has");
     });
+}
+
+/// Changes of damaged containers are left undone, and the log has nothing of them.
+#[test]
+fn the_log_has_no_change_of_a_damaged_container() {
+    let index = Config { checksum: Checksum::Verify, ..Config::default() };
+    let storage = Memory::new();
+    let logged = Logged::new(Options { index, ..Options::default() }, Fault::None, &storage);
+    let (mut damager, mut s) = (logged.store.session(), logged.store.session());
+    s.set_add(b"k", &[b"a member"], NOW).unwrap();
+    damager
+        .with_damage(b"k", Part::Value, 70, || {
+            s.set_add(b"k", &[b"another"], NOW).unwrap();
+            noted(&mut s, b"k");
+            s.set_remove(b"k", &[b"a member"], NOW).unwrap();
+            noted(&mut s, b"k");
+        })
+        .expect("the key is there");
+    assert_eq!(s.set_members(b"k", NOW, |set| set.len()), Ok(Some(1)));
+    drop((damager, s));
+    logged.end();
+    let mut n_changes = 0;
+    read(&storage, |_, effects| {
+        n_changes += effects.iter().filter(|effect| is_change_of_key(effect)).count();
+    });
+    assert_eq!(n_changes, 1, "that which created it");
+}
+
+fn is_change_of_key(effect: &Effect<'_>) -> bool {
+    matches!(effect, Effect::Put { .. } | Effect::Change { .. } | Effect::Remove { .. })
 }

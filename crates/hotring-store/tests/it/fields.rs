@@ -229,6 +229,25 @@ fn the_wheel_removes_fields_in_time_and_tells() {
     }
 }
 
+/// A hash that is large before it has an expiry, and one whose first expiry comes to be earlier.
+#[test]
+fn the_wheel_knows_of_expiries_that_a_large_hash_gets() {
+    let store = Store::new(options(2, Checksum::Off)).expect("it fits");
+    let mut session = store.session();
+    let fields: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+    session.hash_set(b"h", &fields.map(|field| (field, field)), NOW).unwrap();
+    let mut expire = |field: &[u8], at| {
+        session.hash_expire_at(b"h", at, ExpireCondition::Always, &[field], NOW).unwrap();
+    };
+    expire(b"a", NOW + 50_000);
+    expire(b"b", NOW + 20);
+    for (now, left) in [(NOW + 30, 3), (NOW + 50_010, 2)] {
+        while session.expire_due(now, 100, |_, _| ()).next.is_some_and(|next| next <= now) {}
+        // At time 0 nothing that is held is hidden.
+        assert_eq!(session.hash(b"h", 0, |hash| hash.len()).unwrap(), Some(left));
+    }
+}
+
 #[test]
 fn expiries_come_back_from_the_log_and_go_with_copies() {
     let storage = Memory::new();

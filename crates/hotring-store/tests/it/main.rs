@@ -2,6 +2,8 @@
 
 mod concurrency;
 mod container_history;
+mod container_log;
+mod containers;
 mod damage;
 mod databases;
 mod evict;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use hotring_store::index::{Checksum, Config};
-use hotring_store::{Options, Room, Session, SetOperation, SetRef, Store};
+use hotring_store::{Options, Room, Session, SetForm, SetOperation, SetRef, Store};
 
 use super::random::Random;
 
@@ -120,6 +120,23 @@ fn sets_are_as_ordered_sets() {
 #[test]
 fn sets_of_one_value_are_as_ordered_sets() {
     as_ordered_sets(Checksum::Verify);
+}
+
+/// A result is held as a set that got the same members one by one.
+#[test]
+fn results_are_packed_up_to_the_limits() {
+    let store = Store::new(options(Checksum::Off)).expect("it fits");
+    let mut session = store.session();
+    for n in 1..8 {
+        let members: Vec<_> = (0..n).map(|i: u8| i.to_string().into_bytes()).collect();
+        let members: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
+        session.remove(b"a", NOW);
+        session.set_add(b"a", &members, NOW).unwrap();
+        session.set_store(SetOperation::Union, b"b", &[b"a", b"a"], NOW).unwrap();
+        let mut form = |key: &[u8]| session.set_members(key, NOW, |set| set.form()).unwrap();
+        assert_eq!(form(b"b"), form(b"a"), "{n} members");
+        assert_eq!(form(b"b"), Some(if n <= 4 { SetForm::Ints } else { SetForm::Table }));
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! BITFIELD and BITFIELD_RO: every type, every way to overflow, every error. The replies are those of Redis.
 
-use crate::exec::dialogue::play;
+use hotring_store::Options;
+
+use crate::exec::dialogue::{play, play_with};
 
 #[test]
 fn fields_are_read_and_written() {
@@ -59,6 +61,43 @@ fn errors() {
         BITFIELD k GET u8 4294967296            -> -ERR bit offset is not an integer or out of range¶
         BITFIELD k GET u8 #536870912            -> -ERR bit offset is not an integer or out of range¶
         BITFIELD                                -> -ERR wrong number of arguments for 'bitfield' command¶
+        ",
+    );
+}
+
+#[test]
+fn fields_side_by_side_and_far_apart() {
+    play(
+        r"
+        BITFIELD a SET u8 0 1 SET u8 800 2 GET u8 0 GET u8 400 GET u8 800 -> *5¶:0¶:0¶:1¶:0¶:2¶
+        BITCOUNT a -> :2¶
+        STRLEN a -> :101¶
+        BITFIELD b SET u8 100 0 SET u8 0 1 GET u8 1000 -> *3¶:0¶:0¶:0¶
+        STRLEN b -> :14¶
+        BITFIELD c SET u8 0 255 OVERFLOW SAT INCRBY u8 0 1 OVERFLOW FAIL SET i8 0 127 SET i8 0 128 SET i8 0 -129 SET i8 0 -128 -> *6¶:0¶:255¶:-1¶$-1¶$-1¶:127¶ | *6¶:0¶:255¶:-1¶_¶_¶:127¶
+        BITFIELD c OVERFLOW SAT SET i8 0 128 SET i8 0 -129 GET i8 0 -> *3¶:-128¶:127¶:-128¶
+        BITFIELD c OVERFLOW FAIL SET u8 0 256 SET u8 0 255 GET u8 0 -> *3¶$-1¶:128¶:255¶ | *3¶_¶:128¶:255¶
+        BITFIELD d SET u8 4 255 GET u16 0 -> *2¶:0¶:4080¶
+        BITFIELD d SET u8 #3 7 GET u8 24 -> *2¶:0¶:7¶
+        ",
+    );
+}
+
+/// What is refused is longer than a value, not what a value can just hold.
+#[test]
+fn fields_reach_up_to_the_longest_value() {
+    let options = Options { value_len_max: 16, ..Options::default() };
+    play_with(
+        &options,
+        r"
+        BITFIELD k SET u8 120 1                 -> *1¶:0¶
+        STRLEN k                                -> :16¶
+        BITFIELD l SET u8 121 1                 -> -ERR string exceeds maximum allowed size (proto-max-bulk-len)¶
+        BITFIELD l GET u8 127                   -> *1¶:0¶
+        BITFIELD l GET u8 128                   -> -ERR bit offset is not an integer or out of range¶
+        EXISTS l                                -> :0¶
+        HSET h f v                              -> :1¶
+        BITFIELD h SET u8 121 1                 -> -WRONGTYPE Operation against a key holding the wrong kind of value¶
         ",
     );
 }

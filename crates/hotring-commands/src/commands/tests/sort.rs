@@ -113,3 +113,40 @@ fn patterns_need_leave_to_read_all_keys() {
         ",
     );
 }
+
+#[test]
+fn equal_weights_constants_and_large_limits() {
+    play(
+        r#"
+        RPUSH l 3 1 2 -> :3¶
+        MSET t_1 5 t_2 5 t_3 5 -> +OK¶
+        SORT l BY t_* -> *3¶$1¶1¶$1¶2¶$1¶3¶
+        SORT l BY t_* DESC -> *3¶$1¶3¶$1¶2¶$1¶1¶
+        SORT l BY t_* ALPHA -> *3¶$1¶3¶$1¶1¶$1¶2¶
+        SORT l LIMIT 1 9223372036854775807 -> *2¶$1¶2¶$1¶3¶
+        SORT l LIMIT 9223372036854775807 9223372036854775807 -> *0¶
+        SORT l BY nosort BY t_* -> *3¶$1¶3¶$1¶1¶$1¶2¶
+        SORT l BY t_* BY nosort -> *3¶$1¶3¶$1¶1¶$1¶2¶
+        SORT l BY none_* -> *3¶$1¶1¶$1¶2¶$1¶3¶
+        SORT l BY none_* ALPHA DESC -> *3¶$1¶3¶$1¶1¶$1¶2¶
+        SADD s b a c -> :3¶
+        SORT s BY nosort DESC STORE d -> :3¶
+        LRANGE d 0 -1 -> *3¶$1¶c¶$1¶b¶$1¶a¶
+        EVAL "return redis.call('SORT',KEYS[1],'BY','nosort')" 1 s -> *3¶$1¶a¶$1¶b¶$1¶c¶
+        EVAL "return redis.call('SORT',KEYS[1],'BY','nosort','DESC','LIMIT',0,2)" 1 s -> *2¶$1¶c¶$1¶b¶
+        RPUSH e "" " 7" 3 -1e2 0x10 inf -> :6¶
+        SORT e -> *6¶$4¶-1e2¶$0¶¶$1¶3¶$2¶ 7¶$4¶0x10¶$3¶inf¶
+        "#,
+    );
+}
+
+#[test]
+fn what_patterns_find_counts() {
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    for request in ["RPUSH l 3 1 2", "MSET t_1 5 t_2 5 t_3 5", "CONFIG RESETSTAT"] {
+        dialogue.say(request);
+    }
+    assert_eq!(dialogue.say("SORT l BY t_* GET none_*"), "*3¶$-1¶$-1¶$-1¶");
+    let stats = dialogue.say("INFO stats");
+    assert!(stats.contains("keyspace_hits:4¶") && stats.contains("keyspace_misses:3¶"), "{stats}");
+}

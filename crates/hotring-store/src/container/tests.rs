@@ -1,0 +1,61 @@
+//! What no operation can be made to show: containers of gigabytes, races, memory that is freed in steps.
+
+use hotring_index::{NewValue, Object};
+
+use super::large::{FREE_STEP, Large, new_value};
+use super::write::{check, forget_version};
+use super::{Contents, Parts, Type};
+use crate::set::large::Members;
+use crate::set::{Change, Set};
+use crate::{Options, SetOptions, Store, StoreError};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn set(n: usize) -> Contents {
+    let mut members = Members::new([1, 2]);
+    (0..n).for_each(|i| _ = members.add(format!("{i:0100}").as_bytes()));
+    Contents { number: 1, parts: Parts::Set(members) }
+}
+
+#[test]
+fn a_container_that_no_record_could_hold_grows_no_more() {
+    let limits = Store::new(Options::default()).expect("it fits").session().limits;
+    let (add, remove) = ([Change::add(b"m")], [Change::remove(b"1")]);
+    // Integers of two bytes, each of which may come to be a text of up to 21. Memory that is not written takes none.
+    let mut held = vec![0; 400 << 20];
+    held[..3].copy_from_slice(&[1, 1, 2]);
+    let whole = |len: usize| Set::packed(&held[..len]);
+    assert_eq!(check::<Set>(whole(300 << 20), &add, limits), Ok(()));
+    let refused = check::<Set>(whole(held.len()), &add, limits);
+    assert!(matches!(refused, Err(StoreError::ValueTooLong { .. })), "{refused:?}");
+    assert_eq!(check::<Set>(whole(held.len()), &remove, limits), Ok(()));
+}
+
+#[test]
+fn a_large_container_is_freed_in_steps() {
+    let contents = set(50_000);
+    let footprint = contents.parts.footprint();
+    let mut large = Large::new(contents);
+    let steps: Vec<usize> = std::iter::from_fn(|| large.dismantle()).collect();
+    let (last, others) = steps.split_last().expect("a step");
+    assert!(
+        others.len() > 2 && others.iter().all(|freed| (FREE_STEP..2 * FREE_STEP).contains(freed))
+    );
+    let freed = others.iter().sum::<usize>() + last;
+    assert!((footprint * 9 / 10..=footprint).contains(&freed), "{freed} of {footprint}");
+    assert_eq!(large.read(|contents| contents.parts.len_of_all()), 0);
+}
+
+/// Without a log a plain SET does not wait for the key's order: it may come between a change in place and this.
+#[test]
+fn a_value_that_came_in_between_stays() {
+    let mut session = Store::new(Options::default()).expect("it fits").session();
+    session.set(b"k", b"another", SetOptions::default(), NOW).expect("room");
+    session.change_in_order((&b"k"[..]).into(), |write, objects| {
+        let NewValue::Block { kind, block } = new_value(set(10), objects.index) else {
+            panic!("it is large")
+        };
+        forget_version(write.index, write.key, kind, &block, NOW);
+    });
+    assert_eq!(session.get(b"k", NOW, |value| value.to_vec()), Some(b"another".to_vec()));
+}
