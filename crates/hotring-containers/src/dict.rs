@@ -108,6 +108,32 @@ impl Bucket {
         gap[at + key.len()..].copy_from_slice(value);
     }
 
+    /// The entries for which `keep` is true.
+    fn kept(&self, keep: &mut impl FnMut(u32, Entry<'_>) -> bool) -> Bucket {
+        let mut kept = Bucket { data: Vec::with_capacity(self.data.len()), len: 0 };
+        for place in self.places() {
+            if keep(self.hash(place.start), self.entry(place)) {
+                kept.data.extend_from_slice(&self.data[place.start..place.end]);
+                kept.len += 1;
+            }
+        }
+        kept.data.shrink_to_fit();
+        kept
+    }
+
+    /// Whether a dictionary that is made whole puts no more entries in it.
+    fn is_filled(&self) -> bool {
+        self.len() >= LEN_MAX * 3 / 4 || self.data.len() >= BYTES_MAX * 3 / 4
+    }
+
+    /// The same without unused bytes. Nothing is left in this one, which keeps its memory.
+    fn take_filled(&mut self) -> Bucket {
+        let filled = self.clone();
+        self.data.clear();
+        self.len = 0;
+        filled
+    }
+
     /// Stores a value, and returns the result of `old` for the replaced one.
     fn insert<R>(
         &mut self,
@@ -199,6 +225,27 @@ impl Dict {
         Dict::default()
     }
 
+    /// A dictionary of these entries, which come in the order of their hashes, and no key twice. O(n)
+    pub(crate) fn of_sorted<'a>(entries: impl Iterator<Item = (u32, Entry<'a>)>) -> Dict {
+        let (mut leaves, mut bucket, mut last) = (Vec::new(), Bucket::default(), 0);
+        let mut bound = 0;
+        for (hash, Entry { key, value }) in entries {
+            // Keys of equal hashes share a leaf.
+            if bucket.is_filled() && hash != last {
+                leaves.push((bound, bucket.take_filled()));
+                bound = hash;
+            }
+            let end = bucket.data.len();
+            bucket.put(end..end, hash, key, value);
+            bucket.len += 1;
+            last = hash;
+        }
+        if bucket.len > 0 {
+            leaves.push((bound, bucket.take_filled()));
+        }
+        Dict { tree: Tree::of_leaves(leaves) }
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.tree.len()
@@ -257,6 +304,25 @@ impl Dict {
                 Some(result)
             },
         )
+    }
+
+    /// Keeps the entries for which `keep`, which gets their hashes, too, is true. What is returned is what there was,
+    /// to be freed. One walk, and no edit for each entry: O(n)
+    pub fn retain(&mut self, mut keep: impl FnMut(u32, Entry<'_>) -> bool) -> Remains {
+        let (mut kept, mut bound): (Vec<(u32, Bucket)>, u32) = (Vec::new(), 0);
+        let mut leaves = self.tree.leaves(|_| 0);
+        loop {
+            let bucket = leaves.leaf().kept(&mut keep);
+            match kept.last_mut() {
+                Some((_, last)) if last.fits_with(&bucket) => last.absorb(&bucket),
+                _ if bucket.len == 0 => {}
+                _ => kept.push((bound, bucket)),
+            }
+            let Some(next) = leaves.bound() else { break };
+            bound = *next;
+            leaves.forward();
+        }
+        std::mem::replace(&mut self.tree, Tree::of_leaves(kept)).remains()
     }
 
     /// The entry of a rank, in the order of a walk: for a random one. None behind the last.

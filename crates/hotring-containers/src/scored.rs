@@ -1,9 +1,10 @@
 //! A set whose members have scores, and ranks by them.
 
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::dict::Dict;
+use crate::dict::{Dict, Entry};
 use crate::entries::{self, append, len_of_len, open, read_len, write_len};
 use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
 
@@ -13,6 +14,8 @@ const LEN_MAX: usize = 16;
 const BYTES_MAX: usize = 2048;
 /// Bytes of a score.
 const SCORE: usize = size_of::<f64>();
+/// Where more than one member in so many goes, a walk over all is quicker than an edit for each.
+const WALK_FROM: usize = 16;
 
 /// Members with scores, ordered by score, those of equal scores by bytes. Score, rank, insert, remove:
 /// O(log n), with 64 children a node. Clone: O(1).
@@ -67,6 +70,11 @@ impl Scored<'_> {
     fn is_before(&self, other: Scored<'_>) -> bool {
         self.score < other.score || (self.score == other.score && self.member < other.member)
     }
+
+    fn order(&self, other: &Scored<'_>) -> Ordering {
+        let scores = self.score.partial_cmp(&other.score).expect("no score is NaN");
+        scores.then_with(|| self.member.cmp(other.member))
+    }
 }
 
 impl Row {
@@ -99,12 +107,34 @@ impl Row {
 
     fn insert(&mut self, new: Scored<'_>) {
         let (at, _) = self.find(|entry| entry.is_before(new));
+        self.put(at, new);
+    }
+
+    fn put(&mut self, at: usize, new: Scored<'_>) {
         let member_len = new.member.len();
         let gap = open(&mut self.data, at, at, SCORE + len_of_len(member_len) + member_len);
         gap[..SCORE].copy_from_slice(&new.score.to_le_bytes());
         let member = SCORE + write_len(&mut gap[SCORE..], member_len);
         gap[member..].copy_from_slice(new.member);
         self.len += 1;
+    }
+
+    /// Whether a set that is made whole puts no more entries in it.
+    fn is_filled(&self) -> bool {
+        self.len() >= LEN_MAX * 3 / 4 || self.data.len() >= BYTES_MAX * 3 / 4
+    }
+
+    /// The same without unused bytes, and its first entry. Nothing is left in this one, which keeps its memory.
+    fn take_filled(&mut self) -> (Bound, Row) {
+        let filled = (self.bound(), self.clone());
+        self.data.clear();
+        self.len = 0;
+        filled
+    }
+
+    fn bound(&self) -> Bound {
+        let (first, _) = self.at(0);
+        Bound { score: first.score, member: first.member.into() }
     }
 
     fn remove(&mut self, old: Scored<'_>) {
@@ -151,9 +181,7 @@ impl Leaf for Row {
         let right =
             Row { len: self.len - at as u16, data: entries::split_off(&mut self.data, start) };
         self.len = at as u16;
-        let (first, _) = right.at(0);
-        let bound = Bound { score: first.score, member: first.member.into() };
-        Some((bound, right))
+        Some((right.bound(), right))
     }
 
     fn absorb(&mut self, right: &Self) {
@@ -173,6 +201,44 @@ impl ScoredSet {
     /// An empty set.
     pub fn new() -> ScoredSet {
         ScoredSet::default()
+    }
+
+    /// A set of these members with their hashes, the last one of equal members. Each member is left in `members` once,
+    /// in order. O(n log n), without an edit for each member.
+    ///
+    /// # Panics
+    /// A score is NaN.
+    pub fn of_all(members: &mut Vec<(u32, Scored<'_>)>) -> ScoredSet {
+        // Stable: the last one of equal members comes last.
+        members.sort_by(|(a_hash, a), (b_hash, b)| {
+            a_hash.cmp(b_hash).then_with(|| a.member.cmp(b.member))
+        });
+        members.dedup_by(|later, kept| {
+            let is_same = later.1.member == kept.1.member;
+            if is_same {
+                *kept = *later;
+            }
+            is_same
+        });
+        let values: Vec<[u8; SCORE]> =
+            members.iter().map(|(_, entry)| entry.score.to_le_bytes()).collect();
+        let entries = members.iter().zip(&values);
+        let scores = Dict::of_sorted(
+            entries.map(|((hash, entry), value)| (*hash, Entry { key: entry.member, value })),
+        );
+        members.sort_unstable_by(|(_, a), (_, b)| a.order(b));
+        let mut rows: Vec<(Bound, Row)> = Vec::new();
+        let mut row = Row::default();
+        for (_, entry) in members.iter() {
+            if row.is_filled() {
+                rows.push(row.take_filled());
+            }
+            row.put(row.data.len(), *entry);
+        }
+        if row.len > 0 {
+            rows.push(row.take_filled());
+        }
+        ScoredSet { order: Tree::of_leaves(rows), scores }
     }
 
     /// Number of members.
@@ -261,6 +327,11 @@ impl ScoredSet {
         back
     }
 
+    /// All members in the order of their hashes, nearly: quicker where others of that order are looked for on the way.
+    pub fn iter_by_hash(&self) -> impl Iterator<Item = Scored<'_>> {
+        self.scores.iter().map(|entry| Scored { score: score_of(entry.value), member: entry.key })
+    }
+
     /// A walk over all members in the order of their hashes, as [`Dict::scan`].
     pub fn scan<'a>(
         &'a self,
@@ -273,16 +344,41 @@ impl ScoredSet {
         })
     }
 
-    /// Removes the members of these ranks. O(k log n), for the members' scores; `hash` gives a member's hash.
+    /// Removes the members of these ranks; what is left of them is to be freed. `hash` gives a member's hash. Few of
+    /// all members take an edit each, more of them one walk over all: O(min(k log n, n))
     pub fn remove_ranks(&mut self, ranks: Range<usize>, hash: impl Fn(&[u8]) -> u32) -> Remains {
         let to = ranks.end.min(self.len());
         let from = ranks.start.min(to);
         let mut scores = std::mem::take(&mut self.scores);
-        for scored in self.iter_from_in_order(from).take(to - from) {
-            scores.remove(hash(scored.member), scored.member);
+        let mut gone = None;
+        if to - from > self.order.len() / WALK_FROM {
+            let (first, behind) = (self.entry_of_rank(from), self.entry_of_rank(to));
+            let is_before = |end: Option<Scored<'_>>, entry: Scored<'_>| {
+                end.is_none_or(|end| entry.is_before(end))
+            };
+            gone = Some(scores.retain(|_, entry| {
+                let entry = Scored { score: score_of(entry.value), member: entry.key };
+                is_before(first, entry) || !is_before(behind, entry)
+            }));
+        } else {
+            for scored in self.iter_from_in_order(from).take(to - from) {
+                scores.remove(hash(scored.member), scored.member);
+            }
         }
         self.scores = scores;
-        self.order.cut(from, to)
+        let cut = self.order.cut(from, to);
+        match gone {
+            Some(gone) => cut.and(gone),
+            None => cut,
+        }
+    }
+
+    /// The member of a rank; None behind the last.
+    fn entry_of_rank(&self, rank: usize) -> Option<Scored<'_>> {
+        if rank >= self.order.len() {
+            return None;
+        }
+        self.iter_from_in_order(rank).next()
     }
 
     fn iter_from_in_order(&self, mut rank: usize) -> Forward<'_> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::{Dict, Inserted, List, Piece, Remains, ScoredSet, Text};
+use crate::{Dict, Inserted, List, Piece, Remains, Scored, ScoredSet, Text};
 
 /// Short strings mostly, sometimes long ones, so that leaves are full by number and by bytes.
 fn text(rng: &mut Rng, longest: usize) -> Vec<u8> {
@@ -462,4 +462,90 @@ fn keys_of_one_hash_share_a_leaf_with_no_others() {
     assert_eq!(dict.scan(9, 1, |_| seen += 1), None);
     assert_eq!(seen, 40);
     dict.check();
+}
+
+#[test]
+fn a_dictionary_keeps_what_it_is_told_to() {
+    for seed in 0..6 {
+        let mut rng = Rng::with_seed(seed);
+        let (mut dict, mut model) = (Dict::new(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
+        for _ in 0..rng.usize(..3_000) {
+            let (key, value) = (text(&mut rng, 400), text(&mut rng, 3_000));
+            dict.insert(hash_of(&key), &key, &value);
+            model.insert(key, value);
+        }
+        let (snapshot, before) = (dict.clone(), model.clone());
+        let parts = rng.usize(1..40);
+        model.retain(|key, _| usize::from(key.last().copied().unwrap_or(7)) % parts == 0);
+        let mut gone = dict.retain(|hash, entry| {
+            assert_eq!(hash, hash_of(entry.key));
+            model.contains_key(entry.key)
+        });
+        while gone.free(3).is_some() {}
+        dict.check();
+        for (dict, model) in [(&dict, &model), (&snapshot, &before)] {
+            assert_eq!(dict.len(), model.len(), "seed {seed}");
+            for (key, value) in model {
+                assert_eq!(dict.get(hash_of(key), key), Some(&value[..]));
+            }
+        }
+        // It changes as any other does.
+        for i in 0..500_u32 {
+            let key = i.to_le_bytes().to_vec();
+            assert_eq!(dict.insert(hash_of(&key), &key, b""), model.insert(key, vec![]).is_none());
+        }
+        dict.check();
+        assert_eq!(dict.len(), model.len());
+    }
+}
+
+/// Leaves of one hash are as long as they must be, also where a set is made whole.
+#[test]
+fn a_scored_set_that_is_made_whole_is_as_one_that_grew() {
+    for seed in 0..6 {
+        let mut rng = Rng::with_seed(seed);
+        let mut grown = ScoredSet::new();
+        let names: Vec<Vec<u8>> = (0..rng.usize(..4_000)).map(|_| text(&mut rng, 3_000)).collect();
+        let scored = |name: &Vec<u8>, rng: &mut Rng| {
+            let score = if rng.u32(..9) == 0 { -0.0 } else { f64::from(rng.i32(-50..50)) };
+            (name.clone(), score)
+        };
+        let mut entries: Vec<(Vec<u8>, f64)> =
+            names.iter().map(|name| scored(name, &mut rng)).collect();
+        let again: Vec<_> = names.iter().step_by(3).map(|name| scored(name, &mut rng)).collect();
+        entries.extend(again);
+        for (member, score) in &entries {
+            grown.insert(hash_of(member), member, *score);
+        }
+        let mut members: Vec<_> = entries
+            .iter()
+            .map(|(member, score)| (hash_of(member), Scored { score: *score, member }))
+            .collect();
+        let mut made = ScoredSet::of_all(&mut members);
+        made.check();
+        assert!(made.iter_from(0).eq(grown.iter_from(0)), "seed {seed}");
+        assert!(made.iter_from(0).eq(members.iter().map(|(_, entry)| *entry)));
+        assert!(made.footprint() <= grown.footprint() * 5 / 4, "seed {seed}");
+        for (hash, entry) in &members {
+            assert_eq!(made.score(*hash, entry.member), Some(entry.score));
+        }
+        // Most of it, and little of it, goes in ranks; what is left changes as any other does.
+        for n in [made.len() / 2, made.len() / 40, made.len() / 3] {
+            let from = rng.usize(..=made.len() - n.min(made.len()));
+            let to = (from + n).min(made.len());
+            let ends = grown.clone();
+            let gone: Vec<_> = ends.iter_from(from).take(to - from).collect();
+            made.remove_ranks(from..to, hash_of);
+            for entry in gone {
+                grown.remove(hash_of(entry.member), entry.member);
+            }
+            made.check();
+            assert!(made.iter_from(0).eq(grown.iter_from(0)), "seed {seed}, {from}..{to}");
+        }
+        for (member, score) in entries.iter().take(300) {
+            let hash = hash_of(member);
+            assert_eq!(made.insert(hash, member, *score), grown.insert(hash, member, *score));
+        }
+        made.check();
+    }
 }

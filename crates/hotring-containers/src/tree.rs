@@ -14,6 +14,7 @@
 //! * No leaf is empty but that of an empty tree. The root has at least two children, if it has any.
 //! * `counts` are exact, and so is `below`, for all nodes of this tree, shared or not.
 
+mod build;
 mod leaves;
 
 use std::cell::Cell;
