@@ -83,6 +83,20 @@ pub enum Fault {
     NoteStored,
     /// A review clears the access bits, and then sets the new ones.
     NoteTorn,
+    /// Lines: an item is moved to the next table without being frozen.
+    LinesMoveUnfrozen,
+    /// Lines: a copy thaws before the old lane is cleared.
+    LinesThawFirst,
+    /// Lines: a move within the table is not counted.
+    LinesNoCount,
+    /// Lines: REACH is raised after the insert has given LOCK back.
+    LinesReachLate,
+    /// Lines: a home that has moved on is taken for one without the key.
+    LinesStaleTable,
+    /// Lines: a miss does not look at the home again.
+    LinesNoSecondLook,
+    /// Lines: pages of a window go back without a look at the window before.
+    LinesOneWindow,
 }
 
 /// The rule by which memory becomes free.

@@ -16,8 +16,19 @@
 //! begin at bit 6 there. Byte strings would have expiry and eviction in the free bits of lane 0 to 3, at least one at
 //! s = 16: a table of them must have more lines, or lane 0 less.
 
-/// Bits of a hash.
+/// Bits of a hash, and of a word. Under loom a lane is one word for both halves, and hashes are shorter, so that the
+/// smallest of tables has its control bits.
+#[cfg(not(loom))]
 pub(super) const HASH_BITS: u32 = 64;
+#[cfg(not(loom))]
+pub(super) const WORD_BITS: u32 = 64;
+#[cfg(loom)]
+pub(super) const HASH_BITS: u32 = 16;
+#[cfg(loom)]
+pub(super) const WORD_BITS: u32 = 32;
+
+/// The highest hash.
+pub(super) const HASH_MAX: u64 = u64::MAX >> (64 - HASH_BITS);
 
 /// The lane has an item.
 pub(super) const LIVE: u64 = 1;
@@ -49,14 +60,14 @@ pub(super) const SPREAD: u64 = 1 << 14;
 pub(super) const LINE: u64 = LOCK | REACH | ACTIVE | SPREAD;
 
 /// The highest PROBE of a lane.
-pub(super) const PROBE_MAX: u64 = 14;
+pub(super) const PROBE_MAX: u64 = if cfg!(loom) { 1 } else { 14 };
 /// The REACH of a home that has keys in the stash.
 pub(super) const STASHED: u64 = 15;
 
 /// The least exponent of a table: its words have room for the control bits of an item.
-pub(super) const EXPONENT_MIN: u32 = 6;
+pub(super) const EXPONENT_MIN: u32 = if cfg!(loom) { 1 } else { 6 };
 /// From this exponent on lane 0 has an item as well.
-pub(super) const EXPONENT_FULL: u32 = 16;
+pub(super) const EXPONENT_FULL: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// The PROBE bits for a number.
 #[inline(always)]

@@ -104,6 +104,9 @@ pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
     loop {
         let home = table.shape.home(hash);
         let Some(seen) = table.see(home.index) else {
+            if wrong!(table, LinesStaleTable) {
+                return None;
+            }
             table = table.after();
             continue;
         };
@@ -140,6 +143,9 @@ impl Table {
     /// After it: whether no item of the home has moved meanwhile, to another lane or another table.
     #[inline(always)]
     pub(super) fn is_as(&self, index: u64, seen: Seen) -> bool {
+        if wrong!(self, LinesNoSecondLook) {
+            return true;
+        }
         // ORDERING: Acquire: the lanes were read before. A lane that was seen empty because its item has moved was so
         // after ACTIVE was cleared, or the count of moves raised; that is seen then, too.
         fence(Ordering::Acquire);

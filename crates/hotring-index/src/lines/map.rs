@@ -1,5 +1,6 @@
 //! What all sessions of a map share: its settings, its tables, and its count.
 
+use super::config::LinesConfig;
 use super::lane::Form;
 use super::permutation::Permutation;
 use super::session::LinesSession;
@@ -8,39 +9,6 @@ use crate::core::config::ConfigError;
 use crate::core::sync::{Arc, AtomicU64, Mutex, Ordering, TallyI64};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-
-/// How a [`Lines`] is built.
-#[derive(Clone, Debug)]
-pub struct LinesConfig {
-    /// The secret of the permutation of keys: take it from the system's random numbers.
-    pub seed: [u64; 2],
-    /// Items for which there is room from the start. The map never shrinks below that.
-    pub capacity: u64,
-    /// The share of lanes that may be taken before the table grows, 0.6 to 0.9.
-    pub load_max: f64,
-    /// By what the table grows, 1.1 to 8: a smaller factor takes less memory and moves items more often.
-    pub factor: f64,
-    /// Whether the table shrinks by itself.
-    pub shrinks: bool,
-    /// Whether huge pages are asked for: for the first table, and where [`LinesSession::maintain`] is called.
-    pub huge_pages: bool,
-    /// The instructions with which lines are searched; the best that the processor has if `None`.
-    pub form: Option<Form>,
-}
-
-impl Default for LinesConfig {
-    fn default() -> Self {
-        Self {
-            seed: [0; 2],
-            capacity: 0,
-            load_max: 0.75,
-            factor: 2.0,
-            shrinks: true,
-            huge_pages: true,
-            form: None,
-        }
-    }
-}
 
 /// The load of a table that was made for a number of items, and the least at which a lack of room in one place makes
 /// the table grow.
@@ -99,7 +67,7 @@ impl Lines {
     pub fn new(config: LinesConfig) -> Result<Self, ConfigError> {
         let form = check(&config)?;
         let lines = lines_for(config.capacity, LOAD_MADE);
-        let table = Table::new(lines, 0, config.huge_pages).map_err(ConfigError::NoMemory)?;
+        let table = Table::new(lines, 0, &config).map_err(ConfigError::NoMemory)?;
         table.open(0..lines);
         let tables = VecDeque::from([NonNull::from(Box::leak(table))]);
         let registry = Registry { tables, records: Vec::new() };
@@ -278,7 +246,8 @@ impl Shared {
             return false;
         }
         // Small pages, as one is filled with zeros where an operation touches it. `maintain` makes them huge.
-        let Ok(next) = Table::new(lines, table.generation + 1, false) else { return false };
+        let config = LinesConfig { huge_pages: false, ..self.config.clone() };
+        let Ok(next) = Table::new(lines, table.generation + 1, &config) else { return false };
         let next = NonNull::from(Box::leak(next));
         registry.tables.push_back(next);
         // SAFETY: it was just made.

@@ -4,10 +4,26 @@
 //! layer up: `bits`, `lane` (all accesses of the memory), `permutation` (keys to hashes), `stash`, `table`, `lookup`,
 //! `write`, `sweep` (growing and shrinking), `relocate` (moves within a table), `map`, `session`, `pipeline`, `scan`.
 
+/// Whether a model checker asked for this wrong variant (`core/faults.rs`).
+macro_rules! wrong {
+    ($table:expr, $fault:ident) => {{
+        #[cfg(loom)]
+        let wrong = $table.fault == crate::core::faults::Fault::$fault;
+        #[cfg(not(loom))]
+        let wrong = {
+            let _ = &$table;
+            false
+        };
+        wrong
+    }};
+}
+
 mod bits;
+mod config;
 mod lane;
 mod lookup;
 mod map;
+mod memory;
 mod permutation;
 mod pipeline;
 mod relocate;
@@ -16,10 +32,11 @@ mod session;
 mod stash;
 mod sweep;
 mod table;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod write;
 
+pub use config::LinesConfig;
 pub use lane::Form;
-pub use map::{Lines, LinesConfig, LinesStats};
+pub use map::{Lines, LinesStats};
 pub use session::LinesSession;

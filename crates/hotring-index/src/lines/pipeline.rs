@@ -8,9 +8,9 @@
 //! Writes take effect one after the other, in order; the lines of later ones are asked for ahead.
 
 use super::bits::{ACTIVE, PROBE, probe, probe_of, reach_of};
-use super::lane::{Avx2, Avx512, Form, Line, Plain, Search, Sse2};
+use super::lane::{Form, Line, Search, by_form};
 use super::lookup::{is_plain, is_plain_still, look_up};
-use super::session::{LinesSession, by_form};
+use super::session::LinesSession;
 use super::table::Table;
 use crate::core::prefetch::{prefetch, prefetch_to_write};
 

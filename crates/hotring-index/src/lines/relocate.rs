@@ -128,7 +128,9 @@ fn relocate<S: Search>(
         found.lane.clear(FROZEN);
         return None;
     };
-    table.count_move(index);
+    if !wrong!(table, LinesNoCount) {
+        table.count_move(index);
+    }
     found.empty_frozen::<S>();
     copy.lane.clear(FROZEN);
     Some(number)

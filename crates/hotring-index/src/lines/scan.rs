@@ -4,9 +4,9 @@
 //! order of hashes. A home is read as a whole, as for a miss: its items at one moment each, none of which has moved
 //! on meanwhile.
 
-use super::bits::STASHED;
-use super::lane::{Avx2, Avx512, Form, Plain, Search, Sse2};
-use super::session::{LinesSession, by_form};
+use super::bits::{HASH_MAX, STASHED};
+use super::lane::{Form, Search, by_form};
+use super::session::LinesSession;
 use super::stash::Then;
 use super::table::Table;
 
@@ -74,8 +74,11 @@ fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> 
             table.stash.each(hashes.clone(), |hash, value| items.push((hash, value)));
         }
         if table.is_as(index, seen) {
+            // A move within the table that was not counted yet may show both of its copies, which are equal.
+            items.sort_unstable();
+            items.dedup();
             items.retain(|(hash, _)| *hash >= from);
-            return hashes.end().checked_add(1);
+            return (*hashes.end() < HASH_MAX).then(|| hashes.end() + 1);
         }
     }
 }

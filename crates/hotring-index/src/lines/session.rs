@@ -1,6 +1,6 @@
 //! A thread's access to a map.
 
-use super::lane::{Avx2, Avx512, Form, Plain, Search, Sse2};
+use super::lane::{Best, Form, Search, by_form};
 use super::lookup::{AtHome, look_up};
 use super::map::{Record, Shared};
 use super::permutation::Permutation;
@@ -35,31 +35,6 @@ pub struct LinesSession {
 
 // SAFETY: the table is kept by the announcement, whichever thread the session is on.
 unsafe impl Send for LinesSession {}
-
-/// Runs code for the session's form.
-macro_rules! by_form {
-    ($form:expr, $search:ident => $do:expr) => {
-        match $form {
-            Form::Avx512 => {
-                type $search = Avx512;
-                $do
-            }
-            Form::Avx2 => {
-                type $search = Avx2;
-                $do
-            }
-            Form::Sse2 => {
-                type $search = Sse2;
-                $do
-            }
-            Form::Plain => {
-                type $search = Plain;
-                $do
-            }
-        }
-    };
-}
-pub(super) use by_form;
 
 /// After this many removals a session tidies some homes: all of them once in the time in which all items are removed
 /// about twice.
@@ -103,8 +78,8 @@ impl LinesSession {
             self.note_read(hash);
         }
         // The best form is compiled into the caller's code, the others are not.
-        if self.form == Form::Avx512 {
-            match self.look_at_home::<Avx512>(hash) {
+        if self.form == Form::BEST {
+            match self.look_at_home::<Best>(hash) {
                 AtHome::Hit(value) => return Some(value),
                 AtHome::Miss => {
                     // As a conditional move, presence would wait for memory.

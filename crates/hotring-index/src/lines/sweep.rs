@@ -16,13 +16,14 @@
 use super::bits::{ACTIVE, FROZEN, STASHED, reach_of};
 use super::lane::Search;
 use super::lookup::Found;
-use super::table::{Table, WINDOW};
+use super::memory::WINDOW;
+use super::table::Table;
 use super::write::{Inserted, lock, put_in, unlock};
 use crate::core::sync::Ordering;
 use std::ops::Range;
 
 /// Homes that a thread moves at a time: about 40 items.
-const CHUNK: u64 = 16;
+const CHUNK: u64 = if cfg!(loom) { 1 } else { 16 };
 const _: () = assert!(WINDOW.is_multiple_of(CHUNK));
 
 /// Lines of a page.
@@ -78,12 +79,21 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64) {
     };
     let reach = reach_of(control);
     shape.each_item::<S>(index, reach, |found| {
-        if let Some(word) = freeze(&found, shape.mask()) {
+        let word = match wrong!(table, LinesMoveUnfrozen) {
+            true => Some(found.pair.word),
+            false => freeze(&found, shape.mask()),
+        };
+        if let Some(word) = word {
             copy::<S>(next, shape.hash(index, word), found.lane.value());
         }
     });
     if reach == STASHED {
         copy_stash::<S>(table, next, index);
+    }
+    if wrong!(table, LinesThawFirst) {
+        shape.each_item::<S>(index, reach, |found| {
+            thaw::<S>(next, shape.hash(index, found.pair.word));
+        });
     }
     line.head().clear(ACTIVE);
     shape.each_item::<S>(index, reach, |found| {

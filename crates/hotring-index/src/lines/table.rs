@@ -4,18 +4,20 @@
 //! the low half the quotient. The mapping is monotone, so that lines move on to a larger or smaller table in order.
 //! As many bits of the quotient as `n` has are not needed to tell two hashes of a line apart.
 
-use super::bits::{ACTIVE, EXPONENT_FULL, EXPONENT_MIN, HASH_BITS, LIVE, PROBE, PROBE_MAX};
-use super::lane::{LANES, Line};
+use super::bits::{
+    ACTIVE, EXPONENT_FULL, EXPONENT_MIN, FROZEN, HASH_BITS, HASH_MAX, LIVE, PROBE, PROBE_MAX,
+    WORD_BITS,
+};
+use super::config::LinesConfig;
+#[cfg(not(loom))]
+use super::lane::LANES;
+use super::lane::Line;
+use super::memory::{Memory, WINDOW};
 use super::stash::Stash;
-use crate::core::memory::{HUGE_PAGE, Mapping};
 use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::{NonNull, null_mut};
-
-/// Lines whose pages are given back together: 2 MiB.
-pub(super) const WINDOW: u64 = (HUGE_PAGE / size_of::<Line>()) as u64;
 
 /// The fewest lines of a table.
 pub(super) const LINES_MIN: u64 = 1 << EXPONENT_MIN;
@@ -27,7 +29,10 @@ pub(super) const LINES_FULL: u64 = 1 << EXPONENT_FULL;
 pub(super) const LINES_MAX: u64 = 1 << 40;
 
 /// The top bits of a quotient choose the distance between the lines of a home's sequence.
-const STEP_SHIFT: u32 = HASH_BITS - 5;
+const STEP_SHIFT: u32 = WORD_BITS - 5;
+
+/// Where a quotient begins in a word, if all of its bits are needed.
+const QUOTIENT_SHIFT: u32 = WORD_BITS - HASH_BITS;
 
 /// What a lookup must know of a table. It may be copied, and used as long as the table is kept.
 #[derive(Clone, Copy)]
@@ -50,7 +55,7 @@ pub(super) struct Home {
     pub(super) want: u64,
 }
 
-// SAFETY: the lines are shared by design: all accesses of them are those of `lane.rs`.
+// SAFETY: the lines are shared by design: all accesses of them are those of `lane`.
 unsafe impl Send for Shape {}
 // SAFETY: as above.
 unsafe impl Sync for Shape {}
@@ -58,7 +63,8 @@ unsafe impl Sync for Shape {}
 impl Shape {
     fn new(start: NonNull<Line>, lines: u64) -> Self {
         let exponent = lines.ilog2();
-        let mask = u64::MAX << exponent | PROBE | LIVE;
+        let quotient = u64::MAX >> (64 - WORD_BITS) & u64::MAX << (QUOTIENT_SHIFT + exponent);
+        let mask = quotient | PROBE | LIVE;
         let lanes = if exponent >= EXPONENT_FULL { 0b101_0101 } else { 0b101_0100 };
         Self { start, lines, mask, steps: steps(exponent), lanes }
     }
@@ -112,7 +118,8 @@ impl Shape {
     pub(super) fn home(&self, hash: u64) -> Home {
         let product = u128::from(hash) * u128::from(self.lines);
         let index = (product >> HASH_BITS) as u64;
-        Home { index, want: product as u64 & !(LIVE | PROBE | 2) | LIVE }
+        let quotient = (product as u64 & HASH_MAX) << QUOTIENT_SHIFT;
+        Home { index, want: quotient & !(LIVE | PROBE | FROZEN) | LIVE }
     }
 
     /// The distance between the lines of the sequence of a word's key.
@@ -152,14 +159,15 @@ impl Shape {
     /// The hash of an item with this home.
     pub(super) fn hash(&self, index: u64, word: u64) -> u64 {
         // hash * lines lies from this number on, by less than `lines`: what the mask left out is below that.
-        divide_up(index, word & self.mask & !(PROBE | LIVE), self.lines)
+        let quotient = word & self.mask & !(PROBE | LIVE);
+        divide_up(index, quotient >> QUOTIENT_SHIFT, self.lines)
     }
 
     /// The hashes of a home.
     pub(super) fn hashes(&self, index: u64) -> RangeInclusive<u64> {
         let first = divide_up(index, 0, self.lines);
         let last = if index + 1 == self.lines {
-            u64::MAX
+            HASH_MAX
         } else {
             divide_up(index + 1, 0, self.lines) - 1
         };
@@ -167,18 +175,20 @@ impl Shape {
     }
 }
 
-/// `(high * 2^64 + low) / by`, rounded up. `high` must be less than `by`.
+/// `(high * 2^HASH_BITS + low) / by`, rounded up. `high` must be less than `by`.
 fn divide_up(high: u64, low: u64, by: u64) -> u64 {
-    let number = u128::from(high) << 64 | u128::from(low);
+    let number = u128::from(high) << HASH_BITS | u128::from(low);
     number.div_ceil(u128::from(by)) as u64
 }
 
 /// Small tables have short sequences: they would not stay within a few pages otherwise.
 const fn steps(exponent: u32) -> u64 {
-    match exponent {
-        0..10 => 0,
-        10..EXPONENT_FULL => 7,
-        _ => 31,
+    if cfg!(loom) || exponent < 10 {
+        0
+    } else if exponent < EXPONENT_FULL {
+        7
+    } else {
+        31
     }
 }
 
@@ -192,54 +202,6 @@ const fn counts(lines: u64) -> u64 {
 const fn spare(steps: u64) -> u64 {
     PROBE_MAX * (steps + 1)
 }
-
-/// The memory of a table.
-enum Memory {
-    /// From the process's allocator.
-    Block(NonNull<u8>, Layout),
-    /// From the system; pages come when they are touched, and can be given back one by one.
-    Pages(Mapping),
-}
-
-/// Tables up to this size are blocks.
-const BLOCK_MAX: usize = 1 << 20;
-
-impl Memory {
-    fn new(bytes: usize, huge_pages: bool) -> io::Result<Self> {
-        if bytes > BLOCK_MAX {
-            return Ok(Self::Pages(Mapping::reserve(
-                bytes.next_multiple_of(HUGE_PAGE),
-                huge_pages,
-            )?));
-        }
-        let layout = Layout::from_size_align(bytes, align_of::<Line>()).expect("a small block");
-        // SAFETY: the layout is not empty.
-        let start =
-            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self::Block(start, layout))
-    }
-
-    fn start(&self) -> NonNull<Line> {
-        match self {
-            Self::Block(start, _) => start.cast(),
-            Self::Pages(mapping) => mapping.start().cast(),
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Self::Block(start, layout) = self {
-            // SAFETY: it was allocated with this layout, and the table that owns it goes.
-            unsafe { dealloc(start.as_ptr(), *layout) };
-        }
-    }
-}
-
-// SAFETY: the block is memory like a mapping, which is both; accesses are those of `lane.rs`.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
 
 /// A table.
 pub(super) struct Table {
@@ -263,6 +225,8 @@ pub(super) struct Table {
     collapsed: TallyU64,
     pub(super) stash: Stash,
     memory: Memory,
+    #[cfg(loom)]
+    pub(super) fault: crate::core::faults::Fault,
 }
 
 /// In the count of a window: its pages were given back.
@@ -270,10 +234,10 @@ const GIVEN_BACK: u64 = 1 << 32;
 
 impl Table {
     /// A table without items. Its lines are no homes yet.
-    pub(super) fn new(lines: u64, generation: u64, huge_pages: bool) -> io::Result<Box<Self>> {
+    pub(super) fn new(lines: u64, generation: u64, config: &LinesConfig) -> io::Result<Box<Self>> {
         assert!((LINES_MIN..=LINES_MAX).contains(&lines), "a table of {lines} lines");
         let all = lines + spare(steps(lines.ilog2()));
-        let memory = Memory::new(all as usize * size_of::<Line>(), huge_pages)?;
+        let memory = Memory::new(all, config.huge_pages)?;
         let windows = (0..lines / WINDOW).map(|_| AtomicU64::new(0)).collect();
         Ok(Box::new(Self {
             shape: Shape::new(memory.start(), lines),
@@ -288,6 +252,8 @@ impl Table {
             collapsed: TallyU64::new(0),
             stash: Stash::default(),
             memory,
+            #[cfg(loom)]
+            fault: config.fault,
         }))
     }
 
@@ -375,22 +341,16 @@ impl Table {
     pub(super) fn populate(&self, from: u64, to: u64) -> bool {
         // ORDERING: Relaxed: it decides which thread does it, and nothing is read through it.
         self.populated.fetch_max(from / WINDOW, Ordering::Relaxed);
-        self.maintain(&self.populated, to / WINDOW + 1, Mapping::populate)
+        self.maintain(&self.populated, to / WINDOW + 1, Memory::populate)
     }
 
     /// Makes the next window a huge page. False: all are, as far as the system could.
     pub(super) fn collapse(&self) -> bool {
-        self.maintain(&self.collapsed, u64::MAX, Mapping::collapse)
+        self.maintain(&self.collapsed, u64::MAX, Memory::collapse)
     }
 
-    fn maintain(
-        &self,
-        done: &TallyU64,
-        end: u64,
-        f: impl Fn(&Mapping, usize, usize) -> bool,
-    ) -> bool {
-        let Memory::Pages(mapping) = &self.memory else { return false };
-        let end = end.min(self.bytes().div_ceil(HUGE_PAGE as u64));
+    fn maintain(&self, done: &TallyU64, end: u64, f: impl Fn(&Memory, u64)) -> bool {
+        let end = end.min(self.memory.windows());
         // ORDERING: Relaxed, as above.
         let window = done.load(Ordering::Relaxed);
         if window >= end {
@@ -398,27 +358,26 @@ impl Table {
         }
         // ORDERING: Relaxed, as above.
         if done.compare_exchange(window, window + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            // Only advice: where it is refused, pages come as they are touched.
-            f(mapping, window as usize * HUGE_PAGE, (window as usize + 1) * HUGE_PAGE);
+            f(&self.memory, window);
         }
         true
     }
 
     fn give_back(&self, window: usize) {
-        let Memory::Pages(mapping) = &self.memory else { return };
         // ORDERING: SeqCst, as in `count_moved`.
         let has_moved = |count: &AtomicU64| count.load(Ordering::SeqCst) & !GIVEN_BACK == WINDOW;
         let Some(count) = self.windows.get(window).filter(|count| has_moved(count)) else { return };
-        if window > 0 && !has_moved(&self.windows[window - 1]) {
+        if window > 0 && !has_moved(&self.windows[window - 1]) && !wrong!(self, LinesOneWindow) {
             return;
         }
         // ORDERING: Relaxed: it only decides which thread does it.
         if count.fetch_or(GIVEN_BACK, Ordering::Relaxed) & GIVEN_BACK == 0 {
-            mapping.give_back(window * HUGE_PAGE, (window + 1) * HUGE_PAGE);
+            self.memory.give_back(window as u64);
         }
     }
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(LANES == 4 && size_of::<Line>() == 64);
 
 #[cfg(test)]
@@ -428,7 +387,7 @@ mod tests {
     #[test]
     fn hashes_come_back_from_homes_and_words() {
         for lines in [64, 65, 100, 1023, 65_536, 65_537, 1_000_003] {
-            let table = Table::new(lines, 0, false).expect("memory");
+            let table = Table::new(lines, 0, &LinesConfig::default()).expect("memory");
             let shape = &table.shape;
             for i in 0..2_000u64 {
                 let hash = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i & 1);

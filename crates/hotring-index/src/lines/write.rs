@@ -141,6 +141,9 @@ pub(super) fn insert<S: Search>(mut table: &Table, hash: u64, value: u64) -> Ins
         let inserted =
             if is_there { Inserted::No } else { put_in::<S>(table, home, hash, value, 0) };
         unlock(line);
+        if wrong!(table, LinesReachLate) && table.shape.find::<S>(home, 0).is_none() {
+            raise_reach(line, PROBE_MAX);
+        }
         return inserted;
     }
 }
@@ -184,7 +187,9 @@ pub(super) fn put_in<S: Search>(
     for number in 0..=PROBE_MAX {
         let line = shape.line(home.index + number * step);
         while let Some(free) = Found::free::<S>(line, shape.lanes()) {
-            raise_reach(head, number);
+            if !wrong!(table, LinesReachLate) {
+                raise_reach(head, number);
+            }
             let word = free.line_bits() | word | probe(number);
             if free.lane.swap(free.pair, Pair { word, value }) {
                 return Inserted::InLane;

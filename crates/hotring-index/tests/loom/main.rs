@@ -16,6 +16,7 @@ mod colliding;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
+mod lines;
 mod mercury;
 mod notes;
 #[path = "../it/operate.rs"]
@@ -26,7 +27,7 @@ mod world;
 
 use hotring_engines::{Chaining, Mercury, OsMutex, TestAndSet};
 use hotring_index::checks::{Checked, Fault};
-use hotring_index::{Ring, Strategy};
+use hotring_index::{Form, Ring, Strategy};
 use world::{Report, Run, Scenario, explore};
 
 /// More than half of the total time, for interleavings that smaller scenarios and shuttle's larger ones
@@ -142,6 +143,34 @@ fn moving_buckets() {
 #[test]
 fn wrong_moves_are_caught() {
     all_caught::<Mercury<TestAndSet>>(&mercury::CONTROLS, &mercury::scenarios());
+}
+
+#[test]
+fn lines_of_items() {
+    for scenario in lines::scenarios().into_iter().filter(|s| is_wanted(s.name)) {
+        let report = lines::explore(&scenario, Form::Model, Run::real());
+        say(scenario.name, &report);
+        if let Some(complaint) = report.complaint {
+            panic!("{}: {complaint}", scenario.name);
+        }
+    }
+}
+
+#[test]
+fn wrong_lines_of_items_are_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let controls = lines::CONTROLS.map(|(fault, name)| (fault, Form::Model, name));
+    for (fault, form, name) in controls.into_iter().chain([(Fault::None, Form::Torn, lines::TORN)])
+    {
+        let scenarios = lines::scenarios();
+        let scenario = scenarios.iter().find(|s| s.name == name).expect("a scenario of the list");
+        let report = lines::explore(scenario, form, Run { fault, ..Run::real() });
+        println!(
+            "{fault:?} {form:?}: {} executions of {name:?}: {:?}",
+            report.executions, report.complaint
+        );
+        assert!(report.complaint.is_some(), "{fault:?} {form:?} passes");
+    }
 }
 
 #[test]

@@ -1,44 +1,14 @@
-//! All accesses of the table's memory: lanes of 16 bytes, four in a line of 64.
-//!
-//! # Why this is sound
-//!
-//! A lane is read and written in accesses of 8, 16 and 64 bytes, by several threads at a time. Rust has no atomic type
-//! for that, so:
-//!
-//! 1. The memory is never the target of an ordinary Rust access. References to a [`Line`] or [`Lane`] are to
-//!    `UnsafeCell`s (the two atomic words), which allow others to write.
-//! 2. 8 bytes go through `AtomicU64`. 16 and 64 bytes go through `asm!`, which the compiler must treat as any code that
-//!    may do what atomic accesses of the same words may do. It does not move such a block past another one, nor past a
-//!    fence.
-//! 3. What the blocks rely on is the processor's: an aligned 16-byte load is one access on x86-64 processors with AVX
-//!    (Intel's manual, volume 3, 9.1.1; AMD's, volume 2, 7.3.2), `lock cmpxchg16b` is one on all that have it, and a
-//!    wider load reads each aligned 8 bytes in one access. The forms for processors without AVX load 16 bytes by
-//!    `cmpxchg16b`. [`Form::best`] refuses where there is no `cmpxchg16b`.
-//! 4. x86-64 loads are acquires and locked instructions are full barriers, so that each block has at least the order
-//!    that its documentation names.
+//! Lanes on x86-64.
 
+use super::{Line, Matches, Pair, Search};
 use crate::core::sync::{AtomicU64, Ordering};
 use std::arch::asm;
 
 /// A place for one item: the word says whose, and the value is beside it.
 #[repr(C, align(16))]
-pub(super) struct Lane {
+pub(in crate::lines) struct Lane {
     word: AtomicU64,
     value: AtomicU64,
-}
-
-/// A cache line of lanes.
-#[repr(C, align(64))]
-pub(super) struct Line([Lane; LANES]);
-
-/// Lanes of a line.
-pub(super) const LANES: usize = 4;
-
-/// What a lane had at one moment.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub(super) word: u64,
-    pub(super) value: u64,
 }
 
 /// The instructions with which lines are searched.
@@ -54,63 +24,47 @@ pub enum Form {
     Plain,
 }
 
-/// A form as a type, so that loops are compiled for each.
-pub(super) trait Search: Copy {
-    /// A bit for each lane of which `word & mask == want & mask`: bit `2 * lane`. Each word is of one moment, the
-    /// line is not. An acquire.
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches;
-
-    /// Word and value of one moment. An acquire.
-    fn load(lane: &Lane) -> Pair;
-}
-
-/// Lanes of a line, by bit `2 * lane`.
 #[derive(Clone, Copy)]
-pub(super) struct Matches(u32);
+pub(in crate::lines) struct Avx512;
+#[derive(Clone, Copy)]
+pub(in crate::lines) struct Avx2;
+#[derive(Clone, Copy)]
+pub(in crate::lines) struct Sse2;
+#[derive(Clone, Copy)]
+pub(in crate::lines) struct Plain;
 
-impl Matches {
-    #[inline(always)]
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
+/// The form that callers have compiled into their code.
+pub(in crate::lines) type Best = Avx512;
 
-    /// Only lanes of this set, which has bit `2 * lane` as well.
-    #[inline(always)]
-    pub(super) fn only(self, lanes: u32) -> Self {
-        Self(self.0 & lanes)
-    }
-
-    /// The first lane, which is there.
-    #[inline(always)]
-    pub(super) fn first(self, line: &Line) -> &Lane {
-        // SAFETY: no form sets bits above 2 * 3.
-        unsafe { line.0.get_unchecked((self.0.trailing_zeros() / 2) as usize) }
-    }
-
-    /// The lanes, one after the other.
-    #[inline(always)]
-    pub(super) fn each(mut self, line: &Line) -> impl Iterator<Item = &Lane> {
-        std::iter::from_fn(move || {
-            if self.is_empty() {
-                return None;
+/// Runs code for a form.
+macro_rules! by_form {
+    ($form:expr, $search:ident => $do:expr) => {
+        match $form {
+            Form::Avx512 => {
+                type $search = crate::lines::lane::Avx512;
+                $do
             }
-            let lane = self.first(line);
-            self.0 &= self.0 - 1;
-            Some(lane)
-        })
-    }
+            Form::Avx2 => {
+                type $search = crate::lines::lane::Avx2;
+                $do
+            }
+            Form::Sse2 => {
+                type $search = crate::lines::lane::Sse2;
+                $do
+            }
+            Form::Plain => {
+                type $search = crate::lines::lane::Plain;
+                $do
+            }
+        }
+    };
 }
-
-#[derive(Clone, Copy)]
-pub(super) struct Avx512;
-#[derive(Clone, Copy)]
-pub(super) struct Avx2;
-#[derive(Clone, Copy)]
-pub(super) struct Sse2;
-#[derive(Clone, Copy)]
-pub(super) struct Plain;
+pub(in crate::lines) use by_form;
 
 impl Form {
+    /// That of [`Best`].
+    pub(in crate::lines) const BEST: Self = Self::Avx512;
+
     /// All of them, the best first.
     pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Sse2, Self::Plain];
 
@@ -133,44 +87,24 @@ impl Form {
     }
 }
 
-impl Line {
-    /// Lane 0, whose word has the control bits of the line.
-    #[inline(always)]
-    pub(super) fn head(&self) -> &Lane {
-        &self.0[0]
-    }
-
-    /// The control bits of the line, among those of lane 0's item. An acquire.
-    #[inline(always)]
-    pub(super) fn control(&self) -> u64 {
-        self.0[0].word()
-    }
-
-    /// Whether this is lane 0.
-    #[inline(always)]
-    pub(super) fn is_head(&self, lane: &Lane) -> bool {
-        std::ptr::eq(&raw const self.0[0], lane)
-    }
-}
-
 impl Lane {
     /// The word alone. An acquire.
     #[inline(always)]
-    pub(super) fn word(&self) -> u64 {
+    pub(in crate::lines) fn word(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in every write of a word.
         self.word.load(Ordering::Acquire)
     }
 
     /// The value alone: for a lane that is frozen, and so has one value. An acquire.
     #[inline(always)]
-    pub(super) fn value(&self) -> u64 {
+    pub(in crate::lines) fn value(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release of the write that stored it.
         self.value.load(Ordering::Acquire)
     }
 
     /// Puts `new` in the place of `old`. Acquire and release.
     #[inline(always)]
-    pub(super) fn swap(&self, old: Pair, new: Pair) -> bool {
+    pub(in crate::lines) fn swap(&self, old: Pair, new: Pair) -> bool {
         let won: u64;
         // SAFETY: the lane is aligned, and `Form::best` has found the instruction. LLVM keeps rbx for itself, so it is
         // put back, and no operand may be in it.
@@ -193,13 +127,13 @@ impl Lane {
 
     /// Puts `new` in the place of the word `old`; the value may be any. Acquire and release.
     #[inline(always)]
-    pub(super) fn swap_word(&self, old: u64, new: u64) -> bool {
+    pub(in crate::lines) fn swap_word(&self, old: u64, new: u64) -> bool {
         // ORDERING: AcqRel, as the method says; Relaxed on failure, as nothing is read through what was found.
         self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Writes what is there, so that the page is.
-    pub(super) fn touch(&self) {
+    pub(in crate::lines) fn touch(&self) {
         let word = self.word();
         // A change by another thread has written as well.
         let _ = self.swap_word(word, word);
@@ -207,14 +141,14 @@ impl Lane {
 
     /// Clears bits of the word. Acquire and release.
     #[inline(always)]
-    pub(super) fn clear(&self, bits: u64) {
+    pub(in crate::lines) fn clear(&self, bits: u64) {
         // ORDERING: AcqRel, as the method says.
         self.word.fetch_and(!bits, Ordering::AcqRel);
     }
 
     /// Sets bits of the word. Acquire and release.
     #[inline(always)]
-    pub(super) fn set(&self, bits: u64) {
+    pub(in crate::lines) fn set(&self, bits: u64) {
         // ORDERING: AcqRel, as the method says.
         self.word.fetch_or(bits, Ordering::AcqRel);
     }

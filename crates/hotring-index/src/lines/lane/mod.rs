@@ -1,0 +1,116 @@
+//! All accesses of the table's memory: lanes of 16 bytes, four in a line of 64.
+//!
+//! # Why this is sound
+//!
+//! A lane is read and written in accesses of 8, 16 and 64 bytes, by several threads at a time. Rust has no atomic type
+//! for that, so:
+//!
+//! 1. The memory is never the target of an ordinary Rust access. References to a [`Line`] or [`Lane`] are to
+//!    `UnsafeCell`s (the two atomic words), which allow others to write.
+//! 2. 8 bytes go through `AtomicU64`. 16 and 64 bytes go through `asm!`, which the compiler must treat as any code that
+//!    may do what atomic accesses of the same words may do. It does not move such a block past another one, nor past a
+//!    fence.
+//! 3. What the blocks rely on is the processor's: an aligned 16-byte load is one access on x86-64 processors with AVX
+//!    (Intel's manual, volume 3, 9.1.1; AMD's, volume 2, 7.3.2), `lock cmpxchg16b` is one on all that have it, and a
+//!    wider load reads each aligned 8 bytes in one access. The forms for processors without AVX load 16 bytes by
+//!    `cmpxchg16b`. [`Form::best`] refuses where there is no `cmpxchg16b`.
+//! 4. x86-64 loads are acquires and locked instructions are full barriers, so that each block has at least the order
+//!    that its documentation names.
+
+//!
+//! Under loom a lane is one atomic word of two halves, so that all of the code above runs under it (`model.rs`).
+
+#[cfg(loom)]
+mod model;
+#[cfg(not(loom))]
+mod x86;
+
+#[cfg(loom)]
+pub use model::Form;
+#[cfg(loom)]
+pub(super) use model::{Best, Lane, Model, Torn, by_form};
+#[cfg(not(loom))]
+pub use x86::Form;
+#[cfg(not(loom))]
+pub(super) use x86::{Avx2, Avx512, Best, Lane, Plain, Sse2, by_form};
+
+/// A cache line of lanes.
+#[repr(C, align(64))]
+pub(super) struct Line([Lane; LANES]);
+
+/// Lanes of a line.
+pub(super) const LANES: usize = 4;
+
+/// What a lane had at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) word: u64,
+    pub(super) value: u64,
+}
+
+/// A form as a type, so that loops are compiled for each.
+pub(super) trait Search: Copy {
+    /// A bit for each lane of which `word & mask == want & mask`: bit `2 * lane`. Each word is of one moment, the
+    /// line is not. An acquire.
+    fn matches(line: &Line, want: u64, mask: u64) -> Matches;
+
+    /// Word and value of one moment. An acquire.
+    fn load(lane: &Lane) -> Pair;
+}
+
+/// Lanes of a line, by bit `2 * lane`.
+#[derive(Clone, Copy)]
+pub(super) struct Matches(u32);
+
+impl Matches {
+    #[inline(always)]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Only lanes of this set, which has bit `2 * lane` as well.
+    #[inline(always)]
+    pub(super) fn only(self, lanes: u32) -> Self {
+        Self(self.0 & lanes)
+    }
+
+    /// The first lane, which is there.
+    #[inline(always)]
+    pub(super) fn first(self, line: &Line) -> &Lane {
+        // SAFETY: no form sets bits above 2 * 3.
+        unsafe { line.0.get_unchecked((self.0.trailing_zeros() / 2) as usize) }
+    }
+
+    /// The lanes, one after the other.
+    #[inline(always)]
+    pub(super) fn each(mut self, line: &Line) -> impl Iterator<Item = &Lane> {
+        std::iter::from_fn(move || {
+            if self.is_empty() {
+                return None;
+            }
+            let lane = self.first(line);
+            self.0 &= self.0 - 1;
+            Some(lane)
+        })
+    }
+}
+
+impl Line {
+    /// Lane 0, whose word has the control bits of the line.
+    #[inline(always)]
+    pub(super) fn head(&self) -> &Lane {
+        &self.0[0]
+    }
+
+    /// The control bits of the line, among those of lane 0's item. An acquire.
+    #[inline(always)]
+    pub(super) fn control(&self) -> u64 {
+        self.0[0].word()
+    }
+
+    /// Whether this is lane 0.
+    #[inline(always)]
+    pub(super) fn is_head(&self, lane: &Lane) -> bool {
+        std::ptr::eq(&raw const self.0[0], lane)
+    }
+}

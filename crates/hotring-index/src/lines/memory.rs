@@ -1,0 +1,132 @@
+//! The memory of a table. Pages come as they are touched, and go back window by window.
+
+use super::lane::Line;
+use crate::core::memory::HUGE_PAGE;
+#[cfg(not(loom))]
+use crate::core::memory::Mapping;
+#[cfg(not(loom))]
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::io;
+use std::ptr::NonNull;
+
+/// Lines whose pages are given back together: 2 MiB, and under loom more than a sequence is long.
+pub(super) const WINDOW: u64 = if cfg!(loom) { 2 } else { (HUGE_PAGE / size_of::<Line>()) as u64 };
+
+/// The memory of a table.
+#[cfg(not(loom))]
+pub(super) enum Memory {
+    /// From the process's allocator.
+    Block(NonNull<u8>, Layout),
+    /// From the system.
+    Pages(Mapping, u64),
+}
+
+/// Tables up to this size are blocks.
+#[cfg(not(loom))]
+const BLOCK_MAX: usize = 1 << 20;
+
+#[cfg(not(loom))]
+impl Memory {
+    /// Lines of zeros.
+    pub(super) fn new(lines: u64, huge_pages: bool) -> io::Result<Self> {
+        let bytes = lines as usize * size_of::<Line>();
+        if bytes > BLOCK_MAX {
+            let bytes = bytes.next_multiple_of(HUGE_PAGE);
+            return Ok(Self::Pages(
+                Mapping::reserve(bytes, huge_pages)?,
+                (bytes / HUGE_PAGE) as u64,
+            ));
+        }
+        let layout = Layout::from_size_align(bytes, align_of::<Line>()).expect("a small block");
+        // SAFETY: the layout is not empty.
+        let start =
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self::Block(start, layout))
+    }
+
+    pub(super) fn start(&self) -> NonNull<Line> {
+        match self {
+            Self::Block(start, _) => start.cast(),
+            Self::Pages(mapping, _) => mapping.start().cast(),
+        }
+    }
+
+    /// Windows that the following may be called with; the last one may have fewer lines.
+    pub(super) fn windows(&self) -> u64 {
+        match self {
+            Self::Block(..) => 0,
+            Self::Pages(_, windows) => *windows,
+        }
+    }
+
+    /// Gives the pages of a window back: they read as zeros.
+    pub(super) fn give_back(&self, window: u64) {
+        self.with(window, |mapping, from, to| _ = mapping.give_back(from, to));
+    }
+
+    /// Has pages come before they are touched.
+    pub(super) fn populate(&self, window: u64) {
+        // Only advice: where it is refused, pages come as they are touched.
+        self.with(window, |mapping, from, to| _ = mapping.populate(from, to));
+    }
+
+    /// Makes the pages of a window a huge one.
+    pub(super) fn collapse(&self, window: u64) {
+        // Only advice: where it is refused, small pages serve.
+        self.with(window, |mapping, from, to| _ = mapping.collapse(from, to));
+    }
+
+    fn with(&self, window: u64, f: impl FnOnce(&Mapping, usize, usize)) {
+        if let Self::Pages(mapping, _) = self {
+            f(mapping, window as usize * HUGE_PAGE, (window as usize + 1) * HUGE_PAGE);
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Self::Block(start, layout) = self {
+            // SAFETY: it was allocated with this layout, and the table that owns it goes.
+            unsafe { dealloc(start.as_ptr(), *layout) };
+        }
+    }
+}
+
+// SAFETY: the block is memory like a mapping, which is both; accesses are those of `lane`.
+#[cfg(not(loom))]
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Memory {}
+
+/// Under loom: lines that are never freed before the table.
+#[cfg(loom)]
+pub(super) struct Memory(Box<[Line]>);
+
+#[cfg(loom)]
+impl Memory {
+    /// Lines of zeros.
+    pub(super) fn new(lines: u64, _huge_pages: bool) -> io::Result<Self> {
+        Ok(Self((0..lines).map(|_| Line::new()).collect()))
+    }
+
+    pub(super) fn start(&self) -> NonNull<Line> {
+        NonNull::from(&self.0[0])
+    }
+
+    /// There are no pages.
+    pub(super) fn windows(&self) -> u64 {
+        0
+    }
+
+    /// Zeros.
+    pub(super) fn give_back(&self, window: u64) {
+        let window = window as usize * WINDOW as usize;
+        self.0[window..window + WINDOW as usize].iter().for_each(Line::wipe);
+    }
+
+    pub(super) fn populate(&self, _window: u64) {}
+
+    pub(super) fn collapse(&self, _window: u64) {}
+}
