@@ -146,8 +146,7 @@ pub(super) const SUM: &str = "response_policy:agg_sum";
 pub(super) const MINIMUM: &str = "response_policy:agg_min";
 pub(super) const VARIES: &str = "nondeterministic_output";
 pub(super) const ORDER_VARIES: &str = "nondeterministic_output_order";
-pub(super) const EACH_PLACE: &str =
-    "O(n + log m): n members near the area, m in all";
+pub(super) const EACH_PLACE: &str = "O(n + log m): n members near the area, m in all";
 pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
 pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
 pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";
