@@ -77,8 +77,8 @@ impl Chunk {
     fn write(&mut self, at: usize, bytes: &[u8]) {
         let (data, end) = (&mut self.0, at + bytes.len());
         if end > data.capacity() {
-            let room = (2 * data.capacity()).clamp(ROOM_MIN, CHUNK).max(end);
-            data.reserve_exact(room - data.len());
+            let capacity = (2 * data.capacity()).clamp(ROOM_MIN, CHUNK).max(end);
+            data.reserve_exact(capacity - data.len());
         }
         if end > data.len() {
             data.resize(end, 0);

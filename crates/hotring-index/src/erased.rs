@@ -28,7 +28,7 @@ macro_rules! index_operations {
             fn buffer(self: &Self, capacity: usize) -> std::io::Result<Buffer>;
             fn object(self: &Self, object: Box<dyn Object>, bytes: usize) -> Block;
             fn set_memory_spare(self: &Self, bytes: u64);
-            fn set_memory_beside(self: &Self, bytes: u64);
+            fn set_external_memory(self: &Self, bytes: u64);
             fn set_memory_kin(self: &Self, kin: Kin);
             fn own_bytes(self: &Self) -> Taken;
             /// # Errors

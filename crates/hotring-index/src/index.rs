@@ -77,7 +77,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
     }
 
     /// Sets the limit of all memory that counts: items, those included that are removed and not yet
-    /// freed, the table, and [`Index::set_memory_beside`]. `u64::MAX`, as at the beginning, is none.
+    /// freed, the table, and [`Index::set_external_memory`]. `u64::MAX`, as at the beginning, is none.
     /// [`Session::admit`] refuses while more is used.
     pub fn set_memory_max(&self, bytes: u64) {
         self.shared.budget.set_max(bytes);
@@ -86,7 +86,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
     }
 
     /// Sets the memory used outside the index that counts for the limit.
-    pub fn set_memory_beside(&self, bytes: u64) {
+    pub fn set_external_memory(&self, bytes: u64) {
         self.shared.budget.set_beside(bytes);
     }
 

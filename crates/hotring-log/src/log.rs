@@ -25,7 +25,7 @@ use crate::sync::{
 #[repr(u8)]
 pub enum When {
     /// At once, when the record is in the queue. A kill of the process loses the records of the
-    /// last [`Log::LINGER`], or what the queue may hold.
+    /// last [`Log::LINGER`], at most a full queue.
     Handed = 0,
     /// When the record has been written to the file: a kill of the process loses nothing. The file
     /// is synced each second.
@@ -105,7 +105,7 @@ pub struct Log {
     waiters: Mutex<Vec<Waiter>>,
     /// The writer must begin a segment.
     wants_segment: AtomicBool,
-    /// The writer must sync what has been handed over.
+    /// The writer must sync the records handed over.
     wants_sync: AtomicBool,
 }
 

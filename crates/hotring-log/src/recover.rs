@@ -1,4 +1,4 @@
-//! Recovery: reads the log, hands out its effects, and cuts off what a crash left unfinished.
+//! Recovery: reads the log, hands out its effects, and cuts off records that a crash left unfinished.
 //!
 //! The rule for damage: durable records and headers say up to which record the log was synced, and
 //! such a claim is true wherever it is found. Up to there everything must be intact; if it is not,
@@ -336,7 +336,7 @@ impl<'a> Walk<'a> {
     /// Reads on until the end, or to the first damage.
     fn run(&mut self, apply: &mut Take<'_>) -> Result<Option<Broken>, RecoverError> {
         // How the previous segment ended, if not properly. That does not matter if the next one
-        // follows what was read: then nothing is missing between them.
+        // follows the records read: then nothing is missing between them.
         let mut before: Option<Broken> = None;
         for index in 0..self.segments.len() {
             let (first, name) = self.segments[index].clone();
@@ -354,7 +354,7 @@ impl<'a> Walk<'a> {
         Ok(before)
     }
 
-    /// Whether this segment follows what was read.
+    /// Whether this segment follows the records read.
     fn enter(
         &mut self,
         window: &mut Window,

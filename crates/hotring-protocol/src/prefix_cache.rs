@@ -337,7 +337,7 @@ mod tests {
             cache.long_entries.iter().filter_map(|entry| entry.command).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["incrbyfloat", "persist"]);
-        // What is known need not be found.
+        // A known prefix need not be found.
         let lost = |_: ArgsView<'_>| panic!("it is known");
         for request in requests {
             cache.decode(&mut decoder, request, &Limits::default(), &mut args, lost).unwrap();

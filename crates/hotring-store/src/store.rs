@@ -163,11 +163,11 @@ pub struct Stats {
     /// The pinned keys.
     pub pinned: Pinned,
     /// Bytes that the eviction policy and the list of pinned keys take, which count only if the owner says so
-    /// ([`Store::set_memory_beside`]).
+    /// ([`Store::set_external_memory`]).
     pub eviction_bytes: usize,
     /// Entries of the timing wheel: one for each key that expires, and some of keys that did.
     pub expiry_entries: u64,
-    /// Bytes that they take. The owner adds them to [`Store::set_memory_beside`].
+    /// Bytes that they take. The owner adds them to [`Store::set_external_memory`].
     pub expiry_bytes: u64,
 }
 
@@ -326,7 +326,7 @@ impl Store {
     }
 
     /// Sets the limit of all memory that counts: keys and values, including removed ones that are not free
-    /// yet, the table, and [`Store::set_memory_beside`]. `u64::MAX`, the default, means no limit. Above the
+    /// yet, the table, and [`Store::set_external_memory`]. `u64::MAX`, the default, means no limit. Above the
     /// limit, operations that take memory are refused
     /// ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
     pub fn set_memory_max(&self, bytes: u64) {
@@ -376,9 +376,9 @@ impl Store {
         self.databases.set("spare", move |database| database.index.set_memory_spare(bytes));
     }
 
-    /// Says how much memory the owner of the store uses beside it that is to count.
-    pub fn set_memory_beside(&self, bytes: u64) {
-        self.databases.set("beside", move |database| database.index.set_memory_beside(bytes));
+    /// Sets the owner's memory outside the store that counts for the limit.
+    pub fn set_external_memory(&self, bytes: u64) {
+        self.databases.set("beside", move |database| database.index.set_external_memory(bytes));
     }
 
     /// Memory for a long value that is to arrive, about this many bytes, which counts as the values do

@@ -137,7 +137,7 @@ impl Run {
         Ok((bytes / plan.slot_bytes(), rates))
     }
 
-    /// The paper's figure 16, and what else may let a read wait: each case beside a ring of the same
+    /// The paper's figure 16, and other reasons for a read to wait: each case beside a ring of the same
     /// shape whose hints never move and whose table never grows, in the same scene.
     pub(super) fn tails(&mut self) -> Result<()> {
         let keys = below_power_of_two(self.keys / 2);

@@ -54,7 +54,7 @@ pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize)
         }
         if n % 4096 == 0 {
             // The memory of the policy itself counts, too, as in a server.
-            store.set_memory_beside(store.stats().eviction_bytes as u64);
+            store.set_external_memory(store.stats().eviction_bytes as u64);
         }
     }
     Ok(hits)

@@ -1,10 +1,10 @@
 //! `figures`: the evaluations of the papers, measured again, as one report.
 //!
-//! Each figure is an [`Entry`]: what it is about, and a function that measures it and compares. What
-//! a figure is made of stands in `figure.rs` and `plots`, how it looks in `html.rs` and `report.css`, the files of a
-//! report in `report.rs`. The other files measure, a paper each or a part of one.
+//! Each figure is an [`Entry`]: its topic, and a function that measures it and compares. The parts
+//! of a figure are in `figure.rs` and `plots`, its looks in `html.rs` and `report.css`, the files of a report in
+//! `report.rs`. The other files measure, a paper each or a part of one.
 //!
-//! Figures that need what does not exist yet (a cluster, RDMA) are left out; the report says so.
+//! Figures that need missing features (a cluster, RDMA) are left out; the report says so.
 
 mod accesses;
 mod durable;

@@ -1,5 +1,5 @@
-//! The ACL file: a line for each user, `user name rules`, as ACL LIST shows them. Read as a whole or not
-//! at all, and written beside the old one first, so that there is always a whole one.
+//! The ACL file: a line for each user, `user name rules`, as ACL LIST shows them. It is read as a whole
+//! or not at all. A new one is written beside the old and then renamed, so that a complete file is always there.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use super::user::{User, join_selectors};
 use super::{RuleError, Users};
 use crate::host::files;
 
-/// Reads users from a file; `new` makes a user of a name. The error has all that is wrong with it.
+/// Reads users from a file; `new` makes a user of a name. The error lists all faults.
 pub(super) fn read(path: &Path, new: impl FnMut(&[u8]) -> User) -> Result<Users, String> {
     match fs::read(path) {
         Ok(text) => parse(&text, &path.display().to_string(), new),

@@ -173,7 +173,7 @@ fn answer_values(c: &mut Context<'_>, values: &[Option<Vec<u8>>]) {
 
 /// The options of HGETEX and HSETEX, in any order.
 #[derive(Default)]
-struct Told<'a> {
+struct ExOptions<'a> {
     /// The arguments behind FIELDS and their number.
     fields: Option<ArgsView<'a>>,
     condition: Option<FieldsCondition>,
@@ -211,34 +211,34 @@ impl Ex {
         })
     }
 
-    fn parse<'a>(self, args: ArgsView<'a>, now: u64) -> Result<Told<'a>, Failure> {
-        let (mut told, mut i) = (Told::default(), 0);
+    fn parse<'a>(self, args: ArgsView<'a>, now: u64) -> Result<ExOptions<'a>, Failure> {
+        let (mut options, mut i) = (ExOptions::default(), 0);
         while let Some(arg) = args.get(i) {
             i += 1;
             let condition = match arg.to_ascii_lowercase().as_slice() {
                 b"fields" => {
-                    if told.fields.is_some() {
+                    if options.fields.is_some() {
                         return Err(Failure::text("ERR multiple FIELDS arguments"));
                     }
                     let (fields, len) = self.fields(args.tail(i))?;
-                    told.fields = Some(fields);
+                    options.fields = Some(fields);
                     i += 1 + len;
                     continue;
                 }
                 b"fnx" if self == Ex::Set => FieldsCondition::IfNone,
                 b"fxx" if self == Ex::Set => FieldsCondition::IfAll,
                 _ => {
-                    let expiry = self.expiry(arg, told.expiry, args.get(i), now)?;
+                    let expiry = self.expiry(arg, options.expiry, args.get(i), now)?;
                     i += usize::from(matches!(expiry, Expiry::At(_)));
-                    told.expiry = Some(expiry);
+                    options.expiry = Some(expiry);
                     continue;
                 }
             };
-            if told.condition.replace(condition).is_some() {
+            if options.condition.replace(condition).is_some() {
                 return Err(Failure::text("ERR Only one of FXX or FNX arguments can be specified"));
             }
         }
-        Ok(told)
+        Ok(options)
     }
 
     /// The fields behind their number, and how many arguments they are.
@@ -278,35 +278,35 @@ impl Ex {
 }
 
 /// The fields that were named.
-fn named<'a>(told: &Told<'a>) -> Result<ArgsView<'a>, Failure> {
-    told.fields.ok_or(Failure::text("ERR missing FIELDS argument"))
+fn named<'a>(options: &ExOptions<'a>) -> Result<ArgsView<'a>, Failure> {
+    options.fields.ok_or(Failure::text("ERR missing FIELDS argument"))
 }
 
 pub(crate) fn hgetex(c: &mut Context<'_>) -> Outcome {
-    let told = Ex::Get.parse(c.args.tail(2), c.now)?;
-    let change = match told.expiry {
+    let options = Ex::Get.parse(c.args.tail(2), c.now)?;
+    let change = match options.expiry {
         None => TtlChange::Leave,
         Some(Expiry::At(at)) => TtlChange::At(at),
         Some(Expiry::Persist | Expiry::Keep) => TtlChange::Persist,
     };
     let room = c.room(b"");
     let get = |fields: &[&[u8]]| c.store.hash_get_ex(&c.args[1], (fields, room), change, c.now);
-    let values = with_keys(named(&told)?, get)?;
+    let values = with_keys(named(&options)?, get)?;
     answer_values(c, &values);
     Ok(())
 }
 
 pub(crate) fn hsetex(c: &mut Context<'_>) -> Outcome {
-    let told = Ex::Set.parse(c.args.tail(2), c.now)?;
-    let condition = told.condition.unwrap_or_default();
-    let expiry = match told.expiry {
+    let options = Ex::Set.parse(c.args.tail(2), c.now)?;
+    let condition = options.condition.unwrap_or_default();
+    let expiry = match options.expiry {
         None => SetFieldExpiry::Clear,
         Some(Expiry::At(at)) => SetFieldExpiry::At(at),
         Some(Expiry::Keep | Expiry::Persist) => SetFieldExpiry::Keep,
     };
     let set =
         |pairs: &[(&[u8], &[u8])]| c.store.hash_set_ex(&c.args[1], pairs, condition, expiry, c.now);
-    let is_set = with_pairs(named(&told)?, "hsetex", set)??;
+    let is_set = with_pairs(named(&options)?, "hsetex", set)??;
     c.reply.int(is_set.into());
     Ok(())
 }

@@ -61,7 +61,7 @@ mod sides {
         // The first answer is kept, as sessions keep it, too: of two calls at once only one may have
         // been refused.
         // ORDERING: SeqCst, once per process; `light` calls that still see UNKNOWN use a full fence,
-        // which is stronger than what either mode asks for.
+        // which is stronger than either mode needs.
         let _ = MODE.compare_exchange(UNKNOWN, mode, Ordering::SeqCst, Ordering::SeqCst);
     }
 

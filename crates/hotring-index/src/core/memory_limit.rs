@@ -127,7 +127,7 @@ impl Budget {
         self.beside.store(bytes, Ordering::Relaxed);
     }
 
-    /// What others take.
+    /// The memory of others.
     pub(crate) fn of_kin(&self) -> Taken {
         self.kin.get().map_or(Taken::default(), |kin| kin())
     }

@@ -246,8 +246,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.participant.hand_over();
     }
 
-    /// Takes note that an object has grown by this many bytes, as the making of an item does of its own: the limit
-    /// of memory is looked at now and then. Gives back as much of what is free, if there is some.
+    /// Records that an object has grown by this many bytes, as new items are recorded: now and then this checks the
+    /// memory limit. Gives back as much of the free memory, if there is some.
     pub fn grew(&mut self, bytes: usize) {
         self.shared.blocks.give_back(bytes as u64);
         self.local.until_look -= bytes as i64;

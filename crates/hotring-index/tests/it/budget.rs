@@ -81,7 +81,7 @@ fn what_is_used_beside_counts() {
     let mut session = index.try_session(None).expect("the first session");
     let alone = fill(&mut session, 0);
     (0..alone).for_each(|key| assert!(session.remove(&key.to_le_bytes(), 1)));
-    index.set_memory_beside(MAX / 2);
+    index.set_external_memory(MAX / 2);
     let beside = fill(&mut session, 0);
     assert!(beside < alone * 6 / 10, "{beside} of {alone}");
     let used = index.stats().used_bytes();

@@ -133,7 +133,7 @@ impl Guard {
         // ORDERING: Relaxed, figures.
         server.tasks.bound.unexplained.store(unexplained, Ordering::Relaxed);
         server.tasks.bound.waste.store(waste, Ordering::Relaxed);
-        server.store.set_memory_beside(parts + unexplained + waste);
+        server.store.set_external_memory(parts + unexplained + waste);
         close_greediest(server, &config);
         // Items evicted before loading has finished would come back.
         if !server.persist.loading.is_on() {

@@ -86,7 +86,7 @@ impl Session {
             self.admit_little()?;
         }
         let what = if at <= now { FieldsChanged::Removed } else { FieldsChanged::Expire };
-        let told = self.changes_len();
+        let since = self.changes_len();
         let (_, answers) = self.change_hash(key, now, |hash| {
             let (mut states, mut changes) = (States::new(), Vec::new());
             let answers = fields.iter().map(|field| {
@@ -109,7 +109,7 @@ impl Session {
             let answers: Vec<_> = answers.collect();
             Ok((Changes::Many(changes), answers))
         })?;
-        self.record_fields(told, what);
+        self.record_fields(since, what);
         Ok(answers)
     }
 
@@ -125,7 +125,7 @@ impl Session {
     ) -> Result<Vec<FieldExpiry>, StoreError> {
         self.check_key(key)?;
         self.admit_little()?;
-        let told = self.changes_len();
+        let since = self.changes_len();
         let (_, answers) = self.change_hash(key, now, |hash| {
             let (mut states, mut changes) = (States::new(), Vec::new());
             let answers = fields.iter().map(|field| {
@@ -143,7 +143,7 @@ impl Session {
             let answers: Vec<_> = answers.collect();
             Ok((Changes::Many(changes), answers))
         })?;
-        self.record_fields(told, FieldsChanged::Persist);
+        self.record_fields(since, FieldsChanged::Persist);
         Ok(answers)
     }
 
@@ -171,7 +171,7 @@ impl Session {
         };
         self.check_key(key)?;
         self.admit_little()?;
-        let told = self.changes_len();
+        let since = self.changes_len();
         let (_, values) = self.change_hash(key, now, |hash| {
             let mut values = values_within(hash, fields, room)?;
             let (mut states, mut changes) = (States::new(), Vec::new());
@@ -192,7 +192,7 @@ impl Session {
             }
             Ok((Changes::Many(changes), values))
         })?;
-        self.record_fields(told, what);
+        self.record_fields(since, what);
         Ok(values)
     }
 
@@ -223,7 +223,7 @@ impl Session {
         now: u64,
     ) -> Result<bool, StoreError> {
         self.admit_bytes(pairs.iter().map(|(field, value)| field.len() + value.len()).sum())?;
-        let told = self.changes_len();
+        let since = self.changes_len();
         let (_, holds) = self.update_hash(key, now, |hash| {
             let mut is_there = pairs.iter().map(|(field, _)| hash.get(field).is_some());
             let holds = match condition {
@@ -247,8 +247,10 @@ impl Session {
             Ok((Changes::Many(changes), holds))
         })?;
         match expiry {
-            SetFieldExpiry::At(at) if at <= now => self.record_fields(told, FieldsChanged::Removed),
-            SetFieldExpiry::At(_) => self.record_expiry_of_stored(told),
+            SetFieldExpiry::At(at) if at <= now => {
+                self.record_fields(since, FieldsChanged::Removed)
+            }
+            SetFieldExpiry::At(_) => self.record_expiry_of_stored(since),
             SetFieldExpiry::Clear | SetFieldExpiry::Keep => {}
         }
         Ok(holds)
@@ -300,7 +302,7 @@ impl Session {
             // Of another type by now: nothing is due.
             view_container::<Hash, _>(&entry, collect).ok();
         });
-        let told = self.changes_len();
+        let since = self.changes_len();
         let limits = self.limits;
         let remove = |write: crate::write::Write<'_>, objects: crate::container::Objects<'_>| {
             // At time 0 a hash is shown of which no field's time is left.
@@ -318,7 +320,7 @@ impl Session {
             true => self.change_in_order(key.into(), remove),
             false => self.change_in_order_unless_held(key, remove)?,
         };
-        self.record_fields(told, FieldsChanged::Expired);
+        self.record_fields(since, FieldsChanged::Expired);
         Some(removed.map_or(0, |(tally, ())| tally.removed))
     }
 
@@ -340,8 +342,8 @@ impl Session {
     }
 
     /// Adds the fate of the fields to the changes recorded since.
-    fn record_fields(&mut self, told: usize, what: FieldsChanged) {
-        for change in self.changes.iter_mut().flat_map(|changes| &mut changes[told..]) {
+    fn record_fields(&mut self, since: usize, what: FieldsChanged) {
+        for change in self.changes.iter_mut().flat_map(|changes| &mut changes[since..]) {
             match (change.what, what) {
                 (Changed::Stored { .. }, _) => change.what = Changed::Fields(what),
                 (Changed::Removed, FieldsChanged::Expired) => {
@@ -353,9 +355,9 @@ impl Session {
     }
 
     /// Says of the change that was recorded since that the fields have an expiry, too.
-    fn record_expiry_of_stored(&mut self, told: usize) {
+    fn record_expiry_of_stored(&mut self, since: usize) {
         let Some(changes) = &mut self.changes else { return };
-        let stored = changes[told..].iter().find(|c| matches!(c.what, Changed::Stored { .. }));
+        let stored = changes[since..].iter().find(|c| matches!(c.what, Changed::Stored { .. }));
         if let Some(mut change) = stored.cloned() {
             change.what = Changed::Fields(FieldsChanged::Expire);
             changes.push(change);

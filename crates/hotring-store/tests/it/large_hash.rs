@@ -1,4 +1,4 @@
-//! Large hashes: as maps, under threads, and by what else holds for values: expiry, states of keys, copies.
+//! Large hashes: as maps, under threads, and as values with expiry, key states and copies.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -231,7 +231,7 @@ fn threads_change_a_large_hash_one_after_the_other() {
     assert!(!session.exists(b"short", NOW));
 }
 
-/// Changes in place make no items, whose making looks at the limit of memory.
+/// Changes in place make no items, so they must check the memory limit themselves.
 #[test]
 fn a_large_hash_stops_at_the_limit_of_memory() {
     let store = store();

@@ -19,7 +19,7 @@ use crate::transfer::{Item, Progress, Value};
 const BATCH: usize = 256;
 const BATCH_LEN: usize = 1 << 20;
 
-/// What to do with keys that the server has.
+/// The treatment of keys that the server already has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Existing {
     Overwrite,

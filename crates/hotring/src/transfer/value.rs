@@ -321,7 +321,7 @@ impl<R: Read> Source<R> {
         Ok(members)
     }
 
-    /// A score with its length in a byte; the longest ones stand for what has no digits.
+    /// A score with its length in a byte; the longest ones stand for values without digits.
     fn score_text(&mut self) -> Result<f64, ReadError> {
         Ok(match self.byte()? {
             255 => f64::NEG_INFINITY,

@@ -4,9 +4,10 @@ use hotring_store::EvictionPolicy;
 
 use super::Config;
 
-/// Most of it that does at once: one part in this many. The process may be above the limit by this part, and a chunk.
+/// Free memory between items counts for the limit at once up to one part in this many of it. The process may exceed
+/// the limit by this part, and a chunk.
 pub const WASTE_COUNTED: u64 = 32;
-/// Under policies that evict it is more for moments: one part in this many.
+/// Under policies that evict, the spare memory may be larger for moments: one part in this many.
 const SPARE_PARTS: u64 = 16;
 
 /// Below this limit more free memory between items is allowed: each class of items has begun a piece of

@@ -84,7 +84,7 @@ impl SpinLock {
     /// Only for the holder of the lock.
     #[inline(always)]
     pub fn unlock(&self) {
-        // ORDERING: Release, what the holder did comes before what the next one does.
+        // ORDERING: Release, the holder's actions come before those of the next one.
         self.0.store(false, Ordering::Release);
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Thread {
     pub server: Arc<Server>,
     /// The index of the thread.
     pub index: usize,
-    /// Set when the server stops: finish what has arrived, then close.
+    /// Set when the server stops: finish the requests that have arrived, then close.
     pub finishing: Cell<bool>,
     /// Idle runners.
     runners: RefCell<Vec<Runner>>,

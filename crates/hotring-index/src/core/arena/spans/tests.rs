@@ -468,12 +468,12 @@ fn a_write_after_the_free_is_noticed_wherever_the_block_waits() {
     }
 }
 
-/// What was never given out is as free as what came back.
+/// Memory never given out is as free as returned memory.
 #[test]
 fn the_rest_of_a_run_serves_another_session() {
     let arena = arena();
     let [mut first, mut second, mut third] = [0; 3].map(|_| LocalArena::new(arena.clone()));
-    // The second session has what follows, so that the first one's run goes back block by block.
+    // The second session has the memory behind, so that the first one's run goes back block by block.
     let [block, next] = [first.alloc(24), second.alloc(24)];
     first.give_back();
     // SAFETY: the second block of the run, of which the first session has given back all but one.
