@@ -127,10 +127,11 @@ fn what_came_before_a_damaged_part_stays() {
         r#"
         PFADD k -> :1¶
         SETRANGE k 16 "\x5f\xff" -> :18¶
-        PFADD k a b c d e f -> -INVALIDOBJ Corrupted HLL object detected¶
+        PFADD k d f a i -> -INVALIDOBJ Corrupted HLL object detected¶
+        PFADD k f d -> :0¶
         GETBIT k 120 -> :1¶
-        STRLEN k -> :18¶
-        BITCOUNT k -> :28¶
+        STRLEN k -> :24¶
+        BITCOUNT k -> :35¶
         "#,
     );
 }
