@@ -88,7 +88,7 @@ impl Object for Large {
 }
 
 /// Parts that changes have cut off a container.
-struct Cut(Remains);
+pub(super) struct Cut(pub(super) Remains);
 
 impl Object for Cut {
     fn dismantle(&mut self) -> Option<usize> {

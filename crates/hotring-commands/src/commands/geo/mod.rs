@@ -117,7 +117,7 @@ fn reply_place(c: &mut Context<'_>, place: Place) {
     c.reply.array(2);
     for degrees in [place.longitude, place.latitude] {
         let text = format!("{degrees:.17}");
-        let text = text.trim_end_matches('0').trim_end_matches('.');
-        c.reply.decimal(if text == "-0" { b"0" } else { text.as_bytes() });
+        // The center of a cell is never 0, so that there is no -0.
+        c.reply.decimal(text.trim_end_matches('0').trim_end_matches('.').as_bytes());
     }
 }

@@ -258,14 +258,13 @@ impl Asked {
         let area = Area { center, form };
         let enough = if self.any { self.limit } else { usize::MAX };
         let (mut hits, mut last): (Vec<Hit>, Option<Cell>) = (Vec::new(), None);
-        let cells = area.cells();
-        for (i, cell) in cells.iter().enumerate() {
-            // Large cells may be their own neighbours. As in Redis, the middle one is not looked at for that.
-            if last == Some(*cell) {
+        for cell in area.cells() {
+            // Large cells have the same neighbour on both sides.
+            if last == Some(cell) {
                 continue;
             }
-            collect(&area, *cell, scored, enough, &mut hits);
-            last = (i > 0).then_some(*cell);
+            collect(&area, cell, scored, enough, &mut hits);
+            last = Some(cell);
         }
         self.sort(&mut hits);
         hits

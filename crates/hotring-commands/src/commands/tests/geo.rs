@@ -6,7 +6,7 @@ use crate::exec::dialogue::play;
 #[test]
 fn places_are_stored_and_found() {
     play(
-        r#"
+        r"
         GEOADD Sicily 13.361389 38.115556 Palermo 15.087269 37.502669 Catania -> :2¶
         GEOADD Sicily NX 1 1 Palermo 2 2 new -> :1¶
         GEOADD Sicily XX CH 13.583333 37.316667 Palermo 2 2 other -> :1¶
@@ -40,14 +40,14 @@ fn places_are_stored_and_found() {
         ZADD odd -5 negative 0.5 half -> :2¶
         GEOPOS odd negative half -> *2¶*2¶$3¶180¶$19¶85.0511287799999991¶*2¶$22¶-179.99999731779098511¶$21¶-85.05112751263942528¶ | *2¶*2¶,180¶,85.0511287799999991¶*2¶,-179.99999731779098511¶,-85.05112751263942528¶
         GEODIST edges east west km -> $7¶22.2454¶
-        "#,
+        ",
     );
 }
 
 #[test]
 fn members_of_areas() {
     play(
-        r#"
+        r"
         GEOADD Sicily 13.361389 38.115556 Palermo 15.087269 37.502669 Catania 13.583333 37.316667 Agrigento -> :3¶
         GEORADIUS Sicily 15 37 200 km ASC -> *3¶$7¶Catania¶$9¶Agrigento¶$7¶Palermo¶
         GEORADIUS Sicily 15 37 200 km DESC WITHDIST WITHHASH -> *3¶*3¶$7¶Palermo¶$8¶190.4424¶:3479099956230698¶*3¶$9¶Agrigento¶$8¶130.4235¶:3479030013248308¶*3¶$7¶Catania¶$7¶56.4413¶:3479447370796909¶
@@ -99,7 +99,7 @@ fn members_of_areas() {
         GEOSEARCHSTORE to Sicily BYBOX 1 1 m -> -ERR wrong number of arguments for 'geosearchstore' command¶
         GEOSEARCHSTORE to none FROMMEMBER a BYRADIUS 1 m -> :0¶
         EXISTS to -> :0¶
-        "#,
+        ",
     );
 }
 
@@ -107,7 +107,7 @@ fn members_of_areas() {
 #[test]
 fn areas_at_the_edges_of_the_map() {
     play(
-        r#"
+        r"
         GEOADD edges 180 85.05112878 ne -180 -85.05112878 sw 0 0 middle 179.9 0 east -179.9 0 west 10 84 north 100 84 north2 10 -84 south -> :8¶
         GEOSEARCH edges FROMMEMBER east BYRADIUS 50 km ASC -> *2¶$4¶east¶$4¶west¶
         GEOSEARCH edges FROMMEMBER west BYBOX 50 1 km ASC -> *2¶$4¶west¶$4¶east¶
@@ -120,6 +120,33 @@ fn areas_at_the_edges_of_the_map() {
         GEOSEARCH edges FROMLONLAT 0 0 BYRADIUS 15000 km -> *5¶$6¶middle¶$5¶north¶$6¶north2¶$5¶south¶$2¶sw¶
         GEOSEARCH edges FROMLONLAT 90 10 BYRADIUS 12000 km -> *7¶$6¶middle¶$5¶north¶$4¶east¶$6¶north2¶$5¶south¶$4¶west¶$2¶sw¶
         GEOSEARCH edges FROMLONLAT 0 0 BYBOX 40000 20000 km -> *5¶$6¶middle¶$5¶north¶$6¶north2¶$5¶south¶$2¶sw¶
-        "#,
+        ",
+    );
+}
+
+/// The equator and the meridian of Greenwich are sides of the largest cells.
+#[test]
+fn neighbouring_cells_are_looked_at() {
+    play(
+        r"
+        GEOADD p 0.001 0.001 ne 0.001 -0.001 se -0.001 0.001 nw -0.001 -0.001 sw -> :4¶
+        GEOSEARCH p FROMLONLAT 0.001 0.001 BYRADIUS 1 km -> *4¶$2¶ne¶$2¶se¶$2¶nw¶$2¶sw¶
+        GEOSEARCH p FROMLONLAT 0.001 -0.001 BYRADIUS 1 km -> *4¶$2¶se¶$2¶ne¶$2¶sw¶$2¶nw¶
+        GEOSEARCH p FROMLONLAT -0.001 0.001 BYRADIUS 1 km -> *4¶$2¶nw¶$2¶sw¶$2¶ne¶$2¶se¶
+        GEOSEARCH p FROMLONLAT -0.001 -0.001 BYBOX 1 1 km -> *4¶$2¶sw¶$2¶nw¶$2¶se¶$2¶ne¶
+        ",
+    );
+}
+
+#[test]
+fn some_members_are_those_that_are_found_first() {
+    play(
+        r"
+        GEOADD Sicily 13.361389 38.115556 Palermo 15.087269 37.502669 Catania 13.583333 37.316667 Agrigento -> :3¶
+        GEORADIUS Sicily 15 37 200 km COUNT 3 ANY -> *3¶$9¶Agrigento¶$7¶Palermo¶$7¶Catania¶
+        GEORADIUS Sicily 15 37 200 km COUNT 2 ANY ASC -> *2¶$9¶Agrigento¶$7¶Palermo¶
+        GEORADIUS Sicily 15 37 200 km COUNT 1 ANY DESC -> *1¶$9¶Agrigento¶
+        GEORADIUSBYMEMBER Sicily Palermo 200 km STORE to -> :3¶
+        ",
     );
 }

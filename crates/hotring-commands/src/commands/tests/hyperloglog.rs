@@ -1,7 +1,9 @@
 //! Estimated counts: replies, the form of the value, damaged ones. The replies, lengths and bits are those of Redis
 //! 7.0.15.
 
-use crate::exec::dialogue::play;
+use hotring_protocol::Version;
+
+use crate::exec::dialogue::{Dialogue, play};
 
 #[test]
 fn elements_are_counted() {
@@ -117,4 +119,65 @@ fn damaged_values_are_refused() {
         PFADD short a -> -WRONGTYPE Key is not a valid HyperLogLog string value.¶
         "#,
     );
+}
+
+#[test]
+fn what_came_before_a_damaged_part_stays() {
+    play(
+        r#"
+        PFADD k -> :1¶
+        SETRANGE k 16 "\x5f\xff" -> :18¶
+        PFADD k d f a i -> -INVALIDOBJ Corrupted HLL object detected¶
+        PFADD k f d -> :0¶
+        GETBIT k 120 -> :1¶
+        STRLEN k -> :24¶
+        BITCOUNT k -> :35¶
+        "#,
+    );
+}
+
+#[test]
+fn long_ones_are_dense() {
+    play(
+        r#"
+        CONFIG SET hll-sparse-max-bytes 26 -> +OK¶
+        PFADD a a b c -> :1¶
+        STRLEN a -> :12304¶
+        CONFIG SET hll-sparse-max-bytes 27 -> +OK¶
+        PFADD b a b c -> :1¶
+        STRLEN b -> :27¶
+        PFMERGE c b a -> +OK¶
+        STRLEN c -> :12304¶
+        PFCOUNT c a b -> :3¶
+        CONFIG SET hll-sparse-max-bytes 3000 -> +OK¶
+        PFMERGE d b a -> +OK¶
+        STRLEN d -> :12304¶
+        EVAL "local t={} for i=1,1400 do t[i]=i end return redis.call('PFADD',KEYS[1],unpack(t))" 1 e -> :1¶
+        STRLEN e -> :2602¶
+        BITCOUNT e -> :4672¶
+        EVAL "local t={} for i=1,4000 do t[i]=i end return redis.call('PFADD',KEYS[1],unpack(t))" 1 f -> :1¶
+        EVAL "local t={} for i=1,4000 do t[i]=-i end return redis.call('PFADD',KEYS[1],unpack(t))" 1 g -> :1¶
+        STRLEN g -> :12304¶
+        PFCOUNT f g -> :8066¶
+        PFCOUNT g f -> :8066¶
+        PFMERGE h g f -> +OK¶
+        BITCOUNT h -> :7829¶
+        "#,
+    );
+}
+
+#[test]
+fn counted_keys_are_hits_or_misses() {
+    for (request, expected) in [
+        ("PFCOUNT k", ["keyspace_hits:1¶", "keyspace_misses:0¶"]),
+        ("PFCOUNT none", ["keyspace_hits:0¶", "keyspace_misses:1¶"]),
+        ("PFCOUNT k none k", ["keyspace_hits:2¶", "keyspace_misses:1¶"]),
+    ] {
+        let mut dialogue = Dialogue::new(Version::Resp2);
+        dialogue.say("PFADD k a");
+        dialogue.say("CONFIG RESETSTAT");
+        dialogue.say(request);
+        let stats = dialogue.say("INFO stats");
+        assert!(expected.iter().all(|line| stats.contains(line)), "{request}: {stats}");
+    }
 }

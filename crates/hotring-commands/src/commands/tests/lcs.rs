@@ -16,6 +16,7 @@ fn subsequences() {
         LCS a b IDX                 -> *4¶$7¶matches¶*2¶*2¶*2¶:4¶:7¶*2¶:5¶:8¶*2¶*2¶:2¶:3¶*2¶:0¶:1¶$3¶len¶:6¶ | %2¶$7¶matches¶*2¶*2¶*2¶:4¶:7¶*2¶:5¶:8¶*2¶*2¶:2¶:3¶*2¶:0¶:1¶$3¶len¶:6¶
         LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN -> *4¶$7¶matches¶*1¶*3¶*2¶:4¶:7¶*2¶:5¶:8¶:4¶$3¶len¶:6¶ | %2¶$7¶matches¶*1¶*3¶*2¶:4¶:7¶*2¶:5¶:8¶:4¶$3¶len¶:6¶
         LCS a b IDX MINMATCHLEN -4 MINMATCHLEN 9 -> *4¶$7¶matches¶*0¶$3¶len¶:6¶ | %2¶$7¶matches¶*0¶$3¶len¶:6¶
+        LCS a b IDX MINMATCHLEN -1 -> *4¶$7¶matches¶*2¶*2¶*2¶:4¶:7¶*2¶:5¶:8¶*2¶*2¶:2¶:3¶*2¶:0¶:1¶$3¶len¶:6¶ | %2¶$7¶matches¶*2¶*2¶*2¶:4¶:7¶*2¶:5¶:8¶*2¶*2¶:2¶:3¶*2¶:0¶:1¶$3¶len¶:6¶
         LCS a none                  -> $0¶¶
         LCS a b LEN IDX             -> -ERR If you want both the length and indexes, please just use IDX.¶
         LCS a b MINMATCHLEN         -> -ERR syntax error¶

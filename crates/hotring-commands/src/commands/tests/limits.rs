@@ -53,6 +53,22 @@ fn what_is_too_long_to_be_sent_is_not_taken() {
     }
 }
 
+#[test]
+fn replies_of_searches_end_at_the_limit() {
+    let places: String = (0..200).map(|i| format!(" 1 1 m{i:03}")).collect();
+    for (setup, request) in [
+        (format!("SET k {}", "v".repeat(1_100)), "LCS k k"),
+        (format!("RPUSH k{}", names(200, "")), "SORT k"),
+        (format!("GEOADD k{places}"), "GEORADIUS k 1 1 1 km"),
+        (format!("GEOADD k{places}"), "GEOSEARCH k FROMLONLAT 1 1 BYRADIUS 1 km"),
+    ] {
+        let mut client = dialogue(Version::Resp2);
+        client.say(&setup);
+        assert_eq!(client.say(request), "", "{request}");
+        assert_eq!(client.closing(), Some(Closing::OutputLimit), "{request}");
+    }
+}
+
 /// As a plain value is, one part is sent however long it is: it could not be taken out otherwise.
 #[test]
 fn a_single_value_is_sent_however_long() {

@@ -77,9 +77,14 @@ fn patterns_name_keys_and_fields() {
 #[test]
 fn patterns_name_fields_of_hashes() {
     let mut dialogue = Dialogue::new(Version::Resp2);
-    for request in
-        ["RPUSH l 1 2 3", "HSET h_1 f 5 g x", "HSET h_2 f 4", "SET h_3 s", "HSET 1-> f y"]
-    {
+    for request in [
+        "RPUSH l 1 2 3",
+        "HSET h_1 f 5 g x",
+        "HSET h_2 f 4",
+        "SET h_3 s",
+        "HSET 1-> f y",
+        "SET 2-> s",
+    ] {
         assert!(dialogue.say(request).starts_with(':') || request.starts_with("SET"));
     }
     for (request, reply) in [
@@ -88,7 +93,7 @@ fn patterns_name_fields_of_hashes() {
         ("SORT l GET h_*->g", "*3¶$1¶x¶$-1¶$-1¶"),
         ("SORT l GET h_*", "*3¶$-1¶$-1¶$1¶s¶"),
         // Without a name behind the arrow it is a part of the key.
-        ("SORT l GET *->", "*3¶$-1¶$-1¶$-1¶"),
+        ("SORT l GET *->", "*3¶$-1¶$1¶s¶$-1¶"),
         ("SORT l BY h_*->f STORE d", ":3¶"),
         ("LRANGE d 0 -1", "*3¶$1¶3¶$1¶2¶$1¶1¶"),
         ("EVAL \"return redis.call('SORT', 'l', 'BY', 'h_*->f')\" 0", "*3¶$1¶3¶$1¶2¶$1¶1¶"),
