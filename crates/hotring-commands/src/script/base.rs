@@ -4,7 +4,7 @@
 use mlua::{Error, Function, Lua, MultiValue, Table, Value};
 
 use super::args::{bad_argument, function, wrong_type};
-use super::redis::{Raised, refused};
+use super::redis::Raised;
 
 /// In Lua's registry: the tables that are behind others, and Lua's own `next`.
 const BEHIND: &str = "tables behind others";
@@ -53,7 +53,7 @@ fn next(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
     let next: Function = lua.named_registry_value(NEXT)?;
     let found = next.call((behind.unwrap_or(shown), key));
     found.or_else(|error| match error {
-        Error::RuntimeError(_) => refused(lua, "invalid key to 'next'"),
+        Error::RuntimeError(_) => raised("invalid key to 'next'"),
         error => Err(error),
     })
 }
@@ -68,8 +68,6 @@ fn rawget(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
 
 fn rawset(lua: &Lua, args: &MultiValue) -> mlua::Result<Table> {
     let (shown, behind) = table(lua, args)?;
-    // Without a place, as Lua itself raises them.
-    let raised = |why: &str| Err(Error::external(Raised::Text(why.into())));
     if behind.is_some() {
         return raised("Attempt to modify a readonly table");
     }
@@ -83,4 +81,9 @@ fn rawset(lua: &Lua, args: &MultiValue) -> mlua::Result<Table> {
             Ok(shown)
         }
     }
+}
+
+/// An error without a place, as Lua itself raises those that its functions of C come to.
+fn raised<T>(why: &str) -> mlua::Result<T> {
+    Err(Error::external(Raised::Text(why.into())))
 }

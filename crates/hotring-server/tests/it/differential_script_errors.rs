@@ -11,6 +11,8 @@ const SCRIPTS: &[&str] = &[
     "return ipairs()",
     "return next()",
     "return next(1)",
+    "return next({}, 1)",
+    "local ok, err = pcall(function() local x = next({}, 1) end) return err",
     "return rawset({}, nil, 1)",
     "return rawset({}, 0/0, 1)",
     "return rawset(1, 2, 3)",

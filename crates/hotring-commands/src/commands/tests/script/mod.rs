@@ -109,6 +109,8 @@ fn mistakes_get_the_errors_of_redis() {
         ("error('mine')", "ERR user_script:1: mine"),
         ("error({err='MINE x'})", "MINE x"),
         ("x = 1", "ERR user_script:1: Attempt to modify a readonly table"),
+        // Lua itself raises this one, without a place.
+        ("next({}, 1)", "ERR invalid key to 'next'"),
         (
             "return nothing.x",
             "ERR user_script:1: Script attempted to access nonexistent global variable 'nothing'",
