@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 2048;
 /// Bytes of a score.
 const SCORE: usize = size_of::<f64>();
 /// Where more than one member in so many goes, a walk over all is quicker than an edit for each.
-const WALK_FROM: usize = 16;
+const WALK_FROM: usize = 32;
 
 /// Members with scores, ordered by score, those of equal scores by bytes. Score, rank, insert, remove:
 /// O(log n), with 64 children a node. Clone: O(1).

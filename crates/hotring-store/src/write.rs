@@ -316,6 +316,10 @@ impl Write<'_> {
         if let Some(mut hooks) = hooks {
             hooks.expire(index, wheels, key.bytes(), now);
         }
+        if wheels.have_fields() && index.peek(key, now, |entry| is_there(&entry, now)) != Some(true)
+        {
+            return None;
+        }
         index.version(key, now)
     }
 }

@@ -218,7 +218,8 @@ impl Parts {
         match self {
             Parts::List(items) => items.take_cut(),
             Parts::Scored(scores) => scores.take_cut(),
-            Parts::Hash(_) | Parts::Set(_) | Parts::Text(_) => None,
+            Parts::Set(members) => members.take_cut(),
+            Parts::Hash(_) | Parts::Text(_) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use hotring_containers::Scored;
 use hotring_index::{Action, Expiry, NewValue};
 
 use crate::container::large::{new_value, value_of};
@@ -115,7 +116,7 @@ impl Session {
                 check::<SortedSet>(none, &changes, limits)?;
                 if self.containers.takes_objects && members.len() > self.containers.scored.entries()
                 {
-                    return Ok(Some(self.large_scored(&changes)));
+                    return Ok(Some(self.large_scored(&members)));
                 }
                 let (_, held) = SortedSet::changed(none, &changes);
                 let (options, index) = (&self.containers, &self.store);
@@ -125,9 +126,9 @@ impl Session {
     }
 
     /// A large sorted set, without its packed form in between.
-    fn large_scored(&self, changes: &[scored::Change<'_>]) -> NewValue<'static> {
-        let mut scores = Scores::new(self.containers.keys);
-        scores.apply(changes);
+    fn large_scored(&self, members: &[(Cow<'_, [u8]>, f64)]) -> NewValue<'static> {
+        let entries = members.iter().map(|(member, score)| Scored { score: *score, member });
+        let scores = Scores::of(entries, self.containers.keys);
         new_value(Contents { number: 1, parts: Parts::Scored(scores) }, &self.store)
     }
 

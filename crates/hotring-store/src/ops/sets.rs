@@ -18,6 +18,9 @@ use crate::set::large::Members;
 use crate::set::{Change, Member, Set, SetForm, SetRef};
 use crate::value::{len_of, reborrow};
 
+/// Where more than one member in so many is chosen, a walk over all is quicker than the way to each.
+const WALK_FROM: usize = 16;
+
 /// A set as it is at one moment, to be used for as long as one wants. A large one is not copied.
 #[derive(Debug, Default)]
 pub struct SetSnapshot(Held);
@@ -412,6 +415,9 @@ fn choose<'a>(
     if count == 1 {
         return set.of_rank(random(len)).into_iter().for_each(f);
     }
+    if set.form() == SetForm::Table && count > len / WALK_FROM {
+        return choose_in_walk(set, count, random, f);
+    }
     // A list finds a rank by a walk.
     let list: Option<Vec<Member<'a>>> = (set.form() == SetForm::List).then(|| set.iter().collect());
     // The steps of a shuffle of all ranks, of which only those are noted that have moved.
@@ -426,5 +432,22 @@ fn choose<'a>(
             None => set.of_rank(rank),
         };
         member.into_iter().for_each(&mut f);
+    }
+}
+
+/// The same, of a set that has more, in one walk: each member is chosen with the chance that is left.
+fn choose_in_walk<'a>(
+    set: SetRef<'a>,
+    count: usize,
+    mut random: impl FnMut(usize) -> usize,
+    mut f: impl FnMut(Member<'a>),
+) {
+    let (mut wanted, mut left) = (count, set.count());
+    for member in set.iter() {
+        if random(left) < wanted {
+            f(member);
+            wanted -= 1;
+        }
+        left -= 1;
     }
 }

@@ -3,7 +3,7 @@
 use hotring_containers::{Inserted, Remains, Scored, ScoredSet};
 use siphasher::sip::SipHasher13;
 
-use super::{Change, ScoredRef, Tally, push_entry};
+use super::{Change, Tally, push_entry};
 use crate::container::large::add_cut;
 use crate::container::packed::Head;
 
@@ -43,11 +43,12 @@ impl Scores {
         Scores { set: ScoredSet::new(), hasher, len_of_all: 0, cut: None }
     }
 
-    /// The members of another set.
-    pub(crate) fn of(scored: ScoredRef<'_>, keys: [u64; 2]) -> Scores {
+    /// These members, the last one of equal ones. None of the scores is NaN.
+    pub(crate) fn of<'a>(entries: impl Iterator<Item = Scored<'a>>, keys: [u64; 2]) -> Scores {
         let mut scores = Scores::new(keys);
-        let mut tally = Tally::default();
-        scored.each_of_all(|entry| scores.put(entry, &mut tally));
+        let mut members: Vec<_> = entries.map(|entry| (scores.hash(entry.member), entry)).collect();
+        scores.set = ScoredSet::of_all(&mut members);
+        scores.len_of_all = members.iter().map(|(_, entry)| entry.member.len()).sum();
         scores
     }
 
@@ -83,6 +84,11 @@ impl Scores {
 
     pub(crate) fn iter_back_from(&self, rank: usize) -> impl Iterator<Item = Scored<'_>> {
         self.set.iter_back_from(rank)
+    }
+
+    /// All members in an order in which those of several sets are found quickly.
+    pub(crate) fn iter_by_hash(&self) -> impl Iterator<Item = Scored<'_>> {
+        self.set.iter_by_hash()
     }
 
     pub(crate) fn scan<'a>(
@@ -161,26 +167,19 @@ impl Scores {
         let to = to.min(self.len());
         let from = from.min(to);
         tally.removed += to - from;
-        if to - from > self.len() / 2 {
-            return self.keep_ranks(from, to);
-        }
-        let len: usize = self.iter_from(from).take(to - from).map(|entry| entry.member.len()).sum();
+        let len_of = |from, n| -> usize {
+            self.iter_from(from).take(n).map(|entry| entry.member.len()).sum()
+        };
+        // The fewer ones are walked over.
+        let len = if to - from > self.len() / 2 {
+            self.len_of_all - len_of(0, from) - len_of(to, self.len() - to)
+        } else {
+            len_of(from, to - from)
+        };
         let hasher = self.hasher;
         let remains = self.set.remove_ranks(from..to, |member| hasher.hash(member) as u32);
         add_cut(&mut self.cut, remains);
         self.len_of_all -= len;
-    }
-
-    /// Removes ranks that are most of all: the others form a new set, and the old one goes as a whole.
-    fn keep_ranks(&mut self, from: usize, to: usize) {
-        let (mut kept, mut len) = (ScoredSet::new(), 0);
-        for entry in self.iter_from(0).take(from).chain(self.iter_from(to)) {
-            kept.insert(self.hash(entry.member), entry.member, entry.score);
-            len += entry.member.len();
-        }
-        let former = std::mem::replace(&mut self.set, kept);
-        add_cut(&mut self.cut, former.into_remains());
-        self.len_of_all = len;
     }
 
     #[inline]

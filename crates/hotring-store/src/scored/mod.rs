@@ -133,7 +133,7 @@ impl Type for SortedSet {
 
     fn unpack(held: &[u8], options: &ContainerOptions) -> Option<Parts> {
         let scored = SortedSet::packed(held);
-        let scores = Scores::of(scored, options.keys);
+        let scores = Scores::of(entries_of(held), options.keys);
         (scores.len() == scored.len()).then_some(Parts::Scored(scores))
     }
 
@@ -307,11 +307,12 @@ impl<'a> ScoredRef<'a> {
         self.each(0..usize::MAX, false, f);
     }
 
-    /// Calls `f` with the members in order until it returns false; true if it never did.
+    /// Calls `f` with the members, in no order, until it returns false; true if it never did. What it looks for in
+    /// other sets is found near what it looked for before.
     pub(crate) fn all(&self, f: impl FnMut(Scored<'a>) -> bool) -> bool {
         match self.0 {
             Form::Packed(held) => entries_of(held).all(f),
-            Form::Large(scores) => scores.iter_from(0).all(f),
+            Form::Large(scores) => scores.iter_by_hash().all(f),
         }
     }
 

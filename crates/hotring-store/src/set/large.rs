@@ -5,13 +5,15 @@ use siphasher::sip::SipHasher13;
 
 use super::packed::begin_list;
 use super::{Change, Tally};
+use crate::container::large::add_cut;
 use crate::container::packed::{Head, push};
 
 /// Bytes after which a part of a walk ends.
 const SCAN_BYTES: usize = 1 << 20;
+/// Where changes remove more than one member in so many, a walk over all is quicker than an edit for each.
+const WALK_FROM: usize = 32;
 
 /// The members of a large set. Clone: O(1).
-#[derive(Clone)]
 pub(crate) struct Members {
     /// Each with an empty value.
     dict: Dict,
@@ -19,6 +21,15 @@ pub(crate) struct Members {
     hasher: SipHasher13,
     /// Bytes of all members.
     len_of_all: usize,
+    /// What changes have cut off, if that is much.
+    cut: Option<Remains>,
+}
+
+impl Clone for Members {
+    fn clone(&self) -> Members {
+        let Members { dict, hasher, len_of_all, cut: _ } = self;
+        Members { dict: dict.clone(), hasher: *hasher, len_of_all: *len_of_all, cut: None }
+    }
 }
 
 impl std::fmt::Debug for Members {
@@ -31,7 +42,7 @@ impl Members {
     /// None, yet.
     pub(crate) fn new([a, b]: [u64; 2]) -> Members {
         let hasher = SipHasher13::new_with_keys(a, b);
-        Members { dict: Dict::new(), hasher, len_of_all: 0 }
+        Members { dict: Dict::new(), hasher, len_of_all: 0, cut: None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -95,6 +106,13 @@ impl Members {
     /// Makes changes, in their order.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
         let mut tally = Tally::default();
+        if changes.len() > 1
+            && changes.len() > self.len() / WALK_FROM
+            && changes.iter().all(|change| !change.adds)
+        {
+            tally.removed = self.remove_all(changes);
+            return tally;
+        }
         for change in changes {
             match change.adds {
                 true => tally.added += usize::from(self.add(&change.member)),
@@ -122,6 +140,22 @@ impl Members {
         was_there
     }
 
+    /// Removes many members in one walk over all, and returns how many were there.
+    fn remove_all(&mut self, changes: &[Change<'_>]) -> usize {
+        let mut gone: Vec<(u32, &[u8])> =
+            changes.iter().map(|change| (self.hash(&change.member), &*change.member)).collect();
+        gone.sort_unstable();
+        let (before, mut len) = (self.len(), 0);
+        let remains = self.dict.retain(|hash, entry| {
+            let goes = gone.binary_search(&(hash, entry.key)).is_ok();
+            len += if goes { entry.key.len() } else { 0 };
+            !goes
+        });
+        add_cut(&mut self.cut, remains);
+        self.len_of_all -= len;
+        before - self.len()
+    }
+
     #[inline]
     fn hash(&self, member: &[u8]) -> u32 {
         self.hasher.hash(member) as u32
@@ -138,6 +172,15 @@ impl Members {
     /// Takes the remains, for the caller to free. No members are left then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
-        std::mem::take(&mut self.dict).into_remains()
+        let remains = std::mem::take(&mut self.dict).into_remains();
+        match self.cut.take() {
+            Some(cut) => remains.and(cut),
+            None => remains,
+        }
+    }
+
+    /// What changes have cut off, to be freed.
+    pub(crate) fn take_cut(&mut self) -> Option<Remains> {
+        self.cut.take()
     }
 }

@@ -180,3 +180,32 @@ fn damaged_bytes_are_no_panic() {
         }
     }
 }
+
+/// SPOP of half a million members took an edit of the tree for each, while all other clients of the thread waited.
+#[test]
+fn many_members_go_in_one_walk_and_are_freed_later() {
+    let key = |i: u32| i.to_string().into_bytes();
+    let mut members = Members::new([1, 2]);
+    (0..20_000).for_each(|i| _ = members.add(&key(i)));
+    for (n, is_cut) in [(20, false), (5_000, true), (9_000, true)] {
+        let before = members.len();
+        // One is named twice, and one is not there.
+        let names = members.iter().step_by(before / n).chain(members.iter().take(1));
+        let mut gone: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
+        let removed = gone.len() - 1;
+        gone.push(key(30_000));
+        let changes: Vec<_> = gone.iter().map(|name| Change::remove(name)).collect();
+        // A walk is under way: what it uses stays.
+        let (mut shared, walk) = (members.clone(), members.clone());
+        assert_eq!(shared.apply(&changes), Tally { added: 0, removed });
+        assert_eq!((walk.iter().count(), shared.len()), (before, before - removed));
+        drop((shared, walk));
+        assert_eq!(members.apply(&changes), Tally { added: 0, removed });
+        assert_eq!(members.len(), before - removed);
+        assert!(gone.iter().all(|name| !members.contains(name)));
+        assert!(members.iter().all(|name| members.contains(name)));
+        assert_eq!(members.len_of_all(), members.iter().map(<[u8]>::len).sum());
+        assert_eq!(members.take_cut().is_some(), is_cut, "{n}");
+        assert!(members.add(&gone[0]), "it is as any other set");
+    }
+}

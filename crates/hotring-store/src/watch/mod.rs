@@ -119,7 +119,9 @@ impl Event<'_> {
     fn fires(&self, waiter: &Waiter) -> bool {
         match (self, &waiter.expected) {
             (Event::Stored(value), Some(expected)) => *value == Some(&**expected),
-            (Event::Stored(_) | Event::Removed, None) => true,
+            (Event::Stored(_), None) => true,
+            // One that was not there, and has not come, is a hash whose fields were all over: to reclaim it is no write.
+            (Event::Removed, None) => waiter.present,
             _ => false,
         }
     }

@@ -6,6 +6,9 @@
 
 use std::task::Waker;
 
+use hotring_index::Entry;
+
+use crate::container::is_there;
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::watch::{Leave, Watch};
@@ -84,7 +87,9 @@ impl Session {
                 false
             }
             State::Present { place, key, version, .. } => self.within(*place, |session| {
-                session.read(key, now, |entry| entry.version == Some(*version)) == Some(true)
+                let is_it =
+                    |entry: Entry<'_>| entry.version == Some(*version) && is_there(&entry, now);
+                session.read(key, now, is_it) == Some(true)
             }),
             State::Absent(watch) => !watch.has_fired(),
         }

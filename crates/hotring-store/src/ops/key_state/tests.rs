@@ -136,6 +136,35 @@ fn expiry_counts_for_a_key_that_was_there_and_only_for_that() {
     assert!(!s.is_unchanged(&alive, NOW + 20));
 }
 
+/// WATCH took a hash for present until the timing wheel had removed it, and EXEC then failed for that removal; or EXEC
+/// ran although all fields were gone.
+#[test]
+fn a_hash_whose_fields_are_all_over_is_absent() {
+    for n in [1, 500_u32] {
+        let store = Store::new(Options::default()).unwrap();
+        let mut s = store.session();
+        let names: Vec<_> = (0..n).map(u32::to_le_bytes).collect();
+        let fields: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+        let pairs: Vec<(&[u8], &[u8])> = fields.iter().map(|field| (*field, LONG)).collect();
+        let until = |s: &mut Session, at| {
+            s.hash_set(b"k", &pairs, NOW).unwrap();
+            s.hash_expire_at(b"k", at, ExpireCondition::Always, &fields, NOW).unwrap();
+        };
+        until(&mut s, NOW + 10);
+        let alive = s.key_state(b"k", NOW + 9).unwrap();
+        assert!(s.is_unchanged(&alive, NOW + 9));
+        assert!(!s.is_unchanged(&alive, NOW + 10), "{n}: all that there was is over");
+        let over = s.key_state(b"k", NOW + 10).unwrap();
+        assert!(s.is_unchanged(&over, NOW + 10));
+        (NOW + 20..NOW + 40).for_each(|at| _ = s.expire_due(at, 10_000, |_, _| {}));
+        assert!(store.is_empty());
+        assert!(s.is_unchanged(&over, NOW + 40), "{n}: to reclaim it is no write");
+        assert!(!s.is_unchanged(&alive, NOW + 40));
+        until(&mut s, NOW + 1_000);
+        assert!(!s.is_unchanged(&over, NOW + 40));
+    }
+}
+
 #[test]
 fn stamps_do_not_count_among_those_who_wait() {
     let store = Store::new(Options { watches_max: 0, ..Options::default() }).unwrap();

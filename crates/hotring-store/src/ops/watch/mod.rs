@@ -3,6 +3,9 @@
 
 use std::task::Waker;
 
+use hotring_index::Entry;
+
+use crate::container::is_there;
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::session::Session;
@@ -68,12 +71,13 @@ impl Session {
         let at = (self.place, self.stripe(key));
         let keys = self.keys([key]);
         self.hold(&keys, Hold::Read, |session| {
-            let has_it = session.read(key, now, |entry| {
+            let found = session.read(key, now, |entry| {
                 let is_it =
                     |expected| view_string(&entry, |v| v.with_bytes(|text| text == expected));
-                expected.is_some_and(|expected| is_it(expected) == Ok(true))
+                let has_it = expected.is_some_and(|expected| is_it(expected) == Ok(true));
+                FirstLook { present: is_there(&entry, now), expected: has_it }
             });
-            let first = FirstLook { present: has_it.is_some(), expected: has_it == Some(true) };
+            let first = found.unwrap_or(FirstLook { present: false, expected: false });
             leave.enter(at, key, expected, waker, first)
         })
     }
@@ -96,9 +100,10 @@ impl Session {
             // Who looks does not wait: its thread has other connections to serve, the holder's among them.
             return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
         };
-        let expiry = self.index.peek(watch.key(), now, |entry| entry.expire_at);
+        let there = |entry: Entry<'_>| is_there(&entry, now).then_some(entry.expire_at);
+        let expiry = self.index.peek(watch.key(), now, there);
         drop(reading);
-        match expiry {
+        match expiry.flatten() {
             Some(until) => Watched::Waiting { until },
             None if self.index.damages() != damages => {
                 // Not for a look: a reader of the key learns of it. To repair it is a write.
