@@ -78,11 +78,14 @@ pub(crate) fn split(held: &[u8]) -> Option<(&[u8], &[u8])> {
     behind.split_at_checked(usize::try_from(len).ok()?)
 }
 
-/// A number, and the bytes behind it. Nearly all numbers take one byte.
+/// A number, and the bytes behind it. Nearly all lengths take one byte, and most numbers of changes up to two.
 #[inline]
 pub(crate) fn split_number(held: &[u8]) -> Option<(u64, &[u8])> {
-    match held.split_first() {
-        Some((byte @ 0..0x80, behind)) => Some((u64::from(*byte), behind)),
+    match held {
+        [byte @ 0..0x80, behind @ ..] => Some((u64::from(*byte), behind)),
+        [low, high @ 0..0x80, behind @ ..] => {
+            Some((u64::from(low & 0x7f) | u64::from(*high) << 7, behind))
+        }
         _ => split_long_number(held),
     }
 }
@@ -104,7 +107,7 @@ mod tests {
 
     #[test]
     fn numbers_come_back_and_damaged_ones_are_none() {
-        for number in [0, 1, 127, 128, 1 << 20, u64::from(u32::MAX), u64::MAX] {
+        for number in [0, 1, 127, 128, 16_383, 16_384, 1 << 20, u64::from(u32::MAX), u64::MAX] {
             let mut held = Vec::new();
             push_number(&mut held, number);
             assert_eq!(split_number(&held), Some((number, &[][..])), "{held:?}");

@@ -1,7 +1,5 @@
 //! Changes of a list that is held as one value.
 
-use std::borrow::Cow;
-
 use super::{Change, LEN_MAX, Tally};
 use crate::container::packed::{Head, push, split};
 
@@ -33,25 +31,33 @@ fn split_at(entries: &[u8], n: usize) -> (&[u8], &[u8]) {
 
 /// The packed list after these changes, in their order; None if it has no element left.
 pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
-    let number = Head::split(held).0.number + 1;
-    let (mut held, mut done) = (Cow::Borrowed(held), 0);
+    let (head, entries) = Head::split(held);
+    let number = head.number + 1;
+    let mut tally = Tally { len: head.count, done: 0 };
+    let mut after: Option<Vec<u8>> = None;
     let mut rest = changes;
     while let Some(first) = rest.first() {
-        let alike =
-            |other: &&Change<'_>| std::mem::discriminant(*other) == std::mem::discriminant(first);
-        let n = match first {
-            Change::Insert(..) | Change::Set(..) => 1,
-            Change::Remove(_) => removals(rest),
-            _ => rest.iter().take_while(alike).count(),
-        };
-        let (run, behind) = rest.split_at(n);
-        if let Some(after) = step(&held, number, run, &mut done) {
-            held = Cow::Owned(after);
+        let (run, behind) = rest.split_at(run_len(first, rest));
+        // Most writes make one change: they take one head apart, and none of what they have made.
+        let entries = after.as_deref().map_or(entries, |after| Head::split(after).1);
+        if let Some((effect, next)) = step(tally.len, entries, number, run) {
+            tally = Tally { len: effect.len, done: tally.done + effect.done };
+            after = Some(next);
         }
         rest = behind;
     }
-    let len = Head::split(&held).0.count;
-    (Tally { len, done }, (len > 0).then(|| held.into_owned()))
+    (tally, (tally.len > 0).then(|| after.unwrap_or_else(|| held.to_vec())))
+}
+
+/// Changes from the first on that one pass does.
+fn run_len(first: &Change<'_>, changes: &[Change<'_>]) -> usize {
+    let alike =
+        |other: &&Change<'_>| std::mem::discriminant(*other) == std::mem::discriminant(first);
+    match (first, changes) {
+        (_, [_]) | (Change::Insert(..) | Change::Set(..), _) => 1,
+        (Change::Remove(_), _) => removals(changes),
+        _ => changes.iter().take_while(alike).count(),
+    }
 }
 
 /// Removals that one pass does: each before the one that it follows.
@@ -68,18 +74,16 @@ fn removals(changes: &[Change<'_>]) -> usize {
     changes.iter().take_while(goes_on).count().max(1)
 }
 
-/// The form after changes of one sort, which are done in one pass. None if they change nothing.
-fn step(held: &[u8], number: u64, run: &[Change<'_>], done: &mut usize) -> Option<Vec<u8>> {
-    let (Head { count, .. }, entries) = Head::split(held);
+/// What changes of one sort do, in one pass, to a list of `count` elements, and the form after them. None if they
+/// change nothing.
+fn step(count: usize, entries: &[u8], number: u64, run: &[Change<'_>]) -> Option<(Tally, Vec<u8>)> {
     let more: usize = run.iter().map(|change| change.element().len() + LEN_MAX).sum();
-    let begin = |count| Head { number, count }.begin(entries.len() + more);
     let effect = match run {
         [change] => change.effect(count)?,
         [Change::Remove(_), ..] => super::tally(count, run),
         run => Tally { len: count + run.len(), done: run.len() },
     };
-    *done += effect.done;
-    let mut after = begin(effect.len);
+    let mut after = Head { number, count: effect.len }.begin(entries.len() + more);
     match &run[0] {
         Change::Front(_) => {
             run.iter().rev().for_each(|change| push(&mut after, change.element()));
@@ -98,7 +102,7 @@ fn step(held: &[u8], number: u64, run: &[Change<'_>], done: &mut usize) -> Optio
         }
         Change::Remove(_) => remove(&mut after, entries, count, run),
     }
-    Some(after)
+    Some((effect, after))
 }
 
 /// Adds the elements that removals leave; the last removal is the foremost.
