@@ -14,7 +14,7 @@ const LEN_MAX: usize = 16;
 const BYTES_MAX: usize = 2048;
 /// Bytes of a score.
 const SCORE: usize = size_of::<f64>();
-/// Where more than one member in so many goes, a walk over all is quicker than an edit for each.
+/// A walk over all members is quicker than an edit for each where more than one in `WALK_FROM` goes.
 const WALK_FROM: usize = 32;
 
 /// Members with scores, ordered by score, those of equal scores by bytes. Score, rank, insert, remove:

@@ -139,7 +139,7 @@ impl PubSub {
         }
     }
 
-    /// Whether nobody listens to anything.
+    /// Whether there are no subscribers.
     fn is_empty(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `publish_len`: a thread that was told of a subscriber
         // finds it so here.

@@ -18,7 +18,7 @@ use crate::set::large::Members;
 use crate::set::{Change, Member, Set, SetForm, SetRef};
 use crate::value::{len_of, reborrow};
 
-/// Where more than one member in so many is chosen, a walk over all is quicker than the way to each.
+/// A walk over all members is quicker than the way to each where more than one in `WALK_FROM` is chosen.
 const WALK_FROM: usize = 16;
 
 /// A set as it is at one moment, to be used for as long as one wants. A large one is not copied.

@@ -10,7 +10,7 @@ use crate::container::packed::{Head, push};
 
 /// Bytes after which a part of a walk ends.
 const SCAN_BYTES: usize = 1 << 20;
-/// Where changes remove more than one member in so many, a walk over all is quicker than an edit for each.
+/// A walk over all members is quicker than an edit for each where changes remove more than one in `WALK_FROM`.
 const WALK_FROM: usize = 32;
 
 /// The members of a large set. Clone: O(1).

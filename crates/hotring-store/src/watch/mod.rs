@@ -120,7 +120,7 @@ impl Event<'_> {
         match (self, &waiter.expected) {
             (Event::Stored(value), Some(expected)) => *value == Some(&**expected),
             (Event::Stored(_), None) => true,
-            // One that was not there, and has not come, is a hash whose fields were all over: to reclaim it is no write.
+            // An absent key that is removed is a hash whose fields had all expired: its removal is no write.
             (Event::Removed, None) => waiter.present,
             _ => false,
         }

@@ -5,7 +5,7 @@ use hotring_protocol::Version;
 use crate::exec::dialogue::{Dialogue, play};
 use crate::state::pubsub::Counts;
 
-/// Nobody listens.
+/// No subscribers.
 const NONE: Counts = Counts { channels: 0, patterns: 0, shards: 0 };
 
 #[test]
