@@ -14,7 +14,8 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// As [`prefetch`], for a line that will be written: no other core keeps it.
+/// As [`prefetch`], for a line that will be written: no other core keeps it. For lines.
+#[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
 #[inline(always)]
 pub fn prefetch_to_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]

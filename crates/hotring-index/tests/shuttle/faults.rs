@@ -27,6 +27,9 @@ fn effects(shape: Shape) -> Shape {
 /// Wrong only where a load returns an old value, which no load does here: loom's to find.
 const OLD_VALUES: Control = None;
 
+/// Shuttle has no form for the 16-byte accesses of lines: loom's to find.
+const LINES: Control = None;
+
 /// A table of all wrong variants: the compiler sees to it that none is left out.
 macro_rules! controls {
     ($($fault:ident => $control:expr,)*) => {
@@ -98,6 +101,13 @@ controls! {
     MoveUnfrozen => find(shapes::move_and_add(), Random),
     NoteStored => find(shapes::notes(), Random),
     NoteTorn => find(shapes::notes(), Random),
+    LinesMoveUnfrozen => LINES,
+    LinesThawFirst => LINES,
+    LinesNoCount => LINES,
+    LinesReachLate => LINES,
+    LinesStaleTable => LINES,
+    LinesNoSecondLook => LINES,
+    LinesOneWindow => LINES,
 }
 
 engine_controls! {
