@@ -1,5 +1,5 @@
-//! RESTORE of every type. Nothing panics. A refused value leaves the key as it was. A stored value is like any other: it
-//! can be read, changed and removed, and DUMP and RESTORE keep it, also with low limits of the packed forms.
+//! RESTORE of every type. Nothing panics. A refused value leaves the key as it was. A stored value is like any other:
+//! it can be read, changed and removed, and DUMP and RESTORE keep it, also with low limits of the packed forms.
 //!
 //! The input is a value as in an RDB file, without its key: the byte of its type, then the value. The version and the
 //! checksum behind it, which a fuzzer would hardly find, are made here.

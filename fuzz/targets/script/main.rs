@@ -183,9 +183,11 @@ impl World {
             let seen = reply.windows(SECRET_VALUE.len()).any(|part| part == SECRET_VALUE);
             assert!(!seen, "read without a right to: {}", case.text);
         }
+        let sandbox = self.sandbox();
         assert!(
-            self.sandbox() == self.sandbox,
-            "the next script sees something else: {}",
+            sandbox == self.sandbox,
+            "the next script sees something else: {}\nafter {}",
+            sandbox.escape_ascii(),
             case.text
         );
     }

@@ -249,18 +249,21 @@ local function handle(err)
   return err
 end
 
-local nothing = {}
+local nothing, last = {}, nil
 
 return function(script, keys, argv, call)
   local globals = setmetatable({ KEYS = keys, ARGV = argv }, lazy)
   local shown = setmetatable({}, { __index = globals, __newindex = refuse, __metatable = false })
   globals._G = shown
-  behind[shown] = globals
+  -- The globals refer to the key themselves, so that Lua would never free the pair.
+  if last then behind[last] = nil end
+  behind[shown], last = globals, shown
   setfenv(script, shown)
   current = call
   local ok, result = xpcall(script, handle)
   current = nil
   -- The compiled script stays, what it has used does not.
   setfenv(script, nothing)
+  behind[shown], last = nil, nil
   return ok, result
 end

@@ -119,6 +119,21 @@ fn a_script_that_does_not_end_is_killed_by_another_connection() {
     assert!(other.say("SCRIPT KILL").text().starts_with("NOTBUSY"));
 }
 
+/// Regression test: the globals of every script stayed, as a weak table had them as values that refer to their keys.
+#[test]
+fn a_script_leaves_no_memory_behind() {
+    let server = TestServer::with(|config| config.lua_memory_max = 1 << 20);
+    let mut wire = server.connect();
+    for n in 0..5_000 {
+        assert_eq!(eval(&mut wire, "return ARGV[1]", &[], &["x"]), bulk("x"), "script {n}");
+    }
+    // Scripts that end by an error, too.
+    for n in 0..5_000 {
+        assert!(eval(&mut wire, "local t = {} t.x.y = 1", &[], &[]).is_error());
+        assert_eq!(eval(&mut wire, "return ARGV[1]", &[], &["x"]), bulk("x"), "script {n}");
+    }
+}
+
 /// Regression test: each of these ended the process or blocked a thread for ever. Lua's own matcher
 /// recursed for each item of a pattern and never checked the time limit; and Rust could hold only
 /// 8,000 of Lua's values.
