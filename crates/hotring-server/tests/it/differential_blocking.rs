@@ -224,7 +224,7 @@ const CONVERSATIONS: &[&str] = &[
     "a: BZPOPMIN z y 0|b: BZPOPMAX z 0|P: ZADD z 1 one 2 two 3 three|P: ZRANGE z 0 -1 WITHSCORES|\
      c: BZMPOP 0 2 y z MAX COUNT 2|c: BZMPOP 0 2 y z MAX COUNT 2|P: ZADD y 1.5 a 2 b inf c|P: ZRANGE y 0 -1|\
      c: BZPOPMIN y 0|d: BZPOPMIN y 0|P: ZINCRBY y 2.5 m|P: ZADD x 1 q|P: ZUNIONSTORE y 1 x|P: EXISTS x y",
-    // Databases that are swapped: who waits stays with the number.
+    // Swapped databases: a waiting client stays with its number.
     "P: SELECT 1|P: RPUSH l x|P: SELECT 0|a: BLPOP l 0|P: SWAPDB 0 1|P: EXISTS l|P: DBSIZE|P: SELECT 1|P: DBSIZE|\
      P: SELECT 0",
     "a: BLPOP l 0|b: SELECT 1|b: BLPOP l 0|P: SWAPDB 0 1|P: RPUSH l zero|P: SELECT 1|P: RPUSH l one|P: SELECT 0|\

@@ -84,7 +84,7 @@ fn options(
 }
 
 /// Calls `f` with each member of the result and its score, until it returns false. As in Redis, the smallest input
-/// comes first, but for a difference.
+/// comes first; a difference keeps the order of its inputs.
 fn each(
     operation: Operation,
     inputs: &[ScoredInput],
