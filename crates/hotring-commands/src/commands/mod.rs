@@ -69,7 +69,6 @@ use std::time::Duration;
 
 pub(crate) use connection::REDIS_VERSION;
 use hotring_protocol::ArgsView;
-pub(crate) use transaction::{may_leave_database, may_touch_any_key};
 
 use crate::acl::has_secrets;
 use crate::host::clock;

@@ -1,11 +1,10 @@
 //! Scripts: EVAL, EVALSHA, their read-only forms, SCRIPT.
 //!
 //! A script runs while no other session can read or change its keys ([`Context::alone`]), so that all of it
-//! happens at one moment. Which keys those are only it knows: Redis lets it use others than it was given.
-//! Therefore a script runs first with the whole store to itself. If it has used only keys that it was
-//! given, later runs hold only these, and others' keys do not wait. Should one of them want another key
-//! after all, then it restarts with the whole store, as long as it has written nothing; if it has, the
-//! command is refused, this once. `docs/decisions/0013-scripts.md` has the reasons.
+//! happens at one moment. Redis lets it use others than it was given. Therefore a script holds the whole store, unless
+//! its text proves that it uses only the keys that it was given (`state/reach`): then it holds these, and others' keys
+//! do not wait. Should such a script want another key after all, then it restarts with the whole store, as long as it
+//! has written nothing; if it has, the command is refused. `docs/decisions/0013-scripts.md` has the reasons.
 
 use std::sync::Arc;
 
@@ -17,9 +16,7 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::interpreter::{Ended, Interpreter, Run};
 use crate::state::monitors;
-use crate::state::scripts::{
-    DIGEST_LEN, HOLDER, Kill, Reach, Script, digest, digest_text, parse_digest,
-};
+use crate::state::scripts::{DIGEST_LEN, HOLDER, Kill, Script, digest, digest_text, parse_digest};
 use crate::table::lookup;
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
@@ -145,9 +142,7 @@ fn run(
     let some = Run { has_all: false, ..all };
     // Room is made before the hold, within which nothing is evicted. Without it the script's writes are refused.
     let _ = c.store.admit();
-    let is_alone = c.store.is_alone();
-    let known = script.reach() == Reach::Declared;
-    let ended = match (is_alone, known) {
+    let ended = match (c.store.is_alone(), script.is_declared()) {
         (true, _) => hold(interpreter, script, all, c)?,
         (false, false) => c.alone(&[], |c| hold(interpreter, script, all, c))?,
         (false, true) if keys.is_empty() => hold(interpreter, script, some, c)?,

@@ -19,7 +19,7 @@ use crate::state::monitors;
 use crate::state::notify;
 use crate::state::tracking;
 use crate::state::transaction::{Queue, aborted};
-use crate::table::{CommandId, Flags, Group, Spec};
+use crate::table::{CommandId, Flags, Spec};
 
 pub(crate) fn multi(c: &mut Context<'_>) -> Outcome {
     if c.client.transaction.is_open() {
@@ -120,33 +120,15 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>], c: &Context<'_>) ->
         return Scope::Nothing;
     }
     let home = c.store.place();
-    let leaves = |(spec, args)| may_touch_any_key(spec) || may_leave_database(spec, args);
+    let leaves = |(spec, args): (&Spec, ArgsView<'_>)| {
+        spec.may_touch_any_key() || spec.may_leave_database(args.len())
+    };
     if queue.commands().any(leaves) || watched.iter().any(|stamp| stamp.place() != home) {
         return Scope::Everything;
     }
     let keys = queue.commands().flat_map(|(spec, args)| spec.keys_of(args));
     let keys: Vec<_> = keys.chain(watched.iter().map(|stamp| stamp.key())).collect();
     if keys.is_empty() { Scope::Nothing } else { Scope::Keys(keys) }
-}
-
-/// Whether a command may access keys that the table does not name: one that walks over all keys, a script, which may
-/// undeclared keys, SORT, whose patterns name some, one that begins to observe all keys, or one that reports whether
-/// watched keys have changed.
-pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
-    let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
-    let observes = matches!(spec.id, CommandId::ClientTracking | CommandId::ClientList);
-    let has_patterns = matches!(spec.id, CommandId::Sort | CommandId::SortRo);
-    spec.group == Group::Scripting || observes || has_patterns || spec.keys.is_empty() && touches
-}
-
-/// Whether a request may access keys of another database than the one that was selected before it.
-pub(crate) fn may_leave_database(spec: &Spec, args: ArgsView<'_>) -> bool {
-    match spec.id {
-        CommandId::Select | CommandId::Move => true,
-        // COPY from to DB n
-        CommandId::Copy => args.len() > 4,
-        _ => false,
-    }
 }
 
 /// Runs the queue unless a watched key has changed.

@@ -10,7 +10,7 @@ use hotring_protocol::ArgsView;
 use hotring_store::HoldInfo;
 
 use crate::state::client::{Client, Wait};
-use crate::state::scripts::{HOLDER, Reach, digest, parse_digest};
+use crate::state::scripts::{HOLDER, digest, parse_digest};
 use crate::state::thread::ThreadState;
 use crate::table::{CommandId, Flags, Spec};
 
@@ -130,9 +130,9 @@ impl ThreadState {
             _ => None,
         };
         if let Some(sha) = sha {
-            // A script that is not known to use its own keys only holds all of them.
+            // A script that is not known to use only its own keys holds all of them.
             let script = self.server.scripts.find(&sha);
-            if script.is_none_or(|script| script.reach() != Reach::Declared) {
+            if script.is_none_or(|script| !script.is_declared()) {
                 return Needs::Everything;
             }
         }

@@ -36,7 +36,7 @@ use crate::settings::config::Config;
 use crate::state::context::Context;
 use crate::state::failure::Failure;
 use crate::state::interpreter::{Ended, Interpreter, Run};
-use crate::state::scripts::{Reach, Script, Scripts, Sha};
+use crate::state::scripts::{Script, Scripts, Sha};
 use crate::table::lookup;
 use args::{Bounded, collect};
 use call::Caller;
@@ -159,9 +159,7 @@ impl Interpreter for LuaInterpreter {
             None => self.finish(outcome, script, c),
         };
         if self.state.is_wide() {
-            script.note_reach(Reach::Wider);
-        } else if ended.is_ok() {
-            script.note_reach(Reach::Declared);
+            script.note_other_key();
         }
         if self.lua.used_memory() > IDLE_LEN_MAX.min(config.lua_memory() / 4) {
             self.is_spent |= self.lua.gc_collect().is_err();

@@ -23,6 +23,7 @@ pub mod persist;
 pub mod process;
 pub mod pubsub;
 pub mod push;
+mod reach;
 pub mod scripts;
 pub mod scrub;
 pub mod server;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use sha1::{Digest, Sha1};
 
 use crate::state::failure::Failure;
+use crate::state::reach;
 
 /// The label of a session that holds keys for a script.
 pub(crate) const HOLDER: u32 = 1;
@@ -40,24 +41,12 @@ pub(crate) struct Script {
     pub no_writes: bool,
     /// It has a line of flags without `no-writes`.
     pub writes: bool,
-    /// The keys that its runs have used.
-    reach: AtomicU8,
+    /// It uses no keys but those that it declares.
+    is_declared: AtomicBool,
     /// It was loaded by SCRIPT LOAD.
     kept: AtomicBool,
     /// Unix milliseconds of its last use.
     used_at: AtomicU64,
-}
-
-/// The keys that the runs of a script have used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Reach {
-    /// It has not run yet.
-    Unknown,
-    /// Only its declared keys.
-    Declared,
-    /// Others as well.
-    Wider,
 }
 
 /// The digest of a script's text.
@@ -87,31 +76,34 @@ impl Script {
     /// A script with this text, whose first line may hold flags (`#!lua flags=no-writes`).
     pub(crate) fn new(sha: &Sha, text: &[u8]) -> Result<Script, Failure> {
         let head = Head::parse(text)?;
-        let reach = if head.is_wide { Reach::Wider } else { Reach::Unknown };
+        let code = &text[head.len..];
+        let is_declared = !head.is_wide && reach::is_declared(code);
         Ok(Script {
             name: digest_text(sha),
-            code: text[head.len..].into(),
+            code: code.into(),
             no_writes: head.no_writes,
             writes: head.len > 0 && !head.no_writes,
-            reach: AtomicU8::new(reach as u8),
+            is_declared: AtomicBool::new(is_declared),
             kept: AtomicBool::new(false),
             used_at: AtomicU64::new(0),
         })
     }
 
-    /// The keys that its runs have used.
-    pub(crate) fn reach(&self) -> Reach {
+    /// Whether it is known to use no keys but those that it declares.
+    pub(crate) fn is_declared(&self) -> bool {
         // ORDERING: Relaxed, here and for the other fields: each is an independent hint.
-        match self.reach.load(Ordering::Relaxed) {
-            n if n == Reach::Unknown as u8 => Reach::Unknown,
-            n if n == Reach::Declared as u8 => Reach::Declared,
-            _ => Reach::Wider,
-        }
+        self.is_declared.load(Ordering::Relaxed)
     }
 
-    /// Records the reach of a run. The reach never shrinks.
-    pub(crate) fn note_reach(&self, reach: Reach) {
-        self.reach.fetch_max(reach as u8, Ordering::Relaxed);
+    /// Records that a run has used another key. It is never taken back.
+    pub(crate) fn note_other_key(&self) {
+        self.is_declared.store(false, Ordering::Relaxed);
+    }
+
+    /// Has the next run hold only its declared keys, whatever its text proves.
+    #[cfg(test)]
+    pub(crate) fn believe(&self) {
+        self.is_declared.store(true, Ordering::Relaxed);
     }
 
     /// Records a use.
@@ -487,10 +479,10 @@ mod tests {
         let of = |text: &str| Script::new(&digest(text.as_bytes()), text.as_bytes());
         let plain = of("return 1").unwrap();
         assert_eq!((&*plain.code, plain.no_writes), (&b"return 1"[..], false));
-        assert_eq!(plain.reach(), Reach::Unknown);
+        assert!(plain.is_declared());
         let wide = of("#!lua flags=no-writes,allow-cross-slot-keys\nreturn 1").unwrap();
         assert_eq!((&*wide.code, wide.no_writes), (&b"\nreturn 1"[..], true));
-        assert_eq!(wide.reach(), Reach::Wider);
+        assert!(!wide.is_declared());
         for (text, error) in [
             ("#!lua", "ERR Invalid script shebang"),
             ("#!perl\n", "ERR Unexpected engine in script shebang: #!perl"),

@@ -1,6 +1,6 @@
 //! Which arguments of a request are keys.
 
-use super::Spec;
+use super::{CommandId, Flags, Group, Spec};
 use hotring_protocol::ArgsView;
 use hotring_protocol::parse_i64;
 
@@ -233,6 +233,30 @@ impl Spec {
             }
             (Some(first), Some(last)) => (first.first.into(), last.last.into(), first.step.into()),
             _ => (0, 0, 0),
+        }
+    }
+
+    /// Whether a command may access keys that the table does not name: one that walks over all keys, a script, SORT,
+    /// whose patterns name some, one that begins to observe all keys, or one that reports whether watched keys have
+    /// changed.
+    pub(crate) fn may_touch_any_key(&self) -> bool {
+        let touches = self.flags.contains(Flags::READONLY) || self.flags.contains(Flags::WRITE);
+        let observes = matches!(self.id, CommandId::ClientTracking | CommandId::ClientList);
+        let has_patterns = matches!(self.id, CommandId::Sort | CommandId::SortRo);
+        self.group == Group::Scripting
+            || observes
+            || has_patterns
+            || self.keys.is_empty() && touches
+    }
+
+    /// Whether a request of this many arguments may access keys of another database than the one that was selected
+    /// before it.
+    pub(crate) fn may_leave_database(&self, n_args: usize) -> bool {
+        match self.id {
+            CommandId::Select | CommandId::Move => true,
+            // COPY from to DB n
+            CommandId::Copy => n_args > 4,
+            _ => false,
         }
     }
 

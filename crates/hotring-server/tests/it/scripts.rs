@@ -357,7 +357,6 @@ fn waiting_for_a_script_blocks_no_thread() {
     let busy = "redis.call('SET', KEYS[1], 'held') local t = redis.call('TIME') \
                 local till = t[1] * 1000000 + t[2] + ARGV[1] * 1000 \
                 repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] >= till return 'done'";
-    // The first run holds everything, to find out which keys it uses.
     assert_eq!(eval(&mut script, busy, &["k"], &["0"]), bulk("done"));
     let names: Vec<String> = (0..1_000).map(|i| format!("other:{i}")).collect();
     for name in &names {
@@ -471,5 +470,25 @@ fn what_a_script_has_waited_for_its_keys_is_not_its_time() {
     for _ in 0..2 {
         std::thread::sleep(Duration::from_millis(1_200));
         assert_eq!(server.connect().say("GET k"), Reply::Null);
+    }
+}
+
+/// Regression test: a script whose first run found nothing to do was taken for one that uses only its KEYS. The next
+/// one had taken the task from its queue when the task's own key was refused to it, and the task was lost.
+#[test]
+fn what_a_script_takes_from_a_queue_is_not_lost() {
+    const TASKS: usize = 20;
+    let server = TestServer::new();
+    let mut wires = [server.connect(), server.connect()];
+    let take = "local id = redis.call('RPOPLPUSH', KEYS[1], KEYS[2]) if id then \
+                redis.call('HSET', ARGV[1] .. id, 'state', 'active') end return id";
+    let sha = wires[0].ask(&["SCRIPT", "LOAD", take]).text();
+    let run = |wire: &mut Wire| wire.ask(&["EVALSHA", &sha, "2", "pending", "active", "task:"]);
+    assert_eq!(run(&mut wires[0]), Reply::Null);
+    for i in 0..TASKS {
+        let id = i.to_string();
+        assert_eq!(wires[0].ask(&["LPUSH", "pending", &id]), Reply::Int(1));
+        assert_eq!(run(&mut wires[(i + 1) % 2]), bulk(&id));
+        assert_eq!(wires[0].ask(&["HGET", &format!("task:{id}"), "state"]), bulk("active"));
     }
 }

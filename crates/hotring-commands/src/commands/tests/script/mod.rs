@@ -369,37 +369,6 @@ fn replies_have_limits() {
 }
 
 #[test]
-fn keys_that_were_not_declared_are_held_all_the_same() {
-    let mut dialogue = Dialogue::new(Version::Resp2);
-    // Known to use others from its first run on.
-    let wide = "return redis.call('INCR', ARGV[1])";
-    for i in 1..4 {
-        assert_eq!(eval(&mut dialogue, wide, &[], &["x"]), format!(":{i}¶"));
-    }
-    // It used only its arguments so far: it restarts, once.
-    let later = "local n = redis.call('GET', KEYS[1]) if ARGV[1] then redis.call('SET', ARGV[1], 1) end \
-                 return redis.call('INCR', KEYS[1])";
-    assert_eq!(eval(&mut dialogue, later, &["n"], &[]), ":1¶");
-    assert_eq!(eval(&mut dialogue, later, &["n"], &["other"]), ":2¶");
-    assert_eq!(dialogue.say("GET other"), "$1¶1¶");
-    // It cannot restart when it has written.
-    let late = "redis.call('INCR', KEYS[1]) return ARGV[1] and redis.call('GET', ARGV[1])";
-    assert_eq!(eval(&mut dialogue, late, &["m"], &[]), "$-1¶");
-    let refused = eval(&mut dialogue, late, &["m"], &["other"]);
-    assert!(refused.starts_with("-ERR Script uses a key that is not among KEYS"), "{refused}");
-    assert_eq!(eval(&mut dialogue, late, &["m"], &["other"]), "$1¶1¶");
-    assert_eq!(dialogue.say("GET m"), "$1¶3¶");
-    // Behind a pcall too.
-    let caught = "local ok = pcall(redis.call, 'GET', ARGV[1] or KEYS[1]) return {tostring(ok)}";
-    assert_eq!(eval(&mut dialogue, caught, &["n"], &[]), "*1¶$4¶true¶");
-    assert_eq!(eval(&mut dialogue, caught, &["n"], &["x"]), "*1¶$4¶true¶");
-    // Walks over all keys count as others.
-    let walk = "return ARGV[1] and redis.call('DBSIZE') or 0";
-    assert_eq!(eval(&mut dialogue, walk, &[], &[]), ":0¶");
-    assert_eq!(eval(&mut dialogue, walk, &[], &["all"]), ":4¶");
-}
-
-#[test]
 fn scripts_take_part_in_transactions() {
     play(
         r#"
@@ -645,3 +614,4 @@ fn libraries_are_there() {
 }
 
 mod known;
+mod reach;
