@@ -204,13 +204,15 @@ impl ScoredSet {
     }
 
     /// A set of these members with their hashes, the last one of equal members. Each member is left in `members` once,
-    /// in order. O(n log n), without an edit for each member.
+    /// in order. O(n log n), without an edit for each member. `step` is called all the time, for callers that have
+    /// other work.
     ///
     /// # Panics
     /// A score is NaN.
-    pub fn of_all(members: &mut Vec<(u32, Scored<'_>)>) -> ScoredSet {
+    pub fn of_all(members: &mut Vec<(u32, Scored<'_>)>, mut step: impl FnMut()) -> ScoredSet {
         // Stable: the last one of equal members comes last.
         members.sort_by(|(a_hash, a), (b_hash, b)| {
+            step();
             a_hash.cmp(b_hash).then_with(|| a.member.cmp(b.member))
         });
         members.dedup_by(|later, kept| {
@@ -222,11 +224,14 @@ impl ScoredSet {
         });
         let values: Vec<[u8; SCORE]> =
             members.iter().map(|(_, entry)| entry.score.to_le_bytes()).collect();
-        let entries = members.iter().zip(&values);
+        let entries = members.iter().zip(&values).inspect(|_| step());
         let scores = Dict::of_sorted(
             entries.map(|((hash, entry), value)| (*hash, Entry { key: entry.member, value })),
         );
-        members.sort_unstable_by(|(_, a), (_, b)| a.order(b));
+        members.sort_unstable_by(|(_, a), (_, b)| {
+            step();
+            a.order(b)
+        });
         let mut rows: Vec<(Bound, Row)> = Vec::new();
         let mut row = Row::default();
         for (_, entry) in members.iter() {

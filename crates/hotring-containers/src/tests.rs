@@ -521,7 +521,7 @@ fn a_scored_set_that_is_made_whole_is_as_one_that_grew() {
             .iter()
             .map(|(member, score)| (hash_of(member), Scored { score: *score, member }))
             .collect();
-        let mut made = ScoredSet::of_all(&mut members);
+        let mut made = ScoredSet::of_all(&mut members, || ());
         made.check();
         assert!(made.iter_from(0).eq(grown.iter_from(0)), "seed {seed}");
         assert!(made.iter_from(0).eq(members.iter().map(|(_, entry)| *entry)));

@@ -15,4 +15,8 @@ pub trait Wait: Send {
 
     /// Returns when that waker has been woken, or earlier. Nothing that this session does is in flight meanwhile.
     fn wait(&mut self);
+
+    /// Called at each step of a long operation, whose keys are held and of which nothing is in flight: the thread may
+    /// do something else for a while.
+    fn rest(&mut self) {}
 }

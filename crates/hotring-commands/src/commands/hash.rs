@@ -6,6 +6,7 @@ use hotring_store::{Decimal, HashRef, NumberKind, StoreError};
 use super::multi::{with_keys, with_pairs};
 use super::random::Chosen;
 use super::scan;
+use crate::host::fiber::rest;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
@@ -76,7 +77,11 @@ pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
     let len_max = c.reply_len_max;
     let found = c.store.hash_walk(c.key(), c.now, |hash| {
         c.reply.map(hash.count());
+        let is_long = !hash.is_packed();
         for (field, value) in hash.iter() {
+            if is_long {
+                rest();
+            }
             if c.reply.written() > len_max {
                 break;
             }
@@ -105,7 +110,11 @@ fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
     let len_max = c.reply_len_max;
     let found = c.store.hash_walk(c.key(), c.now, |hash| {
         c.reply.array(hash.count());
+        let is_long = !hash.is_packed();
         for pair in hash.iter() {
+            if is_long {
+                rest();
+            }
             if c.reply.written() > len_max {
                 break;
             }
@@ -128,7 +137,11 @@ pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
         if !matches!(chosen, Chosen::One) {
             c.reply.array(ranks.len() * if with_values && !in_pairs { 2 } else { 1 });
         }
+        let is_long = !hash.is_packed();
         for (field, value) in ranks.map_while(|rank| pairs.get(rank)) {
+            if is_long {
+                rest();
+            }
             if in_pairs {
                 c.reply.array(2);
             }

@@ -4,6 +4,7 @@ use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{Elements, End, ListRef};
 
 use super::multi::with_keys;
+use crate::host::fiber::rest;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
@@ -111,7 +112,12 @@ pub(crate) fn lrange(c: &mut Context<'_>) -> Outcome {
     let mut show = |list: ListRef<'_>| {
         let range = list.range(start, stop);
         reply.array(range.len());
+        // Of a packed list the walk is in flight.
+        let is_long = !list.is_packed() && range.len() > SHORT_RANGE;
         for element in list.iter_from(range.start).take(range.len()) {
+            if is_long {
+                rest();
+            }
             // Further elements would not be sent.
             if reply.written() > len_max {
                 break;

@@ -1,12 +1,13 @@
 //! Sets: SADD and its kin.
 
 use hotring_protocol::{ArgsView, parse_i64};
-use hotring_store::{Member, SetOperation, SetRef, SetSnapshot};
+use hotring_store::{Member, SetForm, SetOperation, SetRef, SetSnapshot};
 
 use super::hash::{is_found, shown};
 use super::multi::with_keys;
 use super::random::Chosen;
 use super::scan;
+use crate::host::fiber::rest;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
@@ -66,7 +67,11 @@ pub(crate) fn smembers(c: &mut Context<'_>) -> Outcome {
     let len_max = c.reply_len_max;
     let found = c.store.set_walk(c.key(), c.now, |set| {
         c.reply.set(set.count());
+        let is_long = set.form() == SetForm::Table;
         for member in set.iter() {
+            if is_long {
+                rest();
+            }
             member.with_bytes(|member| c.reply.bulk(member));
             // It is refused as a whole.
             if c.reply.written() > len_max {
@@ -146,7 +151,15 @@ fn several_random(c: &mut Context<'_>) -> Outcome {
                 store.set_choose(key, n, random, now, |member| _ = write(member))
             } else {
                 store.set_walk(key, now, |set| match chosen.ranks(set.count(), random, room) {
-                    Ok(ranks) => _ = ranks.map_while(|rank| set.of_rank(rank)).all(write),
+                    Ok(ranks) => {
+                        let is_long = set.form() == SetForm::Table;
+                        let step = |_: &_| {
+                            if is_long {
+                                rest()
+                            }
+                        };
+                        _ = ranks.map_while(|rank| set.of_rank(rank)).inspect(step).all(write);
+                    }
                     Err(failure) => fits = Err(failure),
                 })
             };
@@ -190,7 +203,7 @@ fn combined(c: &mut Context<'_>, operation: SetOperation) -> Outcome {
     c.reply.body_first(
         |reply| {
             let mut count = 0;
-            operation.run(&sets, |member| {
+            operation.run(&sets, rest, |member| {
                 reply.bulk(member);
                 count += 1;
                 reply.written() <= len_max
@@ -229,7 +242,7 @@ pub(crate) fn sintercard(c: &mut Context<'_>) -> Outcome {
     let limit = limit(c.args.tail(2 + n_keys))?;
     let sets = snapshots(c, c.args.slice(2..2 + n_keys))?;
     let mut count = 0;
-    SetOperation::Intersection.run(&sets, |_| {
+    SetOperation::Intersection.run(&sets, rest, |_| {
         count += 1;
         count != limit
     });

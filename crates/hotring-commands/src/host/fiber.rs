@@ -14,8 +14,10 @@
 )]
 
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 use hotring_store::Wait;
 
@@ -23,6 +25,25 @@ use generator::{Generator, Gn, get_yield, is_generator, yield_with};
 
 /// Words of a stack: 2 MiB, as for threads. Only touched pages take memory.
 const STACK_WORDS: usize = (2 << 20) / size_of::<usize>();
+
+/// How long a batch runs before other connections have a turn.
+pub(crate) const SLICE: Duration = Duration::from_millis(1);
+
+/// Steps of a long command between two looks at the clock.
+const STEPS: u32 = 256;
+
+/// Long commands of one thread that may be in the middle together. Each may have gathered a reply that no limit counts
+/// before its end. Others stop after their first slice.
+const RESTING_MAX: u32 = 2;
+
+thread_local! {
+    /// Steps since the last look at the clock.
+    static STEP: Cell<u32> = const { Cell::new(0) };
+    /// When the present slice began, as far as it was looked.
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Batches that are in the middle of a long command.
+    static RESTING: Cell<u32> = const { Cell::new(0) };
+}
 
 /// The work of one batch.
 pub trait Batch: Any {
@@ -88,6 +109,7 @@ impl Fiber {
 
     fn send(&mut self, given: Given) -> Step {
         self.is_busy = true;
+        BEGAN.set(None);
         let step = self.generator.as_mut().expect("only a drop takes it").send(given);
         self.is_busy = !matches!(step, Step::Done(_));
         step
@@ -113,6 +135,32 @@ pub(crate) fn give_turn() {
     if is_generator() {
         yield_with(Step::Turn);
     }
+}
+
+/// Called at each step of a long command: lets other connections have a turn when a slice is over. The batch may hold
+/// keys, but nothing of it may be in flight in the store.
+#[inline]
+pub(crate) fn rest() {
+    let step = STEP.get() + 1;
+    STEP.set(step % STEPS);
+    if step == STEPS {
+        end_slice();
+    }
+}
+
+#[cold]
+fn end_slice() {
+    let now = Instant::now();
+    let Some(began) = BEGAN.get() else { return BEGAN.set(Some(now)) };
+    if now.duration_since(began) < SLICE || !is_generator() {
+        return;
+    }
+    while RESTING.get() >= RESTING_MAX {
+        give_turn();
+    }
+    RESTING.set(RESTING.get() + 1);
+    give_turn();
+    RESTING.set(RESTING.get() - 1);
 }
 
 /// How a batch waits for keys that another session holds: its thread does other work meanwhile.
@@ -144,6 +192,10 @@ impl Wait for Beside {
             true => yield_with(Step::Waits),
             false => std::thread::park(),
         }
+    }
+
+    fn rest(&mut self) {
+        rest();
     }
 }
 

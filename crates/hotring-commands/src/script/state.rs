@@ -18,7 +18,7 @@ use mlua::{Error, HookTriggers, Lua, VmState};
 
 use super::pattern::Steps;
 use crate::host::clock;
-use crate::host::fiber::give_turn;
+use crate::host::fiber::{SLICE, give_turn};
 use crate::settings::config::{Config, memory};
 use crate::state::failure::Failure;
 
@@ -30,9 +30,6 @@ const EVERY: u32 = 1_000;
 /// The same where they are slow, and the text that says so.
 const EVERY_SLOW: u32 = 10;
 const SLOW: Duration = Duration::from_millis(5);
-
-/// How long a run lasts before other connections have a turn.
-const SLICE: Duration = Duration::from_millis(1);
 
 /// Why a run ends before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

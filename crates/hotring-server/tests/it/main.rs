@@ -28,6 +28,7 @@ mod differential_zset;
 mod eviction;
 mod expiry;
 mod full_disk;
+mod giants;
 mod handshakes;
 mod history;
 mod hot_keys;

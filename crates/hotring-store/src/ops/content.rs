@@ -81,7 +81,7 @@ impl Session {
 impl Session {
     /// The form of a value; None for a container with nothing in it.
     fn encode_content(
-        &self,
+        &mut self,
         content: Content<'_>,
         now: u64,
     ) -> Result<Option<NewValue<'static>>, StoreError> {
@@ -126,9 +126,10 @@ impl Session {
     }
 
     /// A large sorted set, without its packed form in between.
-    fn large_scored(&self, members: &[(Cow<'_, [u8]>, f64)]) -> NewValue<'static> {
+    fn large_scored(&mut self, members: &[(Cow<'_, [u8]>, f64)]) -> NewValue<'static> {
         let entries = members.iter().map(|(member, score)| Scored { score: *score, member });
-        let scores = Scores::of(entries, self.containers.keys);
+        let waiting = &mut self.gate.waiting;
+        let scores = Scores::of(entries, self.containers.keys, || waiting.rest());
         new_value(Contents { number: 1, parts: Parts::Scored(scores) }, &self.store)
     }
 

@@ -106,16 +106,22 @@ impl<'a> Asked<'a> {
 }
 
 impl SetOperation {
-    /// Calls `f` with each member that the sets make, once, until it returns false.
-    pub fn run(self, sets: &[SetSnapshot], mut f: impl FnMut(&[u8]) -> bool) {
+    /// Calls `f` with each member that the sets make, once, until it returns false; and `step` with each that is
+    /// looked at.
+    pub fn run(
+        self,
+        sets: &[SetSnapshot],
+        mut step: impl FnMut(),
+        mut f: impl FnMut(&[u8]) -> bool,
+    ) {
         let sets = sets.iter().map(SetSnapshot::view);
         match self {
-            SetOperation::Intersection => intersect(sets.collect(), f),
+            SetOperation::Intersection => intersect(sets.collect(), step, f),
             SetOperation::Union => {
                 let mut before: Vec<Asked<'_>> = Vec::new();
                 for set in sets {
                     let is_new = |member: &[u8]| !before.iter().any(|set| set.contains(member));
-                    if !each(set, |member| !is_new(member) || f(member)) {
+                    if !each(set, &mut step, |member| !is_new(member) || f(member)) {
                         return;
                     }
                     before.push(Asked::new(set));
@@ -128,26 +134,27 @@ impl SetOperation {
                     return;
                 }
                 let others: Vec<_> = sets.map(Asked::new).collect();
-                each(first, |member| others.iter().any(|set| set.contains(member)) || f(member));
+                let is_other = |member: &[u8]| others.iter().any(|set| set.contains(member));
+                each(first, step, |member| is_other(member) || f(member));
             }
         }
     }
 }
 
 /// The smallest set is walked over, so that the others are asked for as few members as can be.
-fn intersect(mut sets: Vec<SetRef<'_>>, mut f: impl FnMut(&[u8]) -> bool) {
+fn intersect(mut sets: Vec<SetRef<'_>>, step: impl FnMut(), mut f: impl FnMut(&[u8]) -> bool) {
     sets.sort_by_key(SetRef::len);
     let Some((smallest, others)) = sets.split_first() else { return };
     if smallest.is_empty() {
         return;
     }
     let others: Vec<_> = others.iter().map(|set| Asked::new(*set)).collect();
-    each(*smallest, |member| !others.iter().all(|set| set.contains(member)) || f(member));
+    each(*smallest, step, |member| !others.iter().all(|set| set.contains(member)) || f(member));
 }
 
 /// Walks over a set until `f` returns false; true if it never did.
-fn each(set: SetRef<'_>, mut f: impl FnMut(&[u8]) -> bool) -> bool {
-    set.iter().all(|member| member.with_bytes(&mut f))
+fn each(set: SetRef<'_>, mut step: impl FnMut(), mut f: impl FnMut(&[u8]) -> bool) -> bool {
+    set.iter().inspect(|_| step()).all(|member| member.with_bytes(&mut f))
 }
 
 impl Session {
@@ -348,10 +355,12 @@ impl Session {
                 return Ok(0);
             }
             let mut builder = Builder::new(&session.containers);
-            operation.run(&sets, |member| {
+            let waiting = &mut session.gate.waiting;
+            let add = |member: &[u8]| {
                 builder.add(member);
                 true
-            });
+            };
+            operation.run(&sets, || waiting.rest(), add);
             let made = session.finish_set(builder)?;
             session.admit_bytes(made.as_ref().map_or(0, |(value, _)| len_of(value)))?;
             match made {
@@ -369,11 +378,12 @@ impl Session {
 
     /// The form of a set with these members; None without members.
     pub(crate) fn encode_set<'m>(
-        &self,
+        &mut self,
         members: impl Iterator<Item = &'m [u8]>,
     ) -> Result<Option<NewValue<'static>>, StoreError> {
         let mut builder = Builder::new(&self.containers);
         for member in members {
+            self.gate.waiting.rest();
             self.limits.check_value(member.len())?;
             builder.add(member);
         }

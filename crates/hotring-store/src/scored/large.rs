@@ -43,11 +43,17 @@ impl Scores {
         Scores { set: ScoredSet::new(), hasher, len_of_all: 0, cut: None }
     }
 
-    /// These members, the last one of equal ones. None of the scores is NaN.
-    pub(crate) fn of<'a>(entries: impl Iterator<Item = Scored<'a>>, keys: [u64; 2]) -> Scores {
+    /// These members, the last one of equal ones. None of the scores is NaN. `step` is called all the time, for callers
+    /// that have other work.
+    pub(crate) fn of<'a>(
+        entries: impl Iterator<Item = Scored<'a>>,
+        keys: [u64; 2],
+        mut step: impl FnMut(),
+    ) -> Scores {
         let mut scores = Scores::new(keys);
+        let entries = entries.inspect(|_| step());
         let mut members: Vec<_> = entries.map(|entry| (scores.hash(entry.member), entry)).collect();
-        scores.set = ScoredSet::of_all(&mut members);
+        scores.set = ScoredSet::of_all(&mut members, step);
         scores.len_of_all = members.iter().map(|(_, entry)| entry.member.len()).sum();
         scores
     }

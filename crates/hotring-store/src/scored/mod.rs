@@ -133,7 +133,7 @@ impl Type for SortedSet {
 
     fn unpack(held: &[u8], options: &ContainerOptions) -> Option<Parts> {
         let scored = SortedSet::packed(held);
-        let scores = Scores::of(entries_of(held), options.keys);
+        let scores = Scores::of(entries_of(held), options.keys, || ());
         (scores.len() == scored.len()).then_some(Parts::Scored(scores))
     }
 

@@ -46,7 +46,8 @@ fn one_change_does_what_it_does_among_several() {
             }
         };
         let scored = SortedSet::packed(&held);
-        let mut scores = large.take().unwrap_or_else(|| Scores::of(entries_of(&held), [1, 2]));
+        let mut scores =
+            large.take().unwrap_or_else(|| Scores::of(entries_of(&held), [1, 2], || ()));
         let emptied = scores.emptied_by(&[change]);
         let bytes = SortedSet::changes_to_bytes(&[change]);
         assert_eq!(SortedSet::changes_from_bytes(&bytes), Some(vec![change]));
@@ -110,7 +111,7 @@ fn a_sorted_set_is_packed_up_to_its_limits() {
 fn intervals_are_ranks() {
     let held = set(&[("a", 1.0), ("b", 2.0), ("c", 2.0), ("d", 3.0)]);
     let packed = SortedSet::packed(&held);
-    let scores = Scores::of(entries_of(&held), [1, 2]);
+    let scores = Scores::of(entries_of(&held), [1, 2], || ());
     let end = |score, is_exclusive| ScoreEnd { score, is_exclusive };
     for scored in [packed, SortedSet::large(&scores)] {
         let ranks = |from, to| scored.ranks(&Interval::Ranks(from, to), false);

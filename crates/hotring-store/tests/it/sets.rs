@@ -95,10 +95,14 @@ fn as_ordered_sets(checksum: Checksum) {
                 let sets = session.sets_at_once(&KEYS, NOW).expect("sets");
                 for operation in OPERATIONS {
                     let mut found = Vec::new();
-                    operation.run(&sets, |member| {
-                        found.push(member.to_vec());
-                        true
-                    });
+                    operation.run(
+                        &sets,
+                        || (),
+                        |member| {
+                            found.push(member.to_vec());
+                            true
+                        },
+                    );
                     let unique: Model = found.iter().cloned().collect();
                     assert_eq!(unique.len(), found.len(), "{operation:?}");
                     assert_eq!(unique, combined(operation, &models), "{operation:?}");
@@ -192,7 +196,11 @@ fn several_sets_are_seen_at_one_moment() {
                     let sets = session.sets_at_once(&[b"a", b"b"], NOW).expect("sets");
                     let count: usize = sets.iter().map(|set| set.view().len()).sum();
                     assert_eq!(count, 200);
-                    SetOperation::Intersection.run(&sets, |member| panic!("{member:?} twice"));
+                    SetOperation::Intersection.run(
+                        &sets,
+                        || (),
+                        |member| panic!("{member:?} twice"),
+                    );
                     // Writers are to have the processor, too.
                     std::thread::sleep(std::time::Duration::from_micros(200));
                 }

@@ -7,6 +7,7 @@ use hotring_store::{Content, Scored, ScoredAsked, ScoredInput};
 
 use super::counted_keys;
 use super::score::{begin_members, parse, reply_member};
+use crate::host::fiber;
 use crate::state::context::{Context, bulk_len};
 use crate::state::failure::{Failure, Outcome};
 
@@ -103,6 +104,7 @@ fn each(
     for (i, (input, weight)) in order.iter().enumerate() {
         let (before, behind) = (&asked[..i], &asked[i + 1..]);
         let goes_on = input.each(|Scored { score, member }| {
+            fiber::rest();
             if before.iter().any(|(before, _)| before.score(member).is_some()) {
                 return true;
             }
@@ -163,6 +165,7 @@ impl Members {
     fn in_order(&self) -> Vec<Scored<'_>> {
         let mut members: Vec<_> = self.iter().collect();
         members.sort_by(|a, b| {
+            fiber::rest();
             let scores = a.score.partial_cmp(&b.score).expect("no score is NaN");
             scores.then(a.member.cmp(b.member))
         });
@@ -204,6 +207,7 @@ fn show(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let version = c.reply.version();
     begin_members(&mut c.reply, version, members.ends.len(), options.with_scores);
     for entry in members.in_order() {
+        fiber::rest();
         reply_member(&mut c.reply, version, entry, options.with_scores);
     }
     c.check_reply_len()

@@ -10,6 +10,7 @@ use hotring_store::{AddOptions, NumberKind, OwnedScored, Room, Scored, ScoredRef
 use super::multi::with_keys;
 use super::random::Chosen;
 use super::scan;
+use crate::host::fiber::rest;
 use crate::state::context::{Context, bulk_len};
 use crate::state::failure::{Failure, Outcome};
 pub(crate) use algebra::*;
@@ -304,7 +305,11 @@ pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
         if !matches!(chosen, Chosen::One) {
             begin_members(&mut c.reply, version, ranks.len(), with_scores);
         }
+        let is_long = !scored.is_packed();
         for rank in ranks {
+            if is_long {
+                rest();
+            }
             scored.each(rank..rank + 1, false, |entry| {
                 reply_member(&mut c.reply, version, entry, with_scores);
             });

@@ -8,6 +8,7 @@ use hotring_store::{Content, Interval};
 
 use super::score::{begin_members, member_end, reply_member, score_end};
 use super::{count, note_lookup};
+use crate::host::fiber::rest;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
@@ -116,7 +117,11 @@ fn range(c: &mut Context<'_>, form: Form) -> Outcome {
     let found = c.store.scored_walk(c.key(), c.now, |scored| {
         let ranks = asked.limited(scored.ranks(&asked.interval, reversed));
         begin_members(&mut c.reply, version, ranks.len(), with_scores);
+        let is_long = !scored.is_packed();
         scored.each(ranks, reversed, |entry| {
+            if is_long {
+                rest();
+            }
             if c.reply.written() <= len_max {
                 reply_member(&mut c.reply, version, entry, with_scores);
             }
