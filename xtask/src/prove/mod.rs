@@ -130,7 +130,7 @@ fn loom(form: Form) -> Result<Done> {
         // Three preemptions instead of two, within a time limit per scenario.
         default(&mut command, "HOTRING_LOOM_LONG", "1");
         default(&mut command, "HOTRING_LOOM_PREEMPTIONS", "3");
-        default(&mut command, "HOTRING_LOOM_SECONDS", "120");
+        default(&mut command, "HOTRING_LOOM_SECONDS", "30");
     }
     count_some(command.args(["--", "--nocapture"]))
 }

@@ -5,7 +5,8 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p hotring-index --test loom -- --nocapture
 //! ```
 //! `HOTRING_LOOM_PREEMPTIONS` (2) bounds the switches that nothing forced, `HOTRING_LOOM_SECONDS` the
-//! time of a scenario, `HOTRING_LOOM_LONG` adds the large ones, `HOTRING_LOOM_ONLY` picks by name.
+//! time of a scenario; neither holds for wrong variants. `HOTRING_LOOM_LONG` adds the large scenarios,
+//! `HOTRING_LOOM_ONLY` picks by name.
 #![cfg(loom)]
 
 mod bytes;
@@ -164,7 +165,7 @@ fn wrong_lines_of_items_are_caught() {
     {
         let scenarios = lines::scenarios();
         let scenario = scenarios.iter().find(|s| s.name == name).expect("a scenario of the list");
-        let report = lines::explore(scenario, form, Run { fault, ..Run::real() });
+        let report = lines::explore(scenario, form, Run::wrong(fault));
         println!(
             "{fault:?} {form:?}: {} executions of {name:?}: {:?}",
             report.executions, report.complaint
@@ -190,7 +191,7 @@ fn wrong_expiries_and_frees_are_caught() {
     for (fault, name) in bytes::CONTROLS {
         let scenarios = bytes::scenarios();
         let scenario = scenarios.iter().find(|s| s.name == name).expect("a scenario of the list");
-        let report = bytes::explore(scenario, Run { fault, ..Run::real() });
+        let report = bytes::explore(scenario, Run::wrong(fault));
         println!("{fault:?}: {} executions of {name:?}: {:?}", report.executions, report.complaint);
         assert!(report.complaint.is_some(), "{fault:?} passes");
     }
@@ -223,7 +224,7 @@ fn wrong_notes_are_caught() {
     for (fault, name) in notes::CONTROLS {
         let scenario = notes::SCENARIOS.iter().find(|s| s.name == name);
         let scenario = scenario.expect("a scenario of the list");
-        let run = Run { fault, ..Run::real() };
+        let run = Run::wrong(fault);
         let reports = [
             notes::explore::<Ring<2>>(scenario, Strategy::Vote, run),
             notes::explore::<Ring<1>>(scenario, Strategy::Random, run),
@@ -254,7 +255,7 @@ fn all_caught<E: Checked>(controls: &[Control], scenarios: &[Scenario]) {
 }
 
 fn is_caught<E: Checked>(fault: Fault, scenario: &Scenario) -> bool {
-    let report = explore::<E>(scenario, Run { fault, ..Run::real() });
+    let report = explore::<E>(scenario, Run::wrong(fault));
     let Some(complaint) = report.complaint else { return false };
     let complaint: String = complaint.chars().take(100).collect();
     println!("{fault:?}: {} executions of {:?}: {complaint}", report.executions, scenario.name);

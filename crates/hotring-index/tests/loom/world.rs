@@ -94,6 +94,12 @@ impl Run {
             seconds: number("HOTRING_LOOM_SECONDS").map(|n| n as u64),
         }
     }
+
+    /// A wrong variant. The bound of its scenario suffices to find it; with a larger one the search begins
+    /// with deeper interleavings, and may meet the fault only hours later.
+    pub fn wrong(fault: Fault) -> Self {
+        Self { fault, preemptions: None, seconds: None }
+    }
 }
 
 /// The key at a position of the ring.
