@@ -108,6 +108,13 @@ impl Bucket {
         gap[at + key.len()..].copy_from_slice(value);
     }
 
+    /// Adds an entry behind the others.
+    fn push(&mut self, hash: u32, key: &[u8], value: &[u8]) {
+        let end = self.data.len();
+        self.put(end..end, hash, key, value);
+        self.len += 1;
+    }
+
     /// The entries for which `keep` is true.
     fn kept(&self, keep: &mut impl FnMut(u32, Entry<'_>) -> bool) -> Bucket {
         let mut kept = Bucket { data: Vec::with_capacity(self.data.len()), len: 0 };
@@ -143,9 +150,7 @@ impl Bucket {
         old: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         let Some(place) = self.find(hash, key) else {
-            let end = self.data.len();
-            self.put(end..end, hash, key, value);
-            self.len += 1;
+            self.push(hash, key, value);
             return None;
         };
         let result = old(&self.data[place.value..place.end]);
@@ -226,7 +231,7 @@ impl Dict {
     }
 
     /// A dictionary of these entries, which come in the order of their hashes, and no key twice. O(n)
-    pub(crate) fn of_sorted<'a>(entries: impl Iterator<Item = (u32, Entry<'a>)>) -> Dict {
+    pub fn of_sorted<'a>(entries: impl Iterator<Item = (u32, Entry<'a>)>) -> Dict {
         let (mut leaves, mut bucket, mut last) = (Vec::new(), Bucket::default(), 0);
         let mut bound = 0;
         for (hash, Entry { key, value }) in entries {
@@ -235,9 +240,7 @@ impl Dict {
                 leaves.push((bound, bucket.take_filled()));
                 bound = hash;
             }
-            let end = bucket.data.len();
-            bucket.put(end..end, hash, key, value);
-            bucket.len += 1;
+            bucket.push(hash, key, value);
             last = hash;
         }
         if bucket.len > 0 {
@@ -271,6 +274,17 @@ impl Dict {
     /// Stores a value. True if the key is new.
     pub fn insert(&mut self, hash: u32, key: &[u8], value: &[u8]) -> bool {
         self.replace(hash, key, value, |_| ()).is_none()
+    }
+
+    /// Stores a value under a key that is not there, as the caller has seen: the leaf is not searched again.
+    pub fn insert_new(&mut self, hash: u32, key: &[u8], value: &[u8]) {
+        self.tree.edit(
+            |inner| inner.child_of_bound(|bound| *bound <= hash),
+            |bucket| {
+                debug_assert!(bucket.find(hash, key).is_none(), "the key is there");
+                bucket.push(hash, key, value);
+            },
+        );
     }
 
     /// Stores a value, and returns the result of `old` for the replaced one; None if the key is new.

@@ -114,7 +114,11 @@ fn a_dictionary_is_as_a_map() {
                 assert_eq!(dict.get(hash, &key), None);
             } else {
                 let value = text(&mut rng, 5_000);
-                assert_eq!(dict.insert(hash, &key, &value), !model.contains_key(&key));
+                let is_new = !model.contains_key(&key);
+                match is_new && rng.bool() {
+                    true => dict.insert_new(hash, &key, &value),
+                    false => assert_eq!(dict.insert(hash, &key, &value), is_new),
+                }
                 assert_eq!(dict.get(hash, &key), Some(&value[..]));
                 model.insert(key, value);
             }

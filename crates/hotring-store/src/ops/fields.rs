@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use crate::changes::{Changed, FieldsChanged};
-use crate::container::{Changes, Decision, due_of_value, view_container};
+use crate::container::{Changes, Decision, due_of_value, is_there, view_container};
 use crate::error::StoreError;
 use crate::hash::{Change, Hash, HashRef, NewText, Tally, To};
 use crate::ops::expire::{ExpireCondition, TtlChange};
 use crate::ops::room::Room;
 use crate::session::Session;
-use hotring_index::{Key, NewValue, Value};
+use hotring_index::{Action, Key, NewValue, Value};
 
 /// Fields that are removed in one step because their time is over: some 100 µs.
 const STEP_FIELDS: usize = 512;
@@ -291,22 +291,31 @@ impl Session {
         }
     }
 
-    /// Removes fields whose time is over, up to [`STEP_FIELDS`]. Returns how many; None if it does not wait and another
-    /// session holds the key.
-    pub(crate) fn remove_due_fields(&mut self, key: &[u8], now: u64, waits: bool) -> Option<usize> {
-        let mut due: Vec<Vec<u8>> = Vec::new();
-        self.peek(key, now, |entry| {
-            let collect = |hash: HashRef<'_>| {
-                hash.at(now).each_due(STEP_FIELDS, |field| due.push(field.to_vec()));
-            };
+    /// Removes fields whose time is over, up to [`STEP_FIELDS`]; all at once where no other is left, as such a hash is
+    /// absent and must not look written. False if it does not wait and another session holds the key.
+    pub(crate) fn remove_due_fields(&mut self, key: &[u8], now: u64, waits: bool) -> bool {
+        let (mut due, mut is_over): (Vec<Vec<u8>>, bool) = (Vec::new(), false);
+        self.peek(key, now, |entry| match is_there(&entry, now) {
+            false => is_over = true,
             // Of another type by now: nothing is due.
-            view_container::<Hash, _>(&entry, collect).ok();
+            true => {
+                _ = view_container::<Hash, _>(&entry, |hash| {
+                    hash.at(now).each_due(STEP_FIELDS, |field| due.push(field.to_vec()));
+                });
+            }
         });
         let since = self.changes_len();
         let limits = self.limits;
         let remove = |write: crate::write::Write<'_>, objects: crate::container::Objects<'_>| {
             // At time 0 a hash is shown of which no field's time is left.
-            write.change_container::<Hash, _>(objects, limits, 0, |hash| {
+            if is_over {
+                return write.update(0, |entry| {
+                    // It may have got another field since.
+                    let goes = entry.is_some_and(|entry| !is_there(&entry, now));
+                    (if goes { Action::Remove } else { Action::Keep }, ())
+                });
+            }
+            let removed = write.change_container::<Hash, _>(objects, limits, 0, |hash| {
                 // One may have got another time since.
                 let is_due = |field: &[u8]| {
                     let found = hash.get_with_expiry(field);
@@ -314,14 +323,19 @@ impl Session {
                 };
                 let changes = due.iter().filter(|field| is_due(field));
                 Ok((changes.map(|field| (&field[..], To::Removed)).collect(), ()))
-            })
+            });
+            // Of another type by now.
+            _ = removed;
         };
-        let removed = match waits {
-            true => self.change_in_order(key.into(), remove),
-            false => self.change_in_order_unless_held(key, remove)?,
+        let is_done = match waits {
+            true => {
+                self.change_in_order(key.into(), remove);
+                true
+            }
+            false => self.change_in_order_unless_held(key, remove).is_some(),
         };
         self.record_fields(since, FieldsChanged::Expired);
-        Some(removed.map_or(0, |(tally, ())| tally.removed))
+        is_done
     }
 
     /// Enters when the first part of a value that was stored expires, if any does.

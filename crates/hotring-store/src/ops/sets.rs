@@ -356,12 +356,18 @@ impl Session {
             }
             let mut builder = Builder::new(&session.containers);
             let waiting = &mut session.gate.waiting;
-            let add = |member: &[u8]| {
+            let mut add = |member: &[u8]| {
                 builder.add(member);
                 true
             };
-            operation.run(&sets, || waiting.rest(), add);
-            let made = session.finish_set(builder)?;
+            match operation {
+                // The builder keeps equal members once.
+                SetOperation::Union => {
+                    sets.iter().for_each(|set| _ = each(set.view(), || waiting.rest(), &mut add));
+                }
+                _ => operation.run(&sets, || waiting.rest(), add),
+            }
+            let made = builder.finish(&session.store, check_len)?;
             session.admit_bytes(made.as_ref().map_or(0, |(value, _)| len_of(value)))?;
             match made {
                 Some((value, count)) => {
@@ -387,15 +393,7 @@ impl Session {
             self.limits.check_value(member.len())?;
             builder.add(member);
         }
-        Ok(self.finish_set(builder)?.map(|(value, _)| value))
-    }
-
-    fn finish_set(
-        &self,
-        builder: Builder<'_>,
-    ) -> Result<Option<(NewValue<'static>, usize)>, StoreError> {
-        check_len(builder.len())?;
-        Ok(builder.finish(&self.store))
+        Ok(builder.finish(&self.store, check_len)?.map(|(value, _)| value))
     }
 }
 

@@ -6,51 +6,138 @@ use super::large::Members;
 use super::{Change, Set};
 use crate::container::large::{new_value, value_of};
 use crate::container::{ContainerOptions, Contents, Parts, Type};
+use crate::error::StoreError;
 
-/// A set that gets its members one by one. It is large as soon as it cannot be packed any more.
+/// Bytes of members below which equal ones may stay for the time being.
+const SLACK: usize = 1 << 20;
+
+/// A set that gets its members one by one. They are sorted by their hashes, so that a large one is built without a
+/// search for each.
 pub(crate) struct Builder<'a> {
     options: &'a ContainerOptions,
-    /// The first members, unless there are `many`.
-    few: Vec<Vec<u8>>,
-    many: Option<Members>,
-    /// Bytes of all members, equal ones as often as they came.
-    len: usize,
+    /// An empty set, which knows the members' hashes.
+    empty: Members,
+    /// All members, one behind the other.
+    data: Vec<u8>,
+    places: Vec<Place>,
+    /// Bytes of members and places at which equal members go: what comes in many sets must not take the memory of all.
+    full: usize,
+}
+
+/// Where a member lies.
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u32,
+    len: u32,
+    start: usize,
+}
+
+impl Place {
+    fn of(self, data: &[u8]) -> &[u8] {
+        &data[self.start..self.start + self.len as usize]
+    }
 }
 
 impl<'a> Builder<'a> {
     pub(crate) fn new(options: &'a ContainerOptions) -> Builder<'a> {
-        Builder { options, few: Vec::new(), many: None, len: 0 }
+        let empty = Members::new(options.keys);
+        Builder { options, empty, data: Vec::new(), places: Vec::new(), full: SLACK }
     }
 
+    /// Adds a member, which may be there.
     pub(crate) fn add(&mut self, member: &[u8]) {
-        self.len += member.len() + super::LEN_MAX;
-        if let Some(members) = &mut self.many {
-            members.add(member);
+        let len = u32::try_from(member.len()).expect("members are shorter than 4 GiB");
+        self.places.push(Place { hash: self.empty.hash(member), len, start: self.data.len() });
+        self.data.extend_from_slice(member);
+        if self.footprint() > self.full {
+            self.sort();
+            self.full = 2 * self.footprint().max(SLACK / 2);
+        }
+    }
+
+    fn footprint(&self) -> usize {
+        self.data.len() + self.places.len() * size_of::<Place>()
+    }
+
+    /// Sorts the members by their hashes. Each is there once then.
+    fn sort(&mut self) {
+        let Builder { data, places, .. } = self;
+        places
+            .sort_unstable_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.of(data).cmp(b.of(data))));
+        let before = places.len();
+        places.dedup_by(|a, b| a.hash == b.hash && a.of(data) == b.of(data));
+        if places.len() == before {
             return;
         }
-        self.few.push(member.to_vec());
+        let mut kept = Vec::with_capacity(places.iter().map(|place| place.len as usize).sum());
+        for place in places {
+            let start = kept.len();
+            kept.extend_from_slice(place.of(data));
+            place.start = start;
+        }
+        *data = kept;
+    }
+
+    /// The value, and its number of members; None without members. `check` gets the bytes that a record of the log
+    /// takes of it, at most.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub(crate) fn finish(
+        mut self,
+        index: &AnyIndex,
+        check: impl FnOnce(usize) -> Result<(), StoreError>,
+    ) -> Result<Option<(NewValue<'static>, usize)>, StoreError> {
         let packed_max = self.options.set_ints.entries().max(self.options.set.entries());
-        if self.few.len() > packed_max && self.options.takes_objects {
-            let mut members = Members::new(self.options.keys);
-            self.few.drain(..).for_each(|member| _ = members.add(&member));
-            self.many = Some(members);
+        if self.places.len() > packed_max {
+            self.sort();
         }
-    }
-
-    /// Bytes that a record of the log takes of it, at most.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The value, and its number of members; None without members.
-    pub(crate) fn finish(self, index: &AnyIndex) -> Option<(NewValue<'static>, usize)> {
-        if let Some(members) = self.many {
-            let count = members.len();
-            let contents = Contents { number: 1, parts: Parts::Set(members) };
-            return Some((new_value(contents, index), count));
+        let Builder { options, empty, data, places, .. } = self;
+        check(data.len() + places.len() * super::LEN_MAX)?;
+        if places.len() > packed_max && options.takes_objects {
+            let members = places.iter().map(|place| (place.hash, place.of(&data)));
+            let contents = Contents { number: 1, parts: Parts::Set(empty.filled(members)) };
+            return Ok(Some((new_value(contents, index), places.len())));
         }
-        let changes: Vec<Change<'_>> = self.few.iter().map(|member| Change::add(member)).collect();
+        let changes: Vec<Change<'_>> =
+            places.iter().map(|place| Change::add(place.of(&data))).collect();
         let (tally, held) = Set::changed(Set::packed(&[]), &changes);
-        Some((value_of::<Set>(held?, &changes, self.options, index), tally.added))
+        Ok(held.map(|held| (value_of::<Set>(held, &changes, options, index), tally.added)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SUNIONSTORE of one set a thousand times once took the memory of a thousand.
+    #[test]
+    fn equal_members_do_not_pile_up() {
+        let options = ContainerOptions::new(true, [1, 2]);
+        let mut builder = Builder::new(&options);
+        let mut most = 0;
+        for i in 0..100_000_usize {
+            builder.add(&[(i % 50) as u8; 1_000]);
+            most = most.max(builder.footprint());
+        }
+        assert!(most < SLACK + 2_000, "{most}");
+        builder.sort();
+        assert_eq!((builder.places.len(), builder.data.len()), (50, 50_000));
+    }
+
+    #[test]
+    fn members_that_differ_all_stay() {
+        let options = ContainerOptions::new(true, [1, 2]);
+        let mut builder = Builder::new(&options);
+        // More than once beyond the slack, with each member twice.
+        for i in 0..400_000_u32 {
+            builder.add(&(i / 2).to_le_bytes());
+        }
+        builder.sort();
+        let mut members: Vec<&[u8]> = builder.places.iter().map(|p| p.of(&builder.data)).collect();
+        members.sort_unstable();
+        members.dedup();
+        assert_eq!((members.len(), builder.places.len()), (200_000, 200_000));
+        assert!(builder.places.is_sorted_by_key(|place| place.hash));
     }
 }

@@ -1,6 +1,6 @@
 //! The members of a large set.
 
-use hotring_containers::{Dict, Remains};
+use hotring_containers::{Dict, Entry, Remains};
 use siphasher::sip::SipHasher13;
 
 use super::packed::begin_list;
@@ -43,6 +43,16 @@ impl Members {
     pub(crate) fn new([a, b]: [u64; 2]) -> Members {
         let hasher = SipHasher13::new_with_keys(a, b);
         Members { dict: Dict::new(), hasher, len_of_all: 0, cut: None }
+    }
+
+    /// The same set with these members, which come in the order of their hashes, each once.
+    pub(super) fn filled<'m>(mut self, members: impl Iterator<Item = (u32, &'m [u8])>) -> Members {
+        let len = &mut self.len_of_all;
+        self.dict = Dict::of_sorted(members.map(|(hash, key)| {
+            *len += key.len();
+            (hash, Entry { key, value: b"" })
+        }));
+        self
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -130,7 +140,8 @@ impl Members {
             return false;
         }
         self.len_of_all += member.len();
-        self.dict.insert(hash, member, b"")
+        self.dict.insert_new(hash, member, b"");
+        true
     }
 
     fn remove(&mut self, member: &[u8]) -> bool {
@@ -157,7 +168,7 @@ impl Members {
     }
 
     #[inline]
-    fn hash(&self, member: &[u8]) -> u32 {
+    pub(super) fn hash(&self, member: &[u8]) -> u32 {
         self.hasher.hash(member) as u32
     }
 

@@ -129,8 +129,7 @@ impl Session {
                 self.tell_expired(&mut *f);
             } else if let Some(key) = with_fields {
                 // The rest of them, and the time of the next one, are seen then.
-                let at =
-                    if self.remove_due_fields(&key, now, false).is_some() { now } else { now + 1 };
+                let at = if self.remove_due_fields(&key, now, false) { now } else { now + 1 };
                 wheels.enter_again(taken, at, now);
                 return removed;
             } else {
