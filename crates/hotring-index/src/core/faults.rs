@@ -95,6 +95,8 @@ pub enum Fault {
     LinesStaleTable,
     /// Lines: a miss does not look at the home again.
     LinesNoSecondLook,
+    /// Lines: a look at the lanes before word 0 was read counts for a miss.
+    LinesFirstLook,
     /// Lines: pages of a window go back without a look at the window before.
     LinesOneWindow,
 }

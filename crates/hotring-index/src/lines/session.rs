@@ -72,11 +72,8 @@ impl LinesSession {
     /// The value of a key. O(1) expected; waits for no other thread, except for the stash's lock in a flood.
     #[inline(always)]
     pub fn get(&mut self, key: u64) -> Option<u64> {
+        self.count_read(key);
         let hash = self.hash(key);
-        self.until_noted -= 1;
-        if self.until_noted == 0 {
-            self.note_read(hash);
-        }
         // The best form is compiled into the caller's code, the others are not.
         if self.form == Form::BEST {
             match self.look_at_home::<Best>(hash) {
@@ -86,10 +83,19 @@ impl LinesSession {
                     std::hint::cold_path();
                     return None;
                 }
-                AtHome::Further => {}
+                AtHome::Further(_) => {}
             }
         }
         self.get_further(hash)
+    }
+
+    /// Counts a read.
+    #[inline(always)]
+    pub(super) fn count_read(&mut self, key: u64) {
+        self.until_noted -= 1;
+        if self.until_noted == 0 {
+            self.note_read(self.hash(key));
+        }
     }
 
     /// Counts the reads of a batch, whose lines are in the cache by now.
@@ -126,7 +132,7 @@ impl LinesSession {
         match self.look_at_home::<S>(hash) {
             AtHome::Hit(value) => return Some(value),
             AtHome::Miss => return None,
-            AtHome::Further => {}
+            AtHome::Further(_) => {}
         }
         self.keep_up();
         look_up::<S>(self.table(), hash)

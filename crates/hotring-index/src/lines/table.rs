@@ -45,6 +45,8 @@ pub(super) struct Shape {
     steps: u64,
     /// Lanes that may have items, as bits `2 * lane`.
     lanes: u32,
+    #[cfg(loom)]
+    pub(super) fault: crate::core::faults::Fault,
 }
 
 /// Where a hash belongs: its home line, and the word to look for, with PROBE 0. Its control bits from LOCK on are not
@@ -61,12 +63,22 @@ unsafe impl Send for Shape {}
 unsafe impl Sync for Shape {}
 
 impl Shape {
-    fn new(start: NonNull<Line>, lines: u64) -> Self {
+    fn new(start: NonNull<Line>, lines: u64, config: &LinesConfig) -> Self {
         let exponent = lines.ilog2();
         let quotient = u64::MAX >> (64 - WORD_BITS) & u64::MAX << (QUOTIENT_SHIFT + exponent);
         let mask = quotient | PROBE | LIVE;
         let lanes = if exponent >= EXPONENT_FULL { 0b101_0101 } else { 0b101_0100 };
-        Self { start, lines, mask, steps: steps(exponent), lanes }
+        #[cfg(not(loom))]
+        let _ = config;
+        Self {
+            start,
+            lines,
+            mask,
+            steps: steps(exponent),
+            lanes,
+            #[cfg(loom)]
+            fault: config.fault,
+        }
     }
 
     #[inline(always)]
@@ -126,13 +138,6 @@ impl Shape {
     #[inline(always)]
     pub(super) fn step(&self, word: u64) -> u64 {
         1 + (word >> STEP_SHIFT & self.steps)
-    }
-
-    /// The next line of the sequence of a word's key; the word's PROBE must be less than PROBE_MAX.
-    #[inline(always)]
-    pub(super) fn further<'t>(&'t self, line: &'t Line, word: u64) -> &'t Line {
-        // SAFETY: a sequence of PROBE_MAX lines ends in the spare ones, and the table is kept.
-        unsafe { NonNull::from(line).add(self.step(word) as usize).as_ref() }
     }
 
     /// The bits of a word that choose the distance.
@@ -240,7 +245,7 @@ impl Table {
         let memory = Memory::new(all, config.huge_pages)?;
         let windows = (0..lines / WINDOW).map(|_| AtomicU64::new(0)).collect();
         Ok(Box::new(Self {
-            shape: Shape::new(memory.start(), lines),
+            shape: Shape::new(memory.start(), lines, config),
             generation,
             next: AtomicPtr::new(null_mut()),
             claimed: AtomicU64::new(0),

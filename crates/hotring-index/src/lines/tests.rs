@@ -345,6 +345,24 @@ fn batches_answer_as_single_operations_do() {
     }
 }
 
+/// Sequences of the last homes end in the spare lines, and no lookup goes on behind them.
+#[test]
+fn batches_stay_within_the_table() {
+    for form in forms() {
+        let lines = map(LinesConfig { form: Some(form), ..LinesConfig::default() });
+        let mut session = lines.session();
+        let keys: Vec<u64> = (0..400).map(|i| session.key(u64::MAX - i)).collect();
+        for key in &keys[..200] {
+            assert!(session.insert(*key, !key));
+        }
+        assert!(lines.stats().stashed > 0);
+        let mut values = vec![None; keys.len()];
+        session.get_many(&keys, &mut values);
+        let expected = |i: usize| (i < 200).then_some(!keys[i]);
+        assert!(values.iter().enumerate().all(|(i, value)| *value == expected(i)));
+    }
+}
+
 #[test]
 fn maintenance_ends_and_changes_no_item() {
     let lines = map(LinesConfig { factor: 1.5, ..LinesConfig::default() });

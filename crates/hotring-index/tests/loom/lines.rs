@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex};
 pub enum Act {
     /// An operation, whose answer is judged.
     Do(u64, Op),
+    /// A lookup as a batch of one.
+    Batch(u64),
     /// Begins to grow.
     Grow,
     /// Begins to shrink.
@@ -51,7 +53,7 @@ const C: u64 = of_two(0, 2);
 const X: u64 = of_two(0, 3);
 
 pub fn scenarios() -> Vec<Scenario> {
-    use Act::{Do, Grow, Scan, Shrink, Step};
+    use Act::{Batch, Do, Grow, Scan, Shrink, Step};
     use Op::{Add, Get, Insert, Put, Remove, Take};
     let new = |name, capacity, setup, threads| Scenario { name, capacity, setup, threads };
     let full = || vec![Do(A, Put(1)), Do(B, Put(2)), Do(C, Put(3)), Do(X, Put(4))];
@@ -111,19 +113,32 @@ pub fn scenarios() -> Vec<Scenario> {
             vec![Do(A, Put(1))],
             vec![vec![Do(A, Take), Do(B, Insert(2))], vec![Do(A, Get)]],
         ),
+        new(
+            "move | batch",
+            0,
+            growing(),
+            vec![vec![Step], vec![Batch(A), Do(A, Add(1)), Batch(A)]],
+        ),
+        new(
+            "displaced comes home | batch",
+            0,
+            full(),
+            vec![vec![Do(A, Remove)], vec![Batch(X), Batch(A)]],
+        ),
         new("move | scan", 0, growing(), vec![vec![Step], vec![Scan(&[A])]]),
         new("a late home | later homes", 9, displaced, vec![vec![Step], vec![Step, Step]]),
     ]
 }
 
 /// The wrong variants, each with the scenario that shows it.
-pub const CONTROLS: [(Fault, &str); 7] = [
+pub const CONTROLS: [(Fault, &str); 8] = [
     (Fault::LinesMoveUnfrozen, "move | add, get"),
     (Fault::LinesThawFirst, "move | add, get"),
     (Fault::LinesStaleTable, "move | add, get"),
     (Fault::LinesNoSecondLook, "move | add, get"),
     (Fault::LinesReachLate, "insert displaced | insert it"),
     (Fault::LinesNoCount, "displaced comes home | get, add"),
+    (Fault::LinesFirstLook, "displaced comes home | batch"),
     (Fault::LinesOneWindow, "a late home | later homes"),
 ];
 
@@ -142,7 +157,8 @@ struct World {
 impl World {
     fn act(&self, session: &mut LinesSession, act: Act) {
         match act {
-            Act::Do(key, op) => self.operate(session, key, op),
+            Act::Do(key, op) => self.observe(key, op, || operate_on_lines(session, key, op)),
+            Act::Batch(key) => self.observe(key, Op::Get, || batch(session, key)),
             Act::Grow => _ = session.grow(),
             Act::Shrink => _ = session.shrink(),
             Act::Step => _ = session.growth_step(),
@@ -150,10 +166,10 @@ impl World {
         }
     }
 
-    fn operate(&self, session: &mut LinesSession, key: u64, op: Op) {
+    fn observe(&self, key: u64, op: Op, operate: impl FnOnce() -> Outcome) {
         let call = self.clock.fetch_add(1, Ordering::Relaxed);
         self.answers.fetch_add(1, Ordering::AcqRel);
-        let outcome = operate_on_lines(session, key, op);
+        let outcome = operate();
         self.answers.fetch_add(1, Ordering::AcqRel);
         let end = self.clock.fetch_add(1, Ordering::Relaxed);
         let event = Event { key: key as usize, op, outcome, call, end };
@@ -168,7 +184,7 @@ impl World {
         keys.dedup();
         let mut present = 0;
         for key in keys {
-            self.operate(session, key as u64, Op::Get);
+            self.act(session, Act::Do(key as u64, Op::Get));
             let events = self.events.lock().expect("one thread runs");
             let Outcome::Value(value) = events[events.len() - 1].outcome else {
                 unreachable!("a get")
@@ -190,6 +206,12 @@ impl World {
         }
         assert_eq!((self.lines.len(), met), (present, present), "items by count and by scan");
     }
+}
+
+fn batch(session: &mut LinesSession, key: u64) -> Outcome {
+    let mut value = [None];
+    session.get_many(&[key], &mut value);
+    Outcome::Value(value[0])
 }
 
 /// What is there all the time must be met, and nothing twice.
