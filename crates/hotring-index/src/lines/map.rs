@@ -3,6 +3,7 @@
 use super::config::LinesConfig;
 use super::lane::Form;
 use super::permutation::Permutation;
+use super::queue::LinesQueue;
 use super::session::LinesSession;
 use super::table::{LINES_FULL, LINES_MAX, LINES_MIN, Table};
 use crate::core::config::ConfigError;
@@ -85,6 +86,11 @@ impl Lines {
     /// A new session for the calling thread.
     pub fn session(&self) -> LinesSession {
         LinesSession::new(self.shared.clone())
+    }
+
+    /// A queue of operations in flight for the calling thread, with a session of its own.
+    pub fn queue<T>(&self) -> LinesQueue<T> {
+        LinesQueue::new(self.session())
     }
 
     /// Items present; exact when no operation is running. O(sessions).

@@ -5,7 +5,8 @@
 //! and one load of 16; word 0 is read only where the search finds nothing. What is out of the ordinary (a home that
 //! has moved on, the stash, a miss in a home with further lines) lands by the plain lookup: its lines are in the cache.
 //!
-//! Writes take effect one after the other, in order; the lines of later ones are asked for ahead.
+//! Here are batches, whose keys are all known; `queue.rs` has the queue that callers fill. Writes of a batch take
+//! effect one after the other, in order; the lines of later ones are asked for ahead.
 
 use super::bits::{ACTIVE, PROBE, PROBE_MAX, probe, probe_of, reach_of};
 use super::lane::{Form, Search, by_form};
@@ -15,14 +16,14 @@ use super::table::{Shape, Table};
 use crate::core::prefetch::{prefetch, prefetch_to_write};
 
 /// Lookups in flight: more than a core has lines under way, so that each has arrived when its turn comes.
-const FLIGHTS: usize = 64;
+pub(super) const FLIGHTS: usize = 64;
 
 /// Writes for which lines are asked ahead.
 const AHEAD: usize = 24;
 
 /// A lookup under way, in one table.
 #[derive(Clone, Copy)]
-struct Flight<W> {
+pub(super) struct Flight<W> {
     /// The word to look for, with the number of the line in its PROBE bits.
     want: u64,
     /// The line.
@@ -30,11 +31,11 @@ struct Flight<W> {
     /// The REACH of the home; 0 until the home line has been seen.
     reach: u32,
     /// What it is for.
-    what: W,
+    pub(super) what: W,
 }
 
 /// What a look at a line came to.
-enum Step {
+pub(super) enum Step {
     Land(Option<u64>),
     /// It is under way to its next line.
     Fly,
@@ -45,22 +46,30 @@ enum Step {
 impl<W> Flight<W> {
     /// Asks for the home line of a hash.
     #[inline(always)]
-    fn take_off(shape: &Shape, hash: u64, what: W) -> Self {
+    pub(super) fn take_off(shape: &Shape, hash: u64, what: W) -> Self {
         let home = shape.home(hash);
         prefetch(std::ptr::from_ref(shape.line(home.index)).cast());
         Self { want: home.want, index: home.index, reach: 0, what }
     }
 
+    /// The same for a write: no other core keeps the line.
+    #[inline(always)]
+    pub(super) fn take_off_to_write(shape: &Shape, hash: u64, what: W) -> Self {
+        let home = shape.home(hash);
+        prefetch_to_write(std::ptr::from_ref(shape.line(home.index)).cast());
+        Self { want: home.want, index: home.index, reach: 0, what }
+    }
+
     /// The value, if the item is in the line.
     #[inline(always)]
-    fn hit<S: Search>(&self, shape: &Shape) -> Option<u64> {
+    pub(super) fn hit<S: Search>(&self, shape: &Shape) -> Option<u64> {
         let found = shape.find_in::<S>(shape.line(self.index), self.want)?;
         Some(found.pair.value)
     }
 
     /// After a look at the line in vain.
     #[inline(always)]
-    fn go_on<S: Search>(&mut self, shape: &Shape) -> Step {
+    pub(super) fn go_on<S: Search>(&mut self, shape: &Shape) -> Step {
         if self.want & PROBE == 0 {
             match shape.look_again_at_home::<S>(shape.line(self.index), self.want) {
                 AtHome::Hit(value) => return Step::Land(Some(value)),
