@@ -109,6 +109,24 @@ fn keys_of_one_neighbourhood_go_to_the_stash_and_not_into_growth() {
     assert_eq!((lines.len(), lines.stats().stashed), (0, 0));
 }
 
+/// The same in a map of few keys: it must grow for them, but to no more than twice what as many others need.
+#[test]
+fn a_flood_of_neighbours_takes_a_bounded_table() {
+    let of = |key: &dyn Fn(&LinesSession, u64) -> u64| {
+        let lines = map(LinesConfig { seed: [1, 2], ..LinesConfig::default() });
+        let mut session = lines.session();
+        let keys: Vec<u64> = (0..1000).map(|i| key(&session, i)).collect();
+        keys.iter().for_each(|key| assert!(session.insert(*key, !key)));
+        while session.growth_step() {}
+        assert!(keys.iter().all(|key| session.get(*key) == Some(!key)));
+        lines.stats()
+    };
+    let flood = of(&|session, i| session.key((1 << 50) + i));
+    let others = of(&|_, i| i);
+    assert!(flood.stashed > 900 && others.stashed == 0, "{flood:?}, {others:?}");
+    assert!(flood.lines <= 2 * others.lines, "{flood:?}, {others:?}");
+}
+
 /// Values are functions of keys, so that a value of another key shows; some keys are hot, some belong to one thread,
 /// and all threads insert the same others.
 fn threads_agree(config: LinesConfig, steps: u64) {
