@@ -130,9 +130,9 @@ pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
             return Some(found.pair.value);
         }
         if reach == STASHED
-            && let Some(value) = table.stash.get(hash)
+            && let Some(item) = table.stash.get(hash)
         {
-            return Some(value);
+            return Some(item.value);
         }
         if table.is_as(home.index, seen) {
             return None;

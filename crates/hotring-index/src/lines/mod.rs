@@ -36,6 +36,8 @@ mod sweep;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod watch;
 mod write;
 
 pub use config::LinesConfig;

@@ -5,7 +5,7 @@ use super::lookup::{AtHome, look_up};
 use super::map::{Record, Shared};
 use super::permutation::Permutation;
 use super::relocate;
-use super::stash::Then;
+use super::stash::{Spare, Then};
 use super::sweep;
 use super::table::{Shape, Table};
 use super::write::{self, Inserted};
@@ -27,6 +27,8 @@ pub struct LinesSession {
     removals: u32,
     /// Reads until the next one is noted.
     until_noted: u32,
+    /// Nodes for the stash: there are some only after a flood.
+    spare: Spare,
     /// The one that `record` announces.
     table: NonNull<Table>,
     record: Arc<Record>,
@@ -63,6 +65,7 @@ impl LinesSession {
             pending_max: pending_max(&shape),
             removals: 0,
             until_noted: NOTED_EVERY,
+            spare: Spare::default(),
             table,
             record,
             shared,
@@ -208,9 +211,12 @@ impl LinesSession {
 
     /// Moves some homes on if the table grows or shrinks. False: there is nothing to move that no other thread moves.
     pub fn growth_step(&mut self) -> bool {
-        let form = self.form;
-        let Some((table, next)) = self.moving() else { return false };
-        by_form!(form, S => sweep::step::<S>(table, next))
+        self.keep_up();
+        let (form, (table, spare)) = (self.form, self.parts());
+        let Some(next) = table.next() else { return false };
+        let has_moved = by_form!(form, S => sweep::step::<S>(table, next, spare));
+        spare.trim();
+        has_moved
     }
 
     /// Begins to grow the table now, if nothing else is under way with it; true if it did. Later writes,
@@ -255,10 +261,19 @@ impl LinesSession {
         unsafe { self.table.as_ref() }
     }
 
+    /// The session's table, and its spare nodes.
+    #[inline(always)]
+    fn parts(&mut self) -> (&Table, &mut Spare) {
+        // SAFETY: as in `table`.
+        (unsafe { self.table.as_ref() }, &mut self.spare)
+    }
+
     fn change(&mut self, hash: u64, decide: impl FnMut(u64) -> Then) -> Option<u64> {
         self.help();
-        let table = self.table();
-        by_form!(self.form, S => write::change::<S>(table, hash, decide))
+        let (form, (table, spare)) = (self.form, self.parts());
+        let old = by_form!(form, S => write::change::<S>(table, hash, spare, decide));
+        spare.trim();
+        old
     }
 
     /// Removes a hash if `decide` says so; returns the value that it had in any case.
@@ -278,8 +293,8 @@ impl LinesSession {
             self.removals += 1;
             if self.removals == TIDY_EVERY {
                 self.removals = 0;
-                let table = self.table();
-                by_form!(self.form, S => relocate::tidy::<S>(table, TIDY_HOMES));
+                let (form, (table, spare)) = (self.form, self.parts());
+                by_form!(form, S => relocate::tidy::<S>(table, TIDY_HOMES, spare));
             }
         }
         old
@@ -287,8 +302,8 @@ impl LinesSession {
 
     fn insert_hash(&mut self, hash: u64, value: u64) -> bool {
         self.help();
-        let table = self.table();
-        let inserted = by_form!(self.form, S => write::insert::<S>(table, hash, value));
+        let (form, (table, spare)) = (self.form, self.parts());
+        let inserted = by_form!(form, S => write::insert::<S>(table, hash, value, spare));
         if inserted == Inserted::No {
             return false;
         }
