@@ -98,6 +98,9 @@ fn unstash<S: Search>(table: &Table, index: u64, spare: &mut Spare) -> u64 {
         if item.is_frozen {
             return STASHED;
         }
+        if wrong!(table, LinesStashUnfrozen) {
+            table.stash.thaw(hash);
+        }
         let home = table.shape.home(hash);
         let Some((number, copy)) = place::<S>(table, home, 0..=PROBE_MAX, item.value) else {
             table.stash.thaw(hash);
@@ -106,7 +109,7 @@ fn unstash<S: Search>(table: &Table, index: u64, spare: &mut Spare) -> u64 {
         needed = needed.max(number);
         table.count_move(index);
         table.stash.remove(hash, spare);
-        copy.lane.clear(FROZEN);
+        copy.thaw(table);
     }
     needed
 }
@@ -126,14 +129,14 @@ fn relocate<S: Search>(
     let word = freeze(found, shape.mask())?;
     let home = Home { index, want: word & shape.mask() & !PROBE };
     let Some((number, copy)) = place::<S>(table, home, numbers, found.lane.value()) else {
-        found.lane.clear(FROZEN);
+        found.thaw(table);
         return None;
     };
     if !wrong!(table, LinesNoCount) {
         table.count_move(index);
     }
-    found.empty_frozen::<S>();
-    copy.lane.clear(FROZEN);
+    found.empty_frozen::<S>(table);
+    copy.thaw(table);
     Some(number)
 }
 

@@ -101,6 +101,12 @@ impl LinesSession {
         }
     }
 
+    /// Notes a read of a key, as one read in some does.
+    #[cfg(loom)]
+    pub fn note(&mut self, key: u64) {
+        self.note_read(self.hash(key));
+    }
+
     /// Counts the reads of a batch, whose lines are in the cache by now.
     pub(super) fn note_reads(&mut self, keys: &[u64]) {
         let mut at = self.until_noted as usize;

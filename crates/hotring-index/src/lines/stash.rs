@@ -259,7 +259,7 @@ fn each(
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use fastrand::Rng;

@@ -44,12 +44,17 @@ pub(super) fn step<S: Search>(table: &Table, next: &Table, spare: &mut Spare) ->
     }
     let homes = start..lines.min(start + CHUNK);
     open(table, next, homes.clone());
+    if wrong!(table, LinesCountedEarly) {
+        table.count_moved(homes.clone());
+    }
     for index in homes.clone() {
         while !move_home::<S>(table, next, index, spare) {
             spare.fill();
         }
     }
-    table.count_moved(homes);
+    if !wrong!(table, LinesCountedEarly) {
+        table.count_moved(homes);
+    }
     true
 }
 
@@ -94,7 +99,7 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spa
     }
     line.head().clear(ACTIVE);
     shape.each_item::<S>(index, reach, |found| {
-        found.empty_frozen::<S>();
+        found.empty_frozen::<S>(table);
         thaw::<S>(next, shape.hash(index, found.pair.word));
     });
     if reach == STASHED {
@@ -140,7 +145,7 @@ fn take_back<S: Search>(table: &Table, next: &Table, index: u64, reach: u64, spa
     shape.each_item::<S>(index, reach, |found| {
         if found.pair.word & FROZEN != 0 {
             remove_copy::<S>(next, shape.hash(index, found.pair.word), spare);
-            found.lane.clear(FROZEN);
+            found.thaw(table);
         }
     });
     each_stashed(table, index, |hash| {
@@ -154,7 +159,7 @@ fn remove_copy<S: Search>(next: &Table, hash: u64, spare: &mut Spare) {
     let home = next.shape.home(hash);
     let reach = reach_of(next.shape.line(home.index).control());
     match next.shape.find::<S>(home, reach) {
-        Some(copy) => copy.empty_frozen::<S>(),
+        Some(copy) => copy.empty_frozen::<S>(next),
         None => next.stash.remove(hash, spare),
     }
 }
@@ -210,7 +215,7 @@ fn thaw<S: Search>(next: &Table, hash: u64) {
     let home = next.shape.home(hash);
     let reach = reach_of(next.shape.line(home.index).control());
     match next.shape.find::<S>(home, reach) {
-        Some(found) => found.lane.clear(FROZEN),
+        Some(found) => found.thaw(next),
         None => _ = next.stash.thaw(hash),
     }
 }

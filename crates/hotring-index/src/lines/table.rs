@@ -232,6 +232,35 @@ pub(super) struct Table {
     memory: Memory,
     #[cfg(loom)]
     pub(super) fault: crate::core::faults::Fault,
+    #[cfg(loom)]
+    pub(super) life: Life,
+}
+
+/// What a table goes through: loom complains of a session that finds it before it is made, and of one that uses it
+/// after it is freed.
+#[cfg(loom)]
+#[derive(Default)]
+pub(super) struct Life {
+    made: loom::cell::UnsafeCell<()>,
+    pub(super) is_freed: std::sync::atomic::AtomicBool,
+}
+
+#[cfg(loom)]
+impl Life {
+    fn make(self) -> Self {
+        self.made.with_mut(|_| ());
+        self
+    }
+
+    fn find(&self) {
+        self.made.with(|_| ());
+        self.look();
+    }
+
+    fn look(&self) {
+        // ORDERING: Relaxed: under loom one thread runs at a time.
+        assert!(!self.is_freed.load(Ordering::Relaxed), "a table is used after it was freed");
+    }
 }
 
 /// In the count of a window: its pages were given back.
@@ -259,6 +288,8 @@ impl Table {
             memory,
             #[cfg(loom)]
             fault: config.fault,
+            #[cfg(loom)]
+            life: Life::default().make(),
         }))
     }
 
@@ -278,7 +309,12 @@ impl Table {
     pub(super) fn next(&self) -> Option<&Table> {
         // ORDERING: Acquire pairs with the Release in `set_next`.
         // SAFETY: a table is freed only when no session announces it or one before it, and then after those.
-        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+        let next = unsafe { self.next.load(Ordering::Acquire).as_ref() };
+        #[cfg(loom)]
+        self.life.look();
+        #[cfg(loom)]
+        next.inspect(|next: &&Self| next.life.find());
+        next
     }
 
     /// The table that has the keys of a home that is not ACTIVE.
@@ -290,7 +326,9 @@ impl Table {
     /// Where homes move on to from now on. Once.
     pub(super) fn set_next(&self, next: &Table) {
         // ORDERING: Release: a session that finds the table finds it complete.
-        self.next.store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
+        let order =
+            if wrong!(self, LinesRelaxedNext) { Ordering::Relaxed } else { Ordering::Release };
+        self.next.store(std::ptr::from_ref(next).cast_mut(), order);
     }
 
     /// Whether all homes have moved on.
@@ -302,6 +340,8 @@ impl Table {
     /// The count of moves of a home. An acquire.
     #[inline(always)]
     pub(super) fn moves(&self, index: u64) -> u64 {
+        #[cfg(loom)]
+        self.life.look();
         // ORDERING: Acquire pairs with the AcqRel in `count_move`: the copy of the item is seen, too.
         self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
     }

@@ -57,11 +57,26 @@ impl<'t> Found<'t> {
     }
 
     /// Empties the lane of a frozen item: only bits of the line may change meanwhile.
-    pub(super) fn empty_frozen<S: Search>(&self) {
+    pub(super) fn empty_frozen<S: Search>(&self, table: &Table) {
+        #[cfg(loom)]
+        if wrong!(table, LinesRelaxedClear) && !self.line.is_head(self.lane) {
+            return self.lane.empty_relaxed();
+        }
+        let _ = table;
         let mut now = Found { pair: S::load(self.lane), ..*self };
         while !now.empty() {
             now.pair = S::load(self.lane);
         }
+    }
+
+    /// Lets the item change, now that it is the only copy.
+    pub(super) fn thaw(&self, table: &Table) {
+        #[cfg(loom)]
+        if wrong!(table, LinesRelaxedThaw) {
+            return self.lane.clear_relaxed(FROZEN);
+        }
+        let _ = table;
+        self.lane.clear(FROZEN);
     }
 
     /// What stays in the word without its item.

@@ -18,6 +18,8 @@ pub enum Act {
     Do(u64, Op),
     /// A lookup as a batch of one.
     Batch(u64),
+    /// A read that is noted: the fourth one moves a displaced item into its home line.
+    Note(u64),
     /// Begins to grow.
     Grow,
     /// Begins to shrink.
@@ -44,16 +46,19 @@ const fn of_two(home: u64, number: u64) -> u64 {
 }
 
 const fn of_four(home: u64, number: u64) -> u64 {
-    (home << 14) + number * 0x0b00
+    (home << 14) + number * 0x0600
 }
 
 const A: u64 = of_two(0, 0);
 const B: u64 = of_two(0, 1);
 const C: u64 = of_two(0, 2);
 const X: u64 = of_two(0, 3);
+const STASHED: u64 = of_four(1, 8);
+const COLD: u64 = of_four(1, 0);
+const HOT: u64 = of_four(1, 4);
 
 pub fn scenarios() -> Vec<Scenario> {
-    use Act::{Batch, Do, Grow, Scan, Shrink, Step};
+    use Act::{Batch, Do, Grow, Note, Scan, Shrink, Step};
     use Op::{Add, Get, Insert, Put, Remove, Take};
     let new = |name, capacity, setup, threads| Scenario { name, capacity, setup, threads };
     let full = || vec![Do(A, Put(1)), Do(B, Put(2)), Do(C, Put(3)), Do(X, Put(4))];
@@ -63,6 +68,12 @@ pub fn scenarios() -> Vec<Scenario> {
         let four = (0..4).map(|n| Do(of_four(1, n), Put(n)));
         four.chain([Do(of_four(1, 4), Put(9)), Grow, Step]).collect()
     };
+    let hot = || {
+        let five = (0..5).map(|n| Do(of_four(1, n), Put(n)));
+        five.chain([Note(HOT), Note(HOT), Note(HOT)]).collect()
+    };
+    // Both lines of the home's sequence are full.
+    let stashed = || (0..9).map(|n| Do(of_four(1, n), Put(n))).collect::<Vec<_>>();
     vec![
         new("move | add, get", 0, growing(), vec![vec![Step], vec![Do(A, Add(1)), Do(A, Get)]]),
         new(
@@ -127,11 +138,66 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         new("move | scan", 0, growing(), vec![vec![Step], vec![Scan(&[A])]]),
         new("a late home | later homes", 9, displaced, vec![vec![Step], vec![Step, Step]]),
+        new(
+            "cold goes out, hot comes home | get cold",
+            9,
+            hot(),
+            vec![vec![Note(HOT)], vec![Do(COLD, Get)]],
+        ),
+        new(
+            "cold goes out, hot comes home | get hot",
+            9,
+            hot(),
+            vec![vec![Note(HOT)], vec![Do(HOT, Get)]],
+        ),
+        new(
+            "cold goes out, hot comes home | add, get",
+            9,
+            hot(),
+            vec![vec![Note(HOT)], vec![Do(COLD, Add(1)), Do(COLD, Get)]],
+        ),
+        new(
+            "stashed comes home | add",
+            9,
+            stashed(),
+            vec![vec![Do(HOT, Remove)], vec![Do(STASHED, Add(1))]],
+        ),
+        new(
+            "move stashed | get",
+            9,
+            stashed().into_iter().chain([Grow, Step]).collect(),
+            vec![vec![Step], vec![Do(STASHED, Get)]],
+        ),
+        new(
+            "stashed comes home | add, get",
+            9,
+            stashed(),
+            vec![vec![Do(HOT, Remove)], vec![Do(STASHED, Add(1)), Do(STASHED, Get)]],
+        ),
+        new(
+            "stashed comes home | remove, insert",
+            9,
+            stashed(),
+            vec![vec![Do(HOT, Remove)], vec![Do(STASHED, Take), Do(STASHED, Insert(1))]],
+        ),
+        new(
+            "move stashed | add, get",
+            9,
+            stashed().into_iter().chain([Grow, Step]).collect(),
+            vec![vec![Step], vec![Do(STASHED, Add(1)), Do(STASHED, Get)]],
+        ),
+        new("grow | put", 0, vec![Do(A, Put(1))], vec![vec![Grow], vec![Do(A, Put(2))]]),
+        new(
+            "leave a table | get, add",
+            0,
+            growing(),
+            vec![vec![Step, Step, Do(A, Put(2))], vec![Do(A, Get), Do(A, Add(1))]],
+        ),
     ]
 }
 
 /// The wrong variants, each with the scenario that shows it.
-pub const CONTROLS: [(Fault, &str); 8] = [
+pub const CONTROLS: [(Fault, &str); 14] = [
     (Fault::LinesMoveUnfrozen, "move | add, get"),
     (Fault::LinesThawFirst, "move | add, get"),
     (Fault::LinesStaleTable, "move | add, get"),
@@ -139,6 +205,12 @@ pub const CONTROLS: [(Fault, &str); 8] = [
     (Fault::LinesReachLate, "insert displaced | insert it"),
     (Fault::LinesNoCount, "displaced comes home | get, add"),
     (Fault::LinesFirstLook, "displaced comes home | batch"),
+    (Fault::LinesRelaxedClear, "move | add, get"),
+    (Fault::LinesRelaxedThaw, "move | add, get"),
+    (Fault::LinesRelaxedNext, "grow | put"),
+    (Fault::LinesCountedEarly, "leave a table | get, add"),
+    (Fault::LinesFreeEarly, "leave a table | get, add"),
+    (Fault::LinesStashUnfrozen, "stashed comes home | add"),
     (Fault::LinesOneWindow, "a late home | later homes"),
 ];
 
@@ -159,6 +231,7 @@ impl World {
         match act {
             Act::Do(key, op) => self.observe(key, op, || operate_on_lines(session, key, op)),
             Act::Batch(key) => self.observe(key, Op::Get, || batch(session, key)),
+            Act::Note(key) => session.note(key),
             Act::Grow => _ = session.grow(),
             Act::Shrink => _ = session.shrink(),
             Act::Step => _ = session.growth_step(),
