@@ -95,6 +95,20 @@ pub enum Fault {
     LinesStaleTable,
     /// Lines: a miss does not look at the home again.
     LinesNoSecondLook,
+    /// Lines: a look at the lanes before word 0 was read counts for a miss.
+    LinesFirstLook,
+    /// Lines: the old lane of an item that was moved is cleared with Relaxed.
+    LinesRelaxedClear,
+    /// Lines: a copy thaws with Relaxed.
+    LinesRelaxedThaw,
+    /// Lines: the next table is published with Relaxed.
+    LinesRelaxedNext,
+    /// Lines: homes are counted as moved before they are.
+    LinesCountedEarly,
+    /// Lines: a table is freed although a session announces it.
+    LinesFreeEarly,
+    /// Lines: an item goes from the stash to a lane without being frozen.
+    LinesStashUnfrozen,
     /// Lines: pages of a window go back without a look at the window before.
     LinesOneWindow,
 }

@@ -29,15 +29,16 @@ pub(super) enum AtHome {
     Hit(u64),
     /// It is nowhere.
     Miss,
-    /// It may be elsewhere.
-    Further,
+    /// It may be elsewhere. What word 0 said.
+    Further(u64),
 }
 
 impl Shape {
     /// What the home line alone can tell.
     #[inline(always)]
     pub(super) fn look_at_home<S: Search>(&self, line: &Line, want: u64) -> AtHome {
-        // Before the lanes, and again behind them, as in every miss.
+        // Before the lanes, and again behind them, as in every miss. A hit does not need it, but one lookup alone has
+        // time for it while it waits, and a miss would have to search twice.
         let control = line.control();
         if let Some(found) = self.find_in::<S>(line, want) {
             return AtHome::Hit(found.pair.value);
@@ -45,7 +46,21 @@ impl Shape {
         if is_plain(control) && is_plain_still(line) {
             return AtHome::Miss;
         }
-        AtHome::Further
+        AtHome::Further(control)
+    }
+
+    /// The same after a search of the line that found nothing. That proves nothing: word 0 was not read before it, and
+    /// the item may have been in another line then, and in this one since.
+    #[inline(always)]
+    pub(super) fn look_again_at_home<S: Search>(&self, line: &Line, want: u64) -> AtHome {
+        let control = line.control();
+        if !is_plain(control) {
+            return AtHome::Further(control);
+        }
+        if wrong!(self, LinesFirstLook) {
+            return AtHome::Miss;
+        }
+        self.look_at_home::<S>(line, want)
     }
 
     /// The item in a line, by the word to look for.
@@ -115,9 +130,9 @@ pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
             return Some(found.pair.value);
         }
         if reach == STASHED
-            && let Some(value) = table.stash.get(hash)
+            && let Some(item) = table.stash.get(hash)
         {
-            return Some(value);
+            return Some(item.value);
         }
         if table.is_as(home.index, seen) {
             return None;

@@ -3,6 +3,7 @@
 use super::config::LinesConfig;
 use super::lane::Form;
 use super::permutation::Permutation;
+use super::queue::LinesQueue;
 use super::session::LinesSession;
 use super::table::{LINES_FULL, LINES_MAX, LINES_MIN, Table};
 use crate::core::config::ConfigError;
@@ -45,6 +46,8 @@ struct Registry {
     /// In order. All but the last two have been left, and wait for sessions that are still there.
     tables: VecDeque<NonNull<Table>>,
     records: Vec<Arc<Record>>,
+    #[cfg(loom)]
+    freed: Vec<NonNull<Table>>,
 }
 
 /// What others may know of a session.
@@ -70,7 +73,12 @@ impl Lines {
         let table = Table::new(lines, 0, &config).map_err(ConfigError::NoMemory)?;
         table.open(0..lines);
         let tables = VecDeque::from([NonNull::from(Box::leak(table))]);
-        let registry = Registry { tables, records: Vec::new() };
+        let registry = Registry {
+            tables,
+            records: Vec::new(),
+            #[cfg(loom)]
+            freed: Vec::new(),
+        };
         let shared = Shared {
             permutation: Permutation::new(config.seed),
             form,
@@ -85,6 +93,11 @@ impl Lines {
     /// A new session for the calling thread.
     pub fn session(&self) -> LinesSession {
         LinesSession::new(self.shared.clone())
+    }
+
+    /// A queue of operations in flight for the calling thread, with a session of its own.
+    pub fn queue<T>(&self) -> LinesQueue<T> {
+        LinesQueue::new(self.session())
     }
 
     /// Items present; exact when no operation is running. O(sessions).
@@ -288,12 +301,22 @@ impl Registry {
             let first = self.tables[0];
             // SAFETY: the lock is held, so no other thread frees it.
             let table = unsafe { first.as_ref() };
-            if !table.is_left() || table.generation >= oldest {
+            let is_announced = table.generation >= oldest && !wrong!(table, LinesFreeEarly);
+            if !table.is_left() || is_announced {
                 return;
             }
             self.tables.pop_front();
+            #[cfg(loom)]
+            {
+                // It stays, so that a use is a complaint and not a fault of the memory.
+                // ORDERING: Relaxed: under loom one thread runs at a time.
+                table.life.is_freed.store(true, Ordering::Relaxed);
+                self.freed.push(first);
+                continue;
+            }
             // SAFETY: it came from a box; no session is at it or before it, and none can come to it any more: the
             // tables before it are gone, and new sessions begin with one that has not been left.
+            #[cfg(not(loom))]
             drop(unsafe { Box::from_raw(first.as_ptr()) });
         }
     }
@@ -301,6 +324,8 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
+        #[cfg(loom)]
+        self.tables.extend(self.freed.drain(..));
         for table in self.tables.drain(..) {
             // SAFETY: it came from a box, and sessions hold the map, so there is none left.
             drop(unsafe { Box::from_raw(table.as_ptr()) });

@@ -2,7 +2,8 @@
 //!
 //! `docs/design/lines.md` has the protocol: words, invariants, memory orders, and why it is right. From the lowest
 //! layer up: `bits`, `lane` (all accesses of the memory), `permutation` (keys to hashes), `stash`, `table`, `lookup`,
-//! `write`, `sweep` (growing and shrinking), `relocate` (moves within a table), `map`, `session`, `pipeline`, `scan`.
+//! `write`, `sweep` (growing and shrinking), `relocate` (moves within a table), `map`, `session`, `pipeline` (batches),
+//! `queue`, `scan`.
 
 /// Whether a model checker asked for this wrong variant (`core/faults.rs`).
 macro_rules! wrong {
@@ -26,6 +27,7 @@ mod map;
 mod memory;
 mod permutation;
 mod pipeline;
+mod queue;
 mod relocate;
 mod scan;
 mod session;
@@ -34,9 +36,12 @@ mod sweep;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod watch;
 mod write;
 
 pub use config::LinesConfig;
 pub use lane::Form;
 pub use map::{Lines, LinesStats};
+pub use queue::{LinesAnswer, LinesOp, LinesQueue};
 pub use session::LinesSession;

@@ -1,42 +1,91 @@
 //! Many lookups in flight, so that the lines they wait for are fetched side by side.
 //!
 //! A lookup asks for its home line and gives way. When its turn comes again it looks at the line: it *lands*, or it
-//! asks for the next line of its home's sequence and goes to the back of the queue. What is out of the ordinary (a
-//! home that has moved on, the stash, a miss in a home with further lines) lands by the plain lookup: its lines are
-//! in the cache.
+//! asks for the next line of its home's sequence and goes to the back of the queue. A hit takes one search of 64 bytes
+//! and one load of 16; word 0 is read only where the search finds nothing. What is out of the ordinary (a home that
+//! has moved on, the stash, a miss in a home with further lines) lands by the plain lookup: its lines are in the cache.
 //!
-//! Writes take effect one after the other, in order; the lines of later ones are asked for ahead.
+//! Here are batches, whose keys are all known; `queue.rs` has the queue that callers fill. Writes of a batch take
+//! effect one after the other, in order; the lines of later ones are asked for ahead.
 
-use super::bits::{ACTIVE, PROBE, probe, probe_of, reach_of};
-use super::lane::{Form, Line, Search, by_form};
-use super::lookup::{is_plain, is_plain_still, look_up};
+use super::bits::{ACTIVE, PROBE, PROBE_MAX, probe, probe_of, reach_of};
+use super::lane::{Form, Search, by_form};
+use super::lookup::{AtHome, look_up};
 use super::session::LinesSession;
-use super::table::Table;
+use super::table::{Shape, Table};
 use crate::core::prefetch::{prefetch, prefetch_to_write};
 
 /// Lookups in flight: more than a core has lines under way, so that each has arrived when its turn comes.
-const FLIGHTS: usize = 64;
+pub(super) const FLIGHTS: usize = 64;
 
 /// Writes for which lines are asked ahead.
 const AHEAD: usize = 24;
 
+/// A lookup under way, in one table.
 #[derive(Clone, Copy)]
-struct Flight<'t> {
+pub(super) struct Flight<W> {
     /// The word to look for, with the number of the line in its PROBE bits.
     want: u64,
-    line: &'t Line,
+    /// The line.
+    index: u64,
     /// The REACH of the home; 0 until the home line has been seen.
     reach: u32,
-    /// Which key of the batch.
-    key: u32,
+    /// What it is for.
+    pub(super) what: W,
 }
 
 /// What a look at a line came to.
-enum Step<'t> {
+pub(super) enum Step {
     Land(Option<u64>),
-    Fly(Flight<'t>),
+    /// It is under way to its next line.
+    Fly,
     /// The plain lookup must settle it.
     Divert,
+}
+
+impl<W> Flight<W> {
+    /// Asks for the home line of a hash.
+    #[inline(always)]
+    pub(super) fn take_off(shape: &Shape, hash: u64, what: W) -> Self {
+        let home = shape.home(hash);
+        prefetch(std::ptr::from_ref(shape.line(home.index)).cast());
+        Self { want: home.want, index: home.index, reach: 0, what }
+    }
+
+    /// The same for a write: no other core keeps the line.
+    #[inline(always)]
+    pub(super) fn take_off_to_write(shape: &Shape, hash: u64, what: W) -> Self {
+        let home = shape.home(hash);
+        prefetch_to_write(std::ptr::from_ref(shape.line(home.index)).cast());
+        Self { want: home.want, index: home.index, reach: 0, what }
+    }
+
+    /// The value, if the item is in the line.
+    #[inline(always)]
+    pub(super) fn hit<S: Search>(&self, shape: &Shape) -> Option<u64> {
+        let found = shape.find_in::<S>(shape.line(self.index), self.want)?;
+        Some(found.pair.value)
+    }
+
+    /// After a look at the line in vain.
+    #[inline(always)]
+    pub(super) fn go_on<S: Search>(&mut self, shape: &Shape) -> Step {
+        if self.want & PROBE == 0 {
+            match shape.look_again_at_home::<S>(shape.line(self.index), self.want) {
+                AtHome::Hit(value) => return Step::Land(Some(value)),
+                AtHome::Miss => return Step::Land(None),
+                AtHome::Further(control) if control & ACTIVE == 0 => return Step::Divert,
+                AtHome::Further(control) => self.reach = reach_of(control) as u32,
+            }
+        }
+        if probe_of(self.want) >= u64::from(self.reach).min(PROBE_MAX) {
+            return Step::Divert;
+        }
+        self.want += probe(1);
+        self.index += shape.step(self.want);
+        prefetch(std::ptr::from_ref(shape.line(self.index)).cast());
+        Step::Fly
+    }
 }
 
 impl LinesSession {
@@ -115,80 +164,54 @@ fn fly<S: Search>(
     land: &mut impl FnMut(usize, Option<u64>),
 ) {
     let shape = table.shape;
-    let take_off = |key: usize| {
-        let home = shape.home(hash(keys[key]));
-        let line = table.shape.line(home.index);
-        prefetch(std::ptr::from_ref(line).cast());
-        Flight { want: home.want, line, reach: 0, key: key as u32 }
-    };
+    let take_off = |key: usize| Flight::take_off(&shape, hash(keys[key]), key as u32);
     let settle = |key: u32| look_up::<S>(table, hash(keys[key as usize]));
-    if keys.is_empty() {
-        return;
-    }
     let mut airborne = keys.len().min(FLIGHTS);
-    let mut flights = [Flight { want: 0, line: table.shape.line(0), reach: 0, key: 0 }; FLIGHTS];
+    let mut flights = [Flight { want: 0, index: 0, reach: 0, what: 0 }; FLIGHTS];
     for (key, flight) in flights[..airborne].iter_mut().enumerate() {
         *flight = take_off(key);
     }
-    let (mut started, mut at) = (airborne, 0);
     // While there are keys to start, all places are taken.
-    while started < keys.len() {
-        let flight = &mut flights[at % FLIGHTS];
-        at += 1;
-        let value = match look::<S>(table, flight) {
-            Step::Fly(on) => {
-                *flight = on;
-                continue;
+    let (mut started, mut turn) = (airborne, 0);
+    'full: while started < keys.len() {
+        for (at, flight) in flights.iter_mut().enumerate() {
+            if started == keys.len() {
+                turn = at;
+                break 'full;
             }
-            Step::Land(value) => value,
-            Step::Divert => settle(flight.key),
-        };
-        land(flight.key as usize, value);
-        *flight = take_off(started);
-        started += 1;
+            let value = match flight.hit::<S>(&shape) {
+                Some(value) => Some(value),
+                None => match flight.go_on::<S>(&shape) {
+                    Step::Land(value) => value,
+                    Step::Fly => continue,
+                    Step::Divert => settle(flight.what),
+                },
+            };
+            land(flight.what as usize, value);
+            *flight = take_off(started);
+            started += 1;
+        }
     }
     // The rest in their order, from the place whose turn it is; those that fly on keep that order.
-    flights[..airborne].rotate_left(at % FLIGHTS);
+    flights[..airborne].rotate_left(turn);
     while airborne > 0 {
         let mut left = 0;
         for at in 0..airborne {
-            let flight = flights[at];
-            let value = match look::<S>(table, &flight) {
-                Step::Fly(on) => {
-                    flights[left] = on;
-                    left += 1;
-                    continue;
-                }
-                Step::Land(value) => value,
-                Step::Divert => settle(flight.key),
+            let flight = &mut flights[at];
+            let value = match flight.hit::<S>(&shape) {
+                Some(value) => Some(value),
+                None => match flight.go_on::<S>(&shape) {
+                    Step::Land(value) => value,
+                    Step::Fly => {
+                        flights[left] = flights[at];
+                        left += 1;
+                        continue;
+                    }
+                    Step::Divert => settle(flight.what),
+                },
             };
-            land(flight.key as usize, value);
+            land(flights[at].what as usize, value);
         }
         airborne = left;
     }
-}
-
-#[inline(always)]
-fn look<'t, S: Search>(table: &'t Table, flight: &Flight<'t>) -> Step<'t> {
-    let Flight { want, line, mut reach, key } = *flight;
-    // As at home, but whether this is the home line is asked on a miss only.
-    let control = line.control();
-    if let Some(found) = table.shape.find_in::<S>(line, want) {
-        return Step::Land(Some(found.pair.value));
-    }
-    if want & PROBE == 0 {
-        if is_plain(control) && is_plain_still(line) {
-            return Step::Land(None);
-        }
-        if control & ACTIVE == 0 {
-            return Step::Divert;
-        }
-        reach = reach_of(control) as u32;
-    }
-    if probe_of(want) >= u64::from(reach) {
-        return Step::Divert;
-    }
-    let line = table.shape.further(line, want);
-    prefetch(std::ptr::from_ref(line).cast());
-    Step::Fly(Flight { want: want + probe(1), line, reach, key })
 }

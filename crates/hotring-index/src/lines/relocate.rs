@@ -18,6 +18,7 @@ use super::bits::{
 };
 use super::lane::{Line, Pair, Search};
 use super::lookup::Found;
+use super::stash::Spare;
 use super::sweep::freeze;
 use super::table::{Home, Table};
 use super::write::{lock, raise_reach, unlock};
@@ -26,7 +27,7 @@ use std::ops::RangeInclusive;
 /// Tidies some homes from the table's cursor on.
 #[cold]
 #[inline(never)]
-pub(super) fn tidy<S: Search>(table: &Table, homes: u64) {
+pub(super) fn tidy<S: Search>(table: &Table, homes: u64, spare: &mut Spare) {
     for _ in 0..homes {
         // A table that is being left is tidy soon, in the next one.
         if table.next().is_some() {
@@ -34,7 +35,7 @@ pub(super) fn tidy<S: Search>(table: &Table, homes: u64) {
         }
         let index = table.tidied();
         if reach_of(table.shape.line(index).control()) != 0 {
-            tidy_home::<S>(table, index);
+            tidy_home::<S>(table, index, spare);
         }
     }
 }
@@ -43,21 +44,21 @@ pub(super) fn tidy<S: Search>(table: &Table, homes: u64) {
 /// displaced items have room now.
 #[cold]
 #[inline(never)]
-pub(super) fn tidy_after<S: Search>(table: &Table, removed: &Found<'_>) {
+pub(super) fn tidy_after<S: Search>(table: &Table, removed: &Found<'_>, spare: &mut Spare) {
     let (shape, word) = (&table.shape, removed.pair.word);
     if table.next().is_some() {
         return;
     }
     let (line, number) = (shape.index(removed.line), probe_of(word));
     if number > 0 {
-        tidy_home::<S>(table, line - number * shape.step(word));
+        tidy_home::<S>(table, line - number * shape.step(word), spare);
     }
     if line < shape.lines() && reach_of(removed.line.control()) != 0 {
-        tidy_home::<S>(table, line);
+        tidy_home::<S>(table, line, spare);
     }
 }
 
-fn tidy_home<S: Search>(table: &Table, index: u64) {
+fn tidy_home<S: Search>(table: &Table, index: u64, spare: &mut Spare) {
     let (shape, line) = (&table.shape, table.shape.line(index));
     let Some(control) = lock(line) else { return };
     let reach = reach_of(control);
@@ -70,7 +71,7 @@ fn tidy_home<S: Search>(table: &Table, index: u64) {
         }
     });
     if reach == STASHED {
-        needed = needed.max(unstash::<S>(table, index));
+        needed = needed.max(unstash::<S>(table, index, spare));
     }
     if needed < reach {
         lower_reach(line, needed);
@@ -91,11 +92,14 @@ fn lower_reach(line: &Line, reach: u64) {
 /// Moves items of a home from the stash into lanes that are free now; returns the REACH that these need, STASHED if
 /// some are left. Only under its LOCK.
 #[cold]
-fn unstash<S: Search>(table: &Table, index: u64) -> u64 {
+fn unstash<S: Search>(table: &Table, index: u64, spare: &mut Spare) -> u64 {
     let (hashes, mut needed) = (table.shape.hashes(index), 0);
-    while let Some((hash, item)) = table.stash.freeze(hashes.clone()) {
+    while let Some((hash, item)) = table.stash.freeze(&hashes) {
         if item.is_frozen {
             return STASHED;
+        }
+        if wrong!(table, LinesStashUnfrozen) {
+            table.stash.thaw(hash);
         }
         let home = table.shape.home(hash);
         let Some((number, copy)) = place::<S>(table, home, 0..=PROBE_MAX, item.value) else {
@@ -104,8 +108,8 @@ fn unstash<S: Search>(table: &Table, index: u64) -> u64 {
         };
         needed = needed.max(number);
         table.count_move(index);
-        table.stash.remove(hash);
-        copy.lane.clear(FROZEN);
+        table.stash.remove(hash, spare);
+        copy.thaw(table);
     }
     needed
 }
@@ -125,14 +129,14 @@ fn relocate<S: Search>(
     let word = freeze(found, shape.mask())?;
     let home = Home { index, want: word & shape.mask() & !PROBE };
     let Some((number, copy)) = place::<S>(table, home, numbers, found.lane.value()) else {
-        found.lane.clear(FROZEN);
+        found.thaw(table);
         return None;
     };
     if !wrong!(table, LinesNoCount) {
         table.count_move(index);
     }
-    found.empty_frozen::<S>();
-    copy.lane.clear(FROZEN);
+    found.empty_frozen::<S>(table);
+    copy.thaw(table);
     Some(number)
 }
 

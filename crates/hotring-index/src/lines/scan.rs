@@ -7,8 +7,9 @@
 use super::bits::{HASH_MAX, STASHED};
 use super::lane::{Form, Search, by_form};
 use super::session::LinesSession;
-use super::stash::Then;
+use super::stash::{Stash, Then};
 use super::table::Table;
+use std::ops::RangeInclusive;
 
 /// Homes that one call visits at most, for each item that was asked for and beside.
 const HOMES_PER_ITEM: usize = 4;
@@ -70,8 +71,8 @@ fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> 
             items.push((shape.hash(index, found.pair.word), found.pair.value));
         });
         let hashes = shape.hashes(index);
-        if seen.reach == STASHED {
-            table.stash.each(hashes.clone(), |hash, value| items.push((hash, value)));
+        if seen.reach == STASHED && !read_stash(&table.stash, &hashes, items) {
+            continue;
         }
         if table.is_as(index, seen) {
             // A move within the table that was not counted yet may show both of its copies, which are equal.
@@ -81,4 +82,19 @@ fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> 
             return (*hashes.end() < HASH_MAX).then(|| hashes.end() + 1);
         }
     }
+}
+
+/// The items of these hashes in the stash. Room for them is made before, as threads that hold a LOCK may wait for the
+/// stash meanwhile. False: there was too little.
+#[cold]
+fn read_stash(stash: &Stash, hashes: &RangeInclusive<u64>, items: &mut Vec<Item>) -> bool {
+    let mut has_room = true;
+    items.reserve(stash.len());
+    stash.each(hashes, |hash, value| {
+        has_room &= items.len() < items.capacity();
+        if has_room {
+            items.push((hash, value));
+        }
+    });
+    has_room
 }

@@ -5,7 +5,7 @@ use super::lookup::{AtHome, look_up};
 use super::map::{Record, Shared};
 use super::permutation::Permutation;
 use super::relocate;
-use super::stash::Then;
+use super::stash::{Spare, Then};
 use super::sweep;
 use super::table::{Shape, Table};
 use super::write::{self, Inserted};
@@ -27,6 +27,8 @@ pub struct LinesSession {
     removals: u32,
     /// Reads until the next one is noted.
     until_noted: u32,
+    /// Nodes for the stash: there are some only after a flood.
+    spare: Spare,
     /// The one that `record` announces.
     table: NonNull<Table>,
     record: Arc<Record>,
@@ -63,6 +65,7 @@ impl LinesSession {
             pending_max: pending_max(&shape),
             removals: 0,
             until_noted: NOTED_EVERY,
+            spare: Spare::default(),
             table,
             record,
             shared,
@@ -72,11 +75,8 @@ impl LinesSession {
     /// The value of a key. O(1) expected; waits for no other thread, except for the stash's lock in a flood.
     #[inline(always)]
     pub fn get(&mut self, key: u64) -> Option<u64> {
+        self.count_read(key);
         let hash = self.hash(key);
-        self.until_noted -= 1;
-        if self.until_noted == 0 {
-            self.note_read(hash);
-        }
         // The best form is compiled into the caller's code, the others are not.
         if self.form == Form::BEST {
             match self.look_at_home::<Best>(hash) {
@@ -86,10 +86,25 @@ impl LinesSession {
                     std::hint::cold_path();
                     return None;
                 }
-                AtHome::Further => {}
+                AtHome::Further(_) => {}
             }
         }
         self.get_further(hash)
+    }
+
+    /// Counts a read.
+    #[inline(always)]
+    pub(super) fn count_read(&mut self, key: u64) {
+        self.until_noted -= 1;
+        if self.until_noted == 0 {
+            self.note_read(self.hash(key));
+        }
+    }
+
+    /// Notes a read of a key, as one read in some does.
+    #[cfg(loom)]
+    pub fn note(&mut self, key: u64) {
+        self.note_read(self.hash(key));
     }
 
     /// Counts the reads of a batch, whose lines are in the cache by now.
@@ -126,7 +141,7 @@ impl LinesSession {
         match self.look_at_home::<S>(hash) {
             AtHome::Hit(value) => return Some(value),
             AtHome::Miss => return None,
-            AtHome::Further => {}
+            AtHome::Further(_) => {}
         }
         self.keep_up();
         look_up::<S>(self.table(), hash)
@@ -202,9 +217,12 @@ impl LinesSession {
 
     /// Moves some homes on if the table grows or shrinks. False: there is nothing to move that no other thread moves.
     pub fn growth_step(&mut self) -> bool {
-        let form = self.form;
-        let Some((table, next)) = self.moving() else { return false };
-        by_form!(form, S => sweep::step::<S>(table, next))
+        self.keep_up();
+        let (form, (table, spare)) = (self.form, self.parts());
+        let Some(next) = table.next() else { return false };
+        let has_moved = by_form!(form, S => sweep::step::<S>(table, next, spare));
+        spare.trim();
+        has_moved
     }
 
     /// Begins to grow the table now, if nothing else is under way with it; true if it did. Later writes,
@@ -249,10 +267,19 @@ impl LinesSession {
         unsafe { self.table.as_ref() }
     }
 
+    /// The session's table, and its spare nodes.
+    #[inline(always)]
+    fn parts(&mut self) -> (&Table, &mut Spare) {
+        // SAFETY: as in `table`.
+        (unsafe { self.table.as_ref() }, &mut self.spare)
+    }
+
     fn change(&mut self, hash: u64, decide: impl FnMut(u64) -> Then) -> Option<u64> {
         self.help();
-        let table = self.table();
-        by_form!(self.form, S => write::change::<S>(table, hash, decide))
+        let (form, (table, spare)) = (self.form, self.parts());
+        let old = by_form!(form, S => write::change::<S>(table, hash, spare, decide));
+        spare.trim();
+        old
     }
 
     /// Removes a hash if `decide` says so; returns the value that it had in any case.
@@ -272,8 +299,8 @@ impl LinesSession {
             self.removals += 1;
             if self.removals == TIDY_EVERY {
                 self.removals = 0;
-                let table = self.table();
-                by_form!(self.form, S => relocate::tidy::<S>(table, TIDY_HOMES));
+                let (form, (table, spare)) = (self.form, self.parts());
+                by_form!(form, S => relocate::tidy::<S>(table, TIDY_HOMES, spare));
             }
         }
         old
@@ -281,8 +308,8 @@ impl LinesSession {
 
     fn insert_hash(&mut self, hash: u64, value: u64) -> bool {
         self.help();
-        let table = self.table();
-        let inserted = by_form!(self.form, S => write::insert::<S>(table, hash, value));
+        let (form, (table, spare)) = (self.form, self.parts());
+        let inserted = by_form!(form, S => write::insert::<S>(table, hash, value, spare));
         if inserted == Inserted::No {
             return false;
         }

@@ -1,18 +1,40 @@
-//! Keys that found no free lane in any line of their home's sequence: a sorted map behind a lock.
+//! Keys that found no free lane in any line of their home's sequence: a tree behind a lock.
 //!
 //! A table at ordinary load has none. A flood of keys with neighbouring hashes, chosen by a client that knows the
-//! seed, puts all but the first 60 of a home here, which takes a lock and a logarithm instead of growth without end.
+//! seed, puts all but the first 60 of a home here, which takes a lock and a walk of up to 64 steps instead of growth
+//! without end.
 //!
-//! The lock is held for one operation on the map, which may allocate. Operations on other homes do not notice.
+//! The tree is a *digital search tree*: each node has a hash, and the hashes below it begin with the same bits as it
+//! does, as many as its depth. So it needs no balance, no choice of hashes makes it deeper than a hash has bits, and an
+//! insert only hangs a node on.
+//!
+//! Nothing is allocated or freed under the lock, as threads that hold the LOCK of a home wait for it: nodes come from a
+//! [`Spare`] that was filled before, and go back to one.
 
+use super::bits::HASH_BITS;
 use crate::core::sync::spin::SpinMutex;
-use std::collections::BTreeMap;
+use std::mem::take;
 use std::ops::RangeInclusive;
 
 /// The stash of one table, by hash.
 #[derive(Default)]
 pub(super) struct Stash {
-    items: SpinMutex<BTreeMap<u64, Stashed>>,
+    items: SpinMutex<Items>,
+}
+
+#[derive(Default)]
+struct Items {
+    root: Tree,
+    len: usize,
+}
+
+type Tree = Option<Box<Node>>;
+
+struct Node {
+    hash: u64,
+    item: Stashed,
+    /// By the next bit of the hash.
+    below: [Tree; 2],
 }
 
 /// A value in the stash.
@@ -23,82 +45,258 @@ pub(super) struct Stashed {
     pub(super) is_frozen: bool,
 }
 
-/// What a write in the stash came to.
-pub(super) enum Change<R> {
-    /// It was made.
-    Done(R),
-    /// The item is being moved; try again.
-    Frozen,
-    /// There is no such item.
-    Absent,
+/// Nodes that a thread allocates at a time, or more, and nodes that it keeps.
+const SPARE_MORE: usize = if cfg!(loom) { 1 } else { 16 };
+const SPARE_MAX: usize = 4 * SPARE_MORE;
+
+/// Nodes of a thread that are in no stash.
+#[derive(Default)]
+pub(super) struct Spare {
+    /// Each is below the one before.
+    first: Tree,
+    len: usize,
 }
 
 /// What becomes of an item.
+#[derive(Clone, Copy)]
 pub(super) enum Then {
     Keep,
     Write(u64),
     Remove,
 }
 
-impl Stash {
-    pub(super) fn get(&self, hash: u64) -> Option<u64> {
-        self.items.lock().get(&hash).map(|item| item.value)
-    }
-
-    /// Only under LOCK of the hash's home, which has no such item anywhere.
-    pub(super) fn insert(&self, hash: u64, item: Stashed) {
-        self.items.lock().insert(hash, item);
-    }
-
-    /// Changes an item if it is there and not frozen. `decide` gets its value.
-    pub(super) fn change<R>(&self, hash: u64, decide: impl FnOnce(u64) -> (Then, R)) -> Change<R> {
-        let mut items = self.items.lock();
-        let Some(item) = items.get_mut(&hash) else { return Change::Absent };
-        if item.is_frozen {
-            return Change::Frozen;
+impl Spare {
+    /// Allocates nodes: more each time. Never under a LOCK.
+    #[cold]
+    pub(super) fn fill(&mut self) {
+        for _ in 0..self.len + SPARE_MORE {
+            let item = Stashed { value: 0, is_frozen: false };
+            self.put(Box::new(Node { hash: 0, item, below: [None, None] }));
         }
-        let (then, result) = decide(item.value);
+    }
+
+    /// Frees nodes of which there are too many. Never under a LOCK.
+    #[inline(always)]
+    pub(super) fn trim(&mut self) {
+        if self.len > SPARE_MAX {
+            self.free(SPARE_MAX);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free(&mut self, kept: usize) {
+        while self.len > kept {
+            drop(self.take());
+        }
+    }
+
+    fn put(&mut self, mut node: Box<Node>) {
+        node.below = [self.first.take(), None];
+        self.first = Some(node);
+        self.len += 1;
+    }
+
+    fn take(&mut self) -> Tree {
+        let mut node = self.first.take()?;
+        self.first = node.below[0].take();
+        self.len -= 1;
+        Some(node)
+    }
+}
+
+impl Drop for Spare {
+    /// One after the other: a long list must not be freed by a call within a call.
+    fn drop(&mut self) {
+        self.free(0);
+    }
+}
+
+impl Stash {
+    pub(super) fn get(&self, hash: u64) -> Option<Stashed> {
+        self.items.lock().find(hash).map(|item| *item)
+    }
+
+    /// Only under LOCK of the hash's home, which has no such item anywhere. False: there is no spare node.
+    #[must_use]
+    pub(super) fn insert(&self, hash: u64, item: Stashed, spare: &mut Spare) -> bool {
+        let Some(mut node) = spare.take() else { return false };
+        (node.hash, node.item) = (hash, item);
+        let mut items = self.items.lock();
+        debug_assert!(items.find(hash).is_none());
+        *items.place(hash) = Some(node);
+        items.len += 1;
+        true
+    }
+
+    /// Changes an item if it has this value and is not frozen. False: try again.
+    pub(super) fn change(&self, hash: u64, old: u64, then: Then, spare: &mut Spare) -> bool {
+        let mut items = self.items.lock();
+        let Some(item) = items.find(hash).filter(|item| item.value == old && !item.is_frozen)
+        else {
+            return false;
+        };
         match then {
             Then::Keep => {}
             Then::Write(value) => item.value = value,
-            Then::Remove => _ = items.remove(&hash),
+            Then::Remove => items.remove(hash, spare),
         }
-        Change::Done(result)
+        true
     }
 
     /// Lets a copy change, now that it is the only one. False: it is not here.
     pub(super) fn thaw(&self, hash: u64) -> bool {
         let mut items = self.items.lock();
-        let item = items.get_mut(&hash);
-        item.map(|item| item.is_frozen = false).is_some()
+        items.find(hash).map(|item| item.is_frozen = false).is_some()
     }
 
     /// Freezes the first item of these hashes; returns it as it was.
-    pub(super) fn freeze(&self, hashes: RangeInclusive<u64>) -> Option<(u64, Stashed)> {
+    pub(super) fn freeze(&self, hashes: &RangeInclusive<u64>) -> Option<(u64, Stashed)> {
         let mut items = self.items.lock();
-        let (hash, item) = items.range_mut(hashes).next()?;
+        let hash = first(&items.root, hashes, 0, 0)?;
+        let item = items.find(hash)?;
         let before = *item;
         item.is_frozen = true;
-        Some((*hash, before))
+        Some((hash, before))
     }
 
-    /// The first item of these hashes.
-    pub(super) fn first(&self, hashes: RangeInclusive<u64>) -> Option<(u64, u64)> {
-        let items = self.items.lock();
-        items.range(hashes).next().map(|(hash, item)| (*hash, item.value))
+    /// The first of these hashes that is here.
+    pub(super) fn first(&self, hashes: &RangeInclusive<u64>) -> Option<u64> {
+        first(&self.items.lock().root, hashes, 0, 0)
     }
 
-    /// Calls `see` with each item of these hashes, under the lock.
-    pub(super) fn each(&self, hashes: RangeInclusive<u64>, mut see: impl FnMut(u64, u64)) {
-        self.items.lock().range(hashes).for_each(|(hash, item)| see(*hash, item.value));
+    /// Calls `see` with each item of these hashes, in any order, under the lock.
+    pub(super) fn each(&self, hashes: &RangeInclusive<u64>, mut see: impl FnMut(u64, u64)) {
+        each(&self.items.lock().root, hashes, 0, 0, &mut see);
     }
 
     /// Removes an item, frozen or not.
-    pub(super) fn remove(&self, hash: u64) {
-        self.items.lock().remove(&hash);
+    pub(super) fn remove(&self, hash: u64, spare: &mut Spare) {
+        self.items.lock().remove(hash, spare);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.items.lock().len()
+        self.items.lock().len
+    }
+}
+
+impl Items {
+    /// Where a hash is, or would be.
+    fn place(&mut self, hash: u64) -> &mut Tree {
+        let (mut place, mut depth) = (&mut self.root, 0);
+        while place.as_ref().is_some_and(|node| node.hash != hash) {
+            let node = place.as_mut().expect("it was just looked at");
+            place = &mut node.below[bit(hash, depth)];
+            depth += 1;
+        }
+        place
+    }
+
+    fn find(&mut self, hash: u64) -> Option<&mut Stashed> {
+        self.place(hash).as_mut().map(|node| &mut node.item)
+    }
+
+    fn remove(&mut self, hash: u64, spare: &mut Spare) {
+        let place = self.place(hash);
+        let Some(mut node) = place.take() else { return };
+        // Any leaf below has all the bits that the place asks for.
+        if let Some(mut leaf) = take_leaf(&mut node) {
+            leaf.below = take(&mut node.below);
+            *place = Some(leaf);
+        }
+        spare.put(node);
+        self.len -= 1;
+    }
+}
+
+/// The bit of a hash that says where it is below a node of this depth.
+fn bit(hash: u64, depth: u32) -> usize {
+    (hash >> (HASH_BITS - 1 - depth) & 1) as usize
+}
+
+/// Takes a leaf from below a node that is none.
+fn take_leaf(node: &mut Node) -> Tree {
+    let below = node.below.iter_mut().find(|below| below.is_some())?;
+    let leaf = below.as_mut().and_then(|node| take_leaf(node));
+    leaf.or_else(|| below.take())
+}
+
+/// The hashes that may be below a node of this depth, of which this is the least, and whether any of them is wanted.
+fn may_have(least: u64, depth: u32, hashes: &RangeInclusive<u64>) -> bool {
+    let most = least | (u64::MAX >> (64 - HASH_BITS)).checked_shr(depth).unwrap_or(0);
+    least <= *hashes.end() && *hashes.start() <= most
+}
+
+/// The least hash below a node that goes this way.
+fn least_below(least: u64, depth: u32, way: u64) -> u64 {
+    least | way << (HASH_BITS - 1 - depth)
+}
+
+fn first(tree: &Tree, hashes: &RangeInclusive<u64>, least: u64, depth: u32) -> Option<u64> {
+    let node = tree.as_ref().filter(|_| may_have(least, depth, hashes))?;
+    let below = (0..2).find_map(|way| {
+        let tree = &node.below[way as usize];
+        tree.as_ref()?;
+        first(tree, hashes, least_below(least, depth, way), depth + 1)
+    });
+    let own = Some(node.hash).filter(|hash| hashes.contains(hash));
+    below.into_iter().chain(own).min()
+}
+
+fn each(
+    tree: &Tree,
+    hashes: &RangeInclusive<u64>,
+    least: u64,
+    depth: u32,
+    see: &mut impl FnMut(u64, u64),
+) {
+    let Some(node) = tree.as_ref().filter(|_| may_have(least, depth, hashes)) else { return };
+    if hashes.contains(&node.hash) {
+        see(node.hash, node.item.value);
+    }
+    for (way, tree) in (0..2).zip(&node.below).filter(|(_, tree)| tree.is_some()) {
+        each(tree, hashes, least_below(least, depth, way), depth + 1, see);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_stash_agrees_with_a_map() {
+        for seed in 0..20 {
+            let mut random = Rng::with_seed(seed);
+            let (stash, mut spare, mut model) =
+                (Stash::default(), Spare::default(), BTreeMap::new());
+            // Neighbours, which share all but their last bits, and others.
+            let mask = [0x3ff, u64::MAX, 0xff << 56 | 0xf][seed as usize % 3];
+            for step in 0..5000 {
+                let hash = random.u64(..) & mask;
+                if random.bool() && !model.contains_key(&hash) {
+                    if spare.len == 0 {
+                        spare.fill();
+                    }
+                    let item = Stashed { value: step, is_frozen: false };
+                    assert!(stash.insert(hash, item, &mut spare));
+                    model.insert(hash, step);
+                } else if let Some((&hash, _)) = model.range(hash..).next() {
+                    stash.remove(hash, &mut spare);
+                    model.remove(&hash);
+                }
+                let other = random.u64(..) & mask;
+                let hashes = hash.min(other)..=hash.max(other);
+                let mut met = Vec::new();
+                stash.each(&hashes, |hash, value| met.push((hash, value)));
+                met.sort_unstable();
+                let range = || model.range(hashes.clone()).map(|(hash, value)| (*hash, *value));
+                assert_eq!(met, range().collect::<Vec<_>>(), "seed {seed}, step {step}");
+                assert_eq!(stash.first(&hashes), range().next().map(|(hash, _)| hash));
+                assert_eq!(stash.get(other).map(|item| item.value), model.get(&other).copied());
+                assert_eq!(stash.len(), model.len());
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::bits::{ACTIVE, FROZEN, STASHED, reach_of};
 use super::lane::Search;
 use super::lookup::Found;
 use super::memory::WINDOW;
+use super::stash::{Spare, Stashed};
 use super::table::Table;
 use super::write::{Inserted, lock, put_in, unlock};
 use crate::core::sync::Ordering;
@@ -30,7 +31,7 @@ const _: () = assert!(WINDOW.is_multiple_of(CHUNK));
 const PAGE: u64 = 64;
 
 /// Moves some homes on. False: there are none left to claim.
-pub(super) fn step<S: Search>(table: &Table, next: &Table) -> bool {
+pub(super) fn step<S: Search>(table: &Table, next: &Table, spare: &mut Spare) -> bool {
     let lines = table.shape.lines();
     // ORDERING: Relaxed, a look that keeps the counter from running away.
     if table.claimed.load(Ordering::Relaxed) >= lines {
@@ -43,10 +44,17 @@ pub(super) fn step<S: Search>(table: &Table, next: &Table) -> bool {
     }
     let homes = start..lines.min(start + CHUNK);
     open(table, next, homes.clone());
-    for index in homes.clone() {
-        move_home::<S>(table, next, index);
+    if wrong!(table, LinesCountedEarly) {
+        table.count_moved(homes.clone());
     }
-    table.count_moved(homes);
+    for index in homes.clone() {
+        while !move_home::<S>(table, next, index, spare) {
+            spare.fill();
+        }
+    }
+    if !wrong!(table, LinesCountedEarly) {
+        table.count_moved(homes);
+    }
     true
 }
 
@@ -71,24 +79,18 @@ fn open(table: &Table, next: &Table, homes: Range<u64>) {
     }
 }
 
-fn move_home<S: Search>(table: &Table, next: &Table, index: u64) {
+/// False: it is as it was, as there were too few spare nodes for its items in the stash.
+fn move_home<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spare) -> bool {
     let shape = &table.shape;
     let line = shape.line(index);
     let Some(control) = lock(line) else {
         unreachable!("a home moves on once, by the thread that has claimed it")
     };
     let reach = reach_of(control);
-    shape.each_item::<S>(index, reach, |found| {
-        let word = match wrong!(table, LinesMoveUnfrozen) {
-            true => Some(found.pair.word),
-            false => freeze(&found, shape.mask()),
-        };
-        if let Some(word) = word {
-            copy::<S>(next, shape.hash(index, word), found.lane.value());
-        }
-    });
-    if reach == STASHED {
-        copy_stash::<S>(table, next, index);
+    if !copy_home::<S>(table, next, index, reach, spare) {
+        take_back::<S>(table, next, index, reach, spare);
+        unlock(line);
+        return false;
     }
     if wrong!(table, LinesThawFirst) {
         shape.each_item::<S>(index, reach, |found| {
@@ -97,17 +99,69 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64) {
     }
     line.head().clear(ACTIVE);
     shape.each_item::<S>(index, reach, |found| {
-        found.empty_frozen::<S>();
+        found.empty_frozen::<S>(table);
         thaw::<S>(next, shape.hash(index, found.pair.word));
     });
     if reach == STASHED {
         let hashes = shape.hashes(index);
-        while let Some((hash, _)) = table.stash.first(hashes.clone()) {
-            table.stash.remove(hash);
+        while let Some(hash) = table.stash.first(&hashes) {
+            table.stash.remove(hash, spare);
             thaw::<S>(next, hash);
         }
     }
     unlock(line);
+    true
+}
+
+/// Freezes the items of a home and puts frozen copies into the next table. False: there was no spare node for one.
+fn copy_home<S: Search>(
+    table: &Table,
+    next: &Table,
+    index: u64,
+    reach: u64,
+    spare: &mut Spare,
+) -> bool {
+    let (shape, mut is_whole) = (&table.shape, true);
+    shape.each_item::<S>(index, reach, |found| {
+        if !is_whole {
+            return;
+        }
+        let word = match wrong!(table, LinesMoveUnfrozen) {
+            true => Some(found.pair.word),
+            false => freeze(&found, shape.mask()),
+        };
+        if let Some(word) = word {
+            is_whole = copy::<S>(next, shape.hash(index, word), found.lane.value(), spare);
+        }
+    });
+    is_whole && (reach != STASHED || copy_stash::<S>(table, next, index, spare))
+}
+
+/// Removes the copies of a home's items and lets the items change again, in this order. No reader has seen a copy, as
+/// the home is ACTIVE.
+#[cold]
+fn take_back<S: Search>(table: &Table, next: &Table, index: u64, reach: u64, spare: &mut Spare) {
+    let shape = &table.shape;
+    shape.each_item::<S>(index, reach, |found| {
+        if found.pair.word & FROZEN != 0 {
+            remove_copy::<S>(next, shape.hash(index, found.pair.word), spare);
+            found.thaw(table);
+        }
+    });
+    each_stashed(table, index, |hash| {
+        remove_copy::<S>(next, hash, spare);
+        table.stash.thaw(hash);
+        true
+    });
+}
+
+fn remove_copy<S: Search>(next: &Table, hash: u64, spare: &mut Spare) {
+    let home = next.shape.home(hash);
+    let reach = reach_of(next.shape.line(home.index).control());
+    match next.shape.find::<S>(home, reach) {
+        Some(copy) => copy.empty_frozen::<S>(next),
+        None => next.stash.remove(hash, spare),
+    }
 }
 
 /// Freezes an item, unless it is removed before. `mask` has the bits that say which item it is, and where: another item
@@ -123,27 +177,37 @@ pub(super) fn freeze(found: &Found<'_>, mask: u64) -> Option<u64> {
     Some(word)
 }
 
-/// Puts a frozen copy into the next table.
-fn copy<S: Search>(next: &Table, hash: u64, value: u64) {
+/// Puts a frozen copy into the next table. False: there is no spare node for it.
+fn copy<S: Search>(next: &Table, hash: u64, value: u64, spare: &mut Spare) -> bool {
     let home = next.shape.home(hash);
     let line = next.shape.line(home.index);
     lock(line).expect("the lines of the next table were opened before");
-    let inserted = put_in::<S>(next, home, hash, value, FROZEN);
+    let item = Stashed { value, is_frozen: true };
+    let inserted = put_in::<S>(next, home, hash, item, spare);
     debug_assert!(inserted != Inserted::No);
     unlock(line);
+    inserted != Inserted::Unprepared
 }
 
 #[cold]
-fn copy_stash<S: Search>(table: &Table, next: &Table, index: u64) {
+fn copy_stash<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spare) -> bool {
+    each_stashed(table, index, |hash| {
+        let item = table.stash.freeze(&(hash..=hash));
+        item.is_none_or(|(hash, item)| copy::<S>(next, hash, item.value, spare))
+    })
+}
+
+/// Calls `f` with each hash of a home that is in the stash until it says false; returns what it said last.
+fn each_stashed(table: &Table, index: u64, mut f: impl FnMut(u64) -> bool) -> bool {
     let hashes = table.shape.hashes(index);
-    let mut rest = hashes.clone();
-    while let Some((hash, item)) = table.stash.freeze(rest) {
-        copy::<S>(next, hash, item.value);
-        if hash == *hashes.end() {
-            break;
+    let mut from = Some(*hashes.start());
+    while let Some(hash) = from.and_then(|from| table.stash.first(&(from..=*hashes.end()))) {
+        if !f(hash) {
+            return false;
         }
-        rest = hash + 1..=*hashes.end();
+        from = hash.checked_add(1).filter(|next| hashes.contains(next));
     }
+    true
 }
 
 /// Lets a copy change.
@@ -151,7 +215,7 @@ fn thaw<S: Search>(next: &Table, hash: u64) {
     let home = next.shape.home(hash);
     let reach = reach_of(next.shape.line(home.index).control());
     match next.shape.find::<S>(home, reach) {
-        Some(found) => found.lane.clear(FROZEN),
+        Some(found) => found.thaw(next),
         None => _ = next.stash.thaw(hash),
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Shape {
     steps: u64,
     /// Lanes that may have items, as bits `2 * lane`.
     lanes: u32,
+    #[cfg(loom)]
+    pub(super) fault: crate::core::faults::Fault,
 }
 
 /// Where a hash belongs: its home line, and the word to look for, with PROBE 0. Its control bits from LOCK on are not
@@ -61,12 +63,22 @@ unsafe impl Send for Shape {}
 unsafe impl Sync for Shape {}
 
 impl Shape {
-    fn new(start: NonNull<Line>, lines: u64) -> Self {
+    fn new(start: NonNull<Line>, lines: u64, config: &LinesConfig) -> Self {
         let exponent = lines.ilog2();
         let quotient = u64::MAX >> (64 - WORD_BITS) & u64::MAX << (QUOTIENT_SHIFT + exponent);
         let mask = quotient | PROBE | LIVE;
         let lanes = if exponent >= EXPONENT_FULL { 0b101_0101 } else { 0b101_0100 };
-        Self { start, lines, mask, steps: steps(exponent), lanes }
+        #[cfg(not(loom))]
+        let _ = config;
+        Self {
+            start,
+            lines,
+            mask,
+            steps: steps(exponent),
+            lanes,
+            #[cfg(loom)]
+            fault: config.fault,
+        }
     }
 
     #[inline(always)]
@@ -126,13 +138,6 @@ impl Shape {
     #[inline(always)]
     pub(super) fn step(&self, word: u64) -> u64 {
         1 + (word >> STEP_SHIFT & self.steps)
-    }
-
-    /// The next line of the sequence of a word's key; the word's PROBE must be less than PROBE_MAX.
-    #[inline(always)]
-    pub(super) fn further<'t>(&'t self, line: &'t Line, word: u64) -> &'t Line {
-        // SAFETY: a sequence of PROBE_MAX lines ends in the spare ones, and the table is kept.
-        unsafe { NonNull::from(line).add(self.step(word) as usize).as_ref() }
     }
 
     /// The bits of a word that choose the distance.
@@ -227,6 +232,35 @@ pub(super) struct Table {
     memory: Memory,
     #[cfg(loom)]
     pub(super) fault: crate::core::faults::Fault,
+    #[cfg(loom)]
+    pub(super) life: Life,
+}
+
+/// What a table goes through: loom complains of a session that finds it before it is made, and of one that uses it
+/// after it is freed.
+#[cfg(loom)]
+#[derive(Default)]
+pub(super) struct Life {
+    made: loom::cell::UnsafeCell<()>,
+    pub(super) is_freed: std::sync::atomic::AtomicBool,
+}
+
+#[cfg(loom)]
+impl Life {
+    fn make(self) -> Self {
+        self.made.with_mut(|_| ());
+        self
+    }
+
+    fn find(&self) {
+        self.made.with(|_| ());
+        self.look();
+    }
+
+    fn look(&self) {
+        // ORDERING: Relaxed: under loom one thread runs at a time.
+        assert!(!self.is_freed.load(Ordering::Relaxed), "a table is used after it was freed");
+    }
 }
 
 /// In the count of a window: its pages were given back.
@@ -240,7 +274,7 @@ impl Table {
         let memory = Memory::new(all, config.huge_pages)?;
         let windows = (0..lines / WINDOW).map(|_| AtomicU64::new(0)).collect();
         Ok(Box::new(Self {
-            shape: Shape::new(memory.start(), lines),
+            shape: Shape::new(memory.start(), lines, config),
             generation,
             next: AtomicPtr::new(null_mut()),
             claimed: AtomicU64::new(0),
@@ -254,6 +288,8 @@ impl Table {
             memory,
             #[cfg(loom)]
             fault: config.fault,
+            #[cfg(loom)]
+            life: Life::default().make(),
         }))
     }
 
@@ -273,7 +309,12 @@ impl Table {
     pub(super) fn next(&self) -> Option<&Table> {
         // ORDERING: Acquire pairs with the Release in `set_next`.
         // SAFETY: a table is freed only when no session announces it or one before it, and then after those.
-        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+        let next = unsafe { self.next.load(Ordering::Acquire).as_ref() };
+        #[cfg(loom)]
+        self.life.look();
+        #[cfg(loom)]
+        next.inspect(|next: &&Self| next.life.find());
+        next
     }
 
     /// The table that has the keys of a home that is not ACTIVE.
@@ -285,7 +326,9 @@ impl Table {
     /// Where homes move on to from now on. Once.
     pub(super) fn set_next(&self, next: &Table) {
         // ORDERING: Release: a session that finds the table finds it complete.
-        self.next.store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
+        let order =
+            if wrong!(self, LinesRelaxedNext) { Ordering::Relaxed } else { Ordering::Release };
+        self.next.store(std::ptr::from_ref(next).cast_mut(), order);
     }
 
     /// Whether all homes have moved on.
@@ -297,6 +340,8 @@ impl Table {
     /// The count of moves of a home. An acquire.
     #[inline(always)]
     pub(super) fn moves(&self, index: u64) -> u64 {
+        #[cfg(loom)]
+        self.life.look();
         // ORDERING: Acquire pairs with the AcqRel in `count_move`: the copy of the item is seen, too.
         self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
     }

@@ -2,7 +2,7 @@
 
 use super::bits::{LIVE, probe_of, reach_of};
 use super::lane::{Plain, Search};
-use super::{Form, Lines, LinesConfig, LinesSession};
+use super::{Form, Lines, LinesConfig, LinesSession, watch};
 use fastrand::Rng;
 use std::collections::HashMap;
 
@@ -107,6 +107,63 @@ fn keys_of_one_neighbourhood_go_to_the_stash_and_not_into_growth() {
         assert_eq!(session.take(*key), Some(key ^ 2));
     }
     assert_eq!((lines.len(), lines.stats().stashed), (0, 0));
+}
+
+/// A thread that waits for a LOCK must not wait for the allocator, which may wait for the system.
+#[test]
+fn nothing_is_allocated_under_a_lock() {
+    let lines = map(LinesConfig { capacity: 10_000, ..LinesConfig::default() });
+    let mut session = lines.session();
+    let flood: Vec<u64> = (0..2000).map(|i| session.key((77 << 40) + i)).collect();
+    flood.iter().for_each(|key| assert!(session.insert(*key, !key)));
+    assert!(lines.stats().stashed > 1900);
+    // A session without spare nodes moves them on.
+    let mut other = lines.session();
+    for _ in 0..2 {
+        assert!(other.grow());
+        while other.growth_step() {}
+        assert!(flood.iter().all(|key| other.get(*key) == Some(!key)));
+    }
+    assert!(lines.stats().stashed > 1900);
+    assert_eq!(all_of(&mut other, 100).len(), flood.len());
+    // Removals bring items in from the stash.
+    flood.iter().for_each(|key| assert_eq!(other.take(*key), Some(!key)));
+    assert_eq!((lines.stats().stashed, lines.len()), (0, 0));
+    assert_eq!(watch::calls_under_lock(), 0);
+}
+
+#[test]
+fn a_map_of_few_keys_takes_at_most_8_kib() {
+    let before = watch::bytes();
+    let maps: Vec<(Lines, LinesSession)> = (0..1000)
+        .map(|seed| {
+            let lines = map(LinesConfig { seed: [seed, 1], ..LinesConfig::default() });
+            let mut session = lines.session();
+            (0..100).for_each(|key| assert!(session.insert(key, key)));
+            (lines, session)
+        })
+        .collect();
+    let each = (watch::bytes() - before) / maps.len() as i64;
+    println!("{each} bytes");
+    assert!(each <= 8 << 10, "{each} bytes, {:?}", maps[0].0.stats());
+}
+
+/// A flood in a map of few keys: it must grow for them, but to no more than twice what as many others need.
+#[test]
+fn a_flood_of_neighbours_takes_a_bounded_table() {
+    let of = |key: &dyn Fn(&LinesSession, u64) -> u64| {
+        let lines = map(LinesConfig { seed: [1, 2], ..LinesConfig::default() });
+        let mut session = lines.session();
+        let keys: Vec<u64> = (0..1000).map(|i| key(&session, i)).collect();
+        keys.iter().for_each(|key| assert!(session.insert(*key, !key)));
+        while session.growth_step() {}
+        assert!(keys.iter().all(|key| session.get(*key) == Some(!key)));
+        lines.stats()
+    };
+    let flood = of(&|session, i| session.key((1 << 50) + i));
+    let others = of(&|_, i| i);
+    assert!(flood.stashed > 900 && others.stashed == 0, "{flood:?}, {others:?}");
+    assert!(flood.lines <= 2 * others.lines, "{flood:?}, {others:?}");
 }
 
 /// Values are functions of keys, so that a value of another key shows; some keys are hot, some belong to one thread,
@@ -342,6 +399,24 @@ fn batches_answer_as_single_operations_do() {
             assert_eq!(out, expected, "{form:?}, round {round}");
         }
         assert_eq!(lines.len(), model.len() as u64);
+    }
+}
+
+/// Sequences of the last homes end in the spare lines, and no lookup goes on behind them.
+#[test]
+fn batches_stay_within_the_table() {
+    for form in forms() {
+        let lines = map(LinesConfig { form: Some(form), ..LinesConfig::default() });
+        let mut session = lines.session();
+        let keys: Vec<u64> = (0..400).map(|i| session.key(u64::MAX - i)).collect();
+        for key in &keys[..200] {
+            assert!(session.insert(*key, !key));
+        }
+        assert!(lines.stats().stashed > 0);
+        let mut values = vec![None; keys.len()];
+        session.get_many(&keys, &mut values);
+        let expected = |i: usize| (i < 200).then_some(!keys[i]);
+        assert!(values.iter().enumerate().all(|(i, value)| *value == expected(i)));
     }
 }
 

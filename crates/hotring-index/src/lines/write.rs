@@ -2,7 +2,7 @@
 //!
 //! A present key is changed or removed by one 16-byte exchange of its lane, without a lock; a frozen item makes it
 //! wait. A new key is put in under the LOCK of its home: so no two threads insert the same key, and the home does not
-//! move meanwhile. Nothing under LOCK waits for a client or for a page; the stash alone may allocate.
+//! move meanwhile. Nothing under LOCK waits for a client or for a page, or allocates.
 
 use super::bits::{
     ACTIVE, FROZEN, LINE, LIVE, LOCK, PROBE, PROBE_MAX, STASHED, probe, reach_of, with_reach,
@@ -10,7 +10,7 @@ use super::bits::{
 use super::lane::{Line, Pair, Search};
 use super::lookup::Found;
 use super::relocate;
-use super::stash::{Change, Stashed, Then};
+use super::stash::{Spare, Stashed, Then};
 use super::table::{Home, Table};
 use crate::core::sync::spin::SpinWait;
 
@@ -23,6 +23,8 @@ pub(super) enum Inserted {
     InStash,
     /// The key was there.
     No,
+    /// It belongs in the stash, for which the thread has no spare node.
+    Unprepared,
 }
 
 impl<'t> Found<'t> {
@@ -55,11 +57,26 @@ impl<'t> Found<'t> {
     }
 
     /// Empties the lane of a frozen item: only bits of the line may change meanwhile.
-    pub(super) fn empty_frozen<S: Search>(&self) {
+    pub(super) fn empty_frozen<S: Search>(&self, table: &Table) {
+        #[cfg(loom)]
+        if wrong!(table, LinesRelaxedClear) && !self.line.is_head(self.lane) {
+            return self.lane.empty_relaxed();
+        }
+        let _ = table;
         let mut now = Found { pair: S::load(self.lane), ..*self };
         while !now.empty() {
             now.pair = S::load(self.lane);
         }
+    }
+
+    /// Lets the item change, now that it is the only copy.
+    pub(super) fn thaw(&self, table: &Table) {
+        #[cfg(loom)]
+        if wrong!(table, LinesRelaxedThaw) {
+            return self.lane.clear_relaxed(FROZEN);
+        }
+        let _ = table;
+        self.lane.clear(FROZEN);
     }
 
     /// What stays in the word without its item.
@@ -74,6 +91,7 @@ impl<'t> Found<'t> {
 pub(super) fn change<S: Search>(
     mut table: &Table,
     hash: u64,
+    spare: &mut Spare,
     mut decide: impl FnMut(u64) -> Then,
 ) -> Option<u64> {
     let mut spin = SpinWait::default();
@@ -90,7 +108,7 @@ pub(super) fn change<S: Search>(
             let done = match decide(old) {
                 Then::Keep => true,
                 Then::Write(value) => !is_frozen && found.write(value),
-                Then::Remove => !is_frozen && found.empty() && tidied::<S>(table, &found),
+                Then::Remove => !is_frozen && found.empty() && tidied::<S>(table, &found, spare),
             };
             if done {
                 return Some(old);
@@ -100,15 +118,21 @@ pub(super) fn change<S: Search>(
             }
             continue;
         }
-        if reach == STASHED {
-            match table.stash.change(hash, |old| (decide(old), old)) {
-                Change::Done(old) => return Some(old),
-                Change::Frozen => {
-                    spin.wait();
-                    continue;
-                }
-                Change::Absent => {}
+        // `decide` is a caller's code, and runs while no lock is held.
+        if reach == STASHED
+            && let Some(Stashed { value: old, is_frozen }) = table.stash.get(hash)
+        {
+            let done = match decide(old) {
+                Then::Keep => true,
+                then => !is_frozen && table.stash.change(hash, old, then, spare),
+            };
+            if done {
+                return Some(old);
             }
+            if is_frozen {
+                spin.wait();
+            }
+            continue;
         }
         if table.is_as(home.index, seen) {
             return None;
@@ -118,16 +142,21 @@ pub(super) fn change<S: Search>(
 
 /// Tidies up after a removal if there may be something to tidy. Always true.
 #[inline(always)]
-fn tidied<S: Search>(table: &Table, removed: &Found<'_>) -> bool {
+fn tidied<S: Search>(table: &Table, removed: &Found<'_>, spare: &mut Spare) -> bool {
     if removed.pair.word & PROBE != 0 || reach_of(removed.line.control()) != 0 {
-        relocate::tidy_after::<S>(table, removed);
+        relocate::tidy_after::<S>(table, removed, spare);
     }
     true
 }
 
 /// Inserts a hash unless it is there.
 #[inline(always)]
-pub(super) fn insert<S: Search>(mut table: &Table, hash: u64, value: u64) -> Inserted {
+pub(super) fn insert<S: Search>(
+    mut table: &Table,
+    hash: u64,
+    value: u64,
+    spare: &mut Spare,
+) -> Inserted {
     loop {
         let home = table.shape.home(hash);
         let line = table.shape.line(home.index);
@@ -138,9 +167,16 @@ pub(super) fn insert<S: Search>(mut table: &Table, hash: u64, value: u64) -> Ins
         let reach = reach_of(control);
         let is_there = table.shape.find::<S>(home, reach).is_some()
             || reach == STASHED && table.stash.get(hash).is_some();
-        let inserted =
-            if is_there { Inserted::No } else { put_in::<S>(table, home, hash, value, 0) };
+        let inserted = if is_there {
+            Inserted::No
+        } else {
+            put_in::<S>(table, home, hash, Stashed { value, is_frozen: false }, spare)
+        };
         unlock(line);
+        if inserted == Inserted::Unprepared {
+            spare.fill();
+            continue;
+        }
         if wrong!(table, LinesReachLate) && table.shape.find::<S>(home, 0).is_none() {
             raise_reach(line, PROBE_MAX);
         }
@@ -152,36 +188,42 @@ pub(super) fn insert<S: Search>(mut table: &Table, hash: u64, value: u64) -> Ins
 #[inline(always)]
 pub(super) fn lock(line: &Line) -> Option<u64> {
     let mut spin = SpinWait::default();
-    loop {
+    let control = loop {
         let control = line.control();
         if control & ACTIVE == 0 {
-            return None;
+            break None;
         }
         if control & LOCK != 0 {
             spin.wait();
         } else if line.head().swap_word(control, control | LOCK) {
-            return Some(control);
+            break Some(control);
         }
-    }
+    };
+    #[cfg(all(test, not(loom)))]
+    super::watch::locked(control.is_some());
+    control
 }
 
 /// Only for the holder of the LOCK.
 #[inline(always)]
 pub(super) fn unlock(line: &Line) {
     line.head().clear(LOCK);
+    #[cfg(all(test, not(loom)))]
+    super::watch::unlocked();
 }
 
 /// Puts an absent item into the first free lane of its sequence, or else into the stash. Only under the LOCK of its
-/// home. `flags` is 0 or FROZEN.
+/// home.
 #[inline(always)]
 pub(super) fn put_in<S: Search>(
     table: &Table,
     home: Home,
     hash: u64,
-    value: u64,
-    flags: u64,
+    item: Stashed,
+    spare: &mut Spare,
 ) -> Inserted {
     let shape = &table.shape;
+    let (flags, value) = (if item.is_frozen { FROZEN } else { 0 }, item.value);
     let (word, step) = (shape.word(home) | flags, shape.step(home.want));
     let head = shape.line(home.index);
     for number in 0..=PROBE_MAX {
@@ -196,14 +238,19 @@ pub(super) fn put_in<S: Search>(
             }
         }
     }
-    put_into_stash(table, head, hash, value, flags)
+    put_into_stash(table, head, hash, item, spare)
 }
 
 #[cold]
-fn put_into_stash(table: &Table, head: &Line, hash: u64, value: u64, flags: u64) -> Inserted {
+fn put_into_stash(
+    table: &Table,
+    head: &Line,
+    hash: u64,
+    item: Stashed,
+    spare: &mut Spare,
+) -> Inserted {
     raise_reach(head, STASHED);
-    table.stash.insert(hash, Stashed { value, is_frozen: flags & FROZEN != 0 });
-    Inserted::InStash
+    if table.stash.insert(hash, item, spare) { Inserted::InStash } else { Inserted::Unprepared }
 }
 
 /// Lets readers look this far, before an item gets there. Only under LOCK, but lane 0's item may change meanwhile.

@@ -16,6 +16,8 @@ mod history;
 mod history_checks;
 mod linearizability;
 mod lines;
+#[cfg(target_arch = "x86_64")]
+mod lines_queue;
 mod marks;
 mod memory;
 mod mercury;

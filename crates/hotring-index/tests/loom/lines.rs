@@ -16,6 +16,10 @@ use std::sync::{Arc, Mutex};
 pub enum Act {
     /// An operation, whose answer is judged.
     Do(u64, Op),
+    /// A lookup as a batch of one.
+    Batch(u64),
+    /// A read that is noted: the fourth one moves a displaced item into its home line.
+    Note(u64),
     /// Begins to grow.
     Grow,
     /// Begins to shrink.
@@ -42,16 +46,19 @@ const fn of_two(home: u64, number: u64) -> u64 {
 }
 
 const fn of_four(home: u64, number: u64) -> u64 {
-    (home << 14) + number * 0x0b00
+    (home << 14) + number * 0x0600
 }
 
 const A: u64 = of_two(0, 0);
 const B: u64 = of_two(0, 1);
 const C: u64 = of_two(0, 2);
 const X: u64 = of_two(0, 3);
+const STASHED: u64 = of_four(1, 8);
+const COLD: u64 = of_four(1, 0);
+const HOT: u64 = of_four(1, 4);
 
 pub fn scenarios() -> Vec<Scenario> {
-    use Act::{Do, Grow, Scan, Shrink, Step};
+    use Act::{Batch, Do, Grow, Note, Scan, Shrink, Step};
     use Op::{Add, Get, Insert, Put, Remove, Take};
     let new = |name, capacity, setup, threads| Scenario { name, capacity, setup, threads };
     let full = || vec![Do(A, Put(1)), Do(B, Put(2)), Do(C, Put(3)), Do(X, Put(4))];
@@ -61,6 +68,12 @@ pub fn scenarios() -> Vec<Scenario> {
         let four = (0..4).map(|n| Do(of_four(1, n), Put(n)));
         four.chain([Do(of_four(1, 4), Put(9)), Grow, Step]).collect()
     };
+    let hot = || {
+        let five = (0..5).map(|n| Do(of_four(1, n), Put(n)));
+        five.chain([Note(HOT), Note(HOT), Note(HOT)]).collect()
+    };
+    // Both lines of the home's sequence are full.
+    let stashed = || (0..9).map(|n| Do(of_four(1, n), Put(n))).collect::<Vec<_>>();
     vec![
         new("move | add, get", 0, growing(), vec![vec![Step], vec![Do(A, Add(1)), Do(A, Get)]]),
         new(
@@ -111,19 +124,93 @@ pub fn scenarios() -> Vec<Scenario> {
             vec![Do(A, Put(1))],
             vec![vec![Do(A, Take), Do(B, Insert(2))], vec![Do(A, Get)]],
         ),
+        new(
+            "move | batch",
+            0,
+            growing(),
+            vec![vec![Step], vec![Batch(A), Do(A, Add(1)), Batch(A)]],
+        ),
+        new(
+            "displaced comes home | batch",
+            0,
+            full(),
+            vec![vec![Do(A, Remove)], vec![Batch(X), Batch(A)]],
+        ),
         new("move | scan", 0, growing(), vec![vec![Step], vec![Scan(&[A])]]),
         new("a late home | later homes", 9, displaced, vec![vec![Step], vec![Step, Step]]),
+        new(
+            "cold goes out, hot comes home | get cold",
+            9,
+            hot(),
+            vec![vec![Note(HOT)], vec![Do(COLD, Get)]],
+        ),
+        new(
+            "cold goes out, hot comes home | get hot",
+            9,
+            hot(),
+            vec![vec![Note(HOT)], vec![Do(HOT, Get)]],
+        ),
+        new(
+            "cold goes out, hot comes home | add, get",
+            9,
+            hot(),
+            vec![vec![Note(HOT)], vec![Do(COLD, Add(1)), Do(COLD, Get)]],
+        ),
+        new(
+            "stashed comes home | add",
+            9,
+            stashed(),
+            vec![vec![Do(HOT, Remove)], vec![Do(STASHED, Add(1))]],
+        ),
+        new(
+            "move stashed | get",
+            9,
+            stashed().into_iter().chain([Grow, Step]).collect(),
+            vec![vec![Step], vec![Do(STASHED, Get)]],
+        ),
+        new(
+            "stashed comes home | add, get",
+            9,
+            stashed(),
+            vec![vec![Do(HOT, Remove)], vec![Do(STASHED, Add(1)), Do(STASHED, Get)]],
+        ),
+        new(
+            "stashed comes home | remove, insert",
+            9,
+            stashed(),
+            vec![vec![Do(HOT, Remove)], vec![Do(STASHED, Take), Do(STASHED, Insert(1))]],
+        ),
+        new(
+            "move stashed | add, get",
+            9,
+            stashed().into_iter().chain([Grow, Step]).collect(),
+            vec![vec![Step], vec![Do(STASHED, Add(1)), Do(STASHED, Get)]],
+        ),
+        new("grow | put", 0, vec![Do(A, Put(1))], vec![vec![Grow], vec![Do(A, Put(2))]]),
+        new(
+            "leave a table | get, add",
+            0,
+            growing(),
+            vec![vec![Step, Step, Do(A, Put(2))], vec![Do(A, Get), Do(A, Add(1))]],
+        ),
     ]
 }
 
 /// The wrong variants, each with the scenario that shows it.
-pub const CONTROLS: [(Fault, &str); 7] = [
+pub const CONTROLS: [(Fault, &str); 14] = [
     (Fault::LinesMoveUnfrozen, "move | add, get"),
     (Fault::LinesThawFirst, "move | add, get"),
     (Fault::LinesStaleTable, "move | add, get"),
     (Fault::LinesNoSecondLook, "move | add, get"),
     (Fault::LinesReachLate, "insert displaced | insert it"),
     (Fault::LinesNoCount, "displaced comes home | get, add"),
+    (Fault::LinesFirstLook, "displaced comes home | batch"),
+    (Fault::LinesRelaxedClear, "move | add, get"),
+    (Fault::LinesRelaxedThaw, "move | add, get"),
+    (Fault::LinesRelaxedNext, "grow | put"),
+    (Fault::LinesCountedEarly, "leave a table | get, add"),
+    (Fault::LinesFreeEarly, "leave a table | get, add"),
+    (Fault::LinesStashUnfrozen, "stashed comes home | add"),
     (Fault::LinesOneWindow, "a late home | later homes"),
 ];
 
@@ -142,7 +229,9 @@ struct World {
 impl World {
     fn act(&self, session: &mut LinesSession, act: Act) {
         match act {
-            Act::Do(key, op) => self.operate(session, key, op),
+            Act::Do(key, op) => self.observe(key, op, || operate_on_lines(session, key, op)),
+            Act::Batch(key) => self.observe(key, Op::Get, || batch(session, key)),
+            Act::Note(key) => session.note(key),
             Act::Grow => _ = session.grow(),
             Act::Shrink => _ = session.shrink(),
             Act::Step => _ = session.growth_step(),
@@ -150,10 +239,10 @@ impl World {
         }
     }
 
-    fn operate(&self, session: &mut LinesSession, key: u64, op: Op) {
+    fn observe(&self, key: u64, op: Op, operate: impl FnOnce() -> Outcome) {
         let call = self.clock.fetch_add(1, Ordering::Relaxed);
         self.answers.fetch_add(1, Ordering::AcqRel);
-        let outcome = operate_on_lines(session, key, op);
+        let outcome = operate();
         self.answers.fetch_add(1, Ordering::AcqRel);
         let end = self.clock.fetch_add(1, Ordering::Relaxed);
         let event = Event { key: key as usize, op, outcome, call, end };
@@ -168,7 +257,7 @@ impl World {
         keys.dedup();
         let mut present = 0;
         for key in keys {
-            self.operate(session, key as u64, Op::Get);
+            self.act(session, Act::Do(key as u64, Op::Get));
             let events = self.events.lock().expect("one thread runs");
             let Outcome::Value(value) = events[events.len() - 1].outcome else {
                 unreachable!("a get")
@@ -190,6 +279,12 @@ impl World {
         }
         assert_eq!((self.lines.len(), met), (present, present), "items by count and by scan");
     }
+}
+
+fn batch(session: &mut LinesSession, key: u64) -> Outcome {
+    let mut value = [None];
+    session.get_many(&[key], &mut value);
+    Outcome::Value(value[0])
 }
 
 /// What is there all the time must be met, and nothing twice.

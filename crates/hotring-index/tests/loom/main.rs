@@ -33,9 +33,10 @@ use world::{Report, Run, Scenario, explore};
 
 /// More than half of the total time, for interleavings that smaller scenarios and shuttle's larger ones
 /// cover as well: for the long form.
-const LARGEST: [&str; 23] = [
+const LARGEST: [&str; 27] = [
     "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",
+    "cold goes out, hot comes home | add, get",
     "displace | remove | get, get",
     "displace | remove, complete | get, get",
     "full: insert, get | get, get | remove",
@@ -45,6 +46,7 @@ const LARGEST: [&str; 23] = [
     "halve, undo | insert, get | complete, get",
     "lazy update, update | update | remove, get",
     "lazy updates | update, get | get behind",
+    "move stashed | add, get",
     "no candidate: becomes one | insert, get | advance, complete, get",
     "no candidate: complete | insert, get | get",
     "reserve | reserve | remove",
@@ -53,6 +55,8 @@ const LARGEST: [&str; 23] = [
     "split, complete | insert, get",
     "split, miss | insert, get",
     "split, search | remove, get | insert, get",
+    "stashed comes home | add, get",
+    "stashed comes home | remove, insert",
     "sweep | remove, get | insert before it",
     "sweep | update hinted | remove",
     "update hot | head move | remove",

@@ -114,6 +114,18 @@ impl Lane {
         self.0.fetch_and(!bits, Ordering::AcqRel);
     }
 
+    /// For a wrong variant.
+    pub(in crate::lines) fn clear_relaxed(&self, bits: u64) {
+        // ORDERING: Relaxed: that is what is wrong.
+        self.0.fetch_and(!bits, Ordering::Relaxed);
+    }
+
+    /// For a wrong variant: nothing stays.
+    pub(in crate::lines) fn empty_relaxed(&self) {
+        // ORDERING: Relaxed: that is what is wrong.
+        self.0.fetch_and(0, Ordering::Relaxed);
+    }
+
     pub(in crate::lines) fn set(&self, bits: u64) {
         // ORDERING: AcqRel, as the real one has it.
         self.0.fetch_or(bits, Ordering::AcqRel);

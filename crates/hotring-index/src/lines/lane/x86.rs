@@ -154,17 +154,16 @@ impl Lane {
     }
 }
 
-/// Word and value by one aligned load.
+/// Word and value by one aligned load. Processors without AVX do not make it one access.
 #[inline(always)]
-fn load_by_sse(lane: &Lane) -> Pair {
+fn load_by_avx(lane: &Lane) -> Pair {
     let (word, value): (u64, u64);
     // SAFETY: the lane is aligned and readable.
     unsafe {
         asm!(
-            "movdqa {both}, xmmword ptr [{lane}]",
-            "movq {word}, {both}",
-            "punpckhqdq {both}, {both}",
-            "movq {value}, {both}",
+            "vmovdqa {both}, xmmword ptr [{lane}]",
+            "vmovq {word}, {both}",
+            "vpextrq {value}, {both}, 1",
             lane = in(reg) lane,
             both = out(xmm_reg) _,
             word = lateout(reg) word,
@@ -203,7 +202,7 @@ impl Search for Avx512 {
 
     #[inline(always)]
     fn load(lane: &Lane) -> Pair {
-        load_by_sse(lane)
+        load_by_avx(lane)
     }
 }
 
@@ -246,7 +245,7 @@ impl Search for Avx2 {
 
     #[inline(always)]
     fn load(lane: &Lane) -> Pair {
-        load_by_sse(lane)
+        load_by_avx(lane)
     }
 }
 
@@ -293,7 +292,7 @@ impl Search for Sse2 {
 
     #[inline(always)]
     fn load(lane: &Lane) -> Pair {
-        load_by_sse(lane)
+        load_by_avx(lane)
     }
 }
 

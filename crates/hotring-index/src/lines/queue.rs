@@ -1,0 +1,220 @@
+//! A queue of operations in flight, which callers fill one by one.
+//!
+//! A batch loses where it begins and where it ends: its first lookups wait for memory alone, and so do its last ones. A
+//! queue stays full from one caller to the next. An operation gives way once its home line was asked for, and each
+//! later call lets those go on whose turn it is, until one has its answer.
+//!
+//! Entries are numbers of lines of the session's table. So the queue must own its session, and starts all lookups again
+//! when the session has gone on to another table.
+
+use super::lane::{Best, Form, Search, by_form};
+use super::lookup::look_up;
+use super::pipeline::{FLIGHTS, Flight, Step};
+use super::session::LinesSession;
+
+/// An operation on one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinesOp {
+    /// [`LinesSession::get`].
+    Get(u64),
+    /// [`LinesSession::put`] of this value.
+    Put(u64, u64),
+    /// [`LinesSession::insert`] of this value.
+    Insert(u64, u64),
+    /// [`LinesSession::take`].
+    Take(u64),
+}
+
+/// What an operation came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinesAnswer {
+    /// Of a lookup or a removal: the value of the key, if it was there.
+    Value(Option<u64>),
+    /// Of a put: whether the key was there. Of an insert: whether it was not, and the value was stored.
+    Done(bool),
+}
+
+/// Up to 64 operations in flight, so that the lines they wait for are fetched side by side: for callers that come one
+/// by one, such as the connections of a server. One thread uses a queue.
+///
+/// Operations in flight are concurrent with each other: each takes effect at one moment between its submission and its
+/// answer, in any order. If one must come after another, submit it after the answer of that. Every operation is
+/// answered exactly once. What is in flight when the queue is dropped gets no answer, and writes among it are not
+/// made.
+///
+/// ```
+/// # #[cfg(target_arch = "x86_64")] {
+/// use hotring_index::{Lines, LinesAnswer, LinesConfig, LinesOp};
+///
+/// let lines = Lines::new(LinesConfig::default())?;
+/// lines.session().put(7, 70);
+///
+/// // The second argument says whose operation it is. It comes back with the answer.
+/// let mut queue = lines.queue();
+/// assert_eq!(queue.submit(LinesOp::Get(7), "Ada"), None);
+/// assert_eq!(queue.submit(LinesOp::Insert(8, 80), "Grace"), None);
+///
+/// // Nothing more to submit: the rest of the answers.
+/// let mut answers: Vec<_> = queue.by_ref().collect();
+/// answers.sort_by_key(|(caller, _)| *caller);
+/// assert_eq!(
+///     answers,
+///     [("Ada", LinesAnswer::Value(Some(70))), ("Grace", LinesAnswer::Done(true))]
+/// );
+/// assert!(queue.is_empty());
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LinesQueue<T> {
+    session: LinesSession,
+    /// A ring. Its `len` entries from `first` on are in flight, in the order of their turns.
+    entries: Box<[Option<Flight<Asked<T>>>; FLIGHTS]>,
+    first: usize,
+    len: usize,
+    /// Of the table of all entries.
+    generation: u64,
+}
+
+/// What was asked for, and by whom.
+struct Asked<T> {
+    op: LinesOp,
+    by: T,
+}
+
+impl LinesOp {
+    fn key(self) -> u64 {
+        let (Self::Get(key) | Self::Put(key, _) | Self::Insert(key, _) | Self::Take(key)) = self;
+        key
+    }
+}
+
+impl<T> LinesQueue<T> {
+    pub(super) fn new(session: LinesSession) -> Self {
+        let generation = session.table().generation;
+        let entries = Box::new([const { None }; FLIGHTS]);
+        Self { session, entries, first: 0, len: 0, generation }
+    }
+
+    /// Starts an operation. If as many are in flight as may be, one of them is answered.
+    #[inline(always)]
+    pub fn submit(&mut self, op: LinesOp, by: T) -> Option<(T, LinesAnswer)> {
+        self.keep_up();
+        let answer = if self.len == FLIGHTS { self.land() } else { None };
+        let (shape, hash) = (self.session.shape, self.session.hash(op.key()));
+        let asked = Asked { op, by };
+        let flight = match op {
+            LinesOp::Get(_) => Flight::take_off(&shape, hash, asked),
+            _ => Flight::take_off_to_write(&shape, hash, asked),
+        };
+        self.entries[(self.first + self.len) % FLIGHTS] = Some(flight);
+        self.len += 1;
+        answer
+    }
+
+    /// Operations in flight.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline(always)]
+    fn land(&mut self) -> Option<(T, LinesAnswer)> {
+        // As in `get`: the best form is compiled into the caller's code, the others are not.
+        if self.session.form == Form::BEST { self.land_by::<Best>() } else { self.land_otherwise() }
+    }
+
+    #[inline(never)]
+    fn land_otherwise(&mut self) -> Option<(T, LinesAnswer)> {
+        by_form!(self.session.form, S => self.land_by::<S>())
+    }
+
+    /// Lets entries go on, in turn, until one has its answer.
+    #[inline(always)]
+    fn land_by<S: Search>(&mut self) -> Option<(T, LinesAnswer)> {
+        while self.len > 0 {
+            let at = self.first % FLIGHTS;
+            self.first += 1;
+            let entry = self.entries[at].as_mut().expect("`len` entries from `first` on are there");
+            let op = entry.what.op;
+            let answer = if let LinesOp::Get(key) = op {
+                let value = match entry.hit::<S>(&self.session.shape) {
+                    Some(value) => Some(value),
+                    None => match entry.go_on::<S>(&self.session.shape) {
+                        Step::Land(value) => value,
+                        Step::Divert => self.settle::<S>(key),
+                        Step::Fly => {
+                            // To the last place; where all are taken, that is this one.
+                            self.entries.swap(at, (self.first + self.len - 1) % FLIGHTS);
+                            continue;
+                        }
+                    },
+                };
+                self.session.count_read(key);
+                LinesAnswer::Value(value)
+            } else {
+                self.run(op)
+            };
+            self.len -= 1;
+            return self.entries[at].take().map(|entry| (entry.what.by, answer));
+        }
+        None
+    }
+
+    /// What need not be in flight any longer.
+    fn run(&mut self, op: LinesOp) -> LinesAnswer {
+        match op {
+            LinesOp::Get(key) => LinesAnswer::Value(self.session.get(key)),
+            LinesOp::Put(key, value) => LinesAnswer::Done(self.session.put(key, value)),
+            LinesOp::Insert(key, value) => LinesAnswer::Done(self.session.insert(key, value)),
+            LinesOp::Take(key) => LinesAnswer::Value(self.session.take(key)),
+        }
+    }
+
+    /// By the plain lookup.
+    #[cold]
+    #[inline(never)]
+    fn settle<S: Search>(&self, key: u64) -> Option<u64> {
+        look_up::<S>(self.session.table(), self.session.hash(key))
+    }
+
+    /// The session may have gone on to another table, in a write or just now.
+    #[inline(always)]
+    fn keep_up(&mut self) {
+        self.session.keep_up();
+        if self.session.table().generation != self.generation {
+            self.start_again();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn start_again(&mut self) {
+        let (session, entries) = (&self.session, &mut self.entries);
+        self.generation = session.table().generation;
+        for entry in entries.iter_mut() {
+            let hash = |asked: &Asked<T>| session.hash(asked.op.key());
+            *entry = entry
+                .take()
+                .map(|Flight { what, .. }| Flight::take_off(&session.shape, hash(&what), what));
+        }
+    }
+}
+
+/// The answers of what is in flight, as long as there is something. More may be submitted after the end.
+impl<T> Iterator for LinesQueue<T> {
+    type Item = (T, LinesAnswer);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.keep_up();
+        self.land()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len, Some(self.len))
+    }
+}
