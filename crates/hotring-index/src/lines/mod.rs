@@ -20,6 +20,7 @@ macro_rules! wrong {
 
 mod bits;
 mod config;
+mod items;
 mod lane;
 mod lookup;
 mod map;
@@ -37,6 +38,7 @@ mod tests;
 mod write;
 
 pub use config::LinesConfig;
+pub use items::ItemLines;
 pub use lane::Form;
 pub use map::{Lines, LinesStats};
 pub use session::LinesSession;
