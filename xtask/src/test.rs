@@ -161,7 +161,7 @@ fn optimised_tests() -> Result<Done> {
 fn engine_of(line: &str) -> Option<&str> {
     let name = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
     let engine = name.rsplit("::").next()?;
-    ["hotring", "chaining", "mercury", "gcuckoo"].contains(&engine).then_some(engine)
+    ["hotring", "chaining", "mercury", "gcuckoo", "lines"].contains(&engine).then_some(engine)
 }
 
 fn documentation() -> Result<Done> {

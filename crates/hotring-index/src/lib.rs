@@ -38,7 +38,8 @@
 //!
 //! From the lowest layer up: `core/` (words, items, their memory and its reclamation), `engine.rs` and
 //! `session/` (the engine trait and pins), `ring/`, `index.rs`, `bytes/` and `u64s/` (kinds of items),
-//! `erased.rs` and `any.rs`. A module must not use a higher layer; `cargo xtask tidy` checks that.
+//! `lines/` (a map of words, and another engine), `erased.rs` and `any.rs`. A module must not use a
+//! higher layer; `cargo xtask tidy` checks that.
 //!
 //! `ring/mod.rs` has the protocol: picture, invariants, proofs in short, memory orders.
 #![allow(unsafe_code)]
@@ -98,7 +99,7 @@ pub use erased::{ErasedIndex, ErasedSession, Maintain};
 pub use index::{HotRing, HotRingSession, Index};
 #[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
 pub use lines::{
-    Form, Lines, LinesAnswer, LinesConfig, LinesOp, LinesQueue, LinesSession, LinesStats,
+    Form, ItemLines, Lines, LinesAnswer, LinesConfig, LinesOp, LinesQueue, LinesSession, LinesStats,
 };
 pub use ring::Ring;
 pub use session::Session;

@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["index"],
             &["bytes", "u64s", "lines"],
             &["erased"],
-            &["any", "checks", "toolkit"],
+            &["any", "checks", "lines::items::at_rest", "toolkit"],
         ],
     ),
     (

@@ -8,7 +8,8 @@
 //!
 //! A write copies the bits to the new item and counts as an access. An engine that replaces the whole word
 //! by one compare-exchange (the ring, chains) loses no earlier bit, except in a chain's split, which copies
-//! under readers. Under the locks of Mercury and G-Cuckoo a concurrent note may be lost.
+//! under readers. With Mercury, G-Cuckoo and lines, which replace an item elsewhere, a concurrent note may be
+//! lost.
 
 use crate::bytes::item::Bytes;
 use crate::bytes::seen::Seen;

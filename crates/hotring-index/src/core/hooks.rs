@@ -172,6 +172,10 @@ rare_steps! {
     Diverted,
     /// An item was moved to other memory.
     Moved,
+    /// Lines: an item found no lane.
+    Stashed,
+    /// Lines: a write met an item on its way to another table.
+    FrozenMet,
 }
 
 #[cfg(any(debug_assertions, loom, shuttle))]

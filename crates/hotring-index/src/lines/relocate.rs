@@ -80,7 +80,7 @@ fn tidy_home<S: Search>(table: &Table, index: u64, spare: &mut Spare) {
 }
 
 /// Only under LOCK: so REACH is this thread's alone. But lane 0's item may change meanwhile.
-fn lower_reach(line: &Line, reach: u64) {
+pub(super) fn lower_reach(line: &Line, reach: u64) {
     loop {
         let control = line.control();
         if line.head().swap_word(control, with_reach(control, reach)) {

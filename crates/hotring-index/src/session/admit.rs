@@ -51,8 +51,13 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
     /// refused for it.
     pub fn may_double(&self) -> bool {
+        self.may_take(self.engine.table_bytes())
+    }
+
+    /// Whether there is memory for this many bytes of a table.
+    pub fn may_take(&self, bytes: u64) -> bool {
         let max = self.budget.max();
-        max == u64::MAX || self.taken().used + self.engine.table_bytes() <= max
+        max == u64::MAX || self.taken().used + bytes <= max
     }
 
     /// Checks whether this many more bytes fit, and publishes to all sessions whether the limit is reached.

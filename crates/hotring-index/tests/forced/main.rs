@@ -8,6 +8,8 @@
 use fastrand::Rng;
 use hotring_engines::Chaining;
 use hotring_engines::hooks as engines;
+#[cfg(target_arch = "x86_64")]
+use hotring_index::ItemLines;
 use hotring_index::hooks::{Step, force, taken};
 use hotring_index::{
     Action, Bytes, Config, Engine, Expiry, Growth, Index, NewValue, RcuCounts, Ring, Session,
@@ -39,6 +41,10 @@ const FORCED_IN_CHAINS: [engines::Step; 7] = [
     engines::Step::FreezeLost,
     engines::Step::SealLost,
 ];
+
+/// Those of lines, which the ring has as well.
+#[cfg(target_arch = "x86_64")]
+const LINES_LOSE: [Step; 3] = [Step::LinkLost, Step::ReplaceLost, Step::KillLost];
 
 fn configs() -> Vec<Config> {
     let base =
@@ -173,7 +179,17 @@ fn every_way_out_of_bad_luck_is_taken_and_right() {
     nothing_is_left::<Ring<7>>();
     let chains = Config { slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
     u64s::<Chaining>(chains.clone());
-    bytes_on_threads::<Chaining>(chains);
+    bytes_on_threads::<Chaining>(chains.clone());
+    #[cfg(target_arch = "x86_64")]
+    {
+        let before = LINES_LOSE.map(taken);
+        u64s::<ItemLines>(chains.clone());
+        bytes_on_threads::<ItemLines>(chains);
+        nothing_is_left::<ItemLines>();
+        for (step, before) in LINES_LOSE.into_iter().zip(before) {
+            assert!(taken(step) > before, "{step:?} was never taken in lines");
+        }
+    }
     force(0);
     for step in FORCED {
         println!("{step:?}: {}", taken(step));

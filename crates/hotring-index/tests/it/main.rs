@@ -14,6 +14,8 @@ mod gcuckoo;
 mod guard;
 mod history;
 mod history_checks;
+#[cfg(target_arch = "x86_64")]
+mod item_lines;
 mod linearizability;
 mod lines;
 #[cfg(target_arch = "x86_64")]

@@ -11,6 +11,8 @@ pub enum Family {
     Mercury,
     Chaining,
     GCuckoo,
+    #[cfg(target_arch = "x86_64")]
+    Lines,
 }
 
 /// An engine's type.
@@ -24,6 +26,8 @@ pub enum Shape {
     Chaining,
     GCuckoo1,
     GCuckoo4,
+    #[cfg(target_arch = "x86_64")]
+    Lines,
 }
 
 impl Shape {
@@ -33,6 +37,8 @@ impl Shape {
             Self::MercuryTas | Self::MercuryMutex => Family::Mercury,
             Self::Chaining => Family::Chaining,
             Self::GCuckoo1 | Self::GCuckoo4 => Family::GCuckoo,
+            #[cfg(target_arch = "x86_64")]
+            Self::Lines => Family::Lines,
         }
     }
 }
@@ -83,6 +89,8 @@ macro_rules! with_engine {
             crate::shapes::Shape::Chaining => $function::<hotring_engines::Chaining>($($argument),*),
             crate::shapes::Shape::GCuckoo1 => $function::<hotring_engines::GCuckoo<1>>($($argument),*),
             crate::shapes::Shape::GCuckoo4 => $function::<hotring_engines::GCuckoo<4>>($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            crate::shapes::Shape::Lines => $function::<hotring_index::ItemLines>($($argument),*),
         }
     };
 }
@@ -117,6 +125,12 @@ macro_rules! every_engine {
             fn gcuckoo() {
                 run(crate::shapes::Family::GCuckoo);
             }
+
+            #[cfg(target_arch = "x86_64")]
+            #[test]
+            fn lines() {
+                run(crate::shapes::Family::Lines);
+            }
         }
     };
 }
@@ -137,6 +151,8 @@ pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
         Family::Mercury => mercury_modes(),
         Family::Chaining => vec![(Shape::Chaining, plain())],
         Family::GCuckoo => gcuckoo_modes(),
+        #[cfg(target_arch = "x86_64")]
+        Family::Lines => vec![(Shape::Lines, plain())],
     }
 }
 
@@ -243,6 +259,8 @@ fn doubling(family: Family) -> Option<Growth> {
             Some(Growth::Auto { visits_max: 1.0, items_min: 0.05, items_max: 0.2, items_low: 0.0 })
         }
         Family::Mercury | Family::GCuckoo => None,
+        #[cfg(target_arch = "x86_64")]
+        Family::Lines => None,
         Family::Chaining => Some(Growth::BytesPerKey(80.0)),
     }
 }
@@ -259,6 +277,8 @@ pub fn restless(shape: Shape, config: &Config) -> Config {
 
         Family::Chaining => Config { growth: Some(Growth::BytesPerKey(16.0)), ..base },
         Family::Mercury | Family::GCuckoo => base,
+        #[cfg(target_arch = "x86_64")]
+        Family::Lines => base,
     }
 }
 

@@ -1,0 +1,226 @@
+//! Lines as an engine: which of their steps is which of [`Engine`]'s.
+
+use super::{ItemLines, handle};
+use crate::core::config::{Config, ConfigError};
+use crate::core::hooks::{Step, sometimes};
+use crate::core::item::{Item, Kind};
+use crate::core::stats::EngineStats;
+use crate::core::sync::Ordering;
+use crate::engine::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
+use crate::lines::lane::{Best, Form, by_form};
+use crate::session::Pinned;
+
+/// Lookups of which one is counted, on average.
+const SAMPLED: u32 = 64;
+
+/// Chunks of homes that are moved in one step: some 50 microseconds.
+const CHUNKS_A_STEP: u64 = if cfg!(loom) { 1 } else { 16 };
+
+// SAFETY: the module's header proves the requirements of `Engine`.
+unsafe impl Engine for ItemLines {
+    const NAME: &'static str = "lines";
+    type Local = ();
+    type Bucket = ();
+    type Place<'s> = ();
+    type Reservation = ();
+
+    fn new(config: &Config) -> Result<Self, ConfigError> {
+        Self::build(config)
+    }
+
+    fn local(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn bucket<K: Kind>(_p: &mut Pinned<'_, K, Self>, _hash: u64) {}
+
+    #[inline(always)]
+    fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        let (hit, visits) = Self::look_up(p, goal);
+        Self::note(p, visits);
+        hit
+    }
+
+    #[inline(always)]
+    fn find<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        _bucket: (),
+    ) -> Found<()> {
+        Found { hit: Self::look_up(p, goal).0, place: () }
+    }
+
+    fn link<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        _bucket: (),
+        _found: &Found<()>,
+        item: Item,
+        _reservation: &mut (),
+    ) -> bool {
+        let is_stashed = by_form!(p.engine.form, S => {
+            Self::insert::<S, K>(p, goal, item).map(|placed| placed.is_stash())
+        });
+        let Some(is_stashed) = is_stashed else {
+            sometimes!(LinkLost);
+            return false;
+        };
+        p.count_in(item);
+        Self::after_insert(p, is_stashed);
+        true
+    }
+
+    fn replace<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        _bucket: (),
+        old: Hit,
+        copy: Item,
+        _found: Option<&Found<()>>,
+    ) -> bool {
+        Self::make_live(copy);
+        let (item, new) = (old.item, Some(copy));
+        let replaced = by_form!(p.engine.form, S => Self::change::<S, K>(p, goal.hash, item, new, Step::ReplaceLost));
+        if replaced {
+            p.count_replaced(old.item, copy);
+            p.retire(old.item);
+        }
+        replaced
+    }
+
+    fn kill<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        _goal: KeyGoal<'_, K>,
+        _bucket: (),
+        found: &Found<()>,
+    ) -> bool {
+        Self::kill_at(p, found.hit.expect("what is to be killed was found"))
+    }
+
+    fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
+        let (item, hash) = (hit.item, p.shared.kind.item_hash(hit.item));
+        let killed =
+            by_form!(p.engine.form, S => Self::change::<S, K>(p, hash, item, None, Step::KillLost));
+        if killed {
+            p.count_out(item);
+            p.retire(item);
+            Self::after_removal(p);
+        }
+        killed
+    }
+
+    fn stats(&self) -> EngineStats {
+        // ORDERING: Relaxed, statistics.
+        let number = |count: &crate::core::sync::TallyU64| count.load(Ordering::Relaxed);
+        EngineStats::new(vec![
+            ("growths", number(&self.growths)),
+            ("shrinks", number(&self.shrinks)),
+            ("homes_moved", number(&self.homes_moved)),
+            ("stashed", number(&self.stashed)),
+        ])
+    }
+
+    fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
+        let mut table = Some(self.table());
+        while let Some(now) = table {
+            by_form!(self.form, S => now.each_value::<S>(|value| {
+                // SAFETY: P: no session is left, and each item is in one lane.
+                f(unsafe { handle::item(value) });
+            }));
+            table = now.next();
+        }
+    }
+}
+
+impl Sizing for ItemLines {
+    #[inline(always)]
+    fn is_busy(&self) -> bool {
+        // ORDERING: Relaxed, advice.
+        self.pending.load(Ordering::Relaxed) != 0
+    }
+
+    fn step<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        for _ in 0..CHUNKS_A_STEP {
+            if !Self::move_some(p) && !Self::free_left(p) {
+                return;
+            }
+        }
+    }
+
+    fn growth_step<K: Kind>(p: &mut Pinned<'_, K, Self>, count: u64) -> bool {
+        let chunks = count.div_ceil(super::sweep::CHUNK);
+        (0..chunks).map(|_| Self::move_some(p)).fold(false, |any, moved| any | moved)
+    }
+
+    fn is_small_for(&self, items: u64) -> bool {
+        self.is_full_with(items)
+    }
+
+    /// Begins to, to be exact.
+    fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
+        let lines = p.engine.lines() * 2;
+        Self::begin(p, lines)
+    }
+
+    fn shrink<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
+        let lines = p.engine.lines() / 2;
+        Self::begin(p, lines)
+    }
+
+    fn slots(&self) -> u64 {
+        self.lines()
+    }
+
+    fn table_bytes(&self) -> u64 {
+        // ORDERING: Relaxed, a report.
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Hotspots for ItemLines {
+    #[inline(always)]
+    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, visits: u32) {
+        Self::note(p, visits);
+    }
+}
+
+impl FastPath for ItemLines {}
+
+impl ItemLines {
+    /// The best form is compiled into the caller's code, the others are not.
+    #[inline(always)]
+    fn look_up<K: Kind>(p: &Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> (Option<Hit>, u32) {
+        if p.engine.form == Form::BEST {
+            return Self::search::<Best, K>(p, goal);
+        }
+        Self::look_up_otherwise(p, goal)
+    }
+
+    #[inline(never)]
+    fn look_up_otherwise<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        goal: KeyGoal<'_, K>,
+    ) -> (Option<Hit>, u32) {
+        by_form!(p.engine.form, S => Self::search::<S, K>(p, goal))
+    }
+
+    /// Notes a lookup, of which a few are counted.
+    #[inline(always)]
+    fn note<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
+        p.local.countdown -= 1;
+        if p.local.countdown == 0 {
+            Self::count(p, visits);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
+        // At random: a fixed number can fall in step with accesses that repeat.
+        p.local.countdown = SAMPLED / 2 + (p.local.random() % u64::from(SAMPLED)) as u32;
+        p.local.participant.count_accesses(p.engine.is_busy(), SAMPLED);
+        p.record().lookups.add(1);
+        p.record().visits.add(i64::from(visits));
+    }
+}

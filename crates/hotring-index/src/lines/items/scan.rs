@@ -1,0 +1,77 @@
+//! Walking the whole table with a cursor.
+//!
+//! A home is a range of positions in every table, and is read as a whole, as for a miss: its items at one moment each,
+//! while it has not moved on.
+
+use super::ItemLines;
+use crate::core::item::Kind;
+use crate::engine::{Hit, Scan};
+use crate::lines::bits::STASHED;
+use crate::lines::lane::{Form, Search, by_form};
+use crate::session::Pinned;
+
+/// Homes that cost as much as an item to pass: a sparse table must not hold other sessions up.
+const HOMES_AN_ITEM: usize = 8;
+
+impl Scan for ItemLines {
+    fn scan<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
+    ) -> (u64, usize) {
+        let count = count.max(1);
+        let homes_max = count.saturating_mul(HOMES_AN_ITEM);
+        let (mut position, mut visited, mut homes) = (cursor, 0, 0);
+        let mut unit = Vec::new();
+        loop {
+            position =
+                by_form!(p.engine.form, S => Self::take_down::<S, K>(p, position, &mut unit));
+            for (_, value) in unit.drain(..) {
+                let hit = Self::hit(p, value);
+                visited += f(p, hit);
+            }
+            homes += 1;
+            if position == 0 || visited >= count || homes >= homes_max {
+                return (position, visited + homes / HOMES_AN_ITEM);
+            }
+        }
+    }
+}
+
+impl ItemLines {
+    /// Collects the items of the home at a position, from that on and in order, and returns where the home ends; 0 after
+    /// the last. An item with a damaged hash is shown with the beginning of its home.
+    fn take_down<S: Search, K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        position: u64,
+        unit: &mut Vec<(u64, u64)>,
+    ) -> u64 {
+        let mut table = p.engine.table();
+        loop {
+            let index = table.shape.home(position).index;
+            let Some(reach) = table.see(index) else {
+                table = table.after();
+                continue;
+            };
+            let mut take = |value| {
+                let own = p.shared.kind.item_hash(Self::item(p, value)).reverse_bits();
+                unit.push((own, value));
+            };
+            table.shape.each_item::<S>(index, reach, |found| take(found.pair.value));
+            let positions = table.shape.positions(index);
+            if reach == STASHED {
+                table.stash.each(positions.clone(), take);
+            }
+            if !table.is_still_home(index) {
+                unit.clear();
+                continue;
+            }
+            if *positions.start() < position {
+                unit.retain(|(own, _)| (position..=*positions.end()).contains(own));
+            }
+            unit.sort_unstable();
+            return positions.end().wrapping_add(1);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Items that found no free lane in any line of their sequence: a sorted map behind a lock.
+//!
+//! A table at ordinary load has none. Keys that collide put all but the first 60 here, as does a table that must not
+//! grow. The lock is held for one operation on the map, which may allocate.
+
+use crate::core::sync::spin::SpinMutex;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// The stash of one table: by position, and by what a lane would have for the item.
+#[derive(Default)]
+pub(super) struct Stash {
+    items: SpinMutex<BTreeMap<(u64, u64), State>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    /// As FROZEN of a lane: it is being moved and must not change.
+    Frozen,
+}
+
+/// What a change in the stash came to.
+pub(super) enum Change {
+    Done,
+    /// The item is being moved; try again.
+    Frozen,
+    /// There is no such item.
+    Absent,
+}
+
+impl Stash {
+    /// The first item at a position that `is_it` accepts, which is called under the lock.
+    pub(super) fn find(&self, position: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
+        let items = self.items.lock();
+        let mut values = items.range((position, 0)..=(position, u64::MAX)).map(|(key, _)| key.1);
+        values.find(|value| is_it(*value))
+    }
+
+    /// Only under LOCK of the position's home.
+    pub(super) fn insert(&self, position: u64, value: u64, is_frozen: bool) {
+        let state = if is_frozen { State::Frozen } else { State::Free };
+        self.items.lock().insert((position, value), state);
+    }
+
+    /// Puts `new` in the place of `old`, or nothing.
+    pub(super) fn change(&self, position: u64, old: u64, new: Option<u64>) -> Change {
+        let mut items = self.items.lock();
+        match items.get(&(position, old)) {
+            None => return Change::Absent,
+            Some(State::Frozen) => return Change::Frozen,
+            Some(State::Free) => {}
+        }
+        items.remove(&(position, old));
+        if let Some(new) = new {
+            items.insert((position, new), State::Free);
+        }
+        Change::Done
+    }
+
+    /// Freezes the items of these positions, and hands each to `see`, under the lock.
+    pub(super) fn freeze(&self, positions: RangeInclusive<u64>, mut see: impl FnMut(u64, u64)) {
+        for ((position, value), state) in self.items.lock().range_mut(range(positions)) {
+            *state = State::Frozen;
+            see(*position, *value);
+        }
+    }
+
+    /// Lets a copy change, now that it is the only one.
+    pub(super) fn thaw(&self, position: u64, value: u64) {
+        self.items.lock().insert((position, value), State::Free);
+    }
+
+    /// Removes an item whose copy is elsewhere.
+    pub(super) fn remove(&self, position: u64, value: u64) {
+        self.items.lock().remove(&(position, value));
+    }
+
+    /// Calls `see` with each item of these positions, under the lock.
+    pub(super) fn each(&self, positions: RangeInclusive<u64>, mut see: impl FnMut(u64)) {
+        self.items.lock().range(range(positions)).for_each(|(key, _)| see(key.1));
+    }
+
+    pub(super) fn has_any(&self, positions: RangeInclusive<u64>) -> bool {
+        self.items.lock().range(range(positions)).next().is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.items.lock().len()
+    }
+}
+
+fn range(positions: RangeInclusive<u64>) -> RangeInclusive<(u64, u64)> {
+    (*positions.start(), 0)..=(*positions.end(), u64::MAX)
+}

@@ -1,0 +1,198 @@
+//! The steps that change a table: an item in, one in the place of another, one out.
+//!
+//! A new item comes in under the LOCK of its home, so that no two sessions insert one key and the home does not move
+//! meanwhile. Replacement and removal are one 16-byte exchange of the lane, without a lock; FROZEN makes them wait. The
+//! session whose exchange takes an item out of a lane retires it. Moves between tables never do.
+
+use super::find::At;
+use super::stash::Change;
+use super::table::{ALL_LANES, Home, Table};
+use super::{ItemLines, handle};
+use crate::core::hooks::{Step, sometimes};
+use crate::core::item::{Item, Kind};
+use crate::core::sync::Ordering;
+use crate::core::sync::spin::SpinWait;
+use crate::core::word::REPL;
+use crate::engine::KeyGoal;
+use crate::lines::bits::{FROZEN, PROBE_MAX, STASHED, probe, probe_of, reach_of};
+use crate::lines::lane::{Lane, Pair, Search};
+use crate::lines::lookup::Found;
+use crate::lines::relocate::lower_reach;
+use crate::lines::write::{lock, raise_reach, unlock};
+use crate::session::Pinned;
+
+/// Where an item was put.
+pub(super) enum Placed<'t> {
+    Lane(&'t Lane),
+    Stash,
+}
+
+impl Placed<'_> {
+    pub(super) fn is_stash(&self) -> bool {
+        matches!(self, Self::Stash)
+    }
+}
+
+/// Exchanges a lane; false if it has changed. Debug builds can be made to lose.
+#[inline(always)]
+fn exchange(found: &Found<'_>, new: Pair, lost: Step) -> bool {
+    #[cfg(any(debug_assertions, loom))]
+    if crate::core::hooks::is_failure_forced() {
+        crate::core::hooks::note(lost);
+        return false;
+    }
+    let won = found.lane.swap(found.pair, new);
+    #[cfg(any(debug_assertions, loom))]
+    if !won {
+        crate::core::hooks::note(lost);
+    }
+    #[cfg(not(any(debug_assertions, loom)))]
+    let _ = lost;
+    won
+}
+
+impl ItemLines {
+    /// Puts a private item in, if its key is absent.
+    pub(super) fn insert<'s, S: Search, K: Kind>(
+        p: &Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        item: Item,
+    ) -> Option<Placed<'s>> {
+        Self::make_live(item);
+        let (position, mut table) = (goal.hash.reverse_bits(), p.engine.table());
+        let mut is_it = |value| p.shared.kind.is(Self::item(p, value), goal.hash, goal.key);
+        loop {
+            let home = table.shape.home(position);
+            let line = table.shape.line(home.index);
+            let Some(control) = lock(line) else {
+                table = table.after();
+                continue;
+            };
+            let reach = reach_of(control);
+            let is_there = table.shape.find::<S>(home, reach, &mut is_it).is_some()
+                || reach == STASHED && table.stash.find(position, is_it).is_some();
+            let value = handle::of(item);
+            let placed = (!is_there).then(|| table.put_in::<S>(home, position, value, 0));
+            unlock(line);
+            if wrong!(table, LinesReachLate) {
+                raise_reach(line, PROBE_MAX);
+            }
+            return placed;
+        }
+    }
+
+    /// An item that is not where it was found may have been replaced: whoever wants to know looks for the key again.
+    /// For that REPL is set in every item, so that no session has to set it when the item goes.
+    pub(super) fn make_live(item: Item) {
+        // ORDERING: Relaxed, private until the exchange of its lane publishes it.
+        let made = item.next().load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        item.next().store(made | REPL, Ordering::Relaxed);
+    }
+
+    /// Puts `new` (or nothing) in the place of an item. False: the item is no longer there.
+    pub(super) fn change<S: Search, K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        hash: u64,
+        old: Item,
+        new: Option<Item>,
+        lost: Step,
+    ) -> bool {
+        let (position, mut table) = (hash.reverse_bits(), p.engine.table());
+        let (old, new) = (handle::of(old), new.map(handle::of));
+        let mut spin = SpinWait::default();
+        loop {
+            let home = table.shape.home(position);
+            match table.look::<S>(home, position, |value| value == old) {
+                At::Lane(found) if found.pair.word & FROZEN != 0 => {
+                    sometimes!(FrozenMet);
+                    spin.wait();
+                }
+                At::Lane(found) => {
+                    let then = match new {
+                        Some(value) => Pair { value, ..found.pair },
+                        None => Pair { word: found.line_bits(), value: 0 },
+                    };
+                    if exchange(&found, then, lost) {
+                        if new.is_none() {
+                            table.tidy::<S>(home.index, probe_of(found.pair.word));
+                        }
+                        return true;
+                    }
+                }
+                At::Stash(_) => match table.stash.change(position, old, new) {
+                    Change::Done => {
+                        if new.is_none() {
+                            table.tidy::<S>(home.index, STASHED);
+                        }
+                        return true;
+                    }
+                    Change::Frozen => spin.wait(),
+                    Change::Absent => {}
+                },
+                At::Absent => return false,
+                At::Moved => table = table.after(),
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Puts an absent item into the first free lane of its sequence, or else into the stash. Only under the LOCK of its
+    /// home. `flags` is 0 or FROZEN.
+    #[inline(always)]
+    pub(super) fn put_in<S: Search>(
+        &self,
+        home: Home,
+        position: u64,
+        value: u64,
+        flags: u64,
+    ) -> Placed<'_> {
+        let (shape, step) = (&self.shape, self.shape.step(home.want));
+        let head = shape.line(home.index);
+        for number in 0..=PROBE_MAX {
+            let line = shape.line(home.index + number * step);
+            while let Some(free) = Found::free::<S>(line, ALL_LANES) {
+                if !wrong!(self, LinesReachLate) {
+                    raise_reach(head, number);
+                }
+                let word = free.line_bits() | home.want | flags | probe(number);
+                if exchange(&free, Pair { word, value }, Step::LinkLost) {
+                    return Placed::Lane(free.lane);
+                }
+            }
+        }
+        raise_reach(head, STASHED);
+        self.stash.insert(position, value, flags & FROZEN != 0);
+        sometimes!(Stashed);
+        Placed::Stash
+    }
+
+    /// After the removal of an item that was at this PROBE of its home: lowers REACH if that was the furthest.
+    #[inline(always)]
+    fn tidy<S: Search>(&self, index: u64, number: u64) {
+        if number != 0 && self.see(index) == Some(number) {
+            self.tidy_home::<S>(index);
+        }
+    }
+
+    #[cold]
+    fn tidy_home<S: Search>(&self, index: u64) {
+        let line = self.shape.line(index);
+        let Some(control) = lock(line) else { return };
+        let reach = reach_of(control);
+        let mut needed = 0;
+        let has_stashed = reach == STASHED && self.stash.has_any(self.shape.positions(index));
+        if has_stashed {
+            needed = STASHED;
+        } else {
+            self.shape.each_item::<S>(index, reach, |found| {
+                needed = needed.max(probe_of(found.pair.word));
+            });
+        }
+        if needed < reach {
+            lower_reach(line, needed);
+        }
+        unlock(line);
+    }
+}
