@@ -15,6 +15,10 @@ use crate::test::binary;
 use crate::tools;
 use crate::workspace::{cargo, root, target};
 
+/// Builds the program of the cases.
+pub const BUILD: &[&str] =
+    &["build", "--release", "--locked", "-p", "hotring-index", "--example", "instructions"];
+
 /// A larger increase over the baseline is a failure.
 const TOLERANCE: f64 = 0.03;
 /// The C library picks its functions by processor: this many instructions may differ.
@@ -62,8 +66,7 @@ fn baseline() -> PathBuf {
 
 /// Runs all cases under callgrind.
 fn count() -> Result<Vec<Count>> {
-    let example = ["-p", "hotring-index", "--example", "instructions"];
-    process::run(cargo().args(["build", "--release", "--locked"]).args(example))?;
+    process::run(cargo().args(BUILD))?;
     let folder = target().join("instructions");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;

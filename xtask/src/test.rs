@@ -42,7 +42,7 @@ pub fn test() -> Result<ExitCode> {
         tests(&["--all-targets", "--exclude", INDEX, "--no-run"]).and(Ok(Done::Passed(1)))
     });
     // Tests wait for sockets and clocks; meanwhile the processor can build for later steps.
-    let ahead = std::thread::spawn(|| build_quietly(AHEAD));
+    let ahead = std::thread::spawn(build_ahead);
     suite.step("tests", || tests(&["--all-targets", "--exclude", INDEX]));
     suite.step("index, unoptimised", index_tests);
     suite.step("doc tests", || tests(&["--doc"]));
@@ -54,19 +54,20 @@ pub fn test() -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// A build for a later step, made while the tests run.
-const AHEAD: &[&str] = &[
-    "test",
-    "--locked",
-    "--quiet",
-    "--profile",
-    "tested",
-    "-p",
-    INDEX,
-    "--test",
-    "it",
-    "--no-run",
-];
+/// The index's tests, optimised.
+const OPTIMISED: &[&str] = &["--profile", "tested", "--locked", "-p", INDEX, "--test", "it"];
+
+/// The tests of the index's internals.
+const UNOPTIMISED: &[&str] = &["--locked", "--quiet", "-p", INDEX, "--lib", "--test", "forced"];
+
+/// Builds the programs of later steps, while the tests run. The first must not be in the folder of
+/// the tests: cargo would lock it before they start.
+fn build_ahead() {
+    for words in [OPTIMISED, UNOPTIMISED] {
+        build_quietly(&[&["test", "--no-run"], words].concat());
+    }
+    build_quietly(instructions::BUILD);
+}
 
 /// Builds without output. A failure is repeated and reported by the step that needs the build.
 pub fn build_quietly(words: &[&str]) {
@@ -133,20 +134,16 @@ fn tests(which: &[&str]) -> Result<Done> {
 
 /// Tests of the index's internals, with checks that only unoptimised code has.
 fn index_tests() -> Result<Done> {
-    let which =
-        ["test", "-p", INDEX, "--locked", "--quiet", "--no-fail-fast", "--lib", "--test", "forced"];
-    count_tests(cargo().args(which))
+    count_tests(cargo().args(["test", "--no-fail-fast"]).args(UNOPTIMISED))
 }
 
 /// Runs the index's tests optimised: races show in optimised code, and the checks take four times
 /// as long otherwise. (`torture` covers the store in optimised code.) Prints how many tests each
 /// engine has passed.
 fn optimised_tests() -> Result<Done> {
-    let which = ["-p", INDEX, "--test", "it"];
     let mut passed = 0;
     let mut engines: BTreeMap<String, usize> = BTreeMap::new();
-    let words = ["test", "--profile", "tested", "--locked"];
-    process::run_lines(cargo().args(words).args(which), |line| {
+    process::run_lines(cargo().arg("test").args(OPTIMISED), |line| {
         passed += passed_tests(line);
         if let Some(engine) = engine_of(line) {
             *engines.entry(engine.to_string()).or_default() += 1;

@@ -46,7 +46,7 @@ pub struct BoundsArgs {
     /// Seconds that fall looks on
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// End fall as soon as its promise is kept
+    /// End fall, and the wait after a load of tight, as soon as the promise is kept
     #[arg(long)]
     stop_when_kept: bool,
     #[command(flatten)]

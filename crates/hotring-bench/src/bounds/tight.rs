@@ -3,7 +3,7 @@
 //! milliseconds for its peak, and some seconds afterwards for the memory that it keeps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -20,7 +20,7 @@ const PROMISE: f64 = 1.25;
 /// The permitted excess of the process afterwards: a share of `maxmemory`, plus a constant.
 const PARTS: i64 = 32;
 const ARENA: i64 = 2 << 20;
-/// Time after a load until its end is looked at, and between two looks at the process meanwhile.
+/// Longest time after a load until its end is looked at, and the time between two looks at the process.
 const AFTER: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
 /// Bytes of values that a server is filled with, of `maxmemory`.
@@ -107,20 +107,22 @@ fn under(args: &BoundsArgs, load: Load) -> Result<Vec<Measure>> {
     subject.config("maxmemory", &max.to_string())?;
     let stop = AtomicBool::new(false);
     let pid = subject.pid();
+    // The permitted excess at the end.
+    let spared = max / PARTS + ARENA + (THREADS * load.value_max()) as i64;
+    let kept_at = subject.empty.resident + max + spared;
     let most = std::thread::scope(|scope| {
         let most = scope.spawn(|| watch(pid, &stop));
         let done = load.run(args, &subject);
-        if done.is_ok() {
-            std::thread::sleep(AFTER);
-        }
+        let done = done.and_then(|open| {
+            settle(&subject, args.stop_when_kept.then_some(kept_at))?;
+            Ok(open)
+        });
         // ORDERING: Relaxed, it says when to stop and nothing else.
         stop.store(true, Relaxed);
         done.and(most.join().expect("the thread that looks panicked"))
     })?;
     let (peak, now) = (most - subject.empty.resident, subject.rested()?);
     let end = now.resident - subject.empty.resident;
-    // The excess at the end, as a part of the permitted one.
-    let spared = max / PARTS + ARENA + (THREADS * load.value_max()) as i64;
     let case = load.to_possible_value().expect("none is hidden").get_name().to_owned();
     let of = |figure, value| Measure::new(Scenario::Tight, case.clone(), figure, value);
     Ok(vec![
@@ -130,6 +132,20 @@ fn under(args: &BoundsArgs, load: Load) -> Result<Vec<Measure>> {
         of("over in the end, of what may be", (end - max) as f64 / spared as f64).at_most(1.0),
         of("used_memory in the end MiB", mib(now.used)),
     ])
+}
+
+/// Waits for the process to give memory back: the whole time, or until it takes at most this.
+fn settle(subject: &Subject, enough: Option<i64>) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < AFTER {
+        if let Some(enough) = enough
+            && subject.resident()? <= enough
+        {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// The most that the process takes until `stop`.

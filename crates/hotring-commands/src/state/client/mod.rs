@@ -5,34 +5,35 @@
 
 mod inbox;
 mod list;
+mod memory;
+mod reply;
 mod shared;
+mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, Version};
-use hotring_store::{KeyState, Place, Watch};
+use hotring_store::KeyState;
 
-use crate::acl::ChannelKind;
-use crate::acl::{Access, Acl};
+use crate::acl::{Access, Acl, ChannelKind};
 use crate::host::clock;
 use crate::settings::config::Config;
-use crate::state::blocked::Blocked;
-use crate::state::pause::Paused;
-use crate::state::subscriptions::{Subscriptions, is_confirmed};
+use crate::state::subscriptions::Subscriptions;
 use crate::state::tracking;
 use crate::state::transaction::{Queue, Queued, Transaction};
 use crate::table::{CommandId, Flags, Spec};
 
 pub use inbox::Inboxes;
 pub use list::Clients;
+use reply::Before;
+pub(crate) use reply::Replies;
 pub use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,
 };
-use shared::{PAUSED, RUNS, WAITS, unblocked};
+pub use wait::Wait;
 
 /// Unsent bytes above which a connection that has not authenticated is not read.
 const LOCKED_OUTPUT_MAX: usize = 4 << 10;
@@ -78,9 +79,6 @@ pub struct Client {
     special: u8,
 }
 
-/// Memory of a name beyond its bytes, which are in two lists: the nodes of both, and the allocator's overhead.
-const NAME_MEMORY: usize = 160;
-
 /// A transaction is open.
 const QUEUES: u8 = 1;
 /// The connection has subscriptions.
@@ -89,79 +87,6 @@ const LISTENS: u8 = 2;
 const TRACKS: u8 = 4;
 /// CLIENT REPLY drops replies.
 const MUTES: u8 = 8;
-
-/// Messages to send before the reply of a transaction.
-#[derive(Debug)]
-struct Before {
-    messages: Vec<u8>,
-    /// The connection had subscriptions when the transaction began.
-    listened: bool,
-    /// The protocol version at that time, which the reply has.
-    version: Version,
-}
-
-/// The mode of CLIENT REPLY.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Replies {
-    #[default]
-    All,
-    None,
-    /// Drop the reply to the next request.
-    AllButNext,
-    /// Drop the reply to this request.
-    AllButThis,
-}
-
-/// A wait: the connection must not run its next request before the end.
-#[derive(Debug)]
-pub enum Wait {
-    /// The last request waits for a key.
-    Key {
-        /// The watch on the key.
-        watch: Watch,
-        /// The time limit; None for ever.
-        limit: Option<Duration>,
-    },
-    /// The last request waits for an element of a key.
-    Element {
-        /// The client, as shown to those that serve it.
-        blocked: Arc<Blocked>,
-        /// Its place in the lines; None once an element is on its way.
-        place: Option<Place>,
-        /// The time limit; None for ever.
-        limit: Option<Duration>,
-    },
-    /// The next request waits for the end of a CLIENT PAUSE. It has not begun.
-    Pause {
-        /// Its end in Unix milliseconds.
-        until: u64,
-        /// The requests that the pause holds back.
-        paused: Paused,
-    },
-    /// The next request waits for space in the log's queue. It has not begun.
-    Log,
-    /// The next request waits for the end of a slow script that holds its keys. It has not begun.
-    Script {
-        /// A key that the script holds; None if the request needs all keys.
-        key: Option<Box<[u8]>>,
-        /// The start of the hold.
-        since_ms: u64,
-    },
-    /// The last request waits until the log is synced up to a record.
-    Synced {
-        /// The record.
-        lsn: Lsn,
-        /// The time limit; None for ever.
-        limit: Option<Duration>,
-    },
-    /// The last request waits for a snapshot.
-    Save {
-        /// Its number.
-        number: u64,
-        /// The server must end afterwards.
-        ends: bool,
-    },
-}
 
 /// The reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,14 +220,6 @@ impl Client {
         self.version == Version::Resp2 && self.subscriptions.len() > 0
     }
 
-    /// Appends the messages that have arrived.
-    pub(crate) fn fetch_messages(&self, out: &mut Vec<u8>) {
-        // A connection that is being closed may have lost the right to them.
-        if self.shared.signals() & MESSAGES != 0 && self.closing.is_none() {
-            self.shared.fetch(out);
-        }
-    }
-
     /// Publishes the number of subscriptions. Must follow each change of them.
     pub(crate) fn publish_subscriptions(&mut self) {
         let listens = self.subscriptions.len() > 0;
@@ -317,75 +234,6 @@ impl Client {
             shown.store(self.subscriptions.of(kind).len(), Ordering::Relaxed);
         }
         self.publish_names();
-    }
-
-    /// Publishes the memory of its names.
-    fn publish_names(&self) {
-        let prefixes = self.tracking().into_iter().flat_map(|options| &options.prefixes);
-        let others = prefixes.map(|prefix| prefix.len());
-        let others = others.chain(self.transaction.watched.iter().map(|stamp| stamp.key().len()));
-        let (names, len) = others.fold(
-            (self.subscriptions.len(), self.subscriptions.names_len()),
-            |(names, sum), len| (names + 1, sum + len),
-        );
-        // ORDERING: Relaxed, a figure.
-        self.shared.names_memory.store(names * NAME_MEMORY + 2 * len, Ordering::Relaxed);
-    }
-
-    /// Moves the messages that have arrived before the reply, which has not begun: a subscription or tracking has
-    /// ended, and none of its messages may follow the reply. Must be called before the subscriptions are forgotten,
-    /// because users may have changed.
-    pub(crate) fn end_messages(&mut self, listens: bool, acl: &Acl, out: &mut Vec<u8>) {
-        let mut messages = Vec::new();
-        while !self.shared.end_messages(listens, &mut messages) {
-            if !self.renew_access(acl) {
-                return;
-            }
-        }
-        self.put_before(&messages, out);
-    }
-
-    /// Puts messages before the reply, which has not begun, or before the reply of the whole transaction.
-    fn put_before(&mut self, messages: &[u8], out: &mut Vec<u8>) {
-        match &mut self.before {
-            // A client that does not know yet of its subscription or of the new version would take a message
-            // for a reply.
-            Some(before) if before.version != self.version => {}
-            Some(before) if self.version == Version::Resp2 && !before.listened => {}
-            Some(before) => before.messages.extend_from_slice(messages),
-            None => {
-                out.extend_from_slice(messages);
-                self.before_len += messages.len();
-            }
-        }
-    }
-
-    /// Begins to run a transaction.
-    pub(crate) fn begin_exec(&mut self) {
-        let listened = self.subscriptions.len() > 0;
-        self.before = Some(Before { messages: Vec::new(), listened, version: self.version });
-    }
-
-    /// Whether a command may wait: within a transaction or a script none does.
-    pub(crate) fn may_wait(&self) -> bool {
-        self.before.is_none() && !self.runs_script
-    }
-
-    /// Limits the bytes of messages before a transaction's reply; drops them and returns false if there are too many.
-    pub(crate) fn check_before(&mut self, len_max: usize) -> bool {
-        let Some(before) = &mut self.before else { return true };
-        let fits = before.messages.len() <= len_max;
-        if !fits {
-            before.messages = Vec::new();
-        }
-        fits
-    }
-
-    /// Ends the run of a transaction, whose reply is `out[start..]`.
-    pub(crate) fn end_exec(&mut self, start: usize, out: &mut Vec<u8>) {
-        let messages = self.before.take().map(|before| before.messages).unwrap_or_default();
-        self.before_len += messages.len();
-        drop(out.splice(start..start, messages));
     }
 
     /// Queues a request if a transaction is open and the request belongs there.
@@ -459,110 +307,6 @@ impl Client {
         self.tracking = options.map(Box::new);
         self.publish_names();
     }
-
-    /// Sets the mode of CLIENT REPLY.
-    pub(crate) fn want_replies(&mut self, replies: Replies) {
-        self.mark(MUTES, replies != Replies::All);
-        self.replies = replies;
-    }
-
-    /// The mode of CLIENT REPLY.
-    pub(crate) fn replies(&self) -> Replies {
-        self.replies
-    }
-
-    /// Begins a request.
-    pub(crate) fn begin_request(&mut self) {
-        self.before_len = 0;
-        self.has_waited_for_script = false;
-        if self.replies == Replies::AllButNext {
-            self.replies = Replies::AllButThis;
-        }
-    }
-
-    /// Ends a request, unless it waits; `spec` is None if it was no command. Its reply is in `out[start..]`, behind
-    /// messages. A reply that is not wanted is dropped; messages and confirmations of subscriptions stay.
-    pub(crate) fn end_request(&mut self, spec: Option<&Spec>, start: usize, out: &mut Vec<u8>) {
-        if self.wait.is_some() {
-            return;
-        }
-        self.end_caching(spec);
-        let start = start + self.before_len;
-        let is_confirmed = spec.is_some_and(|spec| is_confirmed(spec.id));
-        // Otherwise the reply is an error or QUEUED.
-        let comes_anyway = is_confirmed && matches!(out.get(start), Some(b'>' | b'*'));
-        if self.replies != Replies::All && !comes_anyway {
-            out.truncate(start);
-        }
-        if self.replies == Replies::AllButThis {
-            self.want_replies(Replies::All);
-        }
-    }
-
-    /// CLIENT CACHING applies to this request, or to a whole transaction.
-    fn end_caching(&mut self, spec: Option<&Spec>) {
-        let is_about_connection = spec.is_some_and(|spec| spec.parent == Some(CommandId::Client));
-        if let Some(tracking) = &mut self.tracking
-            && !is_about_connection
-            && !self.transaction.is_open()
-        {
-            tracking.caching = false;
-        }
-    }
-
-    /// The wait of the last command.
-    #[inline]
-    pub fn wait(&self) -> Option<&Wait> {
-        self.wait.as_ref()
-    }
-
-    /// Begins a wait; the command's reply comes when it ends.
-    pub fn begin_wait(&mut self, wait: Wait) {
-        let waiting = match wait {
-            // It has begun already, and may be over.
-            Wait::Element { .. } => return self.wait = Some(wait),
-            Wait::Key { .. } => WAITS,
-            Wait::Pause { .. }
-            | Wait::Log
-            | Wait::Script { .. }
-            | Wait::Synced { .. }
-            | Wait::Save { .. } => PAUSED,
-        };
-        self.wait = Some(wait);
-        // ORDERING: Release pairs with the Acquire in `is_waiting`: a thread that sees the wait finds its place in the
-        // queue of its key.
-        self.shared.waiting.store(waiting, Ordering::Release);
-    }
-
-    /// Ends the wait at the Unix millisecond `now`. Returns how another thread has ended it, if one has: its client
-    /// relies on that.
-    pub fn end_wait(&mut self, now: u64) -> Option<Unblocked> {
-        self.wait = None;
-        self.publish_transaction();
-        // ORDERING: Relaxed, before the Release below.
-        self.shared.active_at.store(now, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire of the task that closes idle connections: if it sees the end of
-        // the wait, it counts the idle time from there.
-        unblocked(self.shared.waiting.swap(RUNS, Ordering::Release))
-    }
-
-    /// Sets the protocol version. Messages that have arrived are in the previous version and go before the reply.
-    pub(crate) fn speak(&mut self, version: Version, acl: &Acl, out: &mut Vec<u8>) {
-        if version != self.version {
-            let mut messages = Vec::new();
-            while !self.shared.change_version(version, &mut messages) {
-                if !self.renew_access(acl) {
-                    return;
-                }
-            }
-            self.put_before(&messages, out);
-        }
-        self.version = version;
-        let number = if version == Version::Resp3 { 3 } else { 2 };
-        // ORDERING: Relaxed here and for every other field of `ClientShared`: each is only shown to
-        // people, and none guards other memory.
-        self.shared.protocol.store(number, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -584,57 +328,5 @@ mod tests {
         assert!(client.renew_access(&acl));
         shared.fetch(&mut out);
         assert_eq!((out.as_slice(), shared.signals()), (&b"+news\r\n"[..], 0));
-    }
-
-    #[test]
-    fn a_wait_ends_in_one_way() {
-        let shared = || {
-            let shared = ClientShared::new(1, String::new(), String::new(), 0, 0);
-            shared.waiting.store(WAITS, Ordering::Relaxed);
-            shared
-        };
-        let client = shared();
-        assert!(client.claim() && !client.claim(), "there is one element for it");
-        assert!(!client.end_own_wait(), "the element is on its way");
-        assert!(!client.unblock(Unblocked::Failed) && client.unblocked().is_none());
-        assert!(!client.is_blocked());
-        let client = shared();
-        assert!(client.end_own_wait() && !client.claim() && !client.unblock(Unblocked::TimedOut));
-        let client = shared();
-        assert!(client.unblock(Unblocked::TimedOut) && !client.claim());
-        assert!(client.end_own_wait() && client.unblocked() == Some(Unblocked::TimedOut));
-        let client = shared();
-        client.kill();
-        assert!(!client.claim(), "nothing goes to it from now on");
-    }
-
-    /// The messages that each UNSUBSCRIBE of a transaction takes out of the inbox were once bounded by nothing.
-    #[test]
-    fn what_comes_before_the_reply_of_a_transaction_is_bounded_and_in_its_version() {
-        let acl = Acl::new(&Default::default());
-        let shared = Arc::new(ClientShared::new(1, String::new(), String::new(), 0, 0));
-        let mut client = Client::new(shared.clone(), &acl);
-        let mut out = Vec::new();
-        client.speak(Version::Resp3, &acl, &mut out);
-        let end = |client: &mut Client, out: &mut Vec<u8>| {
-            shared.deliver(0, |message| message.simple("news"));
-            client.end_messages(false, &acl, out);
-        };
-        client.begin_exec();
-        end(&mut client, &mut out);
-        assert!(client.check_before(7) && !client.check_before(6));
-        end(&mut client, &mut out);
-        client.speak(Version::Resp2, &acl, &mut out);
-        end(&mut client, &mut out);
-        client.end_exec(0, &mut out);
-        assert_eq!(
-            out, b"+news\r\n",
-            "what was too much is forgotten, and what is in another version"
-        );
-        // A connection that is being closed may have lost the right to the messages.
-        shared.deliver(0, |message| message.simple("news"));
-        client.closing = Some(Closing::Killed);
-        client.fetch_messages(&mut out);
-        assert_eq!(out, b"+news\r\n");
     }
 }

@@ -349,27 +349,6 @@ impl ClientShared {
         self.tracking.fetch_or(BROKEN_REDIRECT, Ordering::Relaxed);
     }
 
-    /// Memory of the buffers and lists.
-    pub fn buffers_memory(&self) -> usize {
-        self.own_memory() + self.inbox().memory()
-    }
-
-    /// The same without the inbox.
-    pub(crate) fn own_memory(&self) -> usize {
-        let buffers = [&self.input_len, &self.input_free, &self.output_memory];
-        let lists = [&self.queued_len, &self.names_memory];
-        // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
-        buffers.iter().chain(&lists).map(|field| field.load(Ordering::Relaxed)).sum()
-    }
-
-    /// As [`buffers_memory`](Self::buffers_memory), without long values in memory of the store.
-    pub(crate) fn memory_beside(&self) -> usize {
-        let own = [&self.beside_memory, &self.queued_len, &self.names_memory];
-        // ORDERING: Relaxed, as above.
-        let own: usize = own.iter().map(|field| field.load(Ordering::Relaxed)).sum();
-        own + self.inbox().memory()
-    }
-
     /// Signals that users have changed.
     pub(crate) fn users_changed(&self) {
         // ORDERING: Release pairs with the Acquire in `signals`: a thread that sees it finds the users as changed.
