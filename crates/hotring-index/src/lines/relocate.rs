@@ -135,7 +135,7 @@ fn relocate<S: Search>(
     if !wrong!(table, LinesNoCount) {
         table.count_move(index);
     }
-    found.empty_frozen::<S>(table);
+    found.clear_moved::<S>(table);
     copy.thaw(table);
     Some(number)
 }

@@ -99,7 +99,7 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spa
     }
     line.head().clear(ACTIVE);
     shape.each_item::<S>(index, reach, |found| {
-        found.empty_frozen::<S>(table);
+        found.clear_moved::<S>(table);
         thaw::<S>(next, shape.hash(index, found.pair.word));
     });
     if reach == STASHED {
@@ -159,7 +159,7 @@ fn remove_copy<S: Search>(next: &Table, hash: u64, spare: &mut Spare) {
     let home = next.shape.home(hash);
     let reach = reach_of(next.shape.line(home.index).control());
     match next.shape.find::<S>(home, reach) {
-        Some(copy) => copy.empty_frozen::<S>(next),
+        Some(copy) => copy.clear_moved::<S>(next),
         None => next.stash.remove(hash, spare),
     }
 }

@@ -56,13 +56,18 @@ impl<'t> Found<'t> {
         self.lane.swap(self.pair, Pair { word: self.line_bits(), value: 0 })
     }
 
-    /// Empties the lane of a frozen item: only bits of the line may change meanwhile.
-    pub(super) fn empty_frozen<S: Search>(&self, table: &Table) {
+    /// As [`empty_frozen`](Self::empty_frozen), for an item that has moved.
+    pub(super) fn clear_moved<S: Search>(&self, table: &Table) {
         #[cfg(loom)]
         if wrong!(table, LinesRelaxedClear) && !self.line.is_head(self.lane) {
             return self.lane.empty_relaxed();
         }
         let _ = table;
+        self.empty_frozen::<S>();
+    }
+
+    /// Empties the lane of a frozen item: only bits of the line may change meanwhile.
+    pub(super) fn empty_frozen<S: Search>(&self) {
         let mut now = Found { pair: S::load(self.lane), ..*self };
         while !now.empty() {
             now.pair = S::load(self.lane);
