@@ -113,6 +113,7 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["bounds", "--csv", "bounds.csv"],
     &["servers", "--skew", "uniform,0.99", "--csv", "servers.csv"],
     &["servers", "--pipeline", "1", "--rate", "20k,50k", "--csv", "servers-paced.csv"],
+    &["containers", "--csv", "containers.csv"],
     &["durability", "modes", "--csv", "durability-modes.csv"],
     &["durability", "modes", "--mix", "writes", "--csv", "durability-writes.csv"],
     &["durability", "restart", "--csv", "durability-restart.csv"],

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bounds::BoundsArgs;
 use crate::compare::CompareArgs;
+use crate::containers::ContainersArgs;
 use crate::crash::CrashArgs;
 use crate::durability::DurabilityArgs;
 use crate::evict::EvictArgs;
@@ -42,6 +43,7 @@ enum Command {
     Memory(MemoryArgs),
     Bounds(BoundsArgs),
     Servers(Box<ServersArgs>),
+    Containers(ContainersArgs),
     NullServer(NullServerArgs),
     Mercury(MercuryArgs),
     Torture(TortureArgs),
@@ -66,6 +68,7 @@ impl Cli {
             Command::Memory(args) => args.run(),
             Command::Bounds(args) => args.run(),
             Command::Servers(args) => args.run(),
+            Command::Containers(args) => args.run(),
             Command::NullServer(args) => args.run(),
             Command::Mercury(args) => args.run(),
             Command::Torture(args) => args.run(),

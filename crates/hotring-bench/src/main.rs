@@ -6,6 +6,7 @@ mod address;
 mod bounds;
 mod cli;
 mod compare;
+mod containers;
 mod count;
 mod crash;
 mod durability;

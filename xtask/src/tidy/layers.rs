@@ -122,7 +122,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "torture",
                 "ycsb",
             ],
-            &["figures"],
+            &["containers", "figures"],
             &["cli"],
         ],
     ),

@@ -23,7 +23,7 @@ use crate::servers::{Data, Kind};
 pub use cases::{Case, Mode, Window};
 use figures::{Figures, Row};
 pub use space::{Pass, loaded, overwrite};
-pub use subject::{Rewrites, Setup, Testbed, name};
+pub use subject::{Rewrites, Setup, Subject, Testbed, name};
 
 /// Bytes of a key.
 const KEY_LEN: usize = 16;

@@ -86,6 +86,9 @@ impl Data {
 
     /// Puts all keys into a target.
     pub fn load(&self, target: &Target) -> Result<()> {
+        if self.keys == 0 {
+            return Ok(());
+        }
         let order = Scramble::new(self.keys, 1);
         self.each(target, Action::Set, (0..self.keys).map(|rank| order.key(rank)))
     }

@@ -25,6 +25,7 @@ use clap::Args;
 pub use content::Content;
 pub use measure::{Data, Load, Rounds, Sample, Scripts};
 pub use null::NullServerArgs;
+pub use process::CpuTime;
 pub use spawn::{Kind, LogPlan, Plan, Spawned, Transport};
 pub use target::Target;
 

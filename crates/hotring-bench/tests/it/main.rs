@@ -2,6 +2,7 @@
 
 mod bounds;
 mod compare;
+mod containers;
 mod crash;
 mod durability;
 mod evict;

@@ -15,15 +15,19 @@ pub fn command_info(spec: &Spec, reply: &mut Writer<'_>) {
     reply.int(last);
     reply.int(step);
     name_set(reply, spec.categories().names());
-    reply.array(spec.tips.len());
+    reply.set(spec.tips.len());
     for tip in spec.tips {
         reply.bulk(tip.as_bytes());
     }
-    reply.array(spec.keys.len() + spec.routed_by.len());
+    reply.set(spec.keys.len() + spec.routed_by.len());
     for range in spec.keys.iter().chain(spec.routed_by) {
         key_range(*range, reply);
     }
-    reply.array(subcommands(spec.id).count());
+    match subcommands(spec.id).count() {
+        // Redis answers none as an empty set, and some as an array.
+        0 => reply.set(0),
+        count => reply.array(count),
+    }
     for sub in subcommands(spec.id) {
         command_info(sub, reply);
     }

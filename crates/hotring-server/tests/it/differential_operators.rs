@@ -150,6 +150,34 @@ fn commands_have_the_keys_and_categories_of_redis() {
     }
 }
 
+/// Tips, keys and missing subcommands were once arrays.
+#[test]
+fn entries_of_commands_have_the_sets_and_maps_of_redis() {
+    let Some((_redis, _server, mut ours, mut theirs)) = both() else { return };
+    let names = texts(&ours.ask(&[b"COMMAND", b"LIST"]));
+    for raw in [&mut ours, &mut theirs] {
+        raw.ask(&[b"HELLO", b"3"]);
+    }
+    let mut compared = 0;
+    for name in names {
+        let request: [&[u8]; 3] = [b"COMMAND", b"INFO", name.as_bytes()];
+        let [a, b] = [&mut ours, &mut theirs].map(|raw| aggregates(&raw.ask(&request)));
+        if b.len() > 1 {
+            assert_eq!(a, b, "{name}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 200, "{compared}");
+}
+
+/// The kinds of all arrays, sets and maps of one entry, without those of subcommands.
+fn aggregates(reply: &[u8]) -> String {
+    let text = String::from_utf8_lossy(reply);
+    let own = text.lines().enumerate().take_while(|(i, line)| *i < 2 || *line != "*10");
+    let kinds = own.filter_map(|(_, line)| line.chars().next());
+    kinds.filter(|kind| ['*', '~', '%'].contains(kind)).collect()
+}
+
 /// Name, arity, places of keys, and the sorted flags and categories.
 fn parts(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);

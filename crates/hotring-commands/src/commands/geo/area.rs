@@ -116,3 +116,26 @@ impl Bounds {
             && cell.moved(-1, 0).sides().west <= self.west
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// South of the equator the southern side of an area is the wider one in degrees.
+    #[test]
+    fn bounds_are_alike_on_both_sides_of_the_equator() {
+        let forms = [
+            Form::Circle { radius: 1_500_000.0 },
+            Form::Box { width: 2_000_000.0, height: 3_000_000.0 },
+        ];
+        for (form, latitude) in forms.into_iter().zip([60.0, 30.0]) {
+            let area = |latitude| Area { center: Place { longitude: 20.0, latitude }, form };
+            let (north, south) = (area(latitude).bounds(), area(-latitude).bounds());
+            assert_eq!((north.west, north.east), (south.west, south.east), "{form:?}");
+            assert_eq!((north.north, north.south), (-south.south, -south.north), "{form:?}");
+            // The farthest point to the east lies nearer to the pole than the center does.
+            let own = degrees(1_000_000.0 / EARTH_RADIUS / radians(latitude).cos());
+            assert!(north.east - 20.0 > own, "{form:?}");
+        }
+    }
+}

@@ -54,3 +54,30 @@ fn sigma(mut x: f64) -> f64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No client can fill half of the registers. The numbers are those of Redis's formula, reckoned apart.
+    #[test]
+    fn the_highest_registers_count() {
+        let half = N_REGISTERS as u32 / 2;
+        let cases: [(&[(u8, u32)], f64); 4] = [
+            (&[(0, half), (1, half)], 10_360.0),
+            (&[(VALUE_MAX - 2, 2 * half)], 6.653_256_548_922_161e18),
+            (&[(VALUE_MAX - 1, 2 * half)], 1.330_651_309_784_432e19),
+            (&[(VALUE_MAX - 2, half), (VALUE_MAX, half)], 1.157159039e+19),
+        ];
+        for (registers, expected) in cases {
+            let mut histogram = [0; 64];
+            for (value, n) in registers {
+                histogram[usize::from(*value)] = *n;
+            }
+            let ratio = estimate(&histogram) as f64 / expected;
+            assert!((0.999_999..1.000_001).contains(&ratio), "{registers:?}: {ratio}");
+        }
+        assert!((tau(0.5) - 0.149_929).abs() < 1e-6, "{}", tau(0.5));
+        assert_eq!((tau(0.0), tau(1.0)), (0.0, 0.0));
+    }
+}

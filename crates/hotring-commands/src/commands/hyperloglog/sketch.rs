@@ -325,3 +325,45 @@ fn murmur(bytes: &[u8]) -> u64 {
     hash = (hash ^ hash >> 47).wrapping_mul(M);
     hash ^ hash >> 47
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raised(registers: &[(usize, u8)], sparse_max: usize) -> Sketch {
+        let mut sketch = Sketch::default();
+        for (index, value) in registers {
+            sketch.raise_one(*index, *value, sparse_max).unwrap();
+        }
+        sketch
+    }
+
+    /// No element that one could find has such a register.
+    #[test]
+    fn the_sparse_form_holds_values_of_up_to_32() {
+        assert!(!raised(&[(5, 32)], 3_000).is_dense());
+        let dense = raised(&[(4, 32), (5, 33)], 3_000);
+        assert!(dense.is_dense());
+        let registers = [4, 5, 6].map(|at| dense_register(&dense.bytes[HEADER_LEN..], at));
+        assert_eq!(registers, [32, 33, 0]);
+    }
+
+    /// As after `hll-sparse-max-bytes` was made smaller.
+    #[test]
+    fn a_long_one_stays_sparse_while_it_does_not_grow() {
+        let mut sketch = raised(&[(10, 3), (20, 3)], 3_000);
+        let len = sketch.bytes.len();
+        assert_eq!(sketch.raise_one(10, 4, len - 1), Ok(true));
+        assert_eq!((sketch.is_dense(), sketch.bytes.len()), (false, len));
+        assert_eq!(sketch.raise_one(15, 4, len - 1), Ok(true));
+        assert!(sketch.is_dense());
+    }
+
+    #[test]
+    fn up_to_four_equal_registers_are_one_run() {
+        let registers: Vec<(usize, u8)> = (0..5).map(|i| (i, 7)).collect();
+        // The header, the runs, and two bytes for the rest.
+        assert_eq!(raised(&registers[..4], 3_000).bytes.len(), HEADER_LEN + 1 + 2);
+        assert_eq!(raised(&registers, 3_000).bytes.len(), HEADER_LEN + 2 + 2);
+    }
+}

@@ -132,6 +132,12 @@ fn what_came_before_a_damaged_part_stays() {
         GETBIT k 120 -> :1¶
         STRLEN k -> :24¶
         BITCOUNT k -> :35¶
+        PFADD l -> :1¶
+        PFCOUNT l -> :0¶
+        SETRANGE l 16 "\x5f\xff" -> :18¶
+        GETBIT l 120 -> :0¶
+        PFADD l d f a i -> -INVALIDOBJ Corrupted HLL object detected¶
+        GETBIT l 120 -> :1¶
         "#,
     );
 }

@@ -223,3 +223,18 @@ fn elements_that_cannot_be_sent_are_not_drawn() {
         assert!(other.say(&taking.replace(" k ", " none ")).starts_with("*0"), "{taking}");
     }
 }
+
+/// Values that patterns name may be long, and many elements may name the same one.
+#[test]
+fn sorting_gathers_no_more_values_than_a_list_may_have() {
+    let config = Config { output_hard_max: HARD_MAX, ..Config::default() };
+    let options = Options { value_len_max: 2_000, ..Options::default() };
+    for (n, stored) in [(4, Some(":4¶")), (6, None)] {
+        let mut client = Dialogue::with_config(Version::Resp2, options.clone(), config.clone());
+        client.say(&format!("SET v_1 {}", "v".repeat(400)));
+        client.say(&format!("RPUSH l{}", " 1".repeat(n)));
+        let reply = client.say("SORT l GET v_* STORE d");
+        assert_eq!(reply, stored.unwrap_or_default());
+        assert_eq!(client.closing(), stored.is_none().then_some(Closing::OutputLimit));
+    }
+}

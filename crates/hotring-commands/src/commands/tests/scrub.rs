@@ -223,3 +223,20 @@ fn what_does_not_look_at_a_value_repairs_it() {
             .unwrap();
     }
 }
+
+#[test]
+fn a_sorted_list_does_not_make_way_for_rows_that_are_damaged() {
+    let mut dialogue = Dialogue::with(Version::Resp2, with(Checksum::Verify));
+    for request in ["RPUSH l 1 2", "RPUSH d old", "SET w_1 some-value", "SET w_2 other"] {
+        dialogue.say(request);
+    }
+    let mut damager = dialogue.server().store.session();
+    damager
+        .with_damage(b"w_1", Part::Value, 9, || {
+            let reply = dialogue.say("SORT l GET w_* STORE d");
+            assert!(reply.starts_with('-') && reply.contains("w_1"), "{reply}");
+        })
+        .unwrap();
+    assert_eq!(dialogue.say("LRANGE d 0 -1"), "*1¶$3¶old¶");
+    assert_eq!(dialogue.say("SORT l GET w_* STORE d"), ":2¶");
+}

@@ -1,0 +1,117 @@
+//! Results round by round, as rows and as a table.
+
+use serde::Serialize;
+
+use super::SERVERS;
+use crate::durability::name;
+use crate::report::{Spread, Table, short};
+
+/// The figures of one setting.
+pub struct Figures {
+    setting: String,
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    case: String,
+    unit: &'static str,
+    /// Of each server, in the order of [`SERVERS`].
+    rounds: [Vec<f64>; 2],
+}
+
+/// One figure of one case of both servers, as CSV and JSON have it.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    setting: String,
+    case: String,
+    unit: &'static str,
+    rounds: usize,
+    redis: f64,
+    redis_min: f64,
+    redis_max: f64,
+    hotring: f64,
+    hotring_min: f64,
+    hotring_max: f64,
+    ratio: f64,
+    ratio_min: f64,
+    ratio_max: f64,
+}
+
+impl Figures {
+    pub fn new(setting: &str) -> Figures {
+        Figures { setting: setting.to_owned(), cells: Vec::new() }
+    }
+
+    /// Adds the result of a server in a round. Each round has the same figures.
+    pub fn add(&mut self, case: &str, unit: &'static str, server: &str, value: f64) {
+        let is_it = |cell: &Cell| cell.case == case && cell.unit == unit;
+        let at = self.cells.iter().position(is_it).unwrap_or_else(|| {
+            self.cells.push(Cell { case: case.to_owned(), unit, rounds: Default::default() });
+            self.cells.len() - 1
+        });
+        let column = SERVERS.iter().position(|kind| name(*kind) == server);
+        self.cells[at].rounds[column.expect("one of the two servers")].push(value);
+    }
+
+    pub fn rows(&self) -> Vec<Row> {
+        self.cells.iter().map(|cell| self.row(cell)).collect()
+    }
+
+    fn row(&self, cell: &Cell) -> Row {
+        let [theirs, ours] = &cell.rounds;
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
+        let [redis, hotring, ratio] = [theirs, ours, &ratios].map(|values| Spread::of(values));
+        Row {
+            setting: self.setting.clone(),
+            case: cell.case.clone(),
+            unit: cell.unit,
+            rounds: ratios.len(),
+            redis: redis.median,
+            redis_min: redis.min,
+            redis_max: redis.max,
+            hotring: hotring.median,
+            hotring_min: hotring.min,
+            hotring_max: hotring.max,
+            ratio: ratio.median,
+            ratio_min: ratio.min,
+            ratio_max: ratio.max,
+        }
+    }
+}
+
+/// A figure a line.
+pub fn table(rows: &[Row]) -> String {
+    let mut table = Table::new(&["setting", "case", "unit", "redis", "hotring", "of redis"]);
+    for row in rows {
+        table.row(vec![
+            row.setting.clone(),
+            row.case.clone(),
+            row.unit.to_owned(),
+            short(row.redis),
+            short(row.hotring),
+            format!("{:.2} ({:.2}..{:.2})", row.ratio, row.ratio_min, row.ratio_max),
+        ]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_those_of_rounds() {
+        let mut figures = Figures::new("here");
+        for (ours, theirs) in [(10.0, 5.0), (9.0, 6.0), (40.0, 10.0)] {
+            figures.add("LPUSH", "ns of CPU", "hotring", ours);
+            figures.add("LPUSH", "ns of CPU", "redis", theirs);
+        }
+        let rows = figures.rows();
+        let expected = "\
+            | setting | case  | unit      | redis | hotring |          of redis |\n\
+            |---------|-------|-----------|------:|--------:|------------------:|\n\
+            | here    | LPUSH | ns of CPU |     6 |      10 | 2.00 (1.50..4.00) |\n";
+        assert_eq!(table(&rows), expected);
+        assert_eq!((rows.len(), rows[0].rounds, rows[0].ratio_min), (1, 3, 1.5));
+    }
+}

@@ -1,0 +1,202 @@
+//! `containers`: commands on lists, sets, sorted sets, hashes and long strings, of hotring beside Redis.
+//!
+//! The main figure is the processor time that a server's process takes for a request. Both servers are loaded alike and
+//! take turns within each round, so that drift of the machine hits both, and are compared within rounds. Every answer
+//! is looked at; an error, or an answer of another kind, fails the run.
+
+mod cases;
+mod figures;
+mod side;
+mod space;
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::durability::{Rewrites, Setup, Testbed, name};
+use crate::machine::Machine;
+use crate::report::{self, Files, Results};
+use crate::servers::Kind;
+use cases::{Case, Sizes};
+use figures::{Figures, Row};
+use side::Side;
+
+/// Measure commands on containers beside Redis: CPU time, memory, bytes logged
+///
+/// Servers are started on loopback, with a folder each, which is removed in the end. Figures are medians of rounds,
+/// with the lowest and the highest; a ratio is that of one round. redis-server must be installed.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ContainersArgs {
+    /// What to measure [default: all]
+    #[arg(value_enum, value_name = "PART")]
+    parts: Vec<Part>,
+    /// A short run, for trying things out: 3 rounds of 15,000 requests
+    #[arg(long)]
+    quick: bool,
+    /// Measured rounds
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Requests of a turn; a tenth of it where a request is long
+    #[arg(long, value_parser = crate::count::count, default_value = "50k")]
+    requests: u64,
+    /// Members of the sorted set and fields of the largest hash; a tenth of it in the list and the set
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
+    members: u64,
+    /// Bytes of the string of SETBIT; a tenth of it in that of APPEND
+    #[arg(long, value_parser = crate::count::count, default_value = "512M")]
+    string: u64,
+    /// Connections
+    #[arg(long, default_value_t = 10)]
+    connections: usize,
+    #[command(flatten)]
+    testbed: Testbed,
+    #[command(flatten)]
+    files: Files,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hotring-bench containers --csv containers.csv
+  hotring-bench containers --quick
+  hotring-bench containers everysec memory";
+
+/// A part of the run, with servers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// All commands without a log, with 1 and 16 requests in flight
+    Time,
+    /// Writes with a log that is synced every second, and the bytes that it gets
+    Everysec,
+    /// Memory of small and large containers
+    Memory,
+    /// One sorted set that all connections read, by one and by two threads of hotring
+    Readers,
+}
+
+/// The servers, in the order of the columns.
+const SERVERS: [Kind; 2] = [Kind::Redis, Kind::Hotring];
+
+/// Requests in flight on each connection.
+const DEPTHS: [u64; 2] = [1, 16];
+
+impl ContainersArgs {
+    /// Measures and prints.
+    pub fn run(&self) -> Result<()> {
+        ensure!(self.rounds > 0, "--rounds starts at 1");
+        ensure!(self.connections > 0, "--connections starts at 1");
+        ensure!(self.members > 1_000, "--members starts above 1,000, the fields of a smaller hash");
+        ensure!(self.string >= 1_000, "--string starts at 1,000");
+        ensure!(self.string < 1 << 29, "--string ends below 2^29");
+        for kind in SERVERS {
+            self.testbed.program(kind).map_or_else(|| kind.program(), Ok)?;
+        }
+        if cfg!(debug_assertions) {
+            eprintln!("note: a debug build, the figures mean nothing");
+        }
+        let machine = Machine::here();
+        println!("{machine}");
+        let parts = if self.parts.is_empty() { Part::value_variants() } else { &self.parts[..] };
+        let mut rows = Vec::new();
+        for part in parts {
+            let of_part = match part {
+                Part::Time => self.time()?,
+                Part::Everysec => self.everysec()?,
+                Part::Memory => space::measure(self)?,
+                Part::Readers => self.readers()?,
+            };
+            println!("{}", figures::table(&of_part));
+            rows.extend(of_part);
+        }
+        let results = Results::new(machine, rows);
+        self.files.write(&results.rows, &results)
+    }
+
+    fn rounds(&self) -> usize {
+        if self.quick { 3 } else { self.rounds }
+    }
+
+    fn requests(&self) -> u64 {
+        if self.quick { 15_000 } else { self.requests }
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes { members: self.members, string: self.string }
+    }
+
+    fn setup(&self, kind: Kind, log: Option<&'static str>, threads: usize) -> Setup<'static> {
+        Setup { kind, log, rewrites: Rewrites::WhenTold, threads }
+    }
+
+    /// Both servers, loaded.
+    fn sides(&self, log: Option<&'static str>, threads: usize) -> Result<Vec<Side>> {
+        let start = |kind| {
+            // Redis's further threads only read and write sockets, and spin meanwhile.
+            let threads = if kind == Kind::Redis { 1 } else { threads };
+            let setup = self.setup(kind, log, threads);
+            let mut side = Side::start(&self.testbed, setup, self.connections)?;
+            cases::load(side.client(), self.sizes())?;
+            Ok(side)
+        };
+        SERVERS.map(start).into_iter().collect()
+    }
+
+    fn time(&self) -> Result<Vec<Row>> {
+        let mut sides = self.sides(None, 1)?;
+        let cases = cases::all(self.sizes());
+        let mut rows = Vec::new();
+        for depth in DEPTHS {
+            let setting = format!("no log, P={depth}");
+            rows.extend(self.turns(&mut sides, (&setting, depth), &cases)?);
+        }
+        Ok(rows)
+    }
+
+    fn everysec(&self) -> Result<Vec<Row>> {
+        let mut sides = self.sides(Some("everysec"), 1)?;
+        let mut cases = cases::all(self.sizes());
+        cases.retain(|case| case.writes);
+        let depth = DEPTHS[1];
+        self.turns(&mut sides, (&format!("everysec, P={depth}"), depth), &cases)
+    }
+
+    fn readers(&self) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for threads in [1, 2] {
+            let mut sides = self.sides(None, threads)?;
+            let mut cases = cases::all(self.sizes());
+            cases.retain(|case| case.reads_scores);
+            let depth = DEPTHS[1];
+            let setting = format!("threads of hotring: {threads}, P={depth}");
+            rows.extend(self.turns(&mut sides, (&setting, depth), &cases)?);
+        }
+        Ok(rows)
+    }
+
+    /// Measures all cases, round by round.
+    fn turns(
+        &self,
+        sides: &mut [Side],
+        (setting, depth): (&str, u64),
+        cases: &[Case],
+    ) -> Result<Vec<Row>> {
+        let bar = report::progress((self.rounds() * cases.len()) as u64, setting);
+        let mut figures = Figures::new(setting);
+        for round in 0..self.rounds() {
+            for case in cases {
+                for turn in 0..sides.len() {
+                    // Neither is always the first.
+                    let side = &mut sides[(round + turn) % SERVERS.len()];
+                    let requests = self.requests() / case.share;
+                    let taken = side.turn(case, (depth, requests), round as u64)?;
+                    figures.add(&case.name, "ns of CPU", name(side.kind), taken.nanoseconds);
+                    if let Some(bytes) = taken.logged {
+                        figures.add(&case.name, "bytes logged", name(side.kind), bytes);
+                    }
+                }
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(figures.rows())
+    }
+}
