@@ -169,7 +169,8 @@ impl Search for Neon {
                 options(nostack, readonly, preserves_flags),
             );
         }
-        // 16 bits of each lane; two are wanted.
+        // 16 bits of each lane, of which one is wanted, two bits from the next.
+        let found = found & 0x0001_0001_0001_0001;
         let bits = (found | found >> 14 | found >> 28 | found >> 42) & 0x55;
         Matches(bits as u32)
     }
