@@ -54,7 +54,7 @@ mod engine;
 mod erased;
 mod index;
 // It needs accesses of 16 bytes. Loom has a form for them, shuttle none.
-#[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
 mod lines;
 mod ring;
 mod session;
@@ -97,7 +97,7 @@ pub use bytes::{
 pub use engine::Engine;
 pub use erased::{ErasedIndex, ErasedSession, Maintain};
 pub use index::{HotRing, HotRingSession, Index};
-#[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
 pub use lines::{
     Form, ItemLines, Lines, LinesAnswer, LinesConfig, LinesOp, LinesQueue, LinesSession, LinesStats,
 };

@@ -162,7 +162,9 @@ fn check(config: &LinesConfig) -> Result<Form, ConfigError> {
         Some(form) => Some(form).filter(|form| form.is_available()),
         None => Form::best(),
     }
-    .ok_or(ConfigError::Unsupported("this processor lacks the instructions: lines need cmpxchg16b"))
+    .ok_or(ConfigError::Unsupported(
+        "this processor lacks the instructions: lines need cmpxchg16b, or casp on aarch64",
+    ))
 }
 
 /// The lines with which this many items make this load. Small tables have three lanes a line.

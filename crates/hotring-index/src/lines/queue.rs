@@ -43,7 +43,7 @@ pub enum LinesAnswer {
 /// made.
 ///
 /// ```
-/// # #[cfg(target_arch = "x86_64")] {
+/// # #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))] {
 /// use hotring_index::{Lines, LinesAnswer, LinesConfig, LinesOp};
 ///
 /// let lines = Lines::new(LinesConfig::default())?;

@@ -18,7 +18,7 @@ mod history_checks;
 mod item_lines;
 mod linearizability;
 mod lines;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lines_queue;
 mod marks;
 mod memory;
@@ -29,7 +29,7 @@ mod model_u64s;
 mod objects;
 mod operate;
 mod overhead;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod quotient_lines;
 mod regressions;
 mod shapes;

@@ -1,7 +1,7 @@
 //! How an operation of a history is done on a u64 session: the same for every suite.
 
 use crate::history::{Op, Outcome};
-#[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
 use hotring_index::LinesSession;
 use hotring_index::{Engine, Session, U64};
 
@@ -40,7 +40,7 @@ pub fn operate<E: Engine>(session: &mut Session<U64, E>, key: u64, op: Op) -> Ou
 }
 
 /// On a session of lines.
-#[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
 pub fn operate_on_lines(session: &mut LinesSession, key: u64, op: Op) -> Outcome {
     operate!(session, key, op)
 }

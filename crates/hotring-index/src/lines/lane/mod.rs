@@ -16,22 +16,32 @@
 //!    `cmpxchg16b`. [`Form::best`] refuses where there is no `cmpxchg16b`.
 //! 4. x86-64 loads are acquires and locked instructions are full barriers, so that each block has at least the order
 //!    that its documentation names.
-
+//!
+//! On aarch64 an aligned 16-byte `ldp` is one access on processors with LSE2 (ARM's manual, B2.2.1), and `casp` is one
+//! on all that have LSE. A wider load of NEON reads each aligned 8 bytes in one access. Loads that must be acquires end
+//! with a barrier.
 //!
 //! Under loom a lane is one atomic word of two halves, so that all of the code above runs under it (`model.rs`).
 
+#[cfg(all(target_arch = "aarch64", not(loom)))]
+mod arm;
 #[cfg(loom)]
 mod model;
-#[cfg(not(loom))]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod x86;
+
+#[cfg(all(target_arch = "aarch64", not(loom)))]
+pub use arm::Form;
+#[cfg(all(target_arch = "aarch64", not(loom)))]
+pub(super) use arm::{Best, Lane, Neon, Plain, by_form};
 
 #[cfg(loom)]
 pub use model::Form;
 #[cfg(loom)]
 pub(super) use model::{Best, Lane, Model, Torn, by_form};
-#[cfg(not(loom))]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 pub use x86::Form;
-#[cfg(not(loom))]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 pub(super) use x86::{Avx2, Avx512, Best, Lane, Plain, Sse2, by_form};
 
 /// A cache line of lanes.
