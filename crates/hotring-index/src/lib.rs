@@ -98,7 +98,9 @@ pub use engine::Engine;
 pub use erased::{ErasedIndex, ErasedSession, Maintain};
 pub use index::{HotRing, HotRingSession, Index};
 #[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
-pub use lines::{Form, ItemLines, Lines, LinesConfig, LinesSession, LinesStats};
+pub use lines::items::ItemLines;
+#[cfg(all(any(target_arch = "x86_64", loom), not(shuttle)))]
+pub use lines::{Form, Lines, LinesConfig, LinesSession, LinesStats};
 pub use ring::Ring;
 pub use session::Session;
 pub use session::compact::Compacted;

@@ -20,7 +20,7 @@ macro_rules! wrong {
 
 mod bits;
 mod config;
-mod items;
+pub(crate) mod items;
 mod lane;
 mod lookup;
 mod map;
@@ -38,7 +38,6 @@ mod tests;
 mod write;
 
 pub use config::LinesConfig;
-pub use items::ItemLines;
 pub use lane::Form;
 pub use map::{Lines, LinesStats};
 pub use session::LinesSession;
