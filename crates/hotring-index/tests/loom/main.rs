@@ -16,6 +16,7 @@ mod colliding;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
+mod item_lines;
 mod lines;
 mod mercury;
 mod notes;
@@ -27,12 +28,12 @@ mod world;
 
 use hotring_engines::{Chaining, Mercury, OsMutex, TestAndSet};
 use hotring_index::checks::{Checked, Fault};
-use hotring_index::{Form, Ring, Strategy};
+use hotring_index::{Form, ItemLines, Ring, Strategy};
 use world::{Report, Run, Scenario, explore};
 
 /// More than half of the total time, for interleavings that smaller scenarios and shuttle's larger ones
 /// cover as well: for the long form.
-const LARGEST: [&str; 23] = [
+const LARGEST: [&str; 24] = [
     "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",
     "displace | remove | get, get",
@@ -44,6 +45,7 @@ const LARGEST: [&str; 23] = [
     "halve, undo | insert, get | complete, get",
     "lazy update, update | update | remove, get",
     "lazy updates | update, get | get behind",
+    "move | remove, insert again",
     "no candidate: becomes one | insert, get | advance, complete, get",
     "no candidate: complete | insert, get | get",
     "reserve | reserve | remove",
@@ -146,6 +148,16 @@ fn wrong_moves_are_caught() {
 }
 
 #[test]
+fn lines_as_an_engine() {
+    all_pass::<ItemLines>(&item_lines::scenarios());
+}
+
+#[test]
+fn wrong_lines_as_an_engine_are_caught() {
+    all_caught::<ItemLines>(&item_lines::CONTROLS, &item_lines::scenarios());
+}
+
+#[test]
 fn lines_of_items() {
     for scenario in lines::scenarios().into_iter().filter(|s| is_wanted(s.name)) {
         let report = lines::explore(&scenario, Form::Model, Run::real());
@@ -215,6 +227,7 @@ fn notes_of_accesses() {
     notes_pass::<Ring<1>>(Strategy::Random);
     notes_pass::<Chaining>(Strategy::Vote);
     notes_pass::<Mercury<TestAndSet>>(Strategy::Vote);
+    notes_pass::<ItemLines>(Strategy::Vote);
 }
 
 #[test]
