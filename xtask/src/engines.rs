@@ -20,6 +20,8 @@ const ENGINES: &[&[&str]] = &[
     &["--index", "gcuckoo"],
     &["--index", "gcuckoo", "--gcuckoo-slots", "1"],
     &["--index", "gcuckoo", "--gcuckoo-atomicity", "lock", "--gcuckoo-cache", "1024"],
+    #[cfg(target_arch = "x86_64")]
+    &["--index", "lines"],
 ];
 
 /// Keys and accesses of the workload.

@@ -1,27 +1,29 @@
 //! An engine that is chosen when the program runs.
 
 use crate::{Chaining, GCuckoo, Locking, Mercury, OsMutex, TestAndSet};
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+use hotring_index::ItemLines;
 use hotring_index::{AnyIndex, Bytes, Config, ConfigError, Engine, Index, Maintain, Ring};
 use std::sync::Arc;
 
-/// Defines the choice from one list of engines.
+/// Defines the choice from one list of engines, some of which are not everywhere.
 macro_rules! engines {
-    ($($(#[$doc:meta])* $name:ident, $text:literal => $open:expr;)+) => {
+    ($($(#[$doc:meta])* $name:ident, $text:literal => $open:expr $(, if $cfg:meta)?;)+) => {
         /// Which engine an index has.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
         #[non_exhaustive]
         pub enum EngineChoice {
-            $($(#[$doc])* $name,)+
+            $($(#[$doc])* $(#[cfg($cfg)])? $name,)+
         }
 
         impl EngineChoice {
             /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
+            pub const ALL: &[Self] = &[$($(#[cfg($cfg)])? Self::$name,)+];
 
             /// Its unique name.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Self::$name => $text,)+
+                    $($(#[cfg($cfg)])? Self::$name => $text,)+
                 }
             }
 
@@ -32,7 +34,7 @@ macro_rules! engines {
             /// table.
             pub fn open(self, config: Config) -> Result<AnyIndex, ConfigError> {
                 match self {
-                    $(Self::$name => $open($text, config),)+
+                    $($(#[cfg($cfg)])? Self::$name => $open($text, config),)+
                 }
             }
         }
@@ -42,8 +44,11 @@ macro_rules! engines {
 
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
-                    $($text => Ok(Self::$name),)+
-                    _ => Err(format!("an engine is one of {}", [$($text),+].join(", "))),
+                    $($(#[cfg($cfg)])? $text => Ok(Self::$name),)+
+                    _ => {
+                        let names: Vec<&str> = Self::ALL.iter().map(|engine| engine.name()).collect();
+                        Err(format!("an engine is one of {}", names.join(", ")))
+                    }
                 }
             }
         }
@@ -66,6 +71,8 @@ engines! {
     GCuckoo, "gcuckoo" => erased::<GCuckoo<4>>;
     /// G-Cuckoo with one slot a bucket, as in the paper.
     GCuckooOneSlot, "gcuckoo-one-slot" => erased::<GCuckoo<1>>;
+    /// Lines: four tagged items to a cache line.
+    Lines, "lines" => erased::<ItemLines>, if all(target_arch = "x86_64", not(shuttle));
 }
 
 fn erased<E: Engine>(name: &'static str, config: Config) -> Result<AnyIndex, ConfigError> {

@@ -6,7 +6,7 @@
 //! * [`GCuckoo`]: a cuckoo hash table that knows before the first kick whether there is room.
 //!
 //! Each is a type parameter of [`hotring_index::Index`], with its proof in its module's header. A store
-//! takes any of them, and HotRing with one movable head, as [`EngineChoice::open`] returns it.
+//! takes any of them, HotRing with one movable head, or lines, as [`EngineChoice::open`] returns it.
 //!
 //! ```
 //! use hotring_engines::MercuryHash;

@@ -98,8 +98,10 @@ pub use engine::Engine;
 pub use erased::{ErasedIndex, ErasedSession, Maintain};
 pub use index::{HotRing, HotRingSession, Index};
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
+pub use lines::items::ItemLines;
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
 pub use lines::{
-    Form, ItemLines, Lines, LinesAnswer, LinesConfig, LinesOp, LinesQueue, LinesSession, LinesStats,
+    Form, Lines, LinesAnswer, LinesConfig, LinesOp, LinesQueue, LinesSession, LinesStats,
 };
 pub use ring::Ring;
 pub use session::Session;

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use hotring_engines::{Chaining, GCuckoo, Mercury, OsMutex, TestAndSet};
 use hotring_index::{Bytes, Config, Growth, Index, Ring, U64};
 #[cfg(target_arch = "x86_64")]
-use hotring_index::{Lines, LinesConfig};
+use hotring_index::{ItemLines, Lines, LinesConfig};
 
 use super::bytes::Written;
 use super::oracle::Oracle;
@@ -19,7 +19,7 @@ use crate::workload::operations::Keys;
 pub enum TargetName {
     /// The ring, with any strategy and number of hints
     Hotring,
-    /// Lines: items in the table itself, on x86-64
+    /// Lines, on x86-64: words in the table itself, or tagged items
     Lines,
     /// Lock-free chains, the baseline of HotRing's paper
     Chaining,
@@ -166,7 +166,9 @@ impl Plan {
 
     #[cfg(target_arch = "x86_64")]
     fn lines(&self) -> Result<Box<dyn Target>> {
-        ensure!(self.shape == Shape::WORDS, "lines hold a word a key: values of 8 bytes");
+        if self.shape != Shape::WORDS {
+            return self.ours::<ItemLines>();
+        }
         let Config { seed, huge_pages, .. } = self.config;
         let capacity = match self.config.growth {
             None => 0,
@@ -257,7 +259,8 @@ impl Plan {
         let table = match (self.target, self.config.growth) {
             (TargetName::Oracle, _) => return 16.0,
             // While the table doubles, what is left of the old one.
-            (TargetName::Lines, _) => return 72.0,
+            (TargetName::Lines, _) if self.shape == Shape::WORDS => return 72.0,
+            (TargetName::Lines, _) => 72.0,
             (_, Some(Growth::BytesPerKey(bytes))) => 2.0 * bytes,
             (_, Some(Growth::Fixed)) => {
                 let slots = self.config.slots_initial.next_power_of_two();

@@ -21,8 +21,7 @@ const SHAPES: [Shape; 4] = [
 fn targets() -> Vec<Box<dyn Target>> {
     let mut targets = Vec::new();
     for &name in TargetName::value_variants() {
-        let holds_words = matches!(name, TargetName::Oracle | TargetName::Lines);
-        let shapes = if holds_words { &SHAPES[..1] } else { &SHAPES };
+        let shapes = if name == TargetName::Oracle { &SHAPES[..1] } else { &SHAPES };
         for &shape in shapes {
             let keys = if shape.key_bytes < 8 { Keys::Dense } else { Keys::Scattered };
             let plan = Plan { shape, keys, ..Plan::new(name, KEYS + OPS) };

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use hotring_engines::{ChainingHash, EngineChoice, GCuckoo, Mercury, OsMutex, TestAndSet};
+#[cfg(target_arch = "x86_64")]
+use hotring_index::ItemLines;
 use hotring_index::{HotRing, Index, U64};
 use indicatif::ProgressBar;
 
@@ -102,6 +104,10 @@ impl TortureArgs {
                 }
                 (On::Index, EngineChoice::GCuckooOneSlot) => {
                     self.torture::<Index<U64, GCuckoo<1>>>("index")?;
+                }
+                #[cfg(target_arch = "x86_64")]
+                (On::Index, EngineChoice::Lines) => {
+                    self.torture::<Index<U64, ItemLines>>("index")?;
                 }
                 (On::Index, other) => bail!("{} is tortured --on store only", other.name()),
             }

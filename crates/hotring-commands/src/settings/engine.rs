@@ -96,6 +96,7 @@ named! {
         Chaining = "chaining",
         Mercury = "mercury",
         GCuckoo = "gcuckoo",
+        Lines = "lines",
     }
 }
 
@@ -178,6 +179,8 @@ impl IndexSettings {
                     _ => EngineChoice::GCuckoo,
                 }
             }
+            // Not every processor has it.
+            Engine::Lines => self.engine.to_string().parse()?,
         };
         Ok((choice, config))
     }
@@ -357,12 +360,12 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for name in ["hotring", "chaining", "mercury", "gcuckoo"] {
+        for name in ["hotring", "chaining", "mercury", "gcuckoo", "lines"] {
             assert_eq!(Engine::from_str(name).unwrap().to_string(), name);
         }
         assert_eq!(
             Engine::from_str("btree"),
-            Err("must be one of hotring, chaining, mercury, gcuckoo".to_string())
+            Err("must be one of hotring, chaining, mercury, gcuckoo, lines".to_string())
         );
     }
 }

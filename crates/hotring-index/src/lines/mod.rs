@@ -21,7 +21,7 @@ macro_rules! wrong {
 
 mod bits;
 mod config;
-mod items;
+pub(crate) mod items;
 mod lane;
 mod lookup;
 mod map;
@@ -42,7 +42,6 @@ mod watch;
 mod write;
 
 pub use config::LinesConfig;
-pub use items::ItemLines;
 pub use lane::Form;
 pub use map::{Lines, LinesStats};
 pub use queue::{LinesAnswer, LinesOp, LinesQueue};

@@ -1,5 +1,5 @@
-//! Properties of lines of items alone: refused settings, room, and the growth of its table. The suites that run over all
-//! engines cover the rest.
+//! Properties of lines of items alone: refused settings, room, and the growth of its table. The suites that run over
+//! all engines cover the rest.
 
 use crate::colliding::u64_key;
 use hotring_engines::MercuryConfig;

@@ -17,6 +17,7 @@ mod colliding;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
+mod item_lines;
 mod lines;
 mod mercury;
 mod notes;
@@ -28,12 +29,12 @@ mod world;
 
 use hotring_engines::{Chaining, Mercury, OsMutex, TestAndSet};
 use hotring_index::checks::{Checked, Fault};
-use hotring_index::{Form, Ring, Strategy};
+use hotring_index::{Form, ItemLines, Ring, Strategy};
 use world::{Report, Run, Scenario, explore};
 
 /// More than half of the total time, for interleavings that smaller scenarios and shuttle's larger ones
 /// cover as well: for the long form.
-const LARGEST: [&str; 27] = [
+const LARGEST: [&str; 28] = [
     "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",
     "cold goes out, hot comes home | add, get",
@@ -47,6 +48,7 @@ const LARGEST: [&str; 27] = [
     "lazy update, update | update | remove, get",
     "lazy updates | update, get | get behind",
     "move stashed | add, get",
+    "move | remove, insert again",
     "no candidate: becomes one | insert, get | advance, complete, get",
     "no candidate: complete | insert, get | get",
     "reserve | reserve | remove",
@@ -151,6 +153,16 @@ fn wrong_moves_are_caught() {
 }
 
 #[test]
+fn lines_as_an_engine() {
+    all_pass::<ItemLines>(&item_lines::scenarios());
+}
+
+#[test]
+fn wrong_lines_as_an_engine_are_caught() {
+    all_caught::<ItemLines>(&item_lines::CONTROLS, &item_lines::scenarios());
+}
+
+#[test]
 fn lines_of_items() {
     for scenario in lines::scenarios().into_iter().filter(|s| is_wanted(s.name)) {
         let report = lines::explore(&scenario, Form::Model, Run::real());
@@ -220,6 +232,7 @@ fn notes_of_accesses() {
     notes_pass::<Ring<1>>(Strategy::Random);
     notes_pass::<Chaining>(Strategy::Vote);
     notes_pass::<Mercury<TestAndSet>>(Strategy::Vote);
+    notes_pass::<ItemLines>(Strategy::Vote);
 }
 
 #[test]

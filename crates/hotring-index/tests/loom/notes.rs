@@ -200,7 +200,9 @@ impl<E: Checked> World<E> {
                 "a note of a removed key: {bits:#b}, {events:?}"
             );
         }
-        let copies = E::NAME == "mercury" || (E::NAME != "hotring" && has(Grow));
+        // These replace an item in another place than its word.
+        let replaces_elsewhere = ["mercury", "lines"].contains(&E::NAME);
+        let copies = replaces_elsewhere || (E::NAME != "hotring" && has(Grow));
         if !copies && ![Remove, Age, Evict].into_iter().any(has) {
             let looks = self.looks.lock().expect("one thread runs");
             assert!(looks.iter().all(|seen| seen & !bits == 0), "{looks:?} were seen of {bits:#b}");

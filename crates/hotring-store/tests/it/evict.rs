@@ -58,6 +58,8 @@ fn writes_go_on_at_the_limit_by_every_policy_and_engine() {
         EngineChoice::Mercury,
         EngineChoice::Chaining,
         EngineChoice::GCuckoo,
+        #[cfg(target_arch = "x86_64")]
+        EngineChoice::Lines,
     ] {
         for policy in evicting() {
             let store = store(policy, engine, 1 << 20);

@@ -278,10 +278,19 @@ fn race(engine: EngineChoice, options: &Options, seed: u64, count: usize) -> (St
     (state(&store), state(&again))
 }
 
+/// One of each kind that this processor has.
+pub(crate) const ENGINES: &[&str] = &[
+    "hotring",
+    "chaining",
+    "mercury",
+    "gcuckoo",
+    #[cfg(target_arch = "x86_64")]
+    "lines",
+];
+
 #[test]
 fn the_log_says_what_racing_writers_did() {
-    let engines = ["hotring", "chaining", "mercury", "gcuckoo"];
-    for (seed, name) in engines.into_iter().enumerate() {
+    for (seed, name) in ENGINES.iter().enumerate() {
         let engine: EngineChoice = name.parse().expect("its name");
         let (was, is) = race(engine, &Options::default(), seed as u64, 3_000);
         assert_eq!(was, is, "{name}");

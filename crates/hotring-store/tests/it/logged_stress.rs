@@ -17,7 +17,9 @@ use hotring_store::{
     Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
-use super::logged::{ID, Logged, NOW, change_hash, change_list, change_scored, change_set, shown};
+use super::logged::{
+    ENGINES, ID, Logged, NOW, change_hash, change_list, change_scored, change_set, shown,
+};
 use super::long_text::change_text;
 use super::random::Random;
 
@@ -191,7 +193,7 @@ struct Met {
 fn round(seed: u64, met: &Met) {
     let storage = Memory::new();
     let mut random = Random::new(seed);
-    let engine = random.pick(&["hotring", "chaining", "mercury", "gcuckoo"]);
+    let engine = random.pick(ENGINES);
     let choice = engine.parse().expect("its name");
     let hash_packed_fields_max = random.pick(&[2, 512]);
     let text_plain_max = random.pick(&[60, 64 << 10]);

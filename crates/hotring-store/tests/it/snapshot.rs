@@ -18,7 +18,7 @@ use hotring_store::{
 };
 
 use super::logged::{
-    ID, Logged, NOW, State, change_hash, change_list, change_scored, change_set, state,
+    ENGINES, ID, Logged, NOW, State, change_hash, change_list, change_scored, change_set, state,
 };
 use super::long_text::change_text;
 use super::random::Random;
@@ -203,7 +203,7 @@ fn under_load<R>(logged: &Logged, seed: u64, f: impl FnOnce() -> R) -> R {
 
 #[test]
 fn a_snapshot_under_load_and_the_log_are_the_store() {
-    for (seed, engine) in ["hotring", "chaining", "mercury", "gcuckoo"].into_iter().enumerate() {
+    for (seed, engine) in ENGINES.iter().enumerate() {
         let memory = Memory::new();
         let choice = engine.parse().expect("its name");
         let options = Options {

@@ -9,7 +9,7 @@ pub(super) static ENGINES: &[Setting] = &[
         name: "index",
         alias: "",
         placeholder: "ENGINE",
-        help: "Index engine: hotring, or one it is compared with: chaining, mercury or gcuckoo",
+        help: "Index engine: hotring; lines, on x86-64; or one it is compared with: chaining, mercury or gcuckoo",
         change: Change::Start,
         get: |c| c.index.engine.to_string(),
         set: |c, v| v.parse().map(|engine| c.index.engine = engine),

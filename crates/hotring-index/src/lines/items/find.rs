@@ -1,9 +1,9 @@
 //! Finding items in one table, and following a key from table to table.
 //!
-//! A *hit* takes effect at the load of its lane. Its item is alive under the pin: whoever takes it out of a lane retires
-//! it afterwards. A *miss* reads the control word of the home, then the lines as far as REACH says, then the control
-//! word again. No item moves within a table. So a key that was there all the time was in one lane (or the stash) all the
-//! time, within REACH, unless its home has moved on, which the second look tells.
+//! A *hit* takes effect at the load of its lane. Its item is alive under the pin: whoever takes it out of a lane
+//! retires it afterwards. A *miss* reads the control word of the home, then the lines as far as REACH says, then the
+//! control word again. No item moves within a table. So a key that was there all the time was in one lane (or the
+//! stash) all the time, within REACH, unless its home has moved on, which the second look tells.
 
 use super::table::{Home, Table};
 use super::{ItemLines, handle};
@@ -54,8 +54,8 @@ impl Table {
         if wrong!(self, LinesNoSecondLook) {
             return true;
         }
-        // ORDERING: Acquire: the lanes were read before. A lane that was seen empty because its item has moved on was so
-        // after ACTIVE was cleared, and that is seen then, too.
+        // ORDERING: Acquire: the lanes were read before. A lane that was seen empty because its item has moved on was
+        // so after ACTIVE was cleared, and that is seen then, too.
         fence(Ordering::Acquire);
         self.see(index).is_some()
     }

@@ -1,5 +1,5 @@
-//! Lines of items: an engine whose table has four lanes to a cache line, each with a tag of a key's hash and the address
-//! of the key's item.
+//! Lines of items: an engine whose table has four lanes to a cache line, each with a tag of a key's hash and the
+//! address of the key's item.
 //!
 //! ```text
 //!  line i, 64 bytes                                word of a lane
@@ -11,8 +11,8 @@
 //!
 //! `docs/design/lines.md` has the protocol: it is that of the map whose items lie in the table itself (`lines`), with
 //! items of the index's memory, several of which can match a tag, and whose readers are pinned. From the lowest layer
-//! up: `handle`, `stash`, `table` (where a position belongs), `find`, `write`, `sweep` (growing and shrinking), `scan`, `batch`,
-//! `engine`.
+//! up: `handle`, `stash`, `table` (where a position belongs), `find`, `write`, `sweep` (growing and shrinking), `scan`,
+//! `batch`, `engine`.
 //!
 //! # Invariants
 //!
@@ -24,8 +24,9 @@
 //! 5. ACTIVE of a home is cleared after frozen copies of all its items are in the next table, whose lines for them were
 //!    made ACTIVE before. Within a table no item moves.
 //! 6. A table begins to be left only when the table before it has been left: the current one has the only sweep.
-//! 7. An item is retired once, by the session whose exchange took it out of an unfrozen lane (or the unfrozen stash), and
-//!    after that. So by 1 no lane has it any more, and an item that is read from a lane is alive under the reader's pin.
+//! 7. An item is retired once, by the session whose exchange took it out of an unfrozen lane (or the unfrozen stash),
+//!    and after that. So by 1 no lane has it any more, and an item that is read from a lane is alive under the reader's
+//!    pin.
 //! 8. A table is freed when a grace period is over that began after the next one became the current one. All who may
 //!    be there, or before it, were pinned before.
 //!

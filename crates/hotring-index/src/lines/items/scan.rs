@@ -40,8 +40,8 @@ impl Scan for ItemLines {
 }
 
 impl ItemLines {
-    /// Collects the items of the home at a position, from that on and in order, and returns where the home ends; 0 after
-    /// the last. An item with a damaged hash is shown with the beginning of its home.
+    /// Collects the items of the home at a position, from that on and in order, and returns where the home ends; 0
+    /// after the last. An item with a damaged hash is shown with the beginning of its home.
     fn take_down<S: Search, K: Kind>(
         p: &Pinned<'_, K, Self>,
         position: u64,

@@ -29,8 +29,8 @@ use crate::session::Pinned;
 /// Homes that a session moves at a time: about 40 items.
 pub(super) const CHUNK: u64 = if cfg!(loom) { 1 } else { 16 };
 
-/// The share of lanes that are taken when the table grows, and the least at which a lack of room in some places makes it
-/// grow.
+/// The share of lanes that are taken when the table grows, and the least at which a lack of room in some places makes
+/// it grow.
 const LOAD_MAX: f64 = 0.75;
 const LOAD_CROWDED: f64 = 0.6;
 
@@ -247,7 +247,8 @@ impl ItemLines {
     fn leave<K: Kind>(p: &mut Pinned<'_, K, Self>, table: &Table) {
         let engine = p.engine;
         let mut left = engine.left.lock();
-        // ORDERING: AcqRel: all moves come before it (`count_moved`), so whoever begins with the new table finds them done.
+        // ORDERING: AcqRel: all moves come before it (`count_moved`), so whoever begins with the new table finds them
+        // done.
         let next = std::ptr::from_ref(table.after()).cast_mut();
         // ORDERING: as above.
         let old = engine.current.0.swap(next, Ordering::AcqRel);

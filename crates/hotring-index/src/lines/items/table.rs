@@ -246,8 +246,8 @@ impl Table {
         self.moved.fetch_add(homes, Ordering::AcqRel) + homes == self.shape.lines
     }
 
-    /// Makes lines homes of the positions of these homes of the table before. They cannot have moved on yet: that begins
-    /// when the table before has been left.
+    /// Makes lines homes of the positions of these homes of the table before. They cannot have moved on yet: that
+    /// begins when the table before has been left.
     pub(super) fn open(&self, before: &Shape, homes: Range<u64>) {
         let first = self.shape.home(*before.positions(homes.start).start()).index;
         let last = self.shape.home(*before.positions(homes.end - 1).end()).index;

@@ -74,8 +74,10 @@ impl ItemLines {
             let value = handle::of(item);
             let placed = (!is_there).then(|| table.put_in::<S>(home, position, value, 0));
             unlock(line);
-            if wrong!(table, LinesReachLate) {
-                raise_reach(line, PROBE_MAX);
+            if wrong!(table, LinesReachLate)
+                && let Some(Placed::Lane(lane)) = &placed
+            {
+                raise_reach(line, probe_of(lane.word()));
             }
             return placed;
         }
