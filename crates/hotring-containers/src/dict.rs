@@ -5,10 +5,6 @@ use std::ops::Range;
 use crate::entries::{append, len_of_len, open, read_len, write_len};
 use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
 
-/// Entries of a leaf: each operation walks over one. Fewer would take more memory for leaves than for entries.
-const LEN_MAX: usize = 16;
-/// Bytes of a leaf with more than one entry.
-const BYTES_MAX: usize = 2048;
 /// Bytes of a hash.
 const HASH: usize = size_of::<u32>();
 /// Bytes before the key, at least.
@@ -128,11 +124,6 @@ impl Bucket {
         kept
     }
 
-    /// Whether a dictionary that is made whole puts no more entries in it.
-    fn is_filled(&self) -> bool {
-        self.len() >= LEN_MAX * 3 / 4 || self.data.len() >= BYTES_MAX * 3 / 4
-    }
-
     /// The same without unused bytes. Nothing is left in this one, which keeps its memory.
     fn take_filled(&mut self) -> Bucket {
         let filled = self.clone();
@@ -167,25 +158,15 @@ impl Leaf for Bucket {
     /// The lowest hash.
     type Bound = u32;
 
+    // Each operation walks over a leaf. Fewer entries would take more memory for leaves than for entries.
+    const LEN_MAX: usize = 16;
+
     fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    fn heap(&self) -> usize {
-        self.data.capacity()
-    }
-
-    fn is_full(&self) -> bool {
-        self.len() > LEN_MAX || (self.data.len() > BYTES_MAX && self.len > 1)
-    }
-
-    fn is_sparse(&self) -> bool {
-        self.len() < LEN_MAX / 4 && self.data.len() < BYTES_MAX / 4
-    }
-
-    fn fits_with(&self, right: &Self) -> bool {
-        self.len() + right.len() <= LEN_MAX * 3 / 4
-            && self.data.len() + right.data.len() <= BYTES_MAX * 3 / 4
+    fn data(&self) -> &Vec<u8> {
+        &self.data
     }
 
     fn split(&mut self, _edge: Edge) -> Option<(u32, Self)> {

@@ -5,11 +5,6 @@ use std::ops::Range;
 use crate::entries::{self, append, len_of_len, open, read_len, write_len};
 use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
 
-/// Elements of a leaf.
-const LEN_MAX: usize = 64;
-/// Bytes of a leaf with more than one element.
-const BYTES_MAX: usize = 2048;
-
 /// A list of byte strings. Ends, index, insertion: O(log n), with 64 children a node. Clone: O(1).
 #[derive(Clone, Default)]
 pub struct List {
@@ -76,25 +71,14 @@ fn put(data: &mut Vec<u8>, place: Range<usize>, element: &[u8]) {
 impl Leaf for Run {
     type Bound = ();
 
+    const LEN_MAX: usize = 64;
+
     fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    fn heap(&self) -> usize {
-        self.data.capacity()
-    }
-
-    fn is_full(&self) -> bool {
-        self.len() > LEN_MAX || (self.data.len() > BYTES_MAX && self.len > 1)
-    }
-
-    fn is_sparse(&self) -> bool {
-        self.len() < LEN_MAX / 4 && self.data.len() < BYTES_MAX / 4
-    }
-
-    fn fits_with(&self, right: &Self) -> bool {
-        self.len() + right.len() <= LEN_MAX * 3 / 4
-            && self.data.len() + right.data.len() <= BYTES_MAX * 3 / 4
+    fn data(&self) -> &Vec<u8> {
+        &self.data
     }
 
     fn split(&mut self, edge: Edge) -> Option<((), Self)> {
@@ -221,7 +205,7 @@ impl List {
     pub fn iter_back_from(&self, to: usize) -> impl Iterator<Item = &[u8]> {
         let mut rank = to.min(self.len());
         let leaves = self.tree.leaves(|inner| inner.child_of_rank(&mut rank));
-        let mut back = Backward { leaves, starts: [0; LEN_MAX + 1], left: 0 };
+        let mut back = Backward { leaves, starts: [0; Run::LEN_MAX + 1], left: 0 };
         back.find_starts(rank);
         back
     }
@@ -262,7 +246,7 @@ impl<'a> Iterator for Forward<'a> {
 struct Backward<'a> {
     leaves: Leaves<'a, Run>,
     /// Where the leaf's elements begin.
-    starts: [u32; LEN_MAX + 1],
+    starts: [u32; Run::LEN_MAX + 1],
     /// Elements of the leaf that are still to come.
     left: usize,
 }

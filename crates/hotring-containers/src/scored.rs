@@ -8,10 +8,6 @@ use crate::dict::{Dict, Entry};
 use crate::entries::{self, append, len_of_len, open, read_len, write_len};
 use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
 
-/// Entries of a leaf: each operation walks over one or two.
-const LEN_MAX: usize = 16;
-/// Bytes of a leaf with more than one entry.
-const BYTES_MAX: usize = 2048;
 /// Bytes of a score.
 const SCORE: usize = size_of::<f64>();
 /// A walk over all members is quicker than an edit for each where more than one in `WALK_FROM` goes.
@@ -119,11 +115,6 @@ impl Row {
         self.len += 1;
     }
 
-    /// Whether a set that is made whole puts no more entries in it.
-    fn is_filled(&self) -> bool {
-        self.len() >= LEN_MAX * 3 / 4 || self.data.len() >= BYTES_MAX * 3 / 4
-    }
-
     /// The same without unused bytes, and its first entry. Nothing is left in this one, which keeps its memory.
     fn take_filled(&mut self) -> (Bound, Row) {
         let filled = (self.bound(), self.clone());
@@ -150,25 +141,15 @@ impl Leaf for Row {
     /// The lowest entry that there was when the leaf was made.
     type Bound = Bound;
 
+    // Each operation walks over one leaf or two.
+    const LEN_MAX: usize = 16;
+
     fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    fn heap(&self) -> usize {
-        self.data.capacity()
-    }
-
-    fn is_full(&self) -> bool {
-        self.len() > LEN_MAX || (self.data.len() > BYTES_MAX && self.len > 1)
-    }
-
-    fn is_sparse(&self) -> bool {
-        self.len() < LEN_MAX / 4 && self.data.len() < BYTES_MAX / 4
-    }
-
-    fn fits_with(&self, right: &Self) -> bool {
-        self.len() + right.len() <= LEN_MAX * 3 / 4
-            && self.data.len() + right.data.len() <= BYTES_MAX * 3 / 4
+    fn data(&self) -> &Vec<u8> {
+        &self.data
     }
 
     fn split(&mut self, edge: Edge) -> Option<(Bound, Self)> {
@@ -327,7 +308,7 @@ impl ScoredSet {
     pub fn iter_back_from(&self, rank: usize) -> impl Iterator<Item = Scored<'_>> {
         let mut rank = rank.min(self.len());
         let leaves = self.order.leaves(|inner| inner.child_of_rank(&mut rank));
-        let mut back = Backward { leaves, starts: [0; LEN_MAX + 1], left: 0 };
+        let mut back = Backward { leaves, starts: [0; Row::LEN_MAX + 1], left: 0 };
         back.find_starts(rank);
         back
     }
@@ -433,7 +414,7 @@ impl<'a> Iterator for Forward<'a> {
 struct Backward<'a> {
     leaves: Leaves<'a, Row>,
     /// Where the leaf's entries begin.
-    starts: [u32; LEN_MAX + 1],
+    starts: [u32; Row::LEN_MAX + 1],
     /// Entries of the leaf that are still to come.
     left: usize,
 }

@@ -33,25 +33,48 @@ const CHILDREN_MIN: usize = 16;
 /// Children of a node that comes from a merge: it must not split again at once.
 const MERGED_MAX: usize = 48;
 
+/// Bytes of a leaf with more than one entry.
+const BYTES_MAX: usize = 2048;
+
 /// Packed entries.
 pub(crate) trait Leaf: Clone + Default + Send + Sync + 'static {
     /// Separates neighbours.
     type Bound: Clone + Send + Sync;
 
+    /// Most entries of a leaf.
+    const LEN_MAX: usize;
+
     /// Number of entries.
     fn len(&self) -> usize;
 
+    /// The entries, one behind the other.
+    fn data(&self) -> &Vec<u8>;
+
     /// Bytes of memory that its entries take.
-    fn heap(&self) -> usize;
+    fn heap(&self) -> usize {
+        self.data().capacity()
+    }
 
     /// Whether it must be split, if it can be.
-    fn is_full(&self) -> bool;
+    fn is_full(&self) -> bool {
+        self.len() > Self::LEN_MAX || (self.data().len() > BYTES_MAX && self.len() > 1)
+    }
 
-    /// Whether it is to be merged with a neighbour that it fits in.
-    fn is_sparse(&self) -> bool;
+    /// Whether a tree that is made as a whole puts no more entries in it.
+    fn is_filled(&self) -> bool {
+        self.len() >= Self::LEN_MAX * 3 / 4 || self.data().len() >= BYTES_MAX * 3 / 4
+    }
+
+    /// Whether it must be merged with a neighbour that it fits in.
+    fn is_sparse(&self) -> bool {
+        self.len() < Self::LEN_MAX / 4 && self.data().len() < BYTES_MAX / 4
+    }
 
     /// Whether both fit in one leaf that is not soon full.
-    fn fits_with(&self, right: &Self) -> bool;
+    fn fits_with(&self, right: &Self) -> bool {
+        self.len() + right.len() <= Self::LEN_MAX * 3 / 4
+            && self.data().len() + right.data().len() <= BYTES_MAX * 3 / 4
+    }
 
     /// Moves the upper part to a new leaf, and returns it with its bound. None if all stay together.
     fn split(&mut self, edge: Edge) -> Option<(Self::Bound, Self)>;

@@ -252,7 +252,7 @@ impl Log {
 
     /// The last record that was written: a kill of the process does not lose it.
     pub fn written(&self) -> Lsn {
-        // ORDERING: Acquire pairs with the Release in `wrote`.
+        // ORDERING: Acquire pairs with the Release in `has_written`.
         self.written.load(Ordering::Acquire)
     }
 
@@ -315,7 +315,7 @@ impl Log {
         if let Some(trouble) = self.trouble() {
             return Poll::Ready(Err(trouble));
         }
-        add(&mut waiters, Some(lsn), waker);
+        add_waiter(&mut waiters, Some(lsn), waker);
         drop(waiters);
         self.hurry();
         Poll::Pending
@@ -338,7 +338,7 @@ impl Log {
         if is_ready() && !is_left_out(Step::SecondLook) {
             return Poll::Ready(());
         }
-        add(&mut waiters, None, waker);
+        add_waiter(&mut waiters, None, waker);
         drop(waiters);
         self.hurry();
         Poll::Pending
@@ -396,9 +396,9 @@ impl Log {
         let has_work = queue.closed || (!hurried && !queue.group.is_empty());
         // ORDERING: Relaxed; a session that sets them checks `queue.writer` afterwards, under the
         // mutex.
-        let is_asked =
-            [&self.wants_sync, &self.wants_segment].map(|ask| ask.load(Ordering::Relaxed));
-        if has_work || self.is_waited_for() || is_asked.contains(&true) {
+        let requests =
+            [&self.wants_sync, &self.wants_segment].map(|wants| wants.load(Ordering::Relaxed));
+        if has_work || self.is_waited_for() || requests.contains(&true) {
             return;
         }
         queue.writer = if hurried { Attention::Hurry } else { Attention::Any };
@@ -484,9 +484,9 @@ impl Log {
 }
 
 /// Adds a waiter unless it is there already: a task may be polled again for another reason.
-fn add(waiters: &mut Vec<Waiter>, lsn: Option<Lsn>, waker: &Waker) {
-    let is_it = |w: &&mut Waiter| w.lsn.is_some() == lsn.is_some() && w.waker.will_wake(waker);
-    match waiters.iter_mut().find(is_it) {
+fn add_waiter(waiters: &mut Vec<Waiter>, lsn: Option<Lsn>, waker: &Waker) {
+    let is_same = |w: &&mut Waiter| w.lsn.is_some() == lsn.is_some() && w.waker.will_wake(waker);
+    match waiters.iter_mut().find(is_same) {
         Some(known) => known.lsn = known.lsn.min(lsn),
         None => waiters.push(Waiter { lsn, waker: waker.clone() }),
     }

@@ -10,7 +10,7 @@
 //! version 1 and no history, so that it is held as any other ([`crate::value`]); so are all values
 //! while the history is off. Versions of earlier values count down by one and are not stored.
 //!
-//! The bytes are read without trust: damaged lengths give wrong values, not a panic.
+//! The bytes may be damaged: wrong lengths give wrong values, not a panic.
 
 use hotring_index::{NewValue, Value};
 
@@ -27,7 +27,7 @@ const EARLIER_HEAD_LEN: usize = 12;
 pub(crate) struct HistoryLimits {
     /// Earlier values; 0 turns the history off.
     pub(crate) values: usize,
-    /// Bytes that they take together.
+    /// Most bytes of all earlier values.
     pub(crate) bytes_max: usize,
 }
 

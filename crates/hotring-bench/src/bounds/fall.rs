@@ -1,5 +1,5 @@
 //! `fall`: nine tenths of the values are removed, in random order. While some hundred requests a second go on, memory
-//! goes back to the system, until the process is hardly larger than one that never had more than the rest.
+//! must return to the system, until the process is hardly larger than a fresh one with the rest.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,13 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use super::measure::{Measure, mib};
-use super::subject::Subject;
 use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
 use crate::workload::scramble::Scramble;
 
-/// One of this number of values stays.
-const STAYS: u64 = 10;
-/// Time between two requests of the load that goes on.
+/// One of this number of values is kept.
+const KEPT_ONE_IN: u64 = 10;
+/// Time between two requests after the removals.
 const PAUSE: Duration = Duration::from_millis(3);
 /// Seconds between two rows.
 const LOOK: u64 = 5;
@@ -25,16 +24,10 @@ const THREADS: usize = 2;
 pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     let values = Values::of_version(1);
     let count = values.count(args.data);
-    let (stays, order) = (count / STAYS, Scramble::new(count, 1));
-    let stay = |nth: u64| order.key(nth);
+    let (kept, order) = (count / KEPT_ONE_IN, Scramble::new(count, 1));
+    let key = |nth: u64| order.key(nth);
 
-    let mut fresh = args.start(THREADS)?;
-    let mut clients = fresh.connect_all()?;
-    let set = |client: &mut _, nth| values.set(client, stay(nth));
-    values::by_all(&mut clients, stays, "load the rest alone", set, values::is_ok)?;
-    let aim = fresh.rested()?.resident;
-    drop((clients, fresh));
-
+    let aim = size_of_rest(args, &values, kept, key)?;
     let subject = args.start(THREADS)?;
     let mut clients = subject.connect_all()?;
     let set = |client: &mut _, n| values.set(client, n);
@@ -43,21 +36,21 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     let loaded = subject.resident()?;
     let alone = "the rest alone, in a fresh server";
     let mut measures = vec![
-        of(alone, "keys", stays as f64),
+        of(alone, "keys", kept as f64),
         of(alone, "resident MiB", mib(aim)),
         of(alone, "times the rest alone", 1.0),
         of("loaded", "keys", count as f64),
         of("loaded", "resident MiB", mib(loaded)),
         of("loaded", "times the rest alone", loaded as f64 / aim as f64),
     ];
-    let del = |client: &mut _, nth| values::del(client, stay(stays + nth));
-    values::by_all(&mut clients, count - stays, "remove", del, values::is_one)?;
+    let del = |client: &mut _, nth| values::del(client, key(kept + nth));
+    values::by_all(&mut clients, count - kept, "remove", del, values::is_one)?;
     let begun = Instant::now();
     let mut client = subject.connect()?;
     let mut random = Rng::with_seed(2);
     for second in 0..=args.seconds {
         while begun.elapsed() < Duration::from_secs(second) {
-            values.check(&mut client, stay(random.u64(..stays)))?;
+            values.check(&mut client, key(random.u64(..kept)))?;
             std::thread::sleep(PAUSE);
         }
         let resident = subject.resident()?;
@@ -66,7 +59,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
         if ends || second.is_multiple_of(LOOK) {
             let case = format!("{second} s after the removals");
             let ratio = of(&case, "times the rest alone", times);
-            measures.push(of(&case, "keys", stays as f64));
+            measures.push(of(&case, "keys", kept as f64));
             measures.push(of(&case, "resident MiB", mib(resident)));
             measures.push(if ends { ratio.at_most(PROMISE) } else { ratio });
         }
@@ -74,17 +67,20 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
             break;
         }
     }
-    all_stay(&subject, &values, stays, stay)?;
+    (0..kept).try_for_each(|nth| values.check(&mut client, key(nth)))?;
     Ok(measures)
 }
 
-/// The other keys are still there.
-fn all_stay(
-    subject: &Subject,
+/// The size of a fresh server with the kept keys alone.
+fn size_of_rest(
+    args: &BoundsArgs,
     values: &Values,
-    stays: u64,
-    stay: impl Fn(u64) -> u64,
-) -> Result<()> {
-    let mut client = subject.connect()?;
-    (0..stays).try_for_each(|nth| values.check(&mut client, stay(nth)))
+    kept: u64,
+    key: impl Fn(u64) -> u64 + Sync,
+) -> Result<i64> {
+    let mut fresh = args.start(THREADS)?;
+    let mut clients = fresh.connect_all()?;
+    let set = |client: &mut _, nth| values.set(client, key(nth));
+    values::by_all(&mut clients, kept, "load the rest alone", set, values::is_ok)?;
+    Ok(fresh.rested()?.resident)
 }

@@ -15,7 +15,7 @@ use super::{BoundsArgs, Scenario};
 use crate::address::Stream;
 use crate::resp::{Client, Reply};
 
-/// Sent at once, over and over: the value.
+/// The value repeats a piece of this length.
 const PIECE: usize = 64 << 10;
 /// Pause between two requests of the other connection, so that waits are measured and not its own load.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -52,7 +52,7 @@ const PHASES: [Phase; 8] = [
     ("GET", Large::get),
     ("SET, overwriting", Large::set),
     ("DEL", |large| large.remove("DEL")),
-    ("SET anew", Large::set),
+    ("SET again", Large::set),
     ("UNLINK", |large| large.remove("UNLINK")),
     ("nothing, afterwards", |_| Ok(())),
 ];
@@ -63,7 +63,7 @@ fn phases(subject: &Subject, large: &mut Large, longest: &AtomicU64) -> Result<V
     for (name, request) in PHASES {
         subject.reset_peak()?;
         let before = subject.resident()?;
-        // ORDERING: Relaxed, a question more or less does not matter.
+        // ORDERING: Relaxed, one wait more or less does not matter.
         longest.store(0, Relaxed);
         let begun = Instant::now();
         request(large).with_context(|| format!("{name} of {} bytes", large.length))?;
@@ -103,7 +103,7 @@ fn ask(client: &mut Client, longest: &AtomicU64, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// The connection of the long value, which is never in this process as a whole.
+/// The connection of the long value. This process never holds the value as a whole.
 struct Large {
     stream: BufReader<Stream>,
     length: u64,
@@ -162,7 +162,7 @@ impl Large {
         Ok(self.stream.get_mut().write_all(request.as_bytes())?)
     }
 
-    /// Reads a line, which is to be this one.
+    /// Reads a line, which must be this one.
     fn expect(&mut self, wanted: &str) -> Result<()> {
         let mut line = Vec::new();
         let mut byte = [0];

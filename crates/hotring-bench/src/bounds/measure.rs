@@ -11,7 +11,7 @@ use crate::report::Table;
 #[derive(Clone, Debug, Serialize)]
 pub struct Measure {
     scenario: String,
-    /// When or how it was taken: a row of the table.
+    /// The circumstances: a row of the table.
     case: String,
     /// The name with its unit: a column.
     figure: &'static str,
@@ -38,9 +38,9 @@ impl Measure {
     fn number(&self) -> String {
         // Large numbers are shown without decimals.
         match self.value.abs() {
-            many if many >= 10_000.0 => format!("{:.0}", self.value),
-            count if count.fract() == 0.0 => format!("{:.0}", self.value),
-            some if some >= 10.0 => format!("{:.1}", self.value),
+            large if large >= 10_000.0 => format!("{:.0}", self.value),
+            whole if whole.fract() == 0.0 => format!("{:.0}", self.value),
+            medium if medium >= 10.0 => format!("{:.1}", self.value),
             _ => format!("{:.3}", self.value),
         }
     }
@@ -51,7 +51,7 @@ pub fn mib(bytes: impl Into<i128>) -> f64 {
     bytes.into() as f64 / f64::from(1 << 20)
 }
 
-/// A scenario's figures as a table, a case a line, and whether it keeps its promises.
+/// A scenario's figures as a table with a line per case, and a list of its promises, kept or not.
 pub fn shown(measures: &[Measure]) -> String {
     let mut columns: Vec<&str> = Vec::new();
     let mut cases: Vec<&str> = Vec::new();

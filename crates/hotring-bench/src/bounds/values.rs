@@ -1,4 +1,4 @@
-//! Values of mixed lengths, which follow from their numbers, and connections that read and write many of
+//! Values of mixed lengths, computed from their numbers, and connections that read and write many of
 //! them.
 
 use anyhow::{Result, bail, ensure};
@@ -8,9 +8,9 @@ use crate::report::{self, Strides};
 use crate::resp::{Client, Reply};
 use crate::workload::mix::mix;
 
-/// The least that is worth loading.
+/// Fewer bytes show nothing.
 pub const DATA_MIN: u64 = 1 << 20;
-/// Lengths, as many from 16 to 32 bytes as from 2 to 4 KiB.
+/// Lengths, on a logarithmic scale: from 16 to 32 bytes is as frequent as from 2 to 4 KiB.
 const LENGTHS: std::ops::Range<f64> = 16.0..4096.0;
 /// Requests in flight on a connection.
 const WINDOW: u64 = 64;
@@ -37,7 +37,7 @@ impl Values {
         &self.content[..length as usize]
     }
 
-    /// As many of them as have about this number of bytes.
+    /// The number of values that have about this number of bytes together.
     pub fn count(&self, bytes: u64) -> u64 {
         let (mut numbers, mut sum) = (0, 0);
         while sum < bytes {
@@ -51,7 +51,7 @@ impl Values {
         client.push(&[b"SET", key(number).as_bytes(), self.value(number)]);
     }
 
-    /// Asks for one that is there.
+    /// Reads a stored value and compares it.
     pub fn check(&self, client: &mut Client, number: u64) -> Result<()> {
         let reply = client.call(&[b"GET", key(number).as_bytes()])?;
         let right = reply == Reply::Bulk(Some(self.value(number)));
@@ -84,7 +84,7 @@ pub fn is_one(reply: Result<Reply<'_>>) -> Result<()> {
     }
 }
 
-/// Sends a request for each of `0..count` by all connections at once, each its share, and looks at the answers.
+/// Sends a request for each of `0..count`, spread over the connections, and passes the replies to `see`.
 pub fn by_all(
     clients: &mut [Client],
     count: u64,
@@ -93,7 +93,7 @@ pub fn by_all(
     see: impl Fn(Result<Reply<'_>>) -> Result<()> + Sync,
 ) -> Result<()> {
     let bar = report::progress(count, what);
-    let of = clients.len() as u64;
+    let step = clients.len() as u64;
     std::thread::scope(|scope| {
         let (bar, push, see) = (&bar, &push, &see);
         let each = clients.iter_mut().enumerate().map(|(share, client)| {
@@ -104,7 +104,7 @@ pub fn by_all(
                     let mut pushed = 0;
                     while next < count && pushed < WINDOW {
                         push(client, next);
-                        next += of;
+                        next += step;
                         pushed += 1;
                     }
                     client.flush()?;

@@ -16,7 +16,7 @@ use crate::workload::skew::Skew;
 
 const PART: &str = "free memory";
 
-/// Bytes that a key may take, all told.
+/// Most bytes per key, everything included.
 const BYTES_MAX: f64 = 40.0;
 
 /// Mixes and skews, each with the aim for the ring as a multiple of the best peer.
@@ -48,7 +48,7 @@ impl Run {
         let plans = plans(keys);
         let at = |name| {
             let place = plans.iter().position(|plan| plan.target == name);
-            place.expect("what is ours is always built in")
+            place.expect("our targets are always built in")
         };
         let [ring, chains, oracle] =
             [TargetName::Hotring, TargetName::Chaining, TargetName::Oracle].map(at);
@@ -153,7 +153,7 @@ impl Run {
 }
 
 impl Field<'_> {
-    /// The one with the highest median among those that are no ring.
+    /// The peer with the highest median.
     fn best_peer(&self, samples: &[Samples]) -> usize {
         let peers = (0..self.loaded.len()).filter(|&at| self.loaded[at].plan.target.is_peer());
         let best = peers.max_by(|&a, &b| median(&samples[a]).total_cmp(&median(&samples[b])));
@@ -161,8 +161,8 @@ impl Field<'_> {
     }
 }
 
-/// Our other engines are no rivals here.
-fn takes_part(target: TargetName) -> bool {
+/// Whether a target is compared: our other engines are not.
+fn is_compared(target: TargetName) -> bool {
     let others = [
         TargetName::Mercury,
         TargetName::MercuryMutex,
@@ -173,10 +173,10 @@ fn takes_part(target: TargetName) -> bool {
 }
 
 fn plans(keys: u64) -> Vec<Plan> {
-    let names = TargetName::value_variants().iter().copied().filter(|&name| takes_part(name));
+    let names = TargetName::value_variants().iter().copied().filter(|&name| is_compared(name));
     let mut plans = Vec::new();
     for name in names {
-        // Small, so that trying costs nothing.
+        // A small plan shows at no cost whether the target can be built.
         match Plan::new(name, 1).build() {
             Ok(_) => plans.push(Plan { config: Config::default(), ..Plan::new(name, keys) }),
             Err(error) => eprintln!("note: left out: {error:#}"),

@@ -1,4 +1,4 @@
-//! `compare`: how far ahead of other indexes ours is, each figure beside its aim.
+//! `compare`: measures the index beside others, and shows each ratio with its aim.
 //!
 //! Every ratio is taken within one run, round by round, between targets that take turns. `table.rs`
 //! compares at equal bytes of index, `free.rs` with default memory, `time.rs` while something changes.
@@ -38,10 +38,10 @@ pub struct CompareArgs {
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Rounds before those, at least
+    /// Least warm-up rounds
     #[arg(long, default_value_t = 1)]
     warmup: usize,
-    /// Rounds before those at most, where visits per lookup are not stable sooner
+    /// Most warm-up rounds; warm-up ends earlier once visits per lookup are stable
     #[arg(long, default_value_t = 256)]
     warmup_max: usize,
     /// Thread counts; threads are pinned to cores in order
@@ -50,8 +50,7 @@ pub struct CompareArgs {
     /// Seconds before and after the hot keys change
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Ends in a minute or two on a quiet machine: 625k keys, 200k operations, 3 rounds, half a second.
-    /// To see that all works, not for figures
+    /// A trial of a minute or two, not for figures: 625k keys, 200k operations, 3 rounds, half a second
     #[arg(long, conflicts_with_all = ["keys", "ops", "rounds", "seconds"])]
     quick: bool,
     /// Measure these parts only
@@ -71,13 +70,13 @@ enum Part {
     EqualMemory,
     /// The same with 100-byte values that are replaced by every write
     Rcu,
-    /// Everything that is built in, with as much memory as it takes
+    /// All built-in targets, each with its default memory
     Free,
-    /// What a shift of the hot keys costs, and for how long
+    /// The rate after a shift of the hot keys
     Shift,
-    /// What growth of the table costs while it grows
+    /// The rate while the table grows
     Growth,
-    /// Latencies of single reads while something else happens
+    /// Latencies of single reads beside a working thread
     Tails,
 }
 
@@ -102,7 +101,7 @@ struct Run {
     measured: Vec<Measured>,
 }
 
-/// All of it, as JSON.
+/// The results of a run, as JSON.
 #[derive(Serialize)]
 struct Results<'a> {
     machine: &'a Machine,
@@ -150,7 +149,7 @@ impl CompareArgs {
 
     fn begin(&self) -> Run {
         let (keys, ops, measured, seconds) = match self.quick {
-            // As many keys a slot as 20 million have.
+            // The same number of keys per slot as with 20 million.
             true => (625_000, 200_000, 3, 0.5),
             false => (self.keys, self.ops, self.rounds, self.seconds),
         };
@@ -177,9 +176,8 @@ impl Run {
         Draw { workload, skew, keys, threads, ops, seed: self.seed, hot_set, turn: 0 }.into()
     }
 
-    /// Operations that are in memory at a time, in both forms.
+    /// Most operations in memory at a time: those before the clock starts included, in two forms each.
     fn stream_ops(&self) -> u64 {
-        // Including the work before the clock starts.
         2 * (self.ops + self.ops / 4) * self.threads.iter().sum::<usize>() as u64
     }
 

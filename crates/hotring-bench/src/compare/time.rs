@@ -19,11 +19,11 @@ use crate::workload::skew::Skew;
 
 /// The paper's skew for extreme hotspots.
 const EXTREME: Skew = Skew::Zipf(1.22);
-/// Windows of the paper's kind of curve, which hide no dip that a user would see.
+/// Windows of the rate, short enough to show a dip that a user would notice.
 const WINDOW: Duration = Duration::from_millis(100);
 /// The share of the steady rate at which a shift counts as overcome.
 const STEADY: f64 = 0.9;
-/// The quantile that single reads are judged by.
+/// The quantile of single reads that is reported.
 const TAIL: f64 = 0.9999;
 
 impl Run {
@@ -60,9 +60,9 @@ impl Run {
                     Spread::of(&reactions.iter().map(pick).collect::<Vec<f64>>())
                 };
                 let what = format!("shift at {theta}: seconds to 90 % of the steady rate");
-                self.over_time(what, threads, name, all(|r| r.seconds), aim(Aim::AtMost(1.0)));
+                self.push_own(what, threads, name, all(|r| r.seconds), aim(Aim::AtMost(1.0)));
                 let what = format!("shift at {theta}: lowest window of the steady rate");
-                self.over_time(what, threads, name, all(|r| r.lowest), aim(Aim::AtLeast(0.6)));
+                self.push_own(what, threads, name, all(|r| r.lowest), aim(Aim::AtLeast(0.6)));
             }
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Run {
 
     fn react(&self, loaded: &Loaded, sources: [&Feed<'_>; 2], round: u64) -> Result<Reaction> {
         let lasts = Duration::from_secs_f64(self.seconds);
-        // As no phase draws that often, no round repeats another.
+        // No phase draws that often, so no round repeats another.
         let turn = round << 32;
         let phases = sources.map(|source| Phase { source, turn, lasts });
         let window = WINDOW.min(lasts / 10);
@@ -79,13 +79,14 @@ impl Run {
         Ok(Reaction::of(&rates, window))
     }
 
-    fn over_time(&mut self, what: String, threads: usize, name: &str, figure: Spread, aim: Aim) {
+    /// Adds a figure of one target that is relative to its own steady rate.
+    fn push_own(&mut self, what: String, threads: usize, name: &str, figure: Spread, aim: Aim) {
         let (ours, other) = (name.to_owned(), "itself".into());
         self.outcomes.push(Outcome { what, threads, ours, other, figure, aim, of_oracle: None });
     }
 
     /// The paper's figure 17: half of all operations insert, until the keys have doubled. Each round
-    /// has a fresh table that grows, and one that is as large as the first one comes to be.
+    /// has a fresh table that grows, and a fixed one of its final size.
     pub(super) fn growth(&mut self) -> Result<()> {
         let (keys, threads) = (self.keys / 2, self.threads_max());
         let ops = 2 * keys / threads as u64;
@@ -100,7 +101,7 @@ impl Run {
             slots = slots.max(grown);
             bar.inc(1);
             if round == 0 {
-                // How large it becomes is known only now.
+                // The final size is known only now.
                 continue;
             }
             let config =
@@ -112,11 +113,11 @@ impl Run {
         }
         bar.finish_and_clear();
         let what = "growth under load: lowest window of a run without growth".into();
-        self.over_time(what, threads, &grows.name(), Spread::of(&lowest), Aim::AtLeast(0.7));
+        self.push_own(what, threads, &grows.name(), Spread::of(&lowest), Aim::AtLeast(0.7));
         Ok(())
     }
 
-    /// The slots of the table in the end, and the rates meanwhile.
+    /// The final slots of the table, and the rates during growth.
     fn grow(
         &self,
         plan: &Plan,
@@ -188,7 +189,7 @@ impl Run {
 /// The effect of a shift on the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reaction {
-    /// Until the rate was at 90 % of the steady one.
+    /// Time until the rate reached 90 % of the steady one.
     seconds: f64,
     /// The lowest window after the shift, as a share of the steady rate.
     lowest: f64,
@@ -212,7 +213,7 @@ fn minimum(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Tables are powers of two: few inserts more, and one with this many keys doubles.
+/// A number of keys at which a table, whose size is a power of two, doubles after few more inserts.
 fn below_power_of_two(keys: u64) -> u64 {
     (1 << keys.ilog2()) / 16 * 15
 }
@@ -233,7 +234,7 @@ fn cases(keys: u64) -> [Case; 3] {
         let config = Config { strategy, ..Config::default() };
         Plan { config, hints, shape, ..Plan::new(TargetName::Hotring, numbers) }
     };
-    // As many items a slot as a table that grows comes to have.
+    // The number of items per slot that a growing table reaches.
     let quiet = |hints: usize, shape| {
         let items = if hints == 1 { 3.0 } else { 6.0 };
         ring(Strategy::None, hints, shape).with_items_per_slot(keys, items)

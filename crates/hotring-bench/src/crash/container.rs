@@ -1,7 +1,7 @@
-//! A container that one connection changes: what it must have in it after each change, and what a server has.
+//! A model of a container that one connection changes, and its contents on a server.
 //!
-//! Lists get numbers that no other change pushes, scores and counts rise by 1, so that a change which is done twice, or
-//! in another order, leaves what the container never was.
+//! Each number is pushed to a list once, and scores and counts rise by 1. So a change that is done twice, or in another
+//! order, leads to contents that the model never had.
 
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
@@ -9,14 +9,14 @@ use fastrand::Rng;
 use crate::resp::{Client, Reply};
 use crate::workload::mix::mix;
 
-/// Members and fields are below that.
+/// Members and fields are numbers below this.
 const NAMES: u64 = 60;
-/// Changes after which a container that has grown becomes shorter, and the other way round.
+/// Changes after which a growing container begins to shrink, or a shrinking one to grow.
 const PHASE: u64 = 400;
-/// When fields expire that do: Unix milliseconds, much later than any run.
+/// The least expiry of a field in Unix milliseconds: much later than any run.
 const EXPIRY: u64 = 4_000_000_000_000;
 
-/// Up to how many parts a server is to have containers in one value: fewer than there are now and then.
+/// The longest packed containers of the server: containers must exceed that at times.
 pub const SETTINGS: [(&str, &str); 5] = [
     ("hash-max-listpack-entries", "20"),
     ("list-max-listpack-size", "20"),
@@ -37,7 +37,7 @@ impl Kind {
     pub const ALL: [Kind; 4] = [Kind::List, Kind::Set, Kind::Scored, Kind::Hash];
 }
 
-/// Of a list an element; a member; a member and its score; a field, its value, and when it expires, or 0.
+/// An element; a member; a member and its score; or a field, its value and its expiry, 0 for none.
 type Part = [u64; 3];
 
 pub struct Container {
@@ -47,7 +47,7 @@ pub struct Container {
     changes: u64,
 }
 
-/// What a change must be answered.
+/// The reply that a change must get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Integer(u64),
@@ -72,13 +72,13 @@ impl Container {
         Container { kind, parts: Vec::new(), changes: 0 }
     }
 
-    /// What stands for all that is in it; None if that is nothing.
+    /// A digest of all parts; None without parts.
     pub fn state(&self) -> Option<u64> {
         let add = |sum: u64, part: &Part| part.iter().fold(sum, |sum, number| mix(sum ^ number));
         (!self.parts.is_empty()).then(|| self.parts.iter().fold(self.parts.len() as u64, add))
     }
 
-    /// Adds a change to those that the next flush sends; `number` is of this change alone.
+    /// Adds a change to those that the next flush sends. No other change may have the same `number`.
     pub fn change(
         &mut self,
         client: &mut Client,
@@ -125,7 +125,7 @@ impl Container {
         self.parts.binary_search_by_key(&name, |[other, ..]| *other)
     }
 
-    /// Gives a name other numbers; true if it is new.
+    /// Adds or replaces the part of a name; true if it is new.
     fn put(&mut self, part: Part) -> bool {
         match self.place(part[0]) {
             Ok(at) => self.parts[at] = part,
@@ -221,7 +221,7 @@ impl Container {
         }
     }
 
-    /// Takes what a server has; changes go on from there.
+    /// Takes over the contents on a server, for later changes.
     pub fn read(&mut self, client: &mut Client, key: &[u8]) -> Result<()> {
         self.parts = match self.kind {
             Kind::List => names(numbers(client, &[b"LRANGE", key, b"0", b"-1"])?),
@@ -256,7 +256,7 @@ fn pairs(numbers: Vec<u64>) -> Vec<Part> {
     numbers.chunks_exact(2).map(|pair| [pair[0], pair[1], 0]).collect()
 }
 
-/// The numbers of an array; -1, which says that a field does not expire, is 0.
+/// The numbers of an array, with 0 for -1, which stands for a field that never expires.
 fn numbers(client: &mut Client, request: &[&[u8]]) -> Result<Vec<u64>> {
     let len = match client.call(request)? {
         Reply::Array(len) => len,

@@ -1,11 +1,11 @@
 //! `crash`: kills a server at random moments, again and again, and checks that it keeps every acknowledged
 //! write. Meanwhile the server writes snapshots, one after the other.
 //!
-//! Writers send sets, counts, removals, pairs of keys, long values and changes of lists, sets, sorted sets and hashes,
-//! each on keys of its own in one of several databases, and remember what was acknowledged and when, and what was sent
-//! besides. After each kill the server is restarted on its folder, and
-//! every key must have the state after its last acknowledged write or after a later one that was sent; of a pair, both
-//! the same. What the mode allows to be lost is told with its age, and what it does not allow ends the run.
+//! Writers send sets, counts, removals, pairs of keys, long values and changes of containers, each on its own keys in
+//! one of several databases. They remember all sent writes, and when they were acknowledged. After each kill the server
+//! is restarted on its folder. Then every key must have the state after its last acknowledged write or after a later
+//! one that was sent, and both keys of a pair the same state. Losses that the mode permits are reported with their age;
+//! any other loss ends the run with an error.
 
 mod container;
 mod writer;
@@ -25,22 +25,22 @@ use crate::resp::Client;
 use crate::servers::{Data, Kind, LogPlan, Plan, Spawned, Transport};
 use writer::{Lost, Writer};
 
-/// How often a snapshot is asked for.
-const SAVE_EACH: Duration = Duration::from_millis(20);
+/// Time between two requests for a snapshot.
+const SAVE_EVERY: Duration = Duration::from_millis(20);
 
-/// Kill a server again and again, and look whether it remembers what it has acknowledged
+/// Kill a server again and again, and check that it keeps acknowledged writes
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// How often
+    /// Kills in each mode
     #[arg(long, default_value_t = 200)]
     kills: usize,
-    /// When writes are acknowledged
+    /// Modes of the log
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sync,everysec,async")]
     log: Vec<Mode>,
     /// Connections that write
     #[arg(long, default_value_t = 6)]
     writers: usize,
-    /// Keys of each
+    /// String keys of each connection
     #[arg(long, default_value_t = 40)]
     keys: usize,
     /// The longest time from start to kill, in milliseconds
@@ -49,10 +49,10 @@ pub struct CrashArgs {
     /// Threads of the server
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// The program to run, another than the hotring beside this one
+    /// The server's program [default: hotring beside this one]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Same seed, same writes; how they meet the kills is up to the machine
+    /// Same seed, same writes; the kills meet them at other moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -76,7 +76,7 @@ impl Mode {
         }
     }
 
-    /// How long before a kill a write may have been acknowledged that is lost.
+    /// The longest permitted time from the acknowledgement of a lost write to the kill.
     fn lost_max(self) -> Duration {
         match self {
             Mode::Sync | Mode::Everysec => Duration::ZERO,
@@ -105,7 +105,7 @@ impl CrashArgs {
         );
         println!("|---|---|---|---|---|---|---|");
         for mode in &self.log {
-            let mut outcome = self.torment(*mode)?;
+            let mut outcome = self.run_mode(*mode)?;
             outcome.starts.sort();
             let start = outcome.starts[outcome.starts.len() / 2];
             println!(
@@ -123,7 +123,7 @@ impl CrashArgs {
         Ok(())
     }
 
-    fn torment(&self, mode: Mode) -> Result<Outcome> {
+    fn run_mode(&self, mode: Mode) -> Result<Outcome> {
         let folder = Folder::new(&std::env::temp_dir(), mode.name())?;
         let none = Data { keys: 0, key_len: 0, value_len: 0 };
         let plan = Plan {
@@ -140,7 +140,7 @@ impl CrashArgs {
         let bar = report::progress(self.kills as u64, mode.name());
         for kill in 0..self.kills {
             let life = Duration::from_micros(random.u64(..self.life * 1000));
-            let killed = live(server, &mut writers, life)?;
+            let killed = write_and_kill(server, &mut writers, life)?;
             let begun = Instant::now();
             server = plan.start()?;
             outcome.starts.push(begun.elapsed());
@@ -153,8 +153,8 @@ impl CrashArgs {
             client.wait_until_loaded()?;
             ensure!(
                 lost.oldest <= mode.lost_max(),
-                "{} after kill {kill}: {} acknowledged writes are lost, the oldest of {:.1} ms before; {} has what \
-                 the server found",
+                "{} after kill {kill}: {} acknowledged writes are lost, the oldest {:.1} ms old; the files are \
+                 in {}",
                 mode.name(),
                 lost.count,
                 lost.oldest.as_secs_f64() * 1e3,
@@ -172,17 +172,17 @@ impl CrashArgs {
     }
 }
 
-/// Has one snapshot after the other written until the server is killed.
+/// Requests one snapshot after the other until the server is killed.
 fn save_until_it_ends(address: &Address) {
     let Ok(mut client) = Client::connect(address) else { return };
-    // SCHEDULE: that one is under way is no error.
+    // With SCHEDULE a snapshot under way is no error.
     while client.call(&[b"BGSAVE", b"SCHEDULE"]).is_ok() {
-        std::thread::sleep(SAVE_EACH);
+        std::thread::sleep(SAVE_EVERY);
     }
 }
 
-/// Has all write until the server is killed; returns when that was.
-fn live(mut server: Spawned, writers: &mut [Writer], life: Duration) -> Result<Instant> {
+/// Lets all writers write, kills the server, and returns the time of the kill.
+fn write_and_kill(mut server: Spawned, writers: &mut [Writer], life: Duration) -> Result<Instant> {
     let address = server.address.clone();
     std::thread::scope(|scope| {
         let working: Vec<_> = writers

@@ -1,8 +1,8 @@
-//! One connection that writes keys of its own, and knows of each which states it may have after a kill.
+//! One connection that writes keys of its own, and the states that each of them may have after a kill.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 
 use super::container::{Answer, Container, Kind};
@@ -10,7 +10,7 @@ use crate::address::Address;
 use crate::resp::{Client, Reply, rest_if_loading};
 use crate::workload::mix::mix;
 
-/// Requests that are sent together, at most.
+/// Most requests sent together.
 const WINDOW: u64 = 16;
 /// One value in this number is long, with this length: long values take another way through the server.
 const LONG_ONE_IN: u64 = 400;
@@ -19,7 +19,7 @@ const LONG_LEN: usize = 300_000;
 /// Databases that writers take in turn.
 const DATABASES: usize = 3;
 
-/// A key's value, by the number that it begins with, or by what stands for a container; None if it is absent.
+/// The state of a key: the number at the start of its value, or the digest of its container; None without the key.
 type State = Option<u64>;
 
 /// The known state of a key.
@@ -27,15 +27,32 @@ type State = Option<u64>;
 struct Known {
     /// Its states since the last kill, the oldest first, with the time of acknowledgement.
     acknowledged: Vec<(Option<Instant>, State)>,
-    /// Those that were sent after that and not acknowledged.
+    /// Later states, whose writes were sent and not acknowledged.
     sent: Vec<State>,
 }
 
 impl Known {
-    /// The state after all that was sent.
+    /// The state after all sent writes.
     fn last(&self) -> State {
         let acknowledged = self.acknowledged.last().and_then(|(_, state)| *state);
         self.sent.last().copied().unwrap_or(acknowledged)
+    }
+
+    /// The acknowledged writes that are gone if this is the state after a kill. None if the key never had it.
+    fn lost(&self, state: State, killed: Instant) -> Option<Lost> {
+        if self.sent.contains(&state) {
+            return Some(Lost::default());
+        }
+        let place = self.acknowledged.iter().rposition(|(_, known)| *known == state);
+        let was_absent = self.acknowledged.first().is_none_or(|(at, _)| at.is_some());
+        let gone = match place {
+            Some(place) => &self.acknowledged[place + 1..],
+            // The state before the first write.
+            None if state.is_none() && was_absent => &self.acknowledged[..],
+            None => return None,
+        };
+        let ages = gone.iter().filter_map(|(at, _)| Some(killed.saturating_duration_since((*at)?)));
+        Some(Lost { count: ages.clone().count() as u64, oldest: ages.max().unwrap_or_default() })
     }
 }
 
@@ -43,7 +60,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub struct Lost {
     pub count: u64,
-    /// How long before the kill the oldest of them was acknowledged.
+    /// Time from the acknowledgement of the oldest one to the kill.
     pub oldest: Duration,
 }
 
@@ -71,7 +88,7 @@ enum Request {
     Pair {
         number: u64,
     },
-    /// A change of a container, and what must be answered.
+    /// A change of a container, with the reply that it must get.
     Change {
         key: usize,
         answer: Answer,
@@ -230,7 +247,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks which states the keys have; from there on they are written again.
+    /// Reads the states of all keys and counts the lost writes. Later writes go on from these states.
     pub fn check(&mut self, client: &mut Client, killed: Instant) -> Result<Lost> {
         let mut lost = Lost::default();
         let mut states = Vec::new();
@@ -245,23 +262,10 @@ impl Writer {
                     container.state()
                 }
             };
-            let known = &self.keys[key];
-            if !known.sent.contains(&state) {
-                let Some(at) = known.acknowledged.iter().rposition(|(_, known)| *known == state)
-                else {
-                    // The state that it had before all that: everything since is lost.
-                    ensure!(
-                        state.is_none()
-                            && known.acknowledged.first().is_none_or(|(at, _)| at.is_some()),
-                        "key {key} of writer {} is {state:?}, which it never was",
-                        self.number
-                    );
-                    lost.add(age(&known.acknowledged, killed));
-                    states.push(state);
-                    continue;
-                };
-                lost.add(age(&known.acknowledged[at + 1..], killed));
-            }
+            let of_key = self.keys[key].lost(state, killed);
+            lost.add(of_key.with_context(|| {
+                format!("key {key} of writer {} is {state:?}, which it never was", self.number)
+            })?);
             states.push(state);
         }
         ensure!(
@@ -277,14 +281,7 @@ impl Writer {
     }
 }
 
-/// Those of these writes that were acknowledged.
-fn age(gone: &[(Option<Instant>, State)], killed: Instant) -> Lost {
-    let times: Vec<Instant> = gone.iter().filter_map(|(at, _)| *at).collect();
-    let ages = times.iter().map(|at| killed.saturating_duration_since(*at));
-    Lost { count: times.len() as u64, oldest: ages.max().unwrap_or_default() }
-}
-
-/// Asks until the server has what is asked for: it never says nil of what it has not loaded.
+/// Repeats a request until its keys are loaded. Before that a server answers an error, never nil.
 fn until_loaded(mut ask: impl FnMut() -> Result<()>) -> Result<()> {
     while let Err(error) = ask() {
         rest_if_loading(error)?;
@@ -307,7 +304,6 @@ fn read(client: &mut Client, name: &[u8]) -> Result<State> {
                 return Ok(Some(std::str::from_utf8(digits)?.parse()?));
             }
             Ok(other) => bail!("GET answers {other:?}"),
-            // Never nil: it is there, or it is said that it is not yet.
             Err(error) => rest_if_loading(error)?,
         }
     }

@@ -61,7 +61,7 @@ impl Case {
         data: &Data,
     ) -> Result<Self> {
         let log = (mode != Mode::Off).then(|| mode.of(kind));
-        let setup = Setup { kind, log, rewrites: Rewrites::WhenTold, threads };
+        let setup = Setup { kind, log, rewrites: Rewrites::OnRequest, threads };
         Ok(Case { kind, mode, subject: testbed.start(setup, data)? })
     }
 
@@ -79,7 +79,7 @@ impl Case {
 
     /// Records so far and syncs so far, where the server tells both.
     fn synced(&mut self) -> Result<Option<(f64, f64)>> {
-        let records = self.subject.tells("log_last_synced")?;
-        Ok(records.zip(self.subject.tells("log_syncs")?))
+        let records = self.subject.field("log_last_synced")?;
+        Ok(records.zip(self.subject.field("log_syncs")?))
     }
 }

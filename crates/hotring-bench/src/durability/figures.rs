@@ -16,8 +16,8 @@ struct Cell {
     case: String,
     figure: &'static str,
     rounds: Vec<f64>,
-    /// A relation of rounds: its table entry tells how far these lie apart.
-    relation: bool,
+    /// A ratio within rounds, which the table shows with its spread.
+    is_ratio: bool,
 }
 
 /// One figure of one case, as CSV and JSON have it.
@@ -43,17 +43,17 @@ impl Figures {
         self.cell(case, figure, false).rounds.push(value);
     }
 
-    /// Adds the relation of a figure of two cases, round by round. Nothing is added where one of them is missing.
-    pub fn relate(&mut self, name: &'static str, figure: &'static str, case: &str, base: &str) {
+    /// Adds the ratios of a figure of two cases, round by round. Adds nothing if one of them is missing.
+    pub fn add_ratio(&mut self, name: &'static str, figure: &'static str, case: &str, base: &str) {
         let (Some(own), Some(others)) = (self.rounds(case, figure), self.rounds(base, figure))
         else {
             return;
         };
-        let relations: Vec<f64> = own.iter().zip(others).map(|(own, other)| own / other).collect();
-        self.cell(case, name, true).rounds.extend(relations);
+        let ratios: Vec<f64> = own.iter().zip(others).map(|(own, other)| own / other).collect();
+        self.cell(case, name, true).rounds.extend(ratios);
     }
 
-    /// How far the rounds of a figure lie apart, where it is there.
+    /// The spread of a figure's rounds, if it was measured.
     pub fn spread(&self, case: &str, figure: &str) -> Option<Spread> {
         self.rounds(case, figure).map(Spread::of)
     }
@@ -63,10 +63,10 @@ impl Figures {
         cells.next().map(|cell| &cell.rounds[..])
     }
 
-    fn cell(&mut self, case: &str, figure: &'static str, relation: bool) -> &mut Cell {
-        let is_it = |cell: &Cell| cell.case == case && cell.figure == figure;
-        let at = self.cells.iter().position(is_it).unwrap_or_else(|| {
-            self.cells.push(Cell { case: case.to_owned(), figure, rounds: Vec::new(), relation });
+    fn cell(&mut self, case: &str, figure: &'static str, is_ratio: bool) -> &mut Cell {
+        let is_same = |cell: &Cell| cell.case == case && cell.figure == figure;
+        let at = self.cells.iter().position(is_same).unwrap_or_else(|| {
+            self.cells.push(Cell { case: case.to_owned(), figure, rounds: Vec::new(), is_ratio });
             self.cells.len() - 1
         });
         &mut self.cells[at]
@@ -89,7 +89,7 @@ impl Figures {
         self.cells.iter().map(row).collect()
     }
 
-    /// A case a line, a figure a column: medians.
+    /// The medians, with a line per case and a column per figure.
     pub fn table(&self) -> String {
         let (mut columns, mut cases) = (Vec::new(), Vec::new());
         for cell in &self.cells {
@@ -115,16 +115,16 @@ impl Figures {
 impl Cell {
     fn shown(&self) -> String {
         let Spread { median, min, max, .. } = Spread::of(&self.rounds);
-        if self.relation { format!("{median:.2} ({min:.2}..{max:.2})") } else { number(median) }
+        if self.is_ratio { format!("{median:.2} ({min:.2}..{max:.2})") } else { number(median) }
     }
 }
 
 fn number(value: f64) -> String {
     match value.abs() {
-        many if many >= 10_000.0 => format!("{value:.0}"),
-        count if count.fract() == 0.0 => format!("{value:.0}"),
-        some if some >= 100.0 => format!("{value:.1}"),
-        some if some >= 1.0 => format!("{value:.2}"),
+        large if large >= 10_000.0 => format!("{value:.0}"),
+        whole if whole.fract() == 0.0 => format!("{value:.0}"),
+        hundreds if hundreds >= 100.0 => format!("{value:.1}"),
+        ones if ones >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     }
 }
@@ -134,14 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relations_are_those_of_rounds_and_say_how_far_they_lie_apart() {
+    fn ratios_are_taken_within_rounds_and_shown_with_their_spread() {
         let mut figures = Figures::new(Part::Modes, "here");
         for (ours, theirs) in [(10.0, 5.0), (9.0, 6.0), (40.0, 10.0)] {
             figures.add("ours", "rate", ours);
             figures.add("theirs", "rate", theirs);
         }
-        figures.relate("of theirs", "rate", "ours", "theirs");
-        figures.relate("of theirs", "rate", "ours", "nobody");
+        figures.add_ratio("of theirs", "rate", "ours", "theirs");
+        figures.add_ratio("of theirs", "rate", "ours", "absent");
         let expected = "here:\n\n\
                         | modes  | rate | of theirs         |\n\
                         |--------|-----:|-------------------|\n\

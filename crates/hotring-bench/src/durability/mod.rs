@@ -1,9 +1,8 @@
-//! `durability`: the cost of surviving a crash, of hotring and of Redis side by side.
+//! `durability`: the cost of surviving a crash, for hotring and Redis side by side.
 //!
-//! Each part starts servers of its own on loopback, with a folder each: `modes` measures requests under each promise
-//! that a log may make, `restart` how long a server that was killed takes until it serves again, `snapshot` what
-//! writers notice of a snapshot and the memory it takes, `space` how the files grow as values are overwritten. Every
-//! answer is checked; a wrong one fails the run.
+//! Each part starts servers of its own on loopback, with a folder each. `modes` measures requests under each setting of
+//! the log, `restart` the time from a kill until a server serves again, `snapshot` the pauses and the memory that a
+//! snapshot causes, `space` the growth of the files while values are overwritten. A wrong answer fails the run.
 
 mod cases;
 mod figures;
@@ -28,12 +27,12 @@ pub use subject::{Rewrites, Setup, Subject, Testbed, name};
 /// Bytes of a key.
 const KEY_LEN: usize = 16;
 
-/// Measure what a server's log and its snapshots cost, beside Redis
+/// Measure the cost of a server's log and snapshots, beside Redis
 ///
 /// Servers are started on loopback, each with a folder of its own, which is removed in the end. They take turns
-/// within each round, so that drift of the machine hits all of them. Figures are medians of rounds, and relations
-/// are those within rounds: their median, least and greatest. Servers and clients run on the cores that the kernel
-/// gives them. redis-server is left out, with a note, where it is not installed.
+/// within each round, so that drift of the machine hits all of them. Figures are medians of rounds; ratios are
+/// taken within rounds and shown with their median, least and greatest. Nothing is pinned to cores. redis-server is
+/// left out, with a note, if it is not installed.
 #[derive(Debug, Args)]
 pub struct DurabilityArgs {
     #[command(subcommand)]
@@ -102,7 +101,7 @@ impl DurabilityArgs {
 }
 
 impl Common {
-    /// Says where it runs, measures, prints, writes files.
+    /// Prints the machine, measures, prints the figures and writes the files.
     fn report(&self, measure: impl FnOnce() -> Result<Vec<Figures>>) -> Result<()> {
         ensure!(self.rounds > 0 && self.threads > 0, "--rounds and --threads start at 1");
         ensure!(self.value_size >= 8, "--value-size starts at 8");
@@ -133,10 +132,10 @@ impl Common {
 
     /// The servers that can be started; missing ones are reported.
     fn kinds(&self) -> Result<Vec<Kind>> {
-        let lacks = |kind, error: anyhow::Error| {
+        let report = |kind, error: anyhow::Error| {
             eprintln!("note: {} left out: {error:#}", name(kind));
         };
-        let kinds = self.testbed.present(&self.servers, lacks);
+        let kinds = self.testbed.present(&self.servers, report);
         ensure!(!kinds.is_empty(), "nothing to measure");
         Ok(kinds)
     }

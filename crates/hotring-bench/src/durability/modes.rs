@@ -171,13 +171,13 @@ fn relate(figures: &mut Figures, cases: &[Case]) {
     for (relation, figure) in [("of off", RATE), ("CPU of off", CPU)] {
         for &Case { kind, mode, .. } in cases {
             let base = case_name(kind, Mode::Off);
-            figures.relate(relation, figure, &case_name(kind, mode), &base);
+            figures.add_ratio(relation, figure, &case_name(kind, mode), &base);
         }
     }
     for (relation, figure) in [("of redis", RATE), ("CPU of redis", CPU)] {
         for &Case { kind, mode, .. } in cases.iter().filter(|case| case.kind != Kind::Redis) {
             let redis = case_name(Kind::Redis, mode);
-            figures.relate(relation, figure, &case_name(kind, mode), &redis);
+            figures.add_ratio(relation, figure, &case_name(kind, mode), &redis);
         }
     }
 }

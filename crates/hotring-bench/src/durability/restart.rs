@@ -1,4 +1,4 @@
-//! `restart`: how long a server that was killed takes until it serves again.
+//! `restart`: the time from the start of a killed server until it serves again.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,20 @@ use crate::report;
 use crate::resp::{Client, Reply, rest_if_loading};
 use crate::servers::{Content, Data, Kind, Plan};
 
-/// Writes that are sent together, and reads. Few of these, as a server finds hot keys by a look at some of its reads
-/// from a connection, and is to have many of them.
+/// Writes and reads sent together. Few reads: a server samples its reads from a connection to find hot keys, and must
+/// find many samples.
 const WRITES: u64 = 256;
 const READS: u64 = 16;
 /// The log setting, with one name in both servers: acknowledged writes survive the kill.
 const LOG: &str = "everysec";
 
-/// Measure how long a server that was killed takes until it serves again
+/// Measure the time until a killed server serves again
 ///
-/// Servers are filled, some keys are made hot by reading them, what was written is rewritten as a snapshot
-/// (BGREWRITEAOF: in Redis the log's new beginning in RDB's format), some more is written, and the process is killed.
-/// Then it is started on what it has left, and asked each millisecond for one of the hot keys, and for PING, which a
-/// server that is not ready answers by -LOADING. "log alone" is a server that never wrote a snapshot. Redis with an RDB
-/// has no log: it is killed when it has dumped all, and would have lost what was written afterwards. What is read is in
-/// the system's cache.
+/// Servers are filled, some keys become hot by reads, a snapshot is written (BGREWRITEAOF: in Redis the log's new
+/// beginning in RDB's format), some more keys are written, and the process is killed. It is started again on its files
+/// and gets requests each millisecond: GET of a hot key, and PING, which a loading server answers by -LOADING.
+/// "log alone" is a server without a snapshot. Redis with an RDB has no log and is killed right after its dump. All
+/// files are in the system's cache.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RestartArgs {
@@ -38,7 +37,7 @@ pub struct RestartArgs {
     /// Keys to make hot
     #[arg(long, value_parser = crate::count::count, default_value = "8")]
     hot: u64,
-    /// Reads of each of these
+    /// Reads of each hot key
     #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     reads: u64,
     /// Writes between snapshot and kill
@@ -57,46 +56,49 @@ Examples:
 #[derive(Clone, Copy)]
 struct Case {
     kind: Kind,
-    left: Left,
+    files: Files,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum Files {
     SnapshotAndLog,
     Log,
-    /// Of Redis: a dump and no log.
+    /// A dump and no log, for Redis only.
     Dump,
 }
 
 impl Case {
-    /// Of a server, all.
+    /// All cases of a server.
     fn all(kind: Kind) -> Vec<Case> {
         let is_redis = kind == Kind::Redis;
-        let left = [Left::SnapshotAndLog, Left::Log, Left::Dump];
-        let left = left.into_iter().filter(|left| is_redis || *left != Left::Dump);
-        left.map(|left| Case { kind, left }).collect()
+        let files = [Files::SnapshotAndLog, Files::Log, Files::Dump];
+        let files = files.into_iter().filter(|files| is_redis || *files != Files::Dump);
+        files.map(|files| Case { kind, files }).collect()
     }
 
     fn name(self) -> String {
-        let what = match (self.kind, self.left) {
-            (_, Left::Log) => "log alone",
-            (_, Left::Dump) => "RDB",
-            (Kind::Redis, Left::SnapshotAndLog) => "AOF with RDB preamble",
-            (_, Left::SnapshotAndLog) => "snapshot and log",
+        let what = match (self.kind, self.files) {
+            (_, Files::Log) => "log alone",
+            (_, Files::Dump) => "RDB",
+            (Kind::Redis, Files::SnapshotAndLog) => "AOF with RDB preamble",
+            (_, Files::SnapshotAndLog) => "snapshot and log",
         };
         format!("{}, {what}", name(self.kind))
     }
 
-    /// The log's promise.
+    /// The log setting.
     fn log(self) -> &'static str {
-        if self.left == Left::Dump { "off" } else { LOG }
+        if self.files == Files::Dump { "off" } else { LOG }
     }
 }
 
-/// How long it took from the start of the process on.
+/// Times from the start of the process on.
 struct Times {
+    /// Until it accepted a connection.
     accepted: Duration,
+    /// Until it served a hot key.
     hot: Duration,
+    /// Until it served all keys.
     all: Duration,
 }
 
@@ -110,7 +112,7 @@ impl RestartArgs {
         let bar = report::progress((self.common.rounds * cases.len()) as u64, "restart");
         for round in 0..self.common.rounds {
             for turn in 0..cases.len() {
-                // Another one begins each round, so that none always follows the same one.
+                // The order rotates, so that no case always follows the same one.
                 let case = cases[(round + turn) % cases.len()];
                 self.round(case, &mut figures)?;
                 bar.inc(1);
@@ -122,9 +124,9 @@ impl RestartArgs {
 
     fn round(&self, case: Case, figures: &mut Figures) -> Result<()> {
         let data = self.common.data(self.keys);
-        let setup = self.common.setup(case.kind, case.log(), Rewrites::WhenTold);
+        let setup = self.common.setup(case.kind, case.log(), Rewrites::OnRequest);
         let mut subject = self.common.testbed.start(setup, &data)?;
-        self.use_it(&mut subject, case.left)?;
+        self.prepare(&mut subject, case.files)?;
         let Subject { target, folder, .. } = subject;
         target.kill()?;
         let bytes = folder.bytes("");
@@ -142,28 +144,28 @@ impl RestartArgs {
     }
 
     /// Makes keys hot, has a snapshot written, and writes a little more.
-    fn use_it(&self, subject: &mut Subject, left: Left) -> Result<()> {
+    fn prepare(&self, subject: &mut Subject, files: Files) -> Result<()> {
         let content = self.content();
         let mut client = Client::connect(&subject.target.address)?;
         let mut random = Rng::with_seed(1);
         // One key after the other, over and over: keys `0..hot`.
         let read = |index| (index % self.hot, false);
-        each(&mut client, &content, (self.hot * self.reads, READS), read)?;
-        if left == Left::SnapshotAndLog {
+        send_all(&mut client, &content, (self.hot * self.reads, READS), read)?;
+        if files == Files::SnapshotAndLog {
             subject.rewrite()?;
         }
         let write = |_| (random.u64(..self.keys), true);
-        each(&mut client, &content, (self.writes, WRITES), write)?;
-        if left == Left::Dump {
+        send_all(&mut client, &content, (self.writes, WRITES), write)?;
+        if files == Files::Dump {
             subject.save()?;
         }
         Ok(())
     }
 
-    /// Starts the server on its files, and records when it serves which keys.
+    /// Starts the server on its files and takes its times.
     fn start(&self, plan: &Plan, folder: &Folder) -> Result<Times> {
         let (content, mut key) = (self.content(), Vec::new());
-        // The last one: not the first of anything by chance.
+        // The last hot key: it cannot be first by chance.
         content.key(self.hot - 1, &mut key);
         let begun = Instant::now();
         let server = plan.start()?;
@@ -184,10 +186,10 @@ impl RestartArgs {
             }
         }
         let reply = client.call(&[b"DBSIZE"])?;
-        let whole = reply == Reply::Integer(self.keys as i64);
-        ensure!(whole, "of {} keys {reply:?} are there; {:?}", self.keys, folder.keep());
+        let has_all = reply == Reply::Integer(self.keys as i64);
+        ensure!(has_all, "of {} keys {reply:?} are there; {:?}", self.keys, folder.keep());
         let (hot, all) = hot.zip(all).expect("the loop ends when both are known");
-        // A server with all keys has this one, too, even if it was asked a moment before.
+        // A server with all keys also has the hot one, even if the last GET came a moment too early.
         Ok(Times { accepted, hot: hot.min(all), all })
     }
 
@@ -197,7 +199,7 @@ impl RestartArgs {
     }
 }
 
-/// Asks; after -LOADING the next question is to come a moment later.
+/// Sends a request; false, after a pause, if the server is loading.
 fn is_served(
     client: &mut Client,
     request: &[&[u8]],
@@ -210,18 +212,18 @@ fn is_served(
     }
 }
 
-/// A number of requests and how many go together, each for the named key, and whether it writes.
-fn each(
+/// Sends this number of requests, up to `window` together. `request` maps an index to a key and whether to write it.
+fn send_all(
     client: &mut Client,
     content: &Content,
     (requests, window): (u64, u64),
-    mut what: impl FnMut(u64) -> (u64, bool),
+    mut request: impl FnMut(u64) -> (u64, bool),
 ) -> Result<()> {
     let (mut name, mut value) = (Vec::new(), Vec::new());
     for first in (0..requests).step_by(window as usize) {
         let now = window.min(requests - first);
         for index in first..first + now {
-            let (key, write) = what(index);
+            let (key, write) = request(index);
             name.clear();
             content.key(key, &mut name);
             if write {

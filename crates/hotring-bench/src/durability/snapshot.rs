@@ -17,7 +17,7 @@ use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
 /// How often memory is looked at, and whether a snapshot is under way.
-const LOOK_EACH: Duration = Duration::from_millis(10);
+const POLL_EVERY: Duration = Duration::from_millis(10);
 /// Requests drawn beforehand; they are repeated.
 const DRAWN: u64 = 1_000_000;
 /// The log's promise, which both servers call so.
@@ -97,7 +97,7 @@ impl SnapshotArgs {
         let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
         let mut subjects = Vec::new();
         for &kind in &kinds {
-            let setup = self.common.setup(kind, LOG, Rewrites::WhenTold);
+            let setup = self.common.setup(kind, LOG, Rewrites::OnRequest);
             subjects.push((kind, self.common.testbed.start(setup, &data)?));
         }
         let mut figures = Figures::new(Part::Snapshot, self.setting());
@@ -117,11 +117,11 @@ impl SnapshotArgs {
         bar.finish_and_clear();
         for kind in kinds {
             let (case, base) = (case_name(kind, true), case_name(kind, false));
-            figures.relate("rate of quiet", RATE, &case, &base);
+            figures.add_ratio("rate of quiet", RATE, &case, &base);
             for (figure, relation, _) in LATENCIES {
-                figures.relate(relation, figure, &case, &base);
+                figures.add_ratio(relation, figure, &case, &base);
             }
-            figures.relate("pause of quiet", PAUSE, &case, &base);
+            figures.add_ratio("pause of quiet", PAUSE, &case, &base);
         }
         Ok(vec![figures])
     }
@@ -196,7 +196,7 @@ fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
     // ORDERING: Relaxed, as where it is set.
     while !stop.load(Relaxed) {
         most = most.max(memory(pid)?);
-        std::thread::sleep(LOOK_EACH);
+        std::thread::sleep(POLL_EVERY);
     }
     Ok(most)
 }
@@ -226,6 +226,6 @@ fn save(control: &mut Client, saving: bool, stop: &AtomicBool) -> Result<Seen> {
                 control.call(&[b"BGSAVE"])?;
             }
         }
-        std::thread::sleep(LOOK_EACH);
+        std::thread::sleep(POLL_EVERY);
     }
 }

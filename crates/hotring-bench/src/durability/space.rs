@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::figures::Figures;
-use super::subject::{LOOK_EACH, Rewrites, Subject, name};
+use super::subject::{POLL_EVERY, Rewrites, Subject, name};
 use super::{Common, Part};
 use crate::folder::Sizes;
 use crate::plots;
@@ -15,30 +15,29 @@ use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report;
 use crate::servers::{Data, Kind};
 
-/// The log's promise, which both servers call so.
+/// The log setting, which has this name in both servers.
 const LOG: &str = "everysec";
 
 const WRITTEN: &str = "of live, written";
 const RESIDENT: &str = "of live, in memory";
 
-/// Measure bytes on the disk and in memory as values are overwritten again and again
+/// Measure bytes on the disk and in memory while values are overwritten
 ///
-/// All keys are loaded and then overwritten, each once in every pass. Servers see by themselves to it that the log does
-/// not grow for ever, as they do by default; those with "log only" are told not to. What is there is looked at when the
-/// pass has ended and the server rewrites nothing any more: "live MB" are the keys and values that it holds, "MB" the
-/// lengths of its files, "MB allocated" what the file system has given them, "MB written" what has been written of
-/// them: hotring has room for its log set aside beforehand, 64 MiB at a time. "MB in memory" is what its process has in
-/// use. "most" is the most length that files had at any time of the pass.
+/// All keys are loaded and then overwritten once in every pass. Servers rewrite their logs by default; those with "log
+/// only" do not. Sizes are taken after each pass, once the server is idle: "live MB" are its keys and values, "MB" the
+/// lengths of its files, "MB allocated" their blocks on the file system, "MB written" their written bytes (hotring
+/// allocates 64 MiB of its log in advance), "MB in memory" the memory of its process. "most" is the greatest length of
+/// all files during the pass.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SpaceArgs {
     /// Keys to load
     #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     keys: u64,
-    /// How often all are overwritten
+    /// Passes over all keys
     #[arg(long, default_value_t = 10)]
     passes: u64,
-    /// Also draw what is on the disk and in memory into this folder, as space.svg and space-memory.svg
+    /// Also draw files and memory into this folder, as space.svg and space-memory.svg
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -55,7 +54,7 @@ Examples:
 pub struct Pass {
     /// Files at its end.
     pub files: Sizes,
-    /// The most bytes by length that there were.
+    /// The greatest length of all files during the pass.
     pub most: u64,
     /// Bytes of memory at its end.
     pub resident: u64,
@@ -70,7 +69,7 @@ impl SpaceArgs {
         let (keys, value) = (self.keys, self.common.value_size);
         let setting = format!("{keys} keys with values of {value} bytes");
         let mut figures = Figures::new(Part::Space, setting);
-        let cases: Vec<Case> = [Rewrites::ByItself, Rewrites::WhenTold]
+        let cases: Vec<Case> = [Rewrites::Automatic, Rewrites::OnRequest]
             .into_iter()
             .flat_map(|rewrites| kinds.iter().map(move |&kind| (kind, rewrites)))
             .collect();
@@ -100,7 +99,7 @@ impl SpaceArgs {
         Ok(vec![figures])
     }
 
-    /// A figure over passes.
+    /// A chart of a figure by the number of passes.
     fn chart(&self, title: &str, figures: &Figures, figure: &str, cases: &[Case]) -> Chart {
         let series = cases.iter().map(|&case| {
             let point = |pass| {
@@ -116,7 +115,7 @@ impl SpaceArgs {
 
 /// The names of servers in plots.
 fn label((kind, rewrites): Case) -> String {
-    let only = if rewrites == Rewrites::WhenTold { ", log only" } else { "" };
+    let only = if rewrites == Rewrites::OnRequest { ", log only" } else { "" };
     format!("{}{only}", name(kind))
 }
 
@@ -160,7 +159,7 @@ pub fn overwrite(subject: &mut Subject, data: &Data) -> Result<Pass> {
         // ORDERING: Relaxed, it says when to stop and nothing else.
         while !stop.load(Relaxed) {
             most = most.max(folder.bytes(""));
-            std::thread::sleep(LOOK_EACH);
+            std::thread::sleep(POLL_EVERY);
         }
         most
     };

@@ -14,7 +14,7 @@ use crate::resp::{Client, info_field};
 use crate::servers::{Data, Kind, LogPlan, Plan, Target, Transport};
 
 /// Interval of polls for the end of its background work.
-pub const LOOK_EACH: Duration = Duration::from_millis(5);
+pub const POLL_EVERY: Duration = Duration::from_millis(5);
 /// The limit of that time.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -29,8 +29,8 @@ pub struct Testbed {
     /// The program of hotring [default: the one beside this one]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Where servers that keep data have their folders: this file system is measured [default: the system's folder
-    /// for temporary files]
+    /// Parent of the servers' folders: this file system is measured [default: the system's folder for temporary
+    /// files]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
 }
@@ -50,11 +50,11 @@ pub struct Setup<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrites {
     /// When it has become long.
-    ByItself,
-    WhenTold,
+    Automatic,
+    OnRequest,
 }
 
-/// A server that runs. It ends before its folder goes.
+/// A running server. It ends before its folder is removed.
 pub struct Subject {
     pub target: Target,
     pub folder: Folder,
@@ -72,13 +72,17 @@ impl Testbed {
         self.program.clone().filter(|_| kind == Kind::Hotring)
     }
 
-    /// The kinds that can be started; `lacks` gets each of the others with the reason.
-    pub fn present(&self, kinds: &[Kind], mut lacks: impl FnMut(Kind, anyhow::Error)) -> Vec<Kind> {
-        let is_there = |kind: &Kind| {
+    /// The kinds that can be started; `report` gets each of the others with the reason.
+    pub fn present(
+        &self,
+        kinds: &[Kind],
+        mut report: impl FnMut(Kind, anyhow::Error),
+    ) -> Vec<Kind> {
+        let can_start = |kind: &Kind| {
             let missing = kind.program().err().filter(|_| self.program(*kind).is_none());
-            missing.map(|error| lacks(*kind, error)).is_none()
+            missing.map(|error| report(*kind, error)).is_none()
         };
-        kinds.iter().copied().filter(is_there).collect()
+        kinds.iter().copied().filter(can_start).collect()
     }
 
     /// The plan of a server on a folder.
@@ -98,7 +102,7 @@ impl Testbed {
         let target = Target::start(&self.plan(setup, &folder, data))?;
         let mut control = Client::connect(&target.address)?;
         control.wait_until_loaded()?;
-        if setup.rewrites == Rewrites::WhenTold {
+        if setup.rewrites == Rewrites::OnRequest {
             control.call(&[b"CONFIG", b"SET", b"auto-aof-rewrite-percentage", b"0"])?;
         }
         data.load(&target)?;
@@ -108,27 +112,27 @@ impl Testbed {
 
 impl Subject {
     /// A field of `INFO persistence`.
-    pub fn tells<T: FromStr>(&mut self, field: &str) -> Result<Option<T>> {
+    pub fn field<T: FromStr>(&mut self, field: &str) -> Result<Option<T>> {
         Ok(info_field(&self.control.info("persistence")?, field))
     }
 
     /// Makes it rewrite its log to the shortest form, and waits for the end.
     pub fn rewrite(&mut self) -> Result<()> {
-        self.write_anew(b"BGREWRITEAOF")
+        self.write_and_wait(b"BGREWRITEAOF")
     }
 
     /// Makes it write a snapshot, and waits for the end.
     pub fn save(&mut self) -> Result<()> {
-        self.write_anew(b"BGSAVE")
+        self.write_and_wait(b"BGSAVE")
     }
 
-    fn write_anew(&mut self, command: &[u8]) -> Result<()> {
+    fn write_and_wait(&mut self, command: &[u8]) -> Result<()> {
         self.wait_until_idle()?;
         self.control.call(&[command])?;
         self.wait_until_idle()?;
         // hotring reports both in the second field.
         for field in ["aof_last_bgrewrite_status", "rdb_last_bgsave_status"] {
-            let status = self.tells::<String>(field)?.unwrap_or_else(|| "ok".into());
+            let status = self.field::<String>(field)?.unwrap_or_else(|| "ok".into());
             ensure!(status == "ok", "{} has failed: {field} is {status}", command.escape_ascii());
         }
         Ok(())
@@ -145,7 +149,7 @@ impl Subject {
                 return Ok(());
             }
             ensure!(begun.elapsed() < PATIENCE, "it goes on writing for {PATIENCE:?}");
-            std::thread::sleep(LOOK_EACH);
+            std::thread::sleep(POLL_EVERY);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Linked lists of keys, several over the same keys, each of which is in one list or in none.
+//! Several linked lists over the same keys; each key is in one list at most.
 
 /// No key.
 const NONE: u32 = u32::MAX;
@@ -33,7 +33,7 @@ impl<const N: usize> Lists<N> {
         Lists { ends: [Ends { oldest: NONE, newest: NONE, len: 0 }; N], nodes: vec![nowhere; keys] }
     }
 
-    /// How many keys a list has.
+    /// Number of keys of a list.
     pub fn len(&self, list: usize) -> usize {
         self.ends[list].len
     }
@@ -46,21 +46,21 @@ impl<const N: usize> Lists<N> {
 
     /// The oldest key of a list.
     pub fn oldest(&self, list: usize) -> Option<u32> {
-        some(self.ends[list].oldest)
+        present(self.ends[list].oldest)
     }
 
-    /// The key that came to the list of `key` after it.
+    /// The next newer key in the list of `key`.
     pub fn newer(&self, key: u32) -> Option<u32> {
-        some(self.nodes[key as usize].newer)
+        present(self.nodes[key as usize].newer)
     }
 
-    /// Makes a key the newest of a list, wherever it is.
+    /// Moves a key from anywhere to the newest end of a list.
     pub fn push(&mut self, list: usize, key: u32) {
         self.remove(key);
         let ends = &mut self.ends[list];
         let older = std::mem::replace(&mut ends.newest, key);
         ends.len += 1;
-        match some(older) {
+        match present(older) {
             Some(older) => self.nodes[older as usize].newer = key,
             None => ends.oldest = key,
         }
@@ -80,11 +80,11 @@ impl<const N: usize> Lists<N> {
         }
         let ends = &mut self.ends[usize::from(list)];
         ends.len -= 1;
-        match some(older) {
+        match present(older) {
             Some(older) => self.nodes[older as usize].newer = newer,
             None => ends.oldest = newer,
         }
-        match some(newer) {
+        match present(newer) {
             Some(newer) => self.nodes[newer as usize].older = older,
             None => ends.newest = older,
         }
@@ -92,6 +92,6 @@ impl<const N: usize> Lists<N> {
     }
 }
 
-fn some(key: u32) -> Option<u32> {
+fn present(key: u32) -> Option<u32> {
     (key != NONE).then_some(key)
 }

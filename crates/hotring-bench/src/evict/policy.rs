@@ -4,7 +4,7 @@ use crate::workload::trace::Trace;
 
 /// A cache with a policy.
 pub trait Policy {
-    /// Asks for the key of this number, and puts it if it is missing. True for a hit.
+    /// Looks a key up, and inserts it if it is missing; true for a hit.
     fn access(&mut self, key: u32) -> bool;
 }
 
@@ -13,18 +13,18 @@ pub trait Policy {
 pub struct Setting<'t> {
     /// Keys are numbers below [`Trace::distinct`]; the trace gives their bytes.
     pub trace: &'t Trace,
-    /// Items that fit, from 1 on. A cache that counts bytes has room for this number of items of one size.
+    /// Capacity in items, at least 1. A cache that counts bytes gets the bytes of that many items of one size.
     pub items: usize,
 }
 
 /// A row of the table.
 #[derive(Debug)]
 pub struct Contestant {
-    /// As the table has it.
+    /// The name in the table.
     pub name: &'static str,
-    /// Whether it is drawn; all would be too many.
+    /// Whether plots show it.
     pub drawn: bool,
-    /// An empty cache.
+    /// Makes an empty cache.
     pub build: for<'t> fn(&Setting<'t>) -> Box<dyn Policy + 't>,
 }
 

@@ -42,9 +42,9 @@ pub const ENTRIES: [Entry; 2] = [
     },
 ];
 
-/// The paper's keys.
+/// Keys, as in the paper.
 const KEYS: u64 = 18_430;
-/// Its clients in one process.
+/// Clients in one process, as in the paper.
 const CLIENTS: usize = 50;
 const MIXES: [(Workload, &str); 3] = [
     (Workload::C, "reads"),
@@ -60,7 +60,7 @@ fn targets(bench: &Bench) -> Result<Vec<Box<dyn Target>>> {
     Ok(targets)
 }
 
-/// Bars of all targets: by mix of operations, relative to the first target.
+/// Bars of all targets for each mix of operations.
 fn chart(title: String, names: &[Box<dyn Target>], rates: &[Vec<Spread>]) -> Chart {
     let series = names.iter().enumerate().map(|(row, target)| {
         let points = rates.iter().enumerate();
@@ -170,7 +170,7 @@ fn served(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: vec![chart(title, &targets, &rates)], notes })
 }
 
-/// Has all operations asked by clients and executed by a server's threads.
+/// Sends all operations from clients and executes them on a server's threads.
 fn serve(target: &dyn Target, streams: &[Vec<Op>]) -> Result<()> {
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -195,7 +195,7 @@ fn ask(ops: &[Op], mut socket: UnixStream) -> Result<()> {
     Ok(())
 }
 
-/// A thread of the server, until its client goes.
+/// A thread of the server, until its client disconnects.
 fn answer(target: &dyn Target, mut socket: UnixStream) -> Result<()> {
     let mut worker = target.worker();
     let mut request = [0; 8];

@@ -118,7 +118,7 @@ fn contents(page: &mut String, report: &Report) {
     page.push_str("</tbody></table></nav>");
 }
 
-/// How many claims agree; a sign only where all or none do.
+/// A badge with the number of claims that agree.
 fn summary(figure: &Figure) -> String {
     let outcome = figure.outcome();
     let class = match outcome.agree {
@@ -243,7 +243,7 @@ fn table(page: &mut String, chart: &Chart) {
     page.push_str("</tbody></table></div></details>");
 }
 
-/// Its name, and where its numbers come from if they were not measured.
+/// A series' name, with the origin of its numbers unless they were measured.
 fn name(series: &Series) -> String {
     let from = match series.origin {
         Origin::Measured => "",

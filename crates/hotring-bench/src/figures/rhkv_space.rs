@@ -77,8 +77,8 @@ fn measure(bench: &Bench) -> Result<Measured> {
             subject.rewrite()?;
             Ok((passes, subject.folder.sizes()))
         };
-        let (log_only, packed) = passes(Rewrites::WhenTold)?;
-        let (by_itself, _) = passes(Rewrites::ByItself)?;
+        let (log_only, packed) = passes(Rewrites::OnRequest)?;
+        let (by_itself, _) = passes(Rewrites::Automatic)?;
         seen.push(Seen { kind, log_only, by_itself, packed });
     }
     bar.finish_and_clear();

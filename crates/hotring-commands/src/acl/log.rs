@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An entry that is like an earlier one within this time is counted there, in milliseconds.
+/// A similar denial within these milliseconds is counted in the earlier entry.
 const GROUPED_MS: u64 = 60_000;
 
-/// How many entries are looked at for one that is alike.
-const LOOKED_AT: usize = 10;
+/// Entries searched for a similar one.
+const SEARCHED: usize = 10;
 
 /// Bytes of a key, channel or name that are kept.
 const TEXT_LEN_MAX: usize = 1024;
@@ -37,7 +37,7 @@ impl Reason {
     }
 }
 
-/// Where a request came from.
+/// The source of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// From a client.
@@ -64,17 +64,17 @@ impl Origin {
 pub(crate) struct Entry {
     /// Counts from 0, over the life of the process.
     pub id: u64,
-    /// How often.
+    /// The number of such denials.
     pub count: u64,
     pub reason: Reason,
     pub origin: Origin,
     /// The command, key or channel.
     pub object: Vec<u8>,
-    /// The name that was given, or the user's.
+    /// The name given to AUTH, or the user's.
     pub user: Vec<u8>,
-    /// Unix milliseconds of the first time.
+    /// Unix milliseconds of the first denial.
     pub created_at: u64,
-    /// Unix milliseconds of the last time.
+    /// Unix milliseconds of the last denial.
     pub updated_at: u64,
     /// The connection, as CLIENT LIST describes it.
     pub client: String,
@@ -89,9 +89,9 @@ pub struct DenialLog {
 #[derive(Debug, Default)]
 struct Kept {
     next_id: u64,
-    /// The latest first.
+    /// From the latest to the oldest.
     entries: VecDeque<Entry>,
-    /// How often each of [`Reason::ALL`] was the reason, whatever is kept.
+    /// Denials for each of [`Reason::ALL`], including those that are no longer kept.
     counts: [u64; Reason::ALL.len()],
 }
 
@@ -108,19 +108,19 @@ pub(crate) struct Denial<'a> {
 }
 
 impl DenialLog {
-    /// Notes a denial; keeps at most `len_max` entries.
-    pub(crate) fn note(&self, denial: Denial<'_>, len_max: usize) {
+    /// Adds a denial; keeps at most `len_max` entries.
+    pub(crate) fn add(&self, denial: Denial<'_>, len_max: usize) {
         let mut kept = self.kept();
         kept.counts[denial.reason as usize] += 1;
         let (object, user) = (shortened(denial.object), shortened(denial.user));
-        let alike = |entry: &Entry| {
+        let is_similar = |entry: &Entry| {
             entry.reason == denial.reason
                 && entry.origin == denial.origin
                 && entry.updated_at.abs_diff(denial.now) <= GROUPED_MS
                 && entry.object == object
                 && entry.user == user
         };
-        let found = kept.entries.iter().take(LOOKED_AT).position(alike);
+        let found = kept.entries.iter().take(SEARCHED).position(is_similar);
         let entry = match found.and_then(|place| kept.entries.remove(place)) {
             Some(mut entry) => {
                 (entry.count, entry.updated_at) = (entry.count + 1, denial.now);
@@ -147,17 +147,17 @@ impl DenialLog {
         kept.entries.truncate(len_max);
     }
 
-    /// The latest entries, the last one first.
+    /// The latest entries, from the last one on.
     pub(crate) fn latest(&self, count: usize) -> Vec<Entry> {
         self.kept().entries.iter().take(count).cloned().collect()
     }
 
-    /// Forgets them.
+    /// Removes all entries.
     pub(crate) fn clear(&self) {
         self.kept().entries.clear();
     }
 
-    /// How often this was the reason.
+    /// Denials for this reason.
     pub(crate) fn count(&self, reason: Reason) -> u64 {
         self.kept().counts[reason as usize]
     }

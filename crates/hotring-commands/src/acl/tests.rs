@@ -283,7 +283,7 @@ fn denials_that_are_alike_are_counted_together() {
     let note = |object: &str, now| {
         let (reason, origin) = (Reason::Key, Origin::Client);
         let client = format!("client at {now}");
-        log.note(Denial { reason, origin, object: object.as_bytes(), user: b"u", now, client }, 3);
+        log.add(Denial { reason, origin, object: object.as_bytes(), user: b"u", now, client }, 3);
     };
     note("a", 1_000);
     note("b", 2_000);

@@ -110,5 +110,5 @@ pub(crate) fn note_denial(
     let now = clock::unix_ms();
     let described = commands::client::line(&client.shared, now);
     let denial = Denial { reason, origin, object, user, now, client: described };
-    server.acl.log.note(denial, server.settings.config().acllog_len_max);
+    server.acl.log.add(denial, server.settings.config().acllog_len_max);
 }

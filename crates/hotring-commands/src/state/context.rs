@@ -62,8 +62,8 @@ impl<'a> Context<'a> {
     /// Runs `f` while no other session can read or change the keys of the client's database; an empty list stands for
     /// all keys of all databases.
     pub(crate) fn alone<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let (store, rest) = self.split();
-        store.exclusive_in_selected(keys, |store| rest.run(store, f))
+        let (store, run) = self.split(f);
+        store.exclusive_in_selected(keys, run)
     }
 
     /// As [`alone`](Self::alone), in the place where the store's session is.
@@ -72,14 +72,14 @@ impl<'a> Context<'a> {
         keys: &[&[u8]],
         f: impl FnOnce(&mut Context<'_>) -> R,
     ) -> R {
-        let (store, rest) = self.split();
-        store.exclusive(keys, |store| rest.run(store, f))
+        let (store, run) = self.split(f);
+        store.exclusive(keys, run)
     }
 
     /// Runs `f`, whose writes were admitted together and store up to this number of bytes.
     pub(crate) fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let (store, rest) = self.split();
-        store.admitted(bytes, |store| rest.run(store, f))
+        let (store, run) = self.split(f);
+        store.admitted(bytes, run)
     }
 
     /// Says whether this client's requests count as accesses to keys from now on.
@@ -87,24 +87,29 @@ impl<'a> Context<'a> {
         self.store.act(Origin { marks_accesses, ..self.store.origin() });
     }
 
-    /// The store, and the rest of the context.
-    fn split(&mut self) -> (&mut Session, Rest<'_>) {
+    /// The store, and `f` as a function that gets this context with the store again.
+    fn split<R>(
+        &mut self,
+        f: impl FnOnce(&mut Context<'_>) -> R,
+    ) -> (&mut Session, impl FnOnce(&mut Session) -> R) {
         let Context { args, key_hash, reply_len_max, now, counters, server, .. } = *self;
         let Context { reply, store, locals, client, .. } = self;
-        let (version, reply) = (reply.version(), reply.buffer());
-        let rest = Rest {
-            args,
-            key_hash,
-            version,
-            reply,
-            reply_len_max,
-            now,
-            counters,
-            locals,
-            client,
-            server,
+        let version = reply.version();
+        let run = move |store: &mut Session| {
+            f(&mut Context {
+                args,
+                key_hash,
+                reply: Writer::new(reply.buffer(), version),
+                reply_len_max,
+                now,
+                store,
+                counters,
+                locals,
+                client,
+                server,
+            })
         };
-        (store, rest)
+        (store, run)
     }
 
     /// A context for another request, with its reply in `out`.
@@ -168,50 +173,4 @@ const HEAD_LEN_MAX: usize = 48;
 pub(crate) fn bulk_len(value: &[u8]) -> usize {
     let digits = value.len().checked_ilog10().unwrap_or(0) as usize + 1;
     "$\r\n\r\n".len() + digits + value.len()
-}
-
-/// A context without its store.
-struct Rest<'a> {
-    args: ArgsView<'a>,
-    key_hash: KeyHash,
-    /// The reply's, which is not the client's in a script.
-    version: Version,
-    reply: &'a mut Vec<u8>,
-    reply_len_max: usize,
-    now: u64,
-    counters: &'a Counters,
-    locals: &'a mut ThreadLocals,
-    client: &'a mut Client,
-    server: &'a Server,
-}
-
-impl Rest<'_> {
-    fn run<R>(self, store: &mut Session, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let Rest {
-            args,
-            key_hash,
-            version,
-            reply,
-            reply_len_max,
-            now,
-            counters,
-            locals,
-            client,
-            server,
-        } = self;
-        let reply = Writer::new(reply, version);
-        let context = &mut Context {
-            args,
-            key_hash,
-            reply,
-            reply_len_max,
-            now,
-            store,
-            counters,
-            locals,
-            client,
-            server,
-        };
-        f(context)
-    }
 }

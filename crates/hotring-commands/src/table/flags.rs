@@ -17,7 +17,7 @@ macro_rules! bit_set {
 
             const NAMES: &[(Self, &str)] = &[$((Self::$name, $text),)*];
 
-            /// Are all of `other` in this set?
+            /// Whether this set contains all of `other`.
             #[inline]
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
@@ -60,7 +60,7 @@ bit_set! {
         DENYOOM = 2 "denyoom",
         /// For administrators.
         ADMIN = 3 "admin",
-        /// Not to be called by scripts.
+        /// Must not be called by scripts.
         NOSCRIPT = 4 "noscript",
         /// Served while data is being loaded.
         LOADING = 5 "loading",
@@ -70,32 +70,32 @@ bit_set! {
         FAST = 7 "fast",
         /// Served before authentication.
         NO_AUTH = 8 "no_auth",
-        /// Not to be called in a transaction.
+        /// Must not be called in a transaction.
         NO_MULTI = 9 "no_multi",
         /// Served while a script runs.
         ALLOW_BUSY = 10 "allow_busy",
         /// May keep its connection waiting.
         BLOCKING = 11 "blocking",
-        /// Which arguments are keys depends on other arguments.
+        /// Other arguments decide which arguments are keys.
         MOVABLE_KEYS = 12 "movablekeys",
         /// About messages between clients.
         PUBSUB = 14 "pubsub",
         /// Not worth a line in a log of slow commands.
         SKIP_SLOWLOG = 13 "skip_slowlog",
-        /// Told to MONITOR in another way than when it has run, or not at all.
+        /// MONITOR shows it in another way, or not at all.
         SKIP_MONITOR = 15 "skip_monitor",
-        /// Its keys may be none.
+        /// May have no keys.
         NO_MANDATORY_KEYS = 16 "no_mandatory_keys",
         /// Must not be called while data is being loaded in the background.
         NO_ASYNC_LOADING = 17 "no_async_loading",
-        /// It may change the treatment of later requests, so that those are decoded after it has run. Redis
-        /// has no name for it.
+        /// May change the treatment of later requests, which must be decoded after it has run. Redis has no
+        /// name for it.
         ENDS_BATCH = 31 "",
     }
 }
 
 bit_set! {
-    /// Categories of access control. Redis's rules may name also those that no command is in here.
+    /// Categories of access control. Redis's rules may also name those without a command here.
     Categories {
         /// Keys of any type.
         KEYSPACE = 0 "@keyspace",
@@ -145,8 +145,9 @@ bit_set! {
 impl Categories {
     /// The category of this name, without `@`, in any case.
     pub fn named(name: &[u8]) -> Option<Self> {
-        let is_it = |text: &str| text.trim_start_matches('@').as_bytes().eq_ignore_ascii_case(name);
-        Self::NAMES.iter().find(|(_, text)| is_it(text)).map(|(category, _)| *category)
+        let has_name =
+            |text: &str| text.trim_start_matches('@').as_bytes().eq_ignore_ascii_case(name);
+        Self::NAMES.iter().find(|(_, text)| has_name(text)).map(|(category, _)| *category)
     }
 
     /// The names of all categories, without `@`.
@@ -167,7 +168,7 @@ impl Categories {
             Group::SortedSet => Self::SORTED_SET,
             Group::Geo => Self::GEO,
             Group::HyperLogLog => Self::HYPERLOGLOG,
-            // The commands that only tell of it are not in the category.
+            // Commands that only report on it are not in the category.
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };

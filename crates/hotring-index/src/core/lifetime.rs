@@ -4,7 +4,7 @@
 //! In ordinary builds it takes no bytes and no instructions.
 
 #[cfg(not(any(loom, shuttle)))]
-mod kept {
+mod variant {
     /// The checker's part of an item's header.
     pub struct Lifetime;
 
@@ -25,7 +25,7 @@ mod kept {
 }
 
 #[cfg(any(loom, shuttle))]
-mod kept {
+mod variant {
     use crate::core::sync::{AtomicU64, Ordering, TallyU64};
 
     #[cfg(loom)]
@@ -114,4 +114,4 @@ mod kept {
     }
 }
 
-pub(crate) use kept::*;
+pub(crate) use variant::*;

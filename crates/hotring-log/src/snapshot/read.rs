@@ -216,8 +216,8 @@ impl Ends {
         let file = storage.open(&name).map_err(failed)?;
         let len = file.size().map_err(failed)?;
         let (mut header, mut footer) = ([0; HEADER_LEN], [0; FOOTER_LEN]);
-        let there = usize::try_from(len).map_or(HEADER_LEN, |len| len.min(HEADER_LEN));
-        read_all_at(&*file, &mut header[..there], 0).map_err(failed)?;
+        let header_len = usize::try_from(len).map_or(HEADER_LEN, |len| len.min(HEADER_LEN));
+        read_all_at(&*file, &mut header[..header_len], 0).map_err(failed)?;
         let footer_at = len.checked_sub(FOOTER_LEN as u64).filter(|at| *at >= HEADER_LEN as u64);
         if let Some(at) = footer_at {
             read_all_at(&*file, &mut footer, at).map_err(failed)?;

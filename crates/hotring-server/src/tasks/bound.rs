@@ -150,7 +150,7 @@ impl Guard {
 /// Bytes of the parts that the index does not count by itself.
 fn parts(server: &Server) -> u64 {
     let figures = server.store.stats();
-    let lists = server.clients.memory_beside() + server.scripts.counts().1;
+    let lists = server.clients.memory_outside_store() + server.scripts.counts().1;
     let tables = server.push.tracking.counts().table.memory + server.scripts.interpreters();
     let log = server.persist.durability.log().map_or(0, |log| log.unwritten());
     (lists + tables + figures.eviction_bytes) as u64 + figures.expiry_bytes + log

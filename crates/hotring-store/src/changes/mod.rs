@@ -13,7 +13,7 @@ use hotring_index::AnySession as Index;
 use crate::container::is_there;
 use crate::list::End;
 
-/// For whom the operations of a session are. It stays until the next one ([`Session::act`](crate::Session::act)).
+/// The connection on whose behalf a session acts, until the next [`Session::act`](crate::Session::act).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The author of the changes, as reported to the [`Observer`](crate::Observer).
@@ -53,28 +53,28 @@ pub struct Change {
     pub key: Box<[u8]>,
     /// The change.
     pub what: Changed,
-    /// How, if the command does not tell.
+    /// A detail that the command does not determine.
     pub step: Option<Step>,
 }
 
 /// A change at an end of a list or of a sorted set, whose front has the lowest scores; or of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Elements came.
+    /// Elements were added.
     Pushed(End),
-    /// Elements went.
+    /// Elements were removed.
     Popped(End),
-    /// Something was added to a score.
+    /// A score was incremented.
     Raised,
     /// A member came from another set.
-    Came,
+    MovedIn,
     /// A member went to another set.
-    Went,
-    /// One went from an end, and came to one.
-    Turned {
-        /// Where it had been.
+    MovedOut,
+    /// An element went from one end to one.
+    Moved {
+        /// Its end before.
         from: End,
-        /// Where it is.
+        /// Its end afterwards.
         to: End,
     },
 }
@@ -82,21 +82,21 @@ pub enum Step {
 /// The effect of a write on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// It has a value that was stored.
+    /// A value was stored.
     Stored {
-        /// There was none before.
+        /// The key was absent before.
         is_new: bool,
         /// The write gave it an expiry of its own.
         expires: bool,
     },
     /// It was removed.
     Removed,
-    /// It has the value from before and another expiry, or none.
+    /// Only its expiry changed.
     Expiry {
-        /// It has one.
+        /// It has an expiry now.
         expires: bool,
     },
-    /// Fields of its hash have become something that is not told of as a stored value.
+    /// Fields of its hash changed in a way that is not reported as a stored value.
     Fields(FieldsChanged),
     /// Its time was over when a write came to it.
     Expired,
@@ -115,7 +115,7 @@ pub enum FieldsChanged {
     Removed,
     /// Their time was over.
     Expired,
-    /// The same, and with them the key is gone.
+    /// The last fields' time was over, so the key is gone, too.
     LastExpired,
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> Option<
     })
 }
 
-/// Removes a key of which no part's time is left; true if it did.
+/// Removes a key whose parts have all expired; true if it was removed.
 pub(crate) fn remove_emptied(index: &mut Index, key: &[u8], now: u64) -> bool {
     index.update(key, now, |entry| {
         let is_emptied = entry.is_some_and(|entry| !is_there(&entry, now));

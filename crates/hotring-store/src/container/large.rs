@@ -126,6 +126,49 @@ pub(super) fn free_in_steps(cut: Option<(Remains, usize)>, index: &AnyIndex) {
     }
 }
 
+/// Bytes after which a step of a scan ends: few long parts are as much as many short ones.
+const SCAN_BYTES: usize = 1 << 20;
+
+/// The parts that a step of a scan has met.
+#[derive(Default)]
+pub(crate) struct Met {
+    parts: usize,
+    bytes: usize,
+}
+
+impl Met {
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.parts += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// A step of a scan, from a cursor on, over at least `count` parts. `leaf` shows the parts of a leaf, counts them, and
+/// returns where the next one begins. Returns the next cursor, 0 at the end.
+pub(crate) fn scan(
+    cursor: u64,
+    count: usize,
+    mut leaf: impl FnMut(u32, &mut Met) -> Option<u32>,
+) -> u64 {
+    let Ok(mut from) = u32::try_from(cursor) else { return 0 };
+    let mut met = Met::default();
+    loop {
+        match leaf(from, &mut met) {
+            None => return 0,
+            Some(next) if met.parts >= count || met.bytes >= SCAN_BYTES => return next.into(),
+            Some(next) => from = next,
+        }
+    }
+}
+
+/// What a container leaves behind, with the parts that changes have cut off.
+pub(crate) fn with_cut(remains: Remains, cut: &mut Option<Remains>) -> Remains {
+    match cut.take() {
+        Some(cut) => remains.and(cut),
+        None => remains,
+    }
+}
+
 /// The large container of an entry, if it has one.
 pub(crate) fn of_entry<'a>(entry: &Entry<'a>) -> Option<&'a Large> {
     Large::of(entry.block()?)

@@ -5,9 +5,7 @@ use siphasher::sip::SipHasher13;
 
 use super::packed::{Entry, encode};
 use super::{Change, HashRef, Tally, To};
-
-/// Bytes after which a part of a walk ends.
-const SCAN_BYTES: usize = 1 << 20;
+use crate::container::large;
 
 /// The fields of a large hash. Clone: O(1).
 #[derive(Clone)]
@@ -100,21 +98,13 @@ impl Fields {
         count: usize,
         mut f: impl FnMut(Entry<'a>),
     ) -> u64 {
-        let Ok(mut from) = u32::try_from(cursor) else { return 0 };
-        let (mut met, mut bytes) = (0, 0);
-        loop {
-            // A leaf at a time: few long values are as much as many short ones.
-            let next = self.dict.scan(from, 1, |entry| {
-                met += 1;
-                bytes += entry.key.len() + entry.value.len();
+        large::scan(cursor, count, |from, met| {
+            // One leaf at a time.
+            self.dict.scan(from, 1, |entry| {
+                met.add(entry.key.len() + entry.value.len());
                 f(self.entry(entry.key, entry.value));
-            });
-            match next {
-                None => return 0,
-                Some(next) if met >= count || bytes >= SCAN_BYTES => return next.into(),
-                Some(next) => from = next,
-            }
-        }
+            })
+        })
     }
 
     /// The effect of changes that remove all fields; None if some stay.

@@ -38,7 +38,7 @@ impl Session {
         Ok(self.walk_container::<Hash, _>(key, now, |hash| shown(hash, now).map(f))?.flatten())
     }
 
-    /// Sets fields to values, the last of equal fields wins, and returns how many were not there.
+    /// Sets fields to values, where the last of equal fields wins, and returns the number of new ones.
     ///
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the hash would be, and those of every
@@ -66,7 +66,7 @@ impl Session {
         Ok(tally.added)
     }
 
-    /// Sets a field that is not there. True if it did.
+    /// Sets a field if it is absent; true if it was set.
     ///
     /// # Errors
     /// As [`hash_set`](Self::hash_set).
@@ -84,7 +84,7 @@ impl Session {
         Ok(tally.added > 0)
     }
 
-    /// Removes fields and returns how many were there. With the last field goes the key.
+    /// Removes fields and returns the number of removed ones. The key goes with its last field.
     ///
     /// # Errors
     /// As [`hash_set`](Self::hash_set), but for [`StoreError::OutOfMemory`]: the hash without them is stored again, and

@@ -321,7 +321,7 @@ impl Session {
             if from == to {
                 let changes = [removed, pushed];
                 session.change_list(from, now, &changes)?;
-                session.note_step(Step::Turned { from: from_end, to: to_end });
+                session.note_step(Step::Moved { from: from_end, to: to_end });
             } else {
                 // The steps that may be refused come first.
                 session.change_list(to, now, &[pushed])?;

@@ -308,10 +308,10 @@ impl Session {
                 return Ok(false);
             }
             if tally.added > 0 {
-                session.note_step(Step::Came);
+                session.note_step(Step::MovedIn);
             }
             session.change_container::<Set, _>(from, now, |_| Ok((Changes::Given(&remove), ())))?;
-            session.note_step(Step::Went);
+            session.note_step(Step::MovedOut);
             Ok(true)
         })
     }

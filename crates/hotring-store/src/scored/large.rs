@@ -4,11 +4,9 @@ use hotring_containers::{Inserted, Remains, Scored, ScoredSet};
 use siphasher::sip::SipHasher13;
 
 use super::{Change, Tally, push_entry};
-use crate::container::large::add_cut;
+use crate::container::large;
 use crate::container::packed::Head;
 
-/// Bytes after which a part of a walk ends.
-const SCAN_BYTES: usize = 1 << 20;
 /// Bytes of a packed entry beside its member: lengths below 128, and a score.
 const ENTRY_LEN: usize = 10;
 
@@ -103,21 +101,13 @@ impl Scores {
         count: usize,
         mut f: impl FnMut(Scored<'a>),
     ) -> u64 {
-        let Ok(mut from) = u32::try_from(cursor) else { return 0 };
-        let (mut met, mut bytes) = (0, 0);
-        loop {
-            // A leaf at a time: few long members are as much as many short ones.
-            let next = self.set.scan(from, 1, |entry| {
-                met += 1;
-                bytes += entry.member.len();
+        large::scan(cursor, count, |from, met| {
+            // One leaf at a time.
+            self.set.scan(from, 1, |entry| {
+                met.add(entry.member.len());
                 f(entry);
-            });
-            match next {
-                None => return 0,
-                Some(next) if met >= count || bytes >= SCAN_BYTES => return next.into(),
-                Some(next) => from = next,
-            }
-        }
+            })
+        })
     }
 
     /// The effect of changes that remove all members; None if some stay.
@@ -184,7 +174,7 @@ impl Scores {
         };
         let hasher = self.hasher;
         let remains = self.set.remove_ranks(from..to, |member| hasher.hash(member) as u32);
-        add_cut(&mut self.cut, remains);
+        large::add_cut(&mut self.cut, remains);
         self.len_of_all -= len;
     }
 
@@ -204,11 +194,7 @@ impl Scores {
     /// Takes the remains, for the caller to free. No members are left then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
-        let remains = std::mem::take(&mut self.set).into_remains();
-        match self.cut.take() {
-            Some(cut) => remains.and(cut),
-            None => remains,
-        }
+        large::with_cut(std::mem::take(&mut self.set).into_remains(), &mut self.cut)
     }
 
     /// Takes the parts cut off by changes, for the caller to free.

@@ -5,11 +5,9 @@ use siphasher::sip::SipHasher13;
 
 use super::packed::begin_list;
 use super::{Change, Tally};
-use crate::container::large::add_cut;
+use crate::container::large;
 use crate::container::packed::{Head, push};
 
-/// Bytes after which a part of a walk ends.
-const SCAN_BYTES: usize = 1 << 20;
 /// A walk over all members is quicker than an edit for each where changes remove more than one in `WALK_FROM`.
 const WALK_FROM: usize = 32;
 
@@ -86,21 +84,13 @@ impl Members {
         count: usize,
         mut f: impl FnMut(&'a [u8]),
     ) -> u64 {
-        let Ok(mut from) = u32::try_from(cursor) else { return 0 };
-        let (mut met, mut bytes) = (0, 0);
-        loop {
-            // A leaf at a time: few long members are as much as many short ones.
-            let next = self.dict.scan(from, 1, |entry| {
-                met += 1;
-                bytes += entry.key.len();
+        large::scan(cursor, count, |from, met| {
+            // One leaf at a time.
+            self.dict.scan(from, 1, |entry| {
+                met.add(entry.key.len());
                 f(entry.key);
-            });
-            match next {
-                None => return 0,
-                Some(next) if met >= count || bytes >= SCAN_BYTES => return next.into(),
-                Some(next) => from = next,
-            }
-        }
+            })
+        })
     }
 
     /// The effect of changes that remove all members; None if some stay.
@@ -162,7 +152,7 @@ impl Members {
             len += if goes { entry.key.len() } else { 0 };
             !goes
         });
-        add_cut(&mut self.cut, remains);
+        large::add_cut(&mut self.cut, remains);
         self.len_of_all -= len;
         before - self.len()
     }
@@ -183,11 +173,7 @@ impl Members {
     /// Takes the remains, for the caller to free. No members are left then.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
-        let remains = std::mem::take(&mut self.dict).into_remains();
-        match self.cut.take() {
-            Some(cut) => remains.and(cut),
-            None => remains,
-        }
+        large::with_cut(std::mem::take(&mut self.dict).into_remains(), &mut self.cut)
     }
 
     /// What changes have cut off, to be freed.

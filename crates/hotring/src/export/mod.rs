@@ -19,17 +19,17 @@ use target::Target;
 const WRITE_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
-Keys come from a running server, or with --data from the folder of one that has ended, its snapshot and its log; they are \
-then held in memory, and nothing in DIR is changed.
+Keys come from a running server, or with --data from the snapshot and log of a stopped one; they are then held in \
+memory, and nothing in DIR is changed.
 
-FILE gets its name once it is whole and on the disk; a file that was there is replaced then, the one that a link leads to \
-as well. A device, a FIFO or a descriptor such as /dev/stdout is written into. The keys of a running \
-server are not those of one moment: each is as it was when it was met, its expiry with it.
+FILE gets its name once it is complete and on the disk. It then replaces an existing file, also one behind a link. A \
+device, a FIFO or a descriptor such as /dev/stdout is written directly. Each key of a running server is consistent with \
+its expiry, but the keys are not of one moment.
 
-With a password in the variable REDISCLI_AUTH it logs in. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, PINNED for \
---pins, and CLIENT NO-TOUCH if eviction is not to notice. A Redis from 7.0 on is exported as well.
+REDISCLI_AUTH holds the password. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, PINNED for --pins, and CLIENT \
+NO-TOUCH, without which the export counts as accesses. A Redis from 7.0 on can be exported, too.
 
-Exit codes: 0 if all keys were written, 1 if some were not, which are named, 2 if there is no file";
+Exit codes: 0 if all keys were written, 1 if some were not, which are named, 2 without a file";
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
@@ -38,7 +38,9 @@ pub(crate) fn cli() -> Command {
         .value_name("DIR")
         .value_parser(value_parser!(PathBuf))
         .conflicts_with_all(["address", "unixsocket", "user"])
-        .help("Read this folder instead of a running server: the setting data of a server that has ended");
+        .help(
+            "Read this folder, the setting data of a stopped server, instead of a running server",
+        );
     let pattern = Arg::new("match")
         .long("match")
         .value_name("PATTERN")
@@ -90,7 +92,7 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
         pattern: flags.get_one::<String>("match").map(String::as_str),
         pins: flags.get_flag("pins"),
     };
-    let target = Target::open(file).map_err(|error| named(file, &error))?;
+    let target = Target::open(file).map_err(|error| cannot_write(file, &error))?;
     let (push_item, selects): (fn(&mut Vec<u8>, &Item), bool) =
         match flags.get_one::<String>("format").map(String::as_str) {
             Some("json") => (json::push_item, false),
@@ -108,11 +110,11 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
     output.finish()
 }
 
-fn named(file: &Path, error: &io::Error) -> String {
+fn cannot_write(file: &Path, error: &io::Error) -> String {
     format!("{} cannot be written: {error}", file.display())
 }
 
-/// Which keys are exported.
+/// The keys to export.
 struct Wanted<'a> {
     /// Only keys that match this pattern.
     pattern: Option<&'a str>,
@@ -125,7 +127,7 @@ struct Output<'a> {
     target: Target,
     /// Appends an item in the chosen format.
     push_item: fn(&mut Vec<u8>, &Item),
-    /// In this format items do not say their database: it is selected.
+    /// The format selects databases; its items do not name theirs.
     selects: bool,
     database: u8,
     buffer: Vec<u8>,
@@ -141,7 +143,7 @@ impl Output<'_> {
         (self.push_item)(&mut self.buffer, item);
         self.progress.add(item.len());
         if self.buffer.len() >= WRITE_LEN {
-            self.target.write(&self.buffer).map_err(|error| named(self.file, &error))?;
+            self.target.write(&self.buffer).map_err(|error| cannot_write(self.file, &error))?;
             self.buffer.clear();
         }
         Ok(())
@@ -153,6 +155,6 @@ impl Output<'_> {
 
     fn finish(mut self) -> Result<(), String> {
         let written = self.target.write(&self.buffer).and_then(|()| self.target.publish());
-        written.map_err(|error| named(self.file, &error))
+        written.map_err(|error| cannot_write(self.file, &error))
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
 struct Left {
     kept: u64,
     expired: u64,
-    elsewhere: u64,
+    keys_skipped: u64,
     parts: u64,
 }
 
@@ -88,7 +88,7 @@ impl Left {
             (self.kept, "stayed as they were"),
             (self.expired, "had expired"),
             (progress.left(), "of other types left out"),
-            (self.elsewhere, "of other databases left out"),
+            (self.keys_skipped, "of other databases left out"),
             (self.parts, "functions or modules' data left out"),
             (progress.failed(), "failed"),
         ];
@@ -133,7 +133,7 @@ fn import(flags: &ArgMatches, progress: &mut Progress, left: &mut Left) -> Resul
     // Keys read before the damage must still be counted.
     sender.finish(progress).map_err(lost)?;
     left.kept = sender.kept();
-    (left.elsewhere, left.parts) = reader.left();
+    (left.keys_skipped, left.parts) = reader.left();
     ended
 }
 
@@ -176,7 +176,7 @@ impl Reader {
     /// Skipped keys of other databases, and skipped functions and modules' data.
     fn left(&self) -> (u64, u64) {
         match self {
-            Reader::Rdb(reader) => (reader.elsewhere, reader.parts_skipped),
+            Reader::Rdb(reader) => (reader.keys_skipped, reader.parts_skipped),
             _ => (0, 0),
         }
     }

@@ -1,4 +1,4 @@
-//! Redis's RDB files: strings, hashes and lists are read, other types are named and can be skipped.
+//! Redis's RDB files: strings, lists, hashes, sets and sorted sets are read, other types are named and can be skipped.
 //!
 //! ```text
 //!  "REDIS" | version, 4 digits | parts ... | 255 | CRC-64 of all before, from version 5 on; 0 if there is none
@@ -55,8 +55,9 @@ pub(crate) struct Reader<R> {
     database: u64,
     /// The type of the next value, if it is unsupported.
     unknown: Option<u8>,
-    /// Skipped keys of other databases, and skipped functions and modules' data.
-    pub(crate) elsewhere: u64,
+    /// Skipped keys of other databases.
+    pub(crate) keys_skipped: u64,
+    /// Skipped functions and modules' data.
     pub(crate) parts_skipped: u64,
 }
 
@@ -74,9 +75,9 @@ impl<R: Read> Reader<R> {
             return Err(ReadError::bad(5, text));
         }
         let wanted = database;
-        let (unknown, elsewhere, parts_skipped) = (None, 0, 0);
+        let (unknown, keys_skipped, parts_skipped) = (None, 0, 0);
         let database = 0;
-        Ok(Reader { source, version, wanted, database, unknown, elsewhere, parts_skipped })
+        Ok(Reader { source, version, wanted, database, unknown, keys_skipped, parts_skipped })
     }
 
     /// The next key; None at the end.
@@ -113,9 +114,9 @@ impl<R: Read> Reader<R> {
                 }
                 kind => {
                     let key = self.source.string()?;
-                    if self.passes_over() {
+                    if self.skips_database() {
                         self.skip_value(kind)?;
-                        self.elsewhere += 1;
+                        self.keys_skipped += 1;
                         expire_at = None;
                         continue;
                     }
@@ -151,7 +152,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Whether keys of the current database are skipped.
-    fn passes_over(&self) -> bool {
+    fn skips_database(&self) -> bool {
         self.wanted.is_some_and(|wanted| wanted != self.database)
     }
 
@@ -179,9 +180,9 @@ impl<R: Read> Reader<R> {
     fn skip(&mut self, mut len: u64) -> Result<(), ReadError> {
         let mut bytes = [0; SKIP_LEN];
         while len > 0 {
-            let some = len.min(SKIP_LEN as u64);
-            self.source.fill(&mut bytes[..some as usize])?;
-            len -= some;
+            let now = len.min(SKIP_LEN as u64);
+            self.source.fill(&mut bytes[..now as usize])?;
+            len -= now;
         }
         Ok(())
     }
@@ -421,7 +422,7 @@ pub(super) mod tests {
         assert!(unknown.is_empty());
         let mut reader = Reader::new(&bytes[..], None).unwrap();
         while reader.next().unwrap().is_some() {}
-        assert_eq!((reader.elsewhere, reader.parts_skipped), (0, 2));
+        assert_eq!((reader.keys_skipped, reader.parts_skipped), (0, 2));
         // Old files have no checksum, and in new ones it is optional.
         let old = [b"REDIS0004", &bytes[9..bytes.len() - 8]].concat();
         assert_eq!(read(&old).unwrap().0, items);

@@ -1,4 +1,4 @@
-//! Values in the encodings of Redis's RDB files and DUMP: strings, hashes and lists in all their forms.
+//! Values in the encodings of Redis's RDB files and DUMP: strings, lists, hashes, sets and sorted sets.
 //!
 //! Other types are only named. Numbers are little endian, except lengths.
 

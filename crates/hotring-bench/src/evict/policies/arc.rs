@@ -11,7 +11,7 @@ const B2: usize = 3;
 pub struct Arc {
     /// The paper's c.
     items: usize,
-    /// The paper's p: how long T1 is to be.
+    /// The paper's p: the aimed length of T1.
     target: f64,
     lists: Lists<4>,
 }

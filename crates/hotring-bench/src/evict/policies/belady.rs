@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use crate::evict::policy::{Policy, Setting};
 
-/// Never again.
+/// No later access.
 const NEVER: usize = usize::MAX;
 
 pub struct Belady {
     items: usize,
-    /// By access, the next one of the same key.
+    /// For each access, the next one of its key.
     next: Vec<usize>,
     /// The next access and the key of each item.
     order: BTreeSet<(usize, u32)>,

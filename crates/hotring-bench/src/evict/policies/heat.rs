@@ -36,9 +36,9 @@ impl Policy for HeatCache {
         }
         if self.map.order.len() == self.items {
             let evicted = self.heat.evict(&mut self.map);
-            assert!(evicted, "a cache has an item at least");
+            assert!(evicted, "a full cache has an item");
         }
-        // 48 bits, which none of so few keys shares with another.
+        // 48 bits, in which the keys of a trace do not collide.
         let hash = mix(u64::from(key) + 1) >> 16;
         let young = self.heat.entered(hash);
         self.map.marks[key as usize] = Some(Marks { visits: 0, young });
@@ -50,7 +50,7 @@ impl Policy for HeatCache {
 impl Map {
     /// Shows the item at a place and carries out the verdict.
     fn show(&mut self, place: u64, key: u32, verdict: impl FnOnce(Marks) -> Verdict) -> Judged {
-        let marks = self.marks[key as usize].as_mut().expect("what is in order has marks");
+        let marks = self.marks[key as usize].as_mut().expect("each item in the order has marks");
         match verdict(*marks) {
             Verdict::Keep(kept) => {
                 *marks = kept;

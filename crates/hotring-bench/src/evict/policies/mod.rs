@@ -1,4 +1,4 @@
-//! The policies, a file each. A cache that is to be compared is one more file and one more line here.
+//! The policies, one per file. Another policy needs a file and a line here.
 
 mod arc;
 mod belady;

@@ -19,7 +19,7 @@ impl Policy for Moka {
         let hit = self.0.get(&key).is_some();
         if !hit {
             self.0.insert(key, ());
-            // It admits and evicts in the background, where it would hold more than its share meanwhile.
+            // Otherwise it would exceed its capacity until its background work runs.
             self.0.run_pending_tasks();
         }
         hit
@@ -30,7 +30,7 @@ type QuickMap = quick_cache::unsync::Cache<u32, (), quick_cache::UnitWeighter, F
 
 struct Quick(QuickMap);
 
-/// quick_cache: of the kind of CLOCK-Pro and S3-FIFO.
+/// quick_cache: similar to CLOCK-Pro and S3-FIFO.
 pub fn quick_cache(setting: &Setting) -> Box<dyn Policy> {
     let (items, weighter) = (setting.items, quick_cache::UnitWeighter);
     let lifecycle = quick_cache::unsync::DefaultLifecycle::default();

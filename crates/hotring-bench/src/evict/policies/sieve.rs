@@ -8,7 +8,7 @@ pub struct Sieve {
     items: usize,
     queue: Lists<1>,
     visited: Vec<bool>,
-    /// Where the hand goes on; at the oldest, if nowhere.
+    /// The next item of the hand; the oldest one if None.
     hand: Option<u32>,
 }
 

@@ -215,7 +215,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     let log = f.server.persist.durability.log();
     field(text, "mem_aof_buffer", log.map_or(0, |log| log.unwritten()));
     field(text, "used_memory_tracking", f.server.push.tracking.counts().table.memory);
-    field(text, "used_memory_clients", f.server.clients.memory_beside());
+    field(text, "used_memory_clients", f.server.clients.memory_outside_store());
     // Of these, messages that their clients have not fetched.
     field(text, "used_memory_messages", f.server.clients.messages_memory());
     field(text, "used_memory_table", index.table_bytes);

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use hotring_log::When;
 
-use crate::settings::config::OnError;
-use crate::settings::config::SavePoint;
+use crate::settings::config::{OnError, SavePoint};
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{boolean, number, one_of, size, yes_no};
 

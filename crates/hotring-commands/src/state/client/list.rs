@@ -83,8 +83,8 @@ impl Clients {
     }
 
     /// Of these, bytes that the store does not count.
-    pub fn memory_beside(&self) -> usize {
-        self.lock().values().map(|client| client.memory_beside()).sum()
+    pub fn memory_outside_store(&self) -> usize {
+        self.lock().values().map(|client| client.memory_outside_store()).sum()
     }
 
     /// Makes all connections look up their users again.

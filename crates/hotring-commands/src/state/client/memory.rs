@@ -37,8 +37,8 @@ impl ClientShared {
     }
 
     /// As [`buffers_memory`](Self::buffers_memory), without long values in memory of the store.
-    pub(crate) fn memory_beside(&self) -> usize {
-        let own = [&self.beside_memory, &self.queued_len, &self.names_memory];
+    pub(crate) fn memory_outside_store(&self) -> usize {
+        let own = [&self.buffers_outside_store, &self.queued_len, &self.names_memory];
         // ORDERING: Relaxed, as above.
         let own: usize = own.iter().map(|field| field.load(Ordering::Relaxed)).sum();
         own + self.inbox().memory()

@@ -80,7 +80,7 @@ pub struct ClientShared {
     /// Memory of the unsent bytes, with this connection's share of long values.
     pub output_memory: AtomicUsize,
     /// Memory of both buffers that the store does not count.
-    pub beside_memory: AtomicUsize,
+    pub buffers_outside_store: AtomicUsize,
     /// Number of subscribed channels.
     pub channels: AtomicUsize,
     /// Number of subscribed patterns.
@@ -170,7 +170,7 @@ impl ClientShared {
             locked_since: AtomicU64::new(0),
             unsent_len: AtomicUsize::new(0),
             output_memory: AtomicUsize::new(0),
-            beside_memory: AtomicUsize::new(0),
+            buffers_outside_store: AtomicUsize::new(0),
             channels: AtomicUsize::new(0),
             patterns: AtomicUsize::new(0),
             shards: AtomicUsize::new(0),

@@ -165,9 +165,9 @@ impl Teller<'_> {
             }
             Step::Popped(end) => self.event(LIST, popped(end), change),
             Step::Raised => self.event(ZSET, "zincr", change),
-            Step::Came => self.event(SET, "sadd", change),
-            Step::Went => self.event(SET, "srem", change),
-            Step::Turned { from, to } => {
+            Step::MovedIn => self.event(SET, "sadd", change),
+            Step::MovedOut => self.event(SET, "srem", change),
+            Step::Moved { from, to } => {
                 self.event(LIST, pushed(to), change);
                 self.event(LIST, popped(from), change);
             }

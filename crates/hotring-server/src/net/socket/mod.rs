@@ -280,7 +280,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             if waits && self.poll_wait(cx)?.is_ready() {
                 continue;
             }
-            let received = if waits { self.poll_receive_behind(cx) } else { self.poll_receive(cx) };
+            let received =
+                if waits { self.poll_receive_in_wait(cx) } else { self.poll_receive(cx) };
             match received {
                 Poll::Ready(Ok(0)) => self.conversation.client.closing = Some(Closing::Asked),
                 Poll::Ready(Ok(n)) if n >= READ_LEN - CARRIED_MAX => {
@@ -585,6 +586,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         shared.unsent_len.store(self.unsent.len(), Ordering::Relaxed);
         let own = self.unsent.own_memory();
         shared.output_memory.store(own + self.unsent.shared_memory(), Ordering::Relaxed);
-        shared.beside_memory.store(self.input.own_memory() + own, Ordering::Relaxed);
+        shared.buffers_outside_store.store(self.input.own_memory() + own, Ordering::Relaxed);
     }
 }

@@ -10,14 +10,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use hotring_commands::exec::{Conversation, Executor, WaitEnd};
+use hotring_commands::host::clock;
+use hotring_commands::state::client::Wait;
 use hotring_store::Watched;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::{Job, Socket};
-use hotring_commands::exec::{Conversation, Executor, WaitEnd};
-use hotring_commands::host::clock;
-use hotring_commands::state::client::Wait;
 
 /// The timer of a wait.
 pub(super) struct Alarm {
@@ -94,8 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.run(runner, cx)
     }
 
-    /// Reads once and keeps the bytes until the wait is over; 0 at the end of the stream.
-    pub(super) fn poll_receive_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// Reads once during a wait and keeps the bytes until its end. Ready with 0 at the end of the stream.
+    pub(super) fn poll_receive_in_wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let thread = self.thread.clone();
         let (stream, input) = (&mut self.stream, &mut self.input);
         let read = thread.with_work(|work| {
