@@ -124,7 +124,7 @@ impl ContainersArgs {
     }
 
     fn setup(&self, kind: Kind, log: Option<&'static str>, threads: usize) -> Setup<'static> {
-        Setup { kind, log, rewrites: Rewrites::WhenTold, threads }
+        Setup { kind, log, rewrites: Rewrites::OnRequest, threads }
     }
 
     /// Both servers, loaded.
