@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::bounds::BoundsArgs;
+use crate::columns::ColumnsArgs;
 use crate::compare::CompareArgs;
 use crate::crash::CrashArgs;
 use crate::durability::DurabilityArgs;
@@ -39,6 +40,7 @@ enum Command {
     Evict(EvictArgs),
     Ycsb(Box<YcsbArgs>),
     Compare(CompareArgs),
+    Columns(ColumnsArgs),
     Memory(MemoryArgs),
     Bounds(BoundsArgs),
     Servers(Box<ServersArgs>),
@@ -63,6 +65,7 @@ impl Cli {
             Command::Evict(args) => args.run(),
             Command::Ycsb(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Columns(args) => args.run(),
             Command::Memory(args) => args.run(),
             Command::Bounds(args) => args.run(),
             Command::Servers(args) => args.run(),
