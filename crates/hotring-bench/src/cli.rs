@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::bounds::BoundsArgs;
+use crate::columns::ColumnsArgs;
 use crate::compare::CompareArgs;
 use crate::containers::ContainersArgs;
 use crate::crash::CrashArgs;
@@ -40,6 +41,7 @@ enum Command {
     Evict(EvictArgs),
     Ycsb(Box<YcsbArgs>),
     Compare(CompareArgs),
+    Columns(ColumnsArgs),
     Memory(MemoryArgs),
     Bounds(BoundsArgs),
     Servers(Box<ServersArgs>),
@@ -65,6 +67,7 @@ impl Cli {
             Command::Evict(args) => args.run(),
             Command::Ycsb(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Columns(args) => args.run(),
             Command::Memory(args) => args.run(),
             Command::Bounds(args) => args.run(),
             Command::Servers(args) => args.run(),

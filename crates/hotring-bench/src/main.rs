@@ -5,6 +5,7 @@
 mod address;
 mod bounds;
 mod cli;
+mod columns;
 mod compare;
 mod containers;
 mod count;

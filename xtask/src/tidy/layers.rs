@@ -109,6 +109,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["measure", "servers"],
             &[
                 "bounds",
+                "columns",
                 "compare",
                 "crash",
                 "durability",

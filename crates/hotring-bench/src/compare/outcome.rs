@@ -128,6 +128,7 @@ impl Measured {
             mode: match entrant.mode {
                 Mode::Scalar => "one by one",
                 Mode::Batched(_) => PIPELINED,
+                Mode::Queued => "queued",
             },
             mops_median: median,
             mops_min: min,

@@ -1,5 +1,7 @@
 //! Loads targets if memory suffices, and measures the memory of each.
 
+use std::time::Instant;
+
 use anyhow::{Result, ensure};
 
 use super::rounds;
@@ -21,6 +23,8 @@ pub struct Loaded {
     pub bytes_per_key: f64,
     /// Bytes of the index alone, where the target counts them.
     pub index_bytes_per_key: Option<f64>,
+    /// Millions of keys a second that were put, growth of the table included.
+    pub mops: f64,
 }
 
 impl Loaded {
@@ -30,7 +34,9 @@ impl Loaded {
         let bar = report::progress(keys, &format!("load {}", plan.name()));
         let before = resident()?;
         let target = plan.build()?;
+        let start = Instant::now();
         target.load(keys, &bar);
+        let mops = keys as f64 / start.elapsed().as_secs_f64() / 1e6;
         let grown = resident()?.saturating_sub(before);
         bar.finish_and_clear();
         check_answers(&*target, keys)?;
@@ -41,6 +47,7 @@ impl Loaded {
             plan: plan.clone(),
             bytes_per_key: per_key(grown),
             index_bytes_per_key,
+            mops,
         })
     }
 

@@ -1,14 +1,23 @@
 //! Lines as a target.
 
-use hotring_index::{Lines, LinesSession};
+use hotring_index::{Lines, LinesAnswer, LinesOp, LinesQueue, LinesSession};
 
+use super::worker::Tally;
 use super::{Engine, Session};
+use crate::workload::operations::{Kind, Op};
+
+/// One thread's session and queue.
+pub struct Both {
+    session: LinesSession,
+    /// The ticket of a lookup is its key.
+    queue: LinesQueue<u64>,
+}
 
 impl Engine for Lines {
-    type Session<'a> = LinesSession;
+    type Session<'a> = Both;
 
     fn session(&self) -> Self::Session<'_> {
-        Lines::session(self)
+        Both { session: Lines::session(self), queue: self.queue() }
     }
 
     fn index_bytes(&self) -> Option<u64> {
@@ -16,29 +25,50 @@ impl Engine for Lines {
     }
 }
 
-impl Session for LinesSession {
+impl Session for Both {
     #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
-        Self::get(self, key)
+        self.session.get(key)
     }
 
     fn put(&mut self, key: u64, value: u64) {
-        Self::put(self, key, value);
+        self.session.put(key, value);
     }
 
     fn remove(&mut self, key: u64) {
-        Self::remove(self, key);
+        self.session.remove(key);
     }
 
     fn add(&mut self, key: u64, by: u64) {
-        self.fetch_add(key, by);
+        self.session.fetch_add(key, by);
     }
 
     fn settle(&mut self) {
-        while self.maintain() {}
+        while self.session.maintain() {}
     }
 
     fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
-        Self::get_many(self, keys, values);
+        self.session.get_many(keys, values);
+    }
+
+    fn queued(&mut self, ops: &[Op]) -> Tally {
+        let mut tally = Tally::default();
+        let mut take = |(key, answer): (u64, LinesAnswer)| {
+            if let LinesAnswer::Value(value) = answer {
+                tally.read(key, value);
+            }
+        };
+        for op in ops {
+            let key = op.key();
+            let op = match op.kind() {
+                Kind::Read => LinesOp::Get(key),
+                _ => LinesOp::Put(key, key),
+            };
+            if let Some(answered) = self.queue.submit(op, key) {
+                take(answered);
+            }
+        }
+        self.queue.by_ref().for_each(take);
+        tally
     }
 }

@@ -9,7 +9,7 @@
 mod bytes;
 #[cfg(feature = "cpp-peers")]
 mod cpp;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lines;
 mod oracle;
 mod ours;
@@ -74,6 +74,11 @@ pub trait Session: Sized {
     /// Runs operations one after the other, in the fastest way that the engine has for a run of them.
     fn one_by_one(&mut self, ops: &[Op]) -> Tally {
         worker::one_by_one(self, ops)
+    }
+
+    /// Runs operations through a queue that keeps many in flight; one after the other where the engine has none.
+    fn queued(&mut self, ops: &[Op]) -> Tally {
+        self.one_by_one(ops)
     }
 
     /// Looks up several keys: one after the other where the engine knows nothing better.

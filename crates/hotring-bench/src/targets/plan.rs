@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use hotring_engines::{Chaining, GCuckoo, Mercury, OsMutex, TestAndSet};
 use hotring_index::{Bytes, Config, Growth, Index, Ring, U64};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use hotring_index::{ItemLines, Lines, LinesConfig};
 
 use super::bytes::Written;
@@ -19,7 +19,7 @@ use crate::workload::operations::Keys;
 pub enum TargetName {
     /// The ring, with any strategy and number of hints
     Hotring,
-    /// Lines, on x86-64: words in the table itself, or tagged items
+    /// Lines, on x86-64 and aarch64: words in the table itself, or tagged items
     Lines,
     /// Lock-free chains, the baseline of HotRing's paper
     Chaining,
@@ -164,7 +164,7 @@ impl Plan {
         })
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn lines(&self) -> Result<Box<dyn Target>> {
         if self.shape != Shape::WORDS {
             return self.ours::<ItemLines>();
@@ -179,9 +179,9 @@ impl Plan {
         Ok(self.words(Lines::new(config)?))
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn lines(&self) -> Result<Box<dyn Target>> {
-        bail!("lines need x86-64")
+        bail!("lines need x86-64 or aarch64")
     }
 
     #[cfg(feature = "peers")]

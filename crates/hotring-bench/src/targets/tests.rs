@@ -50,7 +50,7 @@ fn every_target_finds_what_is_there_and_nothing_else() {
         for &workload in Workload::value_variants() {
             let ops = stream(&*target, workload);
             let reads = ops.iter().filter(|op| op.kind() == Kind::Read).count() as u64;
-            for mode in [Mode::Scalar, Mode::Batched(64), Mode::Batched(7)] {
+            for mode in [Mode::Scalar, Mode::Batched(64), Mode::Batched(7), Mode::Queued] {
                 let mut worker = target.worker();
                 let Tally { found, missed, wrong } = worker.run(&ops, mode);
                 let expected = if workload == Workload::Miss { (0, reads) } else { (reads, 0) };

@@ -12,6 +12,8 @@ pub enum Mode {
     Scalar,
     /// Number handed over together.
     Batched(usize),
+    /// Through a queue, where the engine has one.
+    Queued,
 }
 
 /// The result of operations.
@@ -29,7 +31,8 @@ pub struct Tally {
 const CHECKED: u64 = (1 << 48) - 1;
 
 impl Tally {
-    fn read(&mut self, key: u64, value: Option<u64>) {
+    /// Judges the answer of a read.
+    pub(super) fn read(&mut self, key: u64, value: Option<u64>) {
         match value {
             Some(value) => {
                 self.found += 1;
@@ -164,6 +167,7 @@ impl<S: Session> Worker for Running<S> {
         match mode {
             Mode::Scalar => self.session.one_by_one(ops),
             Mode::Batched(batch) => self.batched(ops, batch),
+            Mode::Queued => self.session.queued(ops),
         }
     }
 

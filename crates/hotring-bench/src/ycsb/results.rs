@@ -90,6 +90,7 @@ pub fn rows(
             mode: match setting.mode {
                 Mode::Scalar => "scalar".into(),
                 Mode::Batched(batch) => format!("batch {batch}"),
+                Mode::Queued => "queued".into(),
             },
             threads: setting.source.threads(),
             target: targets[index].target.name().to_owned(),
