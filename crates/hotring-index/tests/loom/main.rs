@@ -34,7 +34,7 @@ use world::{Report, Run, Scenario, explore};
 
 /// More than half of the total time, for interleavings that smaller scenarios and shuttle's larger ones
 /// cover as well: for the long form.
-const LARGEST: [&str; 28] = [
+const LARGEST: [&str; 30] = [
     "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",
     "cold goes out, hot comes home | add, get",
@@ -48,11 +48,13 @@ const LARGEST: [&str; 28] = [
     "lazy update, update | update | remove, get",
     "lazy updates | update, get | get behind",
     "move stashed | add, get",
+    "move stashed | get",
     "move | remove, insert again",
     "no candidate: becomes one | insert, get | advance, complete, get",
     "no candidate: complete | insert, get | get",
     "reserve | reserve | remove",
     "room: insert | put, get | get",
+    "shrink: move | add, get",
     "split hands head over | remove, get | head move",
     "split, complete | insert, get",
     "split, miss | insert, get",
