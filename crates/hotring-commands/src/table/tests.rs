@@ -322,9 +322,9 @@ fn replies_about_commands_are_well_formed() {
 fn the_reply_about_get() {
     let mut out = Vec::new();
     command_info(lookup(b"get").unwrap(), &mut Writer::new(&mut out, Version::Resp3));
-    let expected = "*10 $3 get :2 ~2 +readonly +fast :1 :1 :1 ~3 +@read +@string +@fast *0 \
-        *1 %3 $5 flags ~2 +RO +access $12 begin_search %2 $4 type $5 index $4 spec %1 $5 index :1 \
-        $9 find_keys %2 $4 type $5 range $4 spec %3 $7 lastkey :0 $7 keystep :1 $5 limit :0 *0 ";
+    let expected = "*10 $3 get :2 ~2 +readonly +fast :1 :1 :1 ~3 +@read +@string +@fast ~0 \
+        ~1 %3 $5 flags ~2 +RO +access $12 begin_search %2 $4 type $5 index $4 spec %1 $5 index :1 \
+        $9 find_keys %2 $4 type $5 range $4 spec %3 $7 lastkey :0 $7 keystep :1 $5 limit :0 ~0 ";
     assert_eq!(String::from_utf8(out).unwrap(), expected.replace(' ', "\r\n"));
     let mut out = Vec::new();
     command_docs(lookup(b"expire").unwrap(), &mut Writer::new(&mut out, Version::Resp2));

@@ -313,7 +313,8 @@ fn accesses_are_told_by_the_policies_that_know_them() {
     let server = server(EvictionPolicy::AllKeysLfu);
     let mut wire = server.connect();
     set_all(&mut wire, "k", 100);
-    assert_eq!(wire.say("OBJECT FREQ k:0:0"), Reply::Int(5));
+    // Frequencies decay when a minute begins, so that a new key has 4 then.
+    assert!(matches!(wire.say("OBJECT FREQ k:0:0"), Reply::Int(4 | 5)));
     (0..2_000).for_each(|_| assert!(!wire.say("GET k:0:0").is_error()));
     let Reply::Int(often) = wire.say("OBJECT FREQ k:0:0") else { panic!("no number") };
     assert!(often > 10, "{often}");
@@ -322,7 +323,7 @@ fn accesses_are_told_by_the_policies_that_know_them() {
     // Commands that only inspect keys must not affect eviction.
     assert_eq!(wire.say("CLIENT NO-TOUCH ON"), ok());
     (0..2_000).for_each(|_| assert!(!wire.say("GET k:0:1").is_error()));
-    assert_eq!(wire.say("OBJECT FREQ k:0:1"), Reply::Int(5));
+    assert!(matches!(wire.say("OBJECT FREQ k:0:1"), Reply::Int(4 | 5)));
     assert_eq!(wire.say("CONFIG SET maxmemory-policy allkeys-lru"), ok());
     assert_eq!(wire.say("CLIENT NO-TOUCH OFF"), ok());
     wire.say("GET k:0:0");
