@@ -308,6 +308,20 @@ fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
     }
 }
 
+/// Regression test: the key was taken for one that the transaction does not hold, which ended the process.
+#[test]
+fn a_transaction_restores_the_frequency_of_a_key() {
+    let server = server(EvictionPolicy::AllKeysLfu);
+    let mut wire = server.connect();
+    assert_eq!(wire.say("SET k v"), ok());
+    let Reply::Bulk(dump) = wire.say("DUMP k") else { panic!("it is there") };
+    assert_eq!(wire.say("MULTI"), ok());
+    wire.send(&request(&[b"RESTORE", b"k", b"0", &dump, b"REPLACE", b"FREQ", b"200"]));
+    assert_eq!(wire.reply().text(), "QUEUED");
+    assert_eq!(wire.say("EXEC"), Reply::Array(vec![ok()]));
+    assert!(matches!(wire.say("OBJECT FREQ k"), Reply::Int(199 | 200)));
+}
+
 #[test]
 fn accesses_are_told_by_the_policies_that_know_them() {
     let server = server(EvictionPolicy::AllKeysLfu);

@@ -35,7 +35,7 @@ impl Session {
             Accesses::Idle(ms) if self.dates_accesses() => stamp_of(ms, now),
             _ => return,
         };
-        let _reading = self.gate.read(1 << self.stripe(key));
+        let _reading = self.gate.read(self.gate_hash(key));
         let place = self.index.key_hash(key).reverse_bits();
         // The items of one hash are visited together, from its position on.
         self.index.review(place, 1, |entry, marked| {
