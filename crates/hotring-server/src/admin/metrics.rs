@@ -1,9 +1,9 @@
 //! `/metrics`: the server's metrics in Prometheus's text format.
 //!
-//! One table has every metric with its kind, its meaning and where its value comes from, and says where each group of
-//! counters stands, whose list has their metrics; the page of
-//! documentation and the check of dashboards come from it too. Units are base units: seconds, bytes. What is
-//! counted here is counted since the start of the process: CONFIG RESETSTAT does not touch it.
+//! The table `PARTS` defines each metric with its kind, its meaning and the source of its value. For a group of
+//! counters it has only the position on the page: their names and meanings are in the table `COUNTED`. The page of
+//! documentation and the check of dashboards use the same tables. Units are base units: seconds, bytes. Counters
+//! start with the process, and CONFIG RESETSTAT must not reset them.
 
 use std::fmt::Write as _;
 

@@ -53,7 +53,7 @@ pub(crate) fn run(server: &Server) {
     }
 }
 
-/// How long to sleep until the next key expires.
+/// The time to sleep until the next key expires.
 fn rest(next: Option<u64>, until: Duration) -> Duration {
     match next {
         Some(_) if until.is_zero() => REST,
@@ -62,7 +62,7 @@ fn rest(next: Option<u64>, until: Duration) -> Duration {
     }
 }
 
-/// Removes expired keys until the deadline. Returns when there is more to do.
+/// Removes expired keys until the deadline. Returns the Unix millisecond of the next expiry, if any.
 fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64> {
     let config = server.settings.config();
     loop {

@@ -105,7 +105,7 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
 /// Limits the rate of a snapshot. The setting may change meanwhile.
 struct Pace {
     rate: usize,
-    /// Since when, and from which byte on, the rate holds.
+    /// The time and the byte position from which on `rate` applies.
     since: Instant,
     from: u64,
     /// Where the last step ended.

@@ -22,7 +22,7 @@ pub(super) struct Work {
     pub(super) executor: Executor,
     pub(super) read: Box<[u8]>,
     pub(super) replies: Vec<u8>,
-    /// Long values that belong into the replies.
+    /// Long values that are sent between the bytes of the replies.
     pub(super) attached: Vec<Attached>,
     pub(super) conversation: Option<Box<Conversation>>,
     pub(super) job: Job,

@@ -1,5 +1,5 @@
-//! Input that could not run yet, kept in as little memory as possible: otherwise all connections
-//! share the thread's buffer.
+//! A connection's own buffer for input that cannot run yet, as small as possible. All other input
+//! stays in the read buffer that the connections of a thread share.
 //!
 //! The start of a long request goes into memory of the store if that is available, so that its
 //! value need not be copied once it is complete.
