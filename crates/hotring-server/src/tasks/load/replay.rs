@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
             Effect::Clear => return self.clear(),
             Effect::Database { number } => return self.place = number,
             Effect::Order { .. } => {
-                // It maps numbers to databases and touches no key, so the reader applies it; the last one counts.
+                // An order maps numbers to databases and touches no key: the reader applies it.
                 return self.session.replay(effect, 0).expect("it has no value");
             }
             Effect::Durable { .. } => return,
