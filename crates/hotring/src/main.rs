@@ -1,4 +1,4 @@
-//! The binary `hotring`: one subcommand per task.
+//! The program `hotring`: `serve` runs the server, the other subcommands watch, check, export or fill one.
 #![forbid(unsafe_code)]
 
 // First, because all later modules use its macros.

@@ -67,7 +67,7 @@ pub fn check(name: &str, hotring: &Path) -> Result<Done> {
     }
 }
 
-/// Installs what a program needs; returns the words that run it.
+/// Installs the packages that a program needs; returns the command line that runs it.
 fn prepare(program: &str) -> Result<Vec<String>> {
     let folder = root().join("tests/clients/applications");
     let path = folder.join(program);

@@ -1,6 +1,6 @@
 //! Runs the client libraries' own tests against our server, for the features that it has.
 //!
-//! The lists beside the programs in `tests/clients` name these tests, and all of them must pass.
+//! The lists next to the programs in `tests/clients` name these tests, and all of them must pass.
 //! Other tests need types, modules or clusters that the server lacks, or other settings; the lists
 //! say which.
 
@@ -149,7 +149,7 @@ fn go_redis_source(port: u16) -> Result<PathBuf> {
     Ok(source)
 }
 
-/// Runs tests and returns how many have passed, from the last line that says so.
+/// Runs tests and returns the number that passed, from the last line that reports it.
 fn count(command: &mut Command, word: &str) -> Result<usize> {
     let mut passed = 0;
     process::run_lines(command, |line| match number_before(line, word) {

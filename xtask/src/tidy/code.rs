@@ -56,7 +56,7 @@ pub fn header(source: &Source) -> Vec<Fault> {
     if good { Vec::new() } else { vec![Fault::at(1, "no //! header that says what the file is")] }
 }
 
-/// Comments must fit beside another file on a screen.
+/// Comments must fit next to another file on a screen.
 pub fn width(source: &Source) -> Vec<Fault> {
     if !source.is_rust() {
         return Vec::new();

@@ -74,7 +74,7 @@ pub(super) struct Metric {
 
 type WriteFigures = fn(&Figures<'_>, &mut Lines<'_>);
 
-/// Where a metric's lines come from.
+/// The source of a metric's sample lines.
 #[derive(Clone, Copy)]
 enum Write {
     Figures(WriteFigures),
@@ -321,7 +321,7 @@ fn counters(figures: &Figures<'_>, lines: &mut Lines<'_>) {
     }
 }
 
-/// The whole page.
+/// Renders the page.
 pub(super) fn page(figures: &Figures<'_>) -> String {
     let mut text = String::new();
     for Metric { name, kind, help, write } in metrics() {

@@ -354,7 +354,7 @@ fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Explains why the log's folder cannot be opened, and what to do.
+/// Explains why the log's folder cannot be opened, and how to fix that.
 fn cannot_open(why: &io::Error) -> StartError {
     let advice = match why.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {

@@ -24,7 +24,7 @@ pub(crate) const THREAD: &str = "hotring-accept";
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Keys processed between two looks at the clock.
+/// Most keys per tick that are evicted from the tracking table, and most pinned keys that are measured.
 const STEP_ITEMS: usize = 512;
 
 /// Time limit of a tick's walks, so that they take at most a quarter of a core.
@@ -33,7 +33,7 @@ const TICK_MAX: Duration = Duration::from_millis(25);
 /// Time limit of compaction in a tick: a tenth of a core.
 const COMPACT_MAX: Duration = Duration::from_millis(10);
 
-/// Items visited between two looks at the clock during compaction.
+/// Items that compaction visits between two checks of the clock.
 const COMPACT_ITEMS: usize = 256;
 
 /// Bytes of an unfinished request that give it one more second.

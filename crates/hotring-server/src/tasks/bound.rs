@@ -187,7 +187,7 @@ impl Process {
         Some(resident.saturating_sub(of_files) * rustix::param::page_size() as u64)
     }
 
-    /// Its growth in bytes.
+    /// Resident bytes beyond `base`: 0 if the kernel does not report them.
     fn grown(&self) -> u64 {
         self.resident().unwrap_or(0).saturating_sub(self.base)
     }

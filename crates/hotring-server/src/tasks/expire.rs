@@ -18,7 +18,7 @@ use hotring_commands::state::server::Server;
 /// The name of the thread and of its session.
 pub(crate) const THREAD: &str = "hotring-expire";
 
-/// Steps between two looks at the clock: some 200 µs, if each removes a key.
+/// Steps between two checks of the clock: some 200 µs if each removes a key.
 const STEPS: usize = 256;
 
 /// While many keys have expired the thread alternates between this much work and rest, so that a

@@ -108,7 +108,7 @@ struct Pace {
     /// The time and the byte position from which on `rate` applies.
     since: Instant,
     from: u64,
-    /// Where the last step ended.
+    /// The byte position at the end of the last step.
     last: u64,
 }
 

@@ -101,8 +101,8 @@ impl Input {
         }
     }
 
-    /// Reserves space for the next read: usually `READ_LEN` bytes, for a long request up to what it
-    /// still lacks.
+    /// Reserves space for the next read: usually `READ_LEN` bytes, for a long request up to all
+    /// of its missing bytes.
     ///
     /// `wanted` is the length of the pending request. Growth must follow the bytes that have
     /// arrived, never the announced length alone; that length only caps it. The start of a request

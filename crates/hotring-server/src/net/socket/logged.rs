@@ -70,8 +70,8 @@ impl Waiting {
         if let Some(trouble) = durability.trouble() {
             return Poll::Ready(Err(trouble));
         }
-        // A waiter that was woken is no longer in the list. One that was not is still there after a
-        // round that woke others, and is then listed twice, which is harmless.
+        // A woken waiter has left the list. A waiter that a round did not wake is still in it, and is
+        // then listed twice, which is harmless.
         if wait.added != Some(self.round.get()) {
             wait.added = Some(self.round.get());
             self.waiting.borrow_mut().push((wait.lsn, waker.clone()));

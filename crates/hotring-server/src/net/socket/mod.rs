@@ -383,7 +383,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
         if self.unsent.end() {
             self.publish_lengths();
-            // Input behind those replies' requests was not read meanwhile.
+            // Input was not read while replies were unsent: the time for the rest of a request starts again.
             self.wait_for_request(clock::unix_ms(), true);
         }
         // TLS may have buffered a part. Other streams have nothing to flush.

@@ -20,7 +20,7 @@ use hotring_commands::state::server::Server;
 const PIECE_LEN: usize = 64 << 10;
 const PIECES: usize = 4;
 
-/// Records between two looks at the clock for the progress report.
+/// Records between two checks of the clock for the progress report.
 const LOOK_RECORDS: u64 = 1 << 14;
 
 /// Work for a worker.
