@@ -32,7 +32,7 @@ const FOR_TESTS: &[Tool] = &[
     Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
 
-/// Client libraries of other languages, and a client's own checker.
+/// The runtimes of client libraries in other languages, and memcached's checker for servers.
 const FOR_PROOFS: &[Tool] = &[
     Tool { name: "python3", probe: &["-c", "import venv, ensurepip"], package: "python3-venv" },
     Tool { name: "go", probe: &["version"], package: "golang-go" },

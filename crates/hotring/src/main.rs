@@ -1,4 +1,4 @@
-//! The program `hotring`: `serve` runs the server, the other subcommands watch, check, export or fill one.
+//! The program `hotring`: `serve` runs the server, most other subcommands work with a running or stopped one.
 #![forbid(unsafe_code)]
 
 // First, because all later modules use its macros.

@@ -1,6 +1,6 @@
 //! `cargo xtask prove`: searches for faults that tests do not show. Models of the index take every
 //! order of its steps, sanitizers check its memory, decoders get random input, servers are killed
-//! and loaded, and client libraries of five languages talk to a server.
+//! and loaded, and client libraries of several languages talk to a server.
 
 mod sanitizers;
 

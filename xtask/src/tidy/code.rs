@@ -1,4 +1,4 @@
-//! Rules for Rust files.
+//! Rules for Rust files: header, length, width, unsafe code, effects of libraries, and comments on memory orders.
 
 use super::{Fault, Source};
 

@@ -1,5 +1,5 @@
-//! Batches run on fibers, so that they can stop in the middle: starting, resuming and finishing
-//! them.
+//! Runs batches of requests on fibers, so that a batch can stop in the middle: starts, resumes and
+//! finishes them.
 
 use std::any::Any;
 use std::io;
