@@ -38,7 +38,7 @@ pub(crate) const THREAD: &str = "hotring-memory";
 /// Time between two checks of the process, and the longest between two checks of all parts.
 const LOOK: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_millis(100);
-/// A change of the process by less than this fraction of `maxmemory` is ignored.
+/// A change of the process by up to 1/`CHANGE_PARTS` of `maxmemory` is ignored.
 const CHANGE_PARTS: u64 = 256;
 /// Time limit for the evictions of a check.
 const EVICT_MAX: Duration = Duration::from_millis(20);
@@ -48,7 +48,7 @@ const MOVE_MAX: Duration = Duration::from_millis(5);
 const MOVE_MUCH: Duration = Duration::from_millis(40);
 const MUCH_PARTS: u64 = 16;
 
-/// Free memory between items that never counts: 1/`WASTE_SPARED` of `maxmemory`, plus a chunk.
+/// Free memory between items that `counted_waste` leaves out: 1/`WASTE_SPARED` of `maxmemory`, plus a chunk.
 const WASTE_SPARED: u64 = 100;
 const CHUNK: u64 = 2 << 20;
 /// After more than `PATIENCE` ticks above the bound, each tick raises the memory that counts by up to

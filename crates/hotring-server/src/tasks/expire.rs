@@ -62,7 +62,8 @@ fn rest(next: Option<u64>, until: Duration) -> Duration {
     }
 }
 
-/// Removes expired keys until the deadline. Returns the Unix millisecond of the next expiry, if any.
+/// Removes expired keys until the deadline. Returns the Unix millisecond of the next expiry, or
+/// of the end of a client pause; None if neither is known.
 fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64> {
     let config = server.settings.config();
     loop {
