@@ -1,7 +1,9 @@
-//! Recovery of the log from arbitrary segments: nothing panics, what is recovered once is recovered again, and the log
-//! goes on from there. Checksums are made to hold, as no fuzzer finds them.
+//! Fuzzes recovery of the log from arbitrary segments: nothing panics, a second recovery finds the same records, and
+//! the log can be continued from there.
 //!
-//! The first byte says which of that is done, the second where a second segment begins.
+//! The first byte has options: bit 0 makes the checksums valid, as no fuzzer finds them; bit 1 adds a second segment.
+//! Its first record is 1 plus bits 2 and 3, the synced position in its header is bits 4 to 7. The second byte is the
+//! length of the first segment's records, in units of 8 bytes.
 #![no_main]
 
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 
 const ID: [u8; 16] = *b"the id of a test";
 
-/// A segment's header for these records.
+/// The header of a segment that begins with record `first`.
 fn header(first: u64, synced: u64, chain: u32) -> Vec<u8> {
     let mut bytes = b"hotr-log\x01\0\0\0\0\0\0\0".to_vec();
     bytes.extend_from_slice(&ID);
@@ -26,7 +28,7 @@ fn header(first: u64, synced: u64, chain: u32) -> Vec<u8> {
     bytes
 }
 
-/// Makes the checksums hold of what has the length of a record, as far as that goes; returns the last one.
+/// Sets the checksum of each record up to the first one that is empty or cut short; returns the last checksum.
 fn mend(bytes: &mut [u8]) -> u32 {
     let (mut at, mut last) = (0, 0);
     while let Some(head) = bytes.get(at..at + 16) {

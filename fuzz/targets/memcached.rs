@@ -1,7 +1,7 @@
-//! The decoder of memcached's protocol, the flags of its meta commands and its numbers: nothing panics, and
-//! requests are the same in whatever pieces they come.
+//! Fuzzes the decoder of memcached's protocol, the flags of its meta commands and its numbers: nothing panics, and
+//! the decoded requests must not depend on the pieces in which the input arrives.
 //!
-//! The first byte of the input says how long the pieces are.
+//! The first byte of the input determines the length of the pieces.
 #![no_main]
 
 use hotring_protocol::memcached::{
@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits { keys_line_max: 4096, data_len_max: 256 };
 /// A request as its words and its data.
 type Found = (Vec<Vec<u8>>, String);
 
-/// The requests of a stream that comes in pieces of this length, and whether it ended early.
+/// Decodes a stream that arrives in pieces of this length: its requests, and whether a line was too long.
 fn decode(stream: &[u8], piece: usize) -> (Vec<Found>, bool) {
     let (mut decoder, mut request) = (Decoder::new(), Request::default());
     let (mut start, mut end, mut found) = (0, 0, Vec::new());
@@ -41,7 +41,7 @@ fn decode(stream: &[u8], piece: usize) -> (Vec<Found>, bool) {
     }
 }
 
-/// Reads all that a command may read of a request.
+/// Reads every part of a request that a command may read.
 fn look(request: &Request, input: &[u8]) -> Found {
     let args = request.args(input);
     if let Some(command) = request.command {

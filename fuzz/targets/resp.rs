@@ -1,7 +1,7 @@
-//! The decoder of Redis's protocol: nothing panics, and requests are the same in whatever pieces they come, and
-//! whether or not their prefixes are cached.
+//! Fuzzes the decoder of Redis's protocol: nothing panics, and the decoded requests must not depend on the pieces in
+//! which the input arrives, nor on the cache of prefixes.
 //!
-//! The first byte of the input says how long the pieces are.
+//! The first byte of the input determines the length of the pieces.
 #![no_main]
 
 use hotring_protocol::{Args, ArgsView, Called, Decoded, Decoder, Limits, ProtocolError, PrefixCache};
@@ -10,8 +10,8 @@ use libfuzzer_sys::fuzz_target;
 const LIMITS: Limits =
     Limits { args_max: 16, bulk_len_max: 256, inline_len_max: 128, authenticated: true };
 
-/// Stands for a table of commands: one for each name with a `t` or odd number of arguments, told by the name alone
-/// unless that is `client`.
+/// A stand-in for the table of commands. A command exists if its word contains a `t` or the request has an odd number
+/// of words. The word is the first one or, behind `client`, the second one.
 fn resolve(request: ArgsView<'_>) -> Option<Called<(usize, u8)>> {
     let name = request.get(0)?;
     let is_client = name.eq_ignore_ascii_case(b"client");
@@ -21,7 +21,7 @@ fn resolve(request: ArgsView<'_>) -> Option<Called<(usize, u8)>> {
     is_found.then_some(Called { command: (request.len(), letters), by_name_alone: !is_client })
 }
 
-/// The requests of a stream that comes in pieces of this length, and why it ended early.
+/// Decodes a stream that arrives in pieces of this length: its requests, and the error that ended it, if any.
 fn decode(
     stream: &[u8],
     piece: usize,

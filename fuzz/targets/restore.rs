@@ -1,8 +1,9 @@
-//! RESTORE of every type. Nothing panics. A refused value leaves the key as it was. A stored value is like any other:
-//! it can be read, changed and removed, and DUMP and RESTORE keep it, also with low limits of the packed forms.
+//! Fuzzes RESTORE of every type. Nothing panics. A refused value leaves the key unchanged. A stored value is like any
+//! other: it can be read, changed and removed, and DUMP and RESTORE preserve it, also with low limits of the packed
+//! forms.
 //!
-//! The input is a value as in an RDB file, without its key: the byte of its type, then the value. The version and the
-//! checksum behind it, which a fuzzer would hardly find, are made here.
+//! The input is a value as in an RDB file, without its key: the byte of its type, then the value. The target appends
+//! the version and the checksum, which a fuzzer would hardly find.
 #![no_main]
 
 use std::cell::RefCell;
@@ -13,7 +14,7 @@ use hotring_server::Config;
 use hotring_server::fuzzing::{Connection, InProcess};
 use libfuzzer_sys::fuzz_target;
 
-/// The settings by which containers are packed.
+/// The settings that limit the packed forms of containers.
 const LIMITS: &[&[u8]] = &[
     b"hash-max-listpack-entries",
     b"zset-max-listpack-entries",
@@ -75,7 +76,7 @@ impl World {
         self.ask(&[b"DEL", b"again"]);
     }
 
-    /// The type, the number of parts, and the parts, in any order where they have none.
+    /// The type, the number of parts, and the parts, sorted if the type has no order.
     fn show(&mut self, key: &[u8]) -> Vec<String> {
         let kind = self.ask(&[b"TYPE", key]);
         let (len, read): (&[u8], Vec<&[u8]>) = match &kind[..] {
@@ -104,7 +105,7 @@ impl World {
         groups
     }
 
-    /// Changes it by a command of its type, both ways.
+    /// Changes the value by commands of its type: adds to it and, except for a string, removes from it.
     fn change(&mut self, key: &[u8]) {
         let requests: &[&[&[u8]]] = match &self.ask(&[b"TYPE", key])[..] {
             b"+string\r\n" => &[&[b"APPEND", key, b"x"]],

@@ -1,7 +1,8 @@
-//! Reading snapshots of arbitrary bytes: nothing panics, no length is believed that the file has not, and what can be
-//! read of a damaged one is a whole one afterwards. Checksums are made to hold, as no fuzzer finds them.
+//! Fuzzes reading and repairing snapshots of arbitrary bytes: nothing panics, no length is trusted beyond the end of
+//! the file, and the repaired copy of a damaged snapshot is intact.
 //!
-//! The first byte says which of that is done.
+//! The first byte has options. With bit 0 clear, a valid header precedes the input. With bits 0 and 1 clear, the
+//! checksums are made valid, too, as no fuzzer finds them.
 #![no_main]
 
 use std::sync::Arc;
@@ -25,8 +26,7 @@ fn header() -> Vec<u8> {
     bytes
 }
 
-/// Makes the checksums hold of what has the length of a block, and of the footer, as far as that goes; and numbers the
-/// blocks.
+/// Sets the number and the checksums of each block up to the first one that is cut short, and the fields of the footer.
 fn mend(bytes: &mut [u8], seed: u32) {
     let Some(end) = bytes.len().checked_sub(FOOTER_LEN) else { return };
     let (blocks, footer) = bytes.split_at_mut(end);
@@ -93,7 +93,7 @@ fuzz_target!(|input: &[u8]| {
     let copied = read_all(&copied).expect("it is whole");
     if let Some(whole) = whole {
         assert!(fault.is_none() && lost.is_empty());
-        // Blocks may be in a wrong order of classes, which reading them does not mind.
+        // Blocks may be out of the order of their classes, which reading tolerates.
         let sorted = |mut items: Vec<String>| {
             items.sort();
             items

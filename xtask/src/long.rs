@@ -1,4 +1,4 @@
-//! Long checks and measurements.
+//! `cargo xtask long` and `measure`: the long forms of the checks, and the measurements of `docs/results`.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -79,7 +79,7 @@ fn traces() -> Result<Done> {
 fn trace_files() -> Result<Option<Vec<PathBuf>>> {
     let Some(folder) = std::env::var_os("HOTRING_TRACES") else { return Ok(None) };
     let folder = PathBuf::from(folder);
-    // They may be read from another working directory.
+    // The bench may read the files from another working directory.
     let folder = folder.canonicalize().with_context(|| format!("no {}", folder.display()))?;
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .with_context(|| format!("cannot list {}", folder.display()))?
@@ -121,8 +121,8 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["durability", "space", "--csv", "durability-space.csv", "--plot", "durability"],
 ];
 
-/// Eviction at all sizes, by the policies alone; and at one size in the store and in a server,
-/// compared with their own policies, with each hit over the wire.
+/// The measurements of eviction: the policies alone, at all sizes; then at one size the policies
+/// alone, the store, and a server over the wire.
 const EVICTION: [&[&str]; 2] = [
     &["--csv", "evict.csv", "--plot", "evict"],
     &["--only", "heat,fifo,random,redis lru,redis lfu", "--sizes", "10", "--store"],

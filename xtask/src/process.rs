@@ -13,7 +13,7 @@ use crate::workspace::{root, tools};
 /// Silence after which a line says that the program is still running.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// A command that starts in the root of the clone and finds what `tools` installed.
+/// A command that starts in the root of the clone and finds the programs that `tools` installed.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(tools()).chain(std::env::split_paths(&path));

@@ -8,7 +8,7 @@ use crate::process;
 use crate::server::Server;
 use crate::suite::Done;
 
-/// Commands and their replies.
+/// Commands of redis-cli, and the output that they must have.
 const TYPED: &[(&[&str], &str)] = &[
     (&["ping"], "PONG"),
     (&["set", "greeting", "hello"], "OK"),

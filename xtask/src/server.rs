@@ -25,7 +25,7 @@ impl Server {
         Self::start_with(hotring, &[])
     }
 
-    /// The same, with more flags.
+    /// Starts `hotring` with these flags and waits until it accepts connections.
     pub fn start_with(hotring: &Path, flags: &[&str]) -> Result<Self> {
         // Bound and released: the port is most likely still free a moment later.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();

@@ -82,7 +82,7 @@ pub fn release_build() -> Result<()> {
     process::run(cargo().args(words))
 }
 
-/// A step that builds what is named.
+/// A step that runs `cargo build` with these arguments.
 pub fn built(words: &[&str]) -> Result<Done> {
     process::run(cargo().args(["build", "--locked", "--quiet"]).args(words))?;
     Ok(Done::Passed(1))

@@ -1,4 +1,4 @@
-//! Finds and installs the programs that the steps need beside cargo.
+//! Finds and installs the programs that the steps need besides cargo.
 //!
 //! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node and
 //! `libmemcached-tools`. All come from Debian or Ubuntu. Only missing ones are installed, only as
@@ -25,14 +25,14 @@ struct Tool {
     package: &'static str,
 }
 
-/// Programs that the tests are compared with, and the instruction counter.
+/// Redis's tools, and the instruction counter.
 const FOR_TESTS: &[Tool] = &[
     Tool { name: "redis-cli", probe: &["--version"], package: "redis-tools" },
     Tool { name: "redis-benchmark", probe: &["--version"], package: "redis-tools" },
     Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
 
-/// Client libraries of other languages, and a client's own checker.
+/// The runtimes of client libraries in other languages, and memcached's checker for servers.
 const FOR_PROOFS: &[Tool] = &[
     Tool { name: "python3", probe: &["-c", "import venv, ensurepip"], package: "python3-venv" },
     Tool { name: "go", probe: &["version"], package: "golang-go" },
@@ -45,7 +45,7 @@ const FOR_PROOFS: &[Tool] = &[
 const PHP_PROBE: &str =
     "exit((int) !(extension_loaded('redis') && @include 'Predis/autoload.php'));";
 
-/// What applications of more languages need; nothing installs it, a step says what is missing.
+/// Programs that the applications in other languages need. They are not installed: a step reports a missing one.
 const FOR_APPLICATIONS: &[Tool] = &[
     Tool { name: "java", probe: &["--version"], package: "default-jdk-headless" },
     Tool { name: "mvn", probe: &["--version"], package: "maven" },
@@ -72,7 +72,7 @@ pub fn prepare_tests() -> Result<Done> {
     all_there(FOR_TESTS)
 }
 
-/// The same for the proofs, which need the programs of the tests as well.
+/// Installs the missing programs of the proofs. The proofs also need the programs of the tests.
 pub fn prepare_proofs() -> Result<Done> {
     install_packages(FOR_PROOFS);
     all_there(FOR_PROOFS)
@@ -84,7 +84,7 @@ pub fn prepare_deny() -> Result<()> {
     if has_deny { Ok(()) } else { install(CARGO_DENY) }
 }
 
-/// The same for packages; each step reports a missing program.
+/// Installs the missing programs for packaging. It does not fail for them: each step reports a missing one.
 pub fn prepare_packaging() -> Result<Done> {
     install_packages(FOR_PACKAGES);
     if !process::succeeds(command("cargo-deb").arg("--version")) {

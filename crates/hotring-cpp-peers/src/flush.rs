@@ -1,11 +1,11 @@
-//! Flushing memory out of the processor's caches: what a store does that orders its writes to persistent
-//! memory by hand (RHKV section 6.7). It stands here as it is `unsafe`, and calls no C++.
+//! Flushes memory out of the processor's caches, as a store must that orders its writes to persistent memory by
+//! hand (RHKV section 6.7). The function is in this crate because it is `unsafe`; it calls no C++.
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Flushes the lines of these bytes, and waits until that is done; false where the processor is none for
-/// which this is written.
+/// Flushes the cache lines of these bytes and waits until that is done. Returns false, without flushing, on
+/// processors other than x86-64.
 #[cfg(target_arch = "x86_64")]
 pub fn flush(bytes: &[u8]) -> bool {
     use std::arch::x86_64::{_mm_clflush, _mm_mfence};
@@ -23,7 +23,7 @@ pub fn flush(bytes: &[u8]) -> bool {
     true
 }
 
-/// As above.
+/// Flushes nothing and returns false: this processor is not supported.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn flush(_: &[u8]) -> bool {
     false

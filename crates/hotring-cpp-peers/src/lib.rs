@@ -1,12 +1,12 @@
-//! Hash maps written in C++, for `hotring-bench` to compare with: libcuckoo's cuckoohash_map and
-//! oneTBB's concurrent_hash_map, of words and of byte strings.
+//! Bindings to hash maps written in C++ with which `hotring-bench` compares the index: libcuckoo's cuckoohash_map
+//! and oneTBB's concurrent_hash_map, each for words and for byte strings.
 //!
-//! Owns the calls into them. A map is there if the feature `link` is on and its headers were found
-//! when this crate was built; `cpp/maps.h` has the other side of the tables below.
+//! A map is available if the feature `link` is on and its headers were found when this crate was built;
+//! `cpp/maps.h` declares the other side of the tables below.
 //!
-//! What makes the calls sound: a table's functions are given a map that the same table made and has
-//! not dropped (M1); the maps themselves allow calls from several threads at a time (M2); a slice is
-//! handed over as its address and length, and used only until the call returns (M3).
+//! The calls are sound for three reasons. A table's functions must get only a map that the same table made and
+//! has not dropped (M1). The maps themselves allow calls from several threads at a time (M2). A slice is passed
+//! as its address and length, and the C++ side uses it only until the call returns (M3).
 #![allow(unsafe_code)]
 
 mod flush;
@@ -27,7 +27,7 @@ struct WordCalls {
     add: unsafe extern "C" fn(*mut c_void, u64, u64),
 }
 
-/// Is shown a value.
+/// A callback that receives its context, and a value as address and length.
 type See = unsafe extern "C" fn(*mut c_void, *const u8, usize);
 
 /// Functions of a map of byte strings.
@@ -55,7 +55,7 @@ unsafe extern "C" {
     safe static hotring_tbb_strings: StringCalls;
 }
 
-/// Which library.
+/// A C++ library with a concurrent hash map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     /// libcuckoo.
@@ -68,7 +68,7 @@ impl Library {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Libcuckoo, Self::Tbb];
 
-    /// The command that installs what it is built from.
+    /// The command that installs the compiler and the library's headers.
     pub fn install(self) -> &'static str {
         match self {
             Self::Libcuckoo => "apt-get install g++ libcuckoo-dev",
@@ -111,10 +111,10 @@ unsafe impl Send for WordMap {}
 unsafe impl Sync for WordMap {}
 
 impl WordMap {
-    /// An empty one, if the library was there when this crate was built.
+    /// An empty map; None if the library was missing when this crate was built.
     pub fn new(library: Library) -> Option<Self> {
         let calls = library.words()?;
-        // SAFETY: it has no preconditions.
+        // SAFETY: `make` has no preconditions.
         let map = NonNull::new(unsafe { (calls.make)() })?;
         Some(WordMap { calls, map })
     }
@@ -139,7 +139,7 @@ impl WordMap {
         unsafe { (self.calls.remove)(self.map.as_ptr(), key) }
     }
 
-    /// Adds to the value of a key that is there.
+    /// Adds to the value of an existing key.
     pub fn add(&self, key: u64, by: u64) {
         // SAFETY: M1, M2.
         unsafe { (self.calls.add)(self.map.as_ptr(), key, by) }
@@ -148,7 +148,7 @@ impl WordMap {
 
 impl Drop for WordMap {
     fn drop(&mut self) {
-        // SAFETY: M1; no other thread has it any more.
+        // SAFETY: M1; the map is being dropped, so no other thread can use it.
         unsafe { (self.calls.drop)(self.map.as_ptr()) }
     }
 }
@@ -165,15 +165,15 @@ unsafe impl Send for StringMap {}
 unsafe impl Sync for StringMap {}
 
 impl StringMap {
-    /// An empty one, if the library was there when this crate was built.
+    /// An empty map; None if the library was missing when this crate was built.
     pub fn new(library: Library) -> Option<Self> {
         let calls = library.strings()?;
-        // SAFETY: it has no preconditions.
+        // SAFETY: `make` has no preconditions.
         let map = NonNull::new(unsafe { (calls.make)() })?;
         Some(StringMap { calls, map })
     }
 
-    /// Calls `see` with the value of a key. Must not panic, nor use this map: the value is locked.
+    /// Calls `see` with the value of a key. `see` must not panic, nor use this map: the value is locked.
     pub fn get<R>(&self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.visit(key, Visit { see: Some(see), result: None })
     }
@@ -203,12 +203,12 @@ impl StringMap {
 
 impl Drop for StringMap {
     fn drop(&mut self) {
-        // SAFETY: M1; no other thread has it any more.
+        // SAFETY: M1; the map is being dropped, so no other thread can use it.
         unsafe { (self.calls.drop)(self.map.as_ptr()) }
     }
 }
 
-/// A closure on its way through C++, and what it returned.
+/// A closure that is passed through C++, and its result.
 struct Visit<F, R> {
     see: Option<F>,
     result: Option<R>,

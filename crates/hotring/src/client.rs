@@ -13,14 +13,14 @@ use hotring_protocol::{Reply, ReplyLimits, ReplyReader};
 
 /// The default address of the server.
 const ADDRESS: &str = "127.0.0.1:6379";
-/// The variable from which redis-cli takes the password, so that it is in no process list.
+/// The environment variable from which redis-cli takes the password. Unlike a flag, it is in no process list.
 const PASSWORD: &str = "REDISCLI_AUTH";
 /// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes per read.
 const READ_LEN: usize = 64 << 10;
 
-/// A reply for people. Requests that are read as this are sent without HELLO, so replies are RESP2.
+/// A decoded reply to show to people. Requests are sent without HELLO, so replies are RESP2.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Text(String),
@@ -155,7 +155,7 @@ impl Client {
         Answer::of(self.reply()?)
     }
 
-    /// The same for words with arbitrary bytes.
+    /// Like `ask`, for words that may contain spaces.
     pub(crate) fn ask_words(&mut self, words: &[&str]) -> Result<Answer, Error> {
         let mut request = Vec::new();
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();

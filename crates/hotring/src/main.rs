@@ -1,4 +1,4 @@
-//! The binary `hotring`: one subcommand per task.
+//! The program `hotring`: `serve` runs the server, most other subcommands work with a running or stopped one.
 #![forbid(unsafe_code)]
 
 // First, because all later modules use its macros.

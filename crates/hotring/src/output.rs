@@ -2,7 +2,7 @@
 //! end with the exit code of the check. The standard library's macros panic there, which aborts a
 //! release build.
 
-/// As the standard library's, but ignores a closed pipe.
+/// Like the standard library's `print!`, but ignores a closed pipe.
 macro_rules! print {
     ($($part:tt)*) => {{
         use std::io::Write as _;
@@ -10,7 +10,7 @@ macro_rules! print {
     }};
 }
 
-/// As the standard library's, but ignores a closed pipe.
+/// Like the standard library's `println!`, but ignores a closed pipe.
 macro_rules! println {
     ($($part:tt)*) => {{
         use std::io::Write as _;
@@ -18,7 +18,7 @@ macro_rules! println {
     }};
 }
 
-/// As the standard library's, but ignores a closed pipe.
+/// Like the standard library's `eprintln!`, but ignores a closed pipe.
 macro_rules! eprintln {
     ($($part:tt)*) => {{
         use std::io::Write as _;

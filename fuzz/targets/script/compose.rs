@@ -1,5 +1,7 @@
-//! Makes a script of bytes: one that can be read by Lua, whatever the bytes are, and that uses all that there
-//! is. Each byte decides about one step of a grammar; where there are none left, all decisions are the first.
+//! Composes Lua scripts from bytes, so that the fuzzer reaches every function and command that scripts can call.
+//!
+//! Lua must be able to parse the script, whatever the bytes are. Each byte decides one step of a grammar. After the
+//! last byte, each step takes its first alternative.
 
 use std::fmt::Write;
 
@@ -8,10 +10,10 @@ use hotring_commands::table::specs;
 /// Variables that every script has.
 const VARIABLES: &[&str] = &["v0", "v1", "v2", "v3"];
 
-/// Expressions within expressions, and blocks within blocks.
+/// Most levels of nested expressions and blocks.
 const DEPTH_MAX: usize = 5;
 
-/// Numbers at the edges of what they become.
+/// Numbers at the limits of the types that they are converted to.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -152,7 +154,7 @@ const FUNCTIONS: &[&str] = &[
     "coroutine.running",
 ];
 
-/// Names by which a table becomes another kind of reply, and those of metatables.
+/// Names of fields that turn a table into another kind of reply, and of the fields of metatables.
 const FIELDS: &[&str] = &[
     "ok",
     "err",
@@ -177,7 +179,7 @@ const FIELDS: &[&str] = &[
     "x",
 ];
 
-/// Where a script may try to put something.
+/// Targets that a script may try to assign to.
 const PLACES: &[&str] = &[
     "_G.v0",
     "string.upper",
@@ -193,7 +195,7 @@ const PLACES: &[&str] = &[
     "table.concat",
 ];
 
-/// The text of a script, and the bytes that were not needed for it.
+/// The text of a script, and the bytes that are left over.
 pub fn script(bytes: &[u8]) -> (String, &[u8]) {
     let mut composer =
         Composer { bytes, text: String::from("local v0, v1, v2, v3 = {}, 'a1', 3\n"), depth: 0 };
@@ -280,7 +282,7 @@ impl Composer<'_> {
             10..=11 => self.command(),
             12 => self.write("($ .. $)"),
             13 => self.write("(function(...) return $, $ end)"),
-            // Many values, each of its own.
+            // A long table whose values are separate objects.
             14 => self.write("(function() local t = {} for i = 1, 9000 do t[i] = {$} end return t end)()"),
             15 => self.write("('x'):gsub('.', function(...) return $ end)"),
             16 => self.write("#(type(@) == 'number' and '' or $)"),
@@ -320,7 +322,7 @@ impl Composer<'_> {
                     self.one_of(FIELDS);
                     self.text.push('=');
                 }
-                // A key that is nil or no number would end the script.
+                // A key that is nil or NaN would end the script; text is always a valid key.
                 _ => self.write("[tostring($)]="),
             }
             self.write("$,");

@@ -1,10 +1,10 @@
-//! Scripts and what they can reach: nothing panics, each script gets exactly one reply, one that may only
-//! read changes nothing, a user with few rights gets no further by a script than without, and no script
-//! changes the world of the next one.
+//! Fuzzes scripts and everything that they can reach. Nothing panics. Each script gets exactly one reply. A
+//! read-only script must change nothing. A user with few rights must not get further by a script than without one.
+//! No script may change the environment of the next one.
 //!
-//! The bits of the first byte say who runs it and how ([`Case`]). Behind it is the script's text, its keys up to
-//! an empty one, and its arguments, with zero bytes between them; or what `compose` makes a script of. What
-//! is Lua's own is not looked at: it has no coverage marks.
+//! The bits of the first byte select the user and the kind of call ([`Case`]). The rest is the script's text, its
+//! keys up to an empty one, and its arguments, separated by zero bytes; or the bytes from which `compose` makes a
+//! script. Lua's own code is not covered: it has no coverage marks.
 #![no_main]
 
 mod compose;
@@ -16,11 +16,11 @@ use hotring_server::Config;
 use hotring_server::fuzzing::{Connection, InProcess};
 use libfuzzer_sys::fuzz_target;
 
-/// What the user with few rights must neither see nor change, under the key of the same name.
+/// A key, and its value, that the user with few rights must neither see nor change.
 const SECRET: &[u8] = b"secret";
 const SECRET_VALUE: &[u8] = b"9f2c4be1d07a";
 
-/// Everything but what is all of the keys, on keys that begin with an a.
+/// The limited user: all commands except FLUSHALL and FLUSHDB, on keys and channels that begin with an a.
 const RIGHTS: &[&[u8]] = &[
     b"ACL",
     b"SETUSER",
@@ -34,10 +34,10 @@ const RIGHTS: &[&[u8]] = &[
     b"&a*",
 ];
 
-/// Writes down all that a script sees before it does anything, and tries some of it.
+/// A script that lists everything that a script sees, and the results of some calls.
 const SANDBOX: &[u8] = include_bytes!("sandbox.lua");
 
-/// The globals that there are.
+/// The names of the globals that the sandbox script lists.
 const GLOBALS: &[&[u8]] = &[
     b"string",
     b"table",
@@ -112,13 +112,13 @@ impl Case {
     }
 }
 
-/// The server of all inputs, and who talks to it.
+/// The server that all inputs share, and its connections.
 struct World {
     server: InProcess,
     admin: Connection,
-    /// By the bits 0 and 2 of [`Case::how`].
+    /// The clients of the inputs, indexed by bits 0 and 2 of [`Case::how`].
     clients: [Option<Connection>; 8],
-    /// What a script saw before all others.
+    /// The output of the sandbox script before the first input.
     sandbox: Vec<u8>,
 }
 
@@ -150,7 +150,7 @@ impl World {
         self.ask(&[&[b"EVAL", SANDBOX, b"0"], GLOBALS].concat())
     }
 
-    /// All keys and values that a case begins with, as far as they are still there.
+    /// The values of the keys that exist when a case begins, and the number of keys.
     fn contents(&mut self) -> [Vec<u8>; 4] {
         [&[b"GET", SECRET][..], &[b"GET", b"a1"], &[b"HGETALL", b"a2"], &[b"DBSIZE"]]
             .map(|r| self.ask(r))
@@ -192,7 +192,7 @@ impl World {
         );
     }
 
-    /// The reply to the script, or nothing if the connection has ended for its length.
+    /// The reply to the script; empty if the reply was so long that the server closed the connection.
     fn eval(&mut self, case: &Case) -> Vec<u8> {
         let verb: &[u8] = if case.is_read_only() { b"EVAL_RO" } else { b"EVAL" };
         let n_keys = case.keys.len().to_string();
@@ -213,7 +213,7 @@ impl World {
     }
 }
 
-/// Is it one reply, in the version that the client speaks?
+/// Whether the bytes are exactly one reply, in the client's version of the protocol.
 fn is_one_reply(mut rest: &[u8], is_resp3: bool) -> bool {
     let mut left = 1;
     while left > 0 {

@@ -1,4 +1,5 @@
-//! Has applications do real work: queues with their workers, sessions, caches, locks, rate limits.
+//! Runs applications that do real work against the server: queues with their workers, sessions, caches, locks, rate
+//! limits.
 //!
 //! Each is one program in `tests/clients/applications`, in the folder of its language, and gets a
 //! server of its own. Their packages come from the language's registry, Ruby's and PHP's from Debian.
@@ -17,7 +18,7 @@ use crate::workspace::{root, target};
 /// Seconds after which a program and its workers are killed: a lost wake-up must not hang the run.
 const LIMIT: &str = "180";
 
-/// Name, the programs that it needs, and its own program.
+/// An application: its name, the programs that it needs, and its own program.
 type Application = (&'static str, &'static [&'static str], &'static str);
 
 /// All applications.
@@ -66,7 +67,7 @@ pub fn check(name: &str, hotring: &Path) -> Result<Done> {
     }
 }
 
-/// Installs what a program needs; returns the words that run it.
+/// Installs the packages that a program needs; returns the command line that runs it.
 fn prepare(program: &str) -> Result<Vec<String>> {
     let folder = root().join("tests/clients/applications");
     let path = folder.join(program);
@@ -102,7 +103,7 @@ fn prepare(program: &str) -> Result<Vec<String>> {
     })
 }
 
-/// Installs the packages of a folder's lock file beside it.
+/// Installs the packages of a folder's lock file into that folder.
 pub fn install_node(folder: &Path) -> Result<()> {
     let mut install: Command = process::command("npm");
     install.current_dir(folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);

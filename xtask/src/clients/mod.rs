@@ -1,7 +1,7 @@
 //! Runs real client libraries and tools against the server, built with its assertions; the programs
 //! are in `tests/clients`.
 //!
-//! Each library comes from its own registry, into the target folder or beside its program. `own`
+//! Each library comes from its own registry, into the target folder or next to its program. `own`
 //! runs the libraries' own tests, `redis_cli` tests the modes of redis-cli, `applications` has
 //! applications do real work.
 
@@ -78,7 +78,7 @@ fn python(hotring: &Path) -> Result<Done> {
     }
 }
 
-/// Installs a requirements file into an environment of this name; returns the Python of it.
+/// Installs the packages of a requirements file into an environment of this name; returns its Python.
 fn install_python(environment: &str, requirements: &Path) -> Result<PathBuf> {
     let venv = target().join("clients").join(environment);
     let python = venv.join("bin/python");
@@ -126,7 +126,7 @@ fn java(hotring: &Path) -> Result<Done> {
     }
 }
 
-/// Copies what a `pom.xml` names into a folder of this name; returns the class path of it.
+/// Copies the jars that a `pom.xml` names into a folder of this name; returns its class path.
 fn copy_jars(pom: &Path, folder: &str) -> Result<String> {
     let jars = target().join("clients").join(folder);
     let mut copy = process::command("mvn");

@@ -1,6 +1,6 @@
-//! Runs the client libraries' own tests against our server, as far as it has what they test.
+//! Runs the client libraries' own tests against our server, for the features that it has.
 //!
-//! The lists beside the programs in `tests/clients` name these tests, and all of them must pass.
+//! The lists next to the programs in `tests/clients` name these tests, and all of them must pass.
 //! Other tests need types, modules or clusters that the server lacks, or other settings; the lists
 //! say which.
 
@@ -39,7 +39,7 @@ fn number_before(line: &str, word: &str) -> usize {
     number.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// A server for the tests. Some of them make it reply with chosen errors, some save snapshots, which need a log.
+/// A server for the tests. Some tests make it reply with chosen errors, others save snapshots, which need a log.
 fn saving_server(hotring: &Path) -> Result<Server> {
     let data = target().join("clients/own/data");
     if data.exists() {
@@ -115,14 +115,14 @@ pub fn go_redis(hotring: &Path) -> Result<Done> {
     let skipped = list("tests/clients/go/own-skipped.txt")?;
     let named = list("tests/clients/go/own.txt")?;
     let mut go = process::command("go");
-    // The groups, and two tests of its cache outside of them.
+    // The Ginkgo suite, and two tests of the client-side cache that are not in it.
     let tests = "^(TestGinkgoSuite|TestCSC(ReadYourWrites|UncacheableKeyMarshaledOnce))$";
     go.current_dir(&source).args(["test", "-v", "-count=1", "-run", tests, "."]);
-    // One server without a cluster.
+    // Tells the tests that there is one server and no cluster.
     go.envs([("RE_CLUSTER", "true"), ("REDIS_VERSION", REDIS_VERSION)]);
     go.env("REDIS_ADDR", format!("127.0.0.1:{}", server.port));
     go.args(["-ginkgo.focus", &named.join("|"), "-ginkgo.skip", &skipped.join("|")]);
-    // Some of them wait for a second only, which is short on a busy machine.
+    // Some tests wait for only a second, which is short on a busy machine.
     go.args(["-ginkgo.flake-attempts", "3", "-ginkgo.no-color"]);
     let passed = count(&mut go, " Passed")?;
     Ok(Done::Passed(passed))
@@ -149,7 +149,7 @@ fn go_redis_source(port: u16) -> Result<PathBuf> {
     Ok(source)
 }
 
-/// Runs tests and returns how many have passed, from the last line that says so.
+/// Runs tests and returns the number that passed, from the last line that reports it.
 fn count(command: &mut Command, word: &str) -> Result<usize> {
     let mut passed = 0;
     process::run_lines(command, |line| match number_before(line, word) {

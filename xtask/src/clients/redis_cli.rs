@@ -16,7 +16,7 @@ const KEYS: usize = 2_000;
 /// Lines of `--stat` to wait for.
 const STAT_LINES: usize = 5;
 
-/// Flags, and the texts that the output must contain.
+/// Modes that end: their flags, and the texts that the output must contain.
 const MODES: &[(&[&str], &[&str])] = &[
     (&["--bigkeys"], &["Biggest string found", "cli:big", "2001 strings", "1 hashs"]),
     (&["--memkeys"], &["Biggest string found", "cli:big"]),
@@ -27,7 +27,7 @@ const MODES: &[(&[&str], &[&str])] = &[
     (&["--csv", "mget", "cli:big:no", "cli:key:1"], &["NULL"]),
 ];
 
-/// Runs all of them against a fresh server.
+/// Checks all modes against a fresh server.
 pub fn check(hotring: &Path) -> Result<Done> {
     let server = Server::start(hotring)?;
     let port = server.port.to_string();
@@ -105,7 +105,7 @@ fn lines(port: &str, flags: &[&str], n: usize) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Asks for frequencies, which are not counted: only an error that says so may come.
+/// Checks that `--hotkeys` fails with the error about LFU: the server's policy counts no frequencies.
 fn hot_keys(port: &str) -> Result<()> {
     let output = process::command("redis-cli").args(["-p", port, "--hotkeys"]).output()?;
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,5 @@
-//! Checks that the server, confined as by the unit and as an unprivileged user, can keep a log and
-//! rewrite its configuration. systemd itself is not needed: a mount namespace stands in for
-//! `ProtectSystem=strict`.
+//! Checks that the server can keep a log and rewrite its configuration as an unprivileged user with the restrictions
+//! of the systemd unit. systemd itself is not needed: a mount namespace stands in for `ProtectSystem=strict`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +35,7 @@ cd WORKING
 exec setpriv --reuid 65534 --regid 65534 --clear-groups PROGRAM "$@"
 "#;
 
-/// Starts the server that way, and has it log and rewrite.
+/// Starts the confined server, and checks that it writes its log and rewrites its configuration.
 pub fn check() -> Result<Done> {
     let is_root = process::output(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     let unshare = command("unshare").args(["--mount", "true"]).status();

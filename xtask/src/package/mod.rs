@@ -1,5 +1,5 @@
 //! `cargo xtask package`: builds and tries everything that users install: the program from `cargo
-//! install`, a static one, the Debian package, the unit, and the program confined as by the unit.
+//! install`, a static one, the Debian package, the systemd unit, and the program under the unit's restrictions.
 //!
 //! The results stay in the target folder, under `package`. Nothing but tools is installed on this
 //! machine.
@@ -35,7 +35,7 @@ const FILES: &[(&str, &str)] = &[
 /// Builds and tries a package.
 type Step = fn() -> Result<Done>;
 
-/// Runs all of them, or the named ones.
+/// Runs all steps, or the named ones.
 pub fn run(names: &[&str]) -> Result<ExitCode> {
     let all: [(&str, Step); 5] = [
         ("install", install),
@@ -129,7 +129,7 @@ fn line_tables(package: &Path, unpacked: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(file))
 }
 
-/// Verifies the unit with systemd, with the path of the built program.
+/// Verifies the systemd unit, with the path of the built program, by `systemd-analyze`.
 fn unit() -> Result<Done> {
     if let Some(what) = tools::missing(&["systemd-analyze"]) {
         return Ok(Done::Skipped(what));
@@ -165,7 +165,7 @@ fn attempt(program: &Path, flags: &[&str]) -> Result<Done> {
     Ok(Done::Passed(4))
 }
 
-/// An empty folder of this name.
+/// An empty folder of this name, under `package` in the target folder.
 fn fresh(name: &str) -> Result<PathBuf> {
     let folder = target().join("package").join(name);
     if folder.exists() {

@@ -1,4 +1,4 @@
-//! Moves the line tables of a program into a file beside it: the program becomes small, and a
+//! Moves the line tables of a program into a file next to it: the program becomes small, and a
 //! backtrace or a debugger still finds its lines.
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! `cargo xtask prove`: searches for faults that tests do not show. Models of the index take every
 //! order of its steps, sanitizers check its memory, decoders get random input, servers are killed
-//! and loaded, and client libraries of five languages talk to one.
+//! and loaded, and client libraries of several languages talk to a server.
 
 mod sanitizers;
 
@@ -103,7 +103,7 @@ pub fn steps(suite: &mut Suite, names: &[&str], form: Form) {
 fn index_tests(folder: &str, flags: &str, which: &[&str]) -> Command {
     let mut command = cargo();
     command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", target().join(folder));
-    // It would override these flags, and the checker would check nothing.
+    // This variable would override the flags, and the checker would check nothing.
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     command.args(["test", "--locked", "--quiet", "-p", "hotring-index"]).args(which);
     command
@@ -123,7 +123,7 @@ fn default(command: &mut Command, name: &str, value: &str) {
     }
 }
 
-/// Every order of the steps of small scenarios; every wrong variant must be found.
+/// Tries every order of the steps of small scenarios. Every deliberately wrong variant must be found.
 fn loom(form: Form) -> Result<Done> {
     let mut command = index_tests("loom", "--cfg loom", &["--profile", "tested", "--test", "loom"]);
     if form == Form::Long {
@@ -135,7 +135,7 @@ fn loom(form: Form) -> Result<Done> {
     count_some(command.args(["--", "--nocapture"]))
 }
 
-/// Random orders of larger scenarios.
+/// Tries random orders of the steps of larger scenarios.
 fn shuttle(form: Form) -> Result<Done> {
     let which = ["--profile", "tested", "--test", "shuttle"];
     let mut command = index_tests("shuttle", "--cfg shuttle", &which);

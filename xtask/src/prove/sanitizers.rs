@@ -105,7 +105,7 @@ fn is_of_the_index(report: &str) -> bool {
 /// The function that drops the content of an `Arc`.
 const LAST_OWNER: &str = ">>::drop_slow ";
 
-/// Where the code lies whose races count: the index and the engines on it.
+/// The sources whose races count: those of the index and of the other engines.
 const OWN: &[&str] = &["hotring-index/src/", "hotring-engines/src/"];
 
 /// The tests built for a sanitizer, or why they cannot be.

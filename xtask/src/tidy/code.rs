@@ -1,11 +1,11 @@
-//! Rules for Rust files.
+//! Rules for Rust files: header, length, width, unsafe code, effects of libraries, and comments on memory orders.
 
 use super::{Fault, Source};
 
 /// Most lines per file.
 const LINES_MAX: usize = 650;
 
-/// Most columns of a line that is a comment; rustfmt sees to the others.
+/// Most columns of a comment line; rustfmt limits the other lines.
 const COLUMNS_MAX: usize = 120;
 
 /// The only crates with unsafe code: the index, its other engines, and the bindings to C++ maps that they
@@ -22,7 +22,7 @@ const PURE: &[&str] = &[
     "crates/hotring-log/src/",
 ];
 
-/// The only one of their files that may open files.
+/// The only file of these crates that may open files.
 const OPENS_FILES: &str = "crates/hotring-log/src/storage/disk.rs";
 
 const EFFECTS: &[&str] = &[
@@ -39,7 +39,7 @@ const EFFECTS: &[&str] = &[
     "RandomState",
 ];
 
-/// Where each use of an atomic must have an ORDERING comment.
+/// Sources in which each use of an atomic must have an ORDERING comment.
 const ORDERED: &[&str] = &[
     "crates/hotring-index/src/",
     "crates/hotring-log/src/",
@@ -47,7 +47,7 @@ const ORDERED: &[&str] = &[
     "crates/hotring-store/src/watch",
 ];
 
-/// Most lines between the comment and the use.
+/// Most lines between an ORDERING comment and the use of the atomic.
 const ORDERING_LINES: usize = 6;
 
 /// A file must say at its top what it is.
@@ -56,7 +56,7 @@ pub fn header(source: &Source) -> Vec<Fault> {
     if good { Vec::new() } else { vec![Fault::at(1, "no //! header that says what the file is")] }
 }
 
-/// Comments must fit beside another file on a screen.
+/// Comments must fit next to another file on a screen.
 pub fn width(source: &Source) -> Vec<Fault> {
     if !source.is_rust() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Checks which crate may depend on which.
+//! Checks that each crate depends only on the crates that a table allows.
 
 use anyhow::{Context, Result};
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::{Fault, Source, sources};
 
-/// The beginning of this project's variables, and of those that set a default.
+/// Prefixes of this project's environment variables, and of those that set a default.
 const PREFIX: &str = "HOTRING_";
 const DEFAULTS: &str = "HOTRING_DEFAULT_";
 
@@ -23,7 +23,7 @@ const METRICS: &str = "docs/metrics.md";
 /// Names with underscores that other programs define.
 const FOREIGN: &[&str] = &["scan_iter"];
 
-/// How the file with the table of INFO's sections shows itself.
+/// The text by which the file with the table of INFO's sections is found.
 const SECTIONS: &str = "const SECTIONS: &[Section]";
 
 struct Known {
@@ -95,7 +95,7 @@ fn fields_in(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_other).filter(|word| is_field(word))
 }
 
-/// The variables in a text. A prefix (`HOTRING_DEFAULT_...`) is none.
+/// The variables in a text. A prefix (`HOTRING_DEFAULT_...`) does not count.
 fn variables_in(text: &str) -> impl Iterator<Item = &str> {
     let is_other = |c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit() && c != '_';
     let words = text.split(is_other);
@@ -137,7 +137,7 @@ fn setting(line: &str) -> Option<&str> {
     (!name.contains(' ')).then_some(name)
 }
 
-/// The string literals of a file, as far as they lie within a line.
+/// The string literals of a file, except those of several lines.
 fn literals(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split('"').skip(1).step_by(2))
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Source;
 
-/// The largest import cycle, in files: the types of values in the store, each of which one enum names.
+/// The largest permitted import cycle, in files: the value types of the store, which one enum lists.
 const CYCLE_MAX: usize = 16;
 
 /// Large crates whose files must be in a few folders, and the limit of entries in their `src`.
@@ -336,7 +336,7 @@ fn product_code(text: &str) -> String {
     code
 }
 
-/// Where a module for tests begins.
+/// The offset at which a test module begins, if there is one.
 fn test_module(code: &str) -> Option<usize> {
     code.match_indices("#[cfg(test)]").map(|(at, _)| at).find(|at| {
         let item = code[at + "#[cfg(test)]".len()..].trim_start();

@@ -1,4 +1,4 @@
-//! Checks how modules lie in files: one style in a crate, and no folder for a `tests.rs` alone.
+//! Checks the file layout of modules: one style per crate, and no folder with only a `tests.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

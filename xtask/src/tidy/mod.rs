@@ -1,7 +1,7 @@
 //! Checks the tracked files for style rules that rustfmt and clippy do not know.
 //!
 //! Each rule is a function that returns the faults of one file; `edges`, `layers` and `layout` check
-//! complete crates instead. Whether a comment is true is not checked.
+//! complete crates instead. No rule can check that a comment is true.
 
 mod code;
 mod edges;

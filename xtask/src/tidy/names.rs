@@ -56,7 +56,7 @@ fn is_flag(word: &str) -> bool {
     word.strip_prefix("--").is_some_and(is_name)
 }
 
-/// Lower case, in parts.
+/// Whether a word is in lower case, in parts that hyphens join.
 fn is_name(word: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())

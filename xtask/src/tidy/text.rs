@@ -1,4 +1,4 @@
-//! Rules for all text files: nothing unfinished, no references to outside, no dead links.
+//! Rules for all text files: no marks of unfinished work, no references outside the repository, no dead links.
 
 use std::fs;
 use std::path::Path;

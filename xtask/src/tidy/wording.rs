@@ -1,4 +1,4 @@
-//! Rules for wording: phrases that plain English does without.
+//! Rules for wording: phrases that pages and comments must not use.
 
 use super::{Fault, Source};
 

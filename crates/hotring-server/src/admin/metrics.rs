@@ -1,9 +1,9 @@
 //! `/metrics`: the server's metrics in Prometheus's text format.
 //!
-//! One table has every metric with its kind, its meaning and where its value comes from, and says where each group of
-//! counters stands, whose list has their metrics; the page of
-//! documentation and the check of dashboards come from it too. Units are base units: seconds, bytes. What is
-//! counted here is counted since the start of the process: CONFIG RESETSTAT does not touch it.
+//! The table `PARTS` defines each metric with its kind, its meaning and the source of its value. For a group of
+//! counters it has only the position on the page: their names and meanings are in the table `COUNTED`. The page of
+//! documentation and the check of dashboards use the same tables. Units are base units: seconds, bytes. Counters
+//! start with the process, and CONFIG RESETSTAT must not reset them.
 
 use std::fmt::Write as _;
 
@@ -74,7 +74,7 @@ pub(super) struct Metric {
 
 type WriteFigures = fn(&Figures<'_>, &mut Lines<'_>);
 
-/// Where a metric's lines come from.
+/// The source of a metric's sample lines.
 #[derive(Clone, Copy)]
 enum Write {
     Figures(WriteFigures),
@@ -321,7 +321,7 @@ fn counters(figures: &Figures<'_>, lines: &mut Lines<'_>) {
     }
 }
 
-/// The whole page.
+/// Renders the page.
 pub(super) fn page(figures: &Figures<'_>) -> String {
     let mut text = String::new();
     for Metric { name, kind, help, write } in metrics() {

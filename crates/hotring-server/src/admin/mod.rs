@@ -44,7 +44,7 @@ pub(crate) const THREAD: &str = "hotring-admin";
 /// Limits of the admin connections.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Connections at one time. Each serves one request.
+    /// Most connections at one time. Each serves one request.
     connections: usize,
     /// Time that a connection keeps its place although others wait for one: far longer than a
     /// request and its reply take.
@@ -176,7 +176,7 @@ async fn only_for_us(request: Request, next: Next) -> Response {
 }
 
 fn is_for_us(headers: &HeaderMap) -> bool {
-    // Every browser sends it.
+    // Every browser sends a Host header.
     let Some(host) = headers.get(HOST) else { return true };
     let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     host.is_some_and(|host| {

@@ -189,7 +189,7 @@ fn chart(rates: &[Rate], html: &mut Html) {
          <polyline fill=none stroke=#c50 stroke-width=1.5 points=\""
     ));
     for (i, rate) in rates.iter().enumerate() {
-        // The present is at the right edge; a second has the same width however many are kept.
+        // The newest second is at the right edge. The width of a second does not depend on how many are kept.
         let x = width - (rates.len() - 1 - i) as f64 * width / 120.0;
         let y = height - 2.0 - rate.commands / most * (height - 20.0);
         html.add(format_args!("{x:.1},{y:.1} "));

@@ -57,7 +57,7 @@ pub(crate) enum Incoming {
     Unix(UnixStream),
 }
 
-/// Turns a TCP connection into the protocol of its listener.
+/// Wraps an accepted TCP connection for the protocol of its listener.
 pub(crate) type Spoken = fn(TcpStream, SocketAddr) -> Incoming;
 
 /// Binds TCP addresses. One with a leading '-' is optional: it is skipped if this machine does not
@@ -341,7 +341,7 @@ fn refuse(incoming: Incoming, why: &[u8], why_memcached: &[u8]) {
     let _ = match incoming {
         Incoming::Tcp(mut stream, _) => stream.write(why),
         Incoming::Memcached(mut stream, _) => stream.write(why_memcached),
-        // It would not understand plain text.
+        // A TLS client would not understand plain text.
         Incoming::Tls(..) => Ok(0),
         Incoming::Unix(mut stream) => stream.write(why),
     };

@@ -42,7 +42,7 @@ pub(crate) fn run(
         server.threads[index].beats.beat(server.process.started);
         let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
         let collecting = tokio::task::spawn_local(collect(thread.clone()));
-        // Keeps running for connections that are finishing.
+        // Runs until the end: replies of connections that are finishing wait for the log, too.
         let waiting = thread.clone();
         tokio::task::spawn_local(async move { waiting.wake_logged().await });
         server.process.stopping().await;

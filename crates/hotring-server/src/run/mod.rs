@@ -180,7 +180,7 @@ fn greet(running: &Running, log_format: LogFormat) {
 
 /// Tells systemd, if it started the server, about its state.
 fn tell_service_manager(state: NotifyState<'_>) {
-    // The variables stay: this process starts no other.
+    // NOTIFY_SOCKET stays set: this process starts no other that could read it.
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::warn!(%error, "cannot tell the service manager about the state of the server");
     }
@@ -284,7 +284,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         None => random_id()?,
     };
     let options = Options {
-        // A snapshot is in the order of the hash, and is read faster by the same one.
+        // A snapshot stores items in hash order. Loading it is faster with the same seed.
         seed: [0, 8].map(|at| u64::from_le_bytes(id[at..at + 8].try_into().expect("eight bytes"))),
         key_len_max: config.key_len_max,
         value_len_max: config.bulk_len_max,
@@ -337,7 +337,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
 }
 
-/// Refuses to start empty beside data of an earlier server: its users would find their keys gone.
+/// Refuses to start empty next to data of an earlier server: its users would find their keys gone.
 fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
     match Disk::holds_data(folder) {
         Ok(false) => Ok(()),
@@ -354,7 +354,7 @@ fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Explains why the log's folder cannot be opened, and what to do.
+/// Explains why the log's folder cannot be opened, and how to fix that.
 fn cannot_open(why: &io::Error) -> StartError {
     let advice = match why.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
@@ -412,7 +412,7 @@ fn start_threads(
             }
         })?);
     }
-    // Ends at once for an engine that needs no such thread.
+    // `maintain` returns at once for an engine that needs no such thread.
     let expanding = server.clone();
     threads.push(spawn(EXPANDER, move || {
         expanding.store.maintain(|| expanding.process.is_stopping());
@@ -538,7 +538,7 @@ fn promise(config: &Config) -> String {
     }
 }
 
-/// The text for people at the start.
+/// The text that people see when the server starts: addresses, data folder, status page.
 fn greeting(running: &Running) -> String {
     let server = &running.server;
     let config = server.settings.config();

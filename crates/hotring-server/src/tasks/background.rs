@@ -1,9 +1,9 @@
-//! Work that no client waits for, except expiry ([`crate::tasks::expire`]) and memory ([`crate::tasks::bound`]): the
-//! walk of SCRUB, moving items together so that memory goes back, closing connections that are idle or do not finish a
-//! request, measuring the rate of commands, looking for stalled threads.
+//! Periodic upkeep on the accepting thread: the walk of SCRUB, the search for big keys, aging of access data,
+//! compaction of item memory, trimming of the tracking table, closing of silent connections, the rate of commands,
+//! and warnings about stalled threads.
 //!
-//! Expiry has its own thread ([`super::expire`]). This runs on the accepting thread, which has
-//! little else to do. Open connections never wait for it; new ones wait for a tick at most:
+//! Expiry and the memory limit have their own threads ([`super::expire`], [`super::bound`]). The accepting thread
+//! has little else to do. Open connections never wait for a tick. A new connection waits for one tick at most:
 //! `TICK_MAX` and one step of each job.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(crate) const THREAD: &str = "hotring-accept";
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Keys processed between two looks at the clock.
+/// Most keys per tick that are evicted from the tracking table, and most pinned keys that are measured.
 const STEP_ITEMS: usize = 512;
 
 /// Time limit of a tick's walks, so that they take at most a quarter of a core.
@@ -33,7 +33,7 @@ const TICK_MAX: Duration = Duration::from_millis(25);
 /// Time limit of compaction in a tick: a tenth of a core.
 const COMPACT_MAX: Duration = Duration::from_millis(10);
 
-/// Items visited between two looks at the clock during compaction.
+/// Items that compaction visits between two checks of the clock.
 const COMPACT_ITEMS: usize = 256;
 
 /// Bytes of an unfinished request that give it one more second.
@@ -42,7 +42,7 @@ const REQUEST_SECOND_BYTES: usize = 64 << 10;
 /// Ticks in a second: idle connections are closed, and rates measured, once a second.
 const SECOND_TICKS: u64 = 10;
 
-/// Ticks in which all dates of accesses are looked at once.
+/// Ticks in which the access times of all items are visited once.
 const AGE_ROUND_TICKS: usize = (Session::AGE_ROUND_MS / TICK.as_millis() as u64) as usize;
 
 /// Runs until the server stops.
@@ -82,7 +82,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             server.settings.renew();
         }
         if store.is_observed() && !server.push.tracking.any() {
-            // Asked again while no other session is in the store.
+            // `observe` asks again while no other session is in the store: a client may have begun tracking.
             store.observe(|| server.push.tracking.any());
         }
         if ticks.is_multiple_of(SECOND_TICKS) {
@@ -118,7 +118,7 @@ impl Round {
 /// Items whose access bits are cleared in one tick after their meaning has changed.
 const FORGOTTEN_ITEMS: usize = 64 << 10;
 
-/// Clears access bits that were recorded before their meaning changed.
+/// Clears the access bits of all items, a part per tick, after the meaning of the bits has changed.
 #[derive(Default)]
 struct Forgetting {
     /// The number of changes of meaning for which this is done or under way.
@@ -128,7 +128,7 @@ struct Forgetting {
 
 impl Forgetting {
     fn step(&mut self, server: &Server, store: &mut Session) {
-        // At the start there are no bits with an older meaning.
+        // Changes before the start do not count: there were no items yet.
         let notings = server.store.notings() - server.observe.notings_at_start;
         if std::mem::replace(&mut self.notings, notings) != notings {
             self.cursor = Some(0);

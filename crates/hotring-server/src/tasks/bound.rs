@@ -6,17 +6,17 @@
 //!   buffers, lists, scripts, ... are added up here          --> the store's limit: writes evict, or are refused
 //!   the process beyond all that  is seen by the kernel alone
 //! ```
-//! Memory of the process that nothing counts (kept by its allocator, or taken by a running script) counts
-//! as used, too. It is the growth of resident anonymous memory since the server was empty, minus everything
-//! held for counted parts. So it is measured only if the process belongs to the server alone
+//! Memory of the process that no part counts (kept by its allocator, or taken by a running script) counts
+//! as used, too. It is the growth of resident anonymous memory since the server was empty, minus the memory
+//! held for counted parts. It can be measured only if the process belongs to the server alone
 //! ([`Config::owns_process`]).
 //!
 //! Free memory between items is treated separately: evictions add to it until compaction has moved items
-//! together. Compaction keeps it below a bound. If some is left after a while, it counts step by step until
-//! enough is gone.
+//! together. Compaction must keep it below a bound. If the process stays above that bound for more than
+//! `PATIENCE` ticks, a growing part of the free memory counts, until evictions have freed enough.
 //!
-//! This runs on a thread of its own, which checks every [`LOOK`] if there is a limit, and does nothing more
-//! while the process has hardly changed.
+//! The thread checks every [`LOOK`] if there is a limit, and does nothing more while the process has hardly
+//! changed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -38,25 +38,25 @@ pub(crate) const THREAD: &str = "hotring-memory";
 /// Time between two checks of the process, and the longest between two checks of all parts.
 const LOOK: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_millis(100);
-/// A smaller change of the process, as a part of `maxmemory`, is ignored.
+/// A change of the process by up to 1/`CHANGE_PARTS` of `maxmemory` is ignored.
 const CHANGE_PARTS: u64 = 256;
 /// Time limit for the evictions of a check.
 const EVICT_MAX: Duration = Duration::from_millis(20);
 /// Time limit of compaction per check while the process exceeds its bound.
 const MOVE_MAX: Duration = Duration::from_millis(5);
-/// The same while it exceeds the limit by more than this part of it.
+/// The same while the process exceeds its bound by more than 1/`MUCH_PARTS` of the limit.
 const MOVE_MUCH: Duration = Duration::from_millis(40);
 const MUCH_PARTS: u64 = 16;
 
-/// Free memory between items that does not count at `maxmemory`: this part of it, plus a chunk.
+/// Free memory between items that `counted_waste` leaves out: 1/`WASTE_SPARED` of `maxmemory`, plus a chunk.
 const WASTE_SPARED: u64 = 100;
 const CHUNK: u64 = 2 << 20;
-/// After more than `PATIENCE` ticks above that, each tick makes another of `RAISE_PARTS` parts count, up to
-/// half of it.
+/// After more than `PATIENCE` ticks above the bound, each tick raises the memory that counts by up to
+/// 1/`RAISE_PARTS` of `maxmemory`, to half of `maxmemory` at most.
 const PATIENCE: u32 = 3;
 const RAISE_PARTS: u64 = 50;
-/// Unused memory that the allocator may keep, besides a part of the limit: less is not worth a walk over
-/// its complete heap.
+/// Unused memory that the allocator may keep, plus 1/`KEPT_PARTS` of the limit: less is not worth a walk
+/// over its complete heap.
 const KEPT: u64 = 1 << 20;
 const KEPT_PARTS: u64 = 128;
 
@@ -82,7 +82,7 @@ pub(crate) fn run(server: &Server) {
 
 struct Guard {
     process: Option<Process>,
-    /// At the last check of all parts.
+    /// The growth of the process at the last check of all parts, in bytes.
     resident: u64,
     is_over: bool,
     looked_at: Instant,
@@ -162,10 +162,10 @@ fn held(server: &Server, parts: u64) -> u64 {
     index.held_bytes + index.table_bytes + parts
 }
 
-/// The process as the kernel sees it.
+/// The resident memory of the process, as the kernel reports it.
 struct Process {
     statm: File,
-    /// Bytes taken in addition to everything that counts.
+    /// Resident bytes at the start that no part counts.
     base: u64,
 }
 
@@ -187,16 +187,16 @@ impl Process {
         Some(resident.saturating_sub(of_files) * rustix::param::page_size() as u64)
     }
 
-    /// Its growth in bytes.
+    /// Resident bytes beyond `base`: 0 if the kernel does not report them.
     fn grown(&self) -> u64 {
         self.resident().unwrap_or(0).saturating_sub(self.base)
     }
 }
 
-/// Makes the allocator return memory if there is much and that may help.
+/// Makes the allocator return unused memory to the system once there may be enough of it.
 #[derive(Default)]
 struct Trim {
-    /// The unexplained memory after the last time: a small increase is no reason for another.
+    /// The unexplained memory after the last trim. A small increase must not cause another one.
     left: u64,
 }
 
@@ -214,7 +214,7 @@ impl Trim {
     }
 }
 
-/// Free memory between items that counts because compaction could not gain it.
+/// Free memory between items that counts because compaction could not reclaim it.
 #[derive(Default)]
 struct Raise {
     bytes: u64,
@@ -251,7 +251,7 @@ fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
     waste.saturating_sub(max / WASTE_SPARED + CHUNK).min(max / WASTE_COUNTED)
 }
 
-/// Evicts the excess, as after a lowering of the limit.
+/// Evicts while the store is above its limit, for example after the limit has been lowered.
 fn evict(server: &Server, store: &mut Session, config: &Config) {
     let deadline = clock::monotonic() + EVICT_MAX;
     let origin = Origin { records_changes: config.notify.is_on(), ..Origin::default() };

@@ -18,7 +18,7 @@ use hotring_commands::state::server::Server;
 /// The name of the thread and of its session.
 pub(crate) const THREAD: &str = "hotring-expire";
 
-/// Steps between two looks at the clock: some 200 µs, if each removes a key.
+/// Steps between two checks of the clock: some 200 µs if each removes a key.
 const STEPS: usize = 256;
 
 /// While many keys have expired the thread alternates between this much work and rest, so that a
@@ -53,7 +53,7 @@ pub(crate) fn run(server: &Server) {
     }
 }
 
-/// How long to sleep until the next key expires.
+/// The time to sleep until the next key expires.
 fn rest(next: Option<u64>, until: Duration) -> Duration {
     match next {
         Some(_) if until.is_zero() => REST,
@@ -62,7 +62,8 @@ fn rest(next: Option<u64>, until: Duration) -> Duration {
     }
 }
 
-/// Removes expired keys until the deadline. Returns when there is more to do.
+/// Removes expired keys until the deadline. Returns the Unix millisecond of the next expiry, or
+/// of the end of a client pause; None if neither is known.
 fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64> {
     let config = server.settings.config();
     loop {

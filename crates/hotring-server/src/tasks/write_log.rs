@@ -35,7 +35,7 @@ pub(crate) fn start(
     server.store.set_log(log.clone());
     let snapshots = Snapshots::new(disk, id, log.clone(), saved);
     server.persist.durability.begin(log, snapshots);
-    // The settings may have changed meanwhile.
+    // The settings may have changed since `settings` was read.
     let changing = server.settings.lock_changing();
     server.persist.durability.change(&server.settings.config().log);
     drop(changing);

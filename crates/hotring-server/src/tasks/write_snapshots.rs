@@ -105,10 +105,10 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
 /// Limits the rate of a snapshot. The setting may change meanwhile.
 struct Pace {
     rate: usize,
-    /// Since when, and from which byte on, the rate holds.
+    /// The time and the byte position from which on `rate` applies.
     since: Instant,
     from: u64,
-    /// Where the last step ended.
+    /// The byte position at the end of the last step.
     last: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::transfer::{Item, Value, now};
 /// Keys copied out of the store at a time.
 const STEP_KEYS: usize = 256;
 
-/// Where each block and each batch begins.
+/// Selects database 0, with which each block and each batch begins.
 const FIRST: Effect<'static> = Effect::Database { number: 0 };
 
 /// Hands out all keys.
@@ -97,7 +97,7 @@ fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(),
     if let Some(snapshot) = &snapshot {
         let mut buffer = Vec::new();
         loop {
-            // A block says which database it is of, if not of the first.
+            // A block names its database unless that is the first one.
             replay(&FIRST);
             let mut replay = |effects: &[Effect<'_>]| effects.iter().for_each(&mut replay);
             let read = snapshot.read_block(ALL, &mut buffer, &mut replay);
@@ -109,7 +109,7 @@ fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(),
     let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
     let id = snapshot.as_ref().map(Snapshot::id);
     let mut apply = |_, effects: &[Effect<'_>]| {
-        // So does a batch.
+        // A batch, too, names its database unless that is the first one.
         replay(&FIRST);
         effects.iter().for_each(&mut replay);
     };

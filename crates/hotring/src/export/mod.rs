@@ -127,7 +127,7 @@ struct Output<'a> {
     target: Target,
     /// Appends an item in the chosen format.
     push_item: fn(&mut Vec<u8>, &Item),
-    /// The format selects databases; its items do not name theirs.
+    /// Whether the format has a command that selects the database of the items after it.
     selects: bool,
     database: u8,
     buffer: Vec<u8>,

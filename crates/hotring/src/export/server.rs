@@ -15,7 +15,7 @@ const COUNT: &[u8] = b"1000";
 /// Bytes of requests sent before their replies are read. They must fit into the system's socket
 /// buffers, so that they can be sent while the server waits for its replies to be read.
 const REQUESTS_LEN: usize = 16 << 10;
-/// Length of a key's requests without the key, twice, with some reserve.
+/// An upper bound on the length of a key's requests, apart from the two copies of the key in them.
 const WORDS_LEN: usize = 128;
 /// Replies per key: to MULTI, DUMP, PEXPIRETIME, EXEC.
 const REPLIES: usize = 4;
@@ -39,7 +39,7 @@ pub(super) fn export(
 fn databases(client: &mut Client) -> Result<Vec<u8>, String> {
     let text = match request(client, &[b"INFO", b"keyspace"])? {
         Reply::Bulk(text) => text,
-        // Where it may not be asked, or has another form, there is one.
+        // The server denies INFO or replies in another form: assume a single database.
         _ => return Ok(vec![0]),
     };
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -131,7 +131,7 @@ fn values(
 /// A value and its expiry time; None if the key is gone.
 type Found = Option<(Value, Option<u64>)>;
 
-/// The replies for one key: its value, or why it cannot be read.
+/// Reads the replies for one key: its value, or the reason why the server refuses to dump it.
 fn value_of(client: &mut Client) -> Result<Result<Found, String>, String> {
     let mut refused = None;
     for reply in 1..=REPLIES {

@@ -69,7 +69,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Selects a database, before anything is sent that belongs into it.
+    /// Selects the database of the next items, after all replies for the previous database have been read.
     fn select(&mut self, number: u8, progress: &mut Progress) -> io::Result<()> {
         self.finish(progress)?;
         let mut request = Vec::new();

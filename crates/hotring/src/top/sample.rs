@@ -55,7 +55,7 @@ impl Sample {
         self.info.get(name).map_or("", String::as_str)
     }
 
-    /// The same as a number; 0 if it is not one.
+    /// A field of INFO as a number; 0 if it is missing or not a number.
     pub(super) fn number(&self, name: &str) -> f64 {
         self.text(name).parse().unwrap_or(0.0)
     }

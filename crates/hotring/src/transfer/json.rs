@@ -4,9 +4,10 @@
 //!  {"key":"greeting","type":"string","value":"hello"}
 //!  {"key":"user:1","type":"hash","value":{"name":"Ada"},"expires_at_ms":1790000000000,"pinned":true}
 //! ```
-//! A hash with fields that expire is an array of pairs, with the time in milliseconds as a third part, if it has one.
-//! A string that is not UTF-8 is written as `{"base64":"AAE="}`. If that is a field name of a hash, the hash is an
-//! array of pairs: `[["name","Ada"],[{"base64":"AAE="},"x"]]`.
+//! A list or a set is an array, and a sorted set an array of pairs, each with its score as text.
+//! A hash with fields that expire is an array of pairs; a field that expires has its time in Unix milliseconds as a
+//! third part. A string that is not UTF-8 is written as `{"base64":"AAE="}`. If that is a field name of a hash, the
+//! hash is an array of pairs: `[["name","Ada"],[{"base64":"AAE="},"x"]]`.
 
 use std::io::{BufRead, Read};
 
@@ -230,7 +231,7 @@ fn fields(json: Json) -> Option<Vec<FieldUntil>> {
     }
 }
 
-/// A field and its value, and behind them when it expires, if it does.
+/// A field and its value, followed by its expiry time if it has one.
 fn field_until(json: Json) -> Option<FieldUntil> {
     let Json::Array(parts) = json else { return None };
     let mut parts = parts.into_iter();

@@ -45,13 +45,13 @@ pub(crate) enum Value {
     List(Vec<Vec<u8>>),
     /// The members of a set, each once.
     Set(Vec<Vec<u8>>),
-    /// The same, some of which expire, at this Unix millisecond.
+    /// Fields and their values, in order, of which some expire.
     HashUntil(Vec<FieldUntil>),
     /// Members and their scores, none of them NaN, in order.
     Scored(Vec<(Vec<u8>, f64)>),
 }
 
-/// A field, its value, and when it expires.
+/// A field, its value, and its expiry time in Unix milliseconds, if any.
 pub(crate) type FieldUntil = ((Vec<u8>, Vec<u8>), Option<u64>);
 
 impl Item {
@@ -103,7 +103,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// A hash of these fields, of which the last of equal ones counts.
+/// A hash of these fields. Of repeated fields the last one counts.
 fn hash(fields: Vec<FieldUntil>) -> Value {
     let fields = keep_last(fields);
     match fields.iter().any(|(_, at)| at.is_some()) {
@@ -122,7 +122,7 @@ fn keep_last(mut fields: Vec<FieldUntil>) -> Vec<FieldUntil> {
     fields
 }
 
-/// The members of a set without equal ones, in the order in which they came.
+/// Removes repeated members of a set; the order of the others stays.
 fn each_once(mut members: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut seen = HashSet::new();
     let is_new: Vec<bool> = members.iter().map(|member| seen.insert(member)).collect();

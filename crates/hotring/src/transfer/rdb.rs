@@ -213,7 +213,7 @@ impl<R: Read> Reader<R> {
             }
             3 => self.each(|reader| {
                 reader.skip_string()?;
-                // The length of a number's text, or a special value.
+                // The length of the score's text; 253 and above are NaN and the infinities, without text.
                 match reader.source.byte()? {
                     253.. => Ok(()),
                     len => reader.skip(len.into()),
@@ -248,7 +248,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Calls `f` as many times as a length says.
+    /// Reads a length and calls `f` that many times.
     fn each(
         &mut self,
         mut f: impl FnMut(&mut Self) -> Result<(), ReadError>,

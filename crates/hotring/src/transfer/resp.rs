@@ -5,6 +5,7 @@
 //!  a hash     HSET key field value ... , more of them if it is large, HPEXPIREAT key milliseconds FIELDS 1 field for
 //!             each that expires, and PEXPIREAT key milliseconds
 //!  a list     RPUSH key element ... , more of them if it is large, and PEXPIREAT key milliseconds
+//!  a set      SADD key member ... , in the same way
 //!  a sorted set  ZADD key score member ... , in the same way
 //!  a pin      PIN key
 //!  database   SELECT number, before the items of another one than 0
@@ -20,7 +21,7 @@ use hotring_commands::rdb::zset::score_of;
 use super::{Item, ReadError, Value, each_once, hash, shown};
 use crate::client::push_request;
 
-/// Most bytes of fields or elements in one command, and most of them, as the number of arguments is limited.
+/// Limits of one command: bytes of fields or elements, and their number, as servers limit the arguments.
 const COMMAND_LEN: usize = 4 << 20;
 const COMMAND_PARTS: usize = 100_000;
 /// Most members of a sorted set in one command.
@@ -91,7 +92,7 @@ fn new_item(key: &[u8], value: Value, expire_at: Option<u64>) -> Item {
     Item { database: 0, key: key.to_vec(), value, expire_at, is_pinned: false }
 }
 
-/// Appends the command behind which items of this database follow.
+/// Appends the command that selects the database of the items after it.
 pub(crate) fn push_database(out: &mut Vec<u8>, number: u8) {
     push_request(out, &[b"SELECT", number.to_string().as_bytes()]);
 }
@@ -106,7 +107,7 @@ fn few(elements: &[Vec<u8>]) -> usize {
     elements.iter().take(COMMAND_PARTS).take_while(fits).count().max(1)
 }
 
-/// Appends the commands that set fields, as many in each as fit.
+/// Appends the commands that set fields, each with as many fields as fit.
 fn push_fields<'f>(
     out: &mut Vec<u8>,
     key: &[u8],
@@ -326,7 +327,7 @@ fn time(text: &[u8]) -> Result<u64, String> {
     Ok(u64::try_from(at).unwrap_or(0))
 }
 
-/// Lets a field of a hash expire.
+/// Sets the expiry time of a field of a hash, in Unix milliseconds.
 fn expire_field(item: &mut Item, field: &[u8], at: u64) {
     if let Value::Hash(fields) = &mut item.value {
         let fields = std::mem::take(fields).into_iter().map(|field| (field, None));
@@ -341,7 +342,7 @@ fn expire_field(item: &mut Item, field: &[u8], at: u64) {
     }
 }
 
-/// Completes an item.
+/// Completes an item: repeated fields of a hash are removed, the last one counts.
 fn whole(mut item: Item) -> Item {
     item.value = match item.value {
         Value::Hash(fields) => hash(fields.into_iter().map(|field| (field, None)).collect()),

@@ -228,7 +228,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Elements of a list in one string.
+    /// The elements of a list's node, packed into one string.
     fn node(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, ReadError> {
         let packed = self.string()?;
         match read(&packed) {
@@ -237,7 +237,8 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// A hash with fields that expire, the earliest expiry before them, or not.
+    /// A hash with fields that expire. With `has_first`, the earliest expiry time precedes them, and their own
+    /// times are relative to it.
     fn expiring(&mut self, has_first: bool) -> Result<Value, ReadError> {
         let first = if has_first { u64::from_le_bytes(self.array()?) } else { 1 };
         let (count, mut fields, mut len) = (self.length()?, Vec::new(), 0);
@@ -256,7 +257,7 @@ impl<R: Read> Source<R> {
         self.some_fields(fields)
     }
 
-    /// The same in one string.
+    /// A hash with fields that expire, packed into one string.
     fn packed_expiring(&mut self) -> Result<Value, ReadError> {
         let list = self.string()?;
         if list.len() > PACKED_MAX {
@@ -301,7 +302,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Members, each with its score behind it: text, or 8 bytes.
+    /// Members, each followed by its score: text, or 8 bytes.
     fn scores(&mut self, kind: u8) -> Result<Vec<(Vec<u8>, f64)>, ReadError> {
         let count = self.length()?;
         let (mut members, mut len) = (Vec::new(), 0);
@@ -321,7 +322,7 @@ impl<R: Read> Source<R> {
         Ok(members)
     }
 
-    /// A score with its length in a byte; the longest ones stand for values without digits.
+    /// A score as text behind its length, one byte; lengths from 253 on stand for NaN and the infinities.
     fn score_text(&mut self) -> Result<f64, ReadError> {
         Ok(match self.byte()? {
             255 => f64::NEG_INFINITY,
@@ -366,7 +367,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The parts of a set in one string.
+    /// The parts of a container that is packed into one string.
     fn packed_items(
         &mut self,
         read: fn(&[u8]) -> Option<Vec<Vec<u8>>>,
@@ -378,7 +379,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// A hash in one string.
+    /// The fields of a hash that is packed into one string.
     fn packed(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Fields, ReadError> {
         let list = self.string()?;
         if list.len() > PACKED_MAX {

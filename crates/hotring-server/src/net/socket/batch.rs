@@ -1,5 +1,5 @@
-//! Batches run on fibers, so that they can stop in the middle: starting, resuming and finishing
-//! them.
+//! Runs batches of requests on fibers, so that a batch can stop in the middle: starts, resumes and
+//! finishes them.
 
 use std::any::Any;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) struct Work {
     pub(super) executor: Executor,
     pub(super) read: Box<[u8]>,
     pub(super) replies: Vec<u8>,
-    /// Long values that belong into the replies.
+    /// Long values that are sent between the bytes of the replies.
     pub(super) attached: Vec<Attached>,
     pub(super) conversation: Option<Box<Conversation>>,
     pub(super) job: Job,

@@ -1,5 +1,5 @@
-//! Input that could not run yet, kept in as little memory as possible: otherwise all connections
-//! share the thread's buffer.
+//! A connection's own buffer for input that cannot run yet, as small as possible. All other input
+//! stays in the read buffer that the connections of a thread share.
 //!
 //! The start of a long request goes into memory of the store if that is available, so that its
 //! value need not be copied once it is complete.
@@ -101,8 +101,8 @@ impl Input {
         }
     }
 
-    /// Reserves space for the next read: usually `READ_LEN` bytes, for a long request up to what it
-    /// still lacks.
+    /// Reserves space for the next read: usually `READ_LEN` bytes, for a long request up to all
+    /// of its missing bytes.
     ///
     /// `wanted` is the length of the pending request. Growth must follow the bytes that have
     /// arrived, never the announced length alone; that length only caps it. The start of a request

@@ -3,7 +3,7 @@
 //! One task per thread waits for the log on behalf of all of them. So the log's writer is woken
 //! once for many connections, and wakes the thread once when their records are safe. The task asks
 //! the log when no other connection is ready, or when the first has waited for [`GATHER_MAX`]: a
-//! busy thread should_gather more connections per write or sync, an idle one asks at once.
+//! busy thread gathers more connections per write or sync, an idle one asks at once.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
@@ -22,7 +22,7 @@ const GATHER_MAX: Duration = Duration::from_micros(200);
 pub(super) struct Wait {
     /// The record that the log must reach before the replies are sent.
     lsn: Lsn,
-    /// Other replies were unsent before these.
+    /// Whether earlier replies, which do not wait, were still unsent.
     pub(super) has_others: bool,
     /// The round in which the connection was added to the waiters.
     added: Option<u64>,
@@ -44,7 +44,7 @@ pub(crate) struct Waiting {
     task: Cell<Option<Waker>>,
     /// Counts turns of the thread's connections.
     turns: Cell<u64>,
-    /// When the first waiter arrived that the log has not been asked for.
+    /// The arrival of the first waiter for which the log has not been asked yet.
     since: Cell<Option<Instant>>,
     /// `turns` at the last check.
     seen: Cell<Option<u64>>,
@@ -70,8 +70,8 @@ impl Waiting {
         if let Some(trouble) = durability.trouble() {
             return Poll::Ready(Err(trouble));
         }
-        // A waiter that was woken is no longer in the list. One that was not is still there after a
-        // round that woke others, and is then listed twice, which is harmless.
+        // A woken waiter has left the list. A waiter that a round did not wake is still in it, and is
+        // then listed twice, which is harmless.
         if wait.added != Some(self.round.get()) {
             wait.added = Some(self.round.get());
             self.waiting.borrow_mut().push((wait.lsn, waker.clone()));

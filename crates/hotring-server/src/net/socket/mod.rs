@@ -4,7 +4,7 @@
 //! incomplete request, `unsent` the replies that the kernel would not take. Otherwise all
 //! connections of a thread share one read buffer and one reply buffer.
 //!
-//! That gives back-pressure: while `unsent` is above the soft limit the connection is not read, so
+//! This gives back-pressure: while `unsent` is above the soft limit the connection is not read, so
 //! the client's send buffer fills up and the client must read its replies first.
 //!
 //! * After a wrong password a connection is neither read nor written for a while (`held`).
@@ -154,7 +154,7 @@ pub(crate) struct Socket<S> {
     unacknowledged: Option<Lsn>,
     /// Replies that must not be sent before their records are in the log.
     logged: Option<logged::Wait>,
-    /// Until then the connection is neither read nor written.
+    /// The delay after a wrong password: until its end the connection is neither read nor written.
     held: Option<Pin<Box<Sleep>>>,
     /// The timer of the current wait.
     alarm: Option<Alarm>,
@@ -163,7 +163,7 @@ pub(crate) struct Socket<S> {
 
 impl<S> Socket<S> {
     fn leave(&mut self) {
-        // No session may take an element for it from now on.
+        // From here on, no session may take a list element on behalf of this client.
         self.conversation.client.end_wait(clock::unix_ms());
         self.conversation.client.end_transaction();
         leave_all(&mut self.conversation.client, &self.thread.server, &mut Vec::new());
@@ -181,7 +181,7 @@ fn yield_turn(cx: &mut Context<'_>) {
 
 impl<S> Drop for Socket<S> {
     fn drop(&mut self) {
-        // A batch that has taken the conversation is lost with the thread otherwise.
+        // Otherwise a stopped batch has the conversation, and both end with the thread.
         if !self.conversation.is_away() {
             self.leave();
         }
@@ -291,7 +291,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // Everything that arrived before the stop is done. A wait that lasts is about to get its element.
+                // All input that arrived before the stop has run. A connection that still waits is about to get its
+                // element, so it stays open.
                 Poll::Pending if self.thread.finishing.get() && !waits => {
                     self.conversation.client.closing = Some(Closing::Killed);
                 }
@@ -344,8 +345,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Replaces the replies with an error because the log failed, and closes the connection: the
-    /// replies may acknowledge writes that are not logged. Without `trouble`, when other replies
-    /// may be partly sent, there is no place for an error.
+    /// replies may acknowledge writes that are not logged. `trouble` is None when earlier replies
+    /// may be partly sent: an error could then end up inside one of them.
     #[cold]
     fn take_back(&mut self, trouble: Option<&Trouble>) {
         self.unsent = Output::default();
@@ -382,7 +383,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
         if self.unsent.end() {
             self.publish_lengths();
-            // Input behind those replies' requests was not read meanwhile.
+            // Input was not read while replies were unsent: the time for the rest of a request starts again.
             self.wait_for_request(clock::unix_ms(), true);
         }
         // TLS may have buffered a part. Other streams have nothing to flush.
@@ -493,7 +494,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Sends the replies of a batch with one write; the rest stays in `unsent`.
     fn send_replies(&mut self, cx: &mut Context<'_>, work: &mut Work) -> io::Result<()> {
-        // Even without a reply now: a later reply may acknowledge everything before it.
+        // Recorded even without a reply: a later reply may acknowledge everything before it.
         self.unacknowledged = work.executor.take_logged().max(self.unacknowledged);
         match self.conversation.client.closing {
             Some(Closing::OutputLimit) => {
@@ -506,7 +507,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
             _ => {}
         }
-        // Even if the reply is suppressed.
+        // The delay applies even if the reply is suppressed.
         let penalty = std::mem::take(&mut self.conversation.client.penalty);
         if !penalty.is_zero() {
             self.held = Some(Box::pin(tokio::time::sleep(penalty)));

@@ -51,7 +51,7 @@ impl Alarm {
             }
             let now = clock::monotonic();
             if self.deadline.is_some_and(|deadline| deadline <= now) {
-                // Unless an element is on its way: then the task is woken soon.
+                // Fails if an element is on its way: then the task is woken soon.
                 return match conversation.client.shared.end_own_wait() {
                     true => Poll::Ready(WaitEnd::TimedOut),
                     false => Poll::Pending,

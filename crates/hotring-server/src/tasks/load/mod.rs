@@ -73,7 +73,7 @@ pub(crate) fn start(
 
 /// Loads the keys that are not hot, unless the server stops.
 fn rest(server: &Server, snapshot: &Snapshot, fates: &[KeyFates]) -> Result<(), Box<dyn Error>> {
-    // Not earlier: requests for hot keys must not wait for it.
+    // Not earlier: requests for hot keys must not wait while the table grows.
     server.store.expect(snapshot.items(), || server.process.is_stopping());
     read_snapshot(server, snapshot, ALL, &|session, effects, now| {
         session.replay_rest(effects, now, fates)
@@ -175,7 +175,7 @@ fn read_blocks(
     let (mut session, now) = (server.store.session(), clock::unix_ms());
     let (mut buffer, mut unknown) = (Vec::new(), None);
     while !server.process.is_stopping() {
-        // A block says which database it is of, if not of the first.
+        // A block names its database unless that is the first one.
         session.go_to(0);
         let mut apply = |effects: &[Effect<'_>]| {
             if let Err(form) = put(&mut session, effects, now) {

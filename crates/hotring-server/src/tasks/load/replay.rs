@@ -16,17 +16,17 @@ use super::PROGRESS_INTERVAL;
 use hotring_commands::host::clock;
 use hotring_commands::state::server::Server;
 
-/// Bytes per piece handed to a worker, and how many pieces may be queued.
+/// Bytes per piece handed to a worker, and the most pieces in a worker's queue.
 const PIECE_LEN: usize = 64 << 10;
 const PIECES: usize = 4;
 
-/// Records between two looks at the clock for the progress report.
+/// Records between two checks of the clock for the progress report.
 const LOOK_RECORDS: u64 = 1 << 14;
 
 /// Work for a worker.
 enum Piece {
     Effects(Vec<u8>),
-    /// All keys of the database at this place are removed. Acknowledged once everything before it is done.
+    /// Removes all keys of the database at this place. Acknowledged once all earlier pieces are applied.
     Clear(u8, SyncSender<()>),
 }
 
@@ -104,7 +104,7 @@ struct Reader<'a> {
     session: Session,
     /// For each worker its channel, and the bytes of the next piece.
     parts: Vec<(SyncSender<Piece>, Vec<u8>)>,
-    /// The place of the database of the next record, and where each worker is.
+    /// The place of the current record's database, and of the last one in each worker's pieces.
     place: u8,
     places: Vec<u8>,
     scratch: Records,
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
             Effect::Clear => return self.clear(),
             Effect::Database { number } => return self.place = number,
             Effect::Order { .. } => {
-                // The number's places are the same for all keys, and the last of these counts.
+                // An order maps numbers to databases and touches no key: the reader applies it.
                 return self.session.replay(effect, 0).expect("it has no value");
             }
             Effect::Durable { .. } => return,
@@ -176,12 +176,12 @@ impl<'a> Reader<'a> {
     fn send(&mut self, part: usize) {
         let (sender, packed) = &mut self.parts[part];
         let piece = std::mem::replace(packed, Vec::with_capacity(PIECE_LEN + PIECE_LEN / 4));
-        // A worker ends early only by a panic, which is noticed when it is joined.
+        // A worker ends early only by a panic, which joining it reports.
         let _ = sender.send(Piece::Effects(piece));
         self.stops = self.server.process.is_stopping();
     }
 
-    /// Removes all keys while all workers stand still.
+    /// Removes all keys of the current database. All workers apply their earlier pieces first.
     fn clear(&mut self) {
         (0..self.parts.len()).for_each(|part| self.send(part));
         let (done, all_done) = sync_channel(self.parts.len());
