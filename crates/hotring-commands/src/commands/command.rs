@@ -140,8 +140,8 @@ pub(crate) fn help(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The handler of a command that only contains subcommands. It is never reached with too few arguments, which are
-/// refused earlier.
+/// The handler of a command that only contains subcommands. It never runs: the command alone has too few arguments,
+/// which are refused earlier.
 pub(crate) fn holder(_: &mut Context<'_>) -> Outcome {
     Err(Failure::text(ONLY_HOLDS))
 }

@@ -64,7 +64,7 @@ fn member_place(scored: Option<ScoredRef<'_>>, member: &[u8]) -> Result<Place, F
         .ok_or(Failure::text("ERR could not decode requested zset member"))
 }
 
-/// Parses a non-negative length, in the unit that follows.
+/// Parses a length; the caller must refuse a negative one. `why_not` is the error for text that is no number.
 fn length(text: &[u8], why_not: &'static str) -> Result<f64, Failure> {
     parse_score(text).ok_or(Failure::text(why_not))
 }
