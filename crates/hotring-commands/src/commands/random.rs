@@ -25,7 +25,7 @@ impl Chosen {
         let chosen = Chosen::counted(count)?;
         match (args.get(3), args.len()) {
             (None, _) => Ok((chosen, false)),
-            // Each element adds two entries to the reply, so the count must be below half the maximum.
+            // Each element adds two entries to the reply, so the count may be at most half the maximum.
             (Some(word), 4) if word.eq_ignore_ascii_case(option) => {
                 match chosen.is_below(i64::MAX / 2) {
                     true => Ok((chosen, true)),

@@ -46,8 +46,8 @@ struct Step {
 }
 
 impl Step {
-    /// Copies about `count` keys from `cursor` on, if there is a `value_type` only those with values of that type.
-    /// Returns the next cursor, 0 at the end.
+    /// Visits about `count` keys from `cursor` on, and copies those whose values have the `value_type`, if there is
+    /// one. Returns the next cursor, 0 at the end.
     fn take(
         &mut self,
         store: &mut Session,

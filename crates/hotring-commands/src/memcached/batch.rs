@@ -25,7 +25,7 @@ pub(super) struct Batch {
     pub stop: Option<Stop>,
 }
 
-/// The reason that a batch has fewer requests than [`BATCH_LEN`].
+/// The reason that decoding stopped before the batch was full.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The input has no further complete request.

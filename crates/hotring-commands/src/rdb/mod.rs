@@ -192,7 +192,7 @@ fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
         0x80..0xc0 => string(usize::from(first & 0x3f), rest)?,
         0xc0..0xe0 => {
             let (low, rest) = rest.split_first()?;
-            // 13 bits with a sign.
+            // A signed integer of 13 bits.
             let n = (i16::from(first & 0x1f) << 8 | i16::from(*low)) << 3 >> 3;
             return Some((text(n.into()), rest));
         }

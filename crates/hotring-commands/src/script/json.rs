@@ -17,7 +17,8 @@ use super::state::State;
 /// Deepest nesting of tables that is encoded.
 const DEPTH_MAX: usize = 128;
 
-/// A table is too sparse for an array if its last index exceeds `SPARSE_SAFE` and this multiple of its length.
+/// A table is too sparse for an array if its last index exceeds both `SPARSE_SAFE` and this multiple of its number of
+/// items.
 const SPARSE_RATIO: usize = 2;
 const SPARSE_SAFE: usize = 10;
 

@@ -8,8 +8,8 @@
 //!                                 values.rs <-- call.rs --> answer(), as any request
 //! ```
 //! `prelude.lua` is the sandbox: no files, no modules, no bytecode, and globals that last for one run. Time,
-//! instructions and memory of a run are bounded ([`state`]). A run that exceeds a bound spends its interpreter, and the
-//! next script gets a new one.
+//! instructions and memory of a run are bounded ([`state`]). An interpreter whose run has exceeded a bound must not run
+//! again: the next script gets a new one.
 //!
 //! The caller must hold the script's keys; this makes the script atomic.
 

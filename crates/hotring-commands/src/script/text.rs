@@ -257,7 +257,7 @@ fn repeat(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<MultiValu
 }
 
 /// `table.insert` and `table.remove`. Each value that they shift is a step. A negative position for an insertion is
-/// refused: Lua would shift as many values as the position is away.
+/// refused, because Lua would shift one value for each number between the position and the end of the table.
 fn shift(lua: &Lua, args: &MultiValue, state: &State, name: &str) -> mlua::Result<MultiValue> {
     let Some(Value::Table(table)) = args.front() else {
         let got = args.front().map_or("no value", type_name);

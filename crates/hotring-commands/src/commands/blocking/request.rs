@@ -1,4 +1,4 @@
-//! The blocking commands: parsing of their keys, of the elements that they want, and of the timeout.
+//! Parses the blocking commands: their keys, the elements that they want, and the timeout.
 
 use hotring_store::End;
 

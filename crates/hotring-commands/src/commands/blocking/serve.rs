@@ -16,9 +16,9 @@ use crate::table::Spec;
 /// Most clients that are served in one hold. Other sessions' operations on the key wait for that long.
 const TURN: usize = 32;
 
-/// Serves the clients that wait for keys under which a command, transaction or script has stored values. Then serves
-/// the clients that wait for elements that this moves to other keys. All of them are served before the command's reply
-/// is sent.
+/// Serves the clients that wait for keys under which a command, transaction or script has stored values. Serving may
+/// move elements to other keys; then serves the clients that wait for these. All of them are served before the
+/// command's reply is sent.
 #[cold]
 pub(crate) fn serve_ready(spec: &'static Spec, c: &mut Context<'_>) {
     tell_changes(spec, c);

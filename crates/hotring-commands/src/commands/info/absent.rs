@@ -1,7 +1,7 @@
 //! INFO fields of Redis for features that hotring does not have; their values are constants.
 
-/// There are no functions, replicas, cluster nodes or relocated items, and no lazy-free threads: removed memory is
-/// freed by the threads that use it.
+/// There are no functions, replicas or cluster nodes, and nothing that matches Redis's active defragmentation and lazy
+/// freeing: the threads that use removed memory free it.
 pub(super) const NO_MEMORY: &[&str] = &[
     "number_of_functions",
     "number_of_libraries",

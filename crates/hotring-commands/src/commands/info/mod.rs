@@ -369,7 +369,8 @@ fn latencystats(f: &Facts<'_>, text: &mut String) {
     }
 }
 
-/// The keys named by most requests, each with its percentage of all requests.
+/// Appends the section `hotkeys`: the keys that requests name most often, each with its share of all requests in
+/// percent, estimated from samples.
 fn hot_keys(c: &Context<'_>, text: &mut String) {
     if !text.is_empty() {
         text.push_str("\r\n");
