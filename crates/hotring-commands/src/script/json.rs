@@ -1,7 +1,7 @@
 //! The `cjson` library: JSON for scripts, in the dialect of lua-cjson with its default settings.
 //!
-//! Output counts against the time and memory of the run: a few tables that contain each other several times can expand
-//! to an endless text. Input is converted to Lua values while it is parsed.
+//! Output counts against the time and memory of the run: a few nested tables, each of which occurs several times, can
+//! expand to a text of exponential length. Input is converted to Lua values while it is parsed.
 
 use std::cell::Cell;
 use std::fmt;

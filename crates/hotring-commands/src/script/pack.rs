@@ -37,7 +37,8 @@ enum Item {
     Double,
     /// A string that ends with a zero byte.
     Text,
-    /// Bytes of this length; 0 means the length given by the previous number, or all bytes.
+    /// Bytes of this length. 0 means the entire string when packing, and the length in the previous number when
+    /// unpacking.
     Bytes(usize),
 }
 
