@@ -1,7 +1,8 @@
-//! The commands of Redis and memcached: requests as bytes in, replies as bytes out, over a [`hotring_store::Store`].
+//! Implements the commands of Redis and memcached over a [`hotring_store::Store`]: request bytes in, reply bytes out.
 //!
-//! [`exec`] cuts the bytes of a connection into requests and runs them by [`commands`]; all of them share
-//! [`state`]. Nothing here opens a socket or starts a thread on its own: `hotring-server` does.
+//! [`exec`] splits the input of a connection into requests and runs them through [`commands`]; [`memcached`] does so
+//! for memcached's protocol, and [`script`] runs Lua scripts. All of them share [`state`]. This crate never opens a
+//! socket or starts a thread: `hotring-server` does.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! ACL: reports and changes users and their rights.
+//! ACL: reports and changes users and their permissions.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::table::{Categories, CommandError, quoted, resolve, specs};
 
-/// Entries of the log in a reply when the request gives no number.
+/// Number of ACL LOG entries in a reply when the request gives no count.
 const LOG_COUNT_DEFAULT: usize = 10;
 
-/// Bits of a generated password when the request gives no number, and at most.
+/// Length in bits of a password from ACL GENPASS: the default, and the maximum.
 const PASSWORD_BITS_DEFAULT: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 
-/// The beginning is Redis's.
+/// The first sentence is Redis's text.
 const NO_FILE: Failure = Failure::text(
     "ERR This Redis instance is not configured to use an ACL file. Start the server with the setting \
      aclfile, or make users by ACL SETUSER.",
@@ -97,8 +97,8 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Lets all connections look for their users again, the one that changed them at once: the request behind
-/// this one may have come with it.
+/// Makes every connection look up its user again. The connection that changed the users does so immediately, because
+/// its next request may be in the same batch.
 fn users_changed(c: &mut Context<'_>) {
     c.server.clients.users_changed();
     c.client.renew_access(&c.server.acl);

@@ -1,4 +1,4 @@
-//! Runs one command and writes its reply: for the executor, or within a transaction or script.
+//! Runs one command and writes its reply, for the executor, a transaction or a script.
 
 use hotring_protocol::ArgsView;
 use hotring_store::StoreError;
@@ -23,7 +23,7 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
         false => commands::run(spec.id, c),
     };
     if let Some(damaged) = c.store.take_damage() {
-        // Whatever was answered took the key for absent.
+        // The command treated the damaged key as absent, so its reply must be replaced.
         let key = damaged.key.unwrap_or_default();
         c.counters.damaged_reads.add(1);
         c.server.observe.warnings.damage(&key, c.now);
@@ -34,11 +34,11 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     }
 }
 
-/// Answers with an error in place of all that has been written since `start`.
+/// Replaces everything that the command has written since `start` by an error.
 fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     let message = failure.message();
     match failure {
-        // As in Redis, it has not run.
+        // As in Redis, a command refused for lack of memory counts as rejected, not as failed.
         Failure::Store(StoreError::OutOfMemory(_) | StoreError::Stalled(_)) => {
             c.counters.by_command.refuse(spec.id as usize);
         }
@@ -48,7 +48,7 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
         c.counters.error(&message);
     }
     note_refusal(c, failure);
-    // A command that fails half-way must not leave half a reply, nor wait for another one.
+    // A command that fails halfway must not leave a partial reply or a pending wait.
     c.reply.buffer().truncate(start);
     c.locals.long_values.cut(start);
     if c.client.wait().is_some() {
@@ -61,7 +61,7 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     }
 }
 
-/// Counts a refusal for lack of memory, and warns of it in the log.
+/// Counts a refusal for lack of memory, and logs a warning.
 pub(crate) fn note_refusal(c: &Context<'_>, failure: &Failure) {
     match failure {
         Failure::Store(StoreError::Stalled(stalled)) => {
@@ -76,7 +76,7 @@ pub(crate) fn note_refusal(c: &Context<'_>, failure: &Failure) {
     }
 }
 
-/// Records that a client may not run a request; returns the error.
+/// Records that an access rule denied a request, and returns the error.
 #[cold]
 pub(crate) fn deny(
     denied: Denied,
@@ -98,7 +98,7 @@ pub(crate) fn deny(
     denied.message(user, spec)
 }
 
-/// Records a denial for ACL LOG.
+/// Adds a denial to the ACL LOG.
 pub(crate) fn note_denial(
     client: &Client,
     server: &Server,

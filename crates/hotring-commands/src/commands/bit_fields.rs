@@ -1,4 +1,4 @@
-//! Integers at any bits of strings: BITFIELD, BITFIELD_RO.
+//! BITFIELD and BITFIELD_RO: integers of any width at any bit offset of a string.
 
 use hotring_protocol::parse_i64;
 use hotring_store::{BitField, FieldAction, FieldOp, Overflow};
@@ -69,7 +69,7 @@ fn overflow_of(name: &[u8]) -> Result<Overflow, Failure> {
     }
 }
 
-/// A type such as `i16`, and a place: of a bit, or behind `#` of a field among such fields.
+/// Parses a field: a type such as `i16`, and a bit offset, or `#n` for the n-th field of that width.
 fn field(c: &Context<'_>, encoding: &[u8], place: &[u8]) -> Result<BitField, Failure> {
     let (is_signed, bits_max) = (encoding.first() == Some(&b'i'), 63);
     let bits = parse_i64(encoding.get(1..).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Bits of strings: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP.
+//! Bit commands on strings: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP.
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{BitOp, BitRange};
@@ -8,7 +8,7 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn setbit(c: &mut Context<'_>) -> Outcome {
-    // Refused before the bit is looked at, as in Redis.
+    // As in Redis, a bad offset is reported before a bad bit.
     let offset = offset(c)?;
     let bit = match &c.args[3] {
         b"0" => false,
@@ -27,7 +27,7 @@ pub(crate) fn getbit(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The argument that names a bit, which a value must be able to have.
+/// Parses the bit offset, which must lie within the longest allowed value.
 fn offset(c: &Context<'_>) -> Result<u64, Failure> {
     let offset = parse_i64(&c.args[2]).and_then(|offset| u64::try_from(offset).ok());
     offset
@@ -38,7 +38,7 @@ fn offset(c: &Context<'_>) -> Result<u64, Failure> {
 pub(crate) fn bitcount(c: &mut Context<'_>) -> Outcome {
     let range = match c.args.len() {
         2 => BitRange::ALL,
-        // A start alone is not enough, which BITPOS takes.
+        // Unlike BITPOS, BITCOUNT does not accept a start without an end.
         4 | 5 => range(c.args.tail(2))?,
         _ => return Err(Failure::Syntax),
     };
@@ -63,7 +63,7 @@ pub(crate) fn bitpos(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// `start [end [BYTE | BIT]]`, looked at in Redis's order.
+/// Parses `start [end [BYTE | BIT]]`; the checks are in Redis's order, so that the first error agrees.
 fn range(args: ArgsView<'_>) -> Result<BitRange, Failure> {
     let integer = |text| parse_i64(text).ok_or(Failure::NotAnInteger);
     let start = integer(args.at(0))?;

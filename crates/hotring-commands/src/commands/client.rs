@@ -1,4 +1,4 @@
-//! CLIENT: facts about connections, the list of them, and ending them.
+//! CLIENT: lists, describes and closes connections.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -54,10 +54,10 @@ pub(crate) fn setinfo(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Longest label: every CLIENT LIST repeats it, for every connection.
+/// Longest name or library label of a connection, in bytes: CLIENT LIST repeats it for every connection.
 const LABEL_LEN_MAX: usize = 1024;
 
-/// Clients split these lines at spaces, so a label must not contain any.
+/// Checks a label. It must not contain spaces, because clients split the lines of CLIENT LIST at them.
 pub(super) fn check_label(what: &str, text: &[u8]) -> Result<String, Failure> {
     if text.len() > LABEL_LEN_MAX {
         Err(format!("ERR {what} cannot be longer than {LABEL_LEN_MAX} bytes.").into())
@@ -132,7 +132,7 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Redis's types of connections, except replicas, which do not exist here.
+/// Redis's types of connections, except replicas, which hotring does not have.
 #[derive(Clone, Copy)]
 enum ClientType {
     Normal,
@@ -162,12 +162,12 @@ impl ClientType {
     }
 }
 
-/// Whether a watched key has changed, so that EXEC will do nothing.
+/// Whether a watched key has changed, so that EXEC will run nothing.
 fn is_dirty(client: &ClientShared, c: &mut Context<'_>) -> bool {
     client.watched().iter().any(|stamp| !c.store.is_unchanged(stamp, c.now))
 }
 
-/// One line in Redis's form, without its end and without reading the watched keys.
+/// A line of CLIENT LIST without the line end. It does not tell whether watched keys have changed.
 pub(crate) fn line(client: &ClientShared, now: u64) -> String {
     let mut text = String::new();
     describe(client, false, now, &mut text);
@@ -175,7 +175,7 @@ pub(crate) fn line(client: &ClientShared, now: u64) -> String {
     text
 }
 
-/// One line in Redis's form, with the fields that have a meaning here.
+/// Appends a line of CLIENT LIST, with those of Redis's fields that apply to hotring.
 fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) {
     let labels = client.labels();
     let seconds_since = |then: u64| now.saturating_sub(then) / 1000;
@@ -220,7 +220,7 @@ fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) 
     .expect("writing to a string cannot fail");
 }
 
-/// The flags of a connection, one letter each; N for none.
+/// The `flags` field of a connection: one letter for each flag, or N for none.
 fn flags(client: &ClientShared, is_dirty: bool) -> String {
     // ORDERING: Relaxed throughout, as in `describe`.
     let tracking = client.tracking.load(Ordering::Relaxed);
@@ -276,7 +276,7 @@ enum Filter {
     Local(String),
     Type(ClientType),
     User(String),
-    /// Connections of at least this age in seconds.
+    /// Connections that are at least this old, in seconds.
     Age(u64),
 }
 
@@ -336,14 +336,14 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
     clients(c).into_iter().filter(|client| fits(client)).collect()
 }
 
-/// All connections but those already killed, which their threads may not have closed yet.
+/// All connections except those already killed, which their threads may not have closed yet.
 fn clients(c: &Context<'_>) -> Vec<Arc<ClientShared>> {
     let mut clients = c.server.clients.all();
     clients.retain(|client| client.signals() & KILLED == 0);
     clients
 }
 
-/// Ends a connection; the caller's own only after its reply.
+/// Closes a connection. The caller's own connection closes after its reply.
 fn end(c: &mut Context<'_>, victim: &ClientShared) {
     if victim.id == c.client.shared.id {
         c.client.closing = Some(Closing::Killed);

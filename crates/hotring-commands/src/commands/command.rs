@@ -1,4 +1,4 @@
-//! COMMAND and the HELP subcommands: the table of commands, for clients and people.
+//! COMMAND and the HELP subcommands: descriptions of the commands, for clients and people.
 
 use hotring_protocol::glob_match;
 
@@ -63,16 +63,16 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// All commands, each with its subcommands behind it.
+/// All commands, each followed by its subcommands.
 fn everything() -> impl Iterator<Item = &'static Spec> {
     commands().iter().flat_map(|spec| std::iter::once(spec).chain(subcommands(spec.id)))
 }
 
-/// The names that pass the filter.
+/// The names of the commands that pass a filter of COMMAND LIST.
 fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
     let wanted = wanted.to_ascii_lowercase();
     let passes: Box<dyn Fn(&Spec) -> bool> = match by.to_ascii_lowercase().as_slice() {
-        // There are no modules, so that no command is one's.
+        // hotring has no modules, so no command belongs to one.
         b"module" => Box::new(|_| false),
         b"aclcat" => Box::new(move |spec| {
             let same = |name: &str| name.trim_start_matches('@').as_bytes() == wanted;
@@ -84,7 +84,7 @@ fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
     Ok(everything().filter(|spec| passes(spec)).map(|spec| spec.name).collect())
 }
 
-/// GETKEYS, and with the access to each key GETKEYSANDFLAGS.
+/// Replies to COMMAND GETKEYS; GETKEYSANDFLAGS adds the kind of access to each key.
 pub(crate) fn getkeys(c: &mut Context<'_>) -> Outcome {
     write_keys(c, false)
 }
@@ -121,7 +121,7 @@ fn write_keys(c: &mut Context<'_>, with_flags: bool) -> Outcome {
     Ok(())
 }
 
-/// HELP of a command that has subcommands: one line for the form, one for the meaning.
+/// HELP of a command with subcommands: for each, one line for the syntax and one for the meaning.
 pub(crate) fn help(c: &mut Context<'_>) -> Outcome {
     let parent = lookup(c.args.at(0)).expect("the request has been resolved by its name");
     let mut lines = vec![format!(
@@ -140,10 +140,11 @@ pub(crate) fn help(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A command that only holds others: alone it has too few arguments, which are counted before.
+/// The handler of a command that only contains subcommands. It never runs: the command alone has too few arguments,
+/// which are refused earlier.
 pub(crate) fn holder(_: &mut Context<'_>) -> Outcome {
     Err(Failure::text(ONLY_HOLDS))
 }
 
-/// No request is answered by this.
+/// The error of [`holder`]; no request gets it.
 pub(crate) const ONLY_HOLDS: &str = "ERR this command only holds subcommands";

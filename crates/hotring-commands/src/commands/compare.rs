@@ -1,5 +1,5 @@
-//! Commands that compare a value, or its digest, before they change it: DELEX, DELIFEQ; and DIGEST.
-//! SET has the same comparisons.
+//! Commands that compare a value or its digest before they change the value: DELEX, DELIFEQ; and DIGEST. SET shares the
+//! comparisons.
 
 use hotring_store::{SetCondition, StoreError};
 
@@ -7,7 +7,7 @@ use super::key;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// How a value is compared.
+/// The comparison that a conditional command makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
@@ -17,7 +17,7 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
-    /// The comparison of this name.
+    /// The comparison of an option's name, such as `IFEQ`.
     pub(super) fn of_option(option: &[u8]) -> Option<Self> {
         [
             ("ifeq", Comparison::Equal),
@@ -30,7 +30,7 @@ impl Comparison {
         .map(|(_, comparison)| comparison)
     }
 
-    /// The comparison with a value, or with a digest as DIGEST answers it.
+    /// The condition for a write: `operand` is a value, or a digest in the form that DIGEST returns.
     pub(super) fn with(self, operand: &[u8]) -> Result<SetCondition<'_>, Failure> {
         Ok(match self {
             Comparison::Equal => SetCondition::IfEqual(operand),
@@ -56,7 +56,7 @@ pub(crate) fn delex(c: &mut Context<'_>) -> Outcome {
         4 => {}
         _ => return Err(Failure::Arity("delex".into())),
     }
-    // As in Redis, a missing key answers for any comparison, also for none.
+    // As in Redis, a missing key gets 0 for any comparison, and also without a comparison.
     if !c.store.exists(&c.args[1], c.now) {
         c.reply.int(0);
         return Ok(());

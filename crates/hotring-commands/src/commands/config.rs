@@ -1,4 +1,4 @@
-//! CONFIG: reading and changing settings while the server runs.
+//! CONFIG: reads and changes settings while the server runs.
 
 use hotring_protocol::glob_match;
 
@@ -48,7 +48,7 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
             let failed = |why| format!("ERR CONFIG SET failed: TLS stays as it is: {why}");
             c.server.process.tls.load(&changed.tls).map_err(failed)?;
         }
-        // The same one, too: the user may have got another by ACL SETUSER since.
+        // Apply the password even if it is unchanged: ACL SETUSER may have given the user another one since.
         if sets("requirepass") {
             c.server.acl.set_default_password(&changed.requirepass);
             c.server.clients.users_changed();
@@ -59,7 +59,8 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A setting and the text of its new value. One that is no text is not changed to one: it may be a password.
+/// The name of a setting and the text of its new value. The error for a value that is not UTF-8 must not show the
+/// value: it may be a password.
 fn change(name: &[u8], value: &[u8]) -> Result<(String, String), Failure> {
     let value = std::str::from_utf8(value).map_err(|_| {
         let name = quoted(name);
@@ -77,7 +78,7 @@ pub(crate) fn resetstat(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn rewrite(c: &mut Context<'_>) -> Outcome {
-    // As a change, so that two clients do not write at once.
+    // Runs as a change of settings, so that two clients never write the file at the same time.
     c.server.change_config(|config| {
         let Some(path) = &config.file else {
             return Err(Failure::text("ERR The server is running without a config file"));

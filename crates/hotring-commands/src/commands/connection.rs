@@ -14,16 +14,16 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::table::quoted;
 
-/// The version of Redis whose behaviour clients may expect.
+/// The Redis version that hotring reports to clients.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
-/// Redis's text for a password where none is set.
+/// Redis's error for AUTH with a password when no password is set.
 const NO_PASSWORD: Failure = Failure::text(
     "ERR AUTH <password> called without any password configured for the default user. \
      Are you sure your configuration is correct?",
 );
 
-/// Redis's text for a HELLO where a password is set.
+/// Redis's error for HELLO without credentials when a password is set.
 const NO_LOGIN: Failure = Failure::text(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
      <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
@@ -85,11 +85,10 @@ pub(crate) fn auth(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Logs in with a name and a password. Wrong ones are recorded, and delay every later reply on the
-/// connection.
+/// Authenticates a user by name and password. A failure is recorded, and delays every later reply on the connection.
 fn log_in(c: &mut Context<'_>, name: &[u8], password: &[u8]) -> Outcome {
     if !c.client.penalty.is_zero() {
-        // Only requests of the same transaction get here. All others wait until the delay is over.
+        // Only later commands of the same transaction get here. All other requests wait until the delay is over.
         return Err(Failure::text(
             "ERR a wrong password was given just before: this one is not tried",
         ));

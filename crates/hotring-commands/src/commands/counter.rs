@@ -1,4 +1,4 @@
-//! INCREX: a counter with bounds and an expiry.
+//! INCREX: increments a counter with bounds and an expiry.
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{CounterExpiry, CounterOptions, Decimal};
@@ -7,7 +7,7 @@ use super::expire::{Moment, deadline};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// The options as they were written; none may stand twice.
+/// The options as written; none may be repeated.
 #[derive(Default)]
 struct Options<'a> {
     by: Option<By<'a>>,
@@ -45,7 +45,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Takes one option, and tells whether `value` belongs to it. None if it cannot stand here.
+    /// Reads one option. Returns whether `value` belongs to the option, or None if the option is unknown or repeated.
     fn take(&mut self, option: &[u8], value: Option<&'a [u8]>) -> Option<bool> {
         let flag = match option.to_ascii_lowercase().as_slice() {
             b"byint" => return put(&mut self.by, By::Int(value?)),
@@ -70,7 +70,7 @@ impl<'a> Options<'a> {
         Ok(if self.unless_set { CounterExpiry::AtUnlessSet(at) } else { set })
     }
 
-    /// The numbers, read by `parse`, which gets the number's name for its errors.
+    /// Reads the numbers with `parse`, which gets the name of each number for its error.
     fn counter<T: Copy>(
         &self,
         by: T,
@@ -87,7 +87,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Fills an empty slot; the caller then passes over a value.
+/// Fills an empty slot and returns true: the option consumes a value. None if the slot is taken.
 fn put<T>(place: &mut Option<T>, value: T) -> Option<bool> {
     place.is_none().then(|| *place = Some(value)).map(|()| true)
 }

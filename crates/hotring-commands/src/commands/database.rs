@@ -14,13 +14,13 @@ pub(crate) fn select(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Selects a database for this request's client.
+/// Selects a database for the client and for the session of the store.
 pub(crate) fn go_to(c: &mut Context<'_>, number: u8) {
     c.client.select(number);
     c.store.select(number);
 }
 
-/// The number of a database.
+/// Parses the number of a database.
 pub(crate) fn number(c: &Context<'_>, text: &[u8]) -> Result<u8, Failure> {
     let number = parse_i64(text).ok_or(Failure::NotAnInteger)?;
     if i32::try_from(number).is_err() {

@@ -1,5 +1,5 @@
-//! DEBUG: the few of its subcommands that tests of clients use. Refused unless a setting allows it, as it
-//! can make a whole thread wait.
+//! DEBUG: the subcommands that the tests of clients use. Refused unless a setting allows them, because they can block
+//! an entire thread.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::rdb::dump::dump;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// The longest that a thread can be made to wait.
+/// Longest DEBUG SLEEP, in seconds.
 const SLEEP_MAX: f64 = 60.0;
 
 pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
@@ -46,7 +46,7 @@ pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The thread waits, and with it all of its clients, as those of Redis do.
+/// Blocks the thread, and with it all of its clients, as in Redis.
 fn sleep(c: &mut Context<'_>) -> Outcome {
     let text = String::from_utf8_lossy(&c.args[2]).into_owned();
     let seconds = text.parse::<f64>().unwrap_or(0.0);
@@ -59,11 +59,11 @@ fn sleep(c: &mut Context<'_>) -> Outcome {
 }
 
 fn object(c: &mut Context<'_>) -> Outcome {
-    // To look at it is no use of the key.
+    // DEBUG OBJECT must not count as an access to the key.
     let found =
         c.store.peek_value(&c.args[2], c.now, |value| (encoding_name(value), dump(value).len()));
     let (encoding, dumped) = found.ok_or(Failure::text("ERR no such key"))?;
-    // Without DUMP's frame: type, version and checksum.
+    // The length without the parts that DUMP adds: type, version and checksum.
     let len = dumped - 11;
     c.server.observe.ages.note(|| c.server.store.tick(), c.now);
     let accesses = c.store.accesses(&c.args[2], c.now);
@@ -77,7 +77,7 @@ fn object(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A reply of each kind, for tests of those who read them.
+/// Sends a reply of the requested kind, for tests of RESP parsers.
 fn protocol(c: &mut Context<'_>) -> Outcome {
     let kind = c.args[2].to_ascii_lowercase();
     match kind.as_slice() {

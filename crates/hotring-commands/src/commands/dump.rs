@@ -1,4 +1,4 @@
-//! DUMP and RESTORE: values as bytes, to carry them to another server.
+//! DUMP and RESTORE: serialize a value and restore it, also between servers.
 
 use hotring_protocol::parse_i64;
 use hotring_store::{Accesses, StoreError};
@@ -68,7 +68,7 @@ pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The fault of a payload, in Redis's words.
+/// Redis's error for an invalid payload.
 fn refused(why: Undumped, c: &Context<'_>) -> Failure {
     match why {
         Undumped::Sum => Failure::text("ERR DUMP payload version or checksum are wrong"),
@@ -79,8 +79,8 @@ fn refused(why: Undumped, c: &Context<'_>) -> Failure {
     }
 }
 
-/// Says how long ago the key was used, or how often, as the policy for evictions counts it. By one that goes by neither
-/// there is nothing to say, as in Redis.
+/// Sets the idle time (IDLETIME) or the access frequency (FREQ) of the restored key. An option that the eviction policy
+/// does not track has no effect, as in Redis.
 fn set_accesses(c: &mut Context<'_>, idle_seconds: Option<u64>, frequency: Option<u8>) {
     let idle = idle_seconds.map(|seconds| seconds.saturating_mul(1000));
     c.server.observe.ages.note(|| c.server.store.tick(), c.now);

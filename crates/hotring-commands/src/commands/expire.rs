@@ -7,7 +7,7 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::table::quoted;
 
-/// How a command states a moment: in which unit, and counted from when.
+/// A way to state an expiry time: the unit, and whether the number is relative or a Unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     InSeconds,
@@ -17,7 +17,7 @@ pub(super) enum Moment {
 }
 
 impl Moment {
-    /// The moment that an option of SET or GETEX states.
+    /// The kind of time that an option of SET or GETEX takes.
     pub(super) fn of_option(option: &[u8]) -> Option<Self> {
         [
             ("ex", Moment::InSeconds),
@@ -30,7 +30,7 @@ impl Moment {
         .map(|(_, moment)| moment)
     }
 
-    /// Unix milliseconds, or `None` if 64 bits do not hold them.
+    /// The expiry time in Unix milliseconds; `None` on overflow.
     pub(super) fn unix_ms(self, number: i64, now: u64) -> Option<i64> {
         let now = i64::try_from(now).ok()?;
         match self {
@@ -42,8 +42,8 @@ impl Moment {
     }
 }
 
-/// The moment at which a key that is being written shall expire, in Unix milliseconds.
-/// Here zero and negative numbers are mistakes; a moment that has passed is not.
+/// The expiry of a key that is being written, in Unix milliseconds. Zero and negative numbers are errors here; a time
+/// in the past is not.
 pub(super) fn deadline(
     moment: Moment,
     number: &[u8],
@@ -52,7 +52,7 @@ pub(super) fn deadline(
 ) -> Result<u64, Failure> {
     let number = parse_i64(number).ok_or(Failure::NotAnInteger)?;
     let at = if number > 0 { moment.unix_ms(number, now) } else { None };
-    // A positive number plus the time of day is positive.
+    // The sum of a positive number and the current time is positive.
     at.map(i64::cast_unsigned).ok_or_else(|| invalid_time(command))
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn pexpireat(c: &mut Context<'_>) -> Outcome {
     expire_at(c, Moment::AtMillisecond, "pexpireat")
 }
 
-/// A moment in the past, even before 1970, deletes the key.
+/// Sets the expiry of a key. A time in the past, even before 1970, deletes the key.
 fn expire_at(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
     let condition = condition(c.args.tail(3))?;
     let number = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
@@ -110,7 +110,7 @@ fn condition(options: ArgsView<'_>) -> Result<ExpireCondition, Failure> {
         return Err(Failure::text("ERR GT and LT options at the same time are not compatible"));
     }
     Ok(match (nx, xx, gt, lt) {
-        // A key that never expires counts as later than all: LT alone takes it, GT implies XX.
+        // A key without an expiry counts as the latest of all: LT alone applies to it, and GT implies XX.
         (_, true, _, true) => ExpireCondition::IfSomeAndEarlier,
         (_, _, _, true) => ExpireCondition::IfEarlier,
         (_, _, true, _) => ExpireCondition::IfLater,
@@ -136,7 +136,7 @@ pub(crate) fn pexpiretime(c: &mut Context<'_>) -> Outcome {
     time_of_expiry(c, |at, _| at)
 }
 
-/// Rounded to the nearest second, as Redis does.
+/// Milliseconds as seconds, rounded to the nearest as in Redis.
 fn seconds(milliseconds: u64) -> u64 {
     milliseconds.saturating_add(500) / 1000
 }

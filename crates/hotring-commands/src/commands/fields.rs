@@ -1,4 +1,4 @@
-//! Fields of hashes that expire: HEXPIRE and its kin, HGETEX, HSETEX, HGETDEL.
+//! Hash fields with an expiry: HEXPIRE and its relatives, HGETEX, HSETEX, HGETDEL.
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{ExpireCondition, FieldExpiry, FieldsCondition, SetFieldExpiry, TtlChange};
@@ -8,7 +8,7 @@ use super::multi::{with_keys, with_pairs};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Latest expiry of a field, in Unix milliseconds, as in Redis.
+/// Latest expiry that a field can have, in Unix milliseconds, as in Redis.
 const EXPIRY_MAX: u64 = (1 << 46) - 1;
 
 pub(crate) fn hexpire(c: &mut Context<'_>) -> Outcome {
@@ -27,7 +27,7 @@ pub(crate) fn hpexpireat(c: &mut Context<'_>) -> Outcome {
     expire_at(c, Moment::AtMillisecond, "hpexpireat")
 }
 
-/// As in Redis, a key of another type comes before every mistake in the arguments.
+/// Fails if the key is not a hash. As in Redis, this error precedes any error in the arguments.
 fn check_type(c: &mut Context<'_>) -> Outcome {
     c.store.hash(&c.args[1], c.now, |_| ())?;
     Ok(())
@@ -64,7 +64,7 @@ fn expire_at(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
     Ok(())
 }
 
-/// The arguments behind FIELDS and a number, which must be their count.
+/// The arguments after `FIELDS numfields`; their number must be `numfields`.
 fn fields_of<'a>(args: ArgsView<'a>, wrong_count: &'static str) -> Result<ArgsView<'a>, Failure> {
     if !args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"fields")) {
         return Err(Failure::text(
@@ -106,7 +106,7 @@ pub(crate) fn hpersist(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn httl(c: &mut Context<'_>) -> Outcome {
-    // Rounded up, as Redis does it for fields.
+    // For fields, Redis rounds up to seconds.
     time_of_expiry(c, |at, now| at.saturating_sub(now).div_ceil(1000))
 }
 
@@ -174,7 +174,7 @@ fn answer_values(c: &mut Context<'_>, values: &[Option<Vec<u8>>]) {
 /// The options of HGETEX and HSETEX, in any order.
 #[derive(Default)]
 struct ExOptions<'a> {
-    /// The arguments behind FIELDS and their number.
+    /// The arguments after `FIELDS numfields`.
     fields: Option<ArgsView<'a>>,
     condition: Option<FieldsCondition>,
     expiry: Option<Expiry>,
@@ -187,7 +187,7 @@ enum Expiry {
     At(u64),
 }
 
-/// The two commands.
+/// The command that the options belong to: HGETEX or HSETEX.
 #[derive(Clone, Copy, PartialEq)]
 enum Ex {
     Get,
@@ -199,7 +199,7 @@ impl Ex {
         if self == Ex::Get { "hgetex" } else { "hsetex" }
     }
 
-    /// Arguments for each field.
+    /// Number of arguments per field: the field, and for HSETEX its value.
     fn width(self) -> usize {
         if self == Ex::Get { 1 } else { 2 }
     }
@@ -241,7 +241,7 @@ impl Ex {
         Ok(options)
     }
 
-    /// The fields behind their number, and how many arguments they are.
+    /// The fields after their count, and the number of arguments that they take.
     fn fields(self, args: ArgsView<'_>) -> Result<(ArgsView<'_>, usize), Failure> {
         let count = args.get(0).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
         let count = count.filter(|count| *count > 0 && *count <= i32::MAX as usize);
@@ -277,7 +277,7 @@ impl Ex {
     }
 }
 
-/// The fields that were named.
+/// The fields of the request; an error if FIELDS is missing.
 fn named<'a>(options: &ExOptions<'a>) -> Result<ArgsView<'a>, Failure> {
     options.fields.ok_or(Failure::text("ERR missing FIELDS argument"))
 }

@@ -1,4 +1,4 @@
-//! CLIENT PAUSE, UNPAUSE, REPLY, UNBLOCK: holding requests back, and dropping replies.
+//! CLIENT PAUSE, UNPAUSE, REPLY, UNBLOCK: delay requests, suppress replies, and end waits.
 
 use hotring_protocol::parse_i64;
 
@@ -8,7 +8,7 @@ use crate::state::failure::{Failure, Outcome};
 use crate::state::pause::Paused;
 use crate::table::quoted;
 
-/// Holds requests back: on this thread from the next request on, on others from their next batch on.
+/// Delays requests: on this thread from the next request, on other threads from their next batch.
 pub(crate) fn pause(c: &mut Context<'_>) -> Outcome {
     check_len(c)?;
     let paused = match c.args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
@@ -29,7 +29,7 @@ pub(crate) fn pause(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// There may be one word behind the number.
+/// Allows at most one argument after the number.
 fn check_len(c: &Context<'_>) -> Outcome {
     if c.args.len() > 4 {
         let name = quoted(&c.args[1]);
@@ -45,7 +45,7 @@ pub(crate) fn unpause(c: &mut Context<'_>) -> Outcome {
     c.server.clients.pause.end();
     c.server.tasks.expirer.wake();
     c.server.settings.renew();
-    // All connections: one that has just seen the pause may not be seen to wait yet.
+    // Wake all connections: a connection that has just seen the pause may not be marked as waiting yet.
     c.server.clients.all().iter().for_each(|client| client.wake());
     c.reply.ok();
     Ok(())

@@ -1,5 +1,5 @@
-//! FUNCTION, as a Redis answers that has no functions: clients and their tests ask at the start and at the end. There
-//! is no way to load a library.
+//! FUNCTION: replies as a Redis server without any functions, because clients and their tests ask when they start and
+//! end. No library can be loaded.
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};

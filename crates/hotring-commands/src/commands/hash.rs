@@ -1,4 +1,4 @@
-//! Hashes: HSET and its kin.
+//! Hash commands: HSET and its relatives.
 
 use hotring_protocol::{ArgsView, Version, glob_match, parse_i64};
 use hotring_store::{Decimal, HashRef, NumberKind, StoreError};
@@ -34,7 +34,7 @@ pub(crate) fn hsetnx(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Counts the lookup of the key, and tells whether it was found.
+/// Counts the lookup of the key, and returns whether the key was found.
 pub(super) fn is_found(c: &Context<'_>, found: Option<()>) -> bool {
     match found {
         Some(()) => c.hit(),
@@ -61,7 +61,7 @@ pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
     let found = with_keys(fields, |fields| {
         c.store.hash(c.key(), c.now, |hash| {
             hash.get_many(fields, |value| match value {
-                // A long value may be asked for many times.
+                // A request may name a field with a long value many times: stop copying once the reply is too long.
                 Some(value) if c.reply.written() <= len_max => c.reply.bulk(value),
                 _ => c.reply.null(),
             });
@@ -149,7 +149,7 @@ pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
             if with_values {
                 c.reply.bulk(value);
             }
-            // It is refused as a whole.
+            // The entire reply is refused below.
             if c.reply.written() > len_max {
                 break;
             }
@@ -178,7 +178,7 @@ pub(crate) fn hstrlen(c: &mut Context<'_>) -> Outcome {
     count(c, |hash| hash.get(field).map_or(0, <[u8]>::len))
 }
 
-/// Answers a number that the hash has; 0 if it is missing.
+/// Replies with a number computed from the hash; 0 if the key is missing.
 fn count(c: &mut Context<'_>, number: impl FnOnce(HashRef<'_>) -> usize) -> Outcome {
     let found = c.store.hash(c.key(), c.now, |hash| c.reply.count(number(hash)))?;
     if !is_found(c, found) {
@@ -211,7 +211,7 @@ pub(crate) fn hincrbyfloat(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Redis has texts of its own for a field that is no number.
+/// Replaces the store's error by Redis's own text for a field that is not a number.
 fn of_field(error: StoreError) -> Failure {
     match error {
         StoreError::NotANumber(NumberKind::Integer) => {
@@ -224,7 +224,7 @@ fn of_field(error: StoreError) -> Failure {
     }
 }
 
-/// The parts that HSCAN and SSCAN show.
+/// The options of HSCAN and SSCAN: which entries they show.
 pub(super) struct Shown<'a> {
     pattern: Option<&'a [u8]>,
     pub(super) count: usize,
@@ -237,13 +237,13 @@ impl Shown<'_> {
     }
 }
 
-/// Fields that an HSCAN visits of a large hash when it doesn't say how many.
+/// Number of fields that HSCAN visits in a large hash without COUNT.
 const COUNT_DEFAULT: usize = 10;
-/// Most fields that one HSCAN visits of a large hash, whatever it says.
+/// Most fields that one HSCAN visits in a large hash, whatever its COUNT.
 const COUNT_MAX: usize = 1 << 16;
 
-/// All fields of a packed hash in one call, as Redis does: one walk costs less than to find a place in the
-/// middle again. Of a large one, a part at a time.
+/// Shows all fields of a packed hash in one call, as Redis does: one pass costs less than finding a position in the
+/// middle again. A large hash takes several calls.
 pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
     let cursor = scan::cursor(&c.args[2])?;
     let shown = shown(c.args.tail(3));
@@ -259,7 +259,7 @@ pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
             }
         }))
     })?;
-    // As in Redis, the options of a walk over nothing are not looked at.
+    // As in Redis, the options are not checked if the key is missing.
     let next = next.transpose()?;
     is_found(c, next.map(|_| ()));
     scan::reply_page(c, next.unwrap_or(0), &found)

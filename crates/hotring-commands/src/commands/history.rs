@@ -1,11 +1,11 @@
-//! Earlier values of a key: HISTORY, ROLLBACK. Both are ours; Redis has none.
+//! Earlier values of a key: HISTORY, ROLLBACK. Both are extensions of hotring.
 
 use hotring_protocol::{ArgsView, parse_i64};
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// An array of `[version, Unix milliseconds of its replacement, value]`, newest first.
+/// Replies with an array of `[version, Unix milliseconds of its replacement, value]`, newest first.
 pub(crate) fn history(c: &mut Context<'_>) -> Outcome {
     let count = count(c.args.tail(2))?;
     let reply_len_max = c.reply_len_max;
@@ -54,7 +54,7 @@ fn count(options: ArgsView<'_>) -> Result<usize, Failure> {
 
 pub(crate) fn rollback(c: &mut Context<'_>) -> Outcome {
     let version = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
-    // No value has a version below 1.
+    // A version below 1 matches no value.
     let version = u64::try_from(version).unwrap_or(0);
     match c.store.roll_back(&c.args[1], version, c.now)? {
         true => c.reply.ok(),

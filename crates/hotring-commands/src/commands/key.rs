@@ -1,4 +1,4 @@
-//! Keys, whatever their values: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, RANDOMKEY.
+//! Commands on keys of any type: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, RANDOMKEY.
 
 use hotring_store::ValueRef;
 
@@ -7,7 +7,7 @@ use super::multi::with_keys;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// DEL and UNLINK: an item's memory is always given back later, so that both are one.
+/// DEL and UNLINK are the same command, because the memory of removed items is always freed later.
 pub(crate) fn del(c: &mut Context<'_>) -> Outcome {
     let n_removed = with_keys(c.args.tail(1), |keys| c.store.remove_many(keys, c.now));
     c.reply.count(n_removed);
@@ -48,7 +48,7 @@ pub(crate) fn type_of(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Redis's name of a value's type.
+/// Redis's name for the type of a value.
 pub(super) fn type_name(value: ValueRef<'_>) -> &'static str {
     match value {
         ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_) => "string",

@@ -1,4 +1,4 @@
-//! LATENCY: slow events and their times.
+//! LATENCY: slow events and how long they took.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::state::context::Context;
 use crate::state::failure::Outcome;
 use crate::table::{Spec, lookup_full};
 
-/// Columns and rows of LATENCY GRAPH.
+/// Size of LATENCY GRAPH in columns and rows.
 const GRAPH_LEN: usize = 80;
 const GRAPH_HEIGHT: u64 = 4;
 
@@ -45,7 +45,7 @@ pub(crate) fn history(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The times of all commands or of the named ones, as far as they are timed.
+/// Histograms of the durations of all commands, or of the named ones. Commands without a timed call are absent.
 pub(crate) fn histogram(c: &mut Context<'_>) -> Outcome {
     let named = c.args.tail(2);
     let is_wanted = |spec: &Spec| {
@@ -77,7 +77,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A column for each of the last times, with its age below.
+/// Draws a column for each of the latest samples, with its age below.
 pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     let Some(event) = find(c) else {
         let name = crate::table::quoted(c.args.at(2));
@@ -107,7 +107,7 @@ pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Formats seconds in the largest unit of which there is at least one.
+/// Formats seconds in the largest unit that yields at least 1.
 fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -117,7 +117,7 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// Interprets the figures, in sentences.
+/// Explains the figures in sentences.
 pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
     let threshold = c.server.settings.config().latency_threshold_ms;
     if threshold == 0 {

@@ -1,4 +1,4 @@
-//! The longest common subsequence of two strings: LCS.
+//! LCS: the longest common subsequence of two strings.
 
 use hotring_protocol::{ArgsView, parse_i64};
 
@@ -13,20 +13,21 @@ struct Options {
     with_match_len: bool,
 }
 
-/// Bytes that are in both strings, and in the subsequence: where they end in each, and how many they are.
+/// A run of bytes common to both strings: where it ends in each string, and its length.
 struct Match {
     ends: [usize; 2],
     len: usize,
 }
 
-/// For each pair of prefixes of two strings the length of their longest common subsequence.
+/// The length of the longest common subsequence of each pair of prefixes of two strings. Takes time and memory
+/// proportional to the product of their lengths.
 struct Table {
     lens: Vec<u32>,
     width: usize,
 }
 
 impl Table {
-    /// None without as much memory.
+    /// Computes the table; None if the memory cannot be allocated.
     fn new(a: &[u8], b: &[u8]) -> Option<Table> {
         let width = b.len() + 1;
         let mut lens = Vec::new();
@@ -48,7 +49,8 @@ impl Table {
         self.lens[i * self.width + j]
     }
 
-    /// The matches of the subsequence, the last one first; of several that are as long the one that Redis chooses.
+    /// The matches that form the subsequence, last one first. Among subsequences of equal length, the choice is
+    /// Redis's.
     fn matches(&self, a: &[u8], b: &[u8]) -> Vec<Match> {
         let (mut i, mut j, mut matches) = (a.len(), b.len(), Vec::new());
         let mut goes_on = false;
@@ -75,7 +77,7 @@ impl Table {
 
 pub(crate) fn lcs(c: &mut Context<'_>) -> Outcome {
     for key in [&c.args[1], &c.args[2]] {
-        // Both must be strings before the options are looked at.
+        // As in Redis, the types of both keys are checked before the options.
         if c.store.get_string(key, c.now, |_| ()).is_err() {
             return Err(Failure::text("ERR The specified keys must contain string values"));
         }

@@ -1,4 +1,4 @@
-//! Lists: LPUSH and its kin.
+//! List commands: LPUSH and its relatives.
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{Elements, End, ListRef};
@@ -8,7 +8,7 @@ use crate::host::fiber::rest;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Up to this many elements of an LRANGE are read while writers wait; more are read from a snapshot.
+/// Ranges of LRANGE up to this many elements are read while writers wait; longer ones are read from a snapshot.
 const SHORT_RANGE: usize = 512;
 
 const NOT_POSITIVE: Failure = Failure::text("ERR value is out of range, must be positive");
@@ -86,7 +86,7 @@ pub(crate) fn llen(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn lindex(c: &mut Context<'_>) -> Outcome {
-    // As in Redis, the index is looked at only where there is a list.
+    // As in Redis, the index is checked only if the list exists.
     let found = c.store.list(c.key(), c.now, |list| {
         let index = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
         match list.position(index).and_then(|at| list.get(at)) {
@@ -112,13 +112,13 @@ pub(crate) fn lrange(c: &mut Context<'_>) -> Outcome {
     let mut show = |list: ListRef<'_>| {
         let range = list.range(start, stop);
         reply.array(range.len());
-        // Of a packed list the walk is in flight.
+        // The walk over a packed list is an operation in flight in the store, so it must not `rest`.
         let is_long = !list.is_packed() && range.len() > SHORT_RANGE;
         for element in list.iter_from(range.start).take(range.len()) {
             if is_long {
                 rest();
             }
-            // Further elements would not be sent.
+            // A reply beyond the limit is refused below.
             if reply.written() > len_max {
                 break;
             }
@@ -151,7 +151,7 @@ fn range(c: &Context<'_>) -> Result<(i64, i64), Failure> {
 pub(crate) fn lset(c: &mut Context<'_>) -> Outcome {
     let set = match parse_i64(&c.args[2]) {
         Some(index) => c.store.list_set(&c.args[1], index, &c.args[3], c.now)?,
-        // As in Redis, the key comes first.
+        // As in Redis, errors of the key precede a bad index.
         None => match c.store.list(c.key(), c.now, |_| ())? {
             Some(()) => return Err(Failure::NotAnInteger),
             None => None,
@@ -193,7 +193,7 @@ pub(crate) fn ltrim(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A number of which the least one has no counterpart above 0.
+/// Parses a number other than `i64::MIN`, which cannot be negated.
 fn signed(text: &[u8]) -> Result<i64, Failure> {
     match parse_i64(text).ok_or(Failure::NotAnInteger)? {
         i64::MIN => Err(LEAST),
@@ -208,13 +208,13 @@ fn number_from(text: &[u8], least: i64, failure: Failure) -> Result<usize, Failu
     }
 }
 
-/// The query of LPOS.
+/// The parsed options of LPOS.
 struct Wanted {
-    /// From the front on, or from the back if it is below 0.
+    /// Number of the first match to return: counted from the front, or from the back if negative.
     rank: i64,
-    /// How many; 0 for all. None for one, which is answered alone.
+    /// Number of matches to return; 0 for all. None for one match, which is not returned as an array.
     count: Option<usize>,
-    /// Elements that are looked at; 0 for all.
+    /// Most elements to compare; 0 for all.
     len_max: usize,
 }
 
@@ -279,7 +279,7 @@ fn places(list: ListRef<'_>, element: &[u8], wanted: &Wanted) -> Vec<usize> {
     elements.filter_map(is_it).skip(skipped).take(most).map(|i| len - 1 - i).collect()
 }
 
-/// The end that LEFT or RIGHT means.
+/// The end of a list that LEFT or RIGHT names.
 pub(super) fn end(text: &[u8]) -> Result<End, Failure> {
     match text {
         text if text.eq_ignore_ascii_case(b"left") => Ok(End::Front),
@@ -307,7 +307,7 @@ fn move_element(c: &mut Context<'_>, ends: (End, End)) -> Outcome {
     Ok(())
 }
 
-/// Keys behind their number at `at`, the end to take from, and how many elements: LMPOP and BLMPOP.
+/// Parses `numkeys key [key ...] LEFT|RIGHT [COUNT count]` from `at` on, for LMPOP and BLMPOP.
 pub(super) fn counted_pop(
     args: ArgsView<'_>,
     at: usize,

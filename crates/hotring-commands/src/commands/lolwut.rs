@@ -1,4 +1,4 @@
-//! LOLWUT: a picture, and the versions.
+//! LOLWUT: a picture, and the versions of the server.
 
 use hotring_protocol::parse_i64;
 
@@ -21,7 +21,7 @@ const PICTURE: &str = r"
             slot
 ";
 
-/// Redis draws another picture for some of its versions, which VERSION names. Here all have the same one.
+/// Accepts the VERSION argument, by which Redis selects a picture; the picture is always the same here.
 pub(crate) fn lolwut(c: &mut Context<'_>) -> Outcome {
     if c.args.len() > 2 && c.args[1].eq_ignore_ascii_case(b"version") {
         parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;

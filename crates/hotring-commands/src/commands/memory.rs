@@ -1,4 +1,4 @@
-//! MEMORY: the memory of values, and of the whole server.
+//! MEMORY: memory usage of values and of the entire server.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::hot_keys::hottest;
 
-/// Keys of each kind that STATS lists.
+/// Number of keys in each list of MEMORY STATS.
 const KEYS_SHOWN: usize = 10;
 
-/// Below this much memory there is no advice to give.
+/// With less memory than this, in bytes, DOCTOR gives no advice.
 const LITTLE: u64 = 5 << 20;
 
-/// The time limit of PURGE, and the items that it visits between two readings of the clock.
+/// Time limit of PURGE, and the number of items that it visits between two clock readings.
 const PURGE_MAX: Duration = Duration::from_millis(20);
 const PURGE_ITEMS: usize = 256;
 
-/// Why text can be written.
+/// The reason that formatting cannot fail.
 const WRITES: &str = "a String takes every write";
 
-/// The exact size of an item; nothing is sampled.
+/// Replies with the exact size of an item; nothing is sampled.
 pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
     let options = c.args.tail(3);
     for i in (0..options.len()).step_by(2) {
@@ -42,7 +42,7 @@ pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Frees memory and compacts items for a time that other requests can wait; the background task goes on.
+/// Frees memory and compacts items for at most [`PURGE_MAX`]; the background task does the rest.
 pub(crate) fn purge(c: &mut Context<'_>) -> Outcome {
     let deadline = clock::monotonic() + PURGE_MAX;
     while c.store.compact_step(PURGE_ITEMS).visited > 0 && clock::monotonic() < deadline {}
@@ -51,12 +51,12 @@ pub(crate) fn purge(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Bytes of the present items, without removed ones whose memory is not free yet.
+/// Bytes of live items, without removed ones whose memory is not free yet.
 fn dataset(index: &Stats) -> u64 {
     index.bytes.saturating_sub(index.limbo_bytes)
 }
 
-/// The fields of Redis that have a meaning here.
+/// Replies with those of Redis's fields that apply to hotring.
 pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     let store = c.server.store.stats();
     let index = store.index;
@@ -91,7 +91,7 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Redis's allocator writes a report here. This is that of the memory of items, which no allocator manages.
+/// Reports the memory of items, which no allocator manages. In Redis this is the allocator's report.
 pub(crate) fn malloc_stats(c: &mut Context<'_>) -> Outcome {
     let index = c.server.store.stats().index;
     let mut text = String::from("Memory of items, in bytes:\n");
@@ -112,8 +112,8 @@ pub(crate) fn malloc_stats(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The keys with the largest values, and the keys that requests name most often. Only users who may read the values see
-/// the names.
+/// Writes the keys with the largest values and the keys that requests name most often. A user sees only the names of
+/// keys whose values that user may read.
 fn notable_keys(c: &mut Context<'_>) {
     let user = c.client.access().user();
     let mut largest = c.server.observe.big_keys.largest();
@@ -133,7 +133,7 @@ fn notable_keys(c: &mut Context<'_>) {
     }
 }
 
-/// Interprets the figures, in sentences.
+/// Explains the figures in sentences.
 pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
     let index = c.server.store.stats().index;
     let dataset = dataset(&index);

@@ -1,8 +1,8 @@
-//! The commands, one file a family, and the one place that maps a command's id to its function.
+//! The command handlers, one file per family, and the table that maps a command's id to its handler.
 //!
-//! A command is a function `fn(&mut Context) -> Outcome`. It reads `args`, asks the store, and writes exactly one
-//! reply; it returns a [`Failure`](crate::state::failure::Failure) instead of writing an error itself. Dispatch has
-//! already checked the number of arguments against the command table.
+//! A handler is a function `fn(&mut Context) -> Outcome`. It reads `args`, uses the store, and must write exactly one
+//! reply. It must return a [`Failure`](crate::state::failure::Failure) instead of writing an error itself. The number
+//! of arguments has already been checked against the command table.
 //!
 //! ```text
 //! pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
@@ -83,7 +83,7 @@ use crate::table::{COMMAND_IDS, CommandId, all_commands};
 /// The function that runs a command.
 type Handler = fn(&mut Context<'_>) -> Outcome;
 
-/// Makes the handlers from the list of commands.
+/// Generates the table of handlers from the list of commands.
 macro_rules! handlers {
     (
         commands {
@@ -95,7 +95,7 @@ macro_rules! handlers {
                 => $sub_module:ident::$sub_handler:ident $(. $sub_set:ident ( $($sub_value:expr),* ))*;)*
         }
     ) => {
-        /// The handlers, in the order of the ids.
+        /// The handlers, indexed by command id.
         static HANDLERS: [Handler; COMMAND_IDS] =
             [$($module::$handler,)* $($sub_module::$sub_handler,)*];
     };
@@ -117,7 +117,7 @@ pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     outcome
 }
 
-/// Records the time of a command, for the statistics, LATENCY and SLOWLOG.
+/// Records the duration of a command for the statistics, LATENCY and SLOWLOG.
 pub(crate) fn note_time(
     id: CommandId,
     args: ArgsView<'_>,

@@ -1,4 +1,4 @@
-//! MONITOR: shows every request to this connection.
+//! MONITOR: streams every request to a connection.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ pub(crate) fn monitor(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Shows no more requests to a connection that is reset or has ended.
+/// Ends MONITOR for a connection that is reset or has ended.
 pub(crate) fn leave(client: &mut Client, server: &Server) {
     if client.monitors {
         set(client, false);
@@ -28,7 +28,7 @@ pub(crate) fn leave(client: &mut Client, server: &Server) {
 
 fn set(client: &mut Client, monitors: bool) {
     client.monitors = monitors;
-    // ORDERING: Relaxed, shown to people, and read by the task that closes idle connections.
+    // ORDERING: Relaxed, the flag is shown to people, and read by the task that closes idle connections.
     client.shared.monitors.store(monitors, Ordering::Relaxed);
 }
 

@@ -1,4 +1,4 @@
-//! Several strings at one moment: MGET, MSET, MSETNX, MSETEX.
+//! Atomic commands on several strings: MGET, MSET, MSETNX, MSETEX.
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{MSetCondition, SetExpiry};
@@ -7,10 +7,10 @@ use super::string::{Ttl, set_expiry};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Up to this many keys or pairs are listed on the stack.
+/// Requests with up to this many keys or pairs need no allocation: their list is on the stack.
 pub(super) const LISTED_MAX: usize = 32;
 
-/// Hands all of `args` to `f` as one slice.
+/// Calls `f` with all of `args` as one slice.
 pub(super) fn with_keys<'a, R>(args: ArgsView<'a>, f: impl FnOnce(&[&'a [u8]]) -> R) -> R {
     match args.len() {
         1 => f(&[args.at(0)]),
@@ -26,7 +26,7 @@ pub(super) fn with_keys<'a, R>(args: ArgsView<'a>, f: impl FnOnce(&[&'a [u8]]) -
 /// A key and its new value.
 type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Hands the keys and values to `f`, unless one lacks its value.
+/// Calls `f` with the pairs of keys and values; an arity error if the last key has no value.
 pub(super) fn with_pairs<'a, R>(
     args: ArgsView<'a>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Values as numbers: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
+//! Numeric string commands: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
 
 use hotring_protocol::parse_i64;
 

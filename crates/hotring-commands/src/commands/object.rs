@@ -1,14 +1,14 @@
-//! How values are held: OBJECT.
+//! OBJECT: the encoding of a value and its access statistics.
 
 use hotring_store::{Accesses, SetForm, ValueRef};
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Longest string that Redis keeps in one piece with its key's object.
+/// Longest string that Redis stores inline with the key's object (`embstr`), in bytes.
 const EMBEDDED_LEN_MAX: usize = 44;
 
-/// Redis's names for forms like these: a number, a short string, a long one, a list of fields.
+/// Redis's name for the encoding that corresponds to a value's form.
 pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
     match value {
         ValueRef::Int(_) => "int",
@@ -59,8 +59,10 @@ pub(crate) fn freq(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// In seconds, as many as are certain: by the policies with lru to a 128th of the time in which `maxmemory` bytes are
-/// written; by `heat`, which counts visits and has no time of them, none; else by the clock.
+/// Replies with a lower bound of the idle time, in seconds.
+///
+/// The LRU policies know the idle time to a 128th of the time in which `maxmemory` bytes are written. `heat` counts
+/// visits without their times, so the reply is 0. The other policies use the clock.
 pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
     c.server.observe.ages.note(|| c.server.store.tick(), c.now);
     match c.store.accesses(&c.args[2], c.now) {
@@ -76,7 +78,7 @@ pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Seconds since the last use, as far as they are known.
+/// Seconds since the last use; 0 if unknown.
 pub(super) fn idle_seconds(c: &Context<'_>, accesses: Accesses) -> u64 {
     match accesses {
         Accesses::Age(age) => c.server.observe.ages.since(age, c.now) / 1000,

@@ -1,13 +1,13 @@
-//! Keys that are never evicted: PIN, UNPIN, PINNED. All are ours; Redis has none.
+//! PIN, UNPIN, PINNED: keys that are never evicted. All three are extensions of hotring.
 
 use hotring_protocol::parse_i64;
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// The default number of keys that PINNED lists.
+/// Default number of keys in a reply of PINNED.
 const COUNT: usize = 100;
-/// The most that one call lists.
+/// Most keys that one call lists.
 const COUNT_MAX: usize = 10_000;
 
 pub(crate) fn pin(c: &mut Context<'_>) -> Outcome {

@@ -1,5 +1,5 @@
-//! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, ROLE, MODULE LIST,
-//! WAIT, WAITAOF, SHUTDOWN.
+//! Commands on the entire store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, ROLE, MODULE LIST, WAIT, WAITAOF,
+//! SHUTDOWN.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) fn flushall(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// ASYNC and SYNC are the same here, because removed items are always reclaimed later.
+/// Checks the option. ASYNC and SYNC are the same, because removed items are always reclaimed later.
 fn check_flush(c: &Context<'_>) -> Outcome {
     let known =
         |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
@@ -60,13 +60,13 @@ pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// There are no modules, and no way to load one.
+/// Replies with an empty list: hotring has no modules.
 pub(crate) fn modules(c: &mut Context<'_>) -> Outcome {
     c.reply.array(0);
     Ok(())
 }
 
-/// There are no replicas, so that there is nothing to wait for.
+/// Replies 0 at once: there are no replicas to wait for.
 pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
     parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
     let timeout = parse_i64(&c.args[2])
@@ -78,8 +78,9 @@ pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Waits until all writes so far are on disk, also those of other connections. There are no replicas to wait for. The
-/// command itself does not wait: [`tell_synced`] replies.
+/// WAITAOF: replies once all earlier writes of all connections are on disk. There are no replicas to wait for.
+///
+/// This function does not block: it begins a wait, and [`tell_synced`] replies.
 pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     let log = parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
     parse_i64(&c.args[2]).filter(|n| *n >= 0).ok_or(Failure::NotAnInteger)?;
@@ -106,7 +107,7 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replies whether the log is on disk up to this record, and that no replica has it.
+/// Replies whether the log is on disk up to this record, and that 0 replicas have it.
 pub(crate) fn tell_synced(durability: &Durability, lsn: Lsn, reply: &mut Writer<'_>) {
     let is_synced = durability.log().is_some_and(|log| log.synced() >= lsn);
     reply.array(2);
@@ -114,7 +115,7 @@ pub(crate) fn tell_synced(durability: &Durability, lsn: Lsn, reply: &mut Writer<
     reply.int(0);
 }
 
-/// Ends the server as Ctrl-C does; there is no reply, as in Redis.
+/// Stops the server as Ctrl-C does. As in Redis, a success has no reply.
 pub(crate) fn shutdown(c: &mut Context<'_>) -> Outcome {
     let mut saves = false;
     for word in c.args.tail(1).iter() {

@@ -1,5 +1,5 @@
-//! Messages between clients: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, PUBSUB; and with channels of
-//! their own SPUBLISH, SSUBSCRIBE and SUNSUBSCRIBE, which in a cluster stay within a shard.
+//! Publish/subscribe: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, PUBSUB. SPUBLISH, SSUBSCRIBE and
+//! SUNSUBSCRIBE have a separate set of channels, which in a Redis cluster stay within a shard.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ pub(crate) fn psubscribe(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn ssubscribe(c: &mut Context<'_>) -> Outcome {
-    // A transaction expects one reply of each command. The older kinds are allowed there for old clients only.
+    // A transaction expects one reply per command. SUBSCRIBE and PSUBSCRIBE are allowed there only for old clients.
     if !c.client.may_wait() {
         return Err(Failure::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
     }
@@ -55,7 +55,7 @@ fn subscribe_to(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     Ok(())
 }
 
-/// Before anything changes: a request takes place as a whole or not.
+/// Checks the limits. Must run before any subscription is added, so that a request takes effect entirely or not at all.
 fn check_limits(c: &Context<'_>, names: ArgsView<'_>) -> Outcome {
     let config = c.server.settings.config();
     let subscriptions = &c.client.subscriptions;
@@ -105,7 +105,7 @@ fn unsubscribe_from(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     c.check_reply_len()
 }
 
-/// Ends subscriptions to these names. Messages that have arrived go before the reply.
+/// Ends subscriptions to these names. Messages that have arrived are sent before the reply.
 fn leave(names: &[&[u8]], kind: ChannelKind, c: &mut Context<'_>) {
     let Context { client, server, reply, .. } = c;
     let listened = client.subscriptions.of(kind);
@@ -134,8 +134,8 @@ fn confirm(c: &mut Context<'_>, kind: ChannelKind, word: &str, name: Option<&[u8
     c.reply.count(c.client.subscriptions.confirmed(kind));
 }
 
-/// Ends all subscriptions, tracking and MONITOR without replies: for RESET and the end of a connection. Messages that
-/// have arrived go to `out`.
+/// Ends all subscriptions, tracking and MONITOR without replies, for RESET and the end of a connection. Messages that
+/// have arrived are appended to `out`.
 pub fn leave_all(client: &mut Client, server: &Server, out: &mut Vec<u8>) {
     super::monitor::leave(client, server);
     super::tracking::leave(client, &server.push.tracking);

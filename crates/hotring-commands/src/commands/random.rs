@@ -1,4 +1,4 @@
-//! The choice of SRANDMEMBER, HRANDFIELD and ZRANDMEMBER.
+//! Random choice of elements, for SRANDMEMBER, HRANDFIELD and ZRANDMEMBER.
 
 use std::collections::HashSet;
 
@@ -8,24 +8,24 @@ use hotring_protocol::{ArgsView, parse_i64};
 use crate::state::context::bulk_len;
 use crate::state::failure::Failure;
 
-/// The number of random elements, and whether they may repeat.
+/// The number of random elements to return, and whether they may repeat.
 #[derive(Clone, Copy)]
 pub(super) enum Chosen {
     One,
-    /// Up to this number, each once.
+    /// Up to this many distinct elements.
     Distinct(usize),
-    /// This number, one by one.
+    /// Exactly this many independent draws, which may repeat.
     Repeated(usize),
 }
 
 impl Chosen {
-    /// The choice of `command key [count [option]]`, and whether the option is there.
+    /// Parses `command key [count [option]]`. Returns the choice, and whether the option is present.
     pub(super) fn read(args: ArgsView<'_>, option: &[u8]) -> Result<(Chosen, bool), Failure> {
         let Some(count) = args.get(2) else { return Ok((Chosen::One, false)) };
         let chosen = Chosen::counted(count)?;
         match (args.get(3), args.len()) {
             (None, _) => Ok((chosen, false)),
-            // The reply has two elements for each.
+            // Each element adds two entries to the reply, so the count may be at most half the maximum.
             (Some(word), 4) if word.eq_ignore_ascii_case(option) => {
                 match chosen.is_below(i64::MAX / 2) {
                     true => Ok((chosen, true)),
@@ -36,7 +36,7 @@ impl Chosen {
         }
     }
 
-    /// The choice of a count: one below 0 lets elements repeat.
+    /// Parses a count. A negative count allows elements to repeat.
     pub(super) fn counted(count: &[u8]) -> Result<Chosen, Failure> {
         let count = parse_i64(count).ok_or(Failure::NotAnInteger)?;
         let n = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
@@ -54,11 +54,11 @@ impl Chosen {
         n as u64 <= max.unsigned_abs()
     }
 
-    /// The ranks of the chosen ones among `len`, for a reply with `room` for this many bytes.
+    /// The ranks of the chosen elements among `len`. The reply can hold `room` more bytes.
     ///
     /// # Errors
-    /// [`Failure::ReplyTooLong`] if there is none for as many elements, however short they are: to draw them until that
-    /// shows may take minutes.
+    /// [`Failure::ReplyTooLong`] if the reply cannot hold that many elements even if all are empty: drawing until the
+    /// limit shows may take minutes.
     pub(super) fn ranks(
         self,
         len: usize,
@@ -76,11 +76,11 @@ impl Chosen {
     }
 }
 
-/// Ranks of elements, one after the other.
+/// An iterator over the ranks of chosen elements.
 pub(super) struct Ranks<'a> {
     left: usize,
     len: usize,
-    /// They, if each is to come at most once.
+    /// The ranks, if they must be distinct; None to draw each rank independently.
     distinct: Option<std::vec::IntoIter<usize>>,
     random: &'a mut Rng,
 }
@@ -103,12 +103,12 @@ impl Iterator for Ranks<'_> {
 
 impl ExactSizeIterator for Ranks<'_> {}
 
-/// `n` of the numbers below `len`, each at most once.
+/// Draws `n` distinct numbers below `len`.
 fn distinct(n: usize, len: usize, random: &mut Rng) -> Vec<usize> {
     if n == len {
         return (0..len).collect();
     }
-    // Floyd: the next place is drawn among all so far, or is the last of them.
+    // Floyd's algorithm: draw among the first `last + 1` numbers; if the draw was taken before, choose `last`.
     let (mut seen, mut ranks) = (HashSet::with_capacity(n), Vec::with_capacity(n));
     for last in len - n..len {
         let drawn = random.usize(..=last);

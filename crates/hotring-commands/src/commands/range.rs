@@ -1,4 +1,4 @@
-//! Parts of strings: GETRANGE (and its old name SUBSTR), SETRANGE.
+//! Substring commands: GETRANGE (and its old name SUBSTR), SETRANGE.
 
 use hotring_protocol::parse_i64;
 use hotring_store::ValueRef;

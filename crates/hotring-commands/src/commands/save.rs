@@ -1,5 +1,5 @@
-//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and the figures of snapshots in INFO. The state of snapshots is
-//! [`crate::state::snapshots`]. BGREWRITEAOF shortens the log in Redis; here a snapshot does that.
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and the persistence fields of INFO. [`crate::state::snapshots`]
+//! holds the state of snapshots. BGREWRITEAOF takes a snapshot, because a snapshot is what shortens the log here.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const NO_LOG: Failure =
 const UNDER_WAY: Failure = Failure::text("ERR Background save already in progress");
 const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
-/// The command itself does not wait: [`end_wait`] replies once the snapshot is complete.
+/// SAVE. This function does not block: it begins a wait, and [`end_wait`] replies once the snapshot is complete.
 pub(crate) fn save(c: &mut Context<'_>) -> Outcome {
     let number = snapshots(&c.server.persist)?.ask().ok_or(UNDER_WAY)?;
     c.client.begin_wait(Wait::Save { number, ends: false });
@@ -52,19 +52,19 @@ pub(crate) fn bgrewriteaof(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Before the first save this is the time of the start, as in Redis.
+/// Unix seconds of the last save; before the first save that of the start, as in Redis.
 pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
     c.reply.int(last_save(c.server) as i64);
     Ok(())
 }
 
-/// SHUTDOWN SAVE: the server ends once a snapshot is complete; if that fails, it goes on.
+/// SHUTDOWN SAVE: the server stops once a snapshot is complete. If the snapshot fails, the server keeps running.
 pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
     let Ok(snapshots) = snapshots(&c.server.persist) else {
         tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
         return Err(Failure::text(NOT_SHUT_DOWN));
     };
-    // The server also ends if this client disconnects meanwhile.
+    // The server stops even if this client disconnects meanwhile.
     let number = snapshots.ask_and_end();
     c.client.begin_wait(Wait::Save { number, ends: true });
     Ok(())
@@ -79,12 +79,12 @@ pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Whether a client that waits for this snapshot must go on waiting.
+/// Whether a client that waits for this snapshot must keep waiting.
 pub(crate) fn is_awaited(durability: &Durability, number: u64) -> bool {
     durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
 }
 
-/// Answers a client that has waited for this snapshot. Returns the error, if the reply is one.
+/// Replies to a client that has waited for this snapshot. Returns the error, if the reply is one.
 pub(crate) fn end_wait(
     server: &Server,
     client: &mut Client,
@@ -113,13 +113,13 @@ fn snapshots(persist: &Persist) -> Result<&Snapshots, Failure> {
     persist.durability.snapshots().ok_or(NO_LOG)
 }
 
-/// Unix seconds.
+/// Unix seconds of the last save, or of the start.
 fn last_save(server: &Server) -> u64 {
     let saved_at = server.persist.durability.snapshots().and_then(|s| s.status().saved_at);
     saved_at.unwrap_or(server.process.started_at) / 1000
 }
 
-/// The figures in INFO.
+/// Appends the fields about snapshots to INFO.
 pub(super) fn tell(f: &Facts<'_>, text: &mut String) {
     let status = f.server.persist.durability.snapshots().map(Snapshots::status);
     let status = status.as_ref();

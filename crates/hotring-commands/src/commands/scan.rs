@@ -1,4 +1,4 @@
-//! Walks over all keys: SCAN, KEYS.
+//! Iteration over all keys: SCAN, KEYS.
 
 use hotring_protocol::{ArgsView, Writer, glob_match, parse_i64};
 use hotring_store::{Session, ValueRef};
@@ -7,20 +7,20 @@ use super::key::type_name;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Keys that a SCAN visits when it doesn't say how many.
+/// Number of keys that SCAN visits without COUNT.
 const COUNT_DEFAULT: usize = 10;
-/// Most keys that one SCAN visits, whatever it says: the connection's thread is busy for
-/// that long (some 100 ms). `COUNT` is a hint, so that clients go on with the cursor.
+/// Most keys that one SCAN visits, whatever its COUNT: the connection's thread is busy meanwhile (some 100 ms). COUNT
+/// is only a hint, so clients continue with the cursor.
 const COUNT_MAX: usize = 1 << 20;
-/// A SCAN whose reply has grown past this ends early, whatever its `COUNT`.
+/// A SCAN ends early once its reply exceeds this many bytes, whatever its COUNT.
 const SCAN_REPLY_MAX: usize = 1 << 20;
-/// Keys that are copied out of the store at one time.
+/// Most keys copied out of the store at a time.
 const STEP_KEYS: usize = 256;
 
-/// The bits of a position in the store that are 0: it is a hash of 48 bits, reversed.
+/// Number of low bits of a store position that are always 0: a position is a hash of 48 bits, reversed.
 const POSITION_ZEROS: u32 = 16;
 
-/// Answers a part of a walk over a container, and where to go on.
+/// Replies with one page of a walk over a container, and the cursor of the next page.
 pub(super) fn reply_page(c: &mut Context<'_>, next: u64, found: &[Vec<u8>]) -> Outcome {
     c.reply.array(2);
     c.reply.bulk(next.to_string().as_bytes());
@@ -32,12 +32,12 @@ pub(super) fn reply_page(c: &mut Context<'_>, next: u64, found: &[Vec<u8>]) -> O
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
-    /// The type of the values whose keys are asked for.
+    /// Only keys whose values have this type.
     value_type: Option<&'a [u8]>,
 }
 
-/// The keys of one step, copied: while the store is being walked its memory cannot be given back,
-/// so that the walk only copies, and patterns are matched afterwards.
+/// A copy of the keys of one step. The store's memory cannot be reclaimed during a walk, so the walk only copies, and
+/// patterns are matched afterwards.
 #[derive(Default)]
 struct Step {
     bytes: Vec<u8>,
@@ -46,8 +46,8 @@ struct Step {
 }
 
 impl Step {
-    /// Takes about `count` keys from `cursor` on, those whose values are of one type if there is one;
-    /// returns the next cursor.
+    /// Visits about `count` keys from `cursor` on, and copies those whose values have the `value_type`, if there is
+    /// one. Returns the next cursor, 0 at the end.
     fn take(
         &mut self,
         store: &mut Session,
@@ -67,7 +67,8 @@ impl Step {
                 self.ends.push(self.bytes.len());
             }
         });
-        // A damaged item's key is listed, so that an operator can find it; its value is not shown here.
+        // A damaged item's key is listed, so that an operator can find it. The reply shows no value, so the damage is
+        // no error here.
         store.take_damage();
         next
     }
@@ -77,7 +78,7 @@ impl Step {
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
     }
 
-    /// Writes the keys that fit the pattern; returns how many these are.
+    /// Writes the keys that match the pattern; returns their number.
     fn reply(&self, pattern: Option<&[u8]>, reply: &mut Writer<'_>) -> usize {
         let fitting = |key: &&[u8]| pattern.is_none_or(|pattern| glob_match(pattern, key));
         self.keys().filter(fitting).map(|key| reply.bulk(key)).count()
@@ -85,7 +86,7 @@ impl Step {
 }
 
 pub(crate) fn scan(c: &mut Context<'_>) -> Outcome {
-    // Clients read a cursor into a signed number, or into a double: a position itself is too large.
+    // Clients parse a cursor as a signed number or a double, which a raw position would exceed.
     let mut cursor = cursor(&c.args[1])?.rotate_left(POSITION_ZEROS);
     let options = options(c.args.tail(2))?;
     let (store, now) = (&mut c.store, c.now);
@@ -112,7 +113,7 @@ pub(crate) fn scan(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A cursor uses all 64 bits, without a sign. Redis reads nothing as the start, too.
+/// Parses a cursor, an unsigned number of 64 bits. As in Redis, an empty text is the start.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
     if text.is_empty() {
         return Ok(0);

@@ -1,10 +1,11 @@
-//! Scripts: EVAL, EVALSHA, their read-only forms, SCRIPT.
+//! Script commands: EVAL, EVALSHA, their read-only forms, SCRIPT.
 //!
-//! A script runs while no other session can read or change its keys ([`Context::alone`]), so that all of it
-//! happens at one moment. Redis lets it use others than it was given. Therefore a script holds the whole store, unless
-//! its text proves that it uses only the keys that it was given (`state/reach`): then it holds these, and others' keys
-//! do not wait. Should such a script want another key after all, then it restarts with the whole store, as long as it
-//! has written nothing; if it has, the command is refused. `docs/decisions/0013-scripts.md` has the reasons.
+//! A script is atomic: it runs while no other session can read or change its keys ([`Context::alone`]). As in Redis, a
+//! script may use keys that it was not given. Therefore it holds the entire store, unless its text proves that it uses
+//! only the given keys (`state/reach`); then it holds only these, and operations on other keys do not wait.
+//!
+//! If such a script uses another key after all, it restarts with the entire store, provided that it has written
+//! nothing; otherwise the command is refused. `docs/decisions/0013-scripts.md` has the reasons.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::table::lookup;
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
 
-/// The keys and the other arguments.
+/// Splits the arguments into the keys and the rest.
 fn arguments<'a>(args: ArgsView<'a>) -> Result<(ArgsView<'a>, ArgsView<'a>), Failure> {
     let rest = args.tail(3);
     let n_keys = parse_i64(&args[2]).ok_or(Failure::NotAnInteger)?;
@@ -95,7 +96,7 @@ fn evalsha_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
     })
 }
 
-/// Runs `f` with the thread's interpreter, which it gets with its first script.
+/// Runs `f` with the thread's interpreter, which the first script of the thread creates.
 fn with_interpreter(
     c: &mut Context<'_>,
     f: impl FnOnce(&mut dyn Interpreter, &mut Context<'_>) -> Outcome,
@@ -110,7 +111,7 @@ fn with_interpreter(
     c.store.set_hold_info(HoldInfo::default());
     c.locals.long_values = long_values;
     c.client.last = last;
-    // A script's SELECT holds only within the script.
+    // A script's SELECT must not affect the client.
     super::database::go_to(c, database);
     if !interpreter.is_spent() {
         c.locals.interpreter = Some(interpreter);
@@ -118,7 +119,7 @@ fn with_interpreter(
     outcome
 }
 
-/// Runs a script with its keys, or with all of them if it may use others.
+/// Runs a script with its keys held, or with the entire store held if the script may use other keys.
 fn run(
     interpreter: &mut dyn Interpreter,
     script: &Arc<Script>,
@@ -134,13 +135,14 @@ fn run(
     }
     script.note_use(c.now);
     let client = monitors::From::Client(&c.client.shared);
-    // MONITOR shows the script before its commands.
+    // MONITOR must show the script before the commands that the script calls.
     let spec = lookup(c.args.at(0)).expect("what runs is a command");
     c.server.push.monitors.show_always(spec, c.args, client, &c.server.settings);
     let read_only = read_only || script.no_writes;
     let all = Run { keys, args, read_only, has_all: true };
     let some = Run { has_all: false, ..all };
-    // Room is made before the hold, within which nothing is evicted. Without it the script's writes are refused.
+    // Memory must be freed before the hold: a session that holds keys never evicts. If this fails, the script's writes
+    // are refused.
     let _ = c.store.admit();
     let ended = match (c.store.is_alone(), script.is_declared()) {
         (true, _) => hold(interpreter, script, all, c)?,
@@ -158,8 +160,8 @@ fn run(
     }
 }
 
-/// Runs a script whose keys are held from now on. The wait for the keys, and the requests before it in its batch, do
-/// not count as its time.
+/// Runs a script whose keys are held. The script's time begins here: the wait for the keys and earlier requests of the
+/// batch do not count.
 fn hold(
     interpreter: &mut dyn Interpreter,
     script: &Arc<Script>,
@@ -170,8 +172,7 @@ fn hold(
     interpreter.run(script, run, c)
 }
 
-/// Runs a script again from its beginning, with the whole store, because it used an undeclared key. The first run has
-/// ended.
+/// Runs a script from its beginning with the entire store held, because its first run ended at an undeclared key.
 fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
@@ -210,7 +211,7 @@ pub(crate) fn exists(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// ASYNC and SYNC are the same here: no client would wait for the removal.
+/// ASYNC and SYNC are the same, because the removal never blocks a client.
 pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
     let known =
         |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");

@@ -1,5 +1,5 @@
-//! SCRUB: looking for items whose memory has changed since they were written. Redis has no such
-//! command. The walk itself is [`crate::state::scrub`].
+//! SCRUB: finds items whose memory has changed since they were written. The command is an extension of hotring.
+//! [`crate::state::scrub`] does the walk.
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::index::Checksum;
@@ -24,7 +24,7 @@ pub(crate) fn start(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Items a second, 0 for no limit.
+/// Parses the rate in items per second; 0 for no limit.
 fn rate(options: ArgsView<'_>) -> Result<u64, Failure> {
     match options.len() {
         0 => Ok(0),
@@ -67,7 +67,7 @@ pub(crate) fn status(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The counters, under the names that STATUS and INFO share.
+/// The counters, under the names that SCRUB STATUS and INFO share.
 pub(super) fn numbers(status: &Status) -> [(&'static str, u64); 7] {
     let counts = &status.counts;
     [

@@ -1,4 +1,4 @@
-//! Sets: SADD and its kin.
+//! Set commands: SADD and its relatives.
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{Member, SetForm, SetOperation, SetRef, SetSnapshot};
@@ -41,7 +41,7 @@ pub(crate) fn sismember(c: &mut Context<'_>) -> Outcome {
     number(c, |set| usize::from(set.contains(member)))
 }
 
-/// Answers a number that the set has; 0 if it is missing.
+/// Replies with a number computed from the set; 0 if the key is missing.
 fn number(c: &mut Context<'_>, number: impl FnOnce(SetRef<'_>) -> usize) -> Outcome {
     let found = c.store.set_members(c.key(), c.now, |set| c.reply.count(number(set)))?;
     if !is_found(c, found) {
@@ -73,7 +73,7 @@ pub(crate) fn smembers(c: &mut Context<'_>) -> Outcome {
                 rest();
             }
             member.with_bytes(|member| c.reply.bulk(member));
-            // It is refused as a whole.
+            // The entire reply is refused below.
             if c.reply.written() > len_max {
                 return;
             }
@@ -129,7 +129,7 @@ fn one_random(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Members that differ, or, with a negative count, any as many times as they are drawn.
+/// SRANDMEMBER with a count: distinct members, or, with a negative count, independent draws.
 fn several_random(c: &mut Context<'_>) -> Outcome {
     let chosen = Chosen::counted(&c.args[2])?;
     let (len_max, room) = (c.reply_len_max, c.reply_left());
@@ -196,7 +196,7 @@ pub(crate) fn sdiffstore(c: &mut Context<'_>) -> Outcome {
     stored(c, SetOperation::Difference)
 }
 
-/// Answers the result of an operation on sets, as they are at one moment.
+/// Replies with the result of an operation on sets, read at one point in time.
 fn combined(c: &mut Context<'_>, operation: SetOperation) -> Outcome {
     let sets = snapshots(c, c.args.tail(1))?;
     let len_max = c.reply_len_max;
@@ -215,7 +215,7 @@ fn combined(c: &mut Context<'_>, operation: SetOperation) -> Outcome {
     c.check_reply_len()
 }
 
-/// The sets of these keys at one moment, counted as looked up.
+/// Snapshots of the sets of these keys at one point in time; counts the lookups.
 fn snapshots(c: &mut Context<'_>, keys: ArgsView<'_>) -> Result<Vec<SetSnapshot>, Failure> {
     let sets = with_keys(keys, |keys| c.store.sets_at_once(keys, c.now))?;
     let hits = sets.iter().filter(|set| set.is_there()).count() as u64;
@@ -250,7 +250,7 @@ pub(crate) fn sintercard(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Up to how many members are counted; 0 is no limit.
+/// Parses LIMIT: most members to count; 0 for no limit.
 fn limit(options: ArgsView<'_>) -> Result<usize, Failure> {
     let (mut limit, mut i) = (0, 0);
     while let Some(option) = options.get(i) {
@@ -266,12 +266,12 @@ fn limit(options: ArgsView<'_>) -> Result<usize, Failure> {
     Ok(limit)
 }
 
-/// All members of a packed set in one call, as Redis does. Of a large one, a part at a time.
+/// Shows all members of a packed set in one call, as Redis does. A large set takes several calls.
 pub(crate) fn sscan(c: &mut Context<'_>) -> Outcome {
     let cursor = scan::cursor(&c.args[2])?;
     let shown = shown(c.args.tail(3)).and_then(|shown| match shown.values {
         true => Ok(shown),
-        // Of HSCAN only.
+        // NOVALUES is an option of HSCAN only.
         false => Err(Failure::Syntax),
     });
     let mut found: Vec<Vec<u8>> = Vec::new();
@@ -285,7 +285,7 @@ pub(crate) fn sscan(c: &mut Context<'_>) -> Outcome {
             });
         }))
     })?;
-    // As in Redis, the options of a walk over nothing are not looked at.
+    // As in Redis, the options are not checked if the key is missing.
     let next = next.transpose()?;
     is_found(c, next.map(|_| ()));
     scan::reply_page(c, next.unwrap_or(0), &found)

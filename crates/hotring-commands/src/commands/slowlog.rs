@@ -1,11 +1,11 @@
-//! SLOWLOG: the requests that took longest.
+//! SLOWLOG: the requests that took longer than a threshold.
 
 use hotring_protocol::parse_i64;
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Requests in a reply when the request gives no number.
+/// Number of requests in a reply when the request gives no count.
 const COUNT_DEFAULT: usize = 10;
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
@@ -15,7 +15,7 @@ pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
             let count = parse_i64(&c.args[2])
                 .filter(|count| *count >= -1)
                 .ok_or(Failure::text("ERR count should be greater than or equal to -1"))?;
-            // -1 is all of them.
+            // -1 asks for all requests.
             usize::try_from(count).unwrap_or(usize::MAX)
         }
         _ => return Err(Failure::Arity("slowlog|get".into())),

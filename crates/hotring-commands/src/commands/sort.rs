@@ -1,7 +1,8 @@
-//! SORT and SORT_RO: the elements of a list, a set or a sorted set in another order.
+//! SORT and SORT_RO: sorted elements of a list, a set or a sorted set.
 //!
-//! The patterns of BY and GET name keys that no argument does. A request with them holds all keys, as a script with
-//! undeclared keys does, so that it sees one moment; one with STORE holds both of its keys.
+//! The patterns of BY and GET name keys that are not arguments. A request with such patterns must hold the entire
+//! store, as a script with undeclared keys does, so that all lookups see one point in time. A request with STORE must
+//! hold both of its keys.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -20,10 +21,10 @@ use crate::table::lookup;
 struct Request<'a> {
     descending: bool,
     alpha: bool,
-    /// First element and number of elements; below 0, all.
+    /// LIMIT: the first element, and the number of elements; a negative number for all.
     limit: Option<(i64, i64)>,
     by: Option<Pattern<'a>>,
-    /// BY a constant: in the order in which they are.
+    /// BY a constant: do not sort.
     unsorted: bool,
     get: Vec<Pattern<'a>>,
     store: Option<&'a [u8]>,
@@ -35,7 +36,7 @@ impl Request<'_> {
         self.by.as_ref().is_some_and(is_key) || self.get.iter().any(is_key)
     }
 
-    /// The elements that are answered, of `len`.
+    /// The range of the `len` elements that LIMIT selects.
     fn range(&self, len: usize) -> std::ops::Range<usize> {
         let (start, count) = self.limit.unwrap_or((0, -1));
         let start = usize::try_from(start).unwrap_or(0).min(len);
@@ -46,9 +47,9 @@ impl Request<'_> {
 
 /// The pattern of BY or GET.
 enum Pattern<'a> {
-    /// `#`: itself.
+    /// `#`: the element itself.
     Element,
-    /// Without `*`: nothing.
+    /// A pattern without `*`: no value.
     Nothing,
     /// `before*after`, or `before*after->field`.
     Key { before: &'a [u8], after: &'a [u8], field: Option<&'a [u8]> },
@@ -67,7 +68,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// The value it names for this element; None for a missing key or field, or one of another type.
+    /// The value that the pattern names for this element; None for a missing key or field, or for another type.
     fn look_up<'e>(&self, element: &'e [u8], c: &mut Context<'_>) -> Option<Cow<'e, [u8]>> {
         let (before, after, field) = match self {
             Pattern::Element => return Some(Cow::Borrowed(element)),
@@ -100,7 +101,7 @@ pub(crate) fn sort_ro(c: &mut Context<'_>) -> Outcome {
 
 fn run(c: &mut Context<'_>, stores: bool) -> Outcome {
     let request = parse(c, stores)?;
-    // The reply is written without the hold.
+    // The reply is written after the hold has ended.
     let rows = match request.store {
         _ if request.looks_up() => c.alone(&[], |c| rows(&request, c)),
         Some(to) => c.alone(&[c.args.at(1), to], |c| rows(&request, c)),
@@ -140,7 +141,7 @@ fn parse<'a>(c: &Context<'a>, stores: bool) -> Result<Request<'a>, Failure> {
             }
             (b"by", Some(text), _) => {
                 let pattern = Pattern::parse(text);
-                // As in Redis, one constant is enough.
+                // As in Redis, one BY with a constant disables sorting, also if another BY follows.
                 request.unsorted |= !matches!(pattern, Pattern::Key { .. });
                 if matches!(pattern, Pattern::Key { .. }) && !may_read_all(c) {
                     return Err(Failure::text(
@@ -171,10 +172,10 @@ fn may_read_all(c: &Context<'_>) -> bool {
         || lookup(c.args.at(0)).is_some_and(|spec| access.user().may_read_all(spec, c.args))
 }
 
-/// A row of the answer: an element, or one of the values that GET names for it.
+/// A row of the reply: an element, or a value that GET names for an element.
 type Row = Option<Vec<u8>>;
 
-/// The rows to answer, or to store if the request says so.
+/// Collects the rows of the reply. With STORE, also stores them.
 fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure> {
     let damages = c.store.damages();
     let elements = chosen(request, c)?;
@@ -194,7 +195,7 @@ fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure>
             rows.push(row);
         }
     }
-    // The value of `to` must not make way for rows that lack unreadable values.
+    // Rows that lack unreadable values must not replace the value of `to`.
     if let Some(to) = request.store.filter(|_| c.store.damages() == damages) {
         let mut list = Elements::default();
         rows.iter().for_each(|row| list.add(row.as_deref().unwrap_or_default()));
@@ -203,10 +204,10 @@ fn rows(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Row>, Failure>
     Ok(rows)
 }
 
-/// The elements that are answered, in their order.
+/// The selected elements, in the order of the reply.
 fn chosen(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Vec<u8>>, Failure> {
     let Found { mut elements, is_set, is_cut } = elements(request, c)?;
-    // The result for a script or a store must not depend on the order in which a set is held.
+    // The result for a script or STORE must be deterministic, so it must not depend on the internal order of a set.
     let settles = request.unsorted && is_set && (request.store.is_some() || c.client.runs_script);
     if settles {
         elements.sort();
@@ -224,11 +225,11 @@ fn chosen(request: &Request<'_>, c: &mut Context<'_>) -> Result<Vec<Vec<u8>>, Fa
     Ok(elements)
 }
 
-/// The elements as they are held.
+/// The elements in the order of the container.
 struct Found {
     elements: Vec<Vec<u8>>,
     is_set: bool,
-    /// They are those that are answered, and no others.
+    /// The elements are already reduced to those that LIMIT selects.
     is_cut: bool,
 }
 
@@ -259,7 +260,7 @@ fn elements(request: &Request<'_>, c: &mut Context<'_>) -> Result<Found, Failure
             }),
             Some(_) => return Err(StoreError::WrongType.into()),
         };
-        // Between the two looks another client may have given it another type.
+        // Another client may have replaced the value by one of another type since the lookup of the type.
         match found {
             Err(StoreError::WrongType) => continue,
             Err(error) => return Err(error.into()),
@@ -276,7 +277,7 @@ fn elements(request: &Request<'_>, c: &mut Context<'_>) -> Result<Found, Failure
 /// The sort key of an element.
 enum Rank {
     Number(f64),
-    /// None for a missing value, which comes first.
+    /// The value of BY. None for a missing value, which sorts first.
     Text(Option<Vec<u8>>),
     /// The element's own text.
     Own,
@@ -315,7 +316,7 @@ fn sorted(
     Ok(ranked.into_iter().map(|(_, element)| element).collect())
 }
 
-/// As C's strtod, which passes over spaces before a number, reads it. Nothing is 0, as in Redis.
+/// Parses a number as C's `strtod` does, which skips leading spaces. As in Redis, an empty text is 0.
 fn number(text: &[u8]) -> Result<f64, Failure> {
     let text = text.trim_ascii_start();
     let number = if text.is_empty() { Some(0.0) } else { parse_score(text) };

@@ -1,4 +1,4 @@
-//! Strings as a whole: GET, SET and their variants, APPEND, STRLEN.
+//! String commands on entire values: GET, SET and their variants, APPEND, STRLEN.
 
 use hotring_protocol::ArgsView;
 use hotring_store::{SetCondition, SetExpiry, SetOptions, Text, TtlChange, ValueRef};
@@ -8,7 +8,7 @@ use super::expire::{Moment, deadline};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Writes an old value that the store has handed over, or null.
+/// Replies with an old value that the store has returned, or with null.
 fn old_value(c: &mut Context<'_>, old: Option<Text>) {
     match old {
         Some(text) => {
@@ -59,7 +59,7 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The options of SET, MSETEX and GETEX about the expiry.
+/// The expiry options of SET, MSETEX and GETEX.
 #[derive(Clone, Copy)]
 pub(super) enum Ttl<'a> {
     Unsaid,
@@ -69,8 +69,8 @@ pub(super) enum Ttl<'a> {
 }
 
 impl<'a> Ttl<'a> {
-    /// Takes the option at `options[i]` if it is about the expiry, and gives the index
-    /// behind it. The same option may stand twice, two different ones may not.
+    /// Reads the option at `options[i]` if it concerns the expiry; `word` is the option without a time. Returns the
+    /// index after the option. An option may be repeated; two different ones are a syntax error.
     pub(super) fn take(
         &mut self,
         options: ArgsView<'a>,
@@ -136,7 +136,7 @@ fn set_options(options: ArgsView<'_>, now: u64) -> Result<SetOptions<'_>, Failur
     Ok(SetOptions { condition, expiry, return_old, buffer: None })
 }
 
-/// The same comparison may stand twice, any two others may not.
+/// Reads the operand of a comparison. A comparison may be repeated; two different ones are a syntax error.
 fn compared<'a>(
     before: &When<'_>,
     comparison: Comparison,
@@ -153,7 +153,7 @@ fn compared<'a>(
         .ok_or(Failure::Syntax)
 }
 
-/// The effect of SET and MSETEX on the expiry.
+/// The effect of the options of SET and MSETEX on the expiry.
 pub(super) fn set_expiry(ttl: Ttl<'_>, now: u64, command: &str) -> Result<SetExpiry, Failure> {
     Ok(match ttl {
         Ttl::Unsaid => SetExpiry::Clear,
@@ -213,7 +213,7 @@ pub(crate) fn getex(c: &mut Context<'_>) -> Outcome {
         Ttl::Word => TtlChange::Persist,
         Ttl::Time(moment, time) => match deadline(moment, time, c.now, "getex") {
             Ok(at) => TtlChange::At(at),
-            // Redis looks for the key before it looks at the time.
+            // Redis looks up the key before it checks the time: a missing key hides the error.
             Err(failure) if c.store.get_string(&c.args[1], c.now, |_| ())?.is_some() => {
                 return Err(failure);
             }

@@ -89,7 +89,7 @@ impl Wanted {
         other.ok_or(Failure::text("ERR The client ID you want redirect to does not exist"))
     }
 
-    /// The resulting options, if the request is consistent in itself and with the current options.
+    /// Checks that the request agrees with itself and with the current options. Returns the resulting options.
     fn check(&mut self, c: &Context<'_>) -> Result<Options, Failure> {
         let before = c.client.tracking();
         let mode_before = before.map(|options| options.mode);
@@ -131,7 +131,7 @@ impl Wanted {
         Ok(Options { number, mode, no_loop, redirect, prefixes, caching: false, entered })
     }
 
-    /// The current prefixes and the new ones. Without any, the empty prefix stands for all keys.
+    /// The current prefixes and the new ones. If there are none, the empty prefix stands for all keys.
     fn all_prefixes(
         &mut self,
         before: Option<&Options>,
@@ -161,7 +161,7 @@ impl Wanted {
 /// the first pair that does.
 fn check_overlaps(new: &[Box<[u8]>], before: &BTreeSet<Box<[u8]>>) -> Outcome {
     let with_before = |prefix: &[u8]| {
-        // In their order those that begin alike stand together: it is the next one, in front or behind.
+        // Prefixes that begin alike are adjacent in sorted order, so only the neighbours can overlap.
         let shorter = before.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
         let longer = before.range::<[u8], _>((Included(prefix), Unbounded)).next();
         shorter.into_iter().chain(longer).find(|other| overlaps(prefix, other))
@@ -177,11 +177,11 @@ fn check_overlaps(new: &[Box<[u8]>], before: &BTreeSet<Box<[u8]>>) -> Outcome {
     }
 }
 
-/// The first of the prefixes that overlaps with one behind it, and the first that it overlaps with.
+/// The index of the first prefix that overlaps with a later one, and the index of the first one that it overlaps with.
 fn first_overlap(prefixes: &[Box<[u8]>]) -> Option<(usize, usize)> {
     let mut order: Vec<usize> = (0..prefixes.len()).collect();
     order.sort_by(|a, b| prefixes[*a].cmp(&prefixes[*b]));
-    // Behind a prefix in this order all come that begin with it, and then none.
+    // In sorted order, the prefixes that begin with `shortest` follow it directly.
     let mut shortest = *order.first()?;
     let mut first = None;
     for &i in &order[1..] {
@@ -244,7 +244,7 @@ pub(crate) fn getredir(c: &mut Context<'_>) -> Outcome {
 }
 
 fn redirect(c: &Context<'_>) -> i64 {
-    // ORDERING: Relaxed, written by this thread.
+    // ORDERING: Relaxed, only this thread writes it.
     c.client.shared.redirect.load(Ordering::Relaxed)
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     let options = c.client.tracking().cloned().unwrap_or_default();
     let is_on = c.client.tracking().is_some();
     let Options { mode, no_loop, caching, .. } = options;
-    // ORDERING: Relaxed, noted by the thread that failed to tell the other one.
+    // ORDERING: Relaxed, the flag is set by the thread that failed to notify the other client.
     let shown = c.client.shared.tracking.load(Ordering::Relaxed);
     let flags = [
         ("off", !is_on),

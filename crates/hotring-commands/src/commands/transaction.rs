@@ -1,9 +1,9 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! The executor queues the commands behind MULTI. EXEC takes the keys of all queued commands and the watched ones for
-//! itself alone ([`exclusive`](hotring_store::Session::exclusive)), looks whether the watched ones have changed, and
-//! runs the queue: no client on any thread sees a state in the middle, and none writes one of the keys between the look
-//! and the end.
+//! The executor queues the commands after MULTI. EXEC must hold the keys of all queued commands and all watched keys
+//! exclusively ([`exclusive`](hotring_store::Session::exclusive)) while it checks whether a watched key has changed and
+//! runs the queue. So no client on any thread sees an intermediate state, and none writes one of the keys between the
+//! check and the end.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn watch_all(c: &mut Context<'_>) -> Outcome {
     let watched_max = c.server.settings.config().watched_max;
     for key in c.args.tail(1).iter() {
         let watched = &mut c.client.transaction.watched;
-        // A key that is watched already keeps its earlier state.
+        // A key that is watched already keeps its first recorded state.
         let place = c.store.place();
         if watched.iter().any(|stamp| stamp.key() == key && stamp.place() == place) {
             continue;
@@ -79,7 +79,7 @@ pub(crate) fn unwatch(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     if !c.client.transaction.is_open() {
-        // Watched keys stay watched.
+        // As in Redis, this error does not end the watches.
         return Err(Failure::text("ERR EXEC without MULTI"));
     }
     let (queue, watched) = c.client.end_transaction();
@@ -87,7 +87,7 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     if queue.refused {
         return Err(Failure::text("EXECABORT Transaction discarded because of previous errors."));
     }
-    // Refused as a whole rather than in the middle.
+    // Lack of memory must refuse the entire transaction before any command runs.
     if queue.commands().any(|(spec, _)| spec.flags.contains(Flags::DENYOOM))
         && let Err(refusal) = c.store.admit().and_then(|()| c.store.admit_bytes(queue.memory()))
     {
@@ -107,9 +107,9 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The keys that a transaction must hold.
+/// The part of the store that a transaction must hold.
 enum Scope<'a> {
-    /// One command is atomic by itself.
+    /// A single command is atomic by itself.
     Nothing,
     Keys(Vec<&'a [u8]>),
     Everything,
@@ -138,7 +138,7 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
         return;
     }
     c.counters.commands.add(queue.len() as u64);
-    // Messages may be put before the reply, which moves it.
+    // Messages may be inserted before the reply and move it, so the positions in `long_values` would be wrong.
     let long_values = std::mem::take(&mut c.locals.long_values);
     let start = c.reply.written();
     c.client.begin_exec();
@@ -166,7 +166,8 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
         let from = monitors::From::Client(&inner.client.shared);
         inner.server.push.monitors.show(spec, args, from, &inner.server.settings);
         if inner.client.wait().is_some() {
-            // Nothing can change while the transaction is alone: the wait ends as after its time limit.
+            // A blocking command replies as after its timeout: no other client can change the keys during the
+            // transaction.
             inner.client.end_wait(c.now);
             inner.reply.int(0);
         }
@@ -174,7 +175,7 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
             c.client.closing = Some(Closing::OutputLimit);
         }
         if c.client.closing == Some(Closing::OutputLimit) {
-            // The rest runs all the same, without replies.
+            // The remaining commands must still run, but without replies.
             c.reply.buffer().truncate(start);
         }
     }
@@ -182,8 +183,8 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
     c.client.end_exec(start, c.reply.buffer());
 }
 
-/// Whether the client may still run a command that it has queued; if not, replies with the error. Users may have
-/// changed since, and a command of the same transaction may have changed the user.
+/// Whether the client may still run a queued command; if not, replies with the error. Permissions may have changed
+/// since the command was queued, and a command of the transaction may have changed the user.
 fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
     let Err(denied) = c.client.access().check(spec, c.args) else { return true };
     deny(denied, spec, c.args, c.client, c.server, Origin::Transaction);

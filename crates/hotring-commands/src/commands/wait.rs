@@ -1,7 +1,7 @@
-//! WAITKEY: waits until a key changes, or has a value. Ours; Redis has none.
+//! WAITKEY: waits until a key changes, or has a given value. The command is an extension of hotring.
 //!
-//! The command itself does not wait. It begins a wait, which the connection's task goes on with
-//! (`socket/wait.rs`); meanwhile the connection runs nothing else, as with Redis's blocking commands.
+//! The handler does not block. It begins a wait, which the connection's task continues (`socket/wait.rs`). Meanwhile
+//! the connection runs no other request, as with Redis's blocking commands.
 
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -35,7 +35,7 @@ pub(crate) fn waitkey(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Milliseconds; 0 for no limit, as in Redis. The texts are those of its blocking commands.
+/// Parses a timeout in milliseconds; 0 for no limit. The errors are those of Redis's blocking commands.
 fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
     let number =
         parse_i64(text).ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;

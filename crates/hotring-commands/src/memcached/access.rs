@@ -1,9 +1,9 @@
-//! Times of access, and whether items were fetched since they were stored: the flags h and l of meta
-//! commands.
+//! Records the time of each item's last access, and whether the item was fetched since it was stored: the flags h and l
+//! of meta commands.
 //!
-//! A record costs a write of the item at the first fetch in a second, so it is kept only if a client uses
-//! it. It begins with the first request for it: from then on every item that this protocol stores, and
-//! every item asked about, carries the record.
+//! A record costs a write of the item at the first fetch in each second, so records are kept only if a client uses
+//! them. The first request with one of the flags turns them on; from then on, every item that this protocol stores and
+//! every item that such a request names gets a record.
 
 use std::sync::atomic::Ordering;
 
@@ -12,22 +12,22 @@ use hotring_store::{Access, ItemAction, Metadata, SetExpiry};
 use super::context::Context;
 
 impl Context<'_> {
-    /// The record of an item that is stored now.
+    /// The record for an item that is stored; None while records are off.
     pub(super) fn stored(&self) -> Option<Access> {
-        // ORDERING: Relaxed, nothing else is read through it.
+        // ORDERING: Relaxed, the flag publishes no other data.
         let wanted = self.server.memcached.accesses.load(Ordering::Relaxed);
         wanted.then(|| Access { at: self.second(), fetched: false })
     }
 
-    /// Turns the record on, because a client has asked for it.
+    /// Turns records on, because a client has asked for one.
     pub(super) fn remember_accesses(&self) {
-        // ORDERING: Relaxed, as above. Read first, because all threads share the cache line.
+        // ORDERING: Relaxed, as above. The flag is read before it is written, because all threads share its cache line.
         if !self.server.memcached.accesses.load(Ordering::Relaxed) {
             self.server.memcached.accesses.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Records a fetch. Without free memory the fetch goes unrecorded.
+    /// Records a fetch. If memory is lacking, the fetch goes unrecorded.
     #[cold]
     pub(super) fn mark_fetched(&mut self, key: &[u8]) {
         let second = self.second();

@@ -1,4 +1,4 @@
-//! The requests of an input that are taken together: decoded, and their keys' memory prefetched.
+//! A batch of requests that run together: decodes them and prefetches the memory of their keys.
 
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Decoded, LineTooLong, Request};
@@ -20,17 +20,17 @@ pub(super) struct Decodable {
 pub(super) struct Batch {
     requests: Vec<Decodable>,
     len: usize,
-    /// Where the batch ends in the input.
+    /// The end of the batch in the input.
     pub end: usize,
     pub stop: Option<Stop>,
 }
 
-/// Why a batch has fewer requests than it may have.
+/// The reason that decoding stopped before the batch was full.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The input has no more complete ones.
+    /// The input has no further complete request.
     Incomplete,
-    /// The next bytes are no request.
+    /// The next bytes are not a request.
     Broken,
 }
 
@@ -53,7 +53,7 @@ impl Batch {
                     decoded.start = self.end;
                     self.end += consumed;
                     self.len += 1;
-                    // Once the client is authenticated, other limits apply.
+                    // Other limits apply after authentication, so an unauthenticated batch is one request.
                     if !talk.authenticated {
                         return;
                     }
@@ -77,7 +77,7 @@ impl Batch {
         &self.requests[..self.len]
     }
 
-    /// Fetches the cache lines of all keys of the batch side by side.
+    /// Prefetches the cache lines of all keys of the batch in parallel.
     pub(super) fn prefetch(&self, input: &[u8], store: &mut Session) {
         let keys_of = self.requests().iter().filter_map(|decoded| decoded.keys(input));
         let mut keys = [Key::from(b""); BATCH_LEN];

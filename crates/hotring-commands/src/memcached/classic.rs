@@ -1,4 +1,4 @@
-//! The classic commands.
+//! The classic commands of memcached: get, set, incr, delete and so on, with fixed positional arguments.
 
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Command, parse_i32, parse_u32, parse_u64};
@@ -42,15 +42,15 @@ fn count_get(c: &Context<'_>, key: &[u8], found: bool) {
 /// The outcome of showing an item.
 enum Shown {
     Yes,
-    /// It is shown, and the fetch must be recorded.
+    /// The item is shown, and the fetch must be recorded.
     AndFetched,
-    /// It has no CAS number yet, so it must be written first.
+    /// The item has no CAS number yet and must be written first.
     Unnumbered,
-    /// It has a type that this protocol lacks.
+    /// The value has a type that this protocol lacks.
     Unknown,
 }
 
-/// Writes an item to the reply; false if there is none.
+/// Writes an item to the reply. False if the key is missing.
 fn show(c: &mut Context<'_>, key: &[u8], with_cas: bool) -> Result<bool, Refusal> {
     let second = c.second();
     let reply = &mut c.reply;
@@ -77,7 +77,7 @@ fn show(c: &mut Context<'_>, key: &[u8], with_cas: bool) -> Result<bool, Refusal
     }
 }
 
-/// Writes an item to the reply and gives it a CAS number or another expiry; false if there is none.
+/// Writes an item to the reply, and gives the item a CAS number or another expiry. False if the key is missing.
 fn show_changed(
     c: &mut Context<'_>,
     key: &[u8],
@@ -301,8 +301,8 @@ fn verbosity(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// Clients of both protocols share the limit of memory, so this command must not change it. Clients take
-/// any reply but OK as an error, so the server log reports it instead.
+/// `cache_memlimit` has no effect, because both protocols share the memory limit. Clients treat any reply but OK as an
+/// error, so only the server log reports this.
 fn memlimit(c: &mut Context<'_>) -> Outcome {
     let words = words(c, 2..=3)?;
     quietly(c, |c| {
@@ -321,8 +321,8 @@ fn memlimit(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// An unknown command. An HTTP request comes from a browser that was lured to this port, and closes the
-/// connection.
+/// Replies to an unknown command. An HTTP request closes the connection: it comes from a browser that was lured to this
+/// port.
 pub(super) fn unknown(c: &mut Context<'_>) -> Outcome {
     let last = c.args.len().checked_sub(1).map(|last| c.args.at(last));
     if last.is_some_and(|word| word.starts_with(b"HTTP/")) {
@@ -332,7 +332,7 @@ pub(super) fn unknown(c: &mut Context<'_>) -> Outcome {
     Err(Refusal::ERROR)
 }
 
-/// The words of the line, if their number is allowed.
+/// The words of the line; an error if their number is not in `len`.
 fn words<'a>(
     c: &Context<'a>,
     len: std::ops::RangeInclusive<usize>,
@@ -346,14 +346,14 @@ fn is_quiet(words: ArgsView<'_>) -> bool {
     words.len() > 1 && words.at(words.len() - 1) == NOREPLY
 }
 
-/// Runs a command; noreply as the last word drops its reply.
+/// Runs a command. `noreply` as the last word suppresses the reply.
 fn quietly(c: &mut Context<'_>, run: impl FnOnce(&mut Context<'_>) -> Outcome) -> Outcome {
     let start = c.reply.written();
     let outcome = run(c);
     if !is_quiet(c.args) {
         return outcome;
     }
-    // Report damage now: the caller would send it as a reply.
+    // Damage must be reported here: otherwise the caller would report it in spite of `noreply`.
     if let Err(refusal) = c.damage().map_or(outcome, Err) {
         c.refuse(start, refusal);
     }

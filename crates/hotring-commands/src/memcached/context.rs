@@ -1,4 +1,4 @@
-//! The surroundings of a command, and the reasons for a reply other than the ordinary one.
+//! The context of a running command, and the reasons for refusing it.
 
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Data, KEY_LEN_MAX, Writer};
@@ -12,18 +12,18 @@ use crate::state::loading::LOADING;
 use crate::state::memcached::{Count, Counts};
 use crate::state::server::Server;
 
-/// Greater numbers of seconds are a Unix time, not a duration: 30 days.
+/// Longest relative time in seconds, 30 days; a greater number is a Unix time.
 const RELATIVE_MAX: i32 = 60 * 60 * 24 * 30;
 
 /// Everything that one command may read and change while it runs.
 pub(super) struct Context<'a> {
-    /// The words of the line, the command's name first.
+    /// The words of the line; the command's name comes first.
     pub args: ArgsView<'a>,
-    /// The data behind it.
+    /// The data block after the line.
     pub data: Data<'a>,
     /// Where the reply goes.
     pub reply: Writer<'a>,
-    /// Longest total of the pending replies.
+    /// Limit on the total length of the pending replies.
     pub reply_len_max: usize,
     /// Unix milliseconds, read once for the whole batch of requests.
     pub now: u64,
@@ -31,7 +31,7 @@ pub(super) struct Context<'a> {
     pub store: &'a mut Session,
     /// This thread's counters.
     pub counters: &'a Counters,
-    /// The ones of this protocol.
+    /// This thread's counters of memcached's figures.
     pub counts: &'a Counts,
     /// The state that all threads share.
     pub server: &'a Server,
@@ -41,7 +41,7 @@ pub(super) struct Context<'a> {
     pub client: &'a mut Client,
 }
 
-/// Why a command has no ordinary reply.
+/// The reason for refusing a command.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// An error with this text.
@@ -92,7 +92,7 @@ impl Context<'_> {
         u32::try_from(self.now / 1000).unwrap_or(u32::MAX)
     }
 
-    /// The expiry for a time of the protocol: 0 means never, a negative time is over already.
+    /// Converts a time of the protocol: 0 means never, a negative time has already passed.
     pub(super) fn expiry(&self, time: i32) -> SetExpiry {
         match u64::try_from(time) {
             Ok(0) => SetExpiry::Clear,
@@ -108,8 +108,7 @@ impl Context<'_> {
         if fits { Ok(()) } else { Err(Refusal::ReplyTooLong) }
     }
 
-    /// Takes the report of a damaged item that the command has met. The command has treated its key as
-    /// absent.
+    /// Takes the report of a damaged item that the command has met. The command has treated the key as absent.
     pub(super) fn damage(&mut self) -> Option<Refusal> {
         let damaged = self.store.take_damage()?;
         self.counters.damaged_reads.add(1);
@@ -117,7 +116,7 @@ impl Context<'_> {
         Some(Refusal::Damaged)
     }
 
-    /// Replaces the reply since `start` by a refusal.
+    /// Replaces the reply since `start` by an error.
     #[cold]
     pub(super) fn refuse(&mut self, start: usize, refusal: Refusal) {
         self.counters.errors.add(1);
@@ -150,7 +149,7 @@ impl Context<'_> {
 
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
-/// Checks the length of a classic command's key.
+/// Checks the length of a key.
 pub(super) fn check_key(key: &[u8]) -> Result<&[u8], Refusal> {
     if key.len() <= KEY_LEN_MAX { Ok(key) } else { Err(Refusal::BAD_LINE) }
 }

@@ -1,4 +1,4 @@
-//! Maps each command to its function and to its properties.
+//! Maps each command of memcached's protocol to its handler and to its properties.
 
 use hotring_protocol::memcached::Command;
 
@@ -19,7 +19,7 @@ pub(super) fn run_counted(
     by_command.call(number);
     let begun = is_timed.then(clock::monotonic);
     let outcome = run(command, c);
-    // The reply took the key of a damaged item for absent.
+    // The reply treats the key of a damaged item as absent, so an error must replace it.
     let outcome = c.damage().map_or(outcome, Err);
     if outcome.is_err() {
         by_command.fail(number);
@@ -81,7 +81,7 @@ pub(super) fn writes(command: Command) -> bool {
 pub(super) fn misses(command: Option<Command>, c: &mut Context<'_>) -> bool {
     let Some(command) = command.filter(|_| c.server.persist.loading.is_on()) else { return false };
     let keys = command.keys(c.args);
-    // Flags of `mg` that store something or change its time.
+    // The flags of `mg` that create an item or change its expiry.
     let is_write = |flag: &[u8]| matches!(flag.first(), Some(b'N' | b'T'));
     let is_read =
         !writes(command) && (command != Command::MetaGet || !c.args.iter().skip(2).any(is_write));

@@ -19,13 +19,13 @@ use crate::state::thread_shared::ThreadShared;
 /// The byte that each request of memcached's binary protocol begins with.
 const BINARY: u8 = 0x80;
 
-/// Runs requests of this protocol. A thread has one, for all its connections.
+/// Runs the requests of this protocol. Each thread has one executor, for all its connections.
 #[derive(Debug, Default)]
 pub(crate) struct Executor {
     batch: Batch,
 }
 
-/// The context that all requests of a run share.
+/// The state that all requests of a run share.
 struct Run<'a> {
     server: &'a Server,
     config: &'a Config,
@@ -35,9 +35,9 @@ struct Run<'a> {
     random: &'a mut Rng,
     /// Unix milliseconds.
     now: u64,
-    /// Length that the whole buffer of replies may reach.
+    /// Longest length that the buffer of replies may reach.
     reply_len_max: usize,
-    /// Why writes are refused, if they are.
+    /// The reason that writes are refused, if they are.
     refusal: Option<String>,
     /// Each request is timed.
     is_timed: bool,
@@ -92,11 +92,11 @@ impl Executor {
     ) -> Option<Fed> {
         for decoded in self.batch.requests() {
             if out.len() > out_max {
-                // The tail that the decoder remembers is no longer the next thing it will see.
+                // The decoder's position belongs to a later part of the input, so start over.
                 talk.decoder = Decoder::new();
                 return Some(Fed { consumed: decoded.start, stalled: true });
             }
-            // Another client may have swapped the database since the request before it.
+            // Another client may have swapped the database since the previous request.
             run.store.select(client.database);
             talk.run(&decoded.request, &input[decoded.start..], client, out, run);
             if client.closing.is_some() {
@@ -106,12 +106,12 @@ impl Executor {
         None
     }
 
-    /// The end of the run after a complete batch; None if the next batch follows.
+    /// Decides after a complete batch whether the run ends; None to run the next batch.
     #[inline(always)]
     fn end_after_batch(&self, client: &mut Client, input: &[u8], out: &mut Vec<u8>) -> Option<Fed> {
         let consumed = self.batch.end;
         match self.batch.stop {
-            // A wrong password holds back the requests behind it.
+            // After a wrong password, later requests must wait.
             None if consumed < input.len()
                 && (consumed >= TURN_LEN || !client.penalty.is_zero()) =>
             {
@@ -143,7 +143,7 @@ impl Executor {
     }
 }
 
-/// The wait before any request of a run may run, if there is one.
+/// The wait that must end before the next request may run, if there is one.
 #[inline(always)]
 fn wait_before(thread: &mut ThreadState, talk: &Talk, now: u64) -> Option<Wait> {
     if !thread.is_watched {
@@ -184,8 +184,8 @@ impl<'a> Run<'a> {
 }
 
 impl Talk {
-    /// Looks at the first byte of the connection. A client of the binary protocol sends no line ends and would wait for
-    /// a reply for ever: its connection is closed, and this returns false.
+    /// Checks the first byte of the connection. A client of the binary protocol sends no line ends and would wait for a
+    /// reply forever, so its connection is closed and this returns false.
     #[cold]
     fn begin(&mut self, client: &mut Client, input: &[u8], run: &Run<'_>) -> bool {
         self.begun = !input.is_empty();

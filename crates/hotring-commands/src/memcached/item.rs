@@ -1,5 +1,5 @@
-//! Atomic changes of an item: storing, counting, removing. The classic and the meta command of a name
-//! differ only in syntax.
+//! Atomic operations on an item: store, count, remove. The classic and the meta command of the same name differ only in
+//! syntax.
 
 use hotring_store::{Access, Item, ItemAction, Metadata, SetExpiry, StoreError, UniqueNumbers};
 
@@ -16,11 +16,11 @@ pub(super) enum Mode {
     Set,
     /// If the key is absent.
     Add,
-    /// If it is present.
+    /// If the key is present.
     Replace,
-    /// If it is present, behind the old value; with an expiry also if it is absent.
+    /// If the key is present: append to the old value. With an expiry, also create an absent item.
     Append(Option<SetExpiry>),
-    /// Likewise, before it.
+    /// As `Append`, but prepend.
     Prepend(Option<SetExpiry>),
     /// If the item has the given CAS number.
     Cas,
@@ -42,7 +42,7 @@ pub(super) struct Put<'a> {
     pub new_cas: Option<u64>,
     /// The reply contains the new CAS number.
     pub wants_cas: bool,
-    /// With the number of an earlier value, the new value is stored and marked as stale.
+    /// If `cas` is that of an earlier value, store the new value and mark it as stale.
     pub takes_stale: bool,
 }
 
@@ -61,12 +61,12 @@ pub(super) enum Stored {
     NotFound,
 }
 
-/// How the client's CAS number compares with the item's.
+/// The comparison of the client's CAS number with the item's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
     NotAsked,
     Same,
-    /// The client has seen an earlier value.
+    /// The client's number belongs to an earlier value.
     Older,
     Other,
 }
@@ -76,7 +76,7 @@ fn compare(given: u64, metadata: Metadata, numbers: Option<&UniqueNumbers>) -> C
         _ if given == 0 => Compared::NotAsked,
         Some(cas) if cas == given => Compared::Same,
         Some(cas) if given < cas => Compared::Older,
-        // The item's number, when assigned, will be greater than all given so far.
+        // The item has no number yet. Its number will be greater than all numbers given so far.
         None if numbers.is_some_and(|numbers| numbers.is_given(given)) => Compared::Older,
         _ => Compared::Other,
     }
@@ -85,7 +85,7 @@ fn compare(given: u64, metadata: Metadata, numbers: Option<&UniqueNumbers>) -> C
 impl Context<'_> {
     /// Stores a value if the condition holds.
     pub(super) fn put(&mut self, put: Put<'_>) -> Result<Stored, Refusal> {
-        // Threads share the numbers, so a command that needs none must not touch them.
+        // All threads share the source of numbers, so a command that needs none must not touch it.
         let numbers = (put.wants_cas || put.cas != 0).then(|| self.store.unique_numbers());
         let access = self.stored();
         let prefixes_max = self.config.memcached.prefixes_max;
@@ -95,7 +95,7 @@ impl Context<'_> {
         // A set repairs a damaged item: the client did not ask for the old value.
         if put.mode == Mode::Set && self.store.take_damage().is_some() {
             self.store.remove(put.key, self.now);
-            // Removing it may have read it once more for change notifications.
+            // The removal may have read the damaged item again, for change notifications.
             self.store.take_damage();
             stored = self.put_once(&put, numbers.as_ref(), access)?;
         }
@@ -173,7 +173,7 @@ fn decide<'x>(
             if !item.value.is_string() {
                 return (ItemAction::Keep, Err(StoreError::WrongType));
             }
-            // Checked before both are copied. As in memcached, this is no error.
+            // The length is checked before the values are copied. As in memcached, this is no error.
             if item.value.len().saturating_add(put.value.len()) > put.len_max {
                 return leave(Stored::No);
             }

@@ -1,4 +1,4 @@
-//! The meta commands: mg, ms, md, ma, me and mn, with all of their flags.
+//! The meta commands of memcached: mg, ms, md, ma, me and mn, with all of their flags.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::item::{Change, Changed, Mode, Put, Stored};
 use crate::state::memcached::Count;
 use crate::state::memcached::Done;
 
-/// The key and the flags of a line; `first` is the word of the first flag.
+/// Parses the key and the flags of a line; `first` is the index of the first flag.
 fn parse<'a>(c: &Context<'a>, first: usize) -> Result<(MetaKey<'a>, MetaFlags<'a>), Refusal> {
     let word = check_key(c.args.get(1).ok_or(Refusal::ERROR)?)?;
     let flags = MetaFlags::parse(c.args.tail(first))?;
@@ -42,9 +42,9 @@ struct Look<'a> {
     expires_at: Option<u64>,
     recached_at: Option<u64>,
     wants_access: bool,
-    /// Whether it counts as a fetch.
+    /// The request counts as a fetch.
     fetches: bool,
-    /// Whether a win can be stored, so that no other client wins, too.
+    /// A win can be stored, so that no other client wins as well.
     may_win: bool,
 }
 
@@ -72,11 +72,11 @@ impl<'a> Look<'a> {
         numbers || remembers || (metadata.stale && !metadata.claimed)
     }
 
-    /// Writes the reply for an item. Flags take effect in the order in which they stand.
+    /// Writes the reply for an item. Flags take effect in the order of the request.
     fn answer(&self, reply: &mut Writer<'_>, item: &mut Item<'_>) {
         let was_won = item.metadata.claimed;
         let mut wins = false;
-        // C asks for the value only if the client does not have this version.
+        // With flag C, the client wants the value only if its version differs.
         let is_known = self.flags.cas.is_some() && self.flags.cas == item.metadata.unique;
         let shows = self.flags.has(b'v') && !is_known;
         reply.text(if shows { "VA " } else { "HD" });
@@ -120,7 +120,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether the item expires before the time of R, in whole seconds as `t` shows them.
+    /// Whether the item expires before the time of flag R, compared in whole seconds as flag t shows them.
     fn is_to_renew(&self, expire_at: Option<u64>) -> bool {
         let seconds = |at: u64| seconds_left(at, self.now);
         let limit = self.recached_at.map_or(0, seconds);
@@ -135,12 +135,12 @@ fn moment(expiry: SetExpiry) -> Option<u64> {
     }
 }
 
-/// Whole seconds until then, rounded up.
+/// Whole seconds until `at`, rounded up.
 fn seconds_left(at: u64, now: u64) -> u64 {
     at.saturating_sub(now).div_ceil(1000)
 }
 
-/// The time to live; -1 for none.
+/// Writes the time to live; -1 if the item does not expire.
 fn ttl(reply: &mut Writer<'_>, expire_at: Option<u64>, now: u64) {
     match expire_at {
         Some(at) => reply.flag(b't', seconds_left(at, now)),
@@ -148,7 +148,7 @@ fn ttl(reply: &mut Writer<'_>, expire_at: Option<u64>, now: u64) {
     }
 }
 
-/// Repeats a flag that the reply must echo.
+/// Echoes a flag in the reply, if the protocol requires that.
 fn echo(reply: &mut Writer<'_>, word: &[u8], key: &MetaKey<'_>) {
     match word[0] {
         b'O' => reply.word(word),
@@ -166,11 +166,11 @@ fn echo(reply: &mut Writer<'_>, word: &[u8], key: &MetaKey<'_>) {
 /// The outcome of looking at an item.
 enum Looked {
     Shown,
-    /// It is shown, and the fetch must be recorded.
+    /// The item is shown, and the fetch must be recorded.
     AndFetched,
-    /// It must be written before it is shown.
+    /// The item must be written before it is shown.
     Writes,
-    /// It has a type that this protocol lacks.
+    /// The value has a type that this protocol lacks.
     Unknown,
 }
 
@@ -203,7 +203,7 @@ pub(super) fn get(c: &mut Context<'_>) -> Outcome {
     c.check_reply_len()
 }
 
-/// Shows an item without a write if possible; false if there is none.
+/// Shows an item without a write if possible. False if the key is missing.
 fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     let reply = &mut c.reply;
     let looked = c.store.item(look.key.bytes(), c.now, |item| {
@@ -232,7 +232,7 @@ fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     }
 }
 
-/// Shows an item and changes it; false if there is none and none is created.
+/// Shows an item and changes it. False if the key is missing and the request does not create it.
 fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     let flags = &look.flags;
     let numbers = flags.has(b'c').then(|| c.store.unique_numbers());
@@ -368,7 +368,7 @@ pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
             return (ItemAction::Keep, Deleted::Exists);
         }
         let (empties, is_stale) = (flags.has(b'x'), flags.has(b'I'));
-        // Other types than strings can neither be emptied nor be stale.
+        // Only a string can be emptied or marked as stale.
         let removes = !(empties || is_stale) || !item.value.is_string();
         if removes {
             return (ItemAction::Remove, Deleted::Yes);
@@ -417,7 +417,7 @@ pub(super) fn arithmetic(c: &mut Context<'_>) -> Outcome {
         Some(_) => return Err("CLIENT_ERROR invalid mode for ma M token".into()),
     };
     let expiry = flags.ttl.map(|time| c.expiry(time));
-    // The later one of N and T sets the expiry of a new item.
+    // The last of the flags N and T sets the expiry of a new item.
     let time_of_new = flags.iter().filter(|word| matches!(word[0], b'N' | b'T')).last();
     let time_of_new = time_of_new.and_then(|word| parse_i32(&word[1..])).unwrap_or(0);
     let vivify = flags.vivify.map(|_| (flags.initial, c.expiry(time_of_new)));
@@ -476,7 +476,7 @@ fn answer_number(
     }
 }
 
-/// me: facts about an item, for people.
+/// me: describes an item, for people.
 pub(super) fn debug(c: &mut Context<'_>) -> Outcome {
     c.count(Count::CmdMeta);
     let word = check_key(c.args.get(1).ok_or(Refusal::BAD_LINE)?)?;

@@ -1,12 +1,12 @@
-//! memcached's text protocol over the same data.
+//! memcached's text protocol, over the same data as RESP.
 //!
-//! Requests are taken in batches as those of RESP are ([`crate::exec`]): decoded first, their keys
-//! fetched side by side, then run in order ([`executor`]). The commands are in a file for each family:
-//! [`classic`], [`meta`], [`stats`]; classic and meta commands share the operations of [`item`].
+//! Requests run in batches as those of RESP do ([`crate::exec`]): a batch is decoded, its keys are prefetched in
+//! parallel, then its requests run in order ([`executor`]). Each family of commands has a file: [`classic`], [`meta`],
+//! [`stats`]. Classic and meta commands share the operations of [`item`].
 //!
-//! The store keeps metadata with a value ([`hotring_store::Metadata`]). Here `flags` are the client's flags, the
-//! unique number is the CAS number, a stale value was invalidated (`X` in replies), and a claimed one was won (`Z`):
-//! one client was told to renew it (`W`).
+//! The store keeps metadata with a value ([`hotring_store::Metadata`]). In this protocol, `flags` are the client's
+//! flags and the unique number is the CAS number. A stale value was invalidated (`X` in replies). A claimed value was
+//! won (`Z`): one client was told to renew it (`W`).
 
 mod access;
 mod auth;
@@ -26,35 +26,35 @@ use crate::state::server::Server;
 use context::Refusal;
 pub(crate) use executor::Executor;
 
-/// The version of memcached that this protocol is of; clients decide by it.
+/// The memcached version that this server reports; clients choose features by it.
 pub(crate) const VERSION: &str = "1.6.45";
 
-/// Longest data of a request before the client has authenticated.
+/// Longest data block before the client has authenticated, in bytes.
 const AUTH_LEN_MAX: usize = 1 << 10;
 
 /// A connection's state of this protocol.
 #[derive(Debug)]
 pub(crate) struct Talk {
     decoder: Decoder,
-    /// The client has authenticated, or need not.
+    /// The client has authenticated, or authentication is off.
     authenticated: bool,
-    /// The client has sent something.
+    /// The client has sent at least one byte.
     begun: bool,
 }
 
 impl Talk {
-    /// The start of a conversation.
+    /// The state of a new connection.
     pub(crate) fn new(server: &Server) -> Self {
         let authenticated = server.memcached.users.is_none();
         Talk { decoder: Decoder::new(), authenticated, begun: false }
     }
 
-    /// Whether the client has authenticated, or need not.
+    /// Whether the client has authenticated, or authentication is off.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.authenticated
     }
 
-    /// The length that the input must reach before feeding it again can make progress.
+    /// The input length in bytes from which feeding it again can make progress.
     pub(crate) fn input_len_wanted(&self) -> usize {
         self.decoder.input_len_wanted()
     }
@@ -70,7 +70,7 @@ impl Talk {
     }
 }
 
-/// Whether a request has data that can be stored.
+/// The data block of a request; an error if it cannot be stored.
 fn block<'a>(data: Data<'a>) -> Result<&'a [u8], Refusal> {
     match data {
         Data::Block(block) => Ok(block),

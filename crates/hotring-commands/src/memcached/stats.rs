@@ -1,7 +1,7 @@
-//! stats: figures by memcached's names, for its clients and for exporters of metrics.
+//! stats: counters and other figures under memcached's names, for its clients and for exporters of metrics.
 //!
-//! Figures without a counterpart here (slab classes, LRU lists, evictions) are absent, except for those that tools
-//! insist on. All items are in class 1.
+//! Figures that do not apply, such as those of LRU lists, are absent or 0 where tools require them. All items are in
+//! slab class 1.
 
 use std::sync::atomic::Ordering;
 
@@ -12,14 +12,14 @@ use super::VERSION;
 use super::context::{Context, Outcome, Refusal};
 use crate::state::memcached::{COUNT_NAMES, Count};
 
-/// The class that all items are in, and how many there are in memcached.
+/// The slab class of all items, and the number of classes in memcached.
 const CLASS: u32 = 1;
 const CLASSES: u32 = 64;
 
-/// Longest dump of keys, as in memcached.
+/// Longest dump of keys in bytes, as in memcached.
 const DUMP_LEN_MAX: usize = 2 << 20;
 
-/// Keys per step.
+/// Number of keys read per step of a dump.
 const SCAN_LEN: usize = 256;
 
 pub(super) fn stats(c: &mut Context<'_>) -> Outcome {
@@ -122,7 +122,7 @@ fn items(c: &mut Context<'_>) {
     }
 }
 
-/// The counts that memcached has for each class of sizes, of which there is one here.
+/// The counters that memcached has per slab class; there is one class here.
 const COUNTS_OF_CLASS: [Count; 8] = [
     Count::GetHits,
     Count::CmdSet,
@@ -149,7 +149,7 @@ fn slabs(c: &mut Context<'_>) {
     c.reply.stat("total_malloced", index.held_bytes);
 }
 
-/// The connections of both protocols, each by its number.
+/// Describes the connections of both protocols, by connection ID.
 fn conns(c: &mut Context<'_>) {
     let second = c.now / 1000;
     for client in c.server.clients.all() {
@@ -163,7 +163,7 @@ fn conns(c: &mut Context<'_>) {
     }
 }
 
-/// Keys of a class, up to a number; 0 for as many as there is room for.
+/// Dumps up to `count` keys of a slab class; 0 for as many as fit into the reply.
 fn cachedump(c: &mut Context<'_>) -> Outcome {
     let (Some(class), Some(count)) = (c.args.get(2), c.args.get(3)) else {
         return Err("CLIENT_ERROR bad command line".into());
@@ -182,7 +182,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         cursor = c.store.scan(cursor, SCAN_LEN, c.now, |key, _| {
-            // Others could not be asked for.
+            // Skip keys that this protocol cannot name.
             if key.len() <= KEY_LEN_MAX && key.iter().all(u8::is_ascii_graphic) {
                 keys.push(key.to_vec());
             }
@@ -199,7 +199,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// Writes one line of a dump, unless the key has gone meanwhile or has no string.
+/// Writes one line of a dump. False if the key has gone meanwhile, or its value is not a string.
 fn dump_item(c: &mut Context<'_>, key: &[u8]) -> bool {
     let reply = &mut c.reply;
     let shown = c.store.item(key, c.now, |item| {

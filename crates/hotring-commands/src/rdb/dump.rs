@@ -1,14 +1,16 @@
-//! A value as bytes that Redis's RESTORE reads, and back: the format of one value in its RDB files.
+//! Serializes a value to the payload of DUMP, and back: the format of one value in Redis's RDB files.
 //!
 //! ```text
 //!   type u8 | the value | version of the format u16 | CRC-64 of all that is before it
 //! ```
-//! It writes the plainest forms, which every version reads: strings, small integers among them as
-//! numbers, and hashes as a list of strings; lists as Redis 7 does ([`super::list`]). It reads all
-//! forms of Redis up to 7.4 for these types: compressed strings (LZF) and hashes as a *listpack*, too.
-//! Numbers are little endian, but for lengths.
+//! Writing uses the plainest encodings, which the most versions read: strings (small integers as numbers), hashes and
+//! sets as lists of strings, sets of integers as intsets, and sorted sets with binary scores. Lists are written as by
+//! Redis 7 ([`super::list`]), hashes with expiring fields as by Redis 7.4.
 //!
-//! The bytes come from strangers: nothing is trusted, and no length reserves memory before its bytes are there.
+//! Reading accepts every encoding of these types up to Redis 7.4, such as compressed strings (LZF), *listpacks* and
+//! ziplists of lists. Numbers are little endian, except lengths.
+//!
+//! The input is untrusted: every length must be checked, and no length may reserve memory before its bytes are there.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -25,13 +27,13 @@ use super::{
     push_number, push_string, seal, text, unpack, zset,
 };
 
-/// No field expires that late.
+/// Expiry times of fields must be below this, in Unix milliseconds.
 const EXPIRY_END: u64 = 1 << 48;
 
-/// The latest version that is read: Redis 7.4's.
+/// Latest format version that can be read: Redis 7.4's.
 const VERSION_MAX: u16 = 12;
 
-/// A value and the bytes behind it.
+/// Serializes a value, including format version and checksum.
 pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     match value {
@@ -87,7 +89,7 @@ fn push_expiring(out: &mut Vec<u8>, hash: HashRef<'_>) {
     }
 }
 
-/// Integers in their order, as wide as the widest needs.
+/// Appends an intset: sorted integers, all as wide as the widest one needs.
 fn push_intset(out: &mut Vec<u8>, set: SetRef<'_>) {
     let int = |member| match member {
         Member::Int(n) => Some(n),
@@ -119,10 +121,10 @@ fn push_int(out: &mut Vec<u8>, n: i64) {
     }
 }
 
-/// Why a payload has no value.
+/// The reason for rejecting a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undumped {
-    /// The checksum is wrong, or the payload is of a later version.
+    /// The checksum is wrong, or the format version is too new.
     Sum,
     /// The value is malformed, or of an unknown type.
     Format,
@@ -133,11 +135,11 @@ pub(crate) enum Undumped {
     },
 }
 
-/// The value of a payload, none of its strings longer than `len_max`.
+/// Parses a payload, none of whose strings may be longer than `len_max`.
 pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undumped> {
     let (body, sum) = payload.split_last_chunk().ok_or(Undumped::Sum)?;
     let (value, version) = body.split_last_chunk().ok_or(Undumped::Sum)?;
-    // A sum of 0 is Redis's way to say that there is none.
+    // In Redis's format, a checksum of 0 means that there is none.
     let is_sound = *sum == [0; 8] || crc64(0, body) == u64::from_le_bytes(*sum);
     if !is_sound || u16::from_le_bytes(*version) > VERSION_MAX {
         return Err(Undumped::Sum);
@@ -225,33 +227,33 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
     if input.rest.is_empty() { Ok(value) } else { Err(Undumped::Format) }
 }
 
-/// A hash: it must have a field, and each only once.
+/// Builds a hash. There must be at least one field, and no field may repeat.
 fn hash_of(fields: Vec<Field<'_>>) -> Result<Content<'_>, Undumped> {
     let names: HashSet<&[u8]> = fields.iter().map(|(field, _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
     if is_sound { Ok(Content::Hash(fields)) } else { Err(Undumped::Format) }
 }
 
-/// A field's expiry; `Some(None)` if it has none, None if none can be that late.
+/// The expiry of a field: `Some(None)` for 0, which means no expiry; None if the time is out of range.
 fn expiry(at: u64) -> Option<Option<u64>> {
     (at < EXPIRY_END).then_some(Some(at).filter(|at| *at > 0))
 }
 
-/// The same of a hash with fields that expire.
+/// As `hash_of`, for a hash with expiring fields.
 fn hash_until(fields: Vec<(Field<'_>, Option<u64>)>) -> Result<Content<'_>, Undumped> {
     let names: HashSet<&[u8]> = fields.iter().map(|((field, _), _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
     if is_sound { Ok(Content::HashUntil(fields)) } else { Err(Undumped::Format) }
 }
 
-/// A set: it must have a member, and each only once.
+/// Builds a set. There must be at least one member, and no member may repeat.
 fn set_of(members: Vec<Cow<'_, [u8]>>) -> Result<Content<'_>, Undumped> {
     let names: HashSet<&[u8]> = members.iter().map(|member| &**member).collect();
     let is_sound = !members.is_empty() && names.len() == members.len();
     if is_sound { Ok(Content::Set(members)) } else { Err(Undumped::Format) }
 }
 
-/// A sorted set: it must have a member, each only once, and no score that is NaN.
+/// Builds a sorted set. There must be at least one member, no member may repeat, and no score may be NaN.
 fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, Undumped> {
     let names: HashSet<&[u8]> = members.iter().map(|(member, _)| &**member).collect();
     let is_sound = !members.is_empty()
@@ -260,11 +262,11 @@ fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, 
     if is_sound { Ok(Content::Scored(members)) } else { Err(Undumped::Format) }
 }
 
-/// The unread bytes.
+/// A cursor over the unread bytes of a payload.
 pub(super) struct Input<'a> {
     rest: &'a [u8],
     len_max: usize,
-    /// Bytes that compressed strings may still come to.
+    /// Total length that further compressed strings may expand to.
     unpacked_left: usize,
 }
 
@@ -287,7 +289,7 @@ impl<'a> Input<'a> {
         Some(*array)
     }
 
-    /// A length, or, if the second is true, the number of a special form.
+    /// Reads a length. If the second value is true, the first one is the number of a special encoding instead.
     fn len(&mut self) -> Option<(u64, bool)> {
         let first = self.byte()?;
         let low = u64::from(first & 0x3f);
@@ -305,7 +307,8 @@ impl<'a> Input<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    /// A score with its length in a byte; the greatest lengths stand for scores without digits.
+    /// Reads a score: a length byte, then text. The greatest lengths stand for the infinities and for NaN, which is an
+    /// error.
     fn score_text(&mut self) -> Option<f64> {
         match self.byte()? {
             255 => Some(f64::NEG_INFINITY),
@@ -315,7 +318,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The number of fields, and each behind its expiry, which `at` makes of a number above 0.
+    /// Reads a field count, then for each field its expiry, name and value. `at` converts an expiry above 0 to Unix
+    /// milliseconds.
     fn expiring_fields(
         &mut self,
         at: impl Fn(u64) -> Option<u64>,
@@ -331,7 +335,7 @@ impl<'a> Input<'a> {
         Ok(fields)
     }
 
-    /// The number of elements, which is no special form.
+    /// Reads a count; a special encoding is an error.
     pub(super) fn count(&mut self) -> Result<u64, Undumped> {
         match self.len() {
             Some((count, false)) => Ok(count),
@@ -364,7 +368,7 @@ impl<'a> Input<'a> {
         let packed = self.take(packed_len).ok_or(Undumped::Format)?;
         let len = usize::try_from(len).map_err(|_| Undumped::Format)?;
         self.check_len(len)?;
-        // All strings of a value together: few bytes may stand for many.
+        // The limit must cover all strings of a value together, because a few bytes can expand to many.
         self.unpacked_left =
             self.unpacked_left.checked_sub(len).ok_or(Undumped::TooLong { len })?;
         unpack(packed, len).ok_or(Undumped::Format)

@@ -1,7 +1,7 @@
-//! Parts of the format of Redis's RDB files, which is that of DUMP, too: lengths, compressed strings, listpacks, the
-//! checksum. `dump.rs` makes payloads of them; the command line reads and writes files with them.
+//! Building blocks of Redis's RDB format, which DUMP uses, too: lengths, compressed strings, listpacks, the checksum.
+//! `dump.rs` builds payloads from them; the command line reads and writes files with them.
 //!
-//! Input comes from strangers: nothing is trusted, and no length reserves memory before its bytes are there.
+//! The input is untrusted: every length must be checked, and no length may reserve memory before its bytes are there.
 
 use std::borrow::Cow;
 
@@ -20,41 +20,43 @@ pub mod zset;
 pub const TYPE_STRING: u8 = 0;
 /// The type of a set: the number of its members, then the members, all of them strings.
 pub const TYPE_SET: u8 = 2;
-/// The type of a set of integers in one string, in their order.
+/// The type of a set of integers in one string, sorted.
 pub const TYPE_SET_INTSET: u8 = 11;
-/// The type of a set in one string, which is a listpack.
+/// The type of a set in one string, a listpack.
 pub const TYPE_SET_LISTPACK: u8 = 20;
-/// The type of a hash: the number of its fields, then field and value in turn, all of them strings.
+/// The type of a hash: the number of its fields, then fields and values alternating, all of them strings.
 pub const TYPE_HASH: u8 = 4;
-/// The type of a hash in one string, which is a listpack.
+/// The type of a hash in one string, a listpack.
 pub const TYPE_HASH_LISTPACK: u8 = 16;
 
-/// The type of a hash with fields that expire: the earliest expiry u64, the number of fields, then for each 0 or how
-/// much later it expires and 1, the field, and its value.
+/// The type of a hash with expiring fields: the earliest expiry as u64, and the number of fields. Each field follows as
+/// its expiry, its name and its value. The expiry is 0 for none, else 1 plus the distance to the earliest expiry.
 pub const TYPE_HASH_EXPIRING: u8 = 24;
-/// The same in one string behind the earliest expiry, a listpack: field, value, and expiry or 0.
+/// The type of a hash with expiring fields in one string: the earliest expiry, then a listpack of field, value, and
+/// expiry or 0.
 pub const TYPE_HASH_LISTPACK_EXPIRING: u8 = 25;
-/// The forms of the two in a candidate of Redis 7.4, with no earliest expiry: each field has its expiry itself.
+/// The encodings of both types in a release candidate of Redis 7.4: without the earliest expiry, and with absolute
+/// expiry times.
 pub const TYPE_HASH_EXPIRING_OLD: u8 = 22;
 pub const TYPE_HASH_LISTPACK_EXPIRING_OLD: u8 = 23;
 
-/// The type of a sorted set: the number of its members, then member and score in turn; the score as text.
+/// The type of a sorted set: the number of its members, then members and scores alternating, the scores as text.
 pub const TYPE_ZSET: u8 = 3;
-/// The same with scores of 8 bytes.
+/// The type of a sorted set with binary scores of 8 bytes.
 pub const TYPE_ZSET_2: u8 = 5;
-/// The type of a sorted set in one string, which is a listpack.
+/// The type of a sorted set in one string, a listpack.
 pub const TYPE_ZSET_LISTPACK: u8 = 17;
 
-/// The version that DUMP has here: Redis 7.0's.
+/// The format version of DUMP payloads: Redis 7.0's.
 const VERSION: u16 = 10;
 
-/// Length of the bytes behind a value of DUMP.
+/// Length of the version and the checksum after a value of DUMP, in bytes.
 pub const SEAL_LEN: usize = 10;
 
-/// The version that has fields which expire: Redis 7.4's.
+/// The format version of payloads with expiring fields: Redis 7.4's.
 const VERSION_EXPIRING: u16 = 12;
 
-/// Appends the end of a DUMP: the format version, and the checksum of everything before.
+/// Appends the end of a DUMP payload: the format version, and the checksum of all bytes before it.
 pub fn seal(out: &mut Vec<u8>) {
     let version = match out.first() {
         Some(&TYPE_HASH_EXPIRING) => VERSION_EXPIRING,
@@ -65,10 +67,10 @@ pub fn seal(out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Adds a length, or the number of elements.
+/// Appends a length or a count.
 ///
 /// # Panics
-/// It is 4 GiB or more.
+/// If `len` is 4 GiB or more.
 pub fn push_len(out: &mut Vec<u8>, len: usize) {
     match len {
         0..0x40 => out.push(len as u8),
@@ -81,7 +83,7 @@ pub fn push_len(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Adds a number that may be 4 GiB or more, as a length.
+/// Appends a number in the encoding of lengths; it may be 4 GiB or more.
 pub fn push_number(out: &mut Vec<u8>, number: u64) {
     if number <= u64::from(u32::MAX) {
         return push_len(out, number as usize);
@@ -90,20 +92,20 @@ pub fn push_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
-/// Adds a string as it is.
+/// Appends a string without compression.
 pub fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
     push_len(out, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// A number as the string that it stands for.
+/// The text of a number.
 fn text(n: i64) -> Cow<'static, [u8]> {
     n.to_string().into_bytes().into()
 }
 
-/// LZF: literal runs, and copies of earlier bytes. None unless exactly `len` bytes result.
+/// Decompresses LZF: literal runs, and copies of earlier bytes. None unless exactly `len` bytes result.
 pub fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
-    // Three bytes give 264 at most.
+    // Three bytes expand to at most 264, so more cannot be valid.
     let mut out = Vec::with_capacity(len.min(packed.len().saturating_mul(88)));
     let mut bytes = packed.iter().copied();
     while let Some(control) = bytes.next() {
@@ -126,11 +128,12 @@ pub fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     (out.len() == len).then_some(out)
 }
 
-/// Longest string that holds several entries. Redis's hold some kilobytes; each entry takes far more memory than its
-/// bytes while it is read.
+/// Longest packed string (listpack, intset, ziplist) that is read, in bytes. Redis's are some kilobytes; while an entry
+/// is read, it takes far more memory than its bytes.
 pub(crate) const PACKED_MAX: usize = 32 << 20;
 
-/// The elements of a listpack: its length u32, their number u16, each with its length behind it, 0xff.
+/// Parses a listpack: its length as u32, the number of elements as u16, the elements, each followed by its length, and
+/// 0xff.
 pub fn listpack(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     if list.len() > PACKED_MAX {
         return None;
@@ -151,12 +154,13 @@ pub fn listpack(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     Some(items)
 }
 
-/// Bytes that the length behind an element of a listpack takes: 7 bits each, and none of them full.
+/// Number of bytes of the length that follows an element of a listpack, at 7 bits each. As in Redis, the bounds beyond
+/// one byte are one short of the greatest length that fits.
 fn back_len(item_len: usize) -> usize {
     1 + [127, 16_382, 2_097_150, 268_435_454].iter().filter(|most| item_len > **most).count()
 }
 
-/// The elements of an intset: the width u32, their number u32, the integers in their order, each once.
+/// Parses an intset: the width as u32, the number of integers as u32, then the integers, sorted and distinct.
 pub fn intset(set: &[u8]) -> Option<Vec<Cow<'static, [u8]>>> {
     if set.len() > PACKED_MAX {
         return None;
@@ -171,7 +175,7 @@ pub fn intset(set: &[u8]) -> Option<Vec<Cow<'static, [u8]>>> {
     let number = |bytes: &[u8]| {
         let mut wide = [0; 8];
         wide[8 - width..].copy_from_slice(bytes);
-        // The sign comes along as the word is shifted down.
+        // The arithmetic shift extends the sign.
         i64::from_le_bytes(wide) >> (64 - 8 * width)
     };
     let numbers: Vec<i64> = ints.chunks_exact(width).map(number).collect();
@@ -188,7 +192,7 @@ fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
         0x80..0xc0 => string(usize::from(first & 0x3f), rest)?,
         0xc0..0xe0 => {
             let (low, rest) = rest.split_first()?;
-            // 13 bits with a sign.
+            // A signed integer of 13 bits.
             let n = (i16::from(first & 0x1f) << 8 | i16::from(*low)) << 3 >> 3;
             return Some((text(n.into()), rest));
         }
@@ -205,7 +209,7 @@ fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
             let (bytes, rest) = rest.split_at_checked(width)?;
             let mut wide = [0; 8];
             wide[8 - width..].copy_from_slice(bytes);
-            // The sign comes along as the word is shifted down.
+            // The arithmetic shift extends the sign.
             return Some((text(i64::from_le_bytes(wide) >> (64 - 8 * width)), rest));
         }
         _ => return None,
@@ -213,10 +217,10 @@ fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     Some((Cow::Borrowed(&at[start..start + len]), &at[start + len..]))
 }
 
-/// The polynomial of Redis's CRC-64 (Jones), its lowest bit first.
+/// The polynomial of Redis's CRC-64 (Jones), lowest bit first.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
 
-/// The effect of each byte on the sum.
+/// The table that advances the checksum by one byte.
 static CRC_STEPS: [u64; 256] = crc_steps();
 
 const fn crc_steps() -> [u64; 256] {
@@ -235,7 +239,7 @@ const fn crc_steps() -> [u64; 256] {
     steps
 }
 
-/// The sum of more bytes behind those of `sum`, which is 0 at first.
+/// Continues a checksum with more bytes; the initial `sum` is 0.
 pub fn crc64(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, byte| sum >> 8 ^ CRC_STEPS[usize::from(sum as u8 ^ byte)])
 }

@@ -1,9 +1,9 @@
-//! Ziplists: short lists in one string, as before Redis 7.
+//! Reads ziplists: short lists in one string, as Redis stored them before version 7.
 
 use super::PACKED_MAX;
 
-/// The elements of a ziplist: its length u32, offset of the last u32, their number u16, elements,
-/// 0xff.
+/// Parses a ziplist: its length as u32, the offset of the last element as u32, the number of elements as u16, the
+/// elements, and 0xff.
 pub fn ziplist(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     if list.len() > PACKED_MAX {
         return None;
@@ -16,7 +16,7 @@ pub fn ziplist(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
     let mut items = Vec::new();
     while !rest.is_empty() {
-        // The length of the previous element.
+        // Skip the length of the previous element.
         let (before, behind) = rest.split_first()?;
         rest = if *before == 0xfe { behind.get(4..)? } else { behind };
         items.push(ziplist_item(&mut rest)?);

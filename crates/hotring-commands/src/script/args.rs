@@ -1,8 +1,8 @@
-//! The arguments of functions that scripts call, and the errors for wrong ones.
+//! Collects and checks the arguments of Rust functions that scripts call, and raises Lua's errors for wrong ones.
 //!
-//! Each string or table that Rust holds is a place among mlua's references, of which there are 8,000, and more end the
-//! process; so do values on Lua's stack that leave no room for another. Hence no function takes more arguments than
-//! leave [`STACK_RESERVE`], and none keeps references for longer than it runs.
+//! Each string or table that Rust holds occupies one of mlua's 8,000 reference slots. Running out of slots ends the
+//! process, and so does filling Lua's stack completely. Hence no function may take so many arguments that fewer than
+//! [`STACK_RESERVE`] slots remain free, and none may keep references after it returns.
 
 use mlua::{
     Error, FromLua, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, String as Text, Value,
@@ -11,8 +11,8 @@ use mlua::{
 
 use super::redis::{is_prelude, refused_at};
 
-/// Free slots on Lua's stack and among references, for the function itself, for the functions in which it
-/// runs, and for mlua's errors.
+/// Slots that must stay free on Lua's stack and among the references: for the function itself, for its callers, and for
+/// mlua's errors.
 const STACK_RESERVE: usize = 300;
 
 /// Wraps a function that scripts call with any arguments.
@@ -23,11 +23,11 @@ pub(super) fn function<R: IntoLuaMulti + 'static>(
     lua.create_function(move |lua, args: Bounded| f(lua, &collect(args)))
 }
 
-/// The arguments as mlua converts them. Their number is checked with the first, before there are references to the
-/// others.
+/// The arguments as mlua converts them. Converting the first one checks their number, before references to the others
+/// exist.
 pub(super) type Bounded = (First, MultiValue);
 
-/// All arguments. No argument is the same as one nil.
+/// Collects all arguments. A call without arguments cannot be told from a call with a single nil.
 pub(super) fn collect((First(first), mut rest): Bounded) -> MultiValue {
     if !(first.is_nil() && rest.is_empty()) {
         rest.push_front(first);
@@ -51,22 +51,22 @@ impl FromLua for First {
 /// A function that only [`has_stack_space`] calls.
 struct Probe(Function);
 
-/// Prepares [`has_stack_space`].
+/// Creates the probe of [`has_stack_space`]; must run before any script.
 pub(super) fn prepare(lua: &Lua) -> mlua::Result<()> {
     let probe = lua.create_function(|_, ()| Ok(()))?;
     lua.set_app_data(Probe(probe));
     Ok(())
 }
 
-/// Whether [`STACK_RESERVE`] values still fit on Lua's stack. mlua checks that before it pushes the arguments of a
-/// call; the first argument here ends the call.
+/// Whether [`STACK_RESERVE`] more values fit on Lua's stack. mlua checks the space before it pushes the arguments of a
+/// call; the first argument here fails to convert, which ends the call.
 fn has_stack_space(lua: &Lua) -> mlua::Result<bool> {
     let probe = lua.app_data_ref::<Probe>().ok_or(Error::CallbackDestructed)?;
     let asked = probe.0.call::<()>(Variadic::from(vec![Nothing; STACK_RESERVE]));
     Ok(!matches!(asked, Err(Error::StackError)))
 }
 
-/// An argument that cannot be converted.
+/// An argument whose conversion fails.
 #[derive(Clone)]
 struct Nothing;
 
@@ -76,9 +76,9 @@ impl IntoLua for Nothing {
     }
 }
 
-/// Refuses argument `i`, from 0 on, as Lua's own functions do: in a call of a method its object does not count.
+/// Raises Lua's error for argument `i`, counted from 0. As in Lua, a method call does not count its object.
 pub(super) fn bad_argument<T>(lua: &Lua, i: usize, why: &str) -> mlua::Result<T> {
-    // The function called by the script: functions of the prelude come between.
+    // Find the function that the script called: functions of the prelude may lie in between.
     let level = (1..).take_while(|level| is_prelude(lua, *level)).last().unwrap_or(0);
     let names = lua.inspect_stack(level, |frame| {
         let names = frame.names();
@@ -103,7 +103,7 @@ pub(super) fn wrong_type<T>(
     bad_argument(lua, i, &format!("{expected} expected, got {got}"))
 }
 
-/// As scripts call it.
+/// The type name that scripts see.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Integer(_) => "number",
@@ -112,7 +112,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Argument `i` as a string, which a number is, too.
+/// Argument `i` as a string; a number is converted.
 pub(super) fn text(lua: &Lua, args: &MultiValue, i: usize) -> mlua::Result<Text> {
     match args.get(i) {
         Some(Value::String(text)) => Ok(text.clone()),
@@ -123,7 +123,7 @@ pub(super) fn text(lua: &Lua, args: &MultiValue, i: usize) -> mlua::Result<Text>
     }
 }
 
-/// Argument `i` as a whole number, converted as in C; `default` if it is missing.
+/// Argument `i` as an integer, converted as in C; `default` if the argument is missing.
 pub(super) fn integer(
     lua: &Lua,
     args: &MultiValue,

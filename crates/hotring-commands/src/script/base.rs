@@ -1,16 +1,17 @@
-//! `pairs`, `next`, `rawget` and `rawset`. They are functions of C, so that their caller's line is known also where
-//! they are called last. The table of a library is behind the one that scripts see, and cannot be changed.
+//! Replaces Lua's `pairs`, `next`, `rawget` and `rawset`, so that scripts cannot change the tables of libraries. A
+//! script sees only a stand-in of such a table; the original is behind it. The functions must be native ones: then the
+//! line of their caller is known even if the call is a tail call.
 
 use mlua::{Error, Function, Lua, MultiValue, Table, Value};
 
 use super::args::{bad_argument, function, wrong_type};
 use super::redis::Raised;
 
-/// In Lua's registry: the tables that are behind others, and Lua's own `next`.
+/// Keys in Lua's registry: of the map from stand-ins to originals, and of Lua's own `next`.
 const BEHIND: &str = "tables behind others";
 const NEXT: &str = "next";
 
-/// The functions for the prelude, and as `behind` the table from each stand-in to its original.
+/// The functions for the prelude. `behind` is the map from stand-ins to originals.
 pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     let (behind, weak) = (lua.create_table()?, lua.create_table()?);
     weak.raw_set("__mode", "k")?;
@@ -26,16 +27,16 @@ pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     Ok(base)
 }
 
-/// The first argument, which is a table, and its original.
+/// The first argument, which must be a table, and its original if the table is a stand-in.
 fn table(lua: &Lua, args: &MultiValue) -> mlua::Result<(Table, Option<Table>)> {
     let Some(Value::Table(table)) = args.front() else { return wrong_type(lua, args, 0, "table") };
     let behind: Table = lua.named_registry_value(BEHIND)?;
     Ok((table.clone(), behind.raw_get(table)?))
 }
 
-/// A walk over a library goes over a copy, as it hands out the table.
+/// `pairs`. It iterates over a copy of a library's table, because scripts get the table that is iterated.
 fn pairs(lua: &Lua, args: &MultiValue) -> mlua::Result<(Function, Table, Value)> {
-    // A single nil cannot be told from no argument, and scripts walk over it by mistake.
+    // A single nil looks like no argument, and is a common mistake in scripts, so the error names nil.
     if args.is_empty() {
         return bad_argument(lua, 0, "table expected, got nil");
     }
@@ -83,7 +84,7 @@ fn rawset(lua: &Lua, args: &MultiValue) -> mlua::Result<Table> {
     }
 }
 
-/// An error without a place, as Lua itself raises those that its functions of C come to.
+/// Raises an error without a line number, as Lua does for errors within its own C functions.
 fn raised<T>(why: &str) -> mlua::Result<T> {
     Err(Error::external(Raised::Text(why.into())))
 }

@@ -1,4 +1,4 @@
-//! `bit`: operations on the bits of numbers, as LuaJIT's BitOp has them.
+//! The `bit` library: bitwise operations on numbers, as in LuaJIT's BitOp.
 
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -21,7 +21,7 @@ pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// Shifts count their places modulo 32.
+/// Shift distances are taken modulo 32.
 fn shift(args: &[u32], f: impl Fn(u32, u32) -> u32) -> Option<u32> {
     args.first().zip(args.get(1)).map(|(n, by)| f(*n, by & 31))
 }
@@ -48,13 +48,13 @@ fn add(
     library.raw_set(name, function(lua, run)?)
 }
 
-/// The lowest 32 bits of a number, or of a string that is one.
+/// The lowest 32 bits of a number, or of a string that contains a number.
 fn bits(lua: &Lua, value: &Value) -> Option<u32> {
     let number = lua.coerce_number(value.clone()).ok().flatten()?;
     Some(number.round_ties_even() as i64 as u32)
 }
 
-/// Hexadecimal digits; a negative number of them asks for capitals.
+/// `bit.tohex`. A negative number of digits asks for upper case.
 fn tohex(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
     let Some(n) = args.front().and_then(|arg| bits(lua, arg)) else {
         return wrong_type(lua, args, 0, "number");

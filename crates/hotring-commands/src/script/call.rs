@@ -1,4 +1,4 @@
-//! `redis.call`: a command of the server, asked for by a script.
+//! `redis.call`: runs a command of the server for a script.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::state::notify;
 use crate::state::tracking;
 use crate::table::{CommandError, Flags, Group, Spec, resolve};
 
-/// The commands that one run of a script may ask for.
+/// Runs commands for one run of a script.
 pub(super) struct Caller<'a, 'c> {
     run: Run<'a>,
     /// The keys that the script was given, sorted.
@@ -30,11 +30,11 @@ pub(super) struct Caller<'a, 'c> {
     context: &'a mut Context<'c>,
 }
 
-/// Why a command has not been run, as an error that the script may catch.
+/// The reason that a command has not run. The script can catch the error.
 enum Refusal {
-    /// That is none.
+    /// The arguments are no request. Not counted.
     NotAsked(&'static str),
-    /// It may not run. Counted as any error.
+    /// The command must not run. Counted as any error of a command.
     Rejected(Cow<'static, str>),
 }
 
@@ -51,7 +51,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         Caller { run, keys, state, request, reply, context }
     }
 
-    /// The reply as a value of Lua; an error is raised.
+    /// Runs a command. Returns its reply as a Lua value, or raises its error.
     pub(super) fn call(&mut self, lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
         if self.state.stopped().is_some() {
             return Err(stopped());
@@ -68,7 +68,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         }
     }
 
-    /// Runs the command; its reply is in `self.reply` then.
+    /// Runs the command. On success its reply is in `self.reply`.
     fn execute(&mut self, args: &MultiValue) -> mlua::Result<Result<(), Refusal>> {
         if args.is_empty() {
             return Ok(Err(Refusal::NotAsked(NO_COMMAND)));
@@ -101,7 +101,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         Ok(Ok(()))
     }
 
-    /// The command, or why it may not run, with the command if there is one of that name.
+    /// Finds the command. The error says why it must not run, and names the command if it exists.
     fn resolve(&self) -> Result<&'static Spec, (Option<&'static Spec>, Cow<'static, str>)> {
         let request = self.request.iter().next().expect("one request was put together");
         let spec = resolve(request).map_err(|error| match error {
@@ -127,7 +127,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         Ok(spec)
     }
 
-    /// Counts a command that may not run.
+    /// Counts a rejected command, and returns the refusal.
     fn reject(&self, spec: Option<&Spec>, why: Cow<'static, str>) -> Refusal {
         let counters = self.context.counters;
         if let Some(spec) = spec {
@@ -137,7 +137,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         Refusal::Rejected(why)
     }
 
-    /// Whether the script was given all keys of the command.
+    /// Whether the script declared all keys of the command, so that they are held.
     fn is_held(&self, spec: &Spec) -> bool {
         let request = self.request.iter().next().expect("one request was put together");
         let is_given = |key: &[u8]| self.keys.binary_search(&key).is_ok();
@@ -150,7 +150,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         reply.clear();
         context.counters.commands.add(1);
         let args = request.iter().next().expect("one request was put together");
-        // The whole script's reply is no longer than this, nor need a part be.
+        // The script's entire reply is limited to this length, so the reply of one command may be, too.
         let len_max = context.reply_left();
         let mut inner = context.inner(args, reply, state.version(), len_max);
         tracking::before(spec, args, inner.client, &inner.server.push.tracking);
@@ -178,11 +178,12 @@ impl<'a, 'c> Caller<'a, 'c> {
 const NO_COMMAND: &str = "ERR Please specify at least one argument for this redis lib call";
 const BAD_ARGUMENT: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
-/// Only if the proof from the text was wrong. Redis has no such error: all keys are held there.
+/// Occurs only if the analysis of the script's text was wrong. Redis has no such error, because a script always has all
+/// keys there.
 const UNDECLARED: &str = "ERR Script uses a key that is not among KEYS, after it has written; this once. \
      Run it again, or declare the key";
 
-/// Whether others notice that the command has run.
+/// Whether the command has effects that other clients see.
 fn writes(spec: &Spec) -> bool {
     spec.flags.contains(Flags::WRITE) || spec.group == Group::PubSub
 }

@@ -1,7 +1,7 @@
-//! `cjson`: JSON for scripts, in the form of lua-cjson with its defaults.
+//! The `cjson` library: JSON for scripts, in the dialect of lua-cjson with its default settings.
 //!
-//! Output counts against the run's time and memory: tables within tables, each there several times, are few
-//! values and an endless text. Input becomes values of Lua as it is read.
+//! Output counts against the time and memory of the run: a few nested tables, each of which occurs several times, can
+//! expand to a text of exponential length. Input is converted to Lua values while it is parsed.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,10 +14,11 @@ use super::args::function;
 use super::redis::refused;
 use super::state::State;
 
-/// Tables within tables that are encoded.
+/// Deepest nesting of tables that is encoded.
 const DEPTH_MAX: usize = 128;
 
-/// An array may have this many places for each of its items, beyond the first few.
+/// A table is too sparse for an array if its last index exceeds both `SPARSE_SAFE` and this multiple of its number of
+/// items.
 const SPARSE_RATIO: usize = 2;
 const SPARSE_SAFE: usize = 10;
 
@@ -76,13 +77,13 @@ impl Encoder<'_> {
         if value.as_f64().is_some_and(|number| !number.is_finite()) {
             return refused(self.lua, "Cannot serialise number: must not be NaN or Inf");
         }
-        // As Lua writes numbers, with 14 digits.
+        // As Lua formats numbers, with 14 digits.
         let number = self.lua.coerce_string(value.clone())?.expect("a number has a text");
         self.text.extend_from_slice(&number.as_bytes());
         Ok(())
     }
 
-    /// The last index of a table that is an array; 0 of one that is an object.
+    /// The last index of a table that is an array; 0 for one that is an object.
     fn array_len(&self, table: &Table) -> mlua::Result<usize> {
         let (mut last, mut items) = (0, 0);
         for pair in table.pairs::<Value, Value>() {
@@ -177,12 +178,12 @@ fn decode(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Value> {
     }
 }
 
-/// Makes values of Lua of JSON. No deeper than the parser allows, which is 128.
+/// Converts JSON to Lua values while `serde_json` parses it. The parser limits the nesting to 128.
 #[derive(Clone, Copy)]
 struct Decoder<'a> {
     lua: &'a Lua,
     state: &'a State,
-    /// A failure for other reasons than the text.
+    /// The error to raise if the failure is not due to the JSON text.
     ended: &'a Cell<Option<mlua::Error>>,
 }
 

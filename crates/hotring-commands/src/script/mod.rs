@@ -1,4 +1,5 @@
-//! One thread's Lua 5.1: compiles scripts, runs them, and turns their results into replies.
+//! Runs Lua scripts: one Lua 5.1 interpreter per thread, which compiles scripts, runs them, and converts their results
+//! to replies.
 //!
 //! ```text
 //!   commands/script.rs --> Interpreter::run --> prelude.lua --> the script
@@ -6,11 +7,11 @@
 //!                                                    |             v
 //!                                 values.rs <-- call.rs --> answer(), as any request
 //! ```
-//! `prelude.lua` is the sandbox: no files, no modules, no bytecode, globals that last for one run. A run is
-//! bounded by time, by instructions and by memory ([`state`]); one that has gone too far takes its
-//! interpreter along, and the next script gets a new one.
+//! `prelude.lua` is the sandbox: no files, no modules, no bytecode, and globals that last for one run. Time,
+//! instructions and memory of a run are bounded ([`state`]). An interpreter whose run has exceeded a bound must not run
+//! again: the next script gets a new one.
 //!
-//! The caller makes a script atomic: it must hold the keys.
+//! The caller must hold the script's keys; this makes the script atomic.
 
 mod args;
 mod base;
@@ -42,36 +43,36 @@ use args::{Bounded, collect};
 use call::Caller;
 use state::{State, Stop};
 
-/// The sandbox.
+/// The Lua source of the sandbox.
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// The name of scripts' chunks in error messages, as in Redis.
+/// The chunk name of scripts in error messages, as in Redis.
 const CHUNK: &str = "user_script";
 
-/// Scripts that stay compiled; above this all are recompiled when they come again.
+/// Most scripts that stay compiled. Beyond this number all are dropped, and compiled again on their next use.
 const COMPILED_MAX: usize = 1_000;
 
-/// Memory that an interpreter may keep between two runs without looking for garbage.
+/// Memory in bytes that an interpreter may keep between two runs without a garbage collection.
 const IDLE_LEN_MAX: usize = 4 << 20;
 
 /// The interpreter of one thread.
 struct LuaInterpreter {
     lua: Lua,
-    /// The result of the prelude.
+    /// The function that the prelude returns; it runs a script in the sandbox.
     run: Function,
     state: Rc<State>,
     compiled: HashMap<Sha, Arc<Script>>,
-    /// Their functions by their names: they belong to Lua, as mlua's references are few.
+    /// The compiled functions by script name. They are in a Lua table, because mlua's reference slots are few.
     functions: Table,
-    /// Of the cache, when `compiled` was right.
+    /// The version of the script cache for which `compiled` is valid.
     version: u64,
-    /// Buffers of `redis.call`.
+    /// The buffers of `redis.call`, reused by all calls.
     request: KeptArgs,
     reply: Vec<u8>,
     is_spent: bool,
 }
 
-/// A Lua interpreter, which reports its runs to `scripts`.
+/// Creates a Lua interpreter, which reports its runs to `scripts`.
 pub(crate) fn interpreter(
     config: &Config,
     scripts: &Scripts,
@@ -177,7 +178,7 @@ impl LuaInterpreter {
     /// Drops all compiled scripts.
     fn forget(&mut self) {
         self.compiled.clear();
-        // It shrinks nothing, and so needs no memory.
+        // Clearing the table does not reallocate, so it cannot fail for lack of memory.
         let _ = self.functions.clear();
     }
 
@@ -212,7 +213,7 @@ impl LuaInterpreter {
             failure(&error)
         })?;
         if !is_ok {
-            // A text has not come from the handler: Lua itself is at its end.
+            // Errors from the handler are tables. A string comes from Lua itself, which is out of some resource then.
             self.is_spent |= value.is_string();
             return Err(raised(&value, &script.name));
         }
@@ -236,11 +237,11 @@ fn strings(lua: &Lua, args: ArgsView<'_>) -> mlua::Result<Table> {
 
 const OUT_OF_MEMORY: Failure = Failure::text("ERR Script needs more memory than lua-memory-limit");
 
-/// The failure for an error that a script raised.
+/// Converts an error that a script raised.
 fn raised(value: &Value, name: &str) -> Failure {
     let table = match value {
         Value::Table(table) => table,
-        // Errors that Lua raises without asking the handler.
+        // Lua raises these errors without calling the handler.
         Value::String(text) if text.as_bytes().starts_with(b"not enough memory") => {
             return OUT_OF_MEMORY;
         }
@@ -264,7 +265,7 @@ fn raised(value: &Value, name: &str) -> Failure {
     }
 }
 
-/// The failure for an error outside of the script's own code.
+/// Converts an error from outside of the script's own code.
 fn failure(error: &Error) -> Failure {
     match error {
         Error::MemoryError(_) => OUT_OF_MEMORY,

@@ -1,4 +1,4 @@
-//! `cmsgpack`: MessagePack for scripts, in the form of lua-cmsgpack.
+//! The `cmsgpack` library: MessagePack for scripts, in the dialect of lua-cmsgpack.
 
 use std::rc::Rc;
 
@@ -8,9 +8,9 @@ use super::args::function;
 use super::redis::{refused, to_integer};
 use super::state::State;
 
-/// Nesting of packed tables; deeper ones become nil.
+/// Deepest nesting of packed tables; deeper tables become nil.
 const DEPTH_MAX: usize = 16;
-/// Arrays and maps within each other that are unpacked.
+/// Deepest nesting of arrays and maps that is unpacked.
 const UNPACK_DEPTH_MAX: usize = 128;
 
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
@@ -76,7 +76,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// Visits the table twice instead of collecting its contents: see [`super::args`].
+    /// Packs a table. Iterates over the table twice instead of collecting its contents: see [`super::args`].
     fn write_table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         let (mut len, mut last, mut has_others) = (0, 0, false);
         for pair in table.pairs::<Value, Value>() {
@@ -87,7 +87,7 @@ impl Packer<'_> {
             }
             len += 1;
         }
-        // As many places as there are items: each has one.
+        // A table is an array if its last index equals its number of items.
         let is_array = !has_others && last == len;
         let bytes = &mut self.bytes;
         match (is_array, len) {
@@ -128,7 +128,7 @@ fn sized(kind: u8, number: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(number);
 }
 
-/// A length in 16 or 32 bits.
+/// Writes a length in 16 or 32 bits, after the type byte of that width.
 fn write_len(len: usize, kinds: [u8; 2], bytes: &mut Vec<u8>) {
     match u16::try_from(len) {
         Ok(len) => sized(kinds[0], &len.to_be_bytes(), bytes),
@@ -136,8 +136,8 @@ fn write_len(len: usize, kinds: [u8; 2], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Unpacks up to `count` values from `start` on; where the next begins comes first, if it is asked for:
-/// -1 at the end.
+/// Unpacks up to `count` values from `start` on. The first result is the offset of the next value if the script asked
+/// for it, -1 at the end.
 fn unpack(
     lua: &Lua,
     args: &MultiValue,
@@ -173,10 +173,10 @@ fn unpack(
     Ok(MultiValue::from_vec(result))
 }
 
-/// More do not fit on Lua's stack.
+/// Most results of one call: more values do not fit on Lua's stack.
 const VALUES_MAX: usize = 7_000;
 
-/// Reads one value; None if the data is not right or ends in the middle.
+/// Reads one value. None if the data is invalid or truncated.
 fn read(at: (&Lua, &State), rest: &mut &[u8], depth: usize) -> mlua::Result<Option<Value>> {
     at.1.must_spend(1)?;
     if depth > UNPACK_DEPTH_MAX {

@@ -1,4 +1,4 @@
-//! `struct`: numbers and strings as bytes in a given layout, as the library of that name has it.
+//! The `struct` library: packs numbers and strings into bytes of a given layout, as Lua's library of that name does.
 //!
 //! ```text
 //!   > < =   big, little, native order          x   one byte of padding
@@ -12,9 +12,9 @@ use mlua::{Lua, MultiValue, Table, Value};
 use super::args::function;
 use super::redis::{refused, to_integer};
 
-/// Widest integer.
+/// Widest integer, in bytes.
 const INT_LEN_MAX: usize = 8;
-/// Alignment of `!` alone.
+/// Alignment of `!` without a number, in bytes.
 const ALIGN_DEFAULT: usize = 8;
 
 pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
@@ -35,13 +35,14 @@ enum Item {
     },
     Float,
     Double,
-    /// Ends with a zero byte.
+    /// A string that ends with a zero byte.
     Text,
-    /// Bytes of this length, 0 for that of the number before, or of all.
+    /// Bytes of this length. 0 means the entire string when packing, and the length in the previous number when
+    /// unpacking.
     Bytes(usize),
 }
 
-/// Reads a format item by item.
+/// A parser of formats.
 struct Format<'a> {
     rest: &'a [u8],
     is_little: bool,
@@ -57,7 +58,7 @@ impl<'a> Format<'a> {
         let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (text, rest) = self.rest.split_at(digits);
         self.rest = rest;
-        // Too many digits for a number: they ask for more than there can be.
+        // A number with too many digits becomes the maximum, which no data can satisfy.
         let number = std::str::from_utf8(text).ok().map(|text| text.parse().unwrap_or(usize::MAX));
         number.filter(|_| digits > 0)
     }
@@ -106,7 +107,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Bytes before an item of this kind at `at`.
+    /// Number of padding bytes before an item at offset `at`.
     fn padding(&self, item: Item, at: usize) -> usize {
         let len = match item {
             Item::Int { len, .. } => len,
@@ -119,7 +120,7 @@ impl<'a> Format<'a> {
     }
 }
 
-/// The format, which is the first argument.
+/// The first argument, the format.
 fn format(args: &MultiValue) -> Option<Vec<u8>> {
     match args.front() {
         Some(Value::String(format)) => Some(format.as_bytes().to_vec()),
@@ -172,7 +173,7 @@ fn put(
         bytes.append(&mut number);
     };
     match item {
-        // Above 2^63 an unsigned number has its bits, not its value, in an i64.
+        // From 2^63 on, the `i64` holds the bits of an unsigned number, not its value.
         Item::Int { len, signed } => {
             let number = number()?;
             let number = if signed || number < 0.0 { number as i64 } else { number as u64 as i64 };
@@ -201,7 +202,7 @@ fn put(
     Ok(())
 }
 
-/// The values, and behind them the place of the next one.
+/// `struct.unpack`: returns the values, followed by the position of the next one.
 fn unpack(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
     let refuse = |why: &str| refused(lua, why);
     let (Some(text), Some(Value::String(data))) = (format(args), args.get(1)) else {
@@ -234,10 +235,10 @@ fn unpack(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
     Ok(MultiValue::from_vec(values))
 }
 
-/// More do not fit on Lua's stack.
+/// Most results of one call: more values do not fit on Lua's stack.
 const VALUES_MAX: usize = 7_000;
 
-/// Reads one item and answers how long it was; None if there is not enough.
+/// Reads one item. Returns its length, or None if the data is too short.
 fn get(
     lua: &Lua,
     item: Item,
@@ -254,7 +255,7 @@ fn get(
             Some(len) => len,
             None => return Ok(None),
         },
-        // The number before says how many.
+        // The previous value is the length.
         Item::Bytes(0) => match values.pop() {
             Some(Value::Number(len)) if len >= 0.0 => len as usize,
             _ => return Ok(None),

@@ -1,4 +1,4 @@
-//! The functions of `redis` that need no command, and those that the prelude uses itself.
+//! The functions of the `redis` library that run no command, and the helpers of the prelude.
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use super::state::State;
 use super::{CHUNK, OUT_OF_MEMORY, base, text, values};
 use crate::state::scripts::{digest, digest_text};
 
-/// The version of Redis that scripts may expect, as text and as a number.
+/// The Redis version that scripts see, as text and as a number.
 const VERSION: (&str, u32) = (crate::commands::REDIS_VERSION, 0x0007_0400);
 
-/// Levels of the stack that are searched for the script's line: functions of Lua and of the prelude are above it.
+/// Number of stack levels searched for the script's line: functions of Lua and of the prelude lie above it.
 const LEVELS_MAX: usize = 8;
 
-/// Longest line that a script writes into the log, as in Redis.
+/// Longest log line of a script in bytes, as in Redis.
 const LINE_MAX: usize = 1024;
 
 /// The functions for the prelude.
@@ -46,7 +46,7 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     Ok(native)
 }
 
-/// A number without its fraction; 0 for any other value.
+/// A number truncated to an integer; 0 for any other value.
 pub(super) fn to_integer(value: &Value) -> i64 {
     match value {
         Value::Integer(number) => *number,
@@ -68,14 +68,14 @@ fn library(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// An error that a function raises, as a script sees it.
+/// An error raised by a native function.
 #[derive(Debug)]
 pub(super) enum Raised {
-    /// As Lua's own functions do.
+    /// A string, as Lua's own functions raise it.
     Text(Vec<u8>),
-    /// As `redis.call` does: a table with the text as `err`.
+    /// A table with the text as `err`, as `redis.call` raises it.
     Reply(Vec<u8>),
-    /// The same of a command, with which the error has been counted.
+    /// As `Reply`, for an error that has been counted with its command.
     Counted(Vec<u8>),
 }
 
@@ -88,13 +88,13 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// Raises an error, with the script's line if the script itself has called the function, or the prelude's before it.
+/// Raises an error. It names the line of the first function outside of the prelude, if that is the script.
 pub(super) fn refused<T>(lua: &Lua, why: impl AsRef<[u8]>) -> mlua::Result<T> {
     let level = (1..).find(|level| !is_prelude(lua, *level)).unwrap_or(1);
     refused_at(lua, level, why)
 }
 
-/// The same for a function that the script has called through another one, at this level.
+/// As [`refused`], for a function at this level of the stack.
 pub(super) fn refused_at<T>(lua: &Lua, level: usize, why: impl AsRef<[u8]>) -> mlua::Result<T> {
     let place = line_at(lua, level).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
     Err(Error::external(Raised::Text([place.as_bytes(), why.as_ref()].concat())))
@@ -105,7 +105,7 @@ fn failed<T>(why: &str) -> mlua::Result<T> {
     Err(Error::external(Raised::Reply(format!("ERR {why}").into())))
 }
 
-/// An error as scripts see it.
+/// Converts an error to the value that scripts see.
 fn unwrap(lua: &Lua, error: Value) -> mlua::Result<Value> {
     let Value::Error(error) = error else { return Ok(error) };
     let mut error = &*error;
@@ -123,12 +123,12 @@ fn unwrap(lua: &Lua, error: Value) -> mlua::Result<Value> {
     }
 }
 
-/// A number, or a string that is one.
+/// A number, or the number that a string contains.
 pub(super) fn number(lua: &Lua, value: &Value) -> Option<f64> {
     lua.coerce_number(value.clone()).ok().flatten()
 }
 
-/// `math.random`, with the numbers that Redis draws.
+/// `math.random`, with the same sequence as in Redis.
 fn random(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<f64> {
     let drawn = state.random();
     let mut bounds = [1.0; 2];
@@ -195,7 +195,7 @@ fn log(args: &MultiValue, state: &State) -> mlua::Result<()> {
         }
     }
     line.truncate(LINE_MAX);
-    // A line of the log stays one line, whatever a script says.
+    // Escape line ends: a script must not be able to write several lines into the log.
     let text = String::from_utf8_lossy(&line).escape_debug().to_string();
     match level {
         0 => tracing::trace!("script: {text}"),
@@ -218,7 +218,7 @@ fn setresp(args: &MultiValue, state: &State) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Effects are replicated, and there are no replicas: whatever is chosen has no effect.
+/// `redis.set_repl`: checks its argument, and has no effect, because there are no replicas.
 fn set_repl(args: &MultiValue) -> mlua::Result<()> {
     if args.len() != 1 {
         return failed("redis.set_repl() requires two arguments.");
@@ -231,7 +231,7 @@ fn set_repl(args: &MultiValue) -> mlua::Result<()> {
     }
 }
 
-/// The text of `redis.error_reply`: one word alone gets the code ERR.
+/// The text of `redis.error_reply`. A text of one word gets the code ERR.
 fn error_text(text: &[u8]) -> Vec<u8> {
     let text = text.strip_prefix(b"-").unwrap_or(text);
     let blank = |byte: &u8| matches!(byte, b'\r' | b'\n');
@@ -246,12 +246,12 @@ pub(super) fn is_prelude(lua: &Lua, level: usize) -> bool {
     lua.inspect_stack(level, source).unwrap_or(false)
 }
 
-/// The line of the script that is being run.
+/// The current line of the script.
 fn line(lua: &Lua) -> Option<usize> {
     (1..LEVELS_MAX).find_map(|level| line_at(lua, level))
 }
 
-/// The line that the script has come to, if it runs at this level of the stack.
+/// The current line of the script, if the script runs at this level of the stack.
 fn line_at(lua: &Lua, level: usize) -> Option<usize> {
     lua.inspect_stack(level, |frame| {
         let source = frame.source().source;

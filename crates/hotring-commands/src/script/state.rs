@@ -1,12 +1,12 @@
-//! The limits of a script's run, and the reasons to end it.
+//! The limits of a script's run, and the reasons for stopping it.
 //!
-//! Lua asks here every [`EVERY`] instructions, and so do functions that take long, by steps of their own. Once a run
-//! is to end, it is asked at each instruction of each coroutine, and each answer is an error: there is no `pcall`
-//! behind which a script could go on. Where the instructions turn out to be slow ones, calls of functions that Lua
-//! has in C, it is asked more often.
+//! A hook of Lua calls [`State::step`] every [`EVERY`] instructions; native functions that may take long count steps of
+//! their own. Once a run must stop, the hook runs at each instruction of each coroutine and always fails, so no `pcall`
+//! can keep a script alive. If instructions turn out to be slow, because they call native functions, the hook runs more
+//! often.
 //!
-//! A run that has had its [`SLICE`] lets the thread's other connections have a turn. All that is known of it is its
-//! own: they may run scripts meanwhile, each by an interpreter of its own.
+//! A run that has used up its [`SLICE`] yields to the thread's other connections. These may run scripts meanwhile, with
+//! other interpreters, so the state of a run must belong to that run alone.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,23 +24,23 @@ use crate::state::failure::Failure;
 
 use crate::state::scripts::{Lines, Running, Scripts, Slow};
 
-/// Instructions between two looks; about 10 µs.
+/// Instructions between two checks; about 10 µs.
 const EVERY: u32 = 1_000;
 
-/// The same where they are slow, and the text that says so.
+/// Instructions between two checks while they are slow, and the time between two checks that counts as slow.
 const EVERY_SLOW: u32 = 10;
 const SLOW: Duration = Duration::from_millis(5);
 
-/// Why a run ends before its end.
+/// The reason for stopping a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It uses keys that are not held, and has written nothing.
+    /// The script uses keys that are not held, and has written nothing.
     NeedsAll,
-    /// SCRIPT KILL.
+    /// A client sent SCRIPT KILL.
     Killed,
-    /// Its time is over.
+    /// The time limit is exceeded.
     Time,
-    /// It has run through too many instructions.
+    /// The instruction limit is exceeded.
     Instructions,
 }
 
@@ -60,35 +60,35 @@ impl Stop {
     }
 }
 
-/// One run's state, for the hook, the prelude's functions and `redis.call`.
+/// The state of one run, for the hook, the native functions and `redis.call`.
 pub(super) struct State {
     running: Arc<Running>,
-    /// Of the log, and how many there may be in a second.
+    /// Counts log lines; the limit is `lines_max` lines per second.
     lines: Arc<Lines>,
     lines_max: Cell<u64>,
     stop: Cell<Option<Stop>>,
     deadline: Cell<Option<Instant>>,
-    /// How many scripts are slow, and whether this is one of them.
+    /// The number of slow scripts, and whether this run is among them.
     slow: Arc<Slow>,
     is_slow: Cell<bool>,
-    /// Instructions that are left.
+    /// Instructions left.
     steps: Cell<u64>,
-    /// Steps of functions that are not looked at yet.
+    /// Steps of native functions that have not been checked yet.
     pending: Cell<u32>,
-    /// When it was last looked at, and when the present slice began.
+    /// The time of the last check, and the start of the current slice.
     looked: Cell<Instant>,
     slice: Cell<Instant>,
-    /// Instructions after which Lua asks; 0 before it does.
+    /// The current interval of the hook in instructions; 0 before the hook is set.
     asks: Cell<u32>,
-    /// The memory that Lua may take.
+    /// Memory limit of the interpreter, in bytes.
     memory_max: Cell<usize>,
-    /// The memory that the scripts of all threads may take.
+    /// Memory limit of the scripts of all threads together, in bytes.
     all_max: Cell<usize>,
-    /// The version of the protocol in which the script sees replies.
+    /// The RESP version of replies to the script.
     version: Cell<Version>,
-    /// The 48 bits of `math.random`.
+    /// The state of `math.random`: 48 bits, as in `drand48`.
     random: Cell<u64>,
-    /// It has used keys that it was not given.
+    /// The script has used undeclared keys.
     wide: Cell<bool>,
 }
 
@@ -135,7 +135,7 @@ impl State {
         self.seed(0);
     }
 
-    /// Records the memory of Lua between two runs.
+    /// Records the memory of the interpreter between two runs.
     pub(super) fn note_memory(&self, bytes: usize) {
         self.running.take_note(bytes);
     }
@@ -147,7 +147,7 @@ impl State {
         self.running.end();
     }
 
-    /// Why the run had to end, if it had to.
+    /// The reason for which the run was stopped, if it was.
     pub(super) fn stopped(&self) -> Option<Stop> {
         self.stop.get()
     }
@@ -156,7 +156,7 @@ impl State {
         self.stop.set(Some(stop));
     }
 
-    /// Notes that the script is about to write; false if it was killed.
+    /// Records that the script is about to write. False if the script was killed.
     pub(super) fn write(&self) -> bool {
         let may = self.running.write();
         if !may {
@@ -185,12 +185,12 @@ impl State {
         self.wide.set(true);
     }
 
-    /// Starts the numbers of `math.random`, as srand48 does.
+    /// Seeds `math.random`, as srand48 does.
     pub(super) fn seed(&self, seed: u32) {
         self.random.set(u64::from(seed) << 16 | 0x330e);
     }
 
-    /// The next of them from 0 up to 1, as Redis makes it of lrand48.
+    /// The next random number in 0..1, as Redis derives it from lrand48.
     pub(super) fn random(&self) -> f64 {
         let next =
             self.random.get().wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & ((1 << 48) - 1);
@@ -199,7 +199,7 @@ impl State {
         (next >> 17) as f64 % max / max
     }
 
-    /// Counts instructions; false if the run has to end.
+    /// Counts instructions, and yields if the slice is over. False if the run must stop.
     fn step(&self, n: u32) -> bool {
         if self.stop.get().is_some() {
             return false;
@@ -226,17 +226,18 @@ impl State {
         self.stop.get().is_none()
     }
 
-    /// Whether the log may have another line, and how many it has not had since the last one.
+    /// None if the script may not log another line in this second; otherwise the number of lines dropped since the last
+    /// one.
     pub(super) fn next_line(&self) -> Option<u64> {
         self.lines.next(clock::monotonic(), self.lines_max.get())
     }
 
-    /// Counts the steps of a function; an error if the run has to end.
+    /// Counts the steps of a native function; an error if the run must stop.
     pub(super) fn must_spend(&self, n: usize) -> mlua::Result<()> {
         if self.spend(n) { Ok(()) } else { Err(stopped()) }
     }
 
-    /// An error if there is no room for this many bytes more.
+    /// An error if this many more bytes would exceed the memory limit.
     pub(super) fn must_fit(&self, lua: &Lua, len: usize) -> mlua::Result<()> {
         if lua.used_memory().saturating_add(len) > self.memory_max.get() {
             return Err(Error::MemoryError("not enough memory".to_owned()));
@@ -244,7 +245,7 @@ impl State {
         Ok(())
     }
 
-    /// Records the memory of Lua; fails if it exceeds its share of the common limit.
+    /// Records the memory of the interpreter; an error if it exceeds its share of the common limit.
     fn must_share(&self, lua: &Lua) -> mlua::Result<()> {
         let memory = lua.used_memory();
         self.running.take_note(memory);
@@ -254,7 +255,7 @@ impl State {
         Ok(())
     }
 
-    /// How often Lua is to ask from now on.
+    /// The next interval of the hook.
     fn every(&self, every: u32) -> u32 {
         let is_slow = every > EVERY_SLOW && self.looked.get().elapsed() >= SLOW;
         if is_slow { EVERY_SLOW } else { every }
@@ -273,12 +274,12 @@ impl Steps for State {
     }
 }
 
-/// The error that nothing in a script can get past.
+/// The error that ends a run; no `pcall` can stop it.
 pub(super) fn stopped() -> Error {
     Error::runtime("the script has to end")
 }
 
-/// Has the interpreter ask, from the next run on as often as at first.
+/// Sets the hook, at the initial interval.
 pub(super) fn watch(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     if state.asks.replace(EVERY) != EVERY {
         watch_every(EVERY, lua, state)?;
@@ -299,7 +300,7 @@ fn watch_every(every: u32, lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
             }
             return Ok(VmState::Continue);
         }
-        // For the coroutine that asks; the others ask in their own time.
+        // This reaches the running coroutine; the others follow when their own hook runs.
         watch_every(1, lua, &shared)?;
         Err(stopped())
     })

@@ -1,5 +1,5 @@
-//! The functions of `string` and `table` that Lua has in C and that take as long as a script likes: here they
-//! count steps, and end with the script's time.
+//! Replaces the functions of `string` and `table` whose C versions a script can make arbitrarily slow. The replacements
+//! count steps, and fail once the script's time is over.
 
 use std::rc::Rc;
 
@@ -11,13 +11,14 @@ use super::pattern::{Captured, Fault, Found, Matcher};
 use super::redis::{refused, refused_at};
 use super::state::{State, stopped};
 
-/// Bytes without which a text is no pattern.
+/// A pattern without any of these bytes is plain text.
 const SPECIALS: &[u8] = b"^$*+?.([%-";
 
-/// Bytes that are looked through in the time of a step.
+/// Number of bytes that a step of a plain search covers.
 const BYTES_A_STEP: usize = 64;
 
-/// Makes the iterator that `gmatch` returns; its text and pattern belong to Lua, not to mlua's references.
+/// Creates the iterator that `gmatch` returns. Its text and pattern belong to Lua, because mlua's reference slots are
+/// few.
 const ITERATOR: &str = "local search = ...
     return function(s, p)
         local at = 0
@@ -57,7 +58,7 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
 
 const ITERATOR_KEY: &str = "iterator of gmatch";
 
-/// An error of the matcher, as a script sees it.
+/// Converts an error of the matcher to one that scripts see.
 fn raised<T>(lua: &Lua, found: Result<T, Fault>) -> mlua::Result<T> {
     found.or_else(|fault| match fault {
         Fault::Pattern(why) => refused(lua, why.as_bytes()),
@@ -65,7 +66,7 @@ fn raised<T>(lua: &Lua, found: Result<T, Fault>) -> mlua::Result<T> {
     })
 }
 
-/// A place from 1 on, or from the end if it is negative, as one from 0 on that lies in the text.
+/// Converts Lua's position to an offset within the text. The position counts from 1, or from the end if it is negative.
 fn place(at: i64, len: usize) -> usize {
     let at = if at < 0 { at.saturating_add(len as i64 + 1).max(0) } else { at };
     usize::try_from(at - 1).unwrap_or(0).min(len)
@@ -127,15 +128,15 @@ fn find(lua: &Lua, args: &MultiValue, state: &State, is_find: bool) -> mlua::Res
     Ok(MultiValue::from_vec(values))
 }
 
-/// Looks in time that grows with the lengths, not with their product.
+/// Searches for plain text, in time proportional to the sum of the lengths, not to their product.
 fn find_plain(subject: &[u8], wanted: &[u8], state: &State) -> mlua::Result<Option<usize>> {
     let found = memmem::find(subject, wanted);
     state.must_spend(found.unwrap_or(subject.len()) / BYTES_A_STEP)?;
     Ok(found)
 }
 
-/// From `at` on: where the next match begins and ends, from 0 on, and its captures; nothing if there is none. `^` is
-/// special where the fourth argument is true.
+/// Returns the start and the end of the next match from `at` on, as offsets from 0, and its captures; nothing if there
+/// is no match. `^` is an anchor only if the fourth argument is true.
 fn search(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<MultiValue> {
     let (subject, pattern) = (text(lua, args, 0)?, text(lua, args, 1)?);
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
@@ -159,7 +160,7 @@ fn iterate(lua: &Lua, args: &MultiValue, _: &State) -> mlua::Result<MultiValue> 
     iterator.call((subject, pattern))
 }
 
-/// The arguments of a `gsub` by a function or a table: text, pattern, and how many are replaced at most.
+/// Checks the arguments of a `gsub` with a function or a table: text, pattern, and the most replacements.
 fn substitute_args(lua: &Lua, args: &MultiValue, _: &State) -> mlua::Result<MultiValue> {
     let (subject, pattern) = (text(lua, args, 0)?, text(lua, args, 1)?);
     let max = most(lua, args, &subject)?;
@@ -172,7 +173,7 @@ fn most(lua: &Lua, args: &MultiValue, subject: &Text) -> mlua::Result<i32> {
     Ok(integer(lua, args, 3, Some(all))? as i32)
 }
 
-/// `string.gsub` by a text.
+/// `string.gsub` with a replacement text.
 fn substitute(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<MultiValue> {
     let (subject, pattern) = (text(lua, args, 0)?, text(lua, args, 1)?);
     let is_text =
@@ -194,7 +195,7 @@ fn substitute(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Multi
         state.must_fit(lua, result.len())?;
         at = found.1;
         if found.1 == found.0 {
-            // An empty match: the byte behind it stays.
+            // After an empty match, the next byte is kept.
             let Some(byte) = subject.get(at) else { break };
             result.push(*byte);
             at += 1;
@@ -209,7 +210,7 @@ fn substitute(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Multi
     Ok(MultiValue::from_vec(values))
 }
 
-/// Adds the replacement of a match: `by`, with captures in place of `%0` to `%9`.
+/// Appends the replacement of a match: `by`, with captures in place of `%0` to `%9`.
 fn add_replacement(
     lua: &Lua,
     by: &[u8],
@@ -223,7 +224,7 @@ fn add_replacement(
             result.push(*byte);
             continue;
         }
-        // Behind the last byte Lua finds a zero.
+        // As in Lua, a zero byte follows the last byte.
         let index = match *bytes.next().unwrap_or(&0) {
             b'0' => {
                 result.extend_from_slice(matcher.text(found));
@@ -255,8 +256,8 @@ fn repeat(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<MultiValu
     Ok(MultiValue::from_vec(vec![Value::String(result)]))
 }
 
-/// `table.insert` and `table.remove`: each value that makes room or moves up is a step. A place before the
-/// table, from which Lua would shift as many as there are numbers, is refused.
+/// `table.insert` and `table.remove`. Each value that they shift is a step. A negative position for an insertion is
+/// refused, because Lua would shift one value for each number between the position and the end of the table.
 fn shift(lua: &Lua, args: &MultiValue, state: &State, name: &str) -> mlua::Result<MultiValue> {
     let Some(Value::Table(table)) = args.front() else {
         let got = args.front().map_or("no value", type_name);

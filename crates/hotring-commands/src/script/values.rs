@@ -1,4 +1,4 @@
-//! Values of Lua as arguments and replies, and replies as values of Lua, by Redis's rules.
+//! Converts Lua values to arguments and replies, and replies to Lua values, by Redis's rules.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use mlua::{Lua, Table, Value};
 use crate::observe::counters::Counters;
 use crate::state::failure::Failure;
 
-/// Tables within tables that a reply may have. Redis stops where Lua's stack does.
+/// Deepest nesting of tables in a reply. Redis stops where Lua's stack ends.
 const DEPTH_MAX: usize = 128;
 
-/// How a table with an error says that it is counted: by Redis's name, as scripts may see it.
+/// The field of an error table that tells that the error has been counted. Scripts may see it, so the name is Redis's.
 const COUNTED: &str = "ignore_error_stats_update";
 
 /// Adds a value to a request; false if it is neither a string nor a number.
@@ -26,7 +26,7 @@ pub(super) fn add_argument(value: &Value, request: &mut KeptArgs) -> bool {
     true
 }
 
-/// The shortest text that reads back as the number, with an exponent where Redis's has one.
+/// The shortest text that parses to the same number, with an exponent where Redis uses one.
 fn decimal(number: f64) -> String {
     if !number.is_finite() {
         let text = if number.is_nan() { "nan" } else { "inf" };
@@ -43,7 +43,7 @@ fn decimal(number: f64) -> String {
     if is_short { number.to_string() } else { format!("{digits}e{sign}{}", exponent.abs()) }
 }
 
-/// Reads the one reply that `reply` is.
+/// Converts an encoded reply to a Lua value.
 pub(super) fn from_reply(lua: &Lua, mut reply: &[u8]) -> mlua::Result<Value> {
     read(lua, &mut reply)
 }
@@ -53,7 +53,7 @@ fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
     match part {
         Part::Simple(text) => tagged(lua, "ok", lua.create_string(text)?),
         Part::Error(text) => error_table(lua, text, true),
-        // Lua has doubles only.
+        // Lua 5.1 has no integers, only doubles.
         Part::Int(number) => Ok(Value::Number(number as f64)),
         Part::Bulk(bytes) => Ok(Value::String(lua.create_string(bytes)?)),
         Part::Absent => Ok(Value::Boolean(false)),
@@ -102,7 +102,7 @@ pub(super) fn error_table(lua: &Lua, text: &[u8], is_counted: bool) -> mlua::Res
     Ok(error)
 }
 
-/// Whether an error has been counted with the command that it is of.
+/// Whether an error has been counted with its command.
 pub(super) fn is_counted(error: &Table) -> bool {
     matches!(error.raw_get(COUNTED), Ok(Value::Boolean(true)))
 }
@@ -113,8 +113,8 @@ fn tagged(lua: &Lua, tag: &str, value: impl mlua::IntoLua) -> mlua::Result<Value
     Ok(Value::Table(table))
 }
 
-/// Writes the result of a script. `script` is the protocol version that the script uses. Returns whether
-/// the result has errors, which are counted.
+/// Writes the result of a script as a reply. `script` is the RESP version that the script uses. Returns whether the
+/// result contains errors, which this function counts.
 pub(super) fn write_reply(
     value: &Value,
     script: Version,
@@ -178,7 +178,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// An array of the elements before the first nil.
+    /// Writes an array of the elements before the first nil.
     fn sequence(&self, table: &Table, depth: usize, reply: &mut Writer<'_>) -> Result<(), Failure> {
         let item = |i: usize| table.raw_get::<Value>(i).unwrap_or(Value::Nil);
         let mut len = 0;
@@ -189,7 +189,7 @@ impl Answer<'_> {
         (1..=len).try_for_each(|i| self.write(&item(i), depth + 1, reply))
     }
 
-    /// A map, or of each pair the key alone.
+    /// Writes a map, or a set of its keys.
     fn pairs(
         &self,
         table: &Table,
@@ -198,7 +198,7 @@ impl Answer<'_> {
         reply: &mut Writer<'_>,
     ) -> Result<(), Failure> {
         let broken = |_| Failure::text("ERR a script's reply cannot be read");
-        // Counted before, as not all values can be kept: see `args`.
+        // The pairs are counted first, because they cannot all be kept: see `args`.
         let len = table.pairs::<Value, Value>().count();
         if is_map {
             reply.map(len);
@@ -230,7 +230,7 @@ fn verbatim(text: &Table, reply: &mut Writer<'_>) {
         _ => String::new(),
     };
     let mut format = String::new();
-    // Three letters, whatever the script says.
+    // RESP requires a format of three letters.
     write!(format, "{:.3}", field("format")).expect("a String takes every write");
     if format.len() == 3 {
         reply.verbatim(&format, &field("string"));

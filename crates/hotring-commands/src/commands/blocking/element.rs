@@ -1,4 +1,4 @@
-//! Taking elements from a key that has some, as the commands without the B do.
+//! Takes elements from a key that has some, as the non-blocking commands do.
 
 use hotring_protocol::Version;
 use hotring_store::{End, Room};
@@ -9,7 +9,8 @@ use crate::state::blocked::Want;
 use crate::state::context::Context;
 use crate::state::failure::Outcome;
 
-/// Takes the requested elements from the key, and writes the reply. The caller holds the key, and has found an element.
+/// Takes the requested elements from the key, and writes the reply. The caller must hold the key and must have found an
+/// element.
 pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
     match want {
         Want::Element(end) => {
@@ -27,7 +28,7 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             reply_elements(c, &popped);
         }
         Want::Move { from, to, destination } => {
-            // The caller has made room, if it moves at once; who has waited is served without.
+            // The caller has freed memory if the move is immediate. A client that had to wait is served without that.
             let ends = (*from, *to);
             match c.admitted(0, |c| c.store.list_move(key, destination, ends, c.now))? {
                 Some(element) => c.reply.bulk(element.first().unwrap_or_default()),
@@ -47,7 +48,7 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             let popped = c.store.scored_pop(key, limits, *end == End::Back, c.now)?;
             c.reply.array(2);
             c.reply.bulk(key);
-            // Pairs are arrays of their own in RESP2, too.
+            // In RESP2, too, each pair is an array of its own.
             reply_members(c, Version::Resp3, &popped);
         }
     }

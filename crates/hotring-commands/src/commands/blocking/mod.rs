@@ -1,9 +1,9 @@
-//! Commands that wait for an element of a list or of a sorted set: BLPOP and its kin.
+//! Blocking commands that wait for an element of a list or of a sorted set: BLPOP and its relatives.
 //!
-//! Such a command holds its keys and looks at them in order. Where one has an element it takes that, as the command
-//! without the B does. Otherwise the client waits in the lines of all its keys ([`hotring_store::Taker`]), and its
-//! connection's task goes on with the wait as with any other. Whatever stores a value under a key with a line serves
-//! the line before its reply ([`serve_ready`]); a whole transaction or script does so at its end.
+//! Such a command holds its keys and examines them in order. If one has an element, the command takes that element as
+//! the command without the B does. Otherwise the client joins the line of waiting clients of each key
+//! ([`hotring_store::Taker`]), and its connection's task waits. A command that stores a value under a key with a line
+//! must serve that line before it replies ([`serve_ready`]). A transaction or script serves the lines once, at its end.
 
 mod element;
 mod request;
@@ -25,20 +25,20 @@ use crate::table::resolve;
 pub(crate) use request::{blmove, blmpop, blpop, brpop, brpoplpush, bzmpop, bzpopmax, bzpopmin};
 pub(crate) use serve::serve_ready;
 
-/// Memory of a place in a line beyond the key's bytes.
+/// Bytes that one entry of a line takes in addition to the key.
 const PLACE_MEMORY: usize = 160;
 
-/// The result of a look at the keys.
+/// The result of examining the keys.
 enum Looked {
     /// The reply is written.
     Taken,
-    /// None of them has an element.
+    /// No key has an element.
     Nothing,
-    /// This one has an element, and others who came before wait for it.
+    /// The key at this index has an element, but other clients have waited for that key for longer.
     Behind(usize),
 }
 
-/// Takes the requested elements from the first of the keys that has one, or has the client wait for one.
+/// Takes the requested elements from the first key that has one, or makes the client wait.
 fn take_or_wait(
     c: &mut Context<'_>,
     want: &Want,
@@ -46,7 +46,7 @@ fn take_or_wait(
     limit: Option<Duration>,
 ) -> Outcome {
     if want.destination().is_some() {
-        // Before the hold, within which nothing is evicted.
+        // Memory must be freed before the keys are held: a session that holds keys never evicts.
         c.store.admit()?;
     }
     let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
@@ -77,7 +77,7 @@ fn look(c: &mut Context<'_>, want: &Want, keys: &[&[u8]]) -> Result<Looked, Fail
         match c.store.peek_value(key, c.now, type_name) {
             None => c.miss(),
             Some(name) if name != want.type_name() => return Err(StoreError::WrongType.into()),
-            // A transaction or script comes to its end before anyone is served.
+            // A transaction or script takes the element itself: waiting clients are served only at its end.
             Some(_) if c.client.may_wait() && is_wanted(c, want, key) => {
                 return Ok(Looked::Behind(i));
             }
@@ -100,12 +100,12 @@ fn is_wanted(c: &Context<'_>, want: &Want, key: &[u8]) -> bool {
     c.store.walk_line(key, is_other).is_break()
 }
 
-/// Has the client wait. It holds the keys, so that none serves it before its wait has begun.
+/// Makes the client wait. The client holds the keys, so that no command can serve it before its wait has begun.
 fn wait(c: &mut Context<'_>, want: &Want, keys: &[&[u8]], limit: Option<Duration>) {
     line_up(c, want, keys, &[], limit).expect("a line begins for keys that are held");
 }
 
-/// Has the client wait for keys that it holds and for others. None if one of the others has no line.
+/// Makes the client wait for the keys that it holds and for `others`. None if one of the others has no line.
 fn line_up(
     c: &mut Context<'_>,
     want: &Want,
@@ -132,8 +132,10 @@ fn blocked(c: &Context<'_>, want: &Want) -> Arc<Blocked> {
     Arc::new(Blocked::new(c.client.shared.clone(), c.client.version, spec, want.clone()))
 }
 
-/// Has the client wait, and holds only the keys that none waits for; false if these have a value, or a line is gone.
-/// Thousands of clients that come for one key need not hold it then, one after the other.
+/// Makes the client wait, and holds only the keys without a line. False if one of these has a value, or a line has
+/// ended meanwhile.
+///
+/// Thousands of clients may wait for one key. This way they join its line without holding the key one after the other.
 fn wait_behind(
     c: &mut Context<'_>,
     want: &Want,
@@ -154,7 +156,7 @@ fn wait_behind(
         match c.store.peek_value(key, c.now, type_name) {
             None => {}
             Some(name) if name == want.type_name() => serve::serve(key, c),
-            // The failure ends the wait, if nothing else has.
+            // Report the type error only if nothing else has ended the wait.
             Some(_) if c.client.shared.withdraw() => return Err(StoreError::WrongType.into()),
             Some(_) => {}
         }
@@ -170,7 +172,7 @@ fn wait_behind(
     Ok(true)
 }
 
-/// Seconds, with a fraction; 0 for no limit. The texts are Redis's.
+/// Parses a timeout in seconds, with a fraction; 0 for no limit. The errors are Redis's.
 fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
     let no_float = || Failure::text("ERR timeout is not a float or out of range");
     let number = str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
@@ -184,5 +186,5 @@ fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
     Ok((ms > 0.0).then(|| Duration::from_millis(ms as u64)))
 }
 
-/// Redis adds the time to the present one, in milliseconds.
+/// Longest timeout. Redis adds the timeout to the current Unix time, in milliseconds as an `i64`.
 const LIMIT_MS_MAX: f64 = i64::MAX as f64;

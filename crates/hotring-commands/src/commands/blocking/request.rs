@@ -1,4 +1,4 @@
-//! The commands themselves: the elements they want, the keys, and the timeout.
+//! Parses the blocking commands: their keys, the elements that they want, and the timeout.
 
 use hotring_store::End;
 
@@ -24,7 +24,7 @@ pub(crate) fn bzpopmax(c: &mut Context<'_>) -> Outcome {
     pop(c, &Want::Member(End::Back))
 }
 
-/// Keys, and the limit behind them.
+/// Parses `key [key ...] timeout`.
 fn pop(c: &mut Context<'_>, want: &Want) -> Outcome {
     let last = c.args.len() - 1;
     let limit = limit(&c.args[last])?;

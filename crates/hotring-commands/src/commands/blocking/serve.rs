@@ -1,4 +1,4 @@
-//! Serving those who wait for elements of a key.
+//! Serves clients that wait for elements of a key.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use crate::state::context::Context;
 use crate::state::notify;
 use crate::table::Spec;
 
-/// Clients that are served in one hold. Other sessions' operations on the key wait for that long.
+/// Most clients that are served in one hold. Other sessions' operations on the key wait for that long.
 const TURN: usize = 32;
 
-/// Serves those who wait for keys that a command, or a whole transaction or script, has stored values under; and those
-/// who wait for elements moved to other keys thereby. They are served before the command's reply is sent.
+/// Serves the clients that wait for keys under which a command, transaction or script has stored values. Serving may
+/// move elements to other keys; then serves the clients that wait for these. All of them are served before the
+/// command's reply is sent.
 #[cold]
 pub(crate) fn serve_ready(spec: &'static Spec, c: &mut Context<'_>) {
     tell_changes(spec, c);
@@ -29,21 +30,21 @@ pub(crate) fn serve_ready(spec: &'static Spec, c: &mut Context<'_>) {
     c.store.go_to(home);
 }
 
-/// Publishes the changes of one command, before those of the next.
+/// Publishes the changes of one command; must run before the next command makes any.
 fn tell_changes(spec: &'static Spec, c: &mut Context<'_>) {
     if c.store.origin().records_changes {
         notify::tell(spec, c.store, c.server, &c.server.settings.config());
     }
 }
 
-/// Serves those who wait for elements of the key, in the order in which they came, as long as there are elements.
+/// Serves the clients that wait for elements of the key, first come first served, until the elements run out.
 pub(super) fn serve(key: &[u8], c: &mut Context<'_>) {
     let before = c.store.origin();
     while serve_turn(key, c) {}
     c.store.act(before);
 }
 
-/// Serves some of them; true if there may be more to do.
+/// Serves up to [`TURN`] clients in one hold; true if more may remain.
 fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
     let Some(name) = c.store.peek_value(key, c.now, type_name) else { return false };
     let line = first_in_line(c.store, key, name);
@@ -57,7 +58,7 @@ fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
         let mut turns = (0..TURN).map(|_| serve_first(key, &held, c, &mut served));
         turns.find(|turned| *turned != Turned::Served)
     });
-    // The records of a hold are in the log at its end.
+    // The log has the records of a hold only once the hold has ended.
     let logged = c.store.last_logged();
     for (taker, reply) in served {
         Blocked::of(&*taker).serve(Served { reply, logged });
@@ -65,18 +66,18 @@ fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
     outcome != Some(Turned::Over)
 }
 
-/// The outcome for a waiting client.
+/// The outcome of serving one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turned {
-    /// It was served.
+    /// The client has its reply.
     Served,
-    /// Its element goes to a key that is not held.
+    /// The client's element moves to a key that is not held.
     MustHold,
-    /// There is no element, or no client waits for it.
+    /// The key has no element, or no client waits for one.
     Over,
 }
 
-/// The first of those who wait for a value of this type.
+/// The first [`TURN`] clients that wait for a value of this type.
 fn first_in_line(store: &Session, key: &[u8], name: &str) -> Vec<Arc<dyn Taker>> {
     let mut line = Vec::new();
     _ = store.walk_line(key, |taker| {
@@ -113,12 +114,12 @@ fn serve_first(
     Turned::Served
 }
 
-/// Takes the client's elements from the key, as that client. Returns its reply.
+/// Takes elements from the key on behalf of the waiting client, and returns that client's reply.
 fn take_for(blocked: &Blocked, key: &[u8], c: &mut Context<'_>) -> Vec<u8> {
     let actor = blocked.client.id;
     c.store.act(Origin { actor, ..c.store.origin() });
     let mut bytes = Vec::new();
-    // Its own limit, not the rest of the serving client's.
+    // The waiting client's own limit applies, not the remainder of the serving client's.
     let len_max = match c.server.settings.config().output_hard_max {
         0 => usize::MAX,
         max => max.saturating_add(c.locals.long_values.len),

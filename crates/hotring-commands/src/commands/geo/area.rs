@@ -1,11 +1,11 @@
-//! The searched area: a circle or a box around a place, and the nine cells that cover it.
+//! The area of a search: a circle or a box around a point, and up to nine cells that cover it.
 
 use super::cell::{Cell, EARTH_RADIUS, Place, STEP_MAX, degrees, radians};
 
 /// Half of the map's side in meters.
 const MAP_HALF: f64 = 20_037_726.37;
 
-/// The form of the area, in meters.
+/// The shape of the area, in meters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
     Circle { radius: f64 },
@@ -18,7 +18,7 @@ pub(super) struct Area {
     pub(super) form: Form,
 }
 
-/// The least and the greatest longitude and latitude of an area.
+/// The bounding box of an area, in degrees of longitude and latitude.
 struct Bounds {
     west: f64,
     east: f64,
@@ -27,7 +27,7 @@ struct Bounds {
 }
 
 impl Area {
-    /// The distance from the center, if the place is in the area.
+    /// The distance of a point from the center in meters, if the point is in the area.
     pub(super) fn distance_within(&self, place: Place) -> Option<f64> {
         let is_within = match self.form {
             Form::Circle { radius } => self.center.distance(place) <= radius,
@@ -40,7 +40,7 @@ impl Area {
         is_within.then(|| self.center.distance(place))
     }
 
-    /// Meters to the farthest point of the area.
+    /// The distance in meters from the center to the farthest point of the area.
     fn reach(&self) -> f64 {
         match self.form {
             Form::Circle { radius } => radius,
@@ -57,7 +57,7 @@ impl Area {
         };
         let Place { longitude, latitude } = self.center;
         let up = degrees(height / EARTH_RADIUS);
-        // A degree is shortest at the side that is nearer to a pole.
+        // A degree of longitude is shortest on the side nearer to the pole.
         let pole_side = if latitude < 0.0 { latitude - up } else { latitude + up };
         let aside = degrees(width / EARTH_RADIUS / radians(pole_side).cos());
         Bounds {
@@ -68,7 +68,7 @@ impl Area {
         }
     }
 
-    /// How small cells may be of which nine cover the area.
+    /// The step of the smallest cells of which nine cover the area.
     fn step(&self) -> u32 {
         let mut reach = self.reach();
         if reach == 0.0 {
@@ -79,13 +79,13 @@ impl Area {
             reach *= 2.0;
             step += 1;
         }
-        // Cells are narrower near the poles.
+        // Cells are narrower near the poles, so larger ones are needed.
         let latitude = self.center.latitude.abs();
         step -= i32::from(latitude > 66.0) + i32::from(latitude > 80.0);
         step.clamp(1, STEP_MAX as i32) as u32
     }
 
-    /// The cells that cover the area, in Redis's order; one of them may stand there twice if they are large.
+    /// The cells that cover the area, in Redis's order. Large cells may occur twice.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let bounds = self.bounds();
         let mut step = self.step();
@@ -108,7 +108,7 @@ impl Area {
 }
 
 impl Bounds {
-    /// Whether the cell and those next to it reach as far.
+    /// Whether the cell and its neighbours cover the bounds.
     fn are_around(&self, cell: Cell) -> bool {
         cell.moved(0, 1).sides().north >= self.north
             && cell.moved(0, -1).sides().south <= self.south

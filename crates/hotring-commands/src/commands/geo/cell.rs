@@ -1,24 +1,24 @@
-//! Cells of the earth: the bits of longitude and latitude in turn, and the score that they are as a member of a sorted
-//! set.
+//! Geohash cells: the bits of longitude and latitude interleaved into one number, which is the score of a member in a
+//! sorted set.
 //!
-//! A cell of `step` halves each axis so often. A member's score is a cell of 26 steps, 52 bits, which a double holds
-//! exactly. All arithmetic is in Redis's order, so that the last bits of answers agree.
+//! A cell of step n halves each axis n times. A member's score is a cell of step 26: 52 bits, which a double holds
+//! exactly. All arithmetic must be in Redis's order, so that the last bits of the replies agree.
 
-/// Steps of a cell that a score is.
+/// The step of the cell that is a member's score.
 pub(super) const STEP_MAX: u32 = 26;
-/// Longitudes that can be stored.
+/// Range of valid longitudes, in degrees.
 pub(super) const LONGITUDES: (f64, f64) = (-180.0, 180.0);
-/// Latitudes that can be stored: those of a square map.
+/// Range of valid latitudes, in degrees: that of a square Mercator map.
 pub(super) const LATITUDES: (f64, f64) = (-85.051_128_78, 85.051_128_78);
-/// Latitudes of a geohash text.
+/// Range of latitudes in a geohash string, in degrees.
 const ALL_LATITUDES: (f64, f64) = (-90.0, 90.0);
 /// The earth's mean radius in meters.
 pub(super) const EARTH_RADIUS: f64 = 6_372_797.560856;
-/// Bits of the latitude.
+/// The even bits of a cell, which encode the latitude.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
 
-/// A place, in degrees.
+/// A point on the earth, in degrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Place {
     pub(super) longitude: f64,
@@ -39,7 +39,7 @@ pub(super) struct Sides {
     pub(super) north: f64,
 }
 
-/// The bits of a number at the even places.
+/// Spreads the 32 bits of a number over the even bits of the result.
 fn spread(number: u32) -> u64 {
     let mut x = u64::from(number);
     x = (x | (x << 16)) & 0x0000_ffff_0000_ffff;
@@ -49,7 +49,7 @@ fn spread(number: u32) -> u64 {
     (x | (x << 1)) & EVEN
 }
 
-/// The number that the bits at the even places are.
+/// Gathers the even bits into one number; the inverse of `spread`.
 fn gathered(bits: u64) -> u32 {
     let mut x = bits & EVEN;
     x = (x | (x >> 1)) & 0x3333_3333_3333_3333;
@@ -60,7 +60,7 @@ fn gathered(bits: u64) -> u32 {
 }
 
 impl Cell {
-    /// The cell around a place that can be stored.
+    /// The cell that contains a point with valid coordinates.
     pub(super) fn around(place: Place, step: u32) -> Cell {
         Cell::within(place, step, LATITUDES)
     }
@@ -73,7 +73,7 @@ impl Cell {
         Cell { bits: spread(y) | (spread(x) << 1), step }
     }
 
-    /// The cell of a member's score, whatever the score is.
+    /// The cell of a member's score. Accepts any score, as sorted sets may hold others.
     pub(super) fn of_score(score: f64) -> Cell {
         let bits = if score < 0.0 { score as i64 as u64 } else { score as u64 };
         Cell { bits, step: STEP_MAX }
@@ -84,7 +84,7 @@ impl Cell {
         (self.bits << (2 * (STEP_MAX - self.step))) as f64
     }
 
-    /// The lowest score behind the cell.
+    /// The lowest score above those of the cell.
     pub(super) fn score_behind(self) -> f64 {
         Cell { bits: self.bits + 1, step: self.step }.score()
     }
@@ -109,8 +109,8 @@ impl Cell {
         }
     }
 
-    /// The cell that many steps to the east and to the north, around the edges of the map. A place on the eastern or
-    /// the northern edge lies in a cell behind the last one, as in Redis: only steps lead around.
+    /// The cell this many cells to the east and to the north, wrapping around the edges of the map. A point on the
+    /// eastern or northern edge lies in a cell beyond the last one, as in Redis: only movement wraps around.
     pub(super) fn moved(self, east: i32, north: i32) -> Cell {
         let around = u32::MAX >> (32 - self.step);
         let step = |from: u32, by: i32| match by {
@@ -123,7 +123,7 @@ impl Cell {
 }
 
 impl Place {
-    /// The eleven letters of the place's geohash, by which others know it. The last one has no bits left.
+    /// The standard geohash string of the point: eleven letters. No bits remain for the last one.
     pub(super) fn geohash(self) -> [u8; 11] {
         let bits = Cell::within(self, STEP_MAX, ALL_LATITUDES).bits;
         std::array::from_fn(|i| match i {
@@ -132,7 +132,7 @@ impl Place {
         })
     }
 
-    /// Meters between two places on a sphere.
+    /// Great-circle distance between two points, in meters.
     pub(super) fn distance(self, other: Place) -> f64 {
         let half = |a: f64, b: f64| ((radians(b) - radians(a)) / 2.0).sin();
         let u = half(self.latitude, other.latitude);

@@ -1,4 +1,5 @@
-//! Places on earth: GEOADD and its kin. They are members of sorted sets, whose scores are cells of the map.
+//! Geospatial commands: GEOADD and its relatives. The points are members of sorted sets, whose scores are geohash
+//! cells.
 
 mod area;
 mod cell;
@@ -38,7 +39,7 @@ pub(crate) fn geoadd(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The place whose longitude and latitude stand at `at`.
+/// Parses the longitude and latitude at `at`.
 fn place(args: ArgsView<'_>, at: usize) -> Result<Place, Failure> {
     let longitude = parse_score(args.at(at)).ok_or(NOT_A_FLOAT)?;
     let latitude = parse_score(args.at(at + 1)).ok_or(NOT_A_FLOAT)?;
@@ -49,7 +50,7 @@ fn place(args: ArgsView<'_>, at: usize) -> Result<Place, Failure> {
     Err(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into())
 }
 
-/// How many meters a unit is.
+/// The length of a unit in meters.
 fn unit(name: &[u8]) -> Result<f64, Failure> {
     match name.to_ascii_lowercase().as_slice() {
         b"m" => Ok(1.0),
@@ -102,7 +103,7 @@ pub(crate) fn geopos(c: &mut Context<'_>) -> Outcome {
     c.check_reply_len()
 }
 
-/// Where the members are that a request names.
+/// The positions of the members that a request names; None for a missing member.
 fn places(c: &mut Context<'_>) -> Result<Vec<Option<Place>>, Failure> {
     let members = c.args.tail(2);
     let found = c.store.scored(&c.args[1], c.now, |scored| {
@@ -117,7 +118,7 @@ fn reply_place(c: &mut Context<'_>, place: Place) {
     c.reply.array(2);
     for degrees in [place.longitude, place.latitude] {
         let text = format!("{degrees:.17}");
-        // The center of a cell is never 0, so that there is no -0.
+        // The center of a cell is never 0, so "-0" cannot occur.
         c.reply.decimal(text.trim_end_matches('0').trim_end_matches('.').as_bytes());
     }
 }

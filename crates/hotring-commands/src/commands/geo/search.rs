@@ -1,4 +1,4 @@
-//! GEOSEARCH and GEORADIUS with their kin: the members within a circle or a box.
+//! GEOSEARCH, GEORADIUS and their relatives: the members within a circle or a box.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,40 +14,40 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::table::stored_key;
 
-/// Members that are looked at before the search asks whether it has enough.
+/// Number of members examined between two checks for having enough.
 const PART: usize = 128;
 
-/// The kind of search that a command's name stands for.
+/// The kind of search that a command's name implies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The center is a place, then a radius: GEORADIUS.
+    /// GEORADIUS: the center is a point, followed by a radius.
     Around,
-    /// The center is a member, then a radius: GEORADIUSBYMEMBER.
+    /// GEORADIUSBYMEMBER: the center is a member, followed by a radius.
     AroundMember,
-    /// All is said by options: GEOSEARCH.
+    /// GEOSEARCH: options give the center and the shape.
     Search,
 }
 
-/// A search as a request asks for it.
+/// The parsed search of a request.
 #[derive(Default)]
 struct Asked {
     center: Option<Place>,
     form: Option<Form>,
-    /// Meters of the unit in which distances are answered.
+    /// Length in meters of the unit for distances in the reply.
     unit: f64,
     with_distance: bool,
     with_score: bool,
     with_place: bool,
     stores_distance: bool,
-    /// Ascending or not; None for the order in which they are found.
+    /// Sort by ascending or descending distance; None for unsorted.
     ascending: Option<bool>,
-    /// Most members; 0 for all.
+    /// Most members in the reply; 0 for all.
     limit: usize,
-    /// The first ones that are found do.
+    /// Stop at the first matches found, not the nearest ones (ANY).
     any: bool,
 }
 
-/// A member that has been found.
+/// A member within the area.
 struct Hit {
     member: Vec<u8>,
     score: f64,
@@ -56,7 +56,7 @@ struct Hit {
 }
 
 fn member_place(scored: Option<ScoredRef<'_>>, member: &[u8]) -> Result<Place, Failure> {
-    // Without a set there is nothing to be found, and other errors are told first.
+    // Without a set nothing can match, and other errors take precedence.
     let Some(scored) = scored else { return Ok(Place::default()) };
     let score = scored.score(member);
     score
@@ -64,7 +64,7 @@ fn member_place(scored: Option<ScoredRef<'_>>, member: &[u8]) -> Result<Place, F
         .ok_or(Failure::text("ERR could not decode requested zset member"))
 }
 
-/// A length in the unit behind it, which is not negative.
+/// Parses a length; the caller must refuse a negative one. `why_not` is the error for text that is no number.
 fn length(text: &[u8], why_not: &'static str) -> Result<f64, Failure> {
     parse_score(text).ok_or(Failure::text(why_not))
 }
@@ -91,7 +91,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Reads the arguments before the options, and returns the position of those.
+    /// Reads the arguments before the options, and returns the index of the first option.
     fn base(
         &mut self,
         args: ArgsView<'_>,
@@ -114,7 +114,7 @@ impl Asked {
         }
     }
 
-    /// Reads the option at `at` if it is a word alone.
+    /// Reads an option without a value; false if the word is not one.
     fn word(&mut self, word: &[u8]) -> bool {
         match word.to_ascii_lowercase().as_slice() {
             b"withdist" => self.with_distance = true,
@@ -129,13 +129,13 @@ impl Asked {
     }
 }
 
-/// A command that searches.
+/// A search command.
 struct Command<'a> {
     args: ArgsView<'a>,
     kind: Kind,
-    /// Its options may name a key for the members.
+    /// The command may store the matches under a key.
     stores: bool,
-    /// The key for the members, if there is one.
+    /// The destination key, if there is one.
     to: Option<&'a [u8]>,
 }
 
@@ -144,12 +144,12 @@ impl<'a> Command<'a> {
         String::from_utf8_lossy(self.args.at(0)).into_owned()
     }
 
-    /// Whether it is GEOSEARCHSTORE, whose first key is the one for the members.
+    /// Whether the command is GEOSEARCHSTORE, whose first key is the destination.
     fn is_search_store(&self) -> bool {
         self.kind == Kind::Search && self.stores
     }
 
-    /// The arguments as those of the command that does not store.
+    /// The arguments as those of the variant that does not store.
     fn question(&self) -> ArgsView<'a> {
         if self.is_search_store() { self.args.tail(1) } else { self.args }
     }
@@ -204,7 +204,7 @@ impl<'a> Command<'a> {
         Ok(asked)
     }
 
-    /// Whether all is said, and nothing contradicts.
+    /// Checks that the request is complete and its options do not contradict each other.
     fn check(&self, asked: &Asked) -> Outcome {
         let searches = self.kind == Kind::Search;
         if self.to.is_some() && (asked.with_distance || asked.with_score || asked.with_place) {
@@ -234,7 +234,7 @@ impl<'a> Command<'a> {
         Ok(())
     }
 
-    /// The query, and the members found; None of these if there is no set.
+    /// Runs the search. Returns the query and the matches; no matches if the key is missing.
     fn run(&self, store: &mut Session, now: u64) -> Result<(Asked, Option<Vec<Hit>>), Failure> {
         let key = self.question().at(1);
         let found = store.scored_walk(key, now, |scored| {
@@ -259,7 +259,7 @@ impl Asked {
         let enough = if self.any { self.limit } else { usize::MAX };
         let (mut hits, mut last): (Vec<Hit>, Option<Cell>) = (Vec::new(), None);
         for cell in area.cells() {
-            // Large cells have the same neighbour on both sides.
+            // Large cells have the same neighbour on both sides; search it once.
             if last == Some(cell) {
                 continue;
             }
@@ -283,7 +283,7 @@ impl Asked {
     }
 }
 
-/// Adds the members of a cell that are in the area, until there are enough.
+/// Adds the members of a cell that lie within the area, until there are `enough`.
 fn collect(area: &Area, cell: Cell, scored: ScoredRef<'_>, enough: usize, hits: &mut Vec<Hit>) {
     let min = ScoreEnd { score: cell.score(), is_exclusive: false };
     let max = ScoreEnd { score: cell.score_behind(), is_exclusive: true };

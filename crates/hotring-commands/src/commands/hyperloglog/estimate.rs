@@ -1,9 +1,9 @@
-//! How many different elements there are, by how many registers have which value: the estimator of Otmar Ertl, "New
-//! cardinality estimation algorithms for HyperLogLog sketches" (2017), which Redis has, too.
+//! Estimates the number of distinct elements from a histogram of register values. The estimator is Otmar Ertl's, "New
+//! cardinality estimation algorithms for HyperLogLog sketches" (2017), which Redis uses, too.
 
 use super::sketch::{N_REGISTERS, VALUE_MAX};
 
-/// How many registers have each value.
+/// Number of registers with each value.
 pub(super) type Histogram = [u32; 64];
 
 /// 1 / (2 ln 2).

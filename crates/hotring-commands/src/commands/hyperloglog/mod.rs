@@ -1,5 +1,5 @@
-//! Estimated counts: PFADD, PFCOUNT, PFMERGE. The value is a string in Redis's form, so that each
-//! server reads the other's values.
+//! HyperLogLog commands: PFADD, PFCOUNT, PFMERGE. The value is a string in Redis's format, so that either server can
+//! read the other's sketches.
 
 mod estimate;
 mod sketch;
@@ -18,7 +18,7 @@ impl From<Corrupt> for Failure {
     }
 }
 
-/// The sketch under a key; None if there is none.
+/// The sketch of a key; None if the key is missing.
 fn sketch(store: &mut Session, key: &[u8], now: u64) -> Result<Option<Sketch>, Failure> {
     let Some(bytes) = store.get_string(key, now, |value| value.to_vec())? else { return Ok(None) };
     let sketch = Sketch::of(bytes);
@@ -39,7 +39,7 @@ pub(crate) fn pfadd(c: &mut Context<'_>) -> Outcome {
         let mut has_changed = old.is_none();
         let mut sketch = old.unwrap_or_default();
         for element in elements.iter() {
-            // The registers before a damaged part stay, as in Redis.
+            // As in Redis, registers that changed before the error stay changed.
             match sketch.add(element, sparse_max) {
                 Ok(changed) => has_changed |= changed,
                 Err(corrupt) => {
@@ -84,7 +84,7 @@ pub(crate) fn pfcount(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Counts one sketch. It keeps the count, so that the next time is cheap.
+/// Counts one sketch, and caches the count in it for the next call.
 fn count_of(c: &mut Context<'_>) -> Result<u64, Failure> {
     let (key, now) = (c.args.at(1), c.now);
     let count = c.store.get_string(key, now, |value| value.with_bytes(sketch::kept_count))?;
@@ -101,7 +101,7 @@ fn count_of(c: &mut Context<'_>) -> Result<u64, Failure> {
         let Some(mut sketch) = sketch(store, key, now)? else { return Ok(0) };
         let count = estimate(&sketch.histogram()?);
         sketch.keep_count(count);
-        // Where nothing can be written now, it is only counted again the next time.
+        // A failure to write only means that the next call counts again.
         let _ = put(store, key, &sketch, now);
         Ok(count)
     })

@@ -1,4 +1,4 @@
-//! A sketch as Redis keeps it in a string: a header of 16 bytes, then 16384 registers.
+//! A HyperLogLog sketch in the string format of Redis: a header of 16 bytes, then 16384 registers.
 //!
 //! ```text
 //! "HYLL"  form  0 0 0  count: 8 bytes, little endian; the highest bit says that it no longer holds
@@ -10,9 +10,9 @@
 
 use super::estimate::Histogram;
 
-/// 2 to the power of the bits of a hash that choose the register.
+/// Number of registers: 2 to the number of hash bits that select the register.
 pub(super) const N_REGISTERS: usize = 1 << INDEX_BITS;
-/// The value of a register for an element whose other bits are all 0.
+/// Greatest register value: that of an element whose remaining hash bits are all 0.
 pub(super) const VALUE_MAX: u8 = 64 - INDEX_BITS as u8 + 1;
 const INDEX_BITS: u32 = 14;
 const HEADER_LEN: usize = 16;
@@ -20,17 +20,18 @@ const DENSE_LEN: usize = HEADER_LEN + N_REGISTERS * 6 / 8;
 const MAGIC: &[u8; 4] = b"HYLL";
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
-/// In the last byte of the count.
+/// Flag in the last byte of the cached count: the count is out of date.
 const IS_STALE: u8 = 0x80;
-/// Longest runs of the sparse form, and its greatest value.
+/// Limits of the sparse form: the longest run of zeros in one byte, the longest run of another value, and the greatest
+/// value.
 const ZEROS_MAX: usize = 64;
 const RUN_MAX: usize = 4;
 const SPARSE_VALUE_MAX: u8 = 32;
-/// Runs that are looked at after a change, to join some.
+/// Number of runs examined after a change, to merge equal neighbours.
 const JOINED_MAX: usize = 5;
 const SEED: u64 = 0xadc8_3b19;
 
-/// The registers do not fit their form.
+/// The error for registers that do not match their encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Corrupt;
 
@@ -40,7 +41,7 @@ pub(super) struct Sketch {
 }
 
 impl Default for Sketch {
-    /// All registers are 0, in the sparse form.
+    /// An empty sketch: all registers are 0, in the sparse form.
     fn default() -> Self {
         let mut bytes = vec![0; HEADER_LEN];
         bytes[..4].copy_from_slice(MAGIC);
@@ -55,11 +56,11 @@ impl Default for Sketch {
 struct Run {
     value: u8,
     len: usize,
-    /// Bytes that it takes.
+    /// Encoded length in bytes.
     n_bytes: usize,
 }
 
-/// The run at the beginning of these bytes.
+/// Decodes the first run of `bytes`.
 fn first_run(bytes: &[u8]) -> Result<Run, Corrupt> {
     let first = *bytes.first().ok_or(Corrupt)?;
     let low = usize::from(first & 0x3f);
@@ -92,7 +93,7 @@ fn push_values(bytes: &mut Vec<u8>, value: u8, len: usize) {
     }
 }
 
-/// The count that the bytes of a sketch keep, if these are one and it holds.
+/// The cached count, if the bytes are a sketch and the count is up to date.
 pub(super) fn kept_count(bytes: &[u8]) -> Option<u64> {
     let count: [u8; 8] = bytes.get(8..HEADER_LEN)?.try_into().ok()?;
     let holds = is_sketch(bytes) && count[7] & IS_STALE == 0;
@@ -105,7 +106,7 @@ fn is_sketch(bytes: &[u8]) -> bool {
 }
 
 impl Sketch {
-    /// None if the bytes are no sketch.
+    /// Parses a sketch. None if the bytes are not one.
     pub(super) fn of(bytes: Vec<u8>) -> Option<Sketch> {
         is_sketch(&bytes).then_some(Sketch { bytes })
     }
@@ -126,16 +127,16 @@ impl Sketch {
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Adds an element. Answers whether a register has changed.
+    /// Adds an element. Returns whether a register has changed.
     pub(super) fn add(&mut self, element: &[u8], sparse_max: usize) -> Result<bool, Corrupt> {
         let hash = murmur(element);
         let index = hash as usize & (N_REGISTERS - 1);
-        // The bit behind the hash ends the count of zeros.
+        // A sentinel bit after the hash bounds the count of trailing zeros.
         let rest = (hash >> INDEX_BITS) | 1 << (64 - INDEX_BITS);
         self.raise_one(index, rest.trailing_zeros() as u8 + 1, sparse_max)
     }
 
-    /// Raises the registers to those that are higher.
+    /// Raises each register to the value in `to` if that is higher.
     pub(super) fn raise(&mut self, to: &Registers, sparse_max: usize) -> Result<(), Corrupt> {
         for (index, value) in to.0.iter().enumerate().filter(|(_, value)| **value > 0) {
             self.raise_one(index, *value, sparse_max)?;
@@ -201,7 +202,7 @@ impl Sketch {
         Ok(true)
     }
 
-    /// Joins equal values that stand side by side, from this run on.
+    /// Merges adjacent runs of equal values, starting with the run at `at`.
     fn join(&mut self, mut at: usize) {
         for _ in 0..JOINED_MAX {
             let Ok(run) = first_run(&self.bytes[at..]) else { return };
@@ -219,7 +220,7 @@ impl Sketch {
         }
     }
 
-    /// Gives each register its six bits.
+    /// Converts the sketch to the dense form, with six bits per register.
     pub(super) fn make_dense(&mut self) -> Result<(), Corrupt> {
         if self.is_dense() {
             return Ok(());
@@ -236,7 +237,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// Hands out the runs of the sparse form, each with its first register.
+    /// Calls `f` with each run of the sparse form and the index of its first register.
     fn each_run(&self, mut f: impl FnMut(usize, Run)) -> Result<(), Corrupt> {
         let (mut rest, mut first) = (&self.bytes[HEADER_LEN..], 0);
         while !rest.is_empty() {
@@ -257,7 +258,7 @@ impl Sketch {
     }
 }
 
-/// A register of the dense form.
+/// Reads a register of the dense form.
 fn dense_register(registers: &[u8], index: usize) -> u8 {
     let (at, shift) = (index * 6 / 8, index * 6 % 8);
     let second = registers.get(at + 1).copied().unwrap_or(0);
@@ -274,7 +275,7 @@ fn set_dense_register(registers: &mut [u8], index: usize, value: u8) {
     }
 }
 
-/// The registers of several sketches together.
+/// Decoded registers, to merge several sketches.
 pub(super) struct Registers([u8; N_REGISTERS]);
 
 impl Default for Registers {
@@ -284,7 +285,7 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Raises the registers to those of the sketch that are higher.
+    /// Raises each register to its value in `sketch` if that is higher.
     pub(super) fn merge(&mut self, sketch: &Sketch) -> Result<(), Corrupt> {
         if sketch.is_dense() {
             for (index, register) in self.0.iter_mut().enumerate() {

@@ -1,6 +1,7 @@
-//! Figures of Redis about features that do not exist here: constants.
+//! INFO fields of Redis for features that hotring does not have; their values are constants.
 
-/// There are no functions, replicas, nodes and moved items; removed memory is freed by the threads that use it.
+/// There are no functions, replicas or cluster nodes, and nothing that matches Redis's active defragmentation and lazy
+/// freeing: the threads that use removed memory free it.
 pub(super) const NO_MEMORY: &[&str] = &[
     "number_of_functions",
     "number_of_libraries",
@@ -16,7 +17,7 @@ pub(super) const NO_MEMORY: &[&str] = &[
     "lazyfreed_objects",
 ];
 
-/// Snapshots are written without fork, and take the place of rewriting the log.
+/// Snapshots are written without fork, and replace the rewriting of the log.
 pub(super) const NO_FORK: &[&str] = &[
     "current_cow_peak",
     "current_cow_size",

@@ -1,7 +1,7 @@
-//! INFO: the state of the server as text, with the fields that Redis's tools look for.
+//! INFO: the state of the server as text, with the fields that tools for Redis read.
 //!
-//! Redis's fields without a meaning here are absent, unless a constant tells the truth: there are no replicas, no forks
-//! and no modules, for example (`constants`).
+//! Fields of Redis that do not apply are absent, except where a constant is true: for example, there are no replicas,
+//! forks or modules (`constants`).
 
 mod absent;
 
@@ -25,7 +25,7 @@ use crate::state::loading::{LoadingStatus, Stage};
 /// The name of a section and its writer.
 type Section = (&'static str, fn(&Facts<'_>, &mut String));
 
-/// All sections, in Redis's order; `Index` and `Checksums` are ours.
+/// All sections, in Redis's order; `Index` and `Checksums` are extensions of hotring.
 const SECTIONS: &[Section] = &[
     ("Server", server),
     ("Clients", clients),
@@ -43,10 +43,10 @@ const SECTIONS: &[Section] = &[
     ("Keyspace", keyspace),
 ];
 
-/// Long sections, shown only if a request names them or says `all` or `everything`.
+/// Long sections, shown only if a request names them or asks for `all` or `everything`.
 const LONG: &[&str] = &["Commandstats", "Latencystats"];
 
-/// Keys in the section `hotkeys`.
+/// Number of keys in the section `hotkeys`.
 const HOT_KEYS_SHOWN: usize = 16;
 
 pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
@@ -82,7 +82,7 @@ fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
     line(text, format_args!("{name}:{value}"));
 }
 
-/// Writes figures that are always the same here.
+/// Writes fields with constant values.
 fn constants(text: &mut String, zeros: &[&str], others: &[(&str, &str)]) {
     zeros.iter().for_each(|name| field(text, name, 0));
     others.iter().for_each(|(name, value)| field(text, name, value));
@@ -117,7 +117,7 @@ fn server(f: &Facts<'_>, text: &mut String) {
     field(text, "server_time_usec", f.now.saturating_mul(1000));
     field(text, "uptime_in_seconds", uptime);
     field(text, "uptime_in_days", uptime / 86_400);
-    // Redis's clock of 24 bits.
+    // Redis's 24-bit clock, in seconds.
     field(text, "lru_clock", (f.now / 1000) & 0xff_ffff);
     let program = std::env::current_exe().unwrap_or_default();
     field(text, "executable", program.display());
@@ -216,12 +216,12 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "mem_aof_buffer", log.map_or(0, |log| log.unwritten()));
     field(text, "used_memory_tracking", f.server.push.tracking.counts().table.memory);
     field(text, "used_memory_clients", f.server.clients.memory_outside_store());
-    // Of these, messages that their clients have not fetched.
+    // The part of client memory that holds messages which clients have not fetched.
     field(text, "used_memory_messages", f.server.clients.messages_memory());
     field(text, "used_memory_table", index.table_bytes);
     field(text, "used_memory_eviction", f.store.eviction_bytes);
     field(text, "used_memory_expiry", f.store.expiry_bytes);
-    // Free memory between items, as far as it counts, and memory that nothing else counts.
+    // Free memory between items that counts against the limit, and memory that no other field explains.
     field(text, "used_memory_free", f.server.tasks.bound.waste());
     field(text, "used_memory_unexplained", f.server.tasks.bound.unexplained());
     field(text, "maxmemory", f.config.memory_max);
@@ -328,7 +328,7 @@ fn cpu(_: &Facts<'_>, text: &mut String) {
     }
 }
 
-/// Commands that are timed by samples: the other calls are assumed to take as long.
+/// Totals per command. For a command that is timed by samples, the other calls are assumed to take as long.
 fn commandstats(f: &Facts<'_>, text: &mut String) {
     for (spec, totals) in f.server.command_totals() {
         if totals.is_used() {
@@ -369,7 +369,8 @@ fn latencystats(f: &Facts<'_>, text: &mut String) {
     }
 }
 
-/// The keys named by most requests, each with its percentage of all requests.
+/// Appends the section `hotkeys`: the keys that requests name most often, each with its share of all requests in
+/// percent, estimated from samples.
 fn hot_keys(c: &Context<'_>, text: &mut String) {
     if !text.is_empty() {
         text.push_str("\r\n");

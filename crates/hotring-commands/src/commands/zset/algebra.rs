@@ -1,4 +1,4 @@
-//! Several sorted sets at one moment: ZUNION, ZINTER, ZDIFF and their kin.
+//! Atomic operations on several sorted sets: ZUNION, ZINTER, ZDIFF and their relatives.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ enum Aggregate {
     Max,
 }
 
-/// The options behind the keys.
+/// The options after the keys.
 struct Options {
     weights: Vec<f64>,
     aggregate: Aggregate,
@@ -36,7 +36,7 @@ struct Options {
 impl Aggregate {
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
-            // The sum of both infinities is 0, as in Redis.
+            // As in Redis, the sum of positive and negative infinity is 0.
             Aggregate::Sum => number(a + b),
             Aggregate::Min => a.min(b),
             Aggregate::Max => a.max(b),
@@ -84,8 +84,8 @@ fn options(
     Ok(options)
 }
 
-/// Calls `f` with each member of the result and its score, until it returns false. As in Redis, the smallest input
-/// comes first; a difference keeps the order of its inputs.
+/// Calls `f` with each member of the result and its score, until `f` returns false. As in Redis, the smallest input
+/// comes first; only a difference keeps the order of its inputs.
 fn each(
     operation: Operation,
     inputs: &[ScoredInput],
@@ -120,7 +120,8 @@ fn each(
     }
 }
 
-/// The score that a member of an input has in the result, if it is there. `behind` are the inputs after it.
+/// The score of a member of an input in the result; None if the result does not contain the member. `behind` are the
+/// later inputs.
 fn aggregated(
     operation: Operation,
     aggregate: Aggregate,
@@ -138,11 +139,11 @@ fn aggregated(
     Some(score)
 }
 
-/// Members of a result, in one buffer.
+/// The members of a result, in one buffer.
 #[derive(Default)]
 struct Members {
     bytes: Vec<u8>,
-    /// Where each ends, and its score.
+    /// The end of each member in `bytes`, and its score.
     ends: Vec<(usize, f64)>,
 }
 
@@ -152,7 +153,7 @@ impl Members {
         self.ends.push((self.bytes.len(), score));
     }
 
-    /// All of them, in no order.
+    /// All members, unordered.
     fn iter(&self) -> impl Iterator<Item = Scored<'_>> {
         let mut start = 0;
         self.ends.iter().map(move |(end, score)| {
@@ -177,7 +178,7 @@ fn too_few(name: &str) -> Failure {
     Failure::from(format!("ERR at least 1 input key is needed for '{name}' command"))
 }
 
-/// The keys behind their number, and the rest.
+/// Parses `numkeys key [key ...]` from `at` on. Returns the keys and the remaining arguments.
 fn keys_of<'a>(
     args: ArgsView<'a>,
     at: usize,
@@ -196,7 +197,7 @@ fn show(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
     let options = options?;
     let (mut members, mut left) = (Members::default(), Some(c.reply_left()));
     each(operation, &inputs, &options, |member, score| {
-        // A result too long for the reply is not gathered.
+        // Stop collecting once the result is too long for the reply.
         left = left.and_then(|left| left.checked_sub(bulk_len(member)));
         members.push(member, score);
         left.is_some()
@@ -223,7 +224,7 @@ fn store(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
         let damages = store.damages();
         let inputs = store.scored_inputs(&keys, now)?;
         if store.damages() != damages {
-            // The value of `to` must not make way for a result without one of the sets.
+            // A result that lacks a damaged set must not replace the value of `to`.
             return Ok(0);
         }
         let mut members = Members::default();
@@ -231,7 +232,7 @@ fn store(c: &mut Context<'_>, operation: Operation, name: &str) -> Outcome {
             members.push(member, score);
             true
         });
-        // Before the other form of them is made.
+        // The memory must be admitted before the members are converted.
         store.admit_bytes(members.bytes.len())?;
         let scored = members.iter().map(|entry| (Cow::Borrowed(entry.member), entry.score));
         let n = members.ends.len();

@@ -1,4 +1,4 @@
-//! Sorted sets: ZADD and its kin.
+//! Sorted set commands: ZADD and its relatives.
 
 mod algebra;
 mod range;
@@ -24,14 +24,14 @@ pub(super) const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid 
 #[derive(Default)]
 struct ZAdd {
     options: AddOptions,
-    /// Members that got another score count, too (CH).
+    /// Count members with a changed score, too (CH).
     counts_moved: bool,
-    /// Adds to the score instead of setting it (INCR).
+    /// Add to the score instead of setting it (INCR).
     adds: bool,
 }
 
 impl ZAdd {
-    /// The options, and where the pairs begin.
+    /// Reads the options. Returns them and the index of the first score.
     fn read(args: ArgsView<'_>) -> (ZAdd, usize) {
         let (mut zadd, mut at) = (ZAdd::default(), 2);
         while let Some(option) = args.get(at) {
@@ -78,7 +78,7 @@ pub(crate) fn zadd(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Hands scores and members to `f`.
+/// Calls `f` with the parsed pairs of score and member.
 fn with_scores<'a, R>(
     pairs: ArgsView<'a>,
     f: impl FnOnce(&[(f64, &'a [u8])]) -> R,
@@ -123,7 +123,7 @@ pub(super) fn note_lookup(c: &Context<'_>, is_found: bool) {
     if is_found { c.hit() } else { c.miss() }
 }
 
-/// Answers a number that the set has; 0 if it is missing.
+/// Replies with a number computed from the sorted set; 0 if the key is missing.
 fn count(c: &mut Context<'_>, number: impl FnOnce(ScoredRef<'_>) -> usize) -> Outcome {
     let found = c.store.scored(c.key(), c.now, number)?;
     note_lookup(c, found.is_some());
@@ -218,7 +218,7 @@ fn pop(c: &mut Context<'_>, is_max: bool) -> Outcome {
     Ok(())
 }
 
-/// Room in the reply for members and their scores, which goes on with a key.
+/// The remaining capacity of a reply that holds `key`, for members with their scores.
 pub(super) fn room(c: &Context<'_>, key: &[u8]) -> Room {
     Room { cost: |member| bulk_len(member) + SCORE_LEN_MAX, ..c.room(key) }
 }
@@ -230,7 +230,7 @@ pub(super) fn reply_members(c: &mut Context<'_>, version: Version, members: &[Ow
     }
 }
 
-/// The keys, as many as a number says and at least one, and the rest.
+/// Parses `numkeys key [key ...]`, with at least one key. Returns the keys and the remaining arguments.
 fn counted_keys(
     args: ArgsView<'_>,
     at: usize,
@@ -264,12 +264,13 @@ pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
     };
     c.reply.array(2);
     c.reply.bulk(key);
-    // Pairs are arrays of their own in RESP2, too.
+    // In RESP2, too, each pair is an array of its own.
     reply_members(c, Version::Resp3, &popped);
     Ok(())
 }
 
-/// Keys behind their number at `at`, whether the highest are to be taken, and how many: ZMPOP and BZMPOP.
+/// Parses `numkeys key [key ...] MIN|MAX [COUNT count]` from `at` on, for ZMPOP and BZMPOP. Returns the keys, whether
+/// to pop the highest scores, and the count.
 pub(super) fn counted_pop(
     args: ArgsView<'_>,
     at: usize,
@@ -329,12 +330,12 @@ pub(crate) fn zrandmember(c: &mut Context<'_>) -> Outcome {
     c.check_reply_len()
 }
 
-/// Members that a ZSCAN visits of a large set when it doesn't say how many.
+/// Number of members that ZSCAN visits in a large set without COUNT.
 const COUNT_DEFAULT: usize = 10;
-/// Most members that one ZSCAN visits of a large set, whatever it says.
+/// Most members that one ZSCAN visits in a large set, whatever its COUNT.
 const COUNT_MAX: usize = 1 << 16;
 
-/// All members of a packed set in one call, as Redis does. Of a large one, a part at a time.
+/// Shows all members of a packed set in one call, as Redis does. A large set takes several calls.
 pub(crate) fn zscan(c: &mut Context<'_>) -> Outcome {
     let cursor = scan::cursor(&c.args[2])?;
     let options = scan_options(c.args.tail(3));
@@ -347,7 +348,7 @@ pub(crate) fn zscan(c: &mut Context<'_>) -> Outcome {
             }
         }))
     })?;
-    // As in Redis, the options of a walk over nothing are not looked at.
+    // As in Redis, the options are not checked if the key is missing.
     let next = next.transpose()?;
     note_lookup(c, next.is_some());
     c.reply.array(2);

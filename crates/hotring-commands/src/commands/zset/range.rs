@@ -1,4 +1,4 @@
-//! Parts of sorted sets: ZRANGE and its kin, ZCOUNT, ZREMRANGEBYRANK and its kin.
+//! Range commands of sorted sets: ZRANGE, ZCOUNT, ZREMRANGEBYRANK and their relatives.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,20 +20,20 @@ enum By {
     Member,
 }
 
-/// A range as a request asks for it.
+/// The parsed range of a request.
 struct Asked<'a> {
     interval: Interval<'a>,
     reversed: bool,
     with_scores: bool,
     offset: i64,
-    /// None for all of them.
+    /// Most members in the result; None for all.
     limit: Option<usize>,
 }
 
-/// The range that a command's name stands for.
+/// The kind of range that a command's name implies.
 #[derive(Clone, Copy)]
 struct Form {
-    /// None if the options say it, and the direction.
+    /// None if options give the kind and the direction.
     by: Option<By>,
     reversed: bool,
     takes_scores: bool,
@@ -48,7 +48,7 @@ fn interval<'a>(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Interval<'a>, Fa
     })
 }
 
-/// Reads a range from its two ends on.
+/// Parses a range; `args` begin with its two ends.
 fn asked(args: ArgsView<'_>, form: Form) -> Result<Asked<'_>, Failure> {
     let Form { by, mut reversed, takes_scores } = form;
     let mut chosen = by;
@@ -91,13 +91,13 @@ fn asked(args: ArgsView<'_>, form: Form) -> Result<Asked<'_>, Failure> {
 }
 
 impl Asked<'_> {
-    /// The ranks without those that the limit leaves out.
+    /// The part of `ranks` that LIMIT selects.
     fn limited(&self, ranks: Range<usize>) -> Range<usize> {
-        // Of ranks LIMIT is taken only where it leaves out nothing.
+        // For ranks, only a LIMIT without a count (-1) is accepted, and it has no effect.
         if matches!(self.interval, Interval::Ranks(..)) {
             return ranks;
         }
-        // As in Redis, a negative offset leaves nothing.
+        // As in Redis, a negative offset yields no members.
         let skipped = usize::try_from(self.offset).unwrap_or(usize::MAX).min(ranks.len());
         let left = (ranks.len() - skipped).min(self.limit.unwrap_or(usize::MAX));
         if self.reversed {
@@ -171,7 +171,7 @@ pub(crate) fn zrangestore(c: &mut Context<'_>) -> Outcome {
             });
         })?;
         if store.damages() != damages {
-            // The value of `to` must not make way for an empty result.
+            // An empty result of a damaged set must not replace the value of `to`.
             return Ok(0);
         }
         let n = members.len();

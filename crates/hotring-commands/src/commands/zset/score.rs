@@ -1,4 +1,4 @@
-//! Scores as text: read as Redis reads them, written in the shortest form that reads back.
+//! Scores as text: parsed as Redis does, formatted in the shortest form that parses to the same score.
 
 use std::io::Write;
 
@@ -7,11 +7,11 @@ use hotring_store::{MemberEnd, ScoreEnd, Scored};
 
 use crate::state::failure::Failure;
 
-/// Longest text of a score.
+/// Longest text of a score, in bytes.
 const TEXT_MAX: usize = 32;
-/// Bytes that a score takes in a reply at most, with the head of its pair.
+/// Most bytes that a score takes in a reply, including the header of its pair.
 pub(super) const LEN_MAX: usize = "*2\r\n$32\r\n\r\n".len() + TEXT_MAX;
-/// Integers up to here are written as such.
+/// Integers up to this magnitude are formatted without an exponent.
 const INTEGER_MAX: f64 = (1_u64 << 52) as f64;
 
 /// The text of a score.
@@ -54,7 +54,7 @@ impl Text {
         (0..n).for_each(|_| self.push(b"0"));
     }
 
-    /// The shortest digits that read back: plain where few zeros are to be added, else with an exponent.
+    /// Appends the shortest digits that parse to the same score: plain if few zeros are needed, else with an exponent.
     fn push_shortest(&mut self, score: f64) {
         let mut buffer = [0; TEXT_MAX];
         let mut rest = &mut buffer[..];
@@ -76,10 +76,10 @@ impl Text {
         self.push_digits(&digits[..n], exponent);
     }
 
-    /// Digits whose first stands for this power of ten.
+    /// Appends digits; the first one has the weight 10^`exponent`.
     fn push_digits(&mut self, digits: &[u8], exponent: i32) {
         let n = digits.len();
-        // Power of ten of the last digit.
+        // The exponent of the last digit.
         let last = exponent + 1 - n as i32;
         let size = exponent.unsigned_abs() as usize;
         if last >= 0 && size < n + 7 {
@@ -108,12 +108,12 @@ impl Text {
     }
 }
 
-/// Answers a score: a double, or in RESP2 a string.
+/// Replies with a score: a double in RESP3, a string in RESP2.
 pub(super) fn reply_score(reply: &mut Writer<'_>, score: f64) {
     reply.decimal(Text::of(score).as_bytes());
 }
 
-/// Begins a list of members, with their scores or without.
+/// Begins the reply for `len` members, with or without their scores.
 pub(super) fn begin_members(
     reply: &mut Writer<'_>,
     version: Version,
@@ -124,7 +124,7 @@ pub(super) fn begin_members(
     reply.array(if is_flat { 2 * len } else { len });
 }
 
-/// Answers one of them: in RESP3 a member and its score are an array of their own.
+/// Replies with one member. In RESP3 a member and its score form an array.
 pub(super) fn reply_member(
     reply: &mut Writer<'_>,
     version: Version,
@@ -140,8 +140,7 @@ pub(super) fn reply_member(
     }
 }
 
-/// A score, as C's strtod reads it. None for NaN, for numbers too large or too small to be told from 0, and for
-/// anything else.
+/// Parses a score as C's `strtod` does. None for NaN, for overflow and underflow, and for text that is no number.
 pub(in crate::commands) fn parse(text: &[u8]) -> Option<f64> {
     let number = parse_loosely(text)?;
     let has_digit = |digits: std::ops::RangeInclusive<u8>| {
@@ -153,7 +152,7 @@ pub(in crate::commands) fn parse(text: &[u8]) -> Option<f64> {
     (!overflows && !underflows).then_some(number)
 }
 
-/// The same with no limits.
+/// As `parse`, but accepts overflow and underflow.
 fn parse_loosely(text: &[u8]) -> Option<f64> {
     if is_hexadecimal(text) {
         return parse_hexadecimal(text);
@@ -167,7 +166,7 @@ fn is_hexadecimal(text: &[u8]) -> bool {
     digits.starts_with(b"0x") || digits.starts_with(b"0X")
 }
 
-/// An integer in hexadecimal digits.
+/// Parses an integer in hexadecimal digits.
 fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
     let is_negative = text[0] == b'-';
     let digits = text.iter().position(|byte| matches!(byte, b'x' | b'X'))? + 1;
@@ -179,20 +178,20 @@ fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
     Some(if is_negative { -number } else { number })
 }
 
-/// An end of a range of scores: `(` excludes it.
+/// Parses an end of a range of scores; `(` excludes the end itself.
 pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, Failure> {
     let (is_exclusive, text) = match text.strip_prefix(b"(") {
         Some(text) => (true, text),
         None => (false, text),
     };
     let text = text.trim_ascii_start();
-    // As in Redis, nothing is 0.
+    // As in Redis, an empty text is 0.
     let score = if text.is_empty() { Some(0.0) } else { parse_loosely(text) };
     let score = score.ok_or(Failure::text("ERR min or max is not a float"))?;
     Ok(ScoreEnd { score, is_exclusive })
 }
 
-/// An end of a range of members.
+/// Parses an end of a range of members.
 pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, Failure> {
     match text {
         b"-" => Ok(MemberEnd::First),

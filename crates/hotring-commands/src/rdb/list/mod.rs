@@ -1,4 +1,5 @@
-//! Lists in their forms. Written is that of Redis 7, a *quicklist* of listpacks; read are the older ones, too.
+//! RDB encodings of lists. Lists are written as Redis 7 does, as a *quicklist* of listpacks; older encodings can be
+//! read, too.
 
 use hotring_store::{Content, Elements, ListRef};
 
@@ -7,26 +8,26 @@ use super::{back_len, listpack, push_len, ziplist};
 
 /// The type of a list: the number of its elements, then each as a string.
 pub const TYPE_LIST: u8 = 1;
-/// The type of a list in one string, which is a ziplist.
+/// The type of a list in one string, a ziplist.
 pub const TYPE_LIST_ZIPLIST: u8 = 10;
-/// The type of a list in several strings, each a ziplist.
+/// The type of a list in several strings, each of them a ziplist.
 pub const TYPE_LIST_QUICKLIST: u8 = 14;
-/// The type of a list in several strings, each behind a number that tells its kind.
+/// The type of a list in several strings, each preceded by a number that tells its kind.
 pub const TYPE_LIST_QUICKLIST_2: u8 = 18;
 /// The string is one element.
 pub const NODE_PLAIN: u64 = 1;
 /// The string is a listpack.
 pub const NODE_PACKED: u64 = 2;
 
-/// Bytes of a listpack with more than one element.
+/// Longest listpack with more than one element, in bytes.
 const NODE_LEN: usize = 8 << 10;
-/// Bytes before the elements of a listpack.
+/// Length of a listpack's header, in bytes.
 const HEAD_LEN: usize = 6;
 
-/// Adds a list with its type.
+/// Appends a list with its type.
 pub(super) fn push_list(out: &mut Vec<u8>, list: ListRef<'_>) {
     out.push(TYPE_LIST_QUICKLIST_2);
-    // Their number comes first.
+    // The number of nodes precedes them, so the nodes are collected first.
     let (mut nodes, mut node, mut items) = (Vec::new(), Vec::new(), Vec::new());
     let mut count = 0;
     let mut end = |node: &mut Vec<u8>, items: &mut usize| {
@@ -56,13 +57,13 @@ pub(super) fn push_list(out: &mut Vec<u8>, list: ListRef<'_>) {
     out.extend_from_slice(&nodes);
 }
 
-/// Adds an element of a listpack.
+/// Appends an element of a listpack.
 fn push_item(out: &mut Vec<u8>, element: &[u8]) {
     let start = out.len();
     match number(element) {
         Some(n @ 0..0x80) => out.push(n as u8),
         Some(n @ -4096..4096) => {
-            // 13 bits with a sign.
+            // A signed integer of 13 bits.
             out.extend_from_slice(&(0xc000 | n as u16 & 0x1fff).to_be_bytes());
         }
         Some(n) => {
@@ -89,13 +90,13 @@ fn push_item(out: &mut Vec<u8>, element: &[u8]) {
     }
     let len = out.len() - start;
     for i in (0..back_len(len)).rev() {
-        // The highest bits first; all bytes but that are marked.
+        // The highest bits come first; all bytes but the first are marked.
         let is_first = i + 1 == back_len(len);
         out.push((len >> (7 * i)) as u8 & 0x7f | if is_first { 0 } else { 0x80 });
     }
 }
 
-/// The integer with exactly this text.
+/// The integer whose canonical text this is.
 fn number(text: &[u8]) -> Option<i64> {
     hotring_protocol::parse_i64(text)
 }

@@ -1,31 +1,31 @@
-//! Lua 5.1's patterns, so that no pattern takes more than its time and a bounded part of memory.
+//! Matches Lua 5.1 patterns within bounded time and memory.
 //!
-//! Lua's own matcher calls itself for each item of a pattern, and checks no limit while it tries: a long pattern runs
-//! out of the thread's stack, a bad one runs for ever. This one does the same steps in the same order with a stack of
-//! its own, and counts them. Its matches and refusals are Lua's, to the letter; `tests` compares the two.
+//! Lua's own matcher recurses for each item of a pattern and never checks a limit: a long pattern overflows the
+//! thread's stack, and a bad one runs forever. This matcher takes the same steps in the same order, but with an
+//! explicit stack, and counts them. Its matches and errors must equal Lua's exactly; `tests` compares the two.
 
 use std::borrow::Cow;
 
-/// Captures that a pattern may have.
+/// Most captures of a pattern.
 const CAPTURES_MAX: usize = 32;
 
-/// Choices that may be open at one time: the items of a pattern that another try may match otherwise.
+/// Most open choices: items of the pattern that could match in another way.
 const CHOICES_MAX: usize = 200_000;
 
 const ESCAPE: u8 = b'%';
 
-/// Why there is no answer.
+/// The reason that matching failed with an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The pattern is none.
+    /// The pattern is malformed.
     Pattern(Cow<'static, str>),
-    /// No more steps may be taken.
+    /// The budget of steps is used up.
     Stopped,
 }
 
-/// Counts steps.
+/// A budget of steps.
 pub(super) trait Steps {
-    /// Counts `n` of them; false if there may be no more.
+    /// Spends `n` steps; false if the matcher must stop.
     fn spend(&self, n: usize) -> bool;
 }
 
@@ -40,26 +40,26 @@ enum Capture {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Captured<'a> {
     Text(&'a [u8]),
-    /// A place in the text, from 1 on.
+    /// A position in the text, counted from 1.
     Position(usize),
 }
 
 /// The alternative to try after a failure.
 #[derive(Clone, Copy)]
 enum Choice {
-    /// Goes on there without the optional item.
+    /// Continue at `at` without the optional item.
     Skip { at: usize, next: usize },
-    /// Takes one less of `more` items behind `at`.
+    /// Give up the last of the `more` repetitions from `at` on.
     Fewer { at: usize, more: usize, next: usize },
-    /// Takes one more.
+    /// Match one more repetition.
     More { at: usize, item: usize, end: usize },
-    /// A capture has not begun.
+    /// Undo the beginning of a capture.
     Unbegin,
-    /// A capture has not ended.
+    /// Undo the end of a capture.
     Unend { index: usize, start: usize },
 }
 
-/// Looks for a pattern in a text.
+/// Searches a text for a pattern.
 pub(super) struct Matcher<'a> {
     text: &'a [u8],
     pattern: &'a [u8],
@@ -68,19 +68,19 @@ pub(super) struct Matcher<'a> {
     choices: Vec<Choice>,
 }
 
-/// A match: from where to where.
+/// The start and the end of a match.
 pub(super) type Found = (usize, usize);
 
 impl<'a> Matcher<'a> {
-    /// As in Lua, a pattern ends at a zero byte.
+    /// A matcher of `pattern` in `text`. As in Lua, a zero byte ends the pattern.
     pub(super) fn new(text: &'a [u8], pattern: &'a [u8], steps: &'a dyn Steps) -> Self {
         let len = memchr::memchr(0, pattern).unwrap_or(pattern.len());
         let pattern = &pattern[..len];
         Matcher { text, pattern, steps, captures: Vec::new(), choices: Vec::new() }
     }
 
-    /// The first match from `at` on; only that at `at` itself if the pattern is anchored, which `^` does
-    /// where it `may_anchor`.
+    /// The first match that starts at `at` or later. If `may_anchor` is true, a leading `^` allows only a match at
+    /// `at`.
     pub(super) fn find(&mut self, at: usize, may_anchor: bool) -> Result<Option<Found>, Fault> {
         let is_anchored = may_anchor && self.pattern.first() == Some(&b'^');
         let last = if is_anchored { at } else { self.text.len() };
@@ -92,22 +92,22 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// Whether the pattern has asked for parts of the match.
+    /// Whether the last match has captures.
     pub(super) fn has_captures(&self) -> bool {
         !self.captures.is_empty()
     }
 
-    /// The whole match.
+    /// The text of a match.
     pub(super) fn text(&self, found: Found) -> &'a [u8] {
         &self.text[found.0..found.1]
     }
 
-    /// How many captures a match has; the whole is one where there are no others.
+    /// Number of captures of the last match; without captures, the entire match counts as one.
     pub(super) fn captures(&self) -> usize {
         self.captures.len().max(1)
     }
 
-    /// One of the captures of a match.
+    /// A capture of the last match. Without captures, the entire match is capture 0.
     pub(super) fn captured(&self, index: usize, found: Found) -> Result<Captured<'a>, Fault> {
         match self.captures.get(index) {
             None if index == 0 => Ok(Captured::Text(self.text(found))),
@@ -122,12 +122,12 @@ impl<'a> Matcher<'a> {
         if self.steps.spend(n) { Ok(()) } else { Err(Fault::Stopped) }
     }
 
-    /// A byte of the pattern, 0 behind its end.
+    /// A byte of the pattern; 0 past its end.
     fn at(&self, place: usize) -> u8 {
         self.pattern.get(place).copied().unwrap_or(0)
     }
 
-    /// Where a match ends that begins at `start` with the item at `item`.
+    /// Matches the pattern from `item` on at `start`. Returns the end of the match.
     fn matches(&mut self, start: usize, item: usize) -> Result<Option<usize>, Fault> {
         self.captures.clear();
         self.choices.clear();
@@ -143,7 +143,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Matches one item; where to go on, or None if it does not match.
+    /// Matches one item. Returns the next position and item, or None if the item does not match.
     fn step(&mut self, at: usize, item: usize) -> Result<Option<(usize, usize)>, Fault> {
         match (self.at(item), self.at(item + 1)) {
             (b'(', b')') => self.begin(Capture::Position { at }, at, item + 2),
@@ -181,7 +181,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Takes as many as there are, which may become fewer.
+    /// Matches as many repetitions as possible; backtracking may reduce them.
     fn most(&mut self, at: usize, item: usize, end: usize) -> Result<(usize, usize), Fault> {
         let mut more = 0;
         while self.is_single(at + more, item, end) {
@@ -202,8 +202,8 @@ impl<'a> Matcher<'a> {
         Ok(())
     }
 
-    /// Returns to the last choice. Returns the position to continue from, or None if the choice itself must
-    /// be tried again.
+    /// Backtracks to the last choice. Returns the next position and item, or None if this choice has no alternative
+    /// left.
     fn choose_again(&mut self) -> Result<Option<(usize, usize)>, Fault> {
         Ok(match self.choices.pop().expect("somebody has looked") {
             Choice::Skip { at, next } => Some((at, next)),
@@ -258,7 +258,7 @@ impl<'a> Matcher<'a> {
         Ok(Some((at, next)))
     }
 
-    /// `%b`: where the text ends that is balanced.
+    /// `%b`: returns the end of balanced text, from the opening byte to its closing byte.
     fn balanced(&self, at: usize, item: usize) -> Result<Option<usize>, Fault> {
         let (open, close) = (self.at(item), self.at(item + 1));
         if open == 0 || close == 0 {
@@ -283,7 +283,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// `%f`: between two bytes of which only the second is of the class. Outside of the text are zero bytes.
+    /// `%f`: matches between a byte outside of the set and one inside. Both ends of the text count as zero bytes.
     fn frontier(&self, at: usize, item: usize) -> Result<Option<(usize, usize)>, Fault> {
         if self.at(item) != b'[' {
             return Err(Fault::Pattern("missing '[' after '%f' in pattern".into()));
@@ -296,7 +296,7 @@ impl<'a> Matcher<'a> {
         Ok(is_there.then_some((at, end)))
     }
 
-    /// `%1` to `%9`: where the text ends that a capture has had before.
+    /// `%1` to `%9`: returns the end of a repetition of the captured text.
     fn repeated(&self, at: usize, digit: u8) -> Result<Option<usize>, Fault> {
         let index = usize::from(digit).checked_sub(usize::from(b'1'));
         match index.and_then(|index| self.captures.get(index)) {
@@ -312,7 +312,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Where the item ends that begins there.
+    /// The end of the single-character class that begins at `item`.
     fn class_end(&self, item: usize) -> Result<usize, Fault> {
         match self.at(item) {
             ESCAPE if self.at(item + 1) == 0 => {
@@ -324,7 +324,7 @@ impl<'a> Matcher<'a> {
                 if self.at(place) == b'^' {
                     place += 1;
                 }
-                // A first byte is never the end.
+                // The first byte of a set never closes it.
                 loop {
                     let byte = self.at(place);
                     if byte == 0 {
@@ -344,7 +344,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the byte of the text is one that the item stands for.
+    /// Whether the byte of the text at `at` matches the class at `item`.
     fn is_single(&self, at: usize, item: usize, end: usize) -> bool {
         let Some(byte) = self.text.get(at).copied() else { return false };
         match self.at(item) {
@@ -382,7 +382,8 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// The character classes; a capital letter stands for the complement. Any other byte stands for itself.
+/// Whether a byte belongs to a class such as `%a`. A capital letter is the complement; any other byte stands for
+/// itself.
 fn is_of_class(byte: u8, class: u8) -> bool {
     let is_of = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
