@@ -21,7 +21,7 @@ pub enum Protocol {
     Null,
 }
 
-/// Where it listens.
+/// The endpoint on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// `HOST:PORT`.
@@ -36,7 +36,7 @@ pub enum Place {
 pub struct Address {
     /// The protocol.
     pub protocol: Protocol,
-    /// Where it listens.
+    /// The endpoint on which the server listens.
     pub place: Place,
 }
 
@@ -95,7 +95,7 @@ pub enum Stream {
 }
 
 impl Place {
-    /// Connects, over TCP without Nagle's delay.
+    /// Connects to the server. Sets `TCP_NODELAY` on TCP.
     pub fn connect(&self) -> Result<Stream> {
         Ok(match self {
             Place::Tcp(place) => {

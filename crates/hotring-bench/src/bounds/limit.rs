@@ -1,6 +1,6 @@
-//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process may
-//! hardly exceed the limit. Only under `noeviction` writes are refused, with Redis's words, and reads go
-//! on.
+//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process must hardly
+//! exceed the limit. Only under `noeviction` does the server refuse writes, with the error text of Redis, and it
+//! must still answer reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,12 +14,12 @@ use crate::resp::Reply;
 
 const POLICIES: [&str; 3] = ["heat", "allkeys-lru", NOEVICTION];
 const NOEVICTION: &str = "noeviction";
-/// Bytes of values that are written, of `maxmemory`.
+/// Bytes of values to write, as a multiple of `maxmemory`.
 const TIMES: f64 = 3.2;
-/// The permitted excess of the process, as a share of the limit, plus an arena.
+/// The permitted excess of the process, as a share of the limit. An arena is added.
 const PROMISE: f64 = 0.01;
 const ARENA: f64 = (2 << 20) as f64;
-/// How a refused write is answered.
+/// The error text of a refused write.
 const REFUSAL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const THREADS: usize = 2;
 
@@ -73,7 +73,7 @@ fn under(args: &BoundsArgs, policy: &str) -> Result<Vec<Measure>> {
     ])
 }
 
-/// Where writes were refused, the first values are there as they were. Gives the number of keys.
+/// Checks that the first values are still there unchanged where writes were refused. Gives the number of keys.
 fn reads_go_on(subject: &Subject, values: &Values, policy: &str, refused: u64) -> Result<u64> {
     let mut client = subject.connect()?;
     if policy == NOEVICTION {

@@ -1,4 +1,4 @@
-//! A figure with its promise, and figures as a table.
+//! Figures with the bounds that they promise to keep, and their table.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ impl Measure {
         Measure { scenario: scenario.name(), case: case.into(), figure, value, at_most: None }
     }
 
-    /// The same with a promise.
+    /// Adds an upper bound that the figure must keep.
     pub fn at_most(self, promise: f64) -> Self {
         Measure { at_most: Some(promise), ..self }
     }

@@ -1,4 +1,4 @@
-//! Targets that cannot be installed here, by measurements on another machine.
+//! Targets that cannot be installed here, by their measurements on another machine.
 
 use super::outcome::{Measured, PIPELINED};
 use crate::report::Table;
@@ -15,7 +15,7 @@ const ELSEWHERE: [(&str, [f64; 3]); 5] = [
 
 const SKEWS: [&str; 3] = ["uniform", "0.99", "1.22"];
 
-/// Theirs beside those of this run, if it has them.
+/// Shows the published multiples next to those of this run, if it has them.
 pub fn beside(measured: &[Measured]) -> String {
     let rate = |target: &str, skew: &str, mode: &str| {
         let row = measured.iter().find(|row| {

@@ -9,7 +9,7 @@ const B1: usize = 2;
 const B2: usize = 3;
 
 pub struct Arc {
-    /// The paper's c.
+    /// The paper's c: the capacity in items.
     items: usize,
     /// The paper's p: the aimed length of T1.
     target: f64,
@@ -24,7 +24,7 @@ impl Arc {
     fn replace(&mut self, ghost_of_2: bool) {
         let len = self.lists.len(T1) as f64;
         let first = len > 0.0 && (len > self.target || (ghost_of_2 && len == self.target));
-        // With T2 empty there is no other.
+        // With T2 empty, T1 is the only list to evict from.
         let (from, to) = if first || self.lists.len(T2) == 0 { (T1, B1) } else { (T2, B2) };
         if let Some(key) = self.lists.pop(from) {
             self.lists.push(to, key);

@@ -41,7 +41,8 @@ impl Policy for TwoQ {
             Some(MAIN) => self.lists.push(MAIN, key),
             Some(IN) => {}
             _ => {
-                // A requested ghost leaves its list first: a full list must not drop it for its own sake.
+                // A requested ghost must leave its list first: a full list must not drop a ghost to make space
+                // for it.
                 self.lists.remove(key);
                 self.make_room();
                 self.lists.push(if list == Some(OUT) { MAIN } else { IN }, key);
