@@ -1,5 +1,5 @@
-//! Maps written in C++. Each operation is a call that is not inlined: a nanosecond or two that users
-//! of these maps in C++ do not pay.
+//! Maps written in C++. Each operation is a call that is not inlined, which costs a nanosecond or two that C++
+//! users of these maps do not pay.
 
 use anyhow::{Context, Result};
 use hotring_cpp_peers::{Library, StringMap, WordMap};
