@@ -1,4 +1,4 @@
-//! Figures with the bounds that they promise to keep, and their table.
+//! Figures with the bounds that they must keep, and their table.
 
 use std::fmt::Write;
 

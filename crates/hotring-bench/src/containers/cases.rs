@@ -48,7 +48,8 @@ enum Answer {
     Strings(u64),
 }
 
-/// Elements of an LRANGE, then members of a ZRANGE, then the least size of the smaller set of an intersection.
+/// Elements of an LRANGE, members of a ZRANGE, and at most this number of members in the smaller set of an
+/// intersection.
 const RANGE: u64 = 100;
 const PAGE: u64 = 10;
 const SMALLER: u64 = 1_000;

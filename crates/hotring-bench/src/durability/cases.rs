@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use super::subject::{Rewrites, Setup, Subject, Testbed, name};
 use crate::servers::{Data, Kind, Load, Sample, Scripts};
 
-/// The promise of a log, by hotring's names.
+/// The durability mode of a log, by hotring's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// No log

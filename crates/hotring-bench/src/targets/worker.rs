@@ -60,10 +60,6 @@ const UNROLLED: usize = 8;
 /// The loop over reads must have as few instructions as possible: the cache misses of a lookup overlap with those
 /// of as many others as fit into the processor's window, so each instruction here would slow fast targets down
 /// and flatter slow ones.
-///
-/// The loop over reads has as few instructions as possible: a lookup's misses overlap with those of as many others as
-/// fit into the processor's window, so that each instruction here would slow the fast targets down and flatter the slow
-/// ones.
 #[inline(always)]
 pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
     let mut seen = Seen::default();
