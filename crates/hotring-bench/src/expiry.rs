@@ -128,7 +128,7 @@ impl ExpiryArgs {
                 .map(|number| {
                     scope.spawn(move || {
                         let done = self.work(number, stop)?;
-                        // ORDERING: Relaxed, read after the thread has ended.
+                        // ORDERING: Relaxed, the sum is read only after the threads have been joined.
                         requests.fetch_add(done, Ordering::Relaxed);
                         anyhow::Ok(())
                     })
@@ -149,7 +149,7 @@ impl ExpiryArgs {
                 worker.join().expect("a connection's thread panicked")?;
             }
             let told = told.join().expect("the listening thread panicked")?;
-            // ORDERING: Relaxed, the threads have ended.
+            // ORDERING: Relaxed, the threads have been joined, which orders their additions before this read.
             Ok((told, requests.load(Ordering::Relaxed), (least, most)))
         })
     }
@@ -161,7 +161,7 @@ impl ExpiryArgs {
         let begun = Instant::now();
         let per_second = self.keys as f64 / self.spread as f64 / self.connections as f64;
         let (mut stored, mut done) = (0, 0);
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, for the reason at the store of `stop`.
         while !stop.load(Ordering::Relaxed) {
             let due = (begun.elapsed().as_secs_f64() * per_second) as u64 - stored;
             for i in 0..WINDOW {
@@ -215,7 +215,7 @@ impl Listener {
     /// Reads events until `stop`, which it checks with each event.
     fn listen(mut self, stop: &AtomicBool) -> Result<Latencies> {
         let (mut late, mut line) = (latency::none(), String::new());
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, for the reason at the store of `stop`.
         while !stop.load(Ordering::Relaxed) {
             line.clear();
             ensure!(self.0.read_line(&mut line)? > 0, "the server closed the connection");

@@ -1,8 +1,8 @@
 //! `gcuckoo`: counts the kicks of insertions into cuckoo tables, by load.
 //!
-//! Compares the index's own code ([`CuckooPair`]: the algorithms of one page, over plain numbers) with the
-//! conventional scheme, which kicks at random and gives up at a limit. All schemes fill tables of the same number
-//! of slots with the same keys, which have the same two buckets.
+//! Compares the index's own code ([`CuckooPair`]: the algorithms of one page, over plain numbers) with the plain
+//! scheme, which kicks at random and gives up at a limit. All schemes fill tables of the same number of slots
+//! with the same keys, which have the same two buckets.
 
 use std::time::Instant;
 
@@ -81,12 +81,12 @@ impl GCuckooArgs {
         GCuckooArgs { slots, limit: 500, seed: 1 }
     }
 
-    /// Kicks after which the conventional scheme gives up.
+    /// Kicks after which the plain scheme gives up.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Fills tables of one slot per bucket: the conventional scheme, then ours.
+    /// Fills tables of one slot per bucket: the plain scheme, then ours.
     pub fn fill_single(&self) -> [Filling; 2] {
         let buckets = (self.slots / 2) as u32;
         [
@@ -95,7 +95,7 @@ impl GCuckooArgs {
         ]
     }
 
-    /// Fills tables of four slots per bucket: the conventional scheme, then ours.
+    /// Fills tables of four slots per bucket: the plain scheme, then ours.
     pub fn fill_four(&self) -> [Filling; 2] {
         let buckets = (self.slots / 8) as u32;
         [
@@ -197,8 +197,8 @@ impl<const S: usize> Filled for CuckooPair<S> {
     }
 }
 
-/// The conventional scheme: if both buckets are full, it kicks out a random item, which then needs a slot in its
-/// other bucket, and so on up to a limit. An item that then has no slot is left over.
+/// The plain scheme: if both buckets are full, it kicks out a random item, which then needs a slot in its other
+/// bucket, and so on up to a limit. An item that then has no slot is left over.
 pub struct Plain<const S: usize> {
     words: Vec<u64>,
     buckets: u32,

@@ -1,8 +1,8 @@
 //! `memory`: measures the total memory per key, in the index or in a server.
 //!
-//! In process the figure is the growth of the process while the keys are loaded. The index's own byte
-//! counts explain it; the remainder is slack: memory taken from the kernel without contents. Over the wire
-//! it is the growth of the server's resident memory, according to the kernel or the server's INFO.
+//! In process the figure is the growth of the process while the keys are loaded. The index's own byte counts
+//! explain most of it; the remainder is slack: memory taken from the kernel without contents. Over the wire the
+//! figure is the growth of the server's resident memory, according to the kernel or to the server's INFO.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;

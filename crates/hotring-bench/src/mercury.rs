@@ -44,7 +44,7 @@ pub struct NoLocks {
     pub to_test_and_set: Spread,
 }
 
-/// A lock, the number of threads, and one measurement.
+/// The name of a lock, the number of threads, and the function that takes one measurement.
 type Run<'a> = (&'static str, usize, Box<dyn FnMut() -> Result<Sample> + 'a>);
 
 /// Operations between two checks of the stop condition.

@@ -69,7 +69,7 @@ fn phases(subject: &Subject, large: &mut Large, longest: &AtomicU64) -> Result<V
         request(large).with_context(|| format!("{name} of {} bytes", large.length))?;
         let took = begun.elapsed();
         std::thread::sleep(AFTER);
-        // ORDERING: Relaxed, as above.
+        // ORDERING: Relaxed, the counter stands alone and publishes no other data.
         let waited = Duration::from_nanos(longest.load(Relaxed));
         let (peak, after) = (subject.peak()? - before, subject.resident()? - before);
         let of = |figure, value| Measure::new(Scenario::Large, name, figure, value);
@@ -86,7 +86,7 @@ fn phases(subject: &Subject, large: &mut Large, longest: &AtomicU64) -> Result<V
 
 /// Sends PING and GET in turn until `stop`, and records the longest wait in nanoseconds.
 fn ask(client: &mut Client, longest: &AtomicU64, stop: &AtomicBool) -> Result<()> {
-    // ORDERING: Relaxed, as where it is set.
+    // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {
         for (request, answer) in [
             (&[&b"PING"[..]][..], Reply::Simple("PONG")),

@@ -1,6 +1,6 @@
-//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process must hardly
-//! exceed the limit. Only under `noeviction` does the server refuse writes, with the error text of Redis, and it
-//! must still answer reads.
+//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process must not
+//! exceed the limit by more than a small margin. Only under `noeviction` does the server refuse writes, with the
+//! error text of Redis, and it must still answer reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -44,14 +44,14 @@ fn under(args: &BoundsArgs, policy: &str) -> Result<Vec<Measure>> {
     let set = |client: &mut _, n| values.set(client, n);
     let see = |reply: Result<Reply<'_>>| match reply {
         Err(error) if error.to_string().ends_with(REFUSAL) => {
-            // ORDERING: Relaxed, read after the threads have ended.
+            // ORDERING: Relaxed, the sum is read only after the threads have been joined.
             refused.fetch_add(1, Relaxed);
             Ok(())
         }
         reply => values::is_ok(reply),
     };
     values::by_all(&mut clients, count, policy, set, see)?;
-    // ORDERING: Relaxed, the threads have ended.
+    // ORDERING: Relaxed, the threads have been joined, which orders their additions before this read.
     let refused = refused.load(Relaxed);
     let stays = reads_go_on(&subject, &values, policy, refused)?;
     let peak = subject.peak()? - subject.empty.resident;

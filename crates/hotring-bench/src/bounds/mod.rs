@@ -1,4 +1,4 @@
-//! `bounds`: compares the memory of server processes with promises.
+//! `bounds`: measures the memory of server processes and compares it with the bounds that we promise.
 //!
 //! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their
 //! processes: `fall` after most of the data was removed, `info` to compare it with the report of INFO, `limit`

@@ -14,7 +14,7 @@ use crate::servers::{Data, Kind, Plan, Spawned, Transport};
 pub struct Subject {
     server: Spawned,
     pub control: Client,
-    /// Its memory before anything was stored.
+    /// The memory of the server before anything was stored.
     pub empty: Memory,
 }
 

@@ -151,7 +151,7 @@ fn settle(subject: &Subject, enough: Option<i64>) -> Result<()> {
 /// The largest resident size of the process until `stop`.
 fn watch(pid: u32, stop: &AtomicBool) -> Result<i64> {
     let mut most = 0;
-    // ORDERING: Relaxed, as where it is set.
+    // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {
         most = most.max(crate::machine::resident_of(pid)? as i64);
         std::thread::sleep(LOOK);

@@ -3,8 +3,8 @@
 use super::outcome::{Measured, PIPELINED};
 use crate::report::Table;
 
-/// Reads by one thread as multiples of Chaining Hash with one key a bucket in the same run: uniform,
-/// Zipf 0.99, Zipf 1.22.
+/// Reads by one thread as multiples of Chaining Hash with one key per bucket in the same run, for the skews
+/// uniform, Zipf 0.99 and Zipf 1.22.
 const ELSEWHERE: [(&str, [f64; 3]); 5] = [
     ("FASTER, usual index size", [0.24, 0.31, 0.38]),
     ("boost concurrent_flat_map", [0.72, 0.76, 0.71]),

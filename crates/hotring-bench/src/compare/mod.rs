@@ -81,7 +81,7 @@ enum Part {
     Tails,
 }
 
-/// One block of rounds.
+/// The setting of one block of rounds.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     workload: Workload,

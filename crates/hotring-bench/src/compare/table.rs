@@ -4,7 +4,7 @@
 //! A bucket of Chaining Hash is one word. A slot of the ring with one hint is two words (its anchor and the
 //! hint), so its arcs have twice as many keys at the same bytes; with three hints four times as many. Seven hints
 //! would have eight times as many, which is hopeless at this memory. Tables are powers of two. The number of keys
-//! must be one too, or the chains would be shorter than the paper's.
+//! must be a power of two as well, or the chains would be shorter than the paper's.
 
 use anyhow::Result;
 use hotring_index::{Config, Strategy};

@@ -1,4 +1,4 @@
-//! Behaviour over time: while the hot keys change, while the table grows, and for the slowest single reads.
+//! Comparison over time: while the hot keys change, while the table grows, and for the slowest single reads.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::workload::skew::Skew;
 const EXTREME: Skew = Skew::Zipf(1.22);
 /// The length of a window, short enough to show a dip that a user would notice.
 const WINDOW: Duration = Duration::from_millis(100);
-/// The share of the steady rate at which a shift counts as overcome.
+/// The share of the steady rate from which on the index has recovered from a shift.
 const STEADY: f64 = 0.9;
 /// The quantile of single reads that is reported.
 const TAIL: f64 = 0.9999;
@@ -189,9 +189,9 @@ impl Run {
 /// The effect of a shift on the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reaction {
-    /// Time until the rate reached 90 % of the steady one.
+    /// Time until the rate reached 90 % of the steady rate, in seconds.
     seconds: f64,
-    /// The lowest window after the shift, as a share of the steady rate.
+    /// The lowest rate of a window after the shift, as a share of the steady rate.
     lowest: f64,
 }
 
@@ -218,7 +218,7 @@ fn below_power_of_two(keys: u64) -> u64 {
     (1 << keys.ilog2()) / 16 * 15
 }
 
-/// A reason for a read to wait.
+/// A case with a reason for reads to wait.
 struct Case {
     what: &'static str,
     skew: Skew,

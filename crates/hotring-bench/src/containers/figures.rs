@@ -1,4 +1,4 @@
-//! Results round by round, as rows and as a table.
+//! Collects results round by round, and shows them as rows and as a table.
 
 use serde::Serialize;
 

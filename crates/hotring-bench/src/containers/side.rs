@@ -1,4 +1,4 @@
-//! One of the two servers, and its connections.
+//! One of the two compared servers, with its connections.
 
 use std::time::{Duration, Instant};
 

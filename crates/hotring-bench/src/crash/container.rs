@@ -1,4 +1,4 @@
-//! A model of a container that one connection changes, and its contents on a server.
+//! A model of a container that one connection changes, and its comparison with the contents on a server.
 //!
 //! Each number is pushed to a list once, and scores and counts rise by 1. So a change that is done twice or out
 //! of order leads to contents that the model never had.
@@ -13,7 +13,7 @@ use crate::workload::mix::mix;
 const NAMES: u64 = 60;
 /// Changes after which a growing container begins to shrink, or a shrinking one to grow.
 const PHASE: u64 = 400;
-/// The least expiry of a field in Unix milliseconds: much later than any run.
+/// The least expiry of a field in Unix milliseconds. It lies long after any run.
 const EXPIRY: u64 = 4_000_000_000_000;
 
 /// Settings of the server with short packed containers, so that containers exceed them at times.
@@ -256,7 +256,7 @@ fn pairs(numbers: Vec<u64>) -> Vec<Part> {
     numbers.chunks_exact(2).map(|pair| [pair[0], pair[1], 0]).collect()
 }
 
-/// The numbers of an array, with 0 for -1, which stands for a field that never expires.
+/// Reads an array of numbers. Gives 0 for -1, the reply for a field that never expires.
 fn numbers(client: &mut Client, request: &[&[u8]]) -> Result<Vec<u64>> {
     let len = match client.call(request)? {
         Reply::Array(len) => len,

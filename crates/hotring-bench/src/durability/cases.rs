@@ -1,4 +1,4 @@
-//! Servers with different log settings, and the result of a window of time.
+//! Servers in a durability mode, and the result of measuring one for a window of time.
 
 use anyhow::Result;
 use clap::ValueEnum;

@@ -1,4 +1,4 @@
-//! Results of single rounds, by case and figure, as rows and as a table.
+//! Collects results of single rounds by case and figure, and shows them as rows and as a table.
 
 use serde::Serialize;
 

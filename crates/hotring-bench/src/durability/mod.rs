@@ -1,4 +1,4 @@
-//! `durability`: the cost of surviving a crash, for hotring and Redis side by side.
+//! `durability`: measures the cost of surviving a crash, for hotring and Redis.
 //!
 //! Each part starts servers of its own on loopback, each with its own folder. `modes` measures requests under
 //! each setting of the log, `restart` the time from a kill until a server serves again, `snapshot` the pauses and

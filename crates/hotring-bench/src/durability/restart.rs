@@ -94,11 +94,11 @@ impl Case {
 
 /// Times since the start of the process.
 struct Times {
-    /// Until it accepted a connection.
+    /// Time until the server accepted a connection.
     accepted: Duration,
-    /// Until it served a hot key.
+    /// Time until the server served a hot key.
     hot: Duration,
-    /// Until it served all keys.
+    /// Time until the server served all keys.
     all: Duration,
 }
 

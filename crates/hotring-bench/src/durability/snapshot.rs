@@ -193,7 +193,7 @@ fn memory(pid: u32) -> Result<u64> {
 /// The peak of memory until `stop`.
 fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
     let mut most = 0;
-    // ORDERING: Relaxed, as where it is set.
+    // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {
         most = most.max(memory(pid)?);
         std::thread::sleep(POLL_EVERY);
@@ -205,7 +205,7 @@ fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
 fn save(control: &mut Client, saving: bool, stop: &AtomicBool) -> Result<Seen> {
     let (mut seen, mut begun) = (Seen::default(), None);
     loop {
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, for the reason at the store of `stop`.
         let ends = stop.load(Relaxed);
         let info = control.info("persistence")?;
         let busy = info_field::<u64>(&info, "rdb_bgsave_in_progress") == Some(1);

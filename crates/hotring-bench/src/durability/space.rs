@@ -54,7 +54,7 @@ Examples:
 pub struct Pass {
     /// The files at the end of the pass.
     pub files: Sizes,
-    /// The greatest length of all files during the pass.
+    /// The greatest total length of the files during the pass.
     pub most: u64,
     /// Bytes of memory at the end of the pass.
     pub resident: u64,
@@ -166,7 +166,7 @@ pub fn overwrite(subject: &mut Subject, data: &Data) -> Result<Pass> {
     let (written, most) = std::thread::scope(|scope| {
         let watching = scope.spawn(watch);
         let written = data.load(target);
-        // ORDERING: Relaxed, as above.
+        // ORDERING: Relaxed, for the reason at the load of `stop`.
         stop.store(true, Relaxed);
         (written, watching.join().expect("the watching thread panicked"))
     });

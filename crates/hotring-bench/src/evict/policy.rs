@@ -4,7 +4,7 @@ use crate::workload::trace::Trace;
 
 /// A cache with an eviction policy.
 pub trait Policy {
-    /// Looks a key up, and inserts it if it is missing; true for a hit.
+    /// Looks up a key, and inserts it if it is missing. Gives true for a hit.
     fn access(&mut self, key: u32) -> bool;
 }
 

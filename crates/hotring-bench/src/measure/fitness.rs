@@ -2,8 +2,8 @@
 //!
 //! The harness adds work to each operation: it must decode the operation and check the answer. That work flatters
 //! slow targets. So in each run that measures, the harness's loop and a bare loop take turns on the same
-//! operations, over the direct array of the oracle and over a plain chained hash. A run reports it if either is
-//! too far behind its bare loop.
+//! operations, over the direct array of the oracle and over a plain chained hash. Each run warns when the harness
+//! is too far behind either bare loop.
 
 use std::fmt;
 use std::hint::black_box;

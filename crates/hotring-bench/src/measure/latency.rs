@@ -81,7 +81,7 @@ fn beside(target: &dyn Target, ops: &[Op], stop: &AtomicBool) -> Tally {
     loop {
         for chunk in ops.chunks(CHUNK) {
             tally.add(worker.run(chunk, Mode::Scalar));
-            // ORDERING: Relaxed, as where it is set.
+            // ORDERING: Relaxed, for the reason at the store of `stop`.
             if stop.load(Ordering::Relaxed) {
                 return tally;
             }

@@ -93,7 +93,7 @@ pub struct Point {
 pub struct Mark {
     /// The position.
     pub x: f64,
-    /// The points.
+    /// The name of the position.
     pub name: String,
 }
 

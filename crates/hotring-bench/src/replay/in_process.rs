@@ -1,4 +1,4 @@
-//! Replay through the embedded store.
+//! Replays a trace through the embedded store.
 
 use std::hint::black_box;
 use std::time::Instant;

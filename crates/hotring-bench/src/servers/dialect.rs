@@ -28,7 +28,7 @@ pub struct Step(u64);
 const KEY_BITS: u32 = 48;
 
 impl Step {
-    /// An action on a key below 2^48.
+    /// A request for an action on a key, whose number must be below 2^48.
     pub fn new(action: Action, key: u64) -> Self {
         debug_assert!(key < 1 << KEY_BITS);
         Step((action as u64) << KEY_BITS | key)
@@ -77,7 +77,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// The protocol, and the form of keys and values.
+    /// The dialect of a protocol for keys and values of the form of `content`.
     pub fn new(protocol: Protocol, content: Content) -> Self {
         let (key, value) = (content.key_len(), content.value_len());
         let words = match protocol {

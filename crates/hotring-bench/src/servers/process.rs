@@ -39,7 +39,7 @@ impl CpuTime {
         Ok(CpuTime { threads, ticks: ticks(pid)? })
     }
 
-    /// The time since an earlier moment.
+    /// The processor time used since an earlier moment.
     pub fn since(&self, earlier: &CpuTime) -> Duration {
         let taken = |(thread, nanoseconds): (&u32, &u64)| {
             nanoseconds - earlier.threads.get(thread).unwrap_or(&0)

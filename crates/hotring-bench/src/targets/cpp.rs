@@ -6,12 +6,12 @@ use hotring_cpp_peers::{Library, StringMap, WordMap};
 
 use super::{BytesEngine, BytesSession, Engine, Session};
 
-/// A map of words.
+/// A map of words. Gives an error if the library is not built in.
 pub fn words(library: Library) -> Result<WordMap> {
     WordMap::new(library).with_context(|| absent(library))
 }
 
-/// A map of byte strings.
+/// A map of byte strings. Gives an error if the library is not built in.
 pub fn strings(library: Library) -> Result<StringMap> {
     StringMap::new(library).with_context(|| absent(library))
 }

@@ -62,7 +62,7 @@ pub trait Session {
     fn count(&mut self, key: u64) -> Result<u64, Flaw>;
     /// Reads a counter.
     fn counted(&mut self, key: u64) -> Result<Option<u64>, Flaw>;
-    /// Visits every key with its value; `None` where the value is no stamp.
+    /// Visits every key with its value, `None` for a value that is no stamp.
     fn scan(&mut self, visit: impl FnMut(u64, Option<Stamp>));
 }
 

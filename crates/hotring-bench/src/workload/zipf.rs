@@ -5,8 +5,8 @@
 //! any number of ranks, exact for every exponent. YCSB's own generator (Gray et al.) divides by
 //! `1 - theta` and is wrong from 1 on.
 //!
-//! [`share_of_hottest`] is the same distribution in closed form; the tests hold the two against
-//! each other and against the HotRing paper's Table 2.
+//! [`share_of_hottest`] computes the same distribution in closed form; the tests compare the two with each other
+//! and with Table 2 of the HotRing paper.
 
 use fastrand::Rng;
 
@@ -85,12 +85,12 @@ fn inverse(area: f64, theta: f64) -> f64 {
     (ln_1p_over(scaled) * area).exp()
 }
 
-/// `ln(1 + x) / x`, by its series near 0.
+/// `ln(1 + x) / x`, computed by its series near 0.
 fn ln_1p_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.ln_1p() / x } else { 1.0 - x * (0.5 - x / 3.0) }
 }
 
-/// `(e^x - 1) / x`, by its series near 0.
+/// `(e^x - 1) / x`, computed by its series near 0.
 fn exp_m1_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.exp_m1() / x } else { 1.0 + x * 0.5 * (1.0 + x / 3.0) }
 }

@@ -1,5 +1,5 @@
-//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO of a quarter of the items, ghosts of half as
-//! many keys as there are items, and an LRU list of items that were requested again as ghosts.
+//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO of a quarter of the items, a list of ghosts for
+//! half as many keys as items, and an LRU list of items that were requested again while they were ghosts.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};
