@@ -1,4 +1,4 @@
-//! The address and protocol of a server, as an URL, and a blocking connection to it.
+//! The address and protocol of a server, parsed from a URL, and a blocking connection to it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,15 +13,15 @@ use anyhow::{Context, Result};
 /// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Redis's.
+    /// The protocol of Redis (RESP).
     Resp,
-    /// memcached's text protocol.
+    /// The text protocol of memcached.
     Memcached,
-    /// Redis's, by a null server: every answer is a constant.
+    /// RESP as a null server speaks it: every answer is a constant.
     Null,
 }
 
-/// Where it listens.
+/// The endpoint on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// `HOST:PORT`.
@@ -30,13 +30,13 @@ pub enum Place {
     Unix(PathBuf),
 }
 
-/// A server, written `redis://HOST:PORT`, `memcached://HOST:PORT`, `null://HOST:PORT`, or
-/// `unix:///PATH` for one that speaks RESP on a unix socket.
+/// The address of a server, written `redis://HOST:PORT`, `memcached://HOST:PORT`, `null://HOST:PORT`, or
+/// `unix:///PATH` for a server that speaks RESP on a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The protocol.
     pub protocol: Protocol,
-    /// Where it listens.
+    /// The endpoint on which the server listens.
     pub place: Place,
 }
 
@@ -95,7 +95,7 @@ pub enum Stream {
 }
 
 impl Place {
-    /// Connects, over TCP without Nagle's delay.
+    /// Connects to the server. Sets `TCP_NODELAY` on TCP.
     pub fn connect(&self) -> Result<Stream> {
         Ok(match self {
             Place::Tcp(place) => {

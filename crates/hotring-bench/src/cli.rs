@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: the subcommands and their dispatch.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -1,7 +1,7 @@
-//! `columns`: every figure of every map of numbers, in one table for each skew.
+//! `columns`: prints every figure of every map of numbers, as one table for each skew.
 //!
-//! Targets and columns take turns within each round, so that drift of the machine hits all of them alike. Rates are
-//! millions of operations a second. That of the load is of one run, the others are medians.
+//! Targets and columns take turns within each round, so that drift of the machine hits all of them alike. Rates
+//! are millions of operations a second: the load rate comes from one run, all others are medians.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ pub struct ColumnsArgs {
 /// Reads in flight in a batch.
 const BATCH: usize = 64;
 
-/// What each column of reads and mixes is: its name, operations, mode and threads.
+/// The columns of reads and mixes: name, operations, mode and threads.
 const COLUMNS: [(&str, Workload, Mode, usize); 7] = [
     ("one at a time", Workload::C, Mode::Scalar, 1),
     ("64 together", Workload::C, Mode::Batched(BATCH), 1),
@@ -56,7 +56,7 @@ const COLUMNS: [(&str, Workload, Mode, usize); 7] = [
     ("two threads", Workload::C, Mode::Scalar, 2),
 ];
 
-/// Rates of writes, which have no skew.
+/// Rates of writes, which do not depend on the skew.
 #[derive(Default)]
 struct Writes {
     insert: Vec<f64>,
@@ -72,7 +72,7 @@ impl ColumnsArgs {
         machine::huge_pages_for_all()?;
         println!("{}", Machine::here());
         Fitness::measure(self.keys, self.ops)?.tell();
-        // In both forms of keys, for all columns, and before the clock starts.
+        // The streams are made before the clock starts: both forms of keys, for all columns.
         let in_memory = 4 * self.ops * COLUMNS.len() as u64;
         let loaded = Loaded::all(&self.plans(), self.keys, in_memory)?;
         let writes = self.writes(&loaded);
@@ -88,7 +88,7 @@ impl ColumnsArgs {
         let names = if self.targets.is_empty() { all } else { &self.targets };
         let plan = |name: &TargetName| {
             let plan = Plan::new(*name, self.keys + self.ops);
-            // Small, so that trying costs nothing.
+            // A small plan, so that the trial costs nothing.
             match Plan::new(*name, 1).build() {
                 Ok(_) => Some(Plan { keys: Keys::Scattered, ..plan }),
                 Err(error) => {
@@ -114,7 +114,7 @@ impl ColumnsArgs {
         all
     }
 
-    /// Inserts new keys, removes them, and puts one key again and again.
+    /// Measures inserts of new keys, removals, and repeated writes of one key.
     fn write(&self, loaded: &Loaded, writes: &mut Writes) {
         let keys = loaded.target.keys();
         let new = (self.keys..self.keys + self.ops).map(|n| Op::new(Kind::Insert, keys.key(n)));

@@ -1,6 +1,6 @@
-//! Counts on the command line.
+//! Counts on the command line, with the units k, M and G.
 
-/// A count, where k, M and G stand for thousands, millions and billions.
+/// Parses a count, where k, M and G stand for thousands, millions and billions.
 pub fn count(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k') => (&text[..text.len() - 1], 1_000),

@@ -1,8 +1,8 @@
-//! `expiry`: how late a server removes keys whose time has come, and tells of it, under load.
+//! `expiry`: measures how late a server removes expired keys, and reports their expiry, under load.
 //!
-//! Keys are loaded whose times are spread evenly. While some expire all the time, connections store as many new
-//! ones, and read others as fast as they can. One connection listens to the events of expiry: a key's name says
-//! when it is due, so that each event says how late it is. The clocks are those of one machine.
+//! Keys are loaded with evenly spread expiry times. While they expire, connections store one new key for each
+//! expired one and read other keys as fast as they can. One connection listens to the expiry events: the name of
+//! a key contains its due time, so that each event tells its own lateness. All clocks are those of one machine.
 
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,15 +38,15 @@ pub struct ExpiryArgs {
     connections: u64,
 }
 
-/// Requests in flight on a connection.
+/// Requests in flight on a connection during the measurement.
 const WINDOW: u64 = 16;
-/// The same while keys are loaded.
+/// Requests in flight on a connection during the load.
 const LOAD_WINDOW: u64 = 512;
-/// Keys that are read, and do not expire.
+/// The number of keys that are read and do not expire.
 const READ: u64 = 10_000;
-/// Milliseconds before the first of the keys is due: all are to be there by then.
+/// Milliseconds before the first key is due. The load must be over by then.
 const LOAD_MAX: u64 = 20_000;
-/// The prefix of keys that expire.
+/// The prefix of keys that expire, followed by their due time.
 const NAME: &str = "due:";
 const VALUE: &[u8] = b"a value of 32 bytes, as many are";
 const CHANNEL: &[u8] = b"__keyevent@0__:expired";
@@ -85,7 +85,7 @@ impl ExpiryArgs {
         Ok(())
     }
 
-    /// Stores the keys that expire, as if they had been stored all along, and those that are read.
+    /// Stores the keys that expire, spread as in a steady state, and the keys that are read.
     fn load(&self, control: &mut Client) -> Result<()> {
         let bar = report::progress(self.keys, "load");
         let mut strides = Strides::on(&bar);
@@ -116,7 +116,8 @@ impl ExpiryArgs {
         random.u64(..self.spread * 1_000)
     }
 
-    /// The events' lateness, the requests that were answered, and how many keys were going to expire.
+    /// Gives the lateness of the events, the number of answered requests, and the least and most keys waiting to
+    /// expire.
     fn measure(&self, control: &mut Client) -> Result<(Latencies, u64, (u64, u64))> {
         let (stop, requests) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -127,7 +128,7 @@ impl ExpiryArgs {
                 .map(|number| {
                     scope.spawn(move || {
                         let done = self.work(number, stop)?;
-                        // ORDERING: Relaxed, read after the thread has ended.
+                        // ORDERING: Relaxed, the sum is read only after the threads have been joined.
                         requests.fetch_add(done, Ordering::Relaxed);
                         anyhow::Ok(())
                     })
@@ -142,32 +143,32 @@ impl ExpiryArgs {
                 let expires: u64 = expires.context("INFO tells no number of keys that expire")?;
                 (least, most) = (least.min(expires), most.max(expires));
             }
-            // ORDERING: Relaxed, it says when to stop and nothing else.
+            // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
             stop.store(true, Ordering::Relaxed);
             for worker in workers {
                 worker.join().expect("a connection's thread panicked")?;
             }
             let told = told.join().expect("the listening thread panicked")?;
-            // ORDERING: Relaxed, the threads have ended.
+            // ORDERING: Relaxed, the threads have been joined, which orders their additions before this read.
             Ok((told, requests.load(Ordering::Relaxed), (least, most)))
         })
     }
 
-    /// One connection: its share of the keys that take the place of expired ones, and reads.
+    /// Runs one connection: stores its share of the keys that replace expired ones, and reads other keys.
     fn work(&self, connection: u64, stop: &AtomicBool) -> Result<u64> {
         let mut client = Client::connect(&self.target)?;
         let mut random = Rng::with_seed(connection + 2);
         let begun = Instant::now();
         let per_second = self.keys as f64 / self.spread as f64 / self.connections as f64;
         let (mut stored, mut done) = (0, 0);
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, for the reason at the store of `stop`.
         while !stop.load(Ordering::Relaxed) {
             let due = (begun.elapsed().as_secs_f64() * per_second) as u64 - stored;
             for i in 0..WINDOW {
                 if i < due {
                     stored += 1;
                     let number = self.keys * (connection + 2) + stored;
-                    // In the place of one whose time is over by now: as late as any is.
+                    // Replaces a key that has expired by this time. The new key gets the latest due time.
                     push_expiring(&mut client, number, unix_ms() + self.spread * 1_000);
                 } else {
                     client.push(&[b"GET", read_key(random.u64(..READ)).as_bytes()]);
@@ -200,7 +201,7 @@ fn unix_ms() -> u64 {
     since_epoch().as_millis() as u64
 }
 
-/// A connection that is told of keys that expire.
+/// A connection that receives expiry events.
 struct Listener(BufReader<crate::address::Stream>);
 
 impl Listener {
@@ -211,14 +212,14 @@ impl Listener {
         Ok(Listener(BufReader::new(client.into_stream())))
     }
 
-    /// Reads events until `stop`, for which it looks with each of them.
+    /// Reads events until `stop`, which it checks with each event.
     fn listen(mut self, stop: &AtomicBool) -> Result<Latencies> {
         let (mut late, mut line) = (latency::none(), String::new());
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, for the reason at the store of `stop`.
         while !stop.load(Ordering::Relaxed) {
             line.clear();
             ensure!(self.0.read_line(&mut line)? > 0, "the server closed the connection");
-            // Of an event's lines only the key is of interest.
+            // Only the line with the key matters.
             let Some(rest) = line.strip_prefix(NAME) else { continue };
             let due = rest.split(':').next().and_then(|due| due.parse().ok());
             let due: u64 = due.with_context(|| format!("an event of {line:?}"))?;

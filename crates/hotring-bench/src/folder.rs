@@ -1,4 +1,4 @@
-//! A folder for the files of a server, and its file system.
+//! A temporary folder for the files of a server, and facts about its file system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use rustix::fs::{SeekFrom, seek};
 
-/// A folder, removed at the end.
+/// A folder that is removed when it is dropped.
 pub struct Folder(PathBuf);
 
-/// The present folders.
+/// The folders that exist.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Bytes of files.
+/// Sizes of files, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Their total length.
@@ -27,10 +27,10 @@ pub struct Sizes {
 }
 
 impl Folder {
-    /// A new folder in `parent`, with this word in its name.
+    /// Creates a new folder in `parent`, with `word` in its name.
     pub fn new(parent: &Path, word: &str) -> Result<Folder> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        // ORDERING: Relaxed, only that each number comes once.
+        // ORDERING: Relaxed, each number need only be handed out once.
         let (id, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = parent.join(format!("hotring-bench-{id}-{number}-{word}"));
         let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,15 +44,15 @@ impl Folder {
         &self.0
     }
 
-    /// Keeps the files under another name, and returns its path.
+    /// Keeps the folder under another name, and returns its new path.
     pub fn keep(&self) -> PathBuf {
         let kept = self.0.with_extension("kept");
-        // If the rename fails, the path names nothing.
+        // If the rename fails, the returned path does not exist.
         let _ = fs::rename(&self.0, &kept);
         kept
     }
 
-    /// Bytes of the files in it, and in its subfolders, whose names contain the word.
+    /// Bytes of the files whose names contain `word`, in the folder and its subfolders.
     pub fn bytes(&self, word: &str) -> u64 {
         let mut length = 0;
         each(&self.0, &mut |entry, known| {
@@ -62,9 +62,9 @@ impl Folder {
         length
     }
 
-    /// Bytes of all files in it, and in its subfolders.
+    /// Sizes of all files in the folder and its subfolders.
     pub fn sizes(&self) -> Sizes {
-        /// The unit of `st_blocks`, whatever the file system's blocks are.
+        /// The unit of `st_blocks`, which does not depend on the block size of the file system.
         const BLOCK: u64 = 512;
         let mut sizes = Sizes::default();
         each(&self.0, &mut |entry, known| {
@@ -78,13 +78,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It may have been kept under another name.
+        // The folder may have been renamed by `keep`.
         let _ = fs::remove_dir_all(&self.0);
         FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
     }
 }
 
-/// Removes all present folders, because the process is about to end.
+/// Removes all existing folders, because the process is about to end.
 pub fn remove_all() {
     for folder in &*FOLDERS.lock().unwrap_or_else(PoisonError::into_inner) {
         // A folder that cannot be removed stays.
@@ -92,7 +92,7 @@ pub fn remove_all() {
     }
 }
 
-/// Calls `look` for each file. Files that disappear meanwhile count as nothing: a server is at work.
+/// Calls `look` for each file. Ignores files that disappear meanwhile: a server is running.
 fn each(folder: &Path, look: &mut impl FnMut(&fs::DirEntry, &fs::Metadata)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.metadata() {
@@ -103,12 +103,12 @@ fn each(folder: &Path, look: &mut impl FnMut(&fs::DirEntry, &fs::Metadata)) {
     }
 }
 
-/// Bytes of a file outside of holes: most file systems show preallocated space as a hole, others show no
-/// hole at all.
+/// Bytes of a file outside of holes. Most file systems show preallocated space as a hole, some show no hole at
+/// all.
 fn written(path: &Path, length: u64) -> u64 {
     let Ok(file) = fs::File::open(path) else { return 0 };
     let (mut sum, mut at) = (0, 0);
-    // An error means the end.
+    // An error means that no more data follows.
     while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
         at = seek(&file, SeekFrom::Hole(data)).unwrap_or(length);
         sum += at - data;
@@ -116,7 +116,7 @@ fn written(path: &Path, length: u64) -> u64 {
     sum
 }
 
-/// The type and the device of the file system of a folder, as the kernel lists them.
+/// The type and device of the file system of a folder, as the kernel lists them.
 pub fn file_system(folder: &Path) -> String {
     let place = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -125,7 +125,7 @@ pub fn file_system(folder: &Path) -> String {
         let (device, at, kind) = (words.next()?, words.next()?, words.next()?);
         place.starts_with(at).then(|| (at.len(), format!("{kind} on {device}")))
     });
-    // A later mount at the same place hides the earlier one.
+    // A later mount at the same path hides the earlier one.
     found.max_by_key(|(length, _)| *length).map_or_else(|| "unknown".into(), |(_, name)| name)
 }
 

@@ -1,8 +1,8 @@
-//! `gcuckoo`: the kicks of insertions into cuckoo tables, by load.
+//! `gcuckoo`: counts the kicks of insertions into cuckoo tables, by load.
 //!
-//! The index's own code ([`CuckooPair`]: the algorithms of one page, over plain numbers) beside the
-//! plain scheme, which kicks at random up to a limit and so finds out. All fill tables of the same
-//! number of slots with the same keys, which have the same two buckets.
+//! Compares the index's own code ([`CuckooPair`]: the algorithms of one page, over plain numbers) with the plain
+//! scheme, which kicks at random and gives up at a limit. All schemes fill tables of the same number of slots
+//! with the same keys, which have the same two buckets.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ pub struct GCuckooArgs {
     seed: u64,
 }
 
-/// Loads, in percent, up to which bands go.
+/// The upper loads of the bands, in percent.
 const BANDS_SINGLE: &[u64] = &[20, 30, 35, 40, 45, 48, 49, 50, 55];
 const BANDS_FOUR: &[u64] = &[50, 80, 90, 95, 97];
 
@@ -39,11 +39,11 @@ pub struct Insertion {
     placed: bool,
 }
 
-/// A table that is filled.
+/// A table to fill.
 pub trait Filled {
-    /// Puts a key that is not there.
+    /// Inserts an absent key.
     fn insert(&mut self, key: u64) -> Insertion;
-    /// Whether a key is there.
+    /// Whether a key is present.
     fn contains(&self, key: u64) -> bool;
 }
 
@@ -76,7 +76,7 @@ impl GCuckooArgs {
         Ok(())
     }
 
-    /// The same with this number of slots, as by default otherwise.
+    /// Default settings, except for the number of slots.
     pub fn of(slots: u64) -> Self {
         GCuckooArgs { slots, limit: 500, seed: 1 }
     }
@@ -86,7 +86,7 @@ impl GCuckooArgs {
         self.limit
     }
 
-    /// Tables of one slot a bucket: the plain scheme, and ours.
+    /// Fills tables of one slot per bucket: the plain scheme, then ours.
     pub fn fill_single(&self) -> [Filling; 2] {
         let buckets = (self.slots / 2) as u32;
         [
@@ -95,7 +95,7 @@ impl GCuckooArgs {
         ]
     }
 
-    /// The same with four slots a bucket.
+    /// Fills tables of four slots per bucket: the plain scheme, then ours.
     pub fn fill_four(&self) -> [Filling; 2] {
         let buckets = (self.slots / 8) as u32;
         [
@@ -104,7 +104,7 @@ impl GCuckooArgs {
         ]
     }
 
-    /// Fills a table band by band. Its random numbers are keys and hashes at once.
+    /// Fills a table band by band. Its random numbers serve as both keys and hashes.
     fn fill(&self, name: &'static str, to: &mut impl Filled, bands: &[u64]) -> Filling {
         let mut keys = Rng::with_seed(self.seed);
         let (mut filling, mut n) = (Filling { name, bands: Vec::new() }, 0);
@@ -135,7 +135,7 @@ fn render(fillings: &[Filling]) -> String {
     table.render()
 }
 
-/// A table that was filled.
+/// The results of filling a table.
 pub struct Filling {
     /// The scheme.
     pub name: &'static str,
@@ -144,12 +144,12 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Insertions that found no room.
+    /// Insertions that found no vacant slot.
     pub fn failed(&self) -> u64 {
         self.bands.iter().map(|(_, band)| band.failed).sum()
     }
 
-    /// Their kicks.
+    /// Kicks of the failed insertions.
     pub fn wasted(&self) -> u64 {
         self.bands.iter().map(|(_, band)| band.wasted).sum()
     }
@@ -166,7 +166,7 @@ impl Band {
         }
     }
 
-    /// Kicks for each insertion.
+    /// Kicks per insertion.
     pub fn kicks_each(&self) -> f64 {
         self.kicks as f64 / self.insertions.max(1) as f64
     }
@@ -197,8 +197,8 @@ impl<const S: usize> Filled for CuckooPair<S> {
     }
 }
 
-/// The conventional scheme: if both buckets are full, an item at random is kicked out, and so on, up to a
-/// limit. The last item without a place is left over.
+/// The plain scheme: if both buckets are full, it kicks out a random item, which then needs a slot in its other
+/// bucket, and so on up to a limit. An item that then has no slot is left over.
 pub struct Plain<const S: usize> {
     words: Vec<u64>,
     buckets: u32,
@@ -207,7 +207,7 @@ pub struct Plain<const S: usize> {
 }
 
 impl<const S: usize> Plain<S> {
-    /// An empty one with this number of buckets in each table.
+    /// An empty table with `buckets` buckets in each half.
     pub fn new(buckets: u32, args: &GCuckooArgs) -> Self {
         let words = vec![0; 2 * buckets as usize * S];
         Self { words, buckets, limit: args.limit, random: Rng::with_seed(!args.seed) }
@@ -217,7 +217,7 @@ impl<const S: usize> Plain<S> {
         &self.words[bucket as usize * S..][..S]
     }
 
-    /// Puts a key into a bucket if it has a vacant slot.
+    /// Puts a key into a bucket, if the bucket has a vacant slot.
     fn put(&mut self, bucket: u32, key: u64) -> bool {
         let first = bucket as usize * S;
         let vacant = self.words[first..first + S].iter_mut().find(|word| **word == 0);

@@ -1,4 +1,4 @@
-//! The machine of a measurement: its properties, the memory of processes, pinning.
+//! The machine of a measurement: its properties, the memory of processes, and pinning to cores.
 
 use std::fmt;
 use std::fs;
@@ -59,12 +59,12 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Where glibc is told how to do its work, and the part of it that is about huge pages.
+/// The environment variable with glibc's settings, then the name of the setting for huge pages.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
-/// Lets the C library ask for huge pages, as our engines do, for the sake of all others: begins the
-/// process again where it has not been told so from its start.
+/// Makes the C library request huge pages, as our engines do, so that other maps have them too. Restarts the
+/// process if the setting was absent at its start.
 pub fn huge_pages_for_all() -> Result<()> {
     let told = std::env::var(TUNABLES).unwrap_or_default();
     if told.contains(TUNABLE) || cfg!(not(target_env = "gnu")) {
@@ -77,18 +77,19 @@ pub fn huge_pages_for_all() -> Result<()> {
     Err(refusal).context("cannot restart with huge pages")
 }
 
-/// The cores that this process may run on, in order.
+/// The cores that this process may run on, in ascending order.
 pub fn cores() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
 }
 
-/// Keeps the calling thread on the `index`-th usable core, counted around.
+/// Pins the calling thread to the usable core at `index`, modulo their number.
 pub fn pin(index: usize) -> Result<()> {
     pin_to(index..index + 1)
 }
 
-/// Keeps the calling thread, and threads that it starts from now on, on some of the usable cores, in turn.
+/// Pins the calling thread, and threads that it starts later, to the usable cores at `indexes`, modulo their
+/// number.
 pub fn pin_to(indexes: Range<usize>) -> Result<()> {
     let cores = cores();
     let mut set = CpuSet::new();
@@ -98,7 +99,7 @@ pub fn pin_to(indexes: Range<usize>) -> Result<()> {
     sched_setaffinity(None, &set).context("cannot pin a thread")
 }
 
-/// The memory that can be had without swapping, in bytes.
+/// The memory that is available without swapping, in bytes.
 pub fn memory_available() -> Result<u64> {
     let kib = field("/proc/meminfo", "MemAvailable").context("the kernel does not say")?;
     let kib: u64 = kib.trim_end_matches(" kB").parse().with_context(|| format!("it says {kib}"))?;
@@ -110,12 +111,12 @@ pub fn resident() -> Result<u64> {
     resident_at("/proc/self/statm")
 }
 
-/// The most memory that this process ever had in use, in bytes.
+/// The peak of this process's resident memory, in bytes.
 pub fn resident_peak() -> Result<u64> {
     peak_at("/proc/self/status")
 }
 
-/// The most memory that another process had in use, in bytes: ever, or since [`reset_peak_of`].
+/// The peak of another process's resident memory since its start or the last [`reset_peak_of`], in bytes.
 pub fn resident_peak_of(pid: u32) -> Result<u64> {
     peak_at(&format!("/proc/{pid}/status"))
 }
@@ -126,7 +127,7 @@ fn peak_at(path: &str) -> Result<u64> {
     Ok(kib * 1024)
 }
 
-/// Resets the peak of another process to its present memory.
+/// Resets the peak of another process to its current memory.
 pub fn reset_peak_of(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
@@ -137,12 +138,12 @@ pub fn resident_of(pid: u32) -> Result<u64> {
     resident_at(&format!("/proc/{pid}/statm"))
 }
 
-/// The memory that the children of a process's main thread have for themselves alone and have changed, in bytes: of a
-/// fork, the pages that were copied since.
+/// The private memory that the children of a process's main thread have changed, in bytes: for a fork, the pages
+/// copied since.
 pub fn private_dirty_of_children(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let children = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // One that has ended meanwhile has nothing.
+    // A child that has ended meanwhile has no memory.
     let dirty = |child: &str| {
         let value = field(&format!("/proc/{child}/smaps_rollup"), "Private_Dirty")?;
         value.trim_end_matches(" kB").trim().parse::<u64>().ok()
@@ -160,7 +161,7 @@ fn resident_at(path: &str) -> Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// When the kernel gives huge pages, and whether the C library asks for them.
+/// When the kernel gives huge pages, and whether the C library requests them.
 fn huge_pages() -> String {
     let kernel = chosen(&line("/sys/kernel/mm/transparent_hugepage/enabled"));
     let asks = std::env::var(TUNABLES).is_ok_and(|told| told.contains(TUNABLE));
@@ -172,7 +173,7 @@ fn line(path: &str) -> String {
     text.trim().to_owned()
 }
 
-/// The word in brackets, as the kernel marks the setting in force.
+/// The word in brackets, by which the kernel marks the current setting.
 fn chosen(text: &str) -> String {
     let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inner.map_or(text, |(word, _)| word).to_owned()

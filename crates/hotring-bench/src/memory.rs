@@ -1,8 +1,8 @@
-//! `memory`: the total memory per key, in the index or in a server.
+//! `memory`: measures the total memory per key, in the index or in a server.
 //!
-//! In process the figure is the growth of the process while the keys are loaded. The index's own byte
-//! counts explain it; the remainder is slack: memory taken from the kernel without contents. Over the wire
-//! it is the growth of the server's resident memory, according to the kernel or the server's INFO.
+//! In process the figure is the growth of the process while the keys are loaded. The index's own byte counts
+//! explain most of it; the remainder is slack: memory taken from the kernel without contents. Over the wire the
+//! figure is the growth of the server's resident memory, according to the kernel or to the server's INFO.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -35,7 +35,7 @@ pub struct MemoryArgs {
     pid: Option<u32>,
 }
 
-/// SETs in flight together.
+/// SETs in flight.
 const WINDOW: u64 = 512;
 
 impl MemoryArgs {
@@ -114,7 +114,7 @@ impl MemoryArgs {
             let window = start..(start + WINDOW).min(self.keys);
             for rank in window.clone() {
                 let key = order.key(rank);
-                // Text of 8 bytes; the value is not a number, which a server may store smaller.
+                // Text of 8 bytes. The value is no number, because a server may store numbers in less space.
                 client.push(&[
                     b"SET",
                     format!("{key:08x}").as_bytes(),

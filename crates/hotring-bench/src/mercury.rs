@@ -1,9 +1,9 @@
-//! `mercury`: the measurements of Mercury's paper on Mercury itself: its locking schemes (SYSTOR'13, figure
-//! 4), and the effect of an expansion on concurrent operations (section 4.1).
+//! `mercury`: repeats the measurements of Mercury's paper on Mercury itself: its locking schemes (SYSTOR'13,
+//! figure 4), and the effect of an expansion on concurrent operations (section 4.1).
 //!
-//! Participants take turns within each round. Beside the rate stands the processor time of the working
-//! threads per operation: if an expander, or anything else, must share the cores with them, the rate falls
-//! by the lost share, and the time only by the disturbance.
+//! Runs take turns within each round. The table shows the rate and the processor time of the working threads per
+//! operation. If an expander, or anything else, must share the cores with them, the rate falls by the lost share,
+//! but the time rises only by the disturbance.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -40,20 +40,20 @@ pub struct MercuryArgs {
 pub struct NoLocks {
     /// Million operations a second, of one thread.
     pub rate: Spread,
-    /// As a multiple of test-and-set's, round by round.
+    /// The rate as a multiple of test-and-set's, round by round.
     pub to_test_and_set: Spread,
 }
 
-/// A lock, the number of threads, and one measurement.
+/// The name of a lock, the number of threads, and the function that takes one measurement.
 type Run<'a> = (&'static str, usize, Box<dyn FnMut() -> Result<Sample> + 'a>);
 
-/// Operations between two looks at whether to stop.
+/// Operations between two checks of the stop condition.
 const BATCH: u64 = 1024;
-/// Keys that a thread draws at most; then it begins again.
+/// The most keys that a thread draws. Longer runs repeat them.
 const DRAWN_MAX: u64 = 1 << 22;
-/// Draws so far.
+/// The number of draws so far, plus one.
 static TURN: AtomicU64 = AtomicU64::new(1);
-/// Between two looks at whether an expansion has come to its end.
+/// The interval of polls for the end of an expansion.
 const POLL: Duration = Duration::from_millis(1);
 
 impl MercuryArgs {
@@ -71,12 +71,12 @@ impl MercuryArgs {
         Ok(())
     }
 
-    /// For a figure with this number of keys.
+    /// Settings for a figure with these numbers of keys, operations and rounds.
     pub fn of(keys: u64, ops: u64, rounds: usize) -> Self {
         MercuryArgs { keys, ops, rounds }
     }
 
-    /// One thread without locks, beside one with test-and-set.
+    /// Compares one thread without locks with one that uses test-and-set.
     pub fn no_lock(&self) -> Result<NoLocks> {
         let (slots, by) = (self.keys.next_power_of_two(), Expander::Sessions);
         let (none, tas) =
@@ -99,7 +99,7 @@ impl MercuryArgs {
         Ok(NoLocks { rate: Spread::of(&rates), to_test_and_set: Spread::of(&ratios) })
     }
 
-    /// GETs during an expansion, as a part of those before it, round by round.
+    /// The rate of GETs during an expansion as a share of the rate before it, round by round.
     pub fn slower_by_expansion(&self, threads: usize) -> Result<Spread> {
         let work = Work { threads, writes: false, keys: self.keys };
         let ratio =
@@ -108,7 +108,7 @@ impl MercuryArgs {
         Ok(Spread::of(&ratios))
     }
 
-    /// Figure 4.
+    /// Measures the paper's figure 4.
     fn locks(&self) -> Result<Table> {
         let (slots, by) = (self.keys.next_power_of_two(), Expander::Sessions);
         let tas = self.loaded::<TestAndSet>(slots, by)?;
@@ -141,8 +141,8 @@ impl MercuryArgs {
         Ok(table)
     }
 
-    /// The paper's 9 %: a table of as many buckets as there are keys, or a little less, is measured,
-    /// doubles while it is measured, and is measured again. Each round takes a new one.
+    /// Measures the paper's 9 %: a table of as many buckets as keys, or a few less, is measured before, during
+    /// and after it doubles. Each round takes a new table.
     fn expansions(&self) -> Result<Table> {
         let cases = [(1, false), (1, true), (2, false), (2, true)];
         let bar = report::progress((self.rounds * cases.len()) as u64, "expansions");
@@ -202,7 +202,7 @@ impl MercuryArgs {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let expander = scope.spawn(|| {
-                // Beside the workers as long as there is a core for it; else it takes its share.
+                // The expander has a core of its own if one is left; otherwise it shares the workers' cores.
                 let pinned = if work.threads == 1 { machine::pin(1) } else { Ok(()) };
                 Mercury::maintain(&index, || stop.load(Ordering::Relaxed));
                 pinned
@@ -231,8 +231,8 @@ impl MercuryArgs {
         })
     }
 
-    /// The total cost of growth: an insert into a table that grows, by sessions or a thread, against one
-    /// that has its final size.
+    /// Measures the total cost of growth: compares an insert into a table that grows, by sessions or by a thread,
+    /// with an insert into a table of the final size.
     fn loads(&self) -> Result<Table> {
         let cases = ["as large as needed", "grown by the session", "grown by a thread"];
         let bar = report::progress((self.rounds * cases.len()) as u64, "inserts");
@@ -284,7 +284,7 @@ impl MercuryArgs {
         })
     }
 
-    /// A table with this number of buckets that does not grow by itself, with all keys in it.
+    /// A table with `slots` buckets that does not grow by itself, loaded with all keys.
     fn loaded<L: Locking>(&self, slots: u64, by: Expander) -> Result<MercuryHash<U64, L>> {
         let growth = Some(Growth::Fixed);
         let slots_initial = slots as usize;
@@ -308,11 +308,11 @@ struct Work {
     keys: u64,
 }
 
-/// When they have done enough.
+/// The stop condition of the threads.
 enum Until<'s> {
-    /// After this number of operations of each.
+    /// Each thread has done this number of operations.
     Done(u64),
-    /// When this is set.
+    /// The flag is set.
     Told(&'s AtomicBool),
 }
 
@@ -330,7 +330,7 @@ impl Until<'_> {
 struct Sample {
     /// Million operations a second, of all threads.
     mops: f64,
-    /// Nanoseconds of processor time for an operation.
+    /// Nanoseconds of processor time per operation.
     cpu_ns: f64,
 }
 
@@ -353,7 +353,7 @@ fn cells(samples: &[Sample]) -> [String; 3] {
     ]
 }
 
-/// The processor time that the calling thread has had.
+/// The processor time that the calling thread has used.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -390,8 +390,8 @@ impl Work {
         Ok(Sample::of(ops, elapsed, parts.iter().map(|part| part.cpu).sum()))
     }
 
-    /// Keys that a thread draws beforehand, whole batches; where it does not know how many it will need,
-    /// more than caches hold.
+    /// The number of keys that a thread draws in advance, in full batches. If the number of operations is
+    /// unknown, more keys than caches hold.
     fn drawn(&self, until: &Until<'_>) -> u64 {
         let ops = match until {
             Until::Done(ops) => *ops,
@@ -409,7 +409,7 @@ impl Work {
     ) -> Result<Part> {
         let pinned = machine::pin(core);
         let mut session = index.session();
-        // Others in each measurement, and drawn before its clock starts.
+        // Each measurement draws other keys, before its clock starts.
         let turn = TURN.fetch_add(1, Ordering::Relaxed);
         let mut random = Rng::with_seed(turn);
         let keys: Vec<u64> = (0..self.drawn(until)).map(|_| random.u64(..self.keys)).collect();
@@ -417,7 +417,7 @@ impl Work {
         pinned?;
         let (start, cpu) = (Instant::now(), cpu_time());
         let (mut ops, mut found) = (0, 0);
-        // Once at least: a small table may have doubled before this thread runs.
+        // At least one batch: a small table may have doubled before this thread runs.
         for batch in keys.chunks_exact(BATCH as usize).cycle() {
             if ops > 0 && until.is_over(ops) {
                 break;

@@ -1,12 +1,12 @@
-//! `reclamation`: the cost for a reader of keeping its items from being freed.
+//! `reclamation`: measures the cost to readers of protecting items from being freed.
 //!
-//! Schemes take turns within each round. The pin of each is measured alone and around a lookup in
-//! a table that fits the cache, where a pin shows most. The index pins
-//! by itself inside of `get`, so its lookup is its own, with its own pin; the difference that
-//! another scheme would make is seen by pinning that scheme around the same `get`.
+//! Schemes take turns within each round. The pin of each scheme is measured alone and around a lookup in a table
+//! that fits the cache, where the cost of a pin shows most. The index pins by itself inside `get`, so its lookup
+//! is measured with its own pin. Pinning another scheme around the same `get` shows the difference that this
+//! scheme would make.
 //!
-//! The second table shows what no scheme of epochs bounds: memory that waits for a reader which
-//! stays pinned, here one that is stopped inside of the store's `get`.
+//! The second table shows a cost that no epoch scheme bounds: memory that waits for a reader which stays pinned,
+//! here a reader stopped inside the store's `get`.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,15 +35,15 @@ pub struct ReclamationArgs {
     overwrites: u64,
 }
 
-/// Keys of the table that is looked up: in cache.
+/// The number of keys in the table, which fits the cache.
 const KEYS: u64 = 1 << KEYS_BITS;
 const KEYS_BITS: u32 = 10;
 /// Bytes of an overwritten value.
 const VALUE_BYTES: usize = 100;
-/// Nothing expires here.
+/// The current time of all operations. Nothing expires here.
 const NOW: u64 = 1;
 
-/// A scheme: its name, and a run of the given iterations that returns nanoseconds for each.
+/// A scheme: its name, and a function that runs the given iterations and returns nanoseconds per iteration.
 type Measure<'a> = (&'static str, Box<dyn FnMut(u64) -> f64 + 'a>);
 
 impl ReclamationArgs {
@@ -86,7 +86,8 @@ impl ReclamationArgs {
                 see(under_seize.get(key));
             }),
         ];
-        // A system call, with the reader's thread alone: fewer will do.
+        // Measured with this thread alone. The barrier is a system call, so a hundredth of the iterations
+        // suffices.
         let (name, mut heavy) = measure("who reclaims: heavy barrier", |_| barrier::heavy());
         measures.push((name, Box::new(move |iterations| heavy(iterations.div_ceil(100)))));
         Ok(self.table(&mut measures))
@@ -112,7 +113,7 @@ impl ReclamationArgs {
         table
     }
 
-    /// Stops a reader inside of a read, and overwrites values meanwhile.
+    /// Stops a reader inside a read, and overwrites values meanwhile.
     fn stalled_reader(&self) -> Result<Table> {
         let store = Store::new(Options::default())?;
         let mut writer = store.session();
@@ -124,11 +125,11 @@ impl ReclamationArgs {
             let reading = scope.spawn(move || {
                 reader.get(b"stalled", NOW, |_| {
                     inside.send(()).expect("the writer waits for this");
-                    // Ends with the word, or with the writer.
+                    // Returns when the writer sends, or drops its end.
                     let _ = held.recv();
                 });
             });
-            // Dropped on every way out: the reader ends with it.
+            // Must be dropped on every way out, because the reader ends with it.
             let release = release;
             entered.recv().context("the reader did not get there")?;
             let mut table = Table::new(&[
@@ -156,7 +157,7 @@ impl ReclamationArgs {
                 note(done, "stopped");
             }
             release.send(()).context("the reader is gone")?;
-            // On a busy machine it may take long to get there; "gone" means gone.
+            // On a busy machine the thread may take long to end; "gone" must mean gone.
             reading.join().expect("the reader does not panic");
             for _ in 0..self.overwrites {
                 overwrite(&mut writer, done)?;
@@ -178,7 +179,7 @@ fn measure<'a>(name: &'static str, mut work: impl FnMut(u64) + 'a) -> Measure<'a
     let run = move |iterations: u64| {
         let start = Instant::now();
         for turn in 0..iterations {
-            // Scattered, but cheap to find: the multiplication is all that the loop adds.
+            // The multiplication scatters the keys and is the only work that the loop adds.
             work(black_box(turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - KEYS_BITS)));
         }
         start.elapsed().as_nanos() as f64 / iterations as f64
@@ -190,14 +191,14 @@ fn see(value: Option<u64>) {
     black_box(value);
 }
 
-/// The index's pin, rebuilt from its parts, so that it can be measured without a lookup.
+/// The index's pin, rebuilt from its parts so that it can be measured without a lookup.
 #[derive(Default)]
 struct OwnEpochs {
     epoch: Padded,
     state: Padded,
 }
 
-/// A word on lines of its own, as in the index.
+/// A word on cache lines of its own, as in the index.
 #[derive(Default)]
 #[repr(align(128))]
 struct Padded(AtomicU64);
@@ -211,13 +212,13 @@ impl OwnEpochs {
     }
 }
 
-/// The reclaiming session makes this visible with a system call.
+/// A plain store. The reclaiming session makes it visible with a system call.
 fn store(state: &AtomicU64, word: u64) {
     state.store(word, Ordering::Relaxed);
     barrier::light();
 }
 
-/// Visible to all at once, without any help: the reader pays.
+/// An exchange, visible to all threads at once. The reader pays for it.
 fn exchange(state: &AtomicU64, word: u64) {
     state.swap(word, Ordering::SeqCst);
 }

@@ -1,4 +1,4 @@
-//! How results look: tables, plain `name value` lines, JSON, CSV, progress on standard error.
+//! The output of runs: tables, plain `name value` lines, JSON, CSV, and progress on standard error.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,19 +12,19 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// Everything that a run tells whose figures are one table.
+/// The results of a run whose figures are one table, for JSON.
 #[derive(Debug, Serialize)]
 pub struct Results<R> {
-    /// Where it ran.
+    /// The machine of the run.
     pub machine: Machine,
-    /// By which command.
+    /// The command line of the run.
     pub command: Vec<String>,
     /// One row for each target in each setting.
     pub rows: Vec<R>,
 }
 
 impl<R> Results<R> {
-    /// Of this process.
+    /// The results of this process.
     pub fn new(machine: Machine, rows: Vec<R>) -> Self {
         Results { machine, command: std::env::args().collect(), rows }
     }
@@ -42,14 +42,14 @@ pub struct Files {
 }
 
 impl Files {
-    /// Writes the rows to the one and everything to the other.
+    /// Writes the rows as CSV and `all` as JSON, each if its file was given.
     pub fn write<R: Serialize>(&self, rows: &[R], all: &impl Serialize) -> Result<()> {
         self.csv.as_ref().map_or(Ok(()), |path| write_csv(path, rows))?;
         self.json.as_ref().map_or(Ok(()), |path| write_json(path, all))
     }
 }
 
-/// The median of several rounds and how far they lie apart.
+/// The median and the spread of several rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
     /// The middle value (of an even number of values, the mean of the middle two).
@@ -65,12 +65,12 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// The spread of `values`, which must not be empty.
     pub fn of(values: &[f64]) -> Self {
         assert!(!values.is_empty(), "no value to take the median of");
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        // Between two values, in proportion.
+        // Interpolates between two values.
         let at = |share: f64| {
             let place = share * (sorted.len() - 1) as f64;
             let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
@@ -81,32 +81,32 @@ impl Spread {
     }
 }
 
-/// A value that is exact, or was taken once.
+/// The spread of a value that is exact, or was measured once.
 impl From<f64> for Spread {
     fn from(value: f64) -> Self {
         Spread { median: value, min: value, max: value, lower: value, upper: value }
     }
 }
 
-/// A table that reads well as plain text and is one in Markdown.
+/// A table that is readable as plain text and valid in Markdown.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table of these columns.
+    /// An empty table with these columns.
     pub fn new(columns: &[&str]) -> Self {
         Table { rows: vec![columns.iter().map(|&name| name.to_owned()).collect()] }
     }
 
-    /// Adds a row, as wide as the head.
+    /// Adds a row, which must have one cell per column.
     pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.rows[0].len(), "a row as wide as the table");
         self.rows.push(cells);
     }
 
-    /// The table as text: columns aligned, numbers to the right.
+    /// Renders the table as text, with aligned columns and numbers to the right.
     pub fn render(&self) -> String {
         let columns = 0..self.rows[0].len();
         let width = |column: usize| {
@@ -153,20 +153,20 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     writeln!(file).and_then(|()| file.flush()).with_context(context)
 }
 
-/// A bar over `steps`, hidden where standard error is not a terminal.
+/// A progress bar over `steps`, hidden if standard error is not a terminal.
 pub fn progress(steps: u64, what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(
         "{msg:32!} {wide_bar:.cyan/blue} {human_pos}/{human_len} {eta_precise}",
     )
     .expect("the template is fixed and well-formed");
-    // Ten draws a second: drawing more often would show in the figures.
+    // Ten draws a second, because drawing more often would affect the figures.
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(10));
     bar.set_style(style);
     bar.set_message(what.to_owned());
     bar
 }
 
-/// Moves a bar on in strides: moving it with every step would cost more than a lookup.
+/// Advances a bar in strides, because advancing it with every step would cost more than a lookup.
 #[derive(Debug)]
 pub struct Strides<'a> {
     bar: &'a ProgressBar,
@@ -174,12 +174,12 @@ pub struct Strides<'a> {
 }
 
 impl<'a> Strides<'a> {
-    /// Strides on this bar, one for each thread.
+    /// A counter for one thread on this bar.
     pub fn on(bar: &'a ProgressBar) -> Self {
         Strides { bar, pending: 0 }
     }
 
-    /// Counts steps that were done.
+    /// Counts finished steps.
     pub fn add(&mut self, steps: u64) {
         self.pending += steps;
         if self.pending >= 1 << 12 {
@@ -188,12 +188,12 @@ impl<'a> Strides<'a> {
     }
 }
 
-/// Seconds as a duration, rounded for people.
+/// A duration in seconds, rounded to milliseconds.
 pub fn seconds(elapsed: Duration) -> f64 {
     (elapsed.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// A number with three digits that say something, and a sign between thousands.
+/// A number with three significant digits and separators between thousands.
 pub fn short(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {

@@ -1,8 +1,8 @@
-//! A small blocking RESP2 client, enough to load, replay and ask a server for its figures.
+//! A small blocking RESP2 client that can load a server, replay a trace and read INFO.
 //!
-//! Requests are gathered by [`Client::push`] and leave with one write in [`Client::flush`];
-//! replies come back in order from [`Client::reply`]. At most one window of requests is in flight,
-//! and the caller keeps the window small against the socket's buffers.
+//! [`Client::push`] collects requests and [`Client::flush`] sends them with one write; [`Client::reply`] returns
+//! replies in order. At most one window of requests is in flight, and the caller must keep the window small
+//! compared with the socket's buffers.
 
 use std::io::{Read, Write};
 use std::str::FromStr;
@@ -16,22 +16,22 @@ use crate::address::{Address, Protocol, Stream};
 /// One reply, borrowed from the client's buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// `+OK` and the like.
+    /// A simple string such as `+OK`.
     Simple(&'a str),
-    /// A number.
+    /// An integer.
     Integer(i64),
     /// A string, or nil.
     Bulk(Option<&'a [u8]>),
-    /// An array of as many elements, each the next reply.
+    /// The length of an array, whose elements are the next replies.
     Array(usize),
 }
 
-/// A connection.
+/// A connection to a server.
 pub struct Client<S = Stream> {
     stream: S,
     output: Vec<u8>,
     input: Vec<u8>,
-    /// Unread bytes are `input[used..filled]`.
+    /// The unread bytes are `input[used..filled]`.
     used: usize,
     filled: usize,
 }
@@ -49,18 +49,18 @@ impl<S: Read + Write> Client<S> {
         Client { stream, output: Vec::new(), input: Vec::new(), used: 0, filled: 0 }
     }
 
-    /// Adds a request to those that the next flush sends.
+    /// Adds a request to the next flush.
     pub fn push(&mut self, args: &[&[u8]]) {
         self.begin(args.len());
         args.iter().for_each(|arg| self.arg(arg));
     }
 
-    /// Begins a request of `args` arguments, each then given by [`Client::arg`].
+    /// Begins a request of `args` arguments. The caller must add each by [`Client::arg`].
     pub fn begin(&mut self, args: usize) {
         write!(self.output, "*{args}\r\n").expect("a Vec takes every write");
     }
 
-    /// The next argument of the request that was begun.
+    /// Adds the next argument of the request.
     pub fn arg(&mut self, arg: &[u8]) {
         write!(self.output, "${}\r\n", arg.len()).expect("a Vec takes every write");
         self.output.extend_from_slice(arg);
@@ -74,7 +74,7 @@ impl<S: Read + Write> Client<S> {
         Ok(())
     }
 
-    /// Waits for the next reply. An error reply is an error.
+    /// Waits for the next reply. Gives an error for an error reply.
     pub fn reply(&mut self) -> Result<Reply<'_>> {
         let part = loop {
             let unread = &self.input[self.used..self.filled];
@@ -97,14 +97,14 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// One request and its reply, for commands off the measured path.
+    /// Sends one request and waits for its reply, for commands outside measurements.
     pub fn call(&mut self, args: &[&[u8]]) -> Result<Reply<'_>> {
         self.push(args);
         self.flush()?;
         self.reply()
     }
 
-    /// Waits until a server that has just been started takes writes.
+    /// Waits until a newly started server accepts commands.
     pub fn wait_until_loaded(&mut self) -> Result<()> {
         while let Err(error) = self.call(&[b"PING"]) {
             rest_if_loading(error)?;
@@ -112,13 +112,13 @@ impl<S: Read + Write> Client<S> {
         Ok(())
     }
 
-    /// The connection itself, for input that is no reply to a request. Nothing was read in advance if
-    /// nothing was requested.
+    /// The connection itself, for input that is no reply to a request. No byte of it has been read if no request
+    /// was sent.
     pub fn into_stream(self) -> S {
         self.stream
     }
 
-    /// The server's INFO text of one section.
+    /// The text of one section of the server's INFO.
     pub fn info(&mut self, section: &str) -> Result<String> {
         match self.call(&[b"INFO", section.as_bytes()])? {
             Reply::Bulk(Some(text)) => Ok(String::from_utf8_lossy(text).into_owned()),
@@ -126,7 +126,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Reads more behind the unread bytes, which move to the front.
+    /// Moves the unread bytes to the front, and reads more after them.
     fn fill(&mut self) -> Result<()> {
         const CHUNK: usize = 64 << 10;
         self.input.copy_within(self.used..self.filled, 0);
@@ -144,7 +144,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// Waits a moment, if this is the answer of a server that does not have its data yet.
+/// Waits a moment if `error` says that the server is still loading its data; otherwise returns it.
 pub fn rest_if_loading(error: anyhow::Error) -> Result<()> {
     if !error.to_string().contains("LOADING ") {
         return Err(error);

@@ -1,5 +1,6 @@
-//! `fall`: nine tenths of the values are removed, in random order. While some hundred requests a second go on, memory
-//! must return to the system, until the process is hardly larger than a fresh one with the rest.
+//! `fall`: removes nine tenths of the values in random order, then checks that memory returns to the system.
+//! While a few hundred requests a second continue, the process must shrink until it is hardly larger than a fresh
+//! one with the remaining keys.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,13 @@ use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
 use crate::workload::scramble::Scramble;
 
-/// One of this number of values is kept.
+/// The fraction of values that stay: one in this number.
 const KEPT_ONE_IN: u64 = 10;
 /// Time between two requests after the removals.
 const PAUSE: Duration = Duration::from_millis(3);
 /// Seconds between two rows.
 const LOOK: u64 = 5;
-/// The permitted size of the process at the end, as a multiple of a server loaded with the rest alone.
+/// The permitted size of the process at the end, as a multiple of a server loaded with the remaining keys alone.
 const PROMISE: f64 = 1.3;
 const THREADS: usize = 2;
 
@@ -71,7 +72,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// The size of a fresh server with the kept keys alone.
+/// The size of a fresh server with the remaining keys alone.
 fn size_of_rest(
     args: &BoundsArgs,
     values: &Values,

@@ -1,6 +1,6 @@
-//! `info`: compares the memory that a server reports with the memory that its process takes, as growth
-//! since it was empty: after a load, and after all keys got values of other lengths, some of them twice or
-//! removed.
+//! `info`: compares the memory that a server reports with the memory that its process takes, as growth since the
+//! server was empty. It looks after a load, and after all keys got values of other lengths, some of them twice,
+//! and some were removed.
 
 use anyhow::Result;
 use fastrand::Rng;
@@ -10,11 +10,11 @@ use super::subject::{Memory, Subject};
 use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
 
-/// Growth that is told, of growth that is: within this.
+/// The permitted difference between reported and measured growth, as a share of the latter.
 const PROMISE: f64 = 0.03;
-/// Times that all keys are written, on average, one after the other at random.
+/// The average number of writes per key, in random order.
 const TURNS: u64 = 3;
-/// One of this number of keys is removed at last.
+/// The fraction of keys that are removed at the end: one in this number.
 const REMOVED: u64 = 5;
 const THREADS: usize = 2;
 
@@ -41,7 +41,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-/// The report of INFO, field by field, beside the process.
+/// Compares the fields of INFO with the size of the process.
 fn look(subject: &mut Subject, case: &str) -> Result<Vec<Measure>> {
     let now = subject.rested()?;
     let growth = |of: fn(&Memory) -> i64| of(&now) - of(&subject.empty);
@@ -60,7 +60,7 @@ fn look(subject: &mut Subject, case: &str) -> Result<Vec<Measure>> {
         measures.push(of("growth of the process, MiB", mib(resident)));
         measures.push(of("off by, of the latter", off).at_most(PROMISE));
     }
-    // This field of INFO is about the whole process, not its growth.
+    // This ratio of INFO is about the entire process, not its growth.
     let is = now.resident as f64 / now.used as f64;
     let field = format!("{case}: mem_fragmentation_ratio");
     let of = |figure, value| Measure::new(Scenario::Info, field.clone(), figure, value);

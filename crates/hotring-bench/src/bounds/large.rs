@@ -1,6 +1,6 @@
-//! `large`: one connection stores, reads, overwrites and removes one very long value, on the only thread of
-//! a server. Another connection of that thread sends short requests all the time, and records its longest
-//! wait during each request. The memory of a request is the peak of the process.
+//! `large`: one connection stores, reads, overwrites and removes one very long value, on the only thread of a
+//! server. Meanwhile another connection of that thread keeps sending short requests, and records its longest wait
+//! during each request. The memory of a request is the peak of the process.
 
 use std::io::{BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,9 +17,9 @@ use crate::resp::{Client, Reply};
 
 /// The value repeats a piece of this length.
 const PIECE: usize = 64 << 10;
-/// Pause between two requests of the other connection, so that waits are measured and not its own load.
+/// Pause between two requests of the other connection, so that it measures waits and not its own load.
 const PAUSE: Duration = Duration::from_micros(200);
-/// A request's time includes this after its reply: its aftermath may still delay other connections.
+/// Time after a reply that still counts as part of the request: its aftermath may delay other connections.
 const AFTER: Duration = Duration::from_millis(500);
 const KEY: &str = "large";
 const SMALL: (&[u8], &[u8]) = (b"small", b"a value of 32 bytes, as many are");
@@ -35,7 +35,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| ask(&mut other, &longest, &stop));
         let measured = phases(&subject, &mut large, &longest);
-        // ORDERING: Relaxed, it says when to stop and nothing else.
+        // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
         stop.store(true, Relaxed);
         asking.join().expect("the asking thread panicked")?;
         measured
@@ -45,7 +45,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
 /// A request, as a row of the table.
 type Phase = (&'static str, fn(&mut Large) -> Result<()>);
 
-/// In this order, because each meets the result of the one before.
+/// The requests, in this order because each needs the result of the one before.
 const PHASES: [Phase; 8] = [
     ("nothing", |_| Ok(())),
     ("SET", Large::set),
@@ -63,13 +63,13 @@ fn phases(subject: &Subject, large: &mut Large, longest: &AtomicU64) -> Result<V
     for (name, request) in PHASES {
         subject.reset_peak()?;
         let before = subject.resident()?;
-        // ORDERING: Relaxed, one wait more or less does not matter.
+        // ORDERING: Relaxed, one wait more or less does not change the result.
         longest.store(0, Relaxed);
         let begun = Instant::now();
         request(large).with_context(|| format!("{name} of {} bytes", large.length))?;
         let took = begun.elapsed();
         std::thread::sleep(AFTER);
-        // ORDERING: Relaxed, as above.
+        // ORDERING: Relaxed, the counter stands alone and publishes no other data.
         let waited = Duration::from_nanos(longest.load(Relaxed));
         let (peak, after) = (subject.peak()? - before, subject.resident()? - before);
         let of = |figure, value| Measure::new(Scenario::Large, name, figure, value);
@@ -84,9 +84,9 @@ fn phases(subject: &Subject, large: &mut Large, longest: &AtomicU64) -> Result<V
     Ok(measures)
 }
 
-/// PING and GET, in turn, until `stop`.
+/// Sends PING and GET in turn until `stop`, and records the longest wait in nanoseconds.
 fn ask(client: &mut Client, longest: &AtomicU64, stop: &AtomicBool) -> Result<()> {
-    // ORDERING: Relaxed, as where it is set.
+    // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {
         for (request, answer) in [
             (&[&b"PING"[..]][..], Reply::Simple("PONG")),
@@ -94,7 +94,7 @@ fn ask(client: &mut Client, longest: &AtomicU64, stop: &AtomicBool) -> Result<()
         ] {
             let begun = Instant::now();
             let right = client.call(request)? == answer;
-            // ORDERING: Relaxed, a figure of its own.
+            // ORDERING: Relaxed, the counter stands alone and publishes no other data.
             longest.fetch_max(begun.elapsed().as_nanos() as u64, Relaxed);
             ensure!(right, "a wrong answer");
         }
@@ -103,7 +103,7 @@ fn ask(client: &mut Client, longest: &AtomicU64, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// The connection of the long value. This process never holds the value as a whole.
+/// The connection of the long value. This process never holds the entire value.
 struct Large {
     stream: BufReader<Stream>,
     length: u64,
@@ -162,7 +162,7 @@ impl Large {
         Ok(self.stream.get_mut().write_all(request.as_bytes())?)
     }
 
-    /// Reads a line, which must be this one.
+    /// Reads a line, which must equal `wanted`.
     fn expect(&mut self, wanted: &str) -> Result<()> {
         let mut line = Vec::new();
         let mut byte = [0];

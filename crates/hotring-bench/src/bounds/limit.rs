@@ -1,6 +1,6 @@
-//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process may
-//! hardly exceed the limit. Only under `noeviction` writes are refused, with Redis's words, and reads go
-//! on.
+//! `limit`: connections write more than three times as much as `maxmemory` allows, and the process must not
+//! exceed the limit by more than a small margin. Only under `noeviction` does the server refuse writes, with the
+//! error text of Redis, and it must still answer reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,12 +14,12 @@ use crate::resp::Reply;
 
 const POLICIES: [&str; 3] = ["heat", "allkeys-lru", NOEVICTION];
 const NOEVICTION: &str = "noeviction";
-/// Bytes of values that are written, of `maxmemory`.
+/// Bytes of values to write, as a multiple of `maxmemory`.
 const TIMES: f64 = 3.2;
-/// The permitted excess of the process, as a share of the limit, plus an arena.
+/// The permitted excess of the process, as a share of the limit. An arena is added.
 const PROMISE: f64 = 0.01;
 const ARENA: f64 = (2 << 20) as f64;
-/// How a refused write is answered.
+/// The error text of a refused write.
 const REFUSAL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const THREADS: usize = 2;
 
@@ -44,14 +44,14 @@ fn under(args: &BoundsArgs, policy: &str) -> Result<Vec<Measure>> {
     let set = |client: &mut _, n| values.set(client, n);
     let see = |reply: Result<Reply<'_>>| match reply {
         Err(error) if error.to_string().ends_with(REFUSAL) => {
-            // ORDERING: Relaxed, read after the threads have ended.
+            // ORDERING: Relaxed, the sum is read only after the threads have been joined.
             refused.fetch_add(1, Relaxed);
             Ok(())
         }
         reply => values::is_ok(reply),
     };
     values::by_all(&mut clients, count, policy, set, see)?;
-    // ORDERING: Relaxed, the threads have ended.
+    // ORDERING: Relaxed, the threads have been joined, which orders their additions before this read.
     let refused = refused.load(Relaxed);
     let stays = reads_go_on(&subject, &values, policy, refused)?;
     let peak = subject.peak()? - subject.empty.resident;
@@ -73,7 +73,7 @@ fn under(args: &BoundsArgs, policy: &str) -> Result<Vec<Measure>> {
     ])
 }
 
-/// Where writes were refused, the first values are there as they were. Gives the number of keys.
+/// Checks that the first values are still there unchanged where writes were refused. Gives the number of keys.
 fn reads_go_on(subject: &Subject, values: &Values, policy: &str, refused: u64) -> Result<u64> {
     let mut client = subject.connect()?;
     if policy == NOEVICTION {

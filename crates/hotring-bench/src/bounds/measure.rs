@@ -1,4 +1,4 @@
-//! A figure with its promise, and figures as a table.
+//! Figures with the bounds that they must keep, and their table.
 
 use std::fmt::Write;
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 use super::Scenario;
 use crate::report::Table;
 
-/// A figure.
+/// A measured figure, with its bound if it has one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measure {
     scenario: String,
-    /// The circumstances: a row of the table.
+    /// The circumstances, which are a row of the table.
     case: String,
-    /// The name with its unit: a column.
+    /// The name with its unit, which is a column of the table.
     figure: &'static str,
     value: f64,
-    /// The upper bound.
+    /// The upper bound that was promised.
     at_most: Option<f64>,
 }
 
@@ -30,7 +30,7 @@ impl Measure {
         Measure { scenario: scenario.name(), case: case.into(), figure, value, at_most: None }
     }
 
-    /// The same with a promise.
+    /// Adds an upper bound that the figure must keep.
     pub fn at_most(self, promise: f64) -> Self {
         Measure { at_most: Some(promise), ..self }
     }
@@ -46,12 +46,12 @@ impl Measure {
     }
 }
 
-/// Bytes as MiB.
+/// Converts bytes to MiB.
 pub fn mib(bytes: impl Into<i128>) -> f64 {
     bytes.into() as f64 / f64::from(1 << 20)
 }
 
-/// A scenario's figures as a table with a line per case, and a list of its promises, kept or not.
+/// The figures of a scenario as a table with a line per case, then a list of its promises, kept or broken.
 pub fn shown(measures: &[Measure]) -> String {
     let mut columns: Vec<&str> = Vec::new();
     let mut cases: Vec<&str> = Vec::new();

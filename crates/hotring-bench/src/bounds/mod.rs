@@ -1,9 +1,9 @@
-//! `bounds`: compares the memory of server processes with promises.
+//! `bounds`: measures the memory of server processes and compares it with the bounds that we promise.
 //!
 //! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their
-//! processes: `fall` after most of the data was removed, `info` beside the report of INFO, `limit` and
-//! `tight` at `maxmemory`, `large` during requests of one very long value, with the waits of other
-//! requests. A broken promise is reported and is no error: these are measurements.
+//! processes: `fall` after most of the data was removed, `info` to compare it with the report of INFO, `limit`
+//! and `tight` at `maxmemory`, `large` during requests of one very long value, with the waits of other requests.
+//! A broken promise is reported and is no error: these are measurements.
 
 mod fall;
 mod info;
@@ -103,7 +103,7 @@ impl BoundsArgs {
 }
 
 impl Scenario {
-    /// As the command line has it.
+    /// The name on the command line.
     fn name(self) -> String {
         self.to_possible_value().expect("none is hidden").get_name().to_owned()
     }

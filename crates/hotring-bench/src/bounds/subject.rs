@@ -1,4 +1,4 @@
-//! A server in a process of its own, and its memory.
+//! A server in a process of its own, and the memory of that process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::machine::{reset_peak_of, resident_of, resident_peak_of};
 use crate::resp::{Client, info_field};
 use crate::servers::{Data, Kind, Plan, Spawned, Transport};
 
-/// A server, as it was when it was empty.
+/// A running server, with its memory from before the load.
 pub struct Subject {
     server: Spawned,
     pub control: Client,
-    /// Its memory before anything was stored.
+    /// The memory of the server before anything was stored.
     pub empty: Memory,
 }
 
-/// The memory of a server's process, and the server's report of it, in bytes.
+/// The memory of a server's process, by the kernel and by the server's own report, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// By the kernel.
+    /// Resident size, by the kernel.
     pub resident: i64,
     /// The fields of `INFO memory`.
     pub used: i64,
@@ -31,9 +31,9 @@ pub struct Memory {
     pub fragmentation: f64,
 }
 
-/// Requests before the first measurement, so that the program's own memory is resident.
+/// Requests before the first measurement. They make the program's own memory resident.
 const FIRST: usize = 1000;
-/// Work that a server does by itself after such a request is over after this time.
+/// Time to wait for background work that a server does after a request.
 const REST: Duration = Duration::from_secs(1);
 
 impl Subject {
@@ -42,7 +42,7 @@ impl Subject {
         Self::start_with(program, threads, Vec::new())
     }
 
-    /// The same with settings.
+    /// Starts a server with settings and warms it up.
     pub fn start_with(
         program: Option<PathBuf>,
         threads: usize,
@@ -75,12 +75,12 @@ impl Subject {
         self.server.pid()
     }
 
-    /// The present memory of its process.
+    /// The current resident size of the process, in bytes.
     pub fn resident(&self) -> Result<i64> {
         signed(resident_of(self.server.pid())?)
     }
 
-    /// The memory of its process, and its report, once it is idle.
+    /// The memory of the process and the server's report of it, once the server is idle.
     pub fn rested(&mut self) -> Result<Memory> {
         std::thread::sleep(REST);
         memory(&mut self.control, self.server.pid())
@@ -90,7 +90,7 @@ impl Subject {
         reset_peak_of(self.server.pid())
     }
 
-    /// The most that its process has taken since then.
+    /// The peak resident size of the process since the last [`reset_peak`](Self::reset_peak), in bytes.
     pub fn peak(&self) -> Result<i64> {
         signed(resident_peak_of(self.server.pid())?)
     }

@@ -1,4 +1,4 @@
-//! `tight`: loads that take memory in other ways than as new values, one at a time, at `maxmemory`. A
+//! `tight`: runs loads at `maxmemory` that take memory in other ways than as new values, one load at a time. A
 //! server is filled to its limit first, unless the load does that itself. The process is measured every few
 //! milliseconds for its peak, and some seconds afterwards for the memory that it keeps.
 
@@ -20,15 +20,15 @@ const PROMISE: f64 = 1.25;
 /// The permitted excess of the process afterwards: a share of `maxmemory`, plus a constant.
 const PARTS: i64 = 32;
 const ARENA: i64 = 2 << 20;
-/// Longest time after a load until its end is looked at, and the time between two looks at the process.
+/// Longest wait between a load and the check of the memory that is left, and the interval of the samples.
 const AFTER: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
-/// Bytes of values that a server is filled with, of `maxmemory`.
+/// Bytes of values to fill a server with, as a multiple of `maxmemory`.
 const FILLED: f64 = 1.5;
 /// Connections that do not read their replies.
 const READERS: usize = 40;
 const THREADS: usize = 2;
-/// Bytes of a name of a channel, or of a key that is watched.
+/// Bytes of the name of a channel or of a watched key.
 const NAME_LEN: usize = 500;
 
 /// The load of a server.
@@ -59,12 +59,12 @@ impl Load {
         if self == Load::Append { "noeviction" } else { "allkeys-lru" }
     }
 
-    /// With which a server is started.
+    /// The settings to start the server with.
     fn settings(self) -> Vec<(&'static str, String)> {
         if self == Load::History { vec![("history", "16".into())] } else { Vec::new() }
     }
 
-    /// Bytes of the longest value.
+    /// The length of the longest value, in bytes.
     fn value_max(self) -> usize {
         match self {
             Load::Grow => GROWING[GROWING.len() - 1],
@@ -72,7 +72,7 @@ impl Load {
         }
     }
 
-    /// The returned connections are still open at the end.
+    /// Runs the load. The returned connections stay open until the end of the measurement.
     fn run(self, args: &BoundsArgs, subject: &Subject) -> Result<Vec<Client>> {
         match self {
             Load::Grow => grow(args.maxmemory, subject),
@@ -117,7 +117,7 @@ fn under(args: &BoundsArgs, load: Load) -> Result<Vec<Measure>> {
             settle(&subject, args.stop_when_kept.then_some(kept_at))?;
             Ok(open)
         });
-        // ORDERING: Relaxed, it says when to stop and nothing else.
+        // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
         stop.store(true, Relaxed);
         done.and(most.join().expect("the thread that looks panicked"))
     })?;
@@ -134,7 +134,7 @@ fn under(args: &BoundsArgs, load: Load) -> Result<Vec<Measure>> {
     ])
 }
 
-/// Waits for the process to give memory back: the whole time, or until it takes at most this.
+/// Waits for the process to give memory back: the full time, or until it takes at most `enough` bytes.
 fn settle(subject: &Subject, enough: Option<i64>) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < AFTER {
@@ -148,10 +148,10 @@ fn settle(subject: &Subject, enough: Option<i64>) -> Result<()> {
     Ok(())
 }
 
-/// The most that the process takes until `stop`.
+/// The largest resident size of the process until `stop`.
 fn watch(pid: u32, stop: &AtomicBool) -> Result<i64> {
     let mut most = 0;
-    // ORDERING: Relaxed, as where it is set.
+    // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {
         most = most.max(crate::machine::resident_of(pid)? as i64);
         std::thread::sleep(LOOK);
@@ -159,7 +159,7 @@ fn watch(pid: u32, stop: &AtomicBool) -> Result<i64> {
     Ok(most)
 }
 
-/// A refusal for want of memory is an answer like any other here.
+/// Accepts any answer, a refusal for want of memory included.
 fn is_answer(reply: Result<Reply<'_>>) -> Result<()> {
     match reply {
         Err(error) if !error.to_string().contains("OOM ") => Err(error),
@@ -167,7 +167,7 @@ fn is_answer(reply: Result<Reply<'_>>) -> Result<()> {
     }
 }
 
-/// Values to the limit and beyond.
+/// Writes values up to the limit and beyond.
 fn fill(maxmemory: u64, subject: &Subject) -> Result<()> {
     let values = Values::of_version(1);
     let count = values.count((maxmemory as f64 * FILLED) as u64);
@@ -237,7 +237,7 @@ fn unread(
         readers.push(reader);
     }
     let mut clients = subject.connect_all()?;
-    // Sent to each of them: three times the permitted memory, plus the kernel's buffers.
+    // Messages to each reader: three times the permitted memory, plus the kernel's buffers.
     let count = (3 * maxmemory + READERS as u64 * (6 << 20)) / READERS as u64 / 1000;
     values::by_all(&mut clients, count, "tell", push, is_answer)?;
     Ok(readers)
@@ -259,7 +259,7 @@ fn track(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     fill(maxmemory, subject)?;
     let mut clients = subject.connect_all()?;
     for client in &mut clients {
-        // In the older protocol it gets no messages, but its reads are remembered.
+        // In RESP2 the connection gets no messages, but the server remembers its reads.
         values::is_ok(client.call(&[b"CLIENT", b"TRACKING", b"ON"]))?;
     }
     let get = |client: &mut Client, n: u64| {
@@ -269,7 +269,7 @@ fn track(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// A script that takes as many bytes as it is told to.
+/// A script that allocates as many bytes as its argument says.
 const SCRIPT: &[u8] =
     b"local t = {} for i = 1, ARGV[1] / 1000 do t[i] = string.rep('x', 960) .. i end return #t";
 
@@ -290,8 +290,8 @@ fn scripts(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
 
 fn names(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     const CLIENTS: usize = 12;
-    // Each is in two lists; together they take about an eighth of the limit, and the
-    // requests and replies half as much.
+    // Each name is in two lists; together they take about an eighth of the limit, and the requests and replies
+    // half as much.
     let each = maxmemory as usize / 8 / CLIENTS / (2 * NAME_LEN + 160);
     let watched = (each / 3).min(900);
     fill(maxmemory, subject)?;
@@ -305,7 +305,7 @@ fn names(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
             names.iter().for_each(|name| client.arg(name.as_bytes()));
         }
         client.flush()?;
-        // One that takes too much may have been closed.
+        // The server may have closed a connection that takes too much.
         if is_answer(client.reply()).is_ok() {
             clients.push(client);
         }

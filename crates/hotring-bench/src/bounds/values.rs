@@ -1,5 +1,4 @@
-//! Values of mixed lengths, computed from their numbers, and connections that read and write many of
-//! them.
+//! Values of mixed lengths, computed from their numbers, and pipelined connections that read and write them.
 
 use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
@@ -8,16 +7,16 @@ use crate::report::{self, Strides};
 use crate::resp::{Client, Reply};
 use crate::workload::mix::mix;
 
-/// Fewer bytes show nothing.
+/// The smallest amount of data that gives a meaningful result, in bytes.
 pub const DATA_MIN: u64 = 1 << 20;
-/// Lengths, on a logarithmic scale: from 16 to 32 bytes is as frequent as from 2 to 4 KiB.
+/// Lengths in bytes, uniform on a logarithmic scale: 16 to 32 is as frequent as 2048 to 4096.
 const LENGTHS: std::ops::Range<f64> = 16.0..4096.0;
 /// Requests in flight on a connection.
 const WINDOW: u64 = 64;
-/// Connections that work at the same time, each by a thread.
+/// Connections that work at the same time, each on a thread of its own.
 pub const CONNECTIONS: u64 = 2;
 
-/// The values of one version: a key's value has another length in another version.
+/// The values of one version. A key's value has another length in each version.
 #[derive(Clone, Debug)]
 pub struct Values {
     content: Vec<u8>,
@@ -37,7 +36,7 @@ impl Values {
         &self.content[..length as usize]
     }
 
-    /// The number of values that have about this number of bytes together.
+    /// The number of values that together have about `bytes` bytes.
     pub fn count(&self, bytes: u64) -> u64 {
         let (mut numbers, mut sum) = (0, 0);
         while sum < bytes {
@@ -51,7 +50,7 @@ impl Values {
         client.push(&[b"SET", key(number).as_bytes(), self.value(number)]);
     }
 
-    /// Reads a stored value and compares it.
+    /// Reads a stored value and compares it with the expected one.
     pub fn check(&self, client: &mut Client, number: u64) -> Result<()> {
         let reply = client.call(&[b"GET", key(number).as_bytes()])?;
         let right = reply == Reply::Bulk(Some(self.value(number)));
@@ -68,7 +67,7 @@ pub fn del(client: &mut Client, number: u64) {
     client.push(&[b"DEL", key(number).as_bytes()]);
 }
 
-/// The expected reply.
+/// Checks that a reply is `OK`.
 pub fn is_ok(reply: Result<Reply<'_>>) -> Result<()> {
     match reply? {
         Reply::Simple("OK") => Ok(()),
@@ -76,7 +75,7 @@ pub fn is_ok(reply: Result<Reply<'_>>) -> Result<()> {
     }
 }
 
-/// The expected reply to DEL.
+/// Checks that a reply to DEL is 1.
 pub fn is_one(reply: Result<Reply<'_>>) -> Result<()> {
     match reply? {
         Reply::Integer(1) => Ok(()),
@@ -84,7 +83,7 @@ pub fn is_one(reply: Result<Reply<'_>>) -> Result<()> {
     }
 }
 
-/// Sends a request for each of `0..count`, spread over the connections, and passes the replies to `see`.
+/// Sends a request for each of `0..count`, spread over the connections, and passes each reply to `see`.
 pub fn by_all(
     clients: &mut [Client],
     count: u64,

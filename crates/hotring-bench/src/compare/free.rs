@@ -1,4 +1,4 @@
-//! With default settings: the ring beside all other targets, and beside the speed of memory itself.
+//! Compares the ring under default settings with all other targets, and with the speed of memory itself.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -16,10 +16,10 @@ use crate::workload::skew::Skew;
 
 const PART: &str = "free memory";
 
-/// Most bytes per key, everything included.
+/// The limit of bytes per key, all memory included.
 const BYTES_MAX: f64 = 40.0;
 
-/// Mixes and skews, each with the aim for the ring as a multiple of the best peer.
+/// The mixes and skews, each with the aim for the ring as a multiple of the best peer.
 const SCENES: [(Workload, Skew, f64); 10] = [
     (Workload::C, Skew::Uniform, 1.0),
     (Workload::C, Skew::Zipf(0.99), 1.3),
@@ -33,7 +33,7 @@ const SCENES: [(Workload, Skew, f64); 10] = [
     (Workload::Miss, Skew::Uniform, 1.0),
 ];
 
-/// The loaded targets, by place.
+/// The loaded targets, by position.
 struct Field<'a> {
     loaded: &'a [Loaded],
     ring: usize,
@@ -42,7 +42,7 @@ struct Field<'a> {
 }
 
 impl Run {
-    /// One lookup at a time, and many in flight.
+    /// Compares rates, with one lookup at a time and with many in flight.
     pub(super) fn free(&mut self) -> Result<()> {
         let keys = self.keys;
         let plans = plans(keys);
@@ -99,7 +99,7 @@ impl Run {
         let figure = samples[field.ring].ratio(&samples[best]);
         let what = format!("{PART}: {} {}, one by one", scene.workload, scene.skew);
         let both = (&field.loaded[field.ring], &field.loaded[best]);
-        // Beyond its end the array answers without touching memory: that is no limit.
+        // Past its end the array answers without touching memory, so it is no limit for misses.
         let of_oracle = (scene.workload != Workload::Miss)
             .then(|| samples[field.ring].ratio(&samples[field.oracle]).median);
         let outcome = outcome(what, threads, both, figure, Aim::AtLeast(aim));
@@ -120,7 +120,7 @@ impl Run {
         let best = field.best_peer(samples);
         let (ours, oracle) = (&samples[first], &samples[first + 1]);
         let skewed = scene.skew != Skew::Uniform;
-        // The figure of DLHT in batches relative to chains one by one, on another machine.
+        // DLHT in batches as a multiple of one-by-one chains, measured on another machine.
         let dlht = if scene.skew == Skew::Zipf(1.22) { 1.8 } else { 2.1 };
         let others = [
             ("the best one by one", best, &samples[best], 2.5),
@@ -137,7 +137,7 @@ impl Run {
         }
     }
 
-    /// The gain of more threads.
+    /// Records the gain of more threads.
     fn scaling(&mut self, field: &Field<'_>, scene: &Scene, samples: &[Vec<Samples>]) {
         let Some(one) = self.threads.iter().position(|&threads| threads == 1) else { return };
         let ring = &field.loaded[field.ring];
@@ -161,7 +161,7 @@ impl Field<'_> {
     }
 }
 
-/// Whether a target is compared: our other engines are not.
+/// Whether a target takes part in the comparison. Our other engines do not.
 fn is_compared(target: TargetName) -> bool {
     let others = [
         TargetName::Mercury,

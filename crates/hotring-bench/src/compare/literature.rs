@@ -1,10 +1,10 @@
-//! Targets that cannot be installed here, by measurements on another machine.
+//! Targets that cannot be installed here, by their measurements on another machine.
 
 use super::outcome::{Measured, PIPELINED};
 use crate::report::Table;
 
-/// Reads by one thread as multiples of Chaining Hash with one key a bucket in the same run: uniform,
-/// Zipf 0.99, Zipf 1.22.
+/// Reads by one thread as multiples of Chaining Hash with one key per bucket in the same run, for the skews
+/// uniform, Zipf 0.99 and Zipf 1.22.
 const ELSEWHERE: [(&str, [f64; 3]); 5] = [
     ("FASTER, usual index size", [0.24, 0.31, 0.38]),
     ("boost concurrent_flat_map", [0.72, 0.76, 0.71]),
@@ -15,7 +15,7 @@ const ELSEWHERE: [(&str, [f64; 3]); 5] = [
 
 const SKEWS: [&str; 3] = ["uniform", "0.99", "1.22"];
 
-/// Theirs beside those of this run, if it has them.
+/// Shows the published multiples next to those of this run, if it has them.
 pub fn beside(measured: &[Measured]) -> String {
     let rate = |target: &str, skew: &str, mode: &str| {
         let row = measured.iter().find(|row| {

@@ -1,7 +1,8 @@
-//! `compare`: measures the index beside others, and shows each ratio with its aim.
+//! `compare`: measures the index and its peers, and shows each ratio with its aim.
 //!
-//! Every ratio is taken within one run, round by round, between targets that take turns. `table.rs`
-//! compares at equal bytes of index, `free.rs` with default memory, `time.rs` while something changes.
+//! Targets take turns within one run, and every ratio is taken round by round within that run. `table.rs`
+//! compares at equal bytes of index, `free.rs` with default memory, `time.rs` while the hot keys or the table
+//! change.
 
 mod free;
 mod literature;
@@ -80,7 +81,7 @@ enum Part {
     Tails,
 }
 
-/// One block of rounds.
+/// The setting of one block of rounds.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     workload: Workload,
@@ -149,7 +150,7 @@ impl CompareArgs {
 
     fn begin(&self) -> Run {
         let (keys, ops, measured, seconds) = match self.quick {
-            // The same number of keys per slot as with 20 million.
+            // Keeps the number of keys per slot that 20 million keys lead to.
             true => (625_000, 200_000, 3, 0.5),
             false => (self.keys, self.ops, self.rounds, self.seconds),
         };
@@ -176,20 +177,20 @@ impl Run {
         Draw { workload, skew, keys, threads, ops, seed: self.seed, hot_set, turn: 0 }.into()
     }
 
-    /// Most operations in memory at a time: those before the clock starts included, in two forms each.
+    /// The most operations in memory at a time: those of the warm-up included, each in both forms of keys.
     fn stream_ops(&self) -> u64 {
         2 * (self.ops + self.ops / 4) * self.threads.iter().sum::<usize>() as u64
     }
 
-    /// All of a part's targets, side by side.
+    /// Loads all targets of a part next to each other.
     fn load(&self, plans: Vec<Plan>, keys: u64) -> Result<Vec<Loaded>> {
         let scattered = |plan: Plan| Plan { keys: Keys::Scattered, ..plan };
         let plans: Vec<Plan> = plans.into_iter().map(scattered).collect();
         Loaded::all(&plans, keys, self.stream_ops())
     }
 
-    /// Rounds in which entrants and thread counts take turns. The result has the order of both:
-    /// samples of all entrants for the first thread count, and so on.
+    /// Measures rounds in which entrants and thread counts take turns. Gives the samples of all entrants for the
+    /// first thread count, then those for the next, in the order of both.
     fn measure(
         &mut self,
         part: &str,

@@ -1,4 +1,4 @@
-//! Results: ratios beside their aims, and the rates behind them.
+//! Results: ratios with their aims, and the rates behind them.
 
 use serde::Serialize;
 
@@ -26,15 +26,15 @@ pub struct Outcome {
     pub what: String,
     /// Threads.
     pub threads: usize,
-    /// Which of ours.
+    /// Our target.
     pub ours: String,
-    /// With which other.
+    /// The target that it is compared with.
     pub other: String,
     /// The figure, round by round: a ratio, or the quantity named by `what`.
     pub figure: Spread,
     /// Its aim.
     pub aim: Aim,
-    /// This rate as a part of the direct array's, where that one took part.
+    /// This rate as a share of the oracle's (the direct array's), where the oracle took part.
     pub of_oracle: Option<f64>,
 }
 
@@ -106,11 +106,11 @@ pub struct Measured {
     settled_after: String,
 }
 
-/// As the table says of lookups that are made together.
+/// The mode of batched lookups in the table.
 pub const PIPELINED: &str = "64 in flight";
 
 impl Measured {
-    /// A row of it.
+    /// Makes the row of an entrant.
     pub fn new(
         part: &str,
         scene: &Scene,

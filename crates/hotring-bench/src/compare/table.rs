@@ -1,10 +1,10 @@
-//! At equal bytes of index per key, as in HotRing's paper (FAST'20 section 4): chains of 8 and of 16 keys
-//! per bucket, and rings whose table has as many bytes.
+//! Comparison at equal bytes of index per key, as in HotRing's paper (FAST'20 section 4): chains of 8 and of 16
+//! keys per bucket, and rings whose table has as many bytes.
 //!
-//! A bucket of Chaining Hash is one word. A slot of the ring with one hint is two words (its anchor
-//! beside the hint), so that its arcs have twice as many keys at the same bytes; with three hints four
-//! times as many. Seven hints would have eight times as many, and are hopeless there. Tables are powers
-//! of two; so are keys, or the chains would be shorter than the paper's.
+//! A bucket of Chaining Hash is one word. A slot of the ring with one hint is two words (its anchor and the
+//! hint), so its arcs have twice as many keys at the same bytes; with three hints four times as many. Seven hints
+//! would have eight times as many, which is hopeless at this memory. Tables are powers of two. The number of keys
+//! must be a power of two as well, or the chains would be shorter than the paper's.
 
 use anyhow::Result;
 use hotring_index::{Config, Strategy};
@@ -23,11 +23,11 @@ const EXTREME: Skew = Skew::Zipf(1.22);
 /// Values that are replaced, never changed in place.
 const REPLACED: Shape = Shape { key_bytes: 8, value_bytes: 100 };
 
-/// Strategies and hints that are compared with chains.
+/// Strategies and hints of the rings that are compared with chains.
 const RINGS: [(Strategy, usize); 4] =
     [(Strategy::Random, 1), (Strategy::Sampling, 1), (Strategy::Vote, 1), (Strategy::Vote, 3)];
 
-/// Operations by which a lookup of long chains is slower than others.
+/// The divisor of the operations per round, because lookups in long chains are slow.
 const SLOWER: u64 = 4;
 
 impl Run {
@@ -83,7 +83,7 @@ impl Run {
         }
     }
 
-    /// One head, and the two strategies that the paper has.
+    /// Compares rings with one head under the paper's two strategies.
     fn papers_rings(
         &mut self,
         part: &str,
@@ -121,12 +121,12 @@ pub(super) fn median(samples: &Samples) -> f64 {
     samples.spread().median
 }
 
-/// Everyone, one lookup at a time.
+/// All targets, one lookup at a time.
 pub(super) fn all(loaded: &[Loaded]) -> Vec<(usize, Mode)> {
     (0..loaded.len()).map(|at| (at, Mode::Scalar)).collect()
 }
 
-/// Chains first, then rings with as many bytes.
+/// The plans: chains first, then rings with as many bytes.
 fn plans(keys: u64, bucket: u64, shape: Shape) -> Vec<Plan> {
     let chains = Plan { shape, ..Plan::new(TargetName::Chaining, keys) };
     let mut plans = vec![chains.with_keys_per_bucket(keys, bucket as f64)];

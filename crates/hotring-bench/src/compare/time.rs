@@ -1,4 +1,4 @@
-//! Behaviour over time: while the hot keys change, while the table grows, and for the slowest single reads.
+//! Comparison over time: while the hot keys change, while the table grows, and for the slowest single reads.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::workload::skew::Skew;
 
 /// The paper's skew for extreme hotspots.
 const EXTREME: Skew = Skew::Zipf(1.22);
-/// Windows of the rate, short enough to show a dip that a user would notice.
+/// The length of a window, short enough to show a dip that a user would notice.
 const WINDOW: Duration = Duration::from_millis(100);
-/// The share of the steady rate at which a shift counts as overcome.
+/// The share of the steady rate from which on the index has recovered from a shift.
 const STEADY: f64 = 0.9;
 /// The quantile of single reads that is reported.
 const TAIL: f64 = 0.9999;
@@ -70,7 +70,7 @@ impl Run {
 
     fn react(&self, loaded: &Loaded, sources: [&Feed<'_>; 2], round: u64) -> Result<Reaction> {
         let lasts = Duration::from_secs_f64(self.seconds);
-        // No phase draws that often, so no round repeats another.
+        // No phase makes 2^32 draws, so no round repeats another.
         let turn = round << 32;
         let phases = sources.map(|source| Phase { source, turn, lasts });
         let window = WINDOW.min(lasts / 10);
@@ -101,7 +101,7 @@ impl Run {
             slots = slots.max(grown);
             bar.inc(1);
             if round == 0 {
-                // The final size is known only now.
+                // The final size is known only after the growing run.
                 continue;
             }
             let config =
@@ -127,7 +127,7 @@ impl Run {
     ) -> Result<(usize, Vec<f64>)> {
         let plan = Plan { keys: Keys::Scattered, ..plan.clone() };
         let loaded = Loaded::new(&plan, keys)?;
-        // No end but that of the streams.
+        // The phase ends when its streams end, long before this time.
         let phases = [Phase { source, turn, lasts: Duration::from_secs(3_600) }];
         let seconds = WINDOW.as_secs_f64().min(self.seconds / 10.0);
         let window = Duration::from_secs_f64(seconds);
@@ -138,8 +138,8 @@ impl Run {
         Ok((bytes / plan.slot_bytes(), rates))
     }
 
-    /// The paper's figure 16, and other reasons for a read to wait: each case beside a ring of the same
-    /// shape whose hints never move and whose table never grows, in the same scene.
+    /// The paper's figure 16, and other reasons for a read to wait. Each case is compared in the same scene with
+    /// a ring of the same shape whose hints never move and whose table never grows.
     pub(super) fn tails(&mut self) -> Result<()> {
         let keys = below_power_of_two(self.keys / 2);
         for case in cases(keys) {
@@ -189,15 +189,15 @@ impl Run {
 /// The effect of a shift on the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reaction {
-    /// Time until the rate reached 90 % of the steady one.
+    /// Time until the rate reached 90 % of the steady rate, in seconds.
     seconds: f64,
-    /// The lowest window after the shift, as a share of the steady rate.
+    /// The lowest rate of a window after the shift, as a share of the steady rate.
     lowest: f64,
 }
 
 impl Reaction {
-    /// The shift is in the middle. The steady rate is that of the second half before it and of the
-    /// second half after it.
+    /// Takes the rates of a run with the shift in its middle. The steady rate is the median of the second half
+    /// before the shift and the second half after it.
     fn of(rates: &[f64], window: Duration) -> Self {
         let quarter = rates.len() / 4;
         let (before, after) = rates.split_at(rates.len() / 2);
@@ -213,18 +213,18 @@ fn minimum(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// A number of keys at which a table, whose size is a power of two, doubles after few more inserts.
+/// A number of keys just below the one at which a table, whose size is a power of two, doubles.
 fn below_power_of_two(keys: u64) -> u64 {
     (1 << keys.ilog2()) / 16 * 15
 }
 
-/// A reason for a read to wait.
+/// A case with a reason for reads to wait.
 struct Case {
     what: &'static str,
     skew: Skew,
-    /// The work of the other thread meanwhile.
+    /// The work of the other thread during the reads.
     beside: Workload,
-    /// The ring, and the quiet one.
+    /// The ring under test, and the quiet ring.
     plans: [Plan; 2],
 }
 
@@ -234,7 +234,7 @@ fn cases(keys: u64) -> [Case; 3] {
         let config = Config { strategy, ..Config::default() };
         Plan { config, hints, shape, ..Plan::new(TargetName::Hotring, numbers) }
     };
-    // The number of items per slot that a growing table reaches.
+    // The quiet ring has the number of items per slot that a growing table reaches.
     let quiet = |hints: usize, shape| {
         let items = if hints == 1 { 3.0 } else { 6.0 };
         ring(Strategy::None, hints, shape).with_items_per_slot(keys, items)

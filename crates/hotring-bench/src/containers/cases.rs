@@ -1,20 +1,20 @@
-//! The requests that are measured, and the containers that they need.
+//! The measured requests, and the containers that they need.
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
 
 use crate::resp::{Client, Reply};
 
-/// How large the containers are.
+/// The sizes of the containers.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Members of the sorted set, fields of the largest hash.
+    /// Members of the sorted set and fields of the largest hash.
     pub members: u64,
     /// Bytes of the longest string.
     pub string: u64,
 }
 
-/// Adds a request to those of a client.
+/// Adds a request to the pipeline of a client.
 type Push = Box<dyn Fn(&mut Client, &mut Draw)>;
 
 /// A kind of request.
@@ -25,14 +25,14 @@ pub struct Case {
     pub writes: bool,
     /// Whether it reads the sorted set.
     pub reads_scores: bool,
-    /// A turn has this part of the usual number of requests.
+    /// The divisor of the usual number of requests in a turn.
     pub share: u64,
-    /// Adds the next request to the client's.
+    /// Adds the next request to the client's pipeline.
     pub push: Push,
     answer: Answer,
 }
 
-/// The source of arguments: equal for both servers.
+/// The source of arguments. Both servers get the same ones.
 pub struct Draw {
     random: Rng,
     /// The number of the next new member.
@@ -44,28 +44,29 @@ pub struct Draw {
 enum Answer {
     Number,
     Text,
-    /// This many strings.
+    /// An array of this length.
     Strings(u64),
 }
 
-/// Elements of an LRANGE, members of a ZRANGE, members of the smaller set of an intersection.
+/// Elements of an LRANGE, members of a ZRANGE, and at most this number of members in the smaller set of an
+/// intersection.
 const RANGE: u64 = 100;
 const PAGE: u64 = 10;
 const SMALLER: u64 = 1_000;
 /// Fields of the small hashes.
 const FIELDS: [u64; 2] = [10, 1_000];
-/// What APPEND appends.
+/// The argument of APPEND.
 const PIECE: &[u8] = b"sixteen bytes..\n";
-/// Parts of a request that loads.
+/// Elements, members or fields that one request of the load adds.
 const LOADED_AT_ONCE: u64 = 100;
 
 impl Sizes {
-    /// Elements of the list, members of the larger set.
+    /// Elements of the list, and members of the larger set.
     fn fewer(self) -> u64 {
         self.members / 10
     }
 
-    /// Members that both sets have: every other one of the smaller set.
+    /// Members that both sets have: half of the smaller set.
     fn common(self) -> u64 {
         SMALLER.min(2 * self.fewer()) / 2
     }
@@ -76,7 +77,7 @@ impl Sizes {
 }
 
 impl Draw {
-    /// The same for equal seeds.
+    /// Equal seeds give equal arguments.
     pub fn new(seed: u64, next: u64) -> Draw {
         Draw { random: Rng::with_seed(seed), next }
     }
@@ -96,7 +97,7 @@ impl Draw {
     }
 }
 
-/// A part of a container: 13 bytes.
+/// The name of an element, member or field: 13 bytes.
 pub fn member(number: u64) -> String {
     format!("member:{number:06}")
 }
@@ -123,7 +124,7 @@ impl Case {
         Case { writes: true, ..Case::new(name, answer, push) }
     }
 
-    /// Takes the answer to one request.
+    /// Reads the answer to one request and checks its kind.
     pub fn take_answer(&self, client: &mut Client) -> Result<()> {
         let reply = client.reply()?;
         let is_right = match (self.answer, &reply) {
@@ -141,7 +142,7 @@ impl Case {
     }
 }
 
-/// All requests. What is pushed is popped again in the same round.
+/// All requests. Requests that pop remove what those that push have added in the same round.
 pub fn all(sizes: Sizes) -> Vec<Case> {
     let mut all = lists(sizes);
     all.extend(sets(sizes));
@@ -249,7 +250,7 @@ fn strings(sizes: Sizes) -> Vec<Case> {
     ]
 }
 
-/// Makes the containers of all cases.
+/// Fills the containers of all cases.
 pub fn load(client: &mut Client, sizes: Sizes) -> Result<()> {
     fill(
         client,
@@ -265,7 +266,7 @@ pub fn load(client: &mut Client, sizes: Sizes) -> Result<()> {
         |client, i| client.arg(member(i).as_bytes()),
         1,
     )?;
-    // Every other of its members is in the larger set.
+    // Every second member of the smaller set is also in the larger set.
     let other = |client: &mut Client, i: u64| {
         let number = if i.is_multiple_of(2) { i / 2 } else { sizes.members + i };
         client.arg(member(number).as_bytes());
@@ -283,19 +284,19 @@ pub fn load(client: &mut Client, sizes: Sizes) -> Result<()> {
     Ok(())
 }
 
-/// A score and its member.
+/// Adds a score and its member to a request.
 pub fn scored(client: &mut Client, i: u64) {
     client.arg(i.to_string().as_bytes());
     client.arg(member(i).as_bytes());
 }
 
-/// A field and its value.
+/// Adds a field and its value to a request.
 pub fn field(client: &mut Client, i: u64) {
     client.arg(member(i).as_bytes());
     client.arg(value(i).as_bytes());
 }
 
-/// Gives a container its parts `0..n`: `part` writes the `words` arguments of one.
+/// Fills a container with `n` parts. `part` writes the arguments of one part, `words` of them.
 pub fn fill(
     client: &mut Client,
     head: &[&[u8]],

@@ -1,4 +1,4 @@
-//! Results round by round, as rows and as a table.
+//! Collects results round by round, and shows them as rows and as a table.
 
 use serde::Serialize;
 
@@ -15,11 +15,11 @@ pub struct Figures {
 struct Cell {
     case: String,
     unit: &'static str,
-    /// Of each server, in the order of [`SERVERS`].
+    /// The figures of each server, in the order of [`SERVERS`].
     rounds: [Vec<f64>; 2],
 }
 
-/// One figure of one case of both servers, as CSV and JSON have it.
+/// One figure of one case for both servers, as a row of CSV and JSON.
 #[derive(Debug, Serialize)]
 pub struct Row {
     setting: String,
@@ -79,7 +79,7 @@ impl Figures {
     }
 }
 
-/// A figure a line.
+/// The table, with one figure per line.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new(&["setting", "case", "unit", "redis", "hotring", "of redis"]);
     for row in rows {

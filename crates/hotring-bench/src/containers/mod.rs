@@ -1,8 +1,8 @@
-//! `containers`: commands on lists, sets, sorted sets, hashes and long strings, of hotring beside Redis.
+//! `containers`: compares hotring with Redis on commands for lists, sets, sorted sets, hashes and long strings.
 //!
-//! The main figure is the processor time that a server's process takes for a request. Both servers are loaded alike and
-//! take turns within each round, so that drift of the machine hits both, and are compared within rounds. Every answer
-//! is looked at; an error, or an answer of another kind, fails the run.
+//! The main figure is the processor time that a server's process takes for a request. Both servers are loaded
+//! alike and take turns within each round, so that drift of the machine hits both, and ratios are taken within
+//! rounds. Every answer is checked: an error, or an answer of another kind, fails the run.
 
 mod cases;
 mod figures;
@@ -127,10 +127,11 @@ impl ContainersArgs {
         Setup { kind, log, rewrites: Rewrites::OnRequest, threads }
     }
 
-    /// Both servers, loaded.
+    /// Starts and loads both servers.
     fn sides(&self, log: Option<&'static str>, threads: usize) -> Result<Vec<Side>> {
         let start = |kind| {
-            // Redis's further threads only read and write sockets, and spin meanwhile.
+            // Redis's I/O threads only read and write sockets, and spin while they wait, so Redis gets one
+            // thread.
             let threads = if kind == Kind::Redis { 1 } else { threads };
             let setup = self.setup(kind, log, threads);
             let mut side = Side::start(&self.testbed, setup, self.connections)?;
@@ -184,7 +185,7 @@ impl ContainersArgs {
         for round in 0..self.rounds() {
             for case in cases {
                 for turn in 0..sides.len() {
-                    // Neither is always the first.
+                    // The order alternates, so that no server is always first.
                     let side = &mut sides[(round + turn) % SERVERS.len()];
                     let requests = self.requests() / case.share;
                     let taken = side.turn(case, (depth, requests), round as u64)?;

@@ -1,4 +1,4 @@
-//! One of the two servers, and its connections.
+//! One of the two compared servers, with its connections.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::servers::{CpuTime, Data, Kind};
 pub struct Side {
     pub kind: Kind,
     has_log: bool,
-    /// Bytes in its files after the last turn.
+    /// Bytes in the server's files after the last turn.
     logged: Option<u64>,
     pid: u32,
     subject: Subject,
@@ -22,18 +22,18 @@ pub struct Side {
     next: u64,
 }
 
-/// The result of a turn, for each of its requests.
+/// The result of a turn, per request.
 pub struct Taken {
     pub nanoseconds: f64,
-    /// Bytes that were written to files, if the server has a log.
+    /// Bytes written to files, if the server has a log.
     pub logged: Option<f64>,
 }
 
-/// A turn begins with this part of its requests, unmeasured.
+/// The share of its requests that a turn sends first, unmeasured: one in this number.
 const WARMUP: u64 = 8;
 /// The log is complete when it has not grown for this long.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long that may take.
+/// The longest wait for a complete log.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Side {
@@ -48,12 +48,12 @@ impl Side {
         Ok(Side { kind: setup.kind, has_log, logged: None, pid, subject, clients, next: 0 })
     }
 
-    /// One of its connections.
+    /// One of the server's connections.
     pub fn client(&mut self) -> &mut Client {
         &mut self.clients[0]
     }
 
-    /// Bytes of memory that its process has in use.
+    /// Bytes of memory that the server's process has in use.
     pub fn resident(&self) -> Result<u64> {
         self.subject.resident()
     }
@@ -92,10 +92,10 @@ impl Side {
         Ok(())
     }
 
-    /// Bytes in its files once all requests so far are logged.
+    /// Bytes in the server's files once all requests so far are logged.
     fn log_len(&self) -> Result<u64> {
         let begun = Instant::now();
-        // Redis sets no room aside, and of its last pages the system does not say yet that they are written.
+        // Redis does not preallocate, and for its last pages the system does not yet count bytes as written.
         let written = || match (self.kind, self.subject.folder.sizes()) {
             (Kind::Redis, sizes) => sizes.length,
             (_, sizes) => sizes.written,

@@ -1,4 +1,4 @@
-//! The memory that containers take: the growth of a process by many small or some large ones.
+//! The memory that containers take: the growth of a process by many small or a few large containers.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::durability::name;
 use crate::report;
 use crate::resp::Client;
 
-/// A type, the command that fills it, and how.
+/// The plural name of a type, the command that fills it, the function that adds a part, and the arguments per
+/// part.
 type Shape = (&'static str, &'static [u8], fn(&mut Client, u64), u64);
 
 const SHAPES: [Shape; 4] = [
@@ -22,13 +23,13 @@ const SHAPES: [Shape; 4] = [
     ("hashes", b"HSET", field, 2),
 ];
 
-/// Parts of a small container.
+/// Elements, members or fields of a small container.
 const SMALL: u64 = 10;
-/// Large containers that are measured, of a tenth of `--members` parts each.
+/// The number of large containers, each with a tenth of `--members` parts.
 const LARGE: u64 = 4;
-/// Rounds: memory differs little between them.
+/// The number of rounds. Memory differs little between them.
 const ROUNDS: usize = 3;
-/// What a server does after a write is over then.
+/// Time to wait for the background work after a write.
 const REST: Duration = Duration::from_millis(50);
 
 fn single(client: &mut Client, i: u64) {
@@ -37,7 +38,7 @@ fn single(client: &mut Client, i: u64) {
 
 pub fn measure(args: &ContainersArgs) -> Result<Vec<Row>> {
     let large = args.members / 10;
-    // As many parts of small ones as of large ones.
+    // The small containers have as many parts together as the large ones.
     let cases = [(SMALL, LARGE * large / SMALL), (large, LARGE)];
     let rounds = args.rounds().min(ROUNDS);
     let bar = report::progress((rounds * SHAPES.len() * cases.len()) as u64, "memory");
@@ -61,8 +62,8 @@ pub fn measure(args: &ContainersArgs) -> Result<Vec<Row>> {
     Ok(figures.rows())
 }
 
-/// Bytes for each part of `count` containers. Before them come some that are not measured: the first also take what
-/// the server takes only once.
+/// Bytes per part of `count` containers. Some unmeasured containers come first, because they also cause one-time
+/// allocations.
 fn growth(side: &mut Side, shape: Shape, parts: u64, count: u64) -> Result<f64> {
     let before = count.div_ceil(SMALL);
     make(side, shape, parts, 0..before)?;

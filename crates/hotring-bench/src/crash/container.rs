@@ -1,7 +1,7 @@
-//! A model of a container that one connection changes, and its contents on a server.
+//! A model of a container that one connection changes, and its comparison with the contents on a server.
 //!
-//! Each number is pushed to a list once, and scores and counts rise by 1. So a change that is done twice, or in another
-//! order, leads to contents that the model never had.
+//! Each number is pushed to a list once, and scores and counts rise by 1. So a change that is done twice or out
+//! of order leads to contents that the model never had.
 
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
@@ -9,14 +9,14 @@ use fastrand::Rng;
 use crate::resp::{Client, Reply};
 use crate::workload::mix::mix;
 
-/// Members and fields are numbers below this.
+/// The number of names. Members and fields are numbers below it.
 const NAMES: u64 = 60;
 /// Changes after which a growing container begins to shrink, or a shrinking one to grow.
 const PHASE: u64 = 400;
-/// The least expiry of a field in Unix milliseconds: much later than any run.
+/// The least expiry of a field in Unix milliseconds. It lies long after any run.
 const EXPIRY: u64 = 4_000_000_000_000;
 
-/// The longest packed containers of the server: containers must exceed that at times.
+/// Settings of the server with short packed containers, so that containers exceed them at times.
 pub const SETTINGS: [(&str, &str); 5] = [
     ("hash-max-listpack-entries", "20"),
     ("list-max-listpack-size", "20"),
@@ -37,12 +37,12 @@ impl Kind {
     pub const ALL: [Kind; 4] = [Kind::List, Kind::Set, Kind::Scored, Kind::Hash];
 }
 
-/// An element; a member; a member and its score; or a field, its value and its expiry, 0 for none.
+/// An element; a member; a member and its score; or a field, its value and its expiry (0: none).
 type Part = [u64; 3];
 
 pub struct Container {
     pub kind: Kind,
-    /// In the order of a list, otherwise by name.
+    /// The parts: a list in its order, all other kinds by name.
     parts: Vec<Part>,
     changes: u64,
 }
@@ -72,13 +72,13 @@ impl Container {
         Container { kind, parts: Vec::new(), changes: 0 }
     }
 
-    /// A digest of all parts; None without parts.
+    /// A digest of all parts; None for an empty container.
     pub fn state(&self) -> Option<u64> {
         let add = |sum: u64, part: &Part| part.iter().fold(sum, |sum, number| mix(sum ^ number));
         (!self.parts.is_empty()).then(|| self.parts.iter().fold(self.parts.len() as u64, add))
     }
 
-    /// Adds a change to those that the next flush sends. No other change may have the same `number`.
+    /// Adds a change to the next flush. Every change must have a `number` of its own.
     pub fn change(
         &mut self,
         client: &mut Client,
@@ -125,7 +125,7 @@ impl Container {
         self.parts.binary_search_by_key(&name, |[other, ..]| *other)
     }
 
-    /// Adds or replaces the part of a name; true if it is new.
+    /// Adds or replaces the part of a name. Gives true for a new name.
     fn put(&mut self, part: Part) -> bool {
         match self.place(part[0]) {
             Ok(at) => self.parts[at] = part,
@@ -221,7 +221,7 @@ impl Container {
         }
     }
 
-    /// Takes over the contents on a server, for later changes.
+    /// Takes over the contents on a server as the base of later changes.
     pub fn read(&mut self, client: &mut Client, key: &[u8]) -> Result<()> {
         self.parts = match self.kind {
             Kind::List => names(numbers(client, &[b"LRANGE", key, b"0", b"-1"])?),
@@ -256,7 +256,7 @@ fn pairs(numbers: Vec<u64>) -> Vec<Part> {
     numbers.chunks_exact(2).map(|pair| [pair[0], pair[1], 0]).collect()
 }
 
-/// The numbers of an array, with 0 for -1, which stands for a field that never expires.
+/// Reads an array of numbers. Gives 0 for -1, the reply for a field that never expires.
 fn numbers(client: &mut Client, request: &[&[u8]]) -> Result<Vec<u64>> {
     let len = match client.call(request)? {
         Reply::Array(len) => len,

@@ -1,11 +1,11 @@
-//! `crash`: kills a server at random moments, again and again, and checks that it keeps every acknowledged
-//! write. Meanwhile the server writes snapshots, one after the other.
+//! `crash`: kills a server at random moments, again and again, and checks that it keeps every acknowledged write.
+//! The server writes snapshots without pause in the meantime.
 //!
-//! Writers send sets, counts, removals, pairs of keys, long values and changes of containers, each on its own keys in
-//! one of several databases. They remember all sent writes, and when they were acknowledged. After each kill the server
-//! is restarted on its folder. Then every key must have the state after its last acknowledged write or after a later
-//! one that was sent, and both keys of a pair the same state. Losses that the mode permits are reported with their age;
-//! any other loss ends the run with an error.
+//! Writers send sets, counts, removals, pairs of keys, long values and changes of containers, each on its own
+//! keys in one of several databases. They remember all sent writes and the times of the acknowledgements. After
+//! each kill the server is restarted on its folder. Then every key must have the state after its last
+//! acknowledged write or after a later write that was sent, and both keys of a pair must have the same state.
+//! Losses that the mode permits are reported with their age; any other loss ends the run with an error.
 
 mod container;
 mod writer;
@@ -97,7 +97,8 @@ struct Outcome {
 }
 
 impl CrashArgs {
-    /// Kills and reports. The loss of a write that the mode promises to keep ends the run with an error.
+    /// Kills servers and reports the losses. The loss of a write that the mode promises to keep ends the run with
+    /// an error.
     pub fn run(&self) -> Result<()> {
         ensure!(self.writers > 0 && self.keys > 3 && self.life > 0, "nothing would be written");
         println!(
@@ -172,10 +173,10 @@ impl CrashArgs {
     }
 }
 
-/// Requests one snapshot after the other until the server is killed.
+/// Requests one snapshot after another until the server is killed.
 fn save_until_it_ends(address: &Address) {
     let Ok(mut client) = Client::connect(address) else { return };
-    // With SCHEDULE a snapshot under way is no error.
+    // With SCHEDULE a running snapshot is no error.
     while client.call(&[b"BGSAVE", b"SCHEDULE"]).is_ok() {
         std::thread::sleep(SAVE_EVERY);
     }

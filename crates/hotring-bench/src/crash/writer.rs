@@ -1,4 +1,4 @@
-//! One connection that writes keys of its own, and the states that each of them may have after a kill.
+//! One connection that writes keys of its own, and the states that each of its keys may have after a kill.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::address::Address;
 use crate::resp::{Client, Reply, rest_if_loading};
 use crate::workload::mix::mix;
 
-/// Most requests sent together.
+/// The most requests sent together.
 const WINDOW: u64 = 16;
-/// One value in this number is long, with this length: long values take another way through the server.
+/// One value in this number is long, because long values take another path through the server.
 const LONG_ONE_IN: u64 = 400;
 const LONG_LEN: usize = 300_000;
 
-/// Databases that writers take in turn.
+/// The number of databases, which writers use in turn.
 const DATABASES: usize = 3;
 
 /// The state of a key: the number at the start of its value, or the digest of its container; None without the key.
@@ -25,9 +25,9 @@ type State = Option<u64>;
 /// The known state of a key.
 #[derive(Default)]
 struct Known {
-    /// Its states since the last kill, the oldest first, with the time of acknowledgement.
+    /// The states since the last kill, the oldest first, with the times of acknowledgement.
     acknowledged: Vec<(Option<Instant>, State)>,
-    /// Later states, whose writes were sent and not acknowledged.
+    /// Later states, whose writes were sent but not acknowledged.
     sent: Vec<State>,
 }
 
@@ -38,7 +38,8 @@ impl Known {
         self.sent.last().copied().unwrap_or(acknowledged)
     }
 
-    /// The acknowledged writes that are gone if this is the state after a kill. None if the key never had it.
+    /// The acknowledged writes that are lost if `state` is the state after a kill. None if the key never had that
+    /// state.
     fn lost(&self, state: State, killed: Instant) -> Option<Lost> {
         if self.sent.contains(&state) {
             return Some(Lost::default());
@@ -47,7 +48,7 @@ impl Known {
         let was_absent = self.acknowledged.first().is_none_or(|(at, _)| at.is_some());
         let gone = match place {
             Some(place) => &self.acknowledged[place + 1..],
-            // The state before the first write.
+            // The state before the first write matches: all acknowledged writes are lost.
             None if state.is_none() && was_absent => &self.acknowledged[..],
             None => return None,
         };
@@ -56,11 +57,11 @@ impl Known {
     }
 }
 
-/// Acknowledged writes that are gone.
+/// The number and age of lost acknowledged writes.
 #[derive(Debug, Default)]
 pub struct Lost {
     pub count: u64,
-    /// Time from the acknowledgement of the oldest one to the kill.
+    /// Time from the acknowledgement of the oldest lost write to the kill.
     pub oldest: Duration,
 }
 
@@ -71,7 +72,7 @@ impl Lost {
     }
 }
 
-/// The effect of a request on its key, or for a pair, on the first two keys.
+/// The effect of a request on its key, or for a pair on the first two keys.
 #[derive(Clone)]
 enum Request {
     Set {
@@ -98,7 +99,7 @@ enum Request {
 /// A writer.
 pub struct Writer {
     number: usize,
-    /// Of strings, then of containers.
+    /// The keys of strings, followed by those of containers.
     keys: Vec<Known>,
     containers: Vec<Container>,
     random: Rng,
@@ -116,7 +117,7 @@ impl Writer {
         Writer { number, keys, containers, random, next: 1, acknowledged: 0, sent: Vec::new() }
     }
 
-    /// Number of keys that are strings.
+    /// The number of string keys.
     fn strings(&self) -> usize {
         self.keys.len() - self.containers.len()
     }
@@ -129,9 +130,9 @@ impl Writer {
         format!("writer:{}:key:{key}", self.number).into_bytes()
     }
 
-    /// Writes until the connection fails, which is the kill.
+    /// Writes until the connection fails, which means that the server was killed.
     pub fn write_until_it_ends(&mut self, address: &Address) -> Result<()> {
-        // It may have been killed already.
+        // The server may have been killed already.
         let Ok(mut client) = Client::connect(address) else { return Ok(()) };
         if client.call(&[b"SELECT", &self.database()]).is_err() {
             return Ok(());
@@ -160,7 +161,7 @@ impl Writer {
     }
 
     fn draw(&mut self) -> Request {
-        // The first two are a pair, the last one is counted: to count a long value is an error.
+        // The first two keys are the pair and the last one holds the count: INCR on a long value is an error.
         let key = 2 + self.random.u64(..self.strings() as u64 - 3) as usize;
         self.next += 1;
         let number = self.next;
@@ -247,7 +248,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads the states of all keys and counts the lost writes. Later writes go on from these states.
+    /// Reads the states of all keys and counts the lost writes. Later writes start from these states.
     pub fn check(&mut self, client: &mut Client, killed: Instant) -> Result<Lost> {
         let mut lost = Lost::default();
         let mut states = Vec::new();
@@ -281,7 +282,7 @@ impl Writer {
     }
 }
 
-/// Repeats a request until its keys are loaded. Before that a server answers an error, never nil.
+/// Repeats a request until its keys are loaded. Until then a server must answer an error, never nil.
 fn until_loaded(mut ask: impl FnMut() -> Result<()>) -> Result<()> {
     while let Err(error) = ask() {
         rest_if_loading(error)?;

@@ -1,4 +1,4 @@
-//! Servers with different log settings, and the result of a window of time.
+//! Servers in a durability mode, and the result of measuring one for a window of time.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use super::subject::{Rewrites, Setup, Subject, Testbed, name};
 use crate::servers::{Data, Kind, Load, Sample, Scripts};
 
-/// The promise of a log, by hotring's names.
+/// The durability mode of a log, by hotring's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// No log
@@ -29,12 +29,12 @@ pub struct Case {
 /// The result of a window.
 pub struct Window {
     pub sample: Sample,
-    /// Records that shared a sync, on average, where the server tells it.
+    /// The average number of records that share a sync, where the server reports it.
     pub records_a_sync: Option<f64>,
 }
 
 impl Mode {
-    /// As the server names it.
+    /// The name of the setting in a server.
     pub fn of(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Mode::Off, _) => "off",
@@ -47,13 +47,13 @@ impl Mode {
     }
 }
 
-/// A server in a mode, as figures name it.
+/// The name of a server in a mode, for figures.
 pub fn case_name(kind: Kind, mode: Mode) -> String {
     format!("{} {}", name(kind), mode.of(kind))
 }
 
 impl Case {
-    /// Starts it on a new folder and has it hold the data. Its log is rewritten when that is told only.
+    /// Starts the server on a new folder and loads the data. Its log is rewritten only on request.
     pub fn start(
         testbed: &Testbed,
         (kind, mode): (Kind, Mode),
@@ -65,7 +65,8 @@ impl Case {
         Ok(Case { kind, mode, subject: testbed.start(setup, data)? })
     }
 
-    /// A window of this server alone. All earlier writes are on the disk when it begins.
+    /// Measures a window in which only this server works. All earlier writes are on the disk when the window
+    /// begins.
     pub fn window(&mut self, load: &Load, data: &Data, scripts: &Scripts) -> Result<Window> {
         self.subject.settle()?;
         let before = self.synced()?;
@@ -77,7 +78,7 @@ impl Case {
         Ok(Window { sample, records_a_sync: since.filter(|shared| shared.is_finite()) })
     }
 
-    /// Records so far and syncs so far, where the server tells both.
+    /// Records and syncs so far, where the server reports both.
     fn synced(&mut self) -> Result<Option<(f64, f64)>> {
         let records = self.subject.field("log_last_synced")?;
         Ok(records.zip(self.subject.field("log_syncs")?))

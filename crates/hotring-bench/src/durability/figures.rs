@@ -1,4 +1,4 @@
-//! Results of single rounds, by case and figure, as rows and as a table.
+//! Collects results of single rounds by case and figure, and shows them as rows and as a table.
 
 use serde::Serialize;
 
@@ -16,11 +16,11 @@ struct Cell {
     case: String,
     figure: &'static str,
     rounds: Vec<f64>,
-    /// A ratio within rounds, which the table shows with its spread.
+    /// Whether the figure is a ratio within rounds. The table shows ratios with their spread.
     is_ratio: bool,
 }
 
-/// One figure of one case, as CSV and JSON have it.
+/// One figure of one case, as a row of CSV and JSON.
 #[derive(Debug, Serialize)]
 pub struct Row {
     part: String,
@@ -43,7 +43,7 @@ impl Figures {
         self.cell(case, figure, false).rounds.push(value);
     }
 
-    /// Adds the ratios of a figure of two cases, round by round. Adds nothing if one of them is missing.
+    /// Adds the ratios of a figure between two cases, round by round. Adds nothing if a case is missing.
     pub fn add_ratio(&mut self, name: &'static str, figure: &'static str, case: &str, base: &str) {
         let (Some(own), Some(others)) = (self.rounds(case, figure), self.rounds(base, figure))
         else {
@@ -89,7 +89,7 @@ impl Figures {
         self.cells.iter().map(row).collect()
     }
 
-    /// The medians, with a line per case and a column per figure.
+    /// The table of medians, with a line per case and a column per figure.
     pub fn table(&self) -> String {
         let (mut columns, mut cases) = (Vec::new(), Vec::new());
         for cell in &self.cells {

@@ -1,8 +1,9 @@
-//! `durability`: the cost of surviving a crash, for hotring and Redis side by side.
+//! `durability`: measures the cost of surviving a crash, for hotring and Redis.
 //!
-//! Each part starts servers of its own on loopback, with a folder each. `modes` measures requests under each setting of
-//! the log, `restart` the time from a kill until a server serves again, `snapshot` the pauses and the memory that a
-//! snapshot causes, `space` the growth of the files while values are overwritten. A wrong answer fails the run.
+//! Each part starts servers of its own on loopback, each with its own folder. `modes` measures requests under
+//! each setting of the log, `restart` the time from a kill until a server serves again, `snapshot` the pauses and
+//! the memory that a snapshot causes, `space` the growth of the files while values are overwritten. A wrong
+//! answer fails the run.
 
 mod cases;
 mod figures;
@@ -68,7 +69,7 @@ struct Common {
     files: Files,
 }
 
-/// A part, as figures name it.
+/// A part of the benchmark, by its name in figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Modes,
@@ -101,7 +102,7 @@ impl DurabilityArgs {
 }
 
 impl Common {
-    /// Prints the machine, measures, prints the figures and writes the files.
+    /// Prints the machine, measures, prints the figures and writes the result files.
     fn report(&self, measure: impl FnOnce() -> Result<Vec<Figures>>) -> Result<()> {
         ensure!(self.rounds > 0 && self.threads > 0, "--rounds and --threads start at 1");
         ensure!(self.value_size >= 8, "--value-size starts at 8");
@@ -130,7 +131,7 @@ impl Common {
         Setup { kind, log: Some(log), rewrites, threads: self.threads }
     }
 
-    /// The servers that can be started; missing ones are reported.
+    /// The servers that can be started. Reports the missing ones.
     fn kinds(&self) -> Result<Vec<Kind>> {
         let report = |kind, error: anyhow::Error| {
             eprintln!("note: {} left out: {error:#}", name(kind));

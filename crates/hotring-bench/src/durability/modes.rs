@@ -1,4 +1,4 @@
-//! `modes`: requests under each promise that a log may make.
+//! `modes`: measures requests under each durability mode of the log.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::servers::{Data, Kind, Load, Scripts};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
-/// Requests drawn beforehand; they are repeated.
+/// Requests that are drawn in advance and repeated.
 const DRAWN: u64 = 1_000_000;
 
 const RATE: &str = "requests/s";
@@ -131,10 +131,10 @@ impl ModesArgs {
         );
         let mut figures = Figures::new(Part::Modes, setting);
         let scripts = Scripts::draw(&load, data, DRAWN.min(100 * self.keys), 1)?;
-        // The first one counts not.
+        // The first round is a warm-up and does not count.
         for round in 0..=self.common.rounds {
             for turn in 0..cases.len() {
-                // Another one begins each round, so that none always follows the same one.
+                // Each round begins with another server, so that no server always follows the same one.
                 let at = (round + turn) % cases.len();
                 let window = cases[at].window(&load, data, &scripts)?;
                 if round > 0 {
@@ -166,7 +166,7 @@ fn add(figures: &mut Figures, case: &str, window: &Window) {
     }
 }
 
-/// With the same server without a log, and with Redis under the same promise.
+/// Adds ratios to the same server without a log, and to Redis in the same mode.
 fn relate(figures: &mut Figures, cases: &[Case]) {
     for (relation, figure) in [("of off", RATE), ("CPU of off", CPU)] {
         for &Case { kind, mode, .. } in cases {

@@ -1,4 +1,4 @@
-//! `restart`: the time from the start of a killed server until it serves again.
+//! `restart`: measures the time from the start of a killed server until it serves again.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use crate::report;
 use crate::resp::{Client, Reply, rest_if_loading};
 use crate::servers::{Content, Data, Kind, Plan};
 
-/// Writes and reads sent together. Few reads: a server samples its reads from a connection to find hot keys, and must
-/// find many samples.
+/// Writes, then reads, sent together. The number of reads is small because a server samples each connection's
+/// reads to find hot keys, and must get many samples.
 const WRITES: u64 = 256;
 const READS: u64 = 16;
-/// The log setting, with one name in both servers: acknowledged writes survive the kill.
+/// The log setting, which has the same name in both servers. Acknowledged writes survive the kill.
 const LOG: &str = "everysec";
 
 /// Measure the time until a killed server serves again
@@ -63,7 +63,7 @@ struct Case {
 enum Files {
     SnapshotAndLog,
     Log,
-    /// A dump and no log, for Redis only.
+    /// A dump without a log, for Redis only.
     Dump,
 }
 
@@ -92,13 +92,13 @@ impl Case {
     }
 }
 
-/// Times from the start of the process on.
+/// Times since the start of the process.
 struct Times {
-    /// Until it accepted a connection.
+    /// Time until the server accepted a connection.
     accepted: Duration,
-    /// Until it served a hot key.
+    /// Time until the server served a hot key.
     hot: Duration,
-    /// Until it served all keys.
+    /// Time until the server served all keys.
     all: Duration,
 }
 
@@ -143,12 +143,12 @@ impl RestartArgs {
         Ok(())
     }
 
-    /// Makes keys hot, has a snapshot written, and writes a little more.
+    /// Makes keys hot, writes a snapshot, and then writes some more keys.
     fn prepare(&self, subject: &mut Subject, files: Files) -> Result<()> {
         let content = self.content();
         let mut client = Client::connect(&subject.target.address)?;
         let mut random = Rng::with_seed(1);
-        // One key after the other, over and over: keys `0..hot`.
+        // Reads the keys `0..hot` in turn.
         let read = |index| (index % self.hot, false);
         send_all(&mut client, &content, (self.hot * self.reads, READS), read)?;
         if files == Files::SnapshotAndLog {
@@ -162,10 +162,10 @@ impl RestartArgs {
         Ok(())
     }
 
-    /// Starts the server on its files and takes its times.
+    /// Starts the server on its files and measures its times.
     fn start(&self, plan: &Plan, folder: &Folder) -> Result<Times> {
         let (content, mut key) = (self.content(), Vec::new());
-        // The last hot key: it cannot be first by chance.
+        // The last hot key, because a loader cannot reach it first by chance.
         content.key(self.hot - 1, &mut key);
         let begun = Instant::now();
         let server = plan.start()?;
@@ -189,7 +189,7 @@ impl RestartArgs {
         let has_all = reply == Reply::Integer(self.keys as i64);
         ensure!(has_all, "of {} keys {reply:?} are there; {:?}", self.keys, folder.keep());
         let (hot, all) = hot.zip(all).expect("the loop ends when both are known");
-        // A server with all keys also has the hot one, even if the last GET came a moment too early.
+        // A server with all keys also has the hot one, even if the last GET was a moment too early.
         Ok(Times { accepted, hot: hot.min(all), all })
     }
 
@@ -199,7 +199,7 @@ impl RestartArgs {
     }
 }
 
-/// Sends a request; false, after a pause, if the server is loading.
+/// Sends a request. Gives false, after a pause, if the server is still loading.
 fn is_served(
     client: &mut Client,
     request: &[&[u8]],
@@ -212,7 +212,8 @@ fn is_served(
     }
 }
 
-/// Sends this number of requests, up to `window` together. `request` maps an index to a key and whether to write it.
+/// Sends `requests` requests, at most `window` at a time. `request` maps an index to a key and whether to write
+/// it.
 fn send_all(
     client: &mut Client,
     content: &Content,

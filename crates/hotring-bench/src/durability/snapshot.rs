@@ -1,4 +1,4 @@
-//! `snapshot`: the effect of a running snapshot on writers, and its memory.
+//! `snapshot`: measures the effect of a running snapshot on writers, and its memory.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::servers::{Data, Kind, Load, Sample, Scripts};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
-/// How often memory is looked at, and whether a snapshot is under way.
+/// The interval of polls for memory and for a running snapshot.
 const POLL_EVERY: Duration = Duration::from_millis(10);
-/// Requests drawn beforehand; they are repeated.
+/// Requests that are drawn in advance and repeated.
 const DRAWN: u64 = 1_000_000;
-/// The log's promise, which both servers call so.
+/// The log setting, which has the same name in both servers.
 const LOG: &str = "everysec";
 
 const RATE: &str = "SET/s";
@@ -67,11 +67,11 @@ Examples:
 /// The observations during the load.
 #[derive(Default)]
 struct Seen {
-    /// Bytes of memory: the most.
+    /// The peak of memory, in bytes.
     memory_max: u64,
-    /// How long each snapshot took.
+    /// The duration of each snapshot.
     snapshots: Vec<Duration>,
-    /// How often it was looked, and how often a snapshot was under way then.
+    /// The number of polls, then how many of them met a running snapshot.
     looks: u64,
     busy: u64,
 }
@@ -105,7 +105,7 @@ impl SnapshotArgs {
         let bar = report::progress(steps as u64, "snapshot");
         for round in 0..self.common.rounds {
             for (kind, subject) in &subjects {
-                // Either comes first in turn.
+                // The order alternates.
                 for saving in [round % 2 == 1, round % 2 == 0] {
                     let sending = (&load, &data, &scripts);
                     window((*kind, subject), sending, saving, &mut figures)
@@ -135,7 +135,7 @@ impl SnapshotArgs {
     }
 }
 
-/// One window of time of one server.
+/// Measures one window of one server.
 fn window(
     (kind, subject): (Kind, &Subject),
     (load, data, scripts): (&Load, &Data, &Scripts),
@@ -152,7 +152,7 @@ fn window(
         let remembering = scope.spawn(|| watch_memory(pid, &stop));
         let saver = scope.spawn(|| save(&mut control, saving, &stop));
         let sample = load.once(target, (data, scripts));
-        // ORDERING: Relaxed, it says when to stop and nothing else.
+        // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
         stop.store(true, Relaxed);
         let mut seen = saver.join().expect("the saving thread panicked")?;
         seen.memory_max = remembering.join().expect("the watching thread panicked")?;
@@ -185,15 +185,15 @@ fn tell(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Fig
     }
 }
 
-/// The memory of a server and its children.
+/// Bytes of memory of a server and its children.
 fn memory(pid: u32) -> Result<u64> {
     Ok(resident_of(pid)? + private_dirty_of_children(pid)?)
 }
 
-/// The most memory until it is to stop.
+/// The peak of memory until `stop`.
 fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
     let mut most = 0;
-    // ORDERING: Relaxed, as where it is set.
+    // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {
         most = most.max(memory(pid)?);
         std::thread::sleep(POLL_EVERY);
@@ -201,12 +201,11 @@ fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
     Ok(most)
 }
 
-/// Has one snapshot after the other written until it is to stop, if there are to be any; otherwise only looks as often.
-/// Returns when none is under way.
+/// Polls until `stop`, and if `saving` requests one snapshot after another. Returns once no snapshot is running.
 fn save(control: &mut Client, saving: bool, stop: &AtomicBool) -> Result<Seen> {
     let (mut seen, mut begun) = (Seen::default(), None);
     loop {
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, for the reason at the store of `stop`.
         let ends = stop.load(Relaxed);
         let info = control.info("persistence")?;
         let busy = info_field::<u64>(&info, "rdb_bgsave_in_progress") == Some(1);

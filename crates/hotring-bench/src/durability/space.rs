@@ -1,4 +1,4 @@
-//! `space`: bytes on the disk while values are overwritten, against the bytes of the data.
+//! `space`: compares bytes on the disk with the bytes of the data while values are overwritten.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report;
 use crate::servers::{Data, Kind};
 
-/// The log setting, which has this name in both servers.
+/// The log setting, which has the same name in both servers.
 const LOG: &str = "everysec";
 
 const WRITTEN: &str = "of live, written";
@@ -52,15 +52,15 @@ Examples:
 
 /// The result of a pass.
 pub struct Pass {
-    /// Files at its end.
+    /// The files at the end of the pass.
     pub files: Sizes,
-    /// The greatest length of all files during the pass.
+    /// The greatest total length of the files during the pass.
     pub most: u64,
-    /// Bytes of memory at its end.
+    /// Bytes of memory at the end of the pass.
     pub resident: u64,
 }
 
-/// A server, and whether it rewrites its log.
+/// A server, and when it rewrites its log.
 type Case = (Kind, Rewrites);
 
 impl SpaceArgs {
@@ -143,20 +143,20 @@ fn add(figures: &mut Figures, case: &str, pass: &Pass, data: &Data) {
     }
 }
 
-/// The data before any overwriting.
+/// The state after the load, before any value is overwritten.
 pub fn loaded(subject: &mut Subject) -> Result<Pass> {
     subject.wait_until_idle()?;
     let files = subject.folder.sizes();
     Ok(Pass { files, most: files.length, resident: subject.resident()? })
 }
 
-/// One pass.
+/// Overwrites every key once.
 pub fn overwrite(subject: &mut Subject, data: &Data) -> Result<Pass> {
     let (target, folder) = (&subject.target, &subject.folder);
     let stop = AtomicBool::new(false);
     let watch = || {
         let mut most = 0;
-        // ORDERING: Relaxed, it says when to stop and nothing else.
+        // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
         while !stop.load(Relaxed) {
             most = most.max(folder.bytes(""));
             std::thread::sleep(POLL_EVERY);
@@ -166,7 +166,7 @@ pub fn overwrite(subject: &mut Subject, data: &Data) -> Result<Pass> {
     let (written, most) = std::thread::scope(|scope| {
         let watching = scope.spawn(watch);
         let written = data.load(target);
-        // ORDERING: Relaxed, as above.
+        // ORDERING: Relaxed, for the reason at the load of `stop`.
         stop.store(true, Relaxed);
         (written, watching.join().expect("the watching thread panicked"))
     });

@@ -1,4 +1,4 @@
-//! A server with a folder of its own, its program, and its reports about the log.
+//! A server with a folder of its own, the program of that server, and its reports about the log.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crate::machine;
 use crate::resp::{Client, info_field};
 use crate::servers::{Data, Kind, LogPlan, Plan, Target, Transport};
 
-/// Interval of polls for the end of its background work.
+/// Interval of polls for the end of a server's background work.
 pub const POLL_EVERY: Duration = Duration::from_millis(5);
-/// The limit of that time.
+/// The longest wait for the end of background work.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The name of a server.
@@ -39,22 +39,22 @@ pub struct Testbed {
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     pub kind: Kind,
-    /// The log setting, as the server names it. Without one, the server leaves nothing on the disk.
+    /// The log setting, as the server names it. With None the server stores nothing on the disk.
     pub log: Option<&'a str>,
     pub rewrites: Rewrites,
-    /// Threads that serve.
+    /// Threads that serve requests.
     pub threads: usize,
 }
 
 /// When a server rewrites its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrites {
-    /// When it has become long.
+    /// When the log has become long.
     Automatic,
     OnRequest,
 }
 
-/// A running server. It ends before its folder is removed.
+/// A running server. The process must end before its folder is removed.
 pub struct Subject {
     pub target: Target,
     pub folder: Folder,
@@ -67,12 +67,12 @@ impl Testbed {
         self.data.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// The program of a server, unless it is the default.
+    /// The program given for a server; None for its default.
     pub fn program(&self, kind: Kind) -> Option<PathBuf> {
         self.program.clone().filter(|_| kind == Kind::Hotring)
     }
 
-    /// The kinds that can be started; `report` gets each of the others with the reason.
+    /// The kinds that can be started. `report` gets each missing kind with the reason.
     pub fn present(
         &self,
         kinds: &[Kind],
@@ -111,17 +111,17 @@ impl Testbed {
 }
 
 impl Subject {
-    /// A field of `INFO persistence`.
+    /// The value of a field of `INFO persistence`.
     pub fn field<T: FromStr>(&mut self, field: &str) -> Result<Option<T>> {
         Ok(info_field(&self.control.info("persistence")?, field))
     }
 
-    /// Makes it rewrite its log to the shortest form, and waits for the end.
+    /// Makes the server rewrite its log to the shortest form, and waits for the end.
     pub fn rewrite(&mut self) -> Result<()> {
         self.write_and_wait(b"BGREWRITEAOF")
     }
 
-    /// Makes it write a snapshot, and waits for the end.
+    /// Makes the server write a snapshot, and waits for the end.
     pub fn save(&mut self) -> Result<()> {
         self.write_and_wait(b"BGSAVE")
     }
@@ -130,7 +130,7 @@ impl Subject {
         self.wait_until_idle()?;
         self.control.call(&[command])?;
         self.wait_until_idle()?;
-        // hotring reports both in the second field.
+        // hotring reports both operations in the second field.
         for field in ["aof_last_bgrewrite_status", "rdb_last_bgsave_status"] {
             let status = self.field::<String>(field)?.unwrap_or_else(|| "ok".into());
             ensure!(status == "ok", "{} has failed: {field} is {status}", command.escape_ascii());
@@ -138,7 +138,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Waits until neither a snapshot nor a log is being rewritten.
+    /// Waits until the server writes no snapshot and rewrites no log.
     pub fn wait_until_idle(&mut self) -> Result<()> {
         const WORK: [&str; 3] =
             ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"];
@@ -153,13 +153,13 @@ impl Subject {
         }
     }
 
-    /// Waits until everything written so far is on the disk.
+    /// Waits until all earlier writes are on the disk.
     pub fn settle(&self) -> Result<()> {
         let folder = File::open(self.folder.path())?;
         rustix::fs::syncfs(folder).context("cannot sync the file system")
     }
 
-    /// Bytes of memory that its process has in use.
+    /// Bytes of memory that the server's process has in use.
     pub fn resident(&self) -> Result<u64> {
         machine::resident_of(self.target.pid.context("it was started here")?)
     }

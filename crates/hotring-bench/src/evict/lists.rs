@@ -1,8 +1,8 @@
-//! Several linked lists over the same keys; each key is in one list at most.
+//! Several linked lists over the same keys. A key is in at most one list.
 
-/// No key.
+/// The link that stands for no key.
 const NONE: u32 = u32::MAX;
-/// No list.
+/// The list number that stands for no list.
 const NOWHERE: u8 = u8::MAX;
 
 /// The lists `0..N`. Each has an oldest and a newest key.
@@ -33,7 +33,7 @@ impl<const N: usize> Lists<N> {
         Lists { ends: [Ends { oldest: NONE, newest: NONE, len: 0 }; N], nodes: vec![nowhere; keys] }
     }
 
-    /// Number of keys of a list.
+    /// The number of keys in a list.
     pub fn len(&self, list: usize) -> usize {
         self.ends[list].len
     }
@@ -54,7 +54,7 @@ impl<const N: usize> Lists<N> {
         present(self.nodes[key as usize].newer)
     }
 
-    /// Moves a key from anywhere to the newest end of a list.
+    /// Moves a key, from any list or none, to the newest end of a list.
     pub fn push(&mut self, list: usize, key: u32) {
         self.remove(key);
         let ends = &mut self.ends[list];
@@ -72,7 +72,7 @@ impl<const N: usize> Lists<N> {
         self.oldest(list).inspect(|&key| self.remove(key))
     }
 
-    /// Takes a key off its list, if it is in one.
+    /// Takes a key off its list, if any.
     pub fn remove(&mut self, key: u32) {
         let Node { list, older, newer } = self.nodes[key as usize];
         if list == NOWHERE {

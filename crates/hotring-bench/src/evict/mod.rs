@@ -1,9 +1,9 @@
-//! `evict`: replays access traces against caches that are too small for them, one for each eviction policy
-//! and size, and counts hits. Every access is a read-through: a missing key is put, and another one is
-//! evicted.
+//! `evict`: replays access traces against caches that are too small for them, one for each eviction policy and
+//! size, and counts hits. Every access is a read-through: a missing key is inserted, and another one is evicted
+//! for it.
 //!
-//! Only the policy counts: items have no size, and nothing is timed. A policy is a file in `policies/`,
-//! behind the trait in `policy.rs`.
+//! Only the policy matters: items have no size, and nothing is timed. Each policy is a file in `policies/` and
+//! implements the trait of `policy.rs`.
 
 mod lists;
 mod plot;
@@ -71,7 +71,7 @@ pub struct EvictArgs {
 struct Row {
     trace: String,
     policy: String,
-    /// Of the distinct keys.
+    /// The size as a percentage of the distinct keys.
     size_percent: f64,
     /// Items that the cache holds.
     items: usize,
@@ -168,7 +168,7 @@ impl EvictArgs {
         Ok(rows)
     }
 
-    /// Hit ratios in percent, a line for each policy.
+    /// Prints hit ratios in percent, with a line for each policy.
     fn print(&self, named: &Named, rows: &[Row]) {
         let (trace, sizes) = (&named.trace, &self.sizes);
         println!(
@@ -189,7 +189,7 @@ impl EvictArgs {
     }
 }
 
-/// Items of a cache for a part of all keys.
+/// The capacity in items of a cache for a percentage of all keys.
 fn items(distinct: usize, percent: f64) -> usize {
     ((distinct as f64 * percent / 100.0).round() as usize).max(1)
 }

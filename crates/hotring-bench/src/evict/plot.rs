@@ -1,13 +1,13 @@
-//! The hit ratios of a trace as a plot.
+//! The plot of a trace's hit ratios.
 
 use super::Row;
 use super::policies::CONTESTANTS;
 use crate::plots::chart::{Axis, Chart, Point, Series};
 
-/// The baseline of the plots: differences of a point would not be visible from 0 to 100.
+/// The baseline of the plots. On an axis from 0 to 100, differences of one point would not be visible.
 pub const BASE: &str = "lru";
 
-/// Hits above those of [`BASE`], by size.
+/// Hits above those of [`BASE`], by the size of the cache.
 pub fn chart(name: &str, rows: &[Row]) -> Chart {
     let base = |size: f64| {
         let same = rows.iter().find(|row| row.policy == BASE && row.size_percent == size);

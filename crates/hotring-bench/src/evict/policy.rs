@@ -1,23 +1,24 @@
-//! A policy as the replay sees it.
+//! The trait of an eviction policy, as the replay uses it.
 
 use crate::workload::trace::Trace;
 
-/// A cache with a policy.
+/// A cache with an eviction policy.
 pub trait Policy {
-    /// Looks a key up, and inserts it if it is missing; true for a hit.
+    /// Looks up a key, and inserts it if it is missing. Gives true for a hit.
     fn access(&mut self, key: u32) -> bool;
 }
 
 /// The trace to replay, and the size of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'t> {
-    /// Keys are numbers below [`Trace::distinct`]; the trace gives their bytes.
+    /// The trace. Keys are numbers below [`Trace::distinct`]; the trace gives their bytes.
     pub trace: &'t Trace,
-    /// Capacity in items, at least 1. A cache that counts bytes gets the bytes of that many items of one size.
+    /// Capacity in items, at least 1. A cache that counts bytes gets the bytes of that number of items of equal
+    /// size.
     pub items: usize,
 }
 
-/// A row of the table.
+/// A policy with its row of the table.
 #[derive(Debug)]
 pub struct Contestant {
     /// The name in the table.
@@ -29,7 +30,7 @@ pub struct Contestant {
 }
 
 impl Setting<'_> {
-    /// Hits of the whole trace.
+    /// Counts the hits of the entire trace.
     pub fn hits(&self, contestant: &Contestant) -> u64 {
         let mut policy = (contestant.build)(self);
         let accesses = self.trace.accesses().iter();

@@ -1,4 +1,4 @@
-//! Where traces come from: files, and two mixes that are drawn here because they are hard on one policy or another.
+//! The sources of traces: files, and two synthetic mixes that are hard for one policy or another.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use crate::workload::scramble::Scramble;
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::Zipf;
 
-/// Accesses of a trace that is drawn.
+/// Accesses of a synthetic trace.
 const ACCESSES: u64 = 1_000_000;
 const SEED: u64 = 1;
 
-/// A trace that was asked for.
+/// A trace named on the command line.
 #[derive(Clone, Debug)]
 pub enum Source {
     File(PathBuf),
@@ -74,8 +74,8 @@ impl Source {
     }
 }
 
-/// Two of three accesses go to 20,000 keys by Zipf's law (0.8), one goes on in a loop over 30,000 others; and
-/// of each 100,000 accesses the first 20,000 are a scan of keys that are never asked for again.
+/// Two of three accesses go to 20,000 keys by Zipf's law (0.8), the third one walks in a loop over 30,000 others.
+/// Of each 100,000 accesses the first 20,000 are a scan of keys that are never requested again.
 fn scan() -> impl Iterator<Item = u32> {
     const HOT: u32 = 20_000;
     const LOOP: u32 = 30_000;
@@ -94,7 +94,7 @@ fn scan() -> impl Iterator<Item = u32> {
     })
 }
 
-/// Accesses to 50,000 keys by Zipf's law (0.99); every 50,000 accesses another tenth of them is the hottest.
+/// Accesses to 50,000 keys by Zipf's law (0.99). Every 50,000 accesses the hot spot moves by a tenth of the keys.
 fn shift() -> impl Iterator<Item = u32> {
     const KEYS: u64 = 50_000;
     let zipf = Zipf::new(KEYS, 0.99);

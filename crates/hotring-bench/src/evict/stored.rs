@@ -1,5 +1,5 @@
-//! The policies of hotring's store, in the store itself and in a server: with real keys and values, a limit
-//! in bytes, and all other work of an eviction. They should reach the hits of the pure policies.
+//! The policies of hotring's store, in the store itself and in a server: with real keys and values, a limit in
+//! bytes, and all other work of an eviction. They should reach the hits of the pure policies.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::policy::Setting;
 use crate::address::Address;
 use crate::resp::{Client, Reply, info_field};
 
-/// All that evict, by the names that a server has for them.
+/// All policies that evict, by their names in a server.
 pub const POLICIES: [(&str, EvictionPolicy); 8] = [
     ("heat", EvictionPolicy::Heat),
     ("allkeys-lru", EvictionPolicy::AllKeysLru),
@@ -24,16 +24,17 @@ pub const POLICIES: [(&str, EvictionPolicy); 8] = [
     ("volatile-ttl", EvictionPolicy::ExpiringTtl),
 ];
 
-/// When the first key is stored, in Unix milliseconds.
+/// The Unix time in milliseconds at which the first key is stored.
 const NOW: u64 = 1_700_000_000_000;
-/// Looks at a server's memory that have to be alike, and the time between two.
+/// Samples of a server's memory that must be alike, then the time between two of them.
 const CALM: usize = 10;
 const LOOK: Duration = Duration::from_millis(100);
-/// Where only keys that expire may go all do, after any replay, each a millisecond later than the one that was stored
-/// before it. Elsewhere none does, as the entries of those that have gone would take the place of items.
+/// The time to live of the first key. Under a policy that evicts only keys with an expiry, all keys get one that
+/// lies after any replay, each a millisecond later than the key stored before it. Under other policies no key
+/// gets an expiry, because the expiry entries of evicted keys would take the space of items.
 const LIFE_MS: u64 = 1_000_000_000;
 
-/// Hits in a store that holds about as many items as the setting says, with values of this length.
+/// Counts hits in a store that holds about as many items as the setting says, with values of `value_len` bytes.
 pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize) -> Result<u64> {
     let store = Store::new(Options::default())?;
     let value = vec![0x55; value_len];
@@ -76,8 +77,8 @@ fn put(
     Ok(())
 }
 
-/// The same over one connection to a server, which must be empty, a request at a time as a client does. Its
-/// settings of memory are others afterwards.
+/// Counts hits over one connection to a server, one request at a time as a client does. The server must be empty.
+/// Its memory settings are changed afterwards.
 pub fn in_server(
     setting: &Setting<'_>,
     (name, policy): (&str, EvictionPolicy),
@@ -95,7 +96,7 @@ pub fn in_server(
         anyhow::bail!("MEMORY USAGE answers no number")
     };
     client.call(&[b"DEL", key])?;
-    // With the buffers that the connection has now.
+    // Includes the current buffers of the connection.
     let empty = settled(&mut client)?;
     let max = empty + setting.items as u64 * item as u64;
     set(&mut client, &[b"maxmemory-policy", name.as_bytes()])?;
@@ -126,7 +127,7 @@ fn put_by(
     Ok(())
 }
 
-/// The memory that the server uses, once it is stable: a replay's garbage is freed in the background.
+/// The memory that the server uses, once it is stable: the garbage of a replay is freed in the background.
 fn settled(client: &mut Client) -> Result<u64> {
     let (mut last, mut calm) = (0, 0);
     while calm < CALM {

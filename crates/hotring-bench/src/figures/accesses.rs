@@ -1,4 +1,4 @@
-//! Memory accesses for a lookup: by the paper's formulas, and counted.
+//! Memory accesses per lookup: counted, and by the paper's formulas.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,19 +29,20 @@ pub const ENTRIES: [Entry; 1] = [Entry {
 
 const LENGTHS: [u64; 4] = [2, 4, 8, 16];
 const THETAS: [f64; 2] = [0.99, 1.22];
-/// The paper's length of chains in most figures.
+/// The chain length of most figures in the paper.
 const PAPERS_LENGTH: u64 = 8;
-/// Where it is among the targets.
+/// The index of HotRing-s among the targets.
 const HOTRING_S: usize = 2;
-/// Items of the formula.
+/// The number of items in the formula.
 const ITEMS: u64 = 250_000_000;
 
-/// Equation 1.
+/// The paper's equation 1: accesses in a chain.
 fn of_chain(length: u64) -> f64 {
     1.0 + length as f64 / 2.0
 }
 
-/// Equation 3: the k-th item of each chain is one of the k-th best B of all.
+/// The paper's equation 3: accesses in an ideal order, where the k-th item of each chain is one of the k-th best
+/// B of all.
 fn of_ideal(length: u64, theta: f64) -> f64 {
     let best = |k: u64| share_of_hottest(ITEMS, theta, k as f64 / length as f64);
     let parts = (1..=length).map(|k| {
@@ -53,7 +54,7 @@ fn of_ideal(length: u64, theta: f64) -> f64 {
 
 fn expected(bench: &Bench) -> Result<Measured> {
     let keys = (bench.size.keys / 4).max(1);
-    // The rows of each exponent: Chaining Hash, then rings.
+    // The rows of each exponent: Chaining Hash, then the rings.
     let mut hot = Vec::new();
     let mut counted = vec![vec![Vec::new(); 4]; THETAS.len()];
     for length in LENGTHS {
@@ -92,7 +93,7 @@ fn expected(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts, notes })
 }
 
-/// The visits of HotRing-s for the hot items alone, once it knows them.
+/// The claim about hot items: visits of HotRing-s once it has found them.
 fn hot_claim(bench: &Bench, field: &Field, keys: u64, theta: f64) -> Result<Claim> {
     let target = field.targets()[HOTRING_S];
     let source = Work::zipf(Workload::C, theta, 1).source(keys, bench.size.ops);
@@ -102,7 +103,7 @@ fn hot_claim(bench: &Bench, field: &Field, keys: u64, theta: f64) -> Result<Clai
     let mut hottest: Vec<(u64, u64)> =
         counts.into_iter().map(|(key, count)| (count, key)).collect();
     hottest.sort_unstable_by(|a, b| b.cmp(a));
-    // A hundredth of the slots: few of them share one, which no head can serve.
+    // A hundredth of the slots, so that few hot items share a slot. No single head can serve two of them.
     hottest.truncate((keys / PAPERS_LENGTH / 100).max(1) as usize);
     let hot: HashSet<u64> = hottest.into_iter().map(|(_, key)| key).collect();
     let ops: Vec<Op> = ops.into_iter().filter(|op| hot.contains(&op.key())).collect();
@@ -119,7 +120,7 @@ fn hot_claim(bench: &Bench, field: &Field, keys: u64, theta: f64) -> Result<Clai
     Ok(Claim::holds(paper, &what, usize::from(visits < 1.1), 1))
 }
 
-/// Indexes with this number of items a slot.
+/// Plans of the indexes with `length` items per slot.
 fn plans(bench: &Bench, keys: u64, length: u64) -> Vec<Plan> {
     let plans = [
         field::chaining(bench, keys, length),

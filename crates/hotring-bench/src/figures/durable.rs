@@ -1,4 +1,4 @@
-//! The durable store's hash maps under three locks: its table 2, and figure 5 behind a server.
+//! The durable store's hash maps under three locks: its table 2, and its figure 5 behind a server.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -42,9 +42,9 @@ pub const ENTRIES: [Entry; 2] = [
     },
 ];
 
-/// Keys, as in the paper.
+/// The number of keys, as in the paper.
 const KEYS: u64 = 18_430;
-/// Clients in one process, as in the paper.
+/// The number of clients in one process, as in the paper.
 const CLIENTS: usize = 50;
 const MIXES: [(Workload, &str); 3] = [
     (Workload::C, "reads"),
@@ -170,7 +170,7 @@ fn served(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: vec![chart(title, &targets, &rates)], notes })
 }
 
-/// Sends all operations from clients and executes them on a server's threads.
+/// Sends all operations from clients and executes them on the threads of a server.
 fn serve(target: &dyn Target, streams: &[Vec<Op>]) -> Result<()> {
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -183,7 +183,7 @@ fn serve(target: &dyn Target, streams: &[Vec<Op>]) -> Result<()> {
     })
 }
 
-/// A client: one request, one reply.
+/// Runs a client that sends one request and waits for its reply, in turn.
 fn ask(ops: &[Op], mut socket: UnixStream) -> Result<()> {
     let mut reply = [0; 8];
     for op in ops {
@@ -195,7 +195,7 @@ fn ask(ops: &[Op], mut socket: UnixStream) -> Result<()> {
     Ok(())
 }
 
-/// A thread of the server, until its client disconnects.
+/// Runs a thread of the server until its client disconnects.
 fn answer(target: &dyn Target, mut socket: UnixStream) -> Result<()> {
     let mut worker = target.worker();
     let mut request = [0; 8];

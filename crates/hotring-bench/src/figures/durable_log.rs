@@ -1,4 +1,4 @@
-//! The durable store's table 1: the cost of a write-ahead log, of hotring's server and of redis-server.
+//! The durable store's table 1: the cost of a write-ahead log, for hotring's server and redis-server.
 
 use std::time::Duration;
 
@@ -28,17 +28,17 @@ pub const ENTRIES: [Entry; 1] = [Entry {
     measure,
 }];
 
-/// The paper's clients.
+/// The number of clients in the paper.
 const CLIENTS: usize = 10;
-/// The keys of its data set.
+/// The number of keys in the paper's data set.
 const KEYS: u64 = 18_430;
 const KEY_LEN: usize = 16;
 const VALUE_LEN: usize = 100;
-/// Requests of a window at least, as far as [`WINDOW_MAX`] allows: the paper has 500 in all. Fewer where a scale has
-/// not even a hundred times as many operations.
+/// The least number of requests in a window, unless [`WINDOW_MAX`] ends it earlier; the paper has 500 in all.
+/// Smaller at scales with less than a hundred times as many operations.
 const REQUESTS_MIN: u64 = 600;
 const WINDOW_MAX: Duration = Duration::from_secs(5);
-/// Requests drawn; they are repeated.
+/// Requests that are drawn in advance and repeated.
 const DRAWN: u64 = 100_000;
 
 /// A column of the table.
@@ -59,7 +59,7 @@ const COLUMNS: [Column; 5] = [
     Column { name: "no log", mode: Mode::Off, connections: CLIENTS, paper: Some((298.7, 32.6)) },
     Column { name: "async", mode: Mode::Async, connections: CLIENTS, paper: Some((294.3, 33.1)) },
     Column { name: "everysec", mode: Mode::Everysec, connections: CLIENTS, paper: None },
-    // One connection, so that no write finds another one to share a sync with.
+    // One connection, so that no two writes share a sync.
     Column {
         name: "sync, each alone",
         mode: Mode::Sync,
@@ -69,17 +69,17 @@ const COLUMNS: [Column; 5] = [
     Column { name: "sync, group commit", mode: Mode::Sync, connections: CLIENTS, paper: None },
 ];
 
-/// The windows of a server in a column.
+/// The windows of one server in one column.
 #[derive(Default)]
 struct Cell {
     rates: Vec<f64>,
-    /// Milliseconds that each of the clients waits, on average.
+    /// The average wait of a client, in milliseconds.
     waits: Vec<f64>,
     records_a_sync: Vec<f64>,
     requests_min: u64,
 }
 
-/// A server: its cell in each column.
+/// A server, with a cell for each column.
 struct Server {
     kind: Kind,
     cells: Vec<Cell>,
@@ -113,7 +113,7 @@ fn measure(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: charts(&servers), notes })
 }
 
-/// How it was measured.
+/// The note on the setting of the measurement.
 fn setting() -> String {
     format!(
         "The paper's server syncs each write by itself while its other clients wait. \"Each alone\" is that with either \
@@ -124,7 +124,7 @@ fn setting() -> String {
     )
 }
 
-/// Has each server, in each column, loaded for a window of time, round by round.
+/// Loads each server for a window in each column, round by round.
 fn rounds(bench: &Bench, data: &Data, cases: &mut [Case], kinds: &[Kind]) -> Result<Vec<Server>> {
     let places: Vec<(usize, usize)> = (0..kinds.len())
         .flat_map(|server| (0..COLUMNS.len()).map(move |column| (server, column)))
@@ -141,7 +141,7 @@ fn rounds(bench: &Bench, data: &Data, cases: &mut [Case], kinds: &[Kind]) -> Res
     let mut times = vec![Duration::from_secs_f64(bench.size.seconds / 30.0); places.len()];
     let least = REQUESTS_MIN.min(bench.size.ops / 100);
     let bar = bench.steps(((1 + bench.size.rounds) * places.len()) as u64, "logs");
-    // The first one does not count.
+    // The first round is a warm-up and does not count.
     for round in 0..=bench.size.rounds {
         for turn in 0..places.len() {
             let at = (round + turn) % places.len();
@@ -165,7 +165,8 @@ fn rounds(bench: &Bench, data: &Data, cases: &mut [Case], kinds: &[Kind]) -> Res
     Ok(servers)
 }
 
-/// A window with this number of requests, if [`WINDOW_MAX`] allows it. The next one is as long.
+/// Repeats a window with more time until it has `requests` requests or takes [`WINDOW_MAX`]. Later windows take
+/// the same time.
 fn long_enough<W>(
     requests: u64,
     time: &mut Duration,
@@ -206,14 +207,14 @@ impl Cell {
 }
 
 impl Server {
-    /// A column as a multiple of another one, round by round.
+    /// A column as a multiple of the column `base`, round by round.
     fn times(&self, column: usize, base: usize, figure: impl Fn(&Cell) -> &[f64]) -> Spread {
         let rounds = figure(&self.cells[column]).iter().zip(figure(&self.cells[base]));
         Spread::of(&rounds.map(|(own, base)| own / base).collect::<Vec<_>>())
     }
 }
 
-/// The paper's statements, of one server.
+/// The paper's statements, compared with one server.
 fn claims(server: &Server) -> Vec<Claim> {
     let printed = |column: usize| COLUMNS[column].paper.expect("the paper has this column");
     let (none, name) = (printed(NONE), name(server.kind));
@@ -250,7 +251,7 @@ fn claims(server: &Server) -> Vec<Claim> {
     ]
 }
 
-/// The gain of group commit, and the number of writes per sync.
+/// The gain of group commit, and the writes per sync.
 fn sharing(server: &Server) -> String {
     let name = name(server.kind);
     let times = |base| short(server.times(GROUP, base, |cell| &cell.rates).median);

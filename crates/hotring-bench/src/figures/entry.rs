@@ -1,4 +1,4 @@
-//! A figure as the report sees it, and its means of measurement.
+//! An entry of the report: a figure's subject and its measurement.
 
 use std::path::PathBuf;
 
@@ -11,26 +11,26 @@ use crate::durability::Testbed;
 
 /// A figure that can be measured.
 pub struct Entry {
-    /// Its subject.
+    /// The subject of the figure.
     pub subject: Subject,
-    /// Measures it.
+    /// Measures the figure.
     pub measure: fn(&Bench) -> Result<Measured>,
 }
 
 /// The means of measurement.
 pub struct Bench {
-    /// How much.
+    /// The scale of the run.
     pub size: Size,
-    /// Where servers come from.
+    /// The programs and folders of servers.
     pub testbed: Testbed,
-    /// Where recorded traces are.
+    /// The folder of recorded traces, if any.
     pub traces: Option<PathBuf>,
-    /// Which figure this is, of how many.
+    /// The number of this figure and of all figures, as text.
     pub turn: String,
 }
 
 impl Bench {
-    /// A bar for steps within one figure.
+    /// A progress bar for the steps within one figure.
     pub fn steps(&self, steps: u64, what: &str) -> ProgressBar {
         crate::report::progress(steps, &format!("{} {what}", self.turn))
     }

@@ -1,4 +1,4 @@
-//! Shared by figures: targets that are loaded side by side and take turns.
+//! Shared by figures: a group of targets that are loaded next to each other and take turns.
 
 use anyhow::Result;
 use hotring_index::{Config, Strategy};
@@ -16,9 +16,9 @@ use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 
-/// Targets that hold the same keys.
+/// A group of targets that hold the same keys.
 pub struct Field {
-    /// Each with the bytes of its index for a key, where it counts them.
+    /// Each target with its index bytes per key, where it counts them.
     loaded: Vec<(Box<dyn Target>, Option<f64>)>,
     keys: u64,
 }
@@ -28,19 +28,19 @@ pub struct Field {
 pub struct Work {
     /// The mix of operations.
     pub workload: Workload,
-    /// Which keys they go to.
+    /// The distribution of accesses over the keys.
     pub skew: Skew,
     /// Threads, pinned to cores in order.
     pub threads: usize,
 }
 
 impl Work {
-    /// By Zipf with this exponent.
+    /// Work with accesses by Zipf's law with exponent `theta`.
     pub fn zipf(workload: Workload, theta: f64, threads: usize) -> Self {
         Work { workload, skew: Skew::Zipf(theta), threads }
     }
 
-    /// The source of its streams.
+    /// The source of the streams of operations.
     pub fn source(&self, keys: u64, ops: u64) -> Feed<'static> {
         let Work { workload, skew, threads } = *self;
         Draw { workload, skew, keys, threads, ops, seed: 1, hot_set: 0, turn: 0 }.into()
@@ -48,7 +48,7 @@ impl Work {
 }
 
 impl Field {
-    /// Builds and loads all of them.
+    /// Builds and loads all targets.
     pub fn load(bench: &Bench, keys: u64, plans: &[Plan]) -> Result<Self> {
         let streams = 2 * bench.size.ops * bench.size.threads as u64;
         let loaded = Loaded::all(plans, keys, streams)?.into_iter();
@@ -56,7 +56,7 @@ impl Field {
         Ok(Field { loaded, keys })
     }
 
-    /// Loads one more, which no plan tells how to build.
+    /// Loads one more target, which was built without a plan.
     pub fn add(&mut self, bench: &Bench, target: Box<dyn Target>) {
         let bar = bench.steps(self.keys, &format!("load {}", target.name()));
         target.load(self.keys, &bar);
@@ -64,7 +64,7 @@ impl Field {
         self.loaded.push((target, None));
     }
 
-    /// Names, each with the bytes of its index for a key, in the order of the plans.
+    /// The names of the targets with their index bytes per key, in the order of the plans.
     pub fn names(&self) -> Vec<String> {
         let name = |(target, bytes): &(Box<dyn Target>, Option<f64>)| match bytes {
             Some(bytes) => format!("{} ({bytes:.1} B)", target.name()),
@@ -73,12 +73,12 @@ impl Field {
         self.loaded.iter().map(name).collect()
     }
 
-    /// All of them.
+    /// All targets.
     pub fn targets(&self) -> Vec<&dyn Target> {
         self.loaded.iter().map(|(target, _)| &**target).collect()
     }
 
-    /// Lets all of them do the same, in turns.
+    /// Measures the same work on all targets, in turns.
     pub fn measure(&self, bench: &Bench, work: Work) -> Result<Vec<Samples>> {
         let source = work.source(self.keys, bench.size.ops);
         let Work { workload, skew, threads } = work;
@@ -87,7 +87,7 @@ impl Field {
     }
 }
 
-/// Rounds in which targets do the same.
+/// Measures rounds in which all targets run the same streams.
 pub fn take_turns(
     bench: &Bench,
     targets: &[&dyn Target],
@@ -104,7 +104,7 @@ pub fn take_turns(
     Ok(samples)
 }
 
-/// Lets targets work until they have settled, and measures nothing.
+/// Runs targets until they have settled, without measuring them.
 pub fn settle(bench: &Bench, targets: &[&dyn Target], source: &Feed<'_>) -> Result<()> {
     let entrant = |&target| Entrant { target, mode: Mode::Scalar, source };
     let entrants: Vec<Entrant<'_>> = targets.iter().map(entrant).collect();
@@ -124,17 +124,17 @@ fn rounds(bench: &Bench) -> Rounds {
     Rounds { measured, warmup, warmup_max }
 }
 
-/// The rates of several targets at several places.
+/// The rates of several targets at several positions of the x axis.
 #[derive(Debug, Default)]
 pub struct Rows {
     names: Vec<String>,
-    /// By target, each place with the rates of its rounds.
+    /// By target: the position and the rates of its rounds.
     rates: Vec<Vec<(f64, Samples)>>,
 }
 
 impl Rows {
-    /// Adds the results of a field at one place, in million operations per second. The names are those of
-    /// the first time.
+    /// Adds the results of a field at one position, in million operations per second. The names come from the
+    /// first call.
     pub fn add(&mut self, x: f64, names: Vec<String>, samples: &[Samples]) {
         if self.names.is_empty() {
             self.rates = vec![Vec::new(); names.len()];
@@ -145,18 +145,18 @@ impl Rows {
         }
     }
 
-    /// How many times the rate of row `under` that of row `over` is, round by round.
+    /// The rate of row `over` as a multiple of row `under`, round by round.
     pub fn ratio(&self, over: usize, under: usize, x: f64) -> Spread {
         let [over, under] = [over, under].map(|row| self.at(row, x));
         over.zip(under).map_or(f64::NAN.into(), |(over, under)| over.ratio(under))
     }
 
-    /// A median, NaN where there is none.
+    /// The median rate, NaN if there is none.
     pub fn rate(&self, row: usize, x: f64) -> f64 {
         self.at(row, x).map_or(f64::NAN, |samples| samples.spread().median)
     }
 
-    /// Visits per lookup, NaN where they are not counted.
+    /// Visits per lookup, NaN if they are not counted.
     pub fn visits(&self, row: usize, x: f64) -> f64 {
         self.at(row, x).and_then(|samples| samples.visits).unwrap_or(f64::NAN)
     }
@@ -166,14 +166,14 @@ impl Rows {
         rates.iter().find(|(place, _)| *place == x).map(|(_, samples)| samples)
     }
 
-    /// Rates that the paper reports as multiples of a row, drawn as multiples of ours, because rates of
-    /// other machines do not compare.
+    /// The paper's rates, which it reports as multiples of a row. They are drawn as multiples of our row, because
+    /// rates of different machines do not compare.
     pub fn by_factor(&self, name: &str, of: usize, factors: &[(f64, f64)]) -> Series {
         let there = |&(x, factor): &(f64, f64)| Point::new(x, factor * self.rate(of, x));
         Series::paper(name, factors.iter().map(there).collect())
     }
 
-    /// For a chart.
+    /// The series of a chart.
     pub fn series(self) -> Vec<Series> {
         let rows = self.names.into_iter().zip(self.rates);
         rows.map(|(name, rates)| {
@@ -189,12 +189,12 @@ fn plan(name: &str, target: TargetName, keys: u64, inserts: u64) -> Plan {
     Plan { label, keys: Keys::Scattered, ..Plan::new(target, keys + inserts) }
 }
 
-/// Room for the keys that a figure's streams insert.
+/// Capacity for the keys that a figure's streams insert.
 fn inserts(bench: &Bench) -> u64 {
     bench.size.ops * bench.size.threads as u64
 }
 
-/// An engine as it is by default.
+/// A plan of an engine with default settings.
 pub fn default(bench: &Bench, name: &str, target: TargetName, keys: u64) -> Plan {
     plan(name, target, keys, inserts(bench))
 }
@@ -205,8 +205,8 @@ pub fn chaining(bench: &Bench, keys: u64, ratio: u64) -> Plan {
     plan.with_items_per_slot(keys, ratio as f64)
 }
 
-/// HotRing with one hint in a table of as many bytes as that of `chaining` with this ratio: the
-/// papers compare at equal index memory, and a slot is 16 bytes here.
+/// HotRing with one hint, in a table of as many bytes as that of `chaining` with the same ratio: the papers
+/// compare at equal index memory, and a slot is 16 bytes here.
 pub fn ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
     let plan = default(bench, ring_name(strategy), TargetName::Hotring, keys);
     let config = Config { strategy, ..Config::default() };
@@ -214,27 +214,27 @@ pub fn ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
     plan.with_items_per_slot(keys, ratio as f64 * 2.0)
 }
 
-/// HotRing with as many keys a ring as the paper's: a head of 8 bytes there, and here a slot of 16, as
-/// each has its anchor beside the head. Of other bytes than `chaining`, so a line of its own.
+/// HotRing with as many keys per ring as in the paper. A head takes 8 bytes there; a slot takes 16 here, because
+/// it holds an anchor next to the head. The bytes differ from those of `chaining`, so it gets a line of its own.
 pub fn papers_ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
     let plan = ring(bench, keys, ratio, strategy);
     let label = Some(format!("{}, {ratio} keys a ring", ring_name(strategy)));
     Plan { label, ..plan }.with_items_per_slot(keys, ratio as f64)
 }
 
-/// HotRing-s that samples less often where sampling brings nothing.
+/// HotRing-s with a lower sampling rate where sampling does not help.
 pub fn backing_off(bench: &Bench, keys: u64, ratio: u64) -> Plan {
     let plan = ring(bench, keys, ratio, Strategy::Sampling);
     let config = Config { backoff: true, ..plan.config.clone() };
     Plan { label: Some("HotRing-s, back-off".to_owned()), config, ..plan }
 }
 
-/// HotRing with lines of seven hints, as it is by default.
+/// HotRing with lines of seven hints, the default.
 pub fn lines(bench: &Bench, keys: u64) -> Plan {
     default(bench, "HotRing, 7 hints", TargetName::Hotring, keys)
 }
 
-/// The paper's names of HotRing's variants, and ours.
+/// The paper's and our names of HotRing's variants.
 pub fn ring_name(strategy: Strategy) -> &'static str {
     match strategy {
         Strategy::None => "HotRing, heads fixed",

@@ -1,7 +1,7 @@
-//! A figure: the paper's report, the measurements here, and whether the two agree.
+//! A figure of a report: the paper's result, the measurements here, and whether the two agree.
 //!
-//! A figure's verdict is never written down: it comes from its claims, and each of them compares a
-//! measured number with a bound. How figures look is the business of `html.rs` and `svg.rs`.
+//! A figure's verdict is never written by hand: it follows from its claims, and each claim compares a measured
+//! number with a bound. `html.rs` and `svg.rs` define how figures look.
 
 use serde::Serialize;
 
@@ -9,14 +9,14 @@ use crate::plots::chart::Chart;
 use crate::report::Spread;
 use crate::report::short;
 
-/// The subject of a figure: everything known before a measurement.
+/// The subject of a figure: everything that is known before a measurement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Subject {
-    /// Short and fixed: the name in files, anchors and `--only`.
+    /// A short and fixed name, for files, anchors and `--only`.
     pub id: &'static str,
     /// The subject, in a few words.
     pub title: &'static str,
-    /// Where it comes from.
+    /// The paper and the position in it.
     pub source: Source,
     /// The paper's result, with its numbers if it prints them.
     pub paper: &'static str,
@@ -31,14 +31,14 @@ pub struct Figure {
     /// The measurements.
     #[serde(flatten)]
     pub measured: Measured,
-    /// How long it took to measure, in seconds.
+    /// Duration of the measurement, in seconds.
     pub seconds: f64,
 }
 
 /// The results of a figure's measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
-    /// The paper's statements beside the measurements.
+    /// The paper's statements with the measurements.
     pub claims: Vec<Claim>,
     /// The plots; each has its numbers in a table below it.
     pub charts: Vec<Chart>,
@@ -46,30 +46,30 @@ pub struct Measured {
     pub notes: Vec<String>,
 }
 
-/// A paper and a place in it.
+/// A paper and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
-    /// Which paper.
+    /// The paper.
     pub paper: Paper,
-    /// The number of the figure or table there, or the section that tells it.
+    /// The number of the figure or table, or the section that reports the result.
     pub place: &'static str,
 }
 
-/// The papers whose evaluations are rerun.
+/// The papers whose evaluations are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Paper {
-    /// The ring.
+    /// HotRing: the ring.
     HotRing,
-    /// Chains with a lock in each bucket.
+    /// Mercury: chains with a lock in each bucket.
     Mercury,
-    /// Cuckoo tables that foretell loops.
+    /// RHKV: cuckoo tables that predict loops.
     Rhkv,
-    /// Hash maps under three locks.
+    /// The durable store: hash maps under three locks.
     DurableStore,
 }
 
 impl Source {
-    /// In which order a report has them: by paper, and by the number within it.
+    /// The sort key in a report: by paper, then by the number within it.
     pub fn order(self) -> (Paper, u32) {
         let digits = self.place.trim_start_matches(|c: char| !c.is_ascii_digit());
         let number = digits.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
@@ -78,10 +78,10 @@ impl Source {
 }
 
 impl Paper {
-    /// All of them, in the order of the report.
+    /// All papers, in the order of the report.
     pub const ALL: [Self; 4] = [Self::HotRing, Self::Mercury, Self::Rhkv, Self::DurableStore];
 
-    /// As it is named in the text.
+    /// The short name in text.
     pub fn name(self) -> &'static str {
         match self {
             Self::HotRing => "HotRing",
@@ -91,7 +91,7 @@ impl Paper {
         }
     }
 
-    /// Enough to find it.
+    /// A citation that suffices to find the paper.
     pub fn citation(self) -> &'static str {
         match self {
             Self::HotRing => {
@@ -112,35 +112,35 @@ impl Paper {
     }
 }
 
-/// A statement of a paper beside the measurement.
+/// A statement of a paper, with the measurement that tests it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// The statement.
     pub paper: String,
     /// The observation in words, with the measured number.
     pub seen: String,
-    /// Whether that agrees.
+    /// Whether the observation agrees with the statement.
     pub verdict: Verdict,
 }
 
-/// Whether a measurement bears a statement out.
+/// The agreement of a measurement with a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It does.
+    /// The measurement agrees.
     Agrees,
-    /// In the same direction, but by less; or in some of the cases.
+    /// The direction is the same but the effect is smaller, or it holds in some cases only.
     Partly,
-    /// It does not.
+    /// The measurement disagrees.
     Differs,
     /// The middle half of the rounds lies on both sides of the bound.
     Noisy,
-    /// This machine lacks the means to see it.
+    /// This machine lacks the means to measure it.
     Unseen,
 }
 
 impl Verdict {
-    /// As it stands in the report.
+    /// The label in the report.
     pub fn label(self) -> &'static str {
         match self {
             Self::Agrees => "agrees",
@@ -151,7 +151,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict of `judge` on the middle half of the rounds, if it is the same for all of it.
+    /// The verdict of `judge`, if it is the same over the middle half of the rounds; otherwise
+    /// [`Noisy`](Self::Noisy).
     fn of(seen: Spread, judge: impl Fn(f64) -> Self) -> Self {
         let verdict = judge(seen.median);
         match judge(seen.lower) == verdict && judge(seen.upper) == verdict {
@@ -164,16 +165,16 @@ impl Verdict {
 /// The number of claims per verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// All of them.
+    /// All claims.
     pub claims: usize,
-    /// Those that agree without reserve.
+    /// Claims that agree without reservation.
     pub agree: usize,
     noisy: usize,
     unseen: usize,
 }
 
 impl Outcome {
-    /// In words.
+    /// The counts in words.
     pub fn say(&self) -> String {
         let Outcome { claims, agree, noisy, unseen } = *self;
         let mut text = match claims {
@@ -191,9 +192,9 @@ impl Outcome {
 }
 
 impl Claim {
-    /// The paper says that something is `expected` times something else. Here it is `seen` times:
-    /// that agrees from nine tenths of the way from 1 to there on, and in part from a third on. A
-    /// factor below 1 is read the other way round.
+    /// Judges a statement that one quantity is `expected` times another, where `seen` times was measured. The
+    /// measured gain over 1 agrees from nine tenths of the expected gain on, and partly agrees from a third on. A
+    /// factor below 1 is inverted first.
     pub fn factor(
         paper: impl Into<String>,
         what: &str,
@@ -211,8 +212,8 @@ impl Claim {
         Claim { paper: paper.into(), seen, verdict }
     }
 
-    /// The paper gives a number. Within `tolerance` of it, as a part of it, is agreement, within
-    /// three times that in part.
+    /// Judges a number that the paper states. A relative error of at most `tolerance` is agreement, one of at
+    /// most three times `tolerance` partial agreement.
     pub fn near(
         paper: impl Into<String>,
         what: &str,
@@ -231,12 +232,12 @@ impl Claim {
         Claim { paper: paper.into(), seen, verdict }
     }
 
-    /// This machine or this project lacks the means to see it, with the reason.
+    /// A statement that this machine or this project cannot test, with the reason.
     pub fn unseen(paper: impl Into<String>, why: &str) -> Self {
         Claim { paper: paper.into(), seen: why.to_owned(), verdict: Verdict::Unseen }
     }
 
-    /// The paper says that something is above `bound` in all of these cases.
+    /// Judges a statement that a quantity is above `bound` in all of these cases.
     pub fn above(paper: impl Into<String>, what: &str, bound: f64, cases: &[Spread]) -> Self {
         let held = cases.iter().filter(|case| case.lower > bound).count();
         let not = cases.iter().filter(|case| case.upper <= bound).count();
@@ -250,7 +251,7 @@ impl Claim {
         claim
     }
 
-    /// The paper says that something holds; here it does in `held` of `cases` cases.
+    /// Judges a statement that holds here in `held` of `cases` cases.
     pub fn holds(paper: impl Into<String>, what: &str, held: usize, cases: usize) -> Self {
         let verdict = match held {
             _ if held == cases => Verdict::Agrees,
@@ -286,7 +287,7 @@ impl Figure {
     }
 }
 
-/// A part of a whole in percent.
+/// A fraction as a percentage.
 pub fn percent(part: f64) -> String {
     if part.is_finite() { format!("{:.0} %", 100.0 * part) } else { "-".to_owned() }
 }

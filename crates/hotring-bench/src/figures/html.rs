@@ -1,4 +1,4 @@
-//! The report as one HTML page that needs nothing beside itself: no script, no font, no image.
+//! The report as one self-contained HTML page: no script, no font, no image.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::plots::chart::{Chart, Origin, Point, Series};
 use crate::plots::svg::{self, escape};
 use crate::report::short;
 
-/// Tables of more rows than this are folded.
+/// Tables with more rows than this are folded.
 const ROWS_OPEN: usize = 12;
 
 /// The page.
@@ -44,7 +44,7 @@ pub fn page(report: &Report) -> String {
     page
 }
 
-/// The machine, and how to read the report.
+/// Writes the machine, and how to read the report.
 fn head(page: &mut String, report: &Report) {
     let machine = &report.machine;
     page.push_str("<header><h1>The papers' figures on this machine</h1><dl class=\"facts\">");
@@ -217,7 +217,7 @@ fn draw(page: &mut String, chart: &Chart, id: &str) {
     page.push_str("</figure>");
 }
 
-/// The numbers of a chart: a row for each place, a column for each series.
+/// Writes the numbers of a chart: a row for each position, a column for each series.
 fn table(page: &mut String, chart: &Chart) {
     let places = chart.places();
     let open = if places.len() <= ROWS_OPEN { " open=\"open\"" } else { "" };
@@ -243,7 +243,7 @@ fn table(page: &mut String, chart: &Chart) {
     page.push_str("</tbody></table></div></details>");
 }
 
-/// A series' name, with the origin of its numbers unless they were measured.
+/// The name of a series, with the origin of its numbers unless they were measured.
 fn name(series: &Series) -> String {
     let from = match series.origin {
         Origin::Measured => "",

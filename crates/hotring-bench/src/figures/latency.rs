@@ -1,4 +1,4 @@
-//! Times of single lookups: HotRing's figures 13 (where the time goes) and 16 (the tail).
+//! Times of single lookups: HotRing's figures 13 (breakdown of a read) and 16 (tail latency).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -46,18 +46,18 @@ const RATIO: u64 = 8;
 const THETAS: [f64; 2] = [0.99, 1.22];
 const PARTS: [&str; 5] = ["benchmark", "hash value", "head pointer", "head item", "non-head items"];
 
-/// The least that each part can take, by doing it alone on the same stream of keys.
+/// Lower bounds for the parts of a lookup: each part runs alone on the same stream of keys.
 struct Floors {
     keys: u64,
     slots: Vec<u64>,
-    /// Items of the size of ours.
+    /// Items with the size of ours.
     items: Vec<[u64; 3]>,
 }
 
 impl Floors {
     fn new(keys: u64) -> Self {
         let slots = (keys / RATIO).max(1).next_power_of_two();
-        // Each slot names an item that lies somewhere.
+        // Each slot names a pseudo-random item, so that items lie anywhere in memory.
         let slots: Vec<u64> = (0..slots).map(|slot| mix(slot) % keys).collect();
         Floors { keys, slots, items: (0..keys).map(|key| [key, key, key]).collect() }
     }
@@ -66,7 +66,7 @@ impl Floors {
         mix(key) as usize & (self.slots.len() - 1)
     }
 
-    /// Nanoseconds for an operation: reading the stream, and each part more.
+    /// Nanoseconds per operation: for the stream alone, then for the stream with each part.
     fn measure(&self, ops: &[Op]) -> [f64; 4] {
         let time = |work: &dyn Fn(u64) -> u64| {
             let start = Instant::now();
@@ -78,7 +78,7 @@ impl Floors {
             time(&|key| key),
             time(&mix),
             time(&|key| self.slots[self.slot(key)]),
-            // The hot items of a stream are hot in the cache, too: the item is the key's own.
+            // The hot items of a stream are hot in the cache, too, so the item read is that of the key.
             time(&|key| {
                 let item = (self.slots[self.slot(key)] ^ key) % self.keys;
                 black_box(item);
@@ -141,12 +141,12 @@ fn breakdown(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts, notes })
 }
 
-/// The paper's figure for the last part alone.
+/// The paper's nanoseconds for items other than the head: Chaining Hash, then HotRing-s.
 fn non_head(theta: f64) -> (f64, f64) {
     if theta > 1.0 { (193.0, 10.0) } else { (660.0, 136.0) }
 }
 
-/// The last part of each bar, beside the paper's.
+/// The last part of each bar, compared with the paper's.
 fn beside_the_paper(theta: f64, bars: &Chart) -> Chart {
     let ours = bars.series.last().map_or(Vec::new(), |series| series.points.clone());
     let (chaining, ring) = non_head(theta);
@@ -169,7 +169,7 @@ fn compare(theta: f64, rest: &[Point]) -> Vec<Claim> {
     )]
 }
 
-/// How often something slower comes: one in 2, in 10, ... in a million.
+/// The tail positions of the plot: one read in 2, in 10, ... in ten million is slower.
 const ONE_IN: [f64; 8] = [2.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7];
 
 fn tail(bench: &Bench) -> Result<Measured> {
@@ -246,7 +246,7 @@ fn tail_claims(theta: f64, all: &[Latencies]) -> Vec<Claim> {
     let p99 = sampling.value_at_quantile(0.99) as f64 / 1000.0;
     let far = |latencies: &Latencies| latencies.value_at_quantile(0.9999) as f64;
     let times = far(sampling) / far(fixed);
-    // Fewer reads have no such quantile.
+    // A quantile of 99.999 % needs at least 100,000 reads.
     let slides = format!("Slides: 99.999 % below 6 \u{b5}s (exponent {theta})");
     let fifth = sampling.value_at_quantile(0.999_99) as f64 / 1000.0;
     let slides = if sampling.len() < 100_000 {

@@ -1,5 +1,5 @@
-//! Hash maps behind locks, as servers in many languages have them: one mutex, one lock for readers
-//! or a writer, and one such lock for each of several segments.
+//! Hash maps behind locks, as servers in many languages have them: one mutex, one reader-writer lock, and one
+//! reader-writer lock per segment.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -11,10 +11,10 @@ use crate::workload::mix::mix;
 
 type Map = HashMap<u64, u64, BuildHasherDefault<DefaultHasher>>;
 
-/// Segments of the finest one; the paper does not tell its own number.
+/// Segments of the finest map. The paper does not state its number.
 const SEGMENTS: usize = 64;
 
-/// All three, empty.
+/// All three maps, empty.
 pub fn all() -> [Box<dyn Target>; 3] {
     [one_lock(), readers_lock(), named("segment locks", Segments::default())]
 }
@@ -28,7 +28,7 @@ fn readers_lock() -> Box<dyn Target> {
     named("readers-writer lock", ReadersLock::default())
 }
 
-/// A map that a lock guards.
+/// A map guarded by a lock.
 trait Locked: Send + Sync {
     fn read<R>(&self, key: u64, see: impl FnOnce(&Map) -> R) -> R;
     fn write<R>(&self, key: u64, change: impl FnOnce(&mut Map) -> R) -> R;
@@ -54,7 +54,7 @@ impl Segments {
     }
 }
 
-// No lock is held while anything may panic, so none is ever poisoned.
+// No lock is held while code may panic, so none is ever poisoned.
 impl Locked for OneLock {
     fn read<R>(&self, _: u64, see: impl FnOnce(&Map) -> R) -> R {
         see(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -85,7 +85,7 @@ impl Locked for Segments {
     }
 }
 
-/// The session of a shared map is the map.
+/// A session of a shared map, which is a reference to the map.
 struct Locking<'l, L>(&'l L);
 
 macro_rules! engine {

@@ -48,9 +48,9 @@ pub const ENTRIES: [Entry; 3] = [
     },
 ];
 
-/// Rows of figures 3 and 4.
+/// The row of Mercury in figures 3 and 4.
 const MERCURY: usize = 0;
-/// Memcached doubles its table at this many items a bucket.
+/// Memcached doubles its table at this number of items per bucket.
 const MEMCACHED_LOAD: f64 = 1.5;
 const RATE: &str = "million operations a second";
 const THREADS: &str = "threads";
@@ -72,7 +72,7 @@ fn accesses(bench: &Bench) -> Result<Measured> {
     for threads in bench.size.thread_counts() {
         let samples = field.measure(bench, uniform(threads))?;
         for (row, (points, samples)) in rows.iter_mut().zip(&samples).enumerate() {
-            // The bucket; for Memcached the lock, too, which lies elsewhere.
+            // The bucket; for Memcached also the lock, which lies elsewhere.
             let fixed = if row == MERCURY { 1.0 } else { 2.0 };
             let point = |visits| Point::new(threads as f64, fixed + visits);
             points.extend(samples.visits.map(point));

@@ -1,8 +1,8 @@
-//! `figures`: the evaluations of the papers, measured again, as one report.
+//! `figures`: repeats the evaluations of the papers and writes one report.
 //!
-//! Each figure is an [`Entry`]: its topic, and a function that measures it and compares. The parts
-//! of a figure are in `figure.rs` and `plots`, its looks in `html.rs` and `report.css`, the files of a report in
-//! `report.rs`. The other files measure, a paper each or a part of one.
+//! Each figure is an [`Entry`]: its subject, and a function that measures and compares it. `figure.rs` and
+//! `plots` define the parts of a figure, `html.rs` and `report.css` its looks, `report.rs` the files of a report.
+//! The other files measure, each for one paper or a part of one.
 //!
 //! Figures that need missing features (a cluster, RDMA) are left out; the report says so.
 
@@ -85,7 +85,7 @@ fn entries() -> Vec<Entry> {
 }
 
 impl FiguresArgs {
-    /// Measures and writes.
+    /// Measures the figures and writes the report.
     pub fn run(&self) -> Result<()> {
         let entries = self.chosen()?;
         let Some(out) = self.out.as_ref().filter(|_| !self.list) else {
@@ -114,7 +114,7 @@ impl FiguresArgs {
     }
 }
 
-/// Measures figures, one after the other, and hands over the report as it is after each.
+/// Measures figures one after the other, and hands over the report so far after each.
 fn measure(
     args: &FiguresArgs,
     entries: &[Entry],
@@ -155,7 +155,7 @@ fn measure(
     Ok(report)
 }
 
-/// The missing figures, with reasons.
+/// The omitted figures, with reasons.
 const LEFT_OUT: [&str; 5] = [
     "Left out, as this project has no such part yet: what needs RDMA (RHKV, figure 9 and table 4) or a \
      cluster (the durable store, figures 3 and 4). The machines, data sets and rival systems of the \

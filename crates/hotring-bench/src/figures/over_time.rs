@@ -47,9 +47,9 @@ pub const ENTRIES: [Entry; 2] = [
 const RATIO: u64 = 8;
 const EXTREME: f64 = 1.22;
 const RATE: &str = "million operations a second";
-/// Windows of a figure.
+/// The number of windows in a figure.
 const WINDOWS: u32 = 60;
-/// Steady again means this part of the final rate.
+/// The share of the final rate from which on a rate counts as steady.
 const STEADY: f64 = 0.9;
 
 fn source(bench: &Bench, keys: u64, workload: Workload, ops: u64, hot_set: u64) -> Feed<'static> {
@@ -57,7 +57,7 @@ fn source(bench: &Bench, keys: u64, workload: Workload, ops: u64, hot_set: u64) 
     Draw { workload, skew, keys, threads, ops, seed: 1, hot_set, turn: 0 }.into()
 }
 
-/// Medians over the rounds, window by window, with the time in seconds.
+/// The medians over the rounds for each window, with the time in seconds.
 fn medians(rounds: &[Vec<f64>], window: Duration) -> Vec<Point> {
     let length = rounds.iter().map(Vec::len).min().unwrap_or_default();
     let point = |at: usize| {
@@ -83,11 +83,11 @@ fn shift(bench: &Bench) -> Result<Measured> {
     let turns = bench.size.rounds.min(3);
     let bar = bench.steps((turns * plans.len()) as u64, "hot sets shift");
     for round in 0..turns as u64 {
-        // Each round has hot sets that no round before had.
+        // Each round has hot sets that no earlier round had.
         let before = source(bench, keys, Workload::C, ops, 2 * round);
         let after = source(bench, keys, Workload::C, ops, 2 * round + 1);
         field::settle(bench, &field.targets(), &before)?;
-        // Draws that no turn before had.
+        // Draws that no earlier turn had.
         let turn = 1 << 32;
         let phases = [&before, &after].map(|source| Phase { source, turn, lasts: half });
         let timeline = Timeline { phases: &phases, window, mode: Mode::Scalar };
@@ -101,7 +101,7 @@ fn shift(bench: &Bench) -> Result<Measured> {
     let lines: Vec<Vec<Point>> = rounds.iter().map(|rounds| medians(rounds, window)).collect();
     let claims = reactions(&lines, shifted);
     let series = plans.iter().zip(lines).map(|(plan, points)| {
-        // The range of each window would hide the lines.
+        // The ranges of the windows would hide the lines.
         let points = points.into_iter().map(|point| Point { range: None, ..point }).collect();
         Series::measured(plan.name(), points)
     });
@@ -126,7 +126,7 @@ fn shift(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: vec![chart], notes })
 }
 
-/// When a line returns to nine tenths of its final value after the shift.
+/// The seconds from the shift until a line reaches nine tenths of its final value, and that final value.
 fn steady_after(line: &[Point], shifted: f64) -> Option<(f64, f64)> {
     let after: Vec<&Point> = line.iter().filter(|point| point.x > shifted).collect();
     let last = after.len() - after.len() / 3;
@@ -179,13 +179,13 @@ fn reactions(lines: &[Vec<Point>], shifted: f64) -> Vec<Claim> {
 
 fn growth(bench: &Bench) -> Result<Measured> {
     let keys = (bench.size.keys / 4).max(1);
-    // Two doublings: four times as many keys in the end, half of the operations insert.
+    // Two doublings: the number of keys grows to four times, and half of the operations insert.
     let ops = 3 * keys * 2 / bench.size.threads as u64;
     let source = source(bench, keys, Workload::Grow, ops, 0);
     let window = Duration::from_secs_f64(bench.size.seconds / f64::from(2 * WINDOWS));
     let lasts = Duration::from_secs_f64(20.0 * bench.size.seconds);
     let fixed = field::ring(bench, 4 * keys, 4 * RATIO, Strategy::Sampling);
-    // As many bytes a key when it is full as the fixed one has in the beginning.
+    // Grows at the bytes per key that the fixed table has once it is full.
     let grows =
         Config { growth: Some(Growth::BytesPerKey(8.0 / RATIO as f64)), ..fixed.config.clone() };
     let label = |text: &str| Some(text.to_owned());
@@ -198,7 +198,7 @@ fn growth(bench: &Bench) -> Result<Measured> {
     let turns = bench.size.rounds.min(3);
     for turn in 0..turns as u64 {
         for (rounds, plan) in rounds.iter_mut().zip(&plans) {
-            // Inserted keys stay, so each run begins with a new table.
+            // Inserted keys stay, so each run needs a new table.
             let field = Field::load(bench, keys, std::slice::from_ref(plan))?;
             let phases = [Phase { source: &source, turn, lasts }];
             let timeline = Timeline { phases: &phases, window, mode: Mode::Scalar };

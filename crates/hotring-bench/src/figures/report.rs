@@ -1,5 +1,5 @@
-//! All figures of a run, and the files that they go to: one page for people, JSON with everything,
-//! and a CSV file for each figure.
+//! The report of a run and its files: one HTML page for people, JSON with everything, and a CSV file for each
+//! figure.
 
 use std::fs;
 use std::path::Path;
@@ -20,15 +20,15 @@ pub struct Report {
     pub machine: Machine,
     /// The day, in UTC.
     pub date: String,
-    /// The command that made it.
+    /// The command that produced the report.
     pub command: String,
     /// The name of the scale, for the commands of single figures.
     pub scale: String,
     /// The scale in words.
     pub scale_line: String,
-    /// How long all of it took so far, in seconds.
+    /// The duration of the run so far, in seconds.
     pub seconds: f64,
-    /// Figures that the run is to have.
+    /// The number of figures that the run will have.
     pub wanted: usize,
     /// Whether the harness was fit to measure.
     pub fitness: Fitness,
@@ -53,7 +53,7 @@ struct Row<'f> {
 }
 
 impl Report {
-    /// Writes all files into a folder, which is made if it is missing.
+    /// Writes all files into a folder, which is created if missing.
     pub fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -93,8 +93,8 @@ fn rows(figure: &Figure) -> Vec<Row<'_>> {
     rows
 }
 
-/// The day of a moment in Unix seconds, as YYYY-MM-DD: a count of days from the first of March of
-/// the year 0, where every fourth year is a leap year but for three of each four centuries.
+/// The day of a Unix time in seconds, as YYYY-MM-DD. Counts days from 1 March of the year 0; every fourth year is
+/// a leap year except three in every four centuries.
 pub fn day(unix_seconds: u64) -> String {
     let days = unix_seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

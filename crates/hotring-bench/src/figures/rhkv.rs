@@ -1,5 +1,5 @@
-//! RHKV's evaluation within one process: kicks, inserts, atomicity, the cache of recent items, skew,
-//! checksums. Its figures over the network are elsewhere.
+//! RHKV's evaluation within one process: kicks, inserts, atomicity, the cache of recent items, skew, checksums.
+//! `servers.rs` has its figures over the network.
 
 use std::time::Instant;
 
@@ -140,7 +140,7 @@ fn fewer(fillings: &[Filling]) -> usize {
 /// Shares of inserts, in percent, and the paper's values for them.
 const SHARES: [(u64, f64); 4] = [(5, 1.0), (10, 1.049), (15, 1.101), (20, 1.151)];
 
-/// Nanoseconds for an operation on a table that is filled to 0.4 first.
+/// Nanoseconds per operation on a table that is first filled to a load of 0.4.
 fn mixed(table: &mut impl Filled, slots: u64, share: u64, round: u64) -> f64 {
     let mut random = Rng::with_seed(round);
     let mut keys: Vec<u64> = Vec::new();
@@ -149,7 +149,7 @@ fn mixed(table: &mut impl Filled, slots: u64, share: u64, round: u64) -> f64 {
         keys.push(fresh());
         table.insert(keys[keys.len() - 1]);
     }
-    // As many inserts at any share, so that all end at the same load.
+    // The number of inserts is the same for any share, so that all runs end at the same load.
     let inserts = slots / 20;
     let operations: Vec<(bool, u64)> = (0..inserts * 100 / share)
         .map(|turn| match turn * share % 100 < share {
@@ -256,7 +256,7 @@ fn locking(bench: &Bench) -> Result<Measured> {
         gcuckoo(bench, keys, name, GCuckooConfig { atomicity, ..GCuckooConfig::default() })
     };
     let all = modes.map(plan);
-    // Refused where the processor has none.
+    // Plans that this processor cannot run are refused by `build`.
     let plans: Vec<Plan> = all.into_iter().filter(|plan| plan.build().is_ok()).collect();
     let has_rtm = plans.len() == modes.len();
     let has_hle = std::fs::read_to_string("/proc/cpuinfo")
@@ -438,7 +438,7 @@ fn checksums(bench: &Bench) -> Result<Measured> {
         let names = plans.iter().map(Plan::name).collect();
         rows.add(place as f64, names, &field.measure(bench, work)?);
     }
-    // Nanoseconds of a thread that a checked read takes more.
+    // The additional nanoseconds of a thread per checked read.
     let each = |row: usize| 1e3 * bench.size.threads as f64 / rows.rate(row, 0.0);
     let more = each(2) - each(0);
     let paper = "A checksum is 5 to 20 times cheaper than flushing the item's lines";
@@ -487,7 +487,7 @@ fn checksums(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts, notes })
 }
 
-/// Nanoseconds to write an item and flush it, where the processor can be told to.
+/// Nanoseconds to flush a written item; None if the processor has no such instruction.
 fn flush_ns(rounds: u64) -> Option<Spread> {
     const ITEM: usize = 128;
     const ITEMS: usize = 1 << 19;
@@ -508,7 +508,7 @@ fn flush_ns(rounds: u64) -> Option<Spread> {
             }
             start.elapsed().as_nanos() as f64 / FLUSHED as f64
         };
-        // Without, so that only the flush is left.
+        // The write without a flush, which is subtracted.
         let plain = write(&mut items, false);
         write(&mut items, true) - plain
     };

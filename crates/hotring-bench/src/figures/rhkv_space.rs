@@ -1,4 +1,4 @@
-//! RHKV's section 6.6: the size of a database on disk, against the bytes of its keys and values.
+//! RHKV's section 6.6: the size of a database on disk, compared with the bytes of its keys and values.
 
 use anyhow::Result;
 
@@ -23,7 +23,7 @@ pub const ENTRIES: [Entry; 1] = [Entry {
     measure,
 }];
 
-/// The paper's logical size, and the sizes of its three servers, in MB.
+/// The paper's logical size, then the sizes of its three servers, in MB.
 const LOGICAL: f64 = 1020.0;
 const RHKV: f64 = 1204.25;
 const REDIS: f64 = 1256.32;
@@ -31,28 +31,28 @@ const MONGODB: f64 = 1230.32;
 
 const KEY_LEN: usize = 10;
 const VALUE_LEN: usize = 100;
-/// The data with the paper's logical size.
+/// The number of keys that gives the paper's logical size.
 const KEYS_MAX: u64 = 10_000_000;
-/// How often all values are overwritten.
+/// The number of passes that overwrite all values.
 const PASSES: usize = 4;
-/// The log's promise, which both servers call so.
+/// The log setting, which has the same name in both servers.
 const LOG: &str = "everysec";
 
 /// The part of the section that is not measured.
 const PERSIST: &str = "The section also has times to persist an operation: 52.23 ms in RHKV, 62.21 in Redis, \
                        65.32 in MongoDB. They are left out, as the paper does not say what is timed.";
 
-/// The places of the first plot.
+/// The categories of the first plot.
 const PLACES: [&str; 3] = ["after the load", "its length", "packed"];
 
 /// The observations of a server.
 struct Seen {
     kind: Kind,
-    /// After the load and after each pass, of one that never rewrites its log.
+    /// The passes (load first) of a server that never rewrites its log.
     log_only: Vec<Pass>,
-    /// Of one that does so by itself.
+    /// The passes of a server that rewrites its log by itself.
     by_itself: Vec<Pass>,
-    /// Of the first one, when the log has been rewritten.
+    /// The files of the first server after a rewrite of its log.
     packed: Sizes,
 }
 
@@ -95,7 +95,7 @@ fn measure(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims: claims(&seen, live), charts: charts(&seen, live), notes })
 }
 
-/// How it was measured.
+/// The note on the setting of the measurement.
 fn setting(data: &Data) -> String {
     format!(
         "{} keys of {KEY_LEN} bytes with values of {VALUE_LEN}; counted once. hotring's log stands for RHKV's files, and \

@@ -1,4 +1,4 @@
-//! How much a run of `figures` loads and for how long it measures.
+//! The scales of a run of `figures`: the amount of data and the length of measurements.
 
 use std::fmt;
 
@@ -31,20 +31,20 @@ pub struct Size {
     pub ops: u64,
     /// Measured rounds; figures are medians.
     pub rounds: usize,
-    /// Rounds before those, at least.
+    /// The least number of warm-up rounds.
     pub warmup: usize,
-    /// Rounds before those at most, where visits per lookup are not stable sooner.
+    /// The most warm-up rounds; warm-up ends earlier once visits per lookup are stable.
     pub warmup_max: usize,
-    /// Threads, where a figure wants as many as there are.
+    /// The number of threads of a figure that uses all of them.
     pub threads: usize,
     /// Seconds that a figure over time covers.
     pub seconds: f64,
 }
 
-/// Most bytes per key in the figure that loads the most tables at once.
+/// The most bytes per key, in the figure that loads the most tables at once.
 const BYTES_A_KEY: u64 = 600;
 
-/// Beyond this an index that has not settled is measured as it is.
+/// The most warm-up rounds. An index that has not settled by then is measured as it is.
 const WARMUP_MAX: usize = 256;
 
 impl fmt::Display for Scale {
@@ -55,7 +55,7 @@ impl fmt::Display for Scale {
 }
 
 impl Scale {
-    /// Its numbers on this machine.
+    /// The numbers of this scale on this machine.
     pub fn size(self) -> Result<Size> {
         let threads = machine::cores().len().min(64);
         ensure!(threads > 0, "the kernel names no core to run on");
@@ -81,7 +81,7 @@ impl Scale {
 }
 
 impl Size {
-    /// The thread counts that figures over threads have: 1, 2, 4, ... up to all.
+    /// The thread counts of figures over threads: 1, 2, 4, ... up to all.
     pub fn thread_counts(&self) -> Vec<usize> {
         let powers = (0..).map(|power| 1 << power).take_while(|&count| count < self.threads);
         powers.chain([self.threads]).collect()

@@ -1,4 +1,4 @@
-//! Servers over TCP: hotring, with the ring and with RHKV's tables, beside redis-server and memcached.
+//! Servers over TCP: hotring, with the ring and with RHKV's tables, compared with redis-server and memcached.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub const ENTRIES: [Entry; 2] = [
     },
 ];
 
-/// The mixes of the paper, in its order.
+/// The paper's mixes, in its order.
 const MIXES: [(Workload, &str); 4] = [
     (Workload::A, "50:50"),
     (Workload::B, "95:5"),
@@ -50,20 +50,20 @@ const MIXES: [(Workload, &str); 4] = [
 
 const ZIPF: Skew = Skew::Zipf(0.99);
 
-/// As the paper has them in its section 6.6.
+/// Lengths of a key and a value in bytes, as in the paper's section 6.6.
 const KEY_LEN: usize = 10;
 const VALUE_LEN: usize = 100;
 
 /// Connections of "many clients".
 const MANY: usize = 50;
 
-/// Requests drawn for a load; they are repeated.
+/// Requests that are drawn in advance and repeated.
 const DRAWN: u64 = 500_000;
 
-/// RHKV's tables in hotring's server, in place of RHKV.
+/// hotring's server with RHKV's tables, which stands for RHKV.
 const RHKV: &str = "hotring (gcuckoo)";
 
-/// Servers side by side, with the same data in each.
+/// A group of servers, each with the same data.
 struct Field {
     targets: Vec<Target>,
     data: Data,
@@ -77,7 +77,7 @@ struct Field {
 type Samples = Vec<Vec<Sample>>;
 
 impl Field {
-    /// Starts the servers and loads them; `loads` more loads will follow.
+    /// Starts and loads the servers, for `loads` loads of measurements.
     fn new(bench: &Bench, loads: usize) -> Result<Self> {
         let size = &bench.size;
         let data = Data { keys: (size.keys / 8).max(1), key_len: KEY_LEN, value_len: VALUE_LEN };
@@ -124,7 +124,7 @@ impl Field {
         load.measure(&self.targets, (&self.data, &scripts), self.rounds, &self.bar)
     }
 
-    /// A figure of each server in each case.
+    /// A figure of each server in each case, as series of a chart.
     fn series(&self, cases: &[Samples], figure: impl Fn(&Sample) -> Option<f64>) -> Vec<Series> {
         let series = |(at, target): (usize, &Target)| {
             let spread = |(place, samples): (usize, &Samples)| {
@@ -137,7 +137,7 @@ impl Field {
         self.targets.iter().enumerate().map(series).collect()
     }
 
-    /// The median of a server's figure, if the server is there.
+    /// The median of a server's figure, if the server is present.
     fn median(
         &self,
         samples: &Samples,
@@ -148,7 +148,8 @@ impl Field {
         Some(Spread::of(&samples[at].iter().map(figure).collect::<Vec<_>>()).median)
     }
 
-    /// In how many cases one server's figure is above another's, of how many where both are there.
+    /// The number of cases in which the figure of `one` is above that of `other`, and the number of cases with
+    /// both.
     fn above(
         &self,
         cases: &[Samples],
@@ -163,7 +164,7 @@ impl Field {
         (!pairs.is_empty()).then_some((held, pairs.len()))
     }
 
-    /// How many times another server's figure one server has, the median over the cases.
+    /// The figure of `one` as a multiple of that of `other`: the median over the cases.
     fn times(
         &self,
         cases: &[Samples],
@@ -177,7 +178,7 @@ impl Field {
     }
 }
 
-/// How it was measured.
+/// The note on the setting of the measurement.
 fn setting(data: &Data) -> String {
     let cores = if machine::cores().len() > 1 { "a core of its own" } else { "the same core" };
     format!(
@@ -255,11 +256,11 @@ fn throughput(bench: &Bench) -> Result<Measured> {
 }
 
 fn latency(bench: &Bench) -> Result<Measured> {
-    /// Far below the capacity of any of the servers.
+    /// Requests per second, far below the capacity of any server.
     const RATE: f64 = 10_000.0;
     const QUANTILES: [(f64, &str); 4] =
         [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
-    /// Table 4, the row of TCP/IP.
+    /// The TCP/IP row of the paper's table 4.
     const PRINTED: [f64; 3] = [43.2, 41.3, 39.5];
     let field = Field::new(bench, MIXES.len() + 1)?;
     let skew = |mix| if mix == Workload::D { Skew::Latest(0.99) } else { ZIPF };

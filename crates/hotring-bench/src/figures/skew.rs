@@ -1,4 +1,4 @@
-//! The distribution of accesses: the papers' production curves beside our generator.
+//! The distribution of accesses: the papers' production curves, compared with our generator.
 
 use std::path::{Path, PathBuf};
 
@@ -36,13 +36,13 @@ pub const ENTRIES: [Entry; 2] = [
     },
 ];
 
-/// The number of keys of the paper.
+/// The number of keys in the paper.
 const KEYS: u64 = 250_000_000;
-/// Accesses of a recorded trace that are looked at.
+/// The most accesses that are read of a recorded trace.
 const ACCESSES_MAX: u64 = 20_000_000;
 const THETAS: [f64; 6] = [0.5, 0.7, 0.9, 0.99, 1.11, 1.22];
 const PARTS: [f64; 6] = [0.01, 0.1, 0.2, 0.3, 0.4, 0.5];
-/// More percentage points than rounding can explain.
+/// A difference in percentage points that rounding cannot explain.
 const BEYOND: f64 = 0.5;
 /// Table 2 as printed, in percent: a row for each of `THETAS`, a column for each of `PARTS`.
 const PRINTED: [[f64; 6]; 6] = [
@@ -117,7 +117,7 @@ fn curves(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: vec![chart], notes })
 }
 
-/// A curve for each recorded trace in the folder that was named.
+/// A curve for each recorded trace in the folder of traces.
 fn recorded(bench: &Bench, parts: &[f64]) -> Result<Vec<Series>> {
     let Some(folder) = &bench.traces else { return Ok(Vec::new()) };
     let entries = std::fs::read_dir(folder)
@@ -142,7 +142,7 @@ fn curve(path: &Path, parts: &[f64]) -> Result<Series> {
         let hottest = (counts.len() as f64 * part).round() as usize;
         counts[..hottest].iter().sum::<u64>() as f64 / trace.accesses().len().max(1) as f64
     };
-    // Below one key there is nothing to see.
+    // Shares of less than one key are left out.
     let seen = parts.iter().filter(|part| **part * counts.len() as f64 >= 1.0);
     let points = seen.map(|part| Point::new(100.0 * part, 100.0 * share(*part))).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();

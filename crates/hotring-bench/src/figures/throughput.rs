@@ -1,4 +1,4 @@
-//! Throughput by workload, length of chains, skew and period: HotRing's figures 10, 11, 12 and 15.
+//! Throughput by workload, chain length, skew and period: HotRing's figures 10, 11, 12 and 15.
 
 use anyhow::Result;
 use hotring_index::{Config, RcuCounts, Strategy};
@@ -84,7 +84,7 @@ const RATIO: u64 = 8;
 const EXTREME: f64 = 1.22;
 const RATE: &str = "million operations a second";
 
-/// Where rows are in these figures.
+/// The positions of rows in these figures.
 const CHAINING: usize = 0;
 const RING_R: usize = 1;
 const RING_S: usize = 2;
@@ -103,7 +103,7 @@ fn papers(bench: &Bench, keys: u64, ratio: u64) -> Vec<Plan> {
     ]
 }
 
-/// Indexes of others, as they are by default.
+/// Indexes of other authors, with default settings.
 const PEERS: [(&str, TargetName); 6] = [
     ("papaya", TargetName::Papaya),
     ("dashmap", TargetName::Dashmap),
@@ -113,7 +113,7 @@ const PEERS: [(&str, TargetName); 6] = [
     ("TBB", TargetName::Tbb),
 ];
 
-/// The note on memory in each of them.
+/// The note on memory in each of these figures.
 fn note(keys: u64) -> String {
     format!(
         "{keys} keys of 8 bytes with values of 8 bytes. Chaining Hash and the paper's HotRing have \
@@ -197,7 +197,7 @@ fn by_workload(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts, notes })
 }
 
-/// 1 and all.
+/// One thread, and all threads.
 fn thread_counts(bench: &Bench) -> Vec<usize> {
     let mut counts = vec![1, bench.size.threads];
     counts.dedup();
@@ -237,7 +237,7 @@ fn gains(rows: &Rows, threads: usize) -> Vec<Claim> {
     ]
 }
 
-/// One row of rates for each ratio of keys to buckets, each with tables of its own.
+/// Rates for each ratio of keys to buckets, each with tables of its own. Gives the number of keys, too.
 fn over_ratios(bench: &Bench, workload: Workload) -> Result<(u64, Rows)> {
     let keys = (bench.size.keys / 2).max(1);
     let mut rows = Rows::default();
@@ -293,7 +293,7 @@ fn by_misses(bench: &Bench) -> Result<Measured> {
         Claim::factor("2 keys a bucket: 1.17 times", what, 1.17, gain(2.0)),
         Claim::factor("16 keys a bucket: 1.80 times", what, 1.80, gain(16.0)),
     ];
-    // Its rings have as many keys as the paper's.
+    // The row whose rings have as many keys as the paper's.
     const PAPERS_S: usize = 4;
     for ratio in RATIOS {
         let (ratio, items) = (ratio as f64, ratio as f64 / 2.0 + 1.0);
@@ -318,7 +318,7 @@ fn by_misses(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: vec![chart, visits], notes: vec![note(keys)] })
 }
 
-/// Items that a miss visits, beside the paper's formula.
+/// Items that a miss visits, with the paper's formula.
 fn visits_chart(rows: &Rows) -> Chart {
     let counted = |row: usize| {
         let point = |ratio: &u64| Point::new(*ratio as f64, rows.visits(row, *ratio as f64));

@@ -1,9 +1,9 @@
-//! Whether the harness is fit to measure: its loop beside bare loops over the same data.
+//! Whether the harness is fit to measure: compares its loop with bare loops over the same data.
 //!
-//! The harness adds work to each operation: it must find out what the operation is, and check the answer. That work
-//! flatters slow targets. So in each run that measures, the harness's loop and a bare loop take turns on the same
-//! operations, over the direct array of the oracle and over a plain chained hash. A run in which
-//! either is too far behind its bare loop says so.
+//! The harness adds work to each operation: it must decode the operation and check the answer. That work flatters
+//! slow targets. So in each run that measures, the harness's loop and a bare loop take turns on the same
+//! operations, over the direct array of the oracle and over a plain chained hash. Each run warns when the harness
+//! is too far behind either bare loop.
 
 use std::fmt;
 use std::hint::black_box;
@@ -22,35 +22,36 @@ use crate::workload::operations::{Keys, Op, Workload};
 use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 
-/// The part of a bare loop's rate that the oracle must have.
+/// The least rate of the oracle, as a share of a bare loop's.
 const FIT: f64 = 0.9;
-/// The same of the chain, whose code for each lookup is much longer, and is unrolled in the harness.
+/// The least rate of the chain, as a share of a bare loop's. Its code per lookup is much longer, and the harness
+/// unrolls it.
 const FIT_CHAIN: f64 = 0.75;
-/// Turns of both; the ratio is the median of those within a turn.
+/// The number of turns. The ratio is the median of those within a turn.
 const TURNS: u64 = 9;
-/// More keys than caches hold, and few enough to be loaded in a moment.
+/// More keys than caches hold, but few enough to load in a moment.
 const KEYS: u64 = 1 << 22;
-/// Of one turn.
+/// Operations of one turn.
 const OPS: u64 = 1 << 21;
 
-/// The result.
+/// The result of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fitness {
-    /// The oracle's rate as a part of the rate of a bare loop over an array.
+    /// The oracle's rate as a share of the rate of a bare loop over an array.
     pub of_bare: f64,
-    /// The rate of a plain chained hash as a part of the rate of a bare loop over it.
+    /// The rate of a plain chained hash as a share of the rate of a bare loop over it.
     pub of_bare_chain: f64,
-    /// Whether both are enough.
+    /// Whether both rates are sufficient.
     pub is_fit: bool,
 }
 
 impl Fitness {
-    /// Of this harness, for a run with these numbers of keys and operations a turn.
+    /// Measures this harness, for a run with these numbers of keys and operations per turn.
     pub fn measure(keys: u64, ops: u64) -> Result<Self> {
         let (keys, ops) = (keys.clamp(1, KEYS), ops.clamp(1, OPS));
         let oracle = Plan::new(TargetName::Oracle, keys).build()?;
         oracle.load(keys, &ProgressBar::hidden());
-        // As many bytes a key as the oracle has, in memory of the same kind.
+        // As many bytes per key as in the oracle, in memory of the same kind.
         let cells: Vec<[u64; 2]> = (0..keys).map(|key| [1, key]).collect();
         let of_bare = ratio(&*oracle, |ops| bare(&cells, ops), keys, ops)?;
         drop((oracle, cells));
@@ -64,7 +65,7 @@ impl Fitness {
         Fitness { of_bare, of_bare_chain, is_fit: of_bare >= FIT && of_bare_chain >= FIT_CHAIN }
     }
 
-    /// Says it, loudly if it is bad.
+    /// Prints the result, prominently if it is bad.
     pub fn tell(&self) {
         println!("{self}");
         if !self.is_fit {
@@ -94,7 +95,7 @@ impl fmt::Display for Fitness {
     }
 }
 
-/// The rate of a target as a part of that of `bare`, which does the same operations: the median of some turns.
+/// The rate of a target as a share of that of `bare`, which runs the same operations: the median over the turns.
 fn ratio(
     target: &dyn Target,
     bare: impl Fn(&[Op]) -> u64 + Sync,
@@ -128,23 +129,23 @@ fn ratio(
     Ok(Spread::of(&ratios.context("the harness beside a bare loop")?).median)
 }
 
-/// The loop of a program without any other work. Never inlined, so that it is compiled alike wherever it is
-/// called.
+/// The loop of a program without any other work. It must never be inlined, so that every caller runs the same
+/// code.
 #[inline(never)]
 fn bare(cells: &[[u64; 2]], ops: &[Op]) -> u64 {
     ops.iter().fold(0, |sum, op| sum ^ cells[op.read_key() as usize][1])
 }
 
-/// The same over a chained hash.
+/// The bare loop over a chained hash.
 #[inline(never)]
 fn bare_chain(chain: &Chain, ops: &[Op]) -> u64 {
     let chain = chain.view();
     ops.iter().fold(0, |sum, op| sum ^ chain.find(op.read_key()).unwrap_or_default())
 }
 
-/// A plain chained hash of one thread, one key a bucket on average.
+/// A plain single-threaded chained hash with one key per bucket on average.
 struct Chain {
-    /// The number of the bucket's first node, and one more: 0 for none.
+    /// The number of the bucket's first node plus one; 0 for none.
     heads: Vec<u32>,
     nodes: Vec<Node>,
     shift: u32,
@@ -153,7 +154,7 @@ struct Chain {
 struct Node {
     key: u64,
     value: u64,
-    /// As in `heads`.
+    /// The next node of the chain, encoded as in `heads`.
     next: u32,
 }
 
@@ -180,7 +181,7 @@ impl Chain {
     }
 }
 
-/// The chain as a loop wants it: without another pointer to follow.
+/// The chain in the form that a loop needs: without another pointer to follow.
 #[derive(Clone, Copy)]
 struct View<'a> {
     heads: &'a [u32],
@@ -216,7 +217,7 @@ impl Engine for Arc<Chain> {
     }
 }
 
-/// It is filled before it becomes a target, and never changed.
+/// The chain must be filled before it becomes a target, and never changes afterwards.
 impl Session for View<'_> {
     #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! How long single reads take, while other threads are at work.
+//! Latencies of single reads while other threads work.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,20 +13,20 @@ use crate::targets::{Mode, Tally, Target};
 use crate::workload::operations::{Kind, Op};
 use crate::workload::streams::Streams;
 
-/// Nanoseconds by frequency, three digits of each.
+/// A histogram of nanoseconds with three significant digits.
 pub type Latencies = Histogram<u64>;
 
-/// Operations of the other threads between two looks at whether to stop.
+/// Operations of the other threads between two checks of `stop`.
 const CHUNK: usize = 256;
-/// Longer ones count as this, in nanoseconds.
+/// The maximum, in nanoseconds. Longer latencies count as this.
 const LONGEST: u64 = 60_000_000_000;
 
-/// No latencies so far.
+/// An empty histogram.
 pub fn none() -> Latencies {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds and the precision are valid ones")
 }
 
-/// The time of reading the clock: part of each latency.
+/// The time to read the clock, which is part of each latency.
 pub fn of_clock() -> Latencies {
     let mut latencies = none();
     for _ in 0..100_000 {
@@ -36,8 +36,8 @@ pub fn of_clock() -> Latencies {
     latencies
 }
 
-/// The first thread runs its stream once, and its reads are timed; the others run theirs again and
-/// again meanwhile, or once if it inserts.
+/// Times the reads of the first thread, which runs its stream once. Meanwhile the other threads repeat their
+/// streams, or run them once if they insert.
 pub fn of_reads(target: &dyn Target, streams: &Streams) -> Result<Latencies> {
     let streams_of_keys = streams.of_keys(target.keys());
     let Some((timed, others)) = streams_of_keys.split_first() else { return Ok(none()) };
@@ -59,7 +59,7 @@ pub fn of_reads(target: &dyn Target, streams: &Streams) -> Result<Latencies> {
             let (mut worker, mut latencies) = (target.worker(), none());
             barrier.wait();
             let tally = worker.time(timed, &mut |nanoseconds| note(&mut latencies, nanoseconds));
-            // ORDERING: Relaxed, it says when to stop and nothing else.
+            // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
             stop.store(true, Ordering::Relaxed);
             pinned.map(|()| (latencies, tally))
         });
@@ -81,7 +81,7 @@ fn beside(target: &dyn Target, ops: &[Op], stop: &AtomicBool) -> Tally {
     loop {
         for chunk in ops.chunks(CHUNK) {
             tally.add(worker.run(chunk, Mode::Scalar));
-            // ORDERING: Relaxed, as where it is set.
+            // ORDERING: Relaxed, for the reason at the store of `stop`.
             if stop.load(Ordering::Relaxed) {
                 return tally;
             }

@@ -10,25 +10,25 @@ use crate::report;
 use crate::targets::{Plan, Target};
 use crate::workload::operations::{Kind, Op};
 
-/// Keys that are looked up after a load, at most.
+/// The most keys that are looked up after a load.
 const CHECKED_MAX: u64 = 1 << 16;
 
 /// A loaded target and its memory.
 pub struct Loaded {
     /// The target.
     pub target: Box<dyn Target>,
-    /// How it was built.
+    /// The plan that it was built by.
     pub plan: Plan,
-    /// Growth of the process while it was built and loaded.
+    /// Growth of the process during build and load, per key.
     pub bytes_per_key: f64,
     /// Bytes of the index alone, where the target counts them.
     pub index_bytes_per_key: Option<f64>,
-    /// Millions of keys a second that were put, growth of the table included.
+    /// Million keys loaded per second, growth of the table included.
     pub mops: f64,
 }
 
 impl Loaded {
-    /// Builds a target and puts the keys numbered `0..keys`, unless memory will not do for it.
+    /// Builds a target and loads the keys numbered `0..keys`. Fails if memory does not suffice.
     pub fn new(plan: &Plan, keys: u64) -> Result<Self> {
         check_memory(std::slice::from_ref(plan), keys, 0, memory_available()?)?;
         let bar = report::progress(keys, &format!("load {}", plan.name()));
@@ -51,7 +51,7 @@ impl Loaded {
         })
     }
 
-    /// All of them side by side, unless memory will not do for them and for `streams` operations.
+    /// Builds and loads all targets. Fails if memory does not suffice for them and for `streams` operations.
     pub fn all(plans: &[Plan], keys: u64, streams: u64) -> Result<Vec<Self>> {
         ensure!(!plans.is_empty(), "nothing to measure");
         check_memory(plans, keys, streams, memory_available()?)?;
@@ -59,8 +59,8 @@ impl Loaded {
     }
 }
 
-/// Looks some keys up and compares each value with its key. Measured loops compare sums alone, which two swapped values
-/// would leave as they are.
+/// Looks some keys up and compares each value with its key. Measured loops compare only sums, which cannot detect
+/// two swapped values.
 fn check_answers(target: &dyn Target, keys: u64) -> Result<()> {
     let step = keys.div_ceil(CHECKED_MAX).max(1);
     let key = |number| Op::new(Kind::Read, target.keys().key(number));

@@ -1,4 +1,4 @@
-//! Measurements: targets are loaded side by side and take turns in rounds.
+//! Measurements: several targets are loaded at the same time and take turns in rounds.
 
 pub mod fitness;
 pub mod latency;

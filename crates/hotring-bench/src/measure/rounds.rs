@@ -1,7 +1,7 @@
-//! Rounds: compared targets take turns, so that drift of the machine hits all of them.
+//! Rounds of a measurement: the compared targets take turns, so that drift of the machine hits all of them.
 //!
-//! Each turn's operations are drawn before it, outside of the clock, and no two turns have the same.
-//! Before the first measured round, turns go on until the entrants have settled.
+//! Each turn's operations are drawn before the clock starts, and no two turns have the same ones. Turns are
+//! repeated until the entrants have settled, then the first measured round begins.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -22,41 +22,41 @@ use crate::workload::streams::Streams;
 pub struct Entrant<'a> {
     /// The target.
     pub target: &'a dyn Target,
-    /// How lookups are made.
+    /// The mode of lookups.
     pub mode: Mode,
     /// The work of each thread.
     pub source: &'a Feed<'a>,
 }
 
-/// How often.
+/// The numbers of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     /// Measured rounds.
     pub measured: usize,
-    /// Rounds before those, at least.
+    /// The least number of warm-up rounds.
     pub warmup: usize,
-    /// Rounds before those at most, where visits per lookup are not stable sooner.
+    /// The most warm-up rounds; warm-up ends earlier once visits per lookup are stable.
     pub warmup_max: usize,
 }
 
-/// The rounds of one participant.
+/// The rounds of one entrant.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// Million operations a second, one for each round.
     pub mops: Vec<f64>,
     /// Items visited per lookup over the measured rounds, where the target counts them.
     pub visits: Option<f64>,
-    /// The unmeasured part before.
+    /// The warm-up before the measured rounds.
     pub settled: Settled,
 }
 
 impl Samples {
-    /// The rates' median and how far they lie apart.
+    /// The median and the spread of the rates.
     pub fn spread(&self) -> Spread {
         Spread::of(&self.mops)
     }
 
-    /// This rate as a multiple of the other one, round by round.
+    /// This rate as a multiple of the other, round by round.
     pub fn ratio(&self, other: &Samples) -> Spread {
         let ratios: Vec<f64> = self.mops.iter().zip(&other.mops).map(|(a, b)| a / b).collect();
         Spread::of(&ratios)
@@ -64,12 +64,12 @@ impl Samples {
 }
 
 impl Rounds {
-    /// How many turns are measured in all.
+    /// The total number of measured turns.
     pub fn turns(&self, entrants: usize) -> u64 {
         (self.measured * entrants) as u64
     }
 
-    /// Runs all rounds; the bar moves with each turn. The result has the order of `entrants`.
+    /// Runs all rounds; the bar moves with each turn. The results have the order of `entrants`.
     pub fn measure(&self, entrants: &[Entrant<'_>], bar: &ProgressBar) -> Result<Vec<Samples>> {
         let settled = self.settle(entrants, bar)?;
         let start = |settled| Samples { settled, ..Samples::default() };
@@ -78,7 +78,7 @@ impl Rounds {
         for round in 0..self.measured {
             let drawn = draw(entrants, MEASURED + round as u64)?;
             for turn in 0..entrants.len() {
-                // Another one begins each round, so that none always follows the same one.
+                // Each round begins with another entrant, so that none always follows the same one.
                 let at = (round + turn) % entrants.len();
                 let (mops, more) = entrants[at].take(&drawn)?;
                 bar.inc(1);
@@ -94,7 +94,7 @@ impl Rounds {
         Ok(samples)
     }
 
-    /// Lets all entrants work until each has settled.
+    /// Runs all entrants until each has settled.
     pub fn settle(&self, entrants: &[Entrant<'_>], bar: &ProgressBar) -> Result<Vec<Settled>> {
         let new = |entrant: &Entrant<'_>| Settling::new(entrant.source.keys());
         let mut all: Vec<Settling> = entrants.iter().map(new).collect();
@@ -119,7 +119,7 @@ impl Rounds {
     }
 }
 
-/// The first measured draw: none of those before.
+/// The first measured draw. Warm-up turns use smaller numbers.
 const MEASURED: u64 = 1 << 32;
 
 /// A round's operations, once for each source.
@@ -141,8 +141,8 @@ fn drawn_for<'a>(drawn: &'a Drawn<'_>, entrant: &Entrant<'_>) -> &'a Turn {
 }
 
 impl Entrant<'_> {
-    /// One turn: the rate over all threads, from the common start to the last end; and the lookups
-    /// that were looked at meanwhile with their visits, where the target counts them.
+    /// Runs one turn. Gives the rate over all threads, from the common start to the last end, and where the
+    /// target counts them, the sampled lookups with their visits.
     fn take(&self, drawn: &Drawn<'_>) -> Result<(f64, Option<(u64, u64)>)> {
         let Turn { lead, timed } = drawn_for(drawn, self);
         let before = self.target.visits();
@@ -158,7 +158,7 @@ impl Entrant<'_> {
         let work = |core: usize, lead: &[Op], ops: &[Op]| {
             let pinned = machine::pin(core);
             let mut worker = self.target.worker();
-            // The others have had the caches since the last turn.
+            // The other targets have filled the caches since the last turn.
             worker.run(lead, self.mode);
             barrier.wait();
             let start = Instant::now();
@@ -186,7 +186,7 @@ impl Entrant<'_> {
     }
 }
 
-/// A target that loses keys, invents them or mixes up their values must not get a figure.
+/// Fails if a target loses keys, invents them or mixes up their values: such a target must not get a figure.
 pub fn check(target: &dyn Target, tally: &Tally, present: bool) -> Result<()> {
     let name = target.name();
     let absent = if present { tally.missed } else { tally.found };

@@ -1,44 +1,44 @@
-//! When an index has settled: its lookups visit as many items as before.
+//! Decides when an index has settled: its lookups visit as many items as in the blocks before.
 //!
-//! Turns are taken in blocks, each as long as all before it, and the first as long as it takes to
-//! touch as many keys as there are. Three blocks in a row that agree end it. As blocks double, a slow
-//! drift cannot hide between them for long.
+//! Turns are grouped in blocks. The first block is long enough to touch as many keys as there are, and each later
+//! one is as long as all before it. Three blocks in a row that agree end the warm-up. Because blocks double, a
+//! slow drift cannot hide between them for long.
 
 use std::time::Duration;
 
-/// Visits per lookup of two blocks that count as the same differ by this much at most.
+/// The largest relative difference in visits per lookup between two blocks that agree.
 const SAME: f64 = 0.02;
 
-/// The effort to settle.
+/// The effort of the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settled {
     /// Turns before the first measured one.
     pub turns: u64,
-    /// Their operations, of all threads.
+    /// Operations of these turns, over all threads.
     pub ops: u64,
-    /// Their time in seconds.
+    /// Duration of these turns, in seconds.
     pub seconds: f64,
-    /// Whether visits per lookup were the same in the end, or are not counted.
+    /// Whether visits per lookup were stable at the end, or are not counted.
     pub is_stable: bool,
 }
 
-/// An index on its way there.
+/// The state of an index during warm-up.
 #[derive(Clone, Debug)]
 pub struct Settling {
-    /// So far.
+    /// The effort so far.
     pub so_far: Settled,
-    /// Operations that a block has at least.
+    /// The least number of operations in a block.
     block: u64,
-    /// Operations, lookups that were looked at, and their visits, of this block.
+    /// Of the current block: operations, sampled lookups, and their visits.
     current: (u64, u64, u64),
-    /// Visits per lookup of the block before, and of how many lookups.
+    /// Of the block before: visits per lookup, and the number of sampled lookups.
     before: Option<(f64, u64)>,
-    /// How many blocks in a row agreed with the one before.
+    /// The number of blocks in a row that agreed with the one before.
     agreed: u32,
 }
 
 impl Settling {
-    /// Of an index with this number of keys.
+    /// Begins the warm-up of an index with `keys` keys.
     pub fn new(keys: u64) -> Self {
         Settling {
             so_far: Settled::default(),
@@ -49,7 +49,7 @@ impl Settling {
         }
     }
 
-    /// A turn: its work, and the lookups and visits that the index counted meanwhile.
+    /// Records a turn: its work, and the lookups and visits that the index counted in it.
     pub fn note(&mut self, ops: u64, took: Duration, counted: Option<(u64, u64)>) {
         self.so_far.turns += 1;
         self.so_far.ops += ops;
@@ -67,7 +67,7 @@ impl Settling {
         let (_, lookups, visits) = std::mem::take(&mut self.current);
         let now = visits as f64 / lookups.max(1) as f64;
         if let Some((before, of)) = self.before {
-            // A mean of few lookups is not that exact.
+            // A mean over few lookups is less exact than `SAME`.
             let same = SAME.max(2.0 / (of.min(lookups).max(1) as f64).sqrt());
             let agrees = (now - before).abs() <= same * before;
             self.agreed = if agrees { self.agreed + 1 } else { 0 };
@@ -79,7 +79,7 @@ impl Settling {
 }
 
 impl Settled {
-    /// In words.
+    /// The effort in words.
     pub fn say(&self) -> String {
         let Settled { turns, ops, seconds, is_stable } = self;
         let end = if *is_stable { "" } else { ", NOT STABLE" };

@@ -1,6 +1,6 @@
 //! Throughput over time: the rate in each window while the work changes.
 //!
-//! A thread's time stands still while it draws its next operations.
+//! A thread's clock is paused while it draws its next operations.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -13,34 +13,35 @@ use crate::targets::{Mode, Tally, Target, Worker};
 use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Kind, Op};
 
-/// Operations between two looks at the clock.
+/// Operations between two reads of the clock.
 const CHUNK: usize = 256;
 
-/// The work of a while.
+/// The work during a period.
 #[derive(Clone, Copy)]
 pub struct Phase<'a> {
-    /// The work of each thread: a new draw whenever the last is used up, or a single draw for inserts.
+    /// The work of each thread. Streams are drawn again when they are used up, except streams of inserts, which
+    /// run once.
     pub source: &'a Feed<'a>,
-    /// The first of the draws.
+    /// The number of the first draw.
     pub turn: u64,
-    /// For how long.
+    /// The length of the period.
     pub lasts: Duration,
 }
 
-/// Phases one after the other.
+/// A sequence of phases.
 #[derive(Clone, Copy)]
 pub struct Timeline<'a> {
-    /// All with the same number of threads.
+    /// The phases, which must all have the same number of threads.
     pub phases: &'a [Phase<'a>],
     /// The length of a window.
     pub window: Duration,
-    /// How lookups are made.
+    /// The mode of lookups.
     pub mode: Mode,
 }
 
 impl Timeline<'_> {
-    /// Million operations per second in each window, of all threads together. It ends with the phases, or
-    /// when the first thread has finished inserting. Inserted keys stay.
+    /// Million operations per second in each window, over all threads. Ends with the phases, or when the first
+    /// thread has finished its inserts. Inserted keys stay.
     pub fn run(&self, target: &dyn Target) -> Result<Vec<f64>> {
         let threads = self.phases.first().map_or(0, |phase| phase.source.threads());
         let same = self.phases.iter().all(|phase| phase.source.threads() == threads);
@@ -86,7 +87,7 @@ impl Timeline<'_> {
                 break;
             }
         }
-        // The last one has begun and not ended.
+        // The last window is incomplete.
         work.windows.pop();
         Ok((work.windows, work.tally))
     }
@@ -102,13 +103,13 @@ struct Draws<'a> {
 }
 
 impl<'a> Draws<'a> {
-    /// With the first draw.
+    /// Starts with the first draw of the phase.
     fn new(phase: &'a Phase<'a>, thread: usize, keys: Keys) -> Result<Self> {
         let ops = phase.source.stream(phase.turn, thread, keys)?;
         Ok(Draws { phase, thread, keys, turn: phase.turn, ops })
     }
 
-    /// Draws others; false where it inserts, which is done once.
+    /// Draws the next operations. Gives false for a stream of inserts, which must run only once.
     fn next(&mut self) -> Result<bool> {
         if self.ops.iter().any(|op| op.kind() == Kind::Insert) {
             return Ok(false);
@@ -124,14 +125,14 @@ struct Work<'a> {
     worker: Box<dyn Worker + 'a>,
     mode: Mode,
     window: Duration,
-    /// Later by each pause.
+    /// The start, moved forward by each pause.
     start: Instant,
     windows: Vec<u64>,
     tally: Tally,
 }
 
 impl Work<'_> {
-    /// Works until `end`; false: it is through with a stream that inserts.
+    /// Works until `end`. Gives false if a stream of inserts is used up before.
     fn phase(&mut self, draws: &mut Draws<'_>, end: Duration) -> Result<bool> {
         loop {
             for chunk in draws.ops.chunks(CHUNK) {

@@ -11,15 +11,15 @@ pub struct Chart {
     pub title: String,
     /// How series are drawn.
     pub shape: Shape,
-    /// Along the bottom.
+    /// The axis along the bottom.
     pub x: Axis,
-    /// Along the left.
+    /// The axis along the left.
     pub y: Axis,
-    /// Names of the places on the x axis, where these are not numbers: place 0, place 1, ...
+    /// Names of the positions 0, 1, ... on an x axis that has no numbers.
     pub categories: Vec<String>,
-    /// The marks.
+    /// The data.
     pub series: Vec<Series>,
-    /// Moments or places on the x axis that have a name.
+    /// Named positions on the x axis.
     pub marks: Vec<Mark>,
 }
 
@@ -29,9 +29,9 @@ pub struct Chart {
 pub enum Shape {
     /// Points joined by lines.
     Lines,
-    /// Bars side by side at each place.
+    /// Bars next to each other at each position.
     Bars,
-    /// Bars on top of each other at each place.
+    /// Bars on top of each other at each position.
     Stacked,
 }
 
@@ -40,83 +40,83 @@ pub enum Shape {
 pub struct Axis {
     /// The quantity with its unit.
     pub label: String,
-    /// How numbers lie on it.
+    /// The scale of the numbers.
     pub scale: Scale,
 }
 
-/// How numbers lie on an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Evenly; a y axis begins at 0.
+    /// Linear; a y axis begins at 0.
     Linear,
-    /// By their logarithm.
+    /// Logarithmic.
     Log,
 }
 
 /// A row of points.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// As the legend has it.
+    /// The name in the legend.
     pub name: String,
     /// The source: series of other authors are drawn dashed.
     pub origin: Origin,
-    /// In the order in which they are joined.
+    /// The points, in the order in which they are joined.
     pub points: Vec<Point>,
 }
 
-/// Where numbers come from.
+/// The origin of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// Measured or counted in this run.
     Measured,
-    /// By a formula.
+    /// Computed by a formula.
     Computed,
     /// Printed in the paper.
     Paper,
 }
 
-/// A value, with how far its measurements lie apart.
+/// A value with the range of its measurements.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Point {
-    /// Where.
+    /// The position on the x axis.
     pub x: f64,
-    /// The value: of several, the median.
+    /// The value, or the median of several.
     pub y: f64,
-    /// The least and the greatest that were measured.
+    /// The least and the greatest measured value.
     pub range: Option<(f64, f64)>,
 }
 
-/// A place on the x axis that has a name.
+/// A named position on the x axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mark {
-    /// Where.
+    /// The position.
     pub x: f64,
-    /// The points.
+    /// The name of the position.
     pub name: String,
 }
 
 impl Axis {
-    /// Evenly spaced.
+    /// A linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Axis { label: label.into(), scale: Scale::Linear }
     }
 
-    /// By the logarithm.
+    /// A logarithmic axis.
     pub fn log(label: impl Into<String>) -> Self {
         Axis { label: label.into(), scale: Scale::Log }
     }
 }
 
 impl Chart {
-    /// Lines over numbers.
+    /// A chart of lines over numbers.
     pub fn lines(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
         let (shape, title) = (Shape::Lines, title.into());
         Chart { title, shape, x, y, categories: Vec::new(), series, marks: Vec::new() }
     }
 
-    /// Bars over names.
+    /// A chart of bars over names.
     pub fn bars(
         title: impl Into<String>,
         x: impl Into<String>,
@@ -128,7 +128,7 @@ impl Chart {
         Chart { title: title.into(), shape: Shape::Bars, x, y, categories, series, marks: vec![] }
     }
 
-    /// The values of the x axis, each once, in the order of the places.
+    /// The distinct positions on the x axis, in ascending order.
     pub fn places(&self) -> Vec<f64> {
         let points = self.series.iter().flat_map(|series| &series.points);
         let mut places: Vec<f64> = points.map(|point| point.x).collect();
@@ -137,41 +137,41 @@ impl Chart {
         places
     }
 
-    /// The name of a place, where it has one.
+    /// The name of a position, if it has one.
     pub fn category(&self, x: f64) -> Option<&str> {
         self.categories.get(x as usize).map(String::as_str)
     }
 }
 
 impl Series {
-    /// Measured values.
+    /// A series of measured values.
     pub fn measured(name: impl Into<String>, points: Vec<Point>) -> Self {
         Series { name: name.into(), origin: Origin::Measured, points }
     }
 
-    /// Values by a formula.
+    /// A series of values computed by a formula.
     pub fn computed(name: impl Into<String>, points: Vec<Point>) -> Self {
         Series { name: name.into(), origin: Origin::Computed, points }
     }
 
-    /// Values from the paper.
+    /// A series of values from the paper.
     pub fn paper(name: impl Into<String>, points: Vec<Point>) -> Self {
         Series { name: name.into(), origin: Origin::Paper, points }
     }
 
-    /// The point at this place.
+    /// The point at a position.
     pub fn at(&self, x: f64) -> Option<&Point> {
         self.points.iter().find(|point| point.x == x)
     }
 }
 
 impl Point {
-    /// A value that is exact, or was taken once.
+    /// A point with an exact value, or one that was measured once.
     pub fn new(x: f64, y: f64) -> Self {
         Point { x, y, range: None }
     }
 
-    /// The median of several measurements, with their range.
+    /// A point with the median of several measurements and their range.
     pub fn spread(x: f64, spread: Spread) -> Self {
         Point { x, y: spread.median, range: Some((spread.min, spread.max)) }
     }

@@ -1,4 +1,4 @@
-//! A chart as an SVG file of its own: the plot of `svg.rs` with its title, its legend and its style.
+//! Charts as standalone SVG files: the plot of `svg.rs` with a title, a legend and a style sheet.
 
 pub mod chart;
 pub mod svg;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use chart::Chart;
 
-/// Where the legend ends and the plot begins, of a line of the legend, and the size of `svg.rs`'s plot.
+/// The height of a legend line, the number of legend columns, and the size of `svg.rs`'s plot.
 const LEGEND_LINE: usize = 20;
 const LEGEND_COLUMNS: usize = 4;
 const WIDTH: usize = 600;

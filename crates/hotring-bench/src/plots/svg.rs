@@ -1,6 +1,6 @@
-//! Charts as SVG, within the page's own style: colours are classes, so that a plot follows the
-//! reader's light or dark mode, and text stays text. That, names for screen readers and values
-//! under the pointer are why this is written here: the plotting crates write fixed colours.
+//! Draws charts as SVG in the style of the page: colours are CSS classes, so that a plot follows the reader's
+//! light or dark mode, and text stays text. The plotting crates write fixed colours and offer neither names for
+//! screen readers nor values under the pointer, so this module draws by itself.
 
 use std::fmt::Write;
 
@@ -15,14 +15,14 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = 50.0;
-/// Colours that the style has; more series than that begin again.
+/// The number of colours in the style. Further series reuse them.
 pub const COLOURS: usize = 8;
-/// Above this number of points a line shows no markers.
+/// Lines with more points than this have no markers.
 const MARKERS_MAX: usize = 40;
-/// Where both ends of a range are this close together, no bar is drawn for it.
+/// A range shorter than this in the drawing gets no bar.
 const RANGE_MIN: f64 = 1.5;
 
-/// The drawing; `id` is unique on the page.
+/// Draws a chart; `id` must be unique on the page.
 pub fn draw(chart: &Chart, id: &str) -> String {
     let frame = Frame::new(chart);
     let mut svg = String::new();
@@ -44,7 +44,7 @@ pub fn draw(chart: &Chart, id: &str) -> String {
     svg
 }
 
-/// The looks of all series, as numbers: those of one name share it.
+/// The look of each series, as a number. Series of the same name share one look.
 pub fn looks(chart: &Chart) -> Vec<usize> {
     let mut names: Vec<&str> = Vec::new();
     let mut looks = Vec::new();
@@ -58,7 +58,7 @@ pub fn looks(chart: &Chart) -> Vec<usize> {
     looks
 }
 
-/// The sign of a series in a legend.
+/// The symbol of a series in a legend.
 pub fn sign(look: usize, series: &Series, shape: Shape) -> String {
     let colour = look % COLOURS;
     let mut svg = String::from("<svg class=\"sign\" viewBox=\"0 0 28 14\" aria-hidden=\"true\">");
@@ -77,7 +77,7 @@ pub fn sign(look: usize, series: &Series, shape: Shape) -> String {
     svg
 }
 
-/// For screen readers: the axes, and the names of the series.
+/// The description for screen readers: the axes, and the names of the series.
 fn description(chart: &Chart) -> String {
     let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
     let (x, y) = (&chart.x.label, &chart.y.label);
@@ -92,7 +92,7 @@ fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// Where numbers lie in the drawing.
+/// The mapping of numbers to the drawing.
 struct Frame<'c> {
     chart: &'c Chart,
     looks: Vec<usize>,
@@ -100,7 +100,7 @@ struct Frame<'c> {
     y: Span,
 }
 
-/// A stretch of numbers and the stretch of the drawing that shows it.
+/// An interval of numbers, and the interval of the drawing that shows it.
 struct Span {
     scale: Scale,
     low: f64,
@@ -173,7 +173,7 @@ impl<'c> Frame<'c> {
         };
         if self.chart.categories.is_empty() {
             let places = self.chart.places();
-            // Few values, such as key-bucket ratios, are their own ticks.
+            // If there are few values, such as key-bucket ratios, each gets a tick.
             let few = places.len() <= 8 && self.chart.x.scale == Scale::Log;
             let values = if few { places } else { ticks(&self.x) };
             values.iter().for_each(|&value| tick(value, &tick_text(value)));
@@ -187,7 +187,7 @@ impl<'c> Frame<'c> {
     fn marks(&self, svg: &mut String) {
         for (number, mark) in self.chart.marks.iter().enumerate() {
             let x = self.x.place(mark.x);
-            // Names of neighbours would run into each other on one line.
+            // Adjacent names would overlap on one line.
             let name_y = TOP + 10.0 + 13.0 * (number % 3) as f64;
             let _ = write!(
                 svg,
@@ -289,7 +289,7 @@ impl<'c> Frame<'c> {
         );
     }
 
-    /// The bar from the least to the greatest measurement.
+    /// Draws the bar from the least to the greatest measurement.
     fn range(&self, svg: &mut String, colour: usize, x: f64, point: &Point) {
         let Some((low, high)) = point.range else { return };
         let (bottom, top) = (self.y.place(low), self.y.place(high));
@@ -305,7 +305,7 @@ impl<'c> Frame<'c> {
         );
     }
 
-    /// The text under the pointer.
+    /// The text shown under the pointer.
     fn tip(&self, series: &Series, point: &Point) -> String {
         let place = self.chart.category(point.x).map_or_else(|| short(point.x), str::to_owned);
         let mut tip = format!("{}, {place}: {}", series.name, short(point.y));
@@ -316,12 +316,12 @@ impl<'c> Frame<'c> {
     }
 }
 
-/// The points that have a place.
+/// The points that can be drawn: those with a finite value.
 fn drawn(series: &Series) -> impl Iterator<Item = &Point> {
     series.points.iter().filter(|point| point.y.is_finite())
 }
 
-/// A marker of the series' own shape, because not everybody can tell the colours apart.
+/// Draws a marker whose shape belongs to the series, for readers who cannot tell the colours apart.
 fn marker(svg: &mut String, look: usize, x: f64, y: f64, tip: Option<&str>) {
     let tip = tip.map_or_else(String::new, |tip| format!("<title>{}</title>", escape(tip)));
     let path = match look % 5 {
@@ -335,7 +335,7 @@ fn marker(svg: &mut String, look: usize, x: f64, y: f64, tip: Option<&str>) {
     let _ = write!(svg, "<path class=\"dot s{colour}\" d=\"M{x:.1} {y:.1}{path}\">{tip}</path>");
 }
 
-/// The heights that the y axis has to show.
+/// The values that the y axis must cover.
 fn heights(chart: &Chart) -> Vec<f64> {
     if chart.shape == Shape::Stacked {
         let sum = |place: usize| {
@@ -348,7 +348,7 @@ fn heights(chart: &Chart) -> Vec<f64> {
     points.flat_map(|point| [point.y, point.range.map_or(point.y, |range| range.1)]).collect()
 }
 
-/// The range of an axis: linear from 0 if `grounded`, with some space above.
+/// The range of an axis: linear from 0 if `grounded`, with some margin above.
 fn bounds(values: impl Iterator<Item = f64>, axis: &Axis, grounded: bool) -> (f64, f64) {
     let log = axis.scale == Scale::Log;
     let fit = values.filter(|value| value.is_finite() && (!log || *value > 0.0));
@@ -387,7 +387,7 @@ fn ticks(span: &Span) -> Vec<f64> {
     }
 }
 
-/// A value at an axis, where there is little room: from 10,000 on in thousands or millions.
+/// A value as the label of a tick, where space is scarce: in thousands or millions from 10,000 on.
 fn tick_text(value: f64) -> String {
     match value.abs() {
         size if size >= 1e6 => format!("{}M", short(value / 1e6)),
@@ -396,7 +396,7 @@ fn tick_text(value: f64) -> String {
     }
 }
 
-/// Text as it stands in a page, in an attribute too.
+/// Escapes text for HTML, attributes included.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

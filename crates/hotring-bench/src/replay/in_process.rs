@@ -1,4 +1,4 @@
-//! Replay through the embedded store.
+//! Replays a trace through the embedded store.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,12 +10,12 @@ use hotring_store::{Key, Options, Session, SetOptions, Store};
 use super::{Job, Outcome, Tally, on_threads};
 use crate::report::Strides;
 
-/// One access in this number is timed: reading the clock costs about as much as a lookup.
+/// One access in this number is timed, because reading the clock costs about as much as a lookup.
 const TIMED_EVERY: u64 = 16;
-/// Nothing expires in a replay, so one fixed time will do.
+/// The current time of all operations. Nothing expires in a replay.
 const NOW: u64 = 1;
 
-/// Replays against a fresh store.
+/// Replays the trace against a fresh store.
 pub fn replay(job: &Job<'_>, engine: EngineChoice) -> Result<Outcome> {
     let store = Store::open_with(Options::default(), move |config| engine.open(config))?;
     let (tally, elapsed) = on_threads(job.threads, |thread| {
@@ -23,7 +23,7 @@ pub fn replay(job: &Job<'_>, engine: EngineChoice) -> Result<Outcome> {
         job.windows(thread).try_for_each(|window| player.play(window))?;
         Ok(player.tally)
     })?;
-    // Each key was filled once, so the store must hold them all.
+    // Each key was filled once, so the store must hold all keys.
     let distinct = job.trace.distinct();
     ensure!(store.len() == distinct, "{} keys in the store, not {distinct}", store.len());
     let stats = store.stats().index;

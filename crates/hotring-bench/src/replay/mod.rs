@@ -1,11 +1,11 @@
 //! `replay`: plays a recorded access trace against the store, in process or over the wire.
 //!
-//! Every access is a read-through: GET, and on a miss a SET of the value that the key would have
-//! been fetched as. The SET carries NX: where two accesses to one key are in flight together (two
-//! threads, or one pipeline window), both may miss, but only one fills. The other's fill comes too
-//! late and counts as a hit, as it would have been one a moment later. So hits and misses depend
-//! on the trace alone, not on threads, connections, pipelining or target, and are the same as those
-//! of a plain map: a test, not only a figure.
+//! Every access is a read-through: GET, and on a miss a SET of the value that a cache would have fetched for the
+//! key. The SET carries NX: if two accesses to one key are in flight together (two threads, or one pipeline
+//! window), both may miss, but only one fills. The other fill comes too late and counts as a hit, because it
+//! would have been one a moment later. So hits and misses depend on the trace alone, not on threads, connections,
+//! pipelining or target, and they must equal those of a plain map. This makes the replay a test as well as a
+//! measurement.
 
 mod generate;
 mod in_process;
@@ -97,7 +97,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The windows of accesses that a thread plays: windows go round the threads.
+    /// The windows of accesses that a thread plays. Threads get the windows in turn.
     fn windows(&self, thread: usize) -> impl Iterator<Item = &[u32]> {
         self.trace.accesses().chunks(self.pipeline).skip(thread).step_by(self.threads)
     }
@@ -110,10 +110,10 @@ impl Job<'_> {
     }
 }
 
-/// Longer latencies count as this: an hour.
+/// The maximum latency in nanoseconds: an hour. Longer ones count as this.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
-/// The counts of one thread, and of all of them together.
+/// The counts of one thread, or the sum over all threads.
 struct Tally {
     hits: u64,
     misses: u64,
@@ -135,7 +135,7 @@ impl Tally {
         self.latency.add(other.latency).expect("both histograms have the same bounds");
     }
 
-    /// Counts a fill: the first of a key is a miss.
+    /// Counts a fill. The first fill of a key is a miss, a later one a hit.
     fn filled(&mut self, stored: bool) {
         if stored {
             self.misses += 1;
@@ -151,7 +151,7 @@ impl Tally {
     }
 }
 
-/// The result of a target.
+/// The result of replaying against a target.
 struct Outcome {
     tally: Tally,
     elapsed: Duration,
@@ -159,7 +159,7 @@ struct Outcome {
     visits: Option<f64>,
 }
 
-/// Plain figures, in the order in which they are printed.
+/// Flat figures, in the order in which they are printed.
 #[derive(Debug, Serialize)]
 struct Summary {
     target: String,
@@ -241,7 +241,7 @@ impl ReplayArgs {
             println!("{}", serde_json::to_string_pretty(summary)?);
             return Ok(());
         }
-        // Numbers alone on their lines, so that a script reads them without parsing prose.
+        // One `name value` pair per line, so that scripts need not parse prose.
         let serde_json::Value::Object(fields) = serde_json::to_value(summary)? else {
             unreachable!("a struct serializes as an object");
         };
@@ -257,7 +257,7 @@ impl ReplayArgs {
     }
 }
 
-/// Runs one closure per thread, from a common start, and collects the results.
+/// Runs one closure per thread from a common start, and collects the results.
 fn on_threads(
     threads: usize,
     play: impl Fn(usize) -> Result<Tally> + Sync,

@@ -1,4 +1,4 @@
-//! The plain map that every target's hit count must equal.
+//! The plain map whose hit count every target must reproduce.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{Job, Outcome, Tally};
 use crate::report::Strides;
 
-/// Replays against a `HashMap`, one access after the other, whatever the job says of threads.
+/// Replays against a `HashMap`, one access after the other, whatever the number of threads of the job.
 pub fn replay(job: &Job<'_>) -> Outcome {
     let mut map: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut tally = Tally::new();

@@ -1,4 +1,4 @@
-//! Values as they would have been fetched: size and content follow from the key alone.
+//! The values of a replay: length and content follow from the key alone.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use crate::workload::mix::mix;
 
-/// How long values are.
+/// The range of value lengths, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueSize {
     min: usize,
@@ -26,7 +26,7 @@ impl FromStr for ValueSize {
 }
 
 impl ValueSize {
-    /// Puts the value of a key into `value`.
+    /// Writes the value of a key to `value`.
     pub fn fill(self, key: &[u8], value: &mut Vec<u8>) {
         let digest = key.iter().fold(0, |sum: u64, &byte| mix(sum ^ u64::from(byte)));
         let mut random = Rng::with_seed(digest);

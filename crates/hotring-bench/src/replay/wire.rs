@@ -1,9 +1,9 @@
-//! Replay over the wire, against anything that speaks RESP.
+//! Replay over the wire, against any server that speaks RESP.
 //!
-//! A window of GETs leaves with one write; the misses among the replies are filled by a second
-//! window of SETs with NX. The latency of an access runs from its window's departure to its own
-//! last reply. Threads send their next window only when the last is answered (a closed loop), so
-//! a server that stalls is asked less while it does: read the tail with that in mind.
+//! A window of GETs is sent with one write; a second window of SETs with NX fills the misses among the replies.
+//! The latency of an access runs from the departure of its window to its own last reply. Threads send the next
+//! window only when the last is answered (a closed loop), so a stalled server gets fewer requests meanwhile and
+//! its tail looks better than it is.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::address::Address;
 use crate::report::Strides;
 use crate::resp::{Client, Reply, info_field};
 
-/// Keys that one EXISTS asks for.
+/// Keys per EXISTS request.
 const ASKED_TOGETHER: usize = 512;
 
 /// Replays against a server, which must hold none of the trace's keys.
@@ -37,7 +37,7 @@ pub fn replay(job: &Job<'_>, address: &Address) -> Result<Outcome> {
     Ok(Outcome { tally, elapsed, visits })
 }
 
-/// A hit count means something only if the trace's keys were absent at the start.
+/// Fails if keys of the trace are present, because the hit count would then mean nothing.
 fn refuse_present(job: &Job<'_>, control: &mut Client) -> Result<()> {
     let present = count_present(job, control)?;
     if present > 0 {
@@ -66,7 +66,7 @@ fn count_present(job: &Job<'_>, control: &mut Client) -> Result<u64> {
     Ok(present)
 }
 
-/// Sampled lookups and the items that they visited, where the server's INFO tells.
+/// Sampled lookups and the items that they visited, if the server's INFO reports them.
 fn visits(control: &mut Client) -> Result<Option<(f64, f64)>> {
     let info = control.info("index")?;
     let field = |name| info_field::<f64>(&info, name);

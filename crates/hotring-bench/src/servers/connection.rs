@@ -1,4 +1,4 @@
-//! One connection that never blocks: requests of its script out, replies in and checked.
+//! A non-blocking connection that sends the requests of its script and checks the replies.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Instant;
@@ -8,25 +8,25 @@ use anyhow::{Context, Result, bail, ensure};
 use super::dialect::{Dialect, Step};
 use crate::address::{Place, Stream};
 
-/// A connection and its place in its script.
+/// A connection and its position in its script.
 pub struct Connection<'a> {
     /// The socket.
     pub stream: Stream,
     script: &'a [Step],
-    /// Requests sent since the connection was opened, and replies to them.
+    /// Requests sent since the connection was opened.
     pub sent: u64,
-    /// Replies that have come.
+    /// Replies received since the connection was opened.
     pub answered: u64,
-    /// When the last batch left.
+    /// The time at which the last batch was sent.
     pub departure: Instant,
     output: Vec<u8>,
     written: usize,
-    /// The start of a reply whose rest has not come.
+    /// The beginning of an incomplete reply.
     carried: Vec<u8>,
 }
 
 impl<'a> Connection<'a> {
-    /// Connects; the script is repeated as often as it takes.
+    /// Connects to a server. The script is repeated as often as necessary.
     pub fn open(place: &Place, script: &'a [Step]) -> Result<Self> {
         assert!(!script.is_empty(), "a connection has something to ask for");
         let stream = place.connect()?;
@@ -46,7 +46,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Requests that have no reply yet.
+    /// Requests in flight: sent, but not answered.
     pub fn outstanding(&self) -> u64 {
         self.sent - self.answered
     }
@@ -68,7 +68,7 @@ impl<'a> Connection<'a> {
         self.script[(position % self.script.len() as u64) as usize]
     }
 
-    /// Sends the pushed requests; false if the socket does not take all of them now.
+    /// Sends the pushed requests. Gives false if the socket does not take all of them at once.
     pub fn send(&mut self) -> Result<bool> {
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {
@@ -84,8 +84,7 @@ impl<'a> Connection<'a> {
         Ok(true)
     }
 
-    /// Reads once, checks the replies that are complete, and says how many they are. `buffer` is
-    /// longer than any reply.
+    /// Reads once, checks the complete replies, and gives their number. `buffer` must be longer than any reply.
     pub fn receive(&mut self, dialect: &Dialect, buffer: &mut [u8]) -> Result<u64> {
         let carried = self.carried.len();
         buffer[..carried].copy_from_slice(&self.carried);

@@ -1,28 +1,28 @@
 //! Keys and values that identify each other, so that every reply can be checked.
 //!
-//! A key is its number in eight letters, filled up to the wanted length. A value begins with five
-//! letters that follow from its key and three that say its version, and goes on with text that
-//! follows from both: a value of another key, a torn one and a cut one all show. No letter is a
-//! digit, as servers may store numbers in another way, and all are allowed in memcached's keys.
+//! A key is its number in eight letters, padded to the key length. A value begins with five letters that follow
+//! from its key and three that state its version, and continues with text that follows from both, so that the
+//! value of another key, a torn value and a truncated value are all detected. No letter is a digit, because
+//! servers may store numbers in another form, and all letters are allowed in memcached's keys.
 
 use fastrand::Rng;
 
 use crate::workload::mix::mix;
 
-/// Fewest bytes of a key or a value.
+/// The least length of a key or a value, in bytes.
 pub const LEN_MIN: usize = 8;
 
-/// The most bytes of a key that memcached takes.
+/// The greatest length of a key in memcached, in bytes.
 pub const KEY_LEN_MAX: usize = 250;
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_.~!*@$%&+=";
 
-/// Places in the text where the rest of a value can begin.
+/// Positions in the text where the rest of a value can begin.
 const PLACES: usize = 4096;
 
 const VERSION_LETTERS: usize = 3;
 
-/// Makes keys and values of one length each.
+/// Generates keys of one length and values of one length.
 #[derive(Debug)]
 pub struct Content {
     key_len: usize,
@@ -31,7 +31,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Keys of up to 250 bytes and values, both from 8 bytes on.
+    /// Keys of 8 to 250 bytes, and values of 8 bytes or more.
     pub fn new(key_len: usize, value_len: usize) -> Self {
         assert!((LEN_MIN..=KEY_LEN_MAX).contains(&key_len) && value_len >= LEN_MIN);
         let mut random = Rng::with_seed(1);
@@ -56,14 +56,14 @@ impl Content {
         out.resize(out.len() + self.key_len - LEN_MIN, b'k');
     }
 
-    /// Whether this is the key of that number.
+    /// Whether `bytes` are the key of number `key`.
     pub fn is_key(&self, key: u64, bytes: &[u8]) -> bool {
         let (head, rest) = bytes.split_at(LEN_MIN);
         head.iter().enumerate().all(|(i, &byte)| byte == letter(key >> (6 * i)))
             && rest.iter().all(|&byte| byte == b'k')
     }
 
-    /// Appends a version of a key's value.
+    /// Appends the value of a key in a version.
     pub fn value(&self, key: u64, version: u64, out: &mut Vec<u8>) {
         let tag = mix(key);
         let version_letters = (0..VERSION_LETTERS).map(|i| letter(version >> (6 * i)));
@@ -73,7 +73,7 @@ impl Content {
         out.extend_from_slice(&self.text[start..start + self.value_len - LEN_MIN]);
     }
 
-    /// Whether this is some version of the key's value.
+    /// Whether `value` is the key's value in any version.
     pub fn is_value_of(&self, key: u64, value: &[u8]) -> bool {
         if value.len() != self.value_len {
             return false;

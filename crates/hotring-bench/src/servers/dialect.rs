@@ -1,7 +1,7 @@
-//! Requests and replies in a server's own protocol, and whether a reply is the right one.
+//! Encodes requests and checks replies in a server's own protocol.
 //!
-//! Only one reply to a request is right, so replies are compared with its bytes and not parsed: the
-//! measuring client must cost little beside the server.
+//! Only one reply to a request is right, so replies are compared with its bytes and not parsed: the measuring
+//! client must cost little compared with the server.
 
 use anyhow::{Result, anyhow};
 
@@ -11,13 +11,13 @@ use crate::address::Protocol;
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Reads a key that is there.
+    /// Reads a present key.
     Get,
-    /// Reads a key that is not.
+    /// Reads an absent key.
     Miss,
     /// Writes a key.
     Set,
-    /// Removes a key that is there.
+    /// Removes a present key.
     Delete,
 }
 
@@ -28,13 +28,13 @@ pub struct Step(u64);
 const KEY_BITS: u32 = 48;
 
 impl Step {
-    /// An action on a key below 2^48.
+    /// A request for an action on a key, whose number must be below 2^48.
     pub fn new(action: Action, key: u64) -> Self {
         debug_assert!(key < 1 << KEY_BITS);
         Step((action as u64) << KEY_BITS | key)
     }
 
-    /// Its kind.
+    /// The kind of the request.
     pub fn action(self) -> Action {
         match self.0 >> KEY_BITS {
             0 => Action::Get,
@@ -44,23 +44,24 @@ impl Step {
         }
     }
 
-    /// Its key.
+    /// The number of the key.
     pub fn key(self) -> u64 {
         self.0 & ((1 << KEY_BITS) - 1)
     }
 }
 
-/// Which letter a null server's values are made of.
+/// The letter that fills a null server's values.
 pub const NULL_VALUE: u8 = b'x';
 
-/// A request is a head, the key and a tail; one that writes has the value before the tail.
+/// The fixed parts of requests and replies. A request is a head, the key and a tail; a write has the value before
+/// the tail.
 struct Words {
     get: String,
     set: String,
-    /// Between a written key and its value.
+    /// The bytes between a written key and its value.
     set_middle: String,
     delete: String,
-    /// The bytes before a found value (in memcached after its key), and those behind it.
+    /// The bytes before a found value (in memcached after its key), then those after it.
     hit_head: String,
     hit_tail: &'static str,
     stored: &'static str,
@@ -76,7 +77,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// The protocol, and the form of keys and values.
+    /// The dialect of a protocol for keys and values of the form of `content`.
     pub fn new(protocol: Protocol, content: Content) -> Self {
         let (key, value) = (content.key_len(), content.value_len());
         let words = match protocol {
@@ -106,13 +107,13 @@ impl Dialect {
         Dialect { protocol, content, words }
     }
 
-    /// Bytes of the longest right reply.
+    /// The length of the longest right reply, in bytes.
     pub fn reply_len_max(&self) -> usize {
-        // Beside key and value, the longest is memcached's VALUE line with its numbers, and END.
+        // The longest one is memcached's VALUE line with its numbers, key and value, and END.
         self.content.key_len() + self.content.value_len() + 64
     }
 
-    /// Appends a request; `version` tells two values of one key apart.
+    /// Appends a request. `version` distinguishes the values that are written to one key.
     pub fn request(&self, step: Step, version: u64, out: &mut Vec<u8>) {
         let head = match step.action() {
             Action::Get | Action::Miss => &self.words.get,
@@ -128,8 +129,8 @@ impl Dialect {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The length of the reply at the start of `input`, or none if it is incomplete. An error if it is not
-    /// a valid reply to the request.
+    /// The length of the reply at the start of `input`, or None if the reply is incomplete. Gives an error for
+    /// any reply other than the right one.
     pub fn reply(&self, step: Step, input: &[u8]) -> Result<Option<usize>> {
         let mut reader = Reader { rest: input };
         match self.read(step, &mut reader) {
@@ -177,11 +178,11 @@ impl Dialect {
     }
 }
 
-/// Why a reply was not read to its end.
+/// The reason to stop reading a reply.
 enum Halt {
-    /// The rest has not come yet.
+    /// The reply is incomplete.
     Unfinished,
-    /// It is not the one that is wanted.
+    /// The reply is not the right one.
     Wrong,
 }
 

@@ -1,4 +1,4 @@
-//! Loads servers and measures them, round by round, one after the other.
+//! Loads servers and measures them in turn, round by round.
 
 use std::time::{Duration, Instant};
 
@@ -17,17 +17,17 @@ use crate::workload::scramble::Scramble;
 use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 
-/// Connections and depth by which keys are loaded and removed.
+/// Connections that load and remove keys, then their pipeline depth.
 const LOADERS: usize = 4;
 const LOAD_DEPTH: u64 = 64;
 
-/// Descriptors beside those of connections.
+/// File descriptors in addition to those of connections.
 const FILES_RESERVED: u64 = 64;
 
-/// The data of servers.
+/// The data of the servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {
-    /// Keys `0..keys`.
+    /// The number of keys, which are `0..keys`.
     pub keys: u64,
     /// Bytes of a key.
     pub key_len: usize,
@@ -35,42 +35,42 @@ pub struct Data {
     pub value_len: usize,
 }
 
-/// Their requests.
+/// The requests to the servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// The mix of requests.
     pub workload: Workload,
-    /// How they are spread over the keys.
+    /// The distribution of requests over the keys.
     pub skew: Skew,
-    /// Connections.
+    /// The number of connections.
     pub connections: usize,
-    /// Most requests in flight on each.
+    /// The most requests in flight on each connection.
     pub depth: u64,
-    /// Requests a second in an open loop; none for a closed loop.
+    /// Requests per second in an open loop; None for a closed loop.
     pub rate: Option<f64>,
     /// Client threads, which share the connections.
     pub clients: usize,
-    /// How long a round is.
+    /// The length of a round.
     pub time: Duration,
 }
 
 /// The result of one round of one target.
 #[derive(Debug)]
 pub struct Sample {
-    /// Replies a second.
+    /// Replies per second.
     pub rate: f64,
-    /// Microseconds of the server's processor time a request, where its process is known.
+    /// Microseconds of the server's processor time per request, if its process is known.
     pub cpu_us: Option<f64>,
-    /// Latencies.
+    /// The number of replies, with their latencies.
     pub tally: Tally,
 }
 
-/// How often a load is applied.
+/// The numbers of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     /// Measured rounds.
     pub measured: usize,
-    /// Rounds before those.
+    /// Warm-up rounds before those.
     pub warmup: usize,
 }
 
@@ -79,7 +79,7 @@ impl Data {
         Dialect::new(target.address.protocol, Content::new(self.key_len, self.value_len))
     }
 
-    /// Bytes of all keys and values.
+    /// The total length of all keys and values, in bytes.
     pub fn live(&self) -> u64 {
         self.keys * (self.key_len + self.value_len) as u64
     }
@@ -93,7 +93,7 @@ impl Data {
         self.each(target, Action::Set, (0..self.keys).map(|rank| order.key(rank)))
     }
 
-    /// Removes all keys from it.
+    /// Removes all keys from a target.
     pub fn unload(&self, target: &Target) -> Result<()> {
         self.each(target, Action::Delete, 0..self.keys)
     }
@@ -116,12 +116,12 @@ impl Data {
 /// The requests of the connections, drawn in advance.
 pub struct Scripts {
     connections: Vec<Vec<Step>>,
-    /// Whether a script may restart: not one that reads its latest inserts.
+    /// Whether a script may restart. A script that inserts keys must not.
     repeat: bool,
 }
 
 impl Scripts {
-    /// About `requests` requests over all connections.
+    /// Draws about `requests` requests, over all connections.
     pub fn draw(load: &Load, data: &Data, requests: u64, seed: u64) -> Result<Self> {
         let draw = Draw {
             workload: load.workload,
@@ -141,7 +141,7 @@ impl Scripts {
     }
 }
 
-/// One or two requests.
+/// The one or two requests of an operation.
 fn steps(op: Op, read: Action) -> impl Iterator<Item = Step> {
     let (first, second) = match op.kind() {
         Kind::Read => (read, None),
@@ -152,7 +152,7 @@ fn steps(op: Op, read: Action) -> impl Iterator<Item = Step> {
 }
 
 impl Load {
-    /// Runs all rounds. The result has the order of `targets`, which hold the data.
+    /// Runs all rounds on targets that hold the data. The results have the order of `targets`.
     pub fn measure(
         &self,
         targets: &[Target],
@@ -163,7 +163,7 @@ impl Load {
         let mut samples: Vec<Vec<Sample>> = targets.iter().map(|_| Vec::new()).collect();
         for round in 0..rounds.warmup + rounds.measured {
             for turn in 0..targets.len() {
-                // Another target begins each round, so that none always follows the same one.
+                // Each round begins with another target, so that none always follows the same one.
                 let at = (round + turn) % targets.len();
                 let target = &targets[at];
                 let sample = self.once(target, (data, scripts))?;
@@ -176,7 +176,7 @@ impl Load {
         Ok(samples)
     }
 
-    /// One round of one target, which holds the data.
+    /// Runs one round on a target that holds the data.
     pub fn once(&self, target: &Target, (data, scripts): (&Data, &Scripts)) -> Result<Sample> {
         allow_files(self.connections)?;
         let sample = self.round(target, data, scripts);
@@ -190,7 +190,7 @@ impl Load {
             Pool::open(&target.address.place, &dialect, scripts.map(Vec::as_slice))
         };
         let mut pools = (0..self.clients).map(open).collect::<Result<Vec<_>>>()?;
-        // Once round, so that all connections are accepted and known before the clock starts.
+        // One request per connection, so that all are accepted and known before the clock starts.
         self.on_threads(target, &mut pools, |_, pool| pool.closed_loop(1, Until::Once))?;
         let cpu = || target.pid.map(CpuTime::of).transpose();
         let before = cpu()?;
@@ -212,7 +212,7 @@ impl Load {
         })
     }
 
-    /// Clients take turns in the schedule.
+    /// The part of the schedule for one client. Clients take turns in it.
     fn pace(&self, rate: f64, client: usize, start: Instant) -> Pace {
         let clients = self.clients as f64;
         Pace {
@@ -222,7 +222,7 @@ impl Load {
         }
     }
 
-    /// Runs each pool on a thread of its own; where there are cores enough, on cores of their own.
+    /// Runs each pool on a thread of its own, pinned if the server is pinned.
     fn on_threads(
         &self,
         target: &Target,
@@ -248,7 +248,7 @@ impl Load {
         Ok(sum)
     }
 
-    /// Where clients are pinned: behind the cores of a server that is pinned itself.
+    /// The first core for clients, after those of a pinned server; None without pinning.
     fn first_core(&self, target: &Target) -> Option<usize> {
         target.threads.filter(|_| target.pinned)
     }
@@ -274,7 +274,7 @@ impl Load {
     }
 }
 
-/// Raises the limit of open files to the needs of this number of connections.
+/// Raises the limit of open files if `connections` connections need it.
 fn allow_files(connections: usize) -> Result<()> {
     let wanted = connections as u64 + FILES_RESERVED;
     let limit = getrlimit(Resource::Nofile);

@@ -1,10 +1,10 @@
-//! `servers`: servers over the wire, side by side.
+//! `servers`: compares servers over the wire.
 //!
-//! The main figure is the processor time that a server's process takes for a request: on a machine
-//! that clients share with servers, throughput says as much of the clients. Targets take turns within
-//! each round, so that drift of the machine hits all of them, and are compared within rounds: with a
-//! base, and with a null server, which looks nothing up and so is the limit of any server on this
-//! I/O engine. Every answer is checked; a wrong one fails the run.
+//! The main figure is the processor time that a server's process takes for a request: if clients share the
+//! machine with servers, throughput depends on the clients as much as on the servers. Targets take turns within
+//! each round, so that drift of the machine hits all of them, and ratios are taken within rounds: to a base, and
+//! to a null server, which looks nothing up and so is the limit of any server on this I/O engine. Every answer is
+//! checked; a wrong one fails the run.
 
 mod connection;
 mod content;
@@ -125,7 +125,7 @@ Examples:
   hotring-bench servers --spawn null --target redis://127.0.0.1:7000 --base redis://127.0.0.1:7000";
 
 impl ServersArgs {
-    /// Starts, loads, measures, prints.
+    /// Starts the servers, loads and measures them, and prints the results.
     pub fn run(&self) -> Result<()> {
         self.check()?;
         let machine = Machine::here();

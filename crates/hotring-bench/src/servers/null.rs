@@ -1,10 +1,10 @@
-//! `null-server`: the cost of serving a request without any lookup.
+//! `null-server`: serves requests without any lookup, as the lower bound of a server's cost.
 //!
-//! It reads, cuts pipelines into requests, and answers each by a constant with one write, on the same
-//! I/O engine and in the same way as hotring's server: a current-thread tokio runtime a core, one read
-//! buffer for all connections of a thread, an acceptor that hands connections round. It shares no
-//! code with that server, so that what the server does beyond this, its handling of sockets
-//! included, shows as a multiple of this limit.
+//! It reads, splits pipelines into requests, and answers each with a constant, in one write per read. It uses the
+//! same I/O engine as hotring's server, in the same way: a current-thread tokio runtime per core, one read buffer
+//! for all connections of a thread, an acceptor that distributes connections round-robin. It must share no code
+//! with that server, so that any additional work there, the handling of sockets included, shows as a multiple of
+//! this limit.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -41,11 +41,11 @@ pub struct NullServerArgs {
     value_size: usize,
 }
 
-/// Bytes read at one time, as in hotring's server, or more where values are long. A request of more
-/// than half of it ends its connection.
+/// Bytes per read, as in hotring's server, or more if values are long. A request longer than half of the buffer
+/// ends its connection.
 const READ_LEN: usize = 64 << 10;
 
-/// No number in a request is larger.
+/// The largest number accepted in a request.
 const NUMBER_MAX: usize = 1 << 30;
 
 enum Incoming {
@@ -54,7 +54,7 @@ enum Incoming {
 }
 
 impl NullServerArgs {
-    /// Serves until the process is ended.
+    /// Serves until the process ends.
     pub fn run(&self) -> Result<()> {
         ensure!(self.threads > 0, "--threads starts at 1");
         let tcp = TcpListener::bind(self.listen);
@@ -92,7 +92,7 @@ fn value_reply(value_len: usize) -> Vec<u8> {
     reply
 }
 
-/// Hands connections round the threads.
+/// Distributes connections over the threads in turn.
 fn accept(doors: &[UnboundedSender<Incoming>], next: impl Fn() -> io::Result<Incoming>) {
     for door in doors.iter().cycle() {
         match next() {
@@ -152,9 +152,9 @@ fn start(connection: Incoming, work: &Rc<RefCell<Work>>) -> io::Result<()> {
 struct Socket<S> {
     stream: S,
     work: Rc<RefCell<Work>>,
-    /// The start of a request whose rest has not come.
+    /// The beginning of an incomplete request.
     carried: Vec<u8>,
-    /// Replies that the kernel has not taken, from `sent` on.
+    /// Replies; the kernel has taken those before `sent`.
     unsent: Vec<u8>,
     sent: usize,
 }
@@ -164,7 +164,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Socket { stream, work: work.clone(), carried: Vec::new(), unsent: Vec::new(), sent: 0 }
     }
 
-    /// A client that breaks the protocol, or off, only loses its connection.
+    /// Serves until the connection ends. A client that violates the protocol or disconnects only loses its
+    /// connection.
     async fn serve(mut self) {
         let _ = poll_fn(|turn| self.poll(turn)).await;
     }
@@ -183,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Reads once and answers complete requests; 0 at the end of the stream.
+    /// Reads once and answers the complete requests. Gives 0 at the end of the stream.
     fn poll_requests(&mut self, turn: &mut Turn<'_>) -> Poll<io::Result<usize>> {
         let work = &mut *self.work.borrow_mut();
         let carried = self.carried.len();
@@ -211,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 }
 
-/// Answers the complete requests at the start of the input; says how long they are.
+/// Answers the complete requests at the start of the input, and gives their length.
 fn answer(input: &[u8], value: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
     let mut done = 0;
     while let Some((length, command)) = request(&input[done..])? {
@@ -226,8 +227,8 @@ fn answer(input: &[u8], value: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
     Ok(done)
 }
 
-/// The length of the request at the start of the input and the first letter of its command; none if
-/// it is not complete.
+/// The length of the request at the start of the input and the first letter of its command, or None if the
+/// request is incomplete.
 fn request(input: &[u8]) -> io::Result<Option<(usize, u8)>> {
     let Some((args, mut at)) = number(input, 0, b'*')? else { return Ok(None) };
     let mut command = b' ';
@@ -244,7 +245,7 @@ fn request(input: &[u8]) -> io::Result<Option<(usize, u8)>> {
     Ok((at <= input.len()).then_some((at, command)))
 }
 
-/// The number behind a mark, and where its line ends; none if that has not come.
+/// The number after a mark and the end of its line, or None if the line is incomplete.
 fn number(input: &[u8], start: usize, mark: u8) -> io::Result<Option<(usize, usize)>> {
     let Some(&first) = input.get(start) else { return Ok(None) };
     if first != mark {

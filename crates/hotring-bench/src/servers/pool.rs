@@ -1,13 +1,13 @@
 //! The connections of one client thread, and the two ways to load a server with them.
 //!
-//! *Closed loop*: each connection sends a batch, and the next one when all of it is answered. That
-//! measures how much a server can do. Its latencies run from a batch's departure to each reply, and a
-//! server that stalls is asked less while it does, which flatters the tail.
+//! *Closed loop*: each connection sends a batch, and the next one when all of it is answered. This measures the
+//! capacity of a server. Latencies run from a batch's departure to each reply. A stalled server gets fewer
+//! requests meanwhile, which flatters the tail.
 //!
-//! *Open loop*: requests are due at fixed times, round the connections, whatever the server does.
-//! Latencies run from the time at which a request was due, also when it had to wait for room in its
-//! connection's pipeline or for the client itself: no omission is coordinated with the server's
-//! stalls. The thread does not sleep between requests, as its wake-up would be counted as latency.
+//! *Open loop*: requests are due at fixed times, on the connections in turn, whatever the server does. Latencies
+//! run from the time at which a request was due, even if it had to wait for its connection's pipeline or for the
+//! client itself, so they are free of coordinated omission. The thread must not sleep between requests, because
+//! its wake-up would count as latency.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -23,33 +23,33 @@ use super::connection::Connection;
 use super::dialect::{Dialect, Step};
 use crate::address::Place;
 
-/// A server that says nothing for this long while answers are due has failed.
+/// The longest silence while answers are due. After that the server has failed.
 const SILENCE_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Events taken at one time.
+/// The most events taken from one wait.
 const EVENTS: usize = 256;
 
-/// Bytes read at one time.
+/// The least length of the read buffer, in bytes.
 const READ_LEN: usize = 64 << 10;
 
-/// Longer latencies count as this: an hour.
+/// The maximum latency in nanoseconds: an hour. Longer ones count as this.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
 /// The result of a phase.
 #[derive(Debug)]
 pub struct Tally {
-    /// Requests that were answered.
+    /// The number of answered requests.
     pub requests: u64,
     /// Nanoseconds from departure (closed loop) or from the due time (open loop) to the reply.
     pub latency: Histogram<u64>,
-    /// The longest time in which none of a thread's connections got an answer, in a closed loop.
+    /// The longest time in a closed loop during which none of a thread's connections got an answer.
     pub pause: Duration,
 }
 
 impl Tally {
-    /// Of nothing yet.
+    /// An empty result.
     pub fn new() -> Self {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
             .expect("the bounds and the precision are valid ones");
@@ -70,25 +70,25 @@ impl Tally {
     }
 }
 
-/// When a closed loop ends.
+/// The end condition of a closed loop.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// Each connection has asked once.
+    /// Each connection has sent one request.
     Once,
-    /// That time has come, or, if scripts are not to be repeated, they are at their end.
+    /// The deadline is reached, or without `repeat` all scripts have ended.
     Time { deadline: Instant, repeat: bool },
-    /// All scripts are at their end.
+    /// All scripts have ended.
     End,
 }
 
-/// One thread's part of an open loop.
+/// The schedule of one thread in an open loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// When the first request is due.
+    /// The time at which the first request is due.
     pub start: Instant,
-    /// Time between two requests of this thread.
+    /// The time between two requests of this thread.
     pub interval: Duration,
-    /// Requests of this thread.
+    /// The number of requests of this thread.
     pub total: u64,
 }
 
@@ -123,12 +123,12 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// How far each connection has come in its script.
+    /// The number of requests that each connection has sent.
     pub fn progress(&self) -> impl Iterator<Item = u64> {
         self.connections.iter().map(|connection| connection.sent)
     }
 
-    /// Batches of `depth` requests, each when the one before is answered.
+    /// Sends batches of `depth` requests on each connection, each when the one before is answered.
     pub fn closed_loop(&mut self, depth: u64, until: Until) -> Result<Tally> {
         let mut tally = Tally::new();
         let mut events = Vec::with_capacity(EVENTS);
@@ -155,11 +155,11 @@ impl<'a> Pool<'a> {
         Ok(tally)
     }
 
-    /// Requests at the pace's times, at most `depth` of a connection in flight.
+    /// Sends requests at the times of the pace, with at most `depth` in flight per connection.
     pub fn open_loop(&mut self, depth: u64, pace: &Pace) -> Result<Tally> {
         let mut tally = Tally::new();
         let n = self.connections.len() as u64;
-        // Earlier requests do not belong to the schedule.
+        // Requests from before the call are not part of the schedule.
         let base: Vec<u64> = self.progress().collect();
         let mut due = base.clone();
         let mut events = Vec::with_capacity(EVENTS);
@@ -194,14 +194,14 @@ impl<'a> Pool<'a> {
         Ok(tally)
     }
 
-    /// Sends what is due as far as the pipeline has room.
+    /// Sends the due requests, as far as the pipeline has capacity.
     fn fill(&mut self, at: usize, due: u64, depth: u64) -> Result<()> {
         let connection = &self.connections[at];
         let capacity = depth.saturating_sub(connection.outstanding());
         self.begin(at, (due - connection.sent).min(capacity)).map(drop)
     }
 
-    /// Sends a batch, if it is not an empty one, and says so.
+    /// Sends a batch of `count` requests. Gives false for an empty one.
     fn begin(&mut self, at: usize, count: u64) -> Result<bool> {
         if count == 0 {
             return Ok(false);
@@ -215,7 +215,7 @@ impl<'a> Pool<'a> {
         Ok(true)
     }
 
-    /// Does the work that an event allows; returns the connection and its number of replies.
+    /// Handles an event: sends, and reads replies. Gives the connection and its number of new replies.
     fn advance(&mut self, event: &Event) -> Result<Option<(usize, u64)>> {
         let &Event { flags, data, .. } = event;
         let at = data.u64() as usize;
@@ -253,7 +253,7 @@ impl Pace {
     }
 }
 
-/// How many requests the connection's next batch has; none if it is done.
+/// The number of requests in the connection's next batch; 0 if the connection is done.
 fn batch(connection: &Connection<'_>, depth: u64, until: Until, first: bool) -> u64 {
     match until {
         Until::Once => u64::from(first),

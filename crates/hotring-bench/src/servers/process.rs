@@ -1,4 +1,5 @@
-//! Facts about a server's process from the kernel: its processor time, and which process listens where.
+//! Facts about a server's process from the kernel: its processor time, and the process that listens on an
+//! address.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,17 +11,17 @@ use anyhow::{Context, Result};
 
 use crate::address::Place;
 
-/// Processor time that a process had taken at some moment.
+/// The processor time of a process at one moment.
 pub struct CpuTime {
     /// Nanoseconds of each thread.
     threads: BTreeMap<u32, u64>,
-    /// User and system time of the whole process in clock ticks.
+    /// User and system time of the entire process, in clock ticks.
     ticks: u64,
 }
 
 impl CpuTime {
-    /// Of a process, now. Threads that sleep are accounted to the nanosecond, one that runs to the
-    /// kernel's last tick.
+    /// The current processor time of a process. The time of sleeping threads is exact to the nanosecond, that of
+    /// running threads to the kernel's last tick.
     pub fn of(pid: u32) -> Result<Self> {
         let folder = format!("/proc/{pid}/task");
         let mut threads = BTreeMap::new();
@@ -29,7 +30,7 @@ impl CpuTime {
             let name = task?.file_name();
             let thread = name.to_str().and_then(|name| name.parse().ok());
             let thread: u32 = thread.with_context(|| format!("{folder} has {name:?}"))?;
-            // A thread may end between the two, and kernels may be built without this file.
+            // A thread may end after it was listed, and the file is missing in some kernels.
             if let Ok(text) = fs::read_to_string(format!("{folder}/{thread}/schedstat")) {
                 let nanoseconds = text.split_whitespace().next().and_then(|word| word.parse().ok());
                 threads.insert(thread, nanoseconds.with_context(|| format!("schedstat {text:?}"))?);
@@ -38,7 +39,7 @@ impl CpuTime {
         Ok(CpuTime { threads, ticks: ticks(pid)? })
     }
 
-    /// The time since an earlier moment.
+    /// The processor time used since an earlier moment.
     pub fn since(&self, earlier: &CpuTime) -> Duration {
         let taken = |(thread, nanoseconds): (&u32, &u64)| {
             nanoseconds - earlier.threads.get(thread).unwrap_or(&0)
@@ -48,7 +49,7 @@ impl CpuTime {
         if !ended && !self.threads.is_empty() {
             return seen;
         }
-        // The time of threads that have ended is in the process's ticks only, and these are coarse.
+        // Only the process's ticks, which are coarse, include the time of ended threads.
         let ticks = self.ticks.saturating_sub(earlier.ticks);
         let second = rustix::param::clock_ticks_per_second();
         seen.max(Duration::from_secs_f64(ticks as f64 / second as f64))
@@ -57,14 +58,14 @@ impl CpuTime {
 
 fn ticks(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, in brackets, may hold spaces; utime and stime are the 12th and 13th word behind it.
+    // The name, in brackets, may contain spaces; utime and stime are the 12th and 13th word after it.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let words: Vec<&str> = behind.split_whitespace().collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     number(11).zip(number(12)).map(|(user, system)| user + system).context("odd /proc/PID/stat")
 }
 
-/// The process that listens at a place on this machine, as far as the kernel lets us see it.
+/// The process that listens on an endpoint of this machine, if the kernel permits us to see it.
 pub fn listener(place: &Place) -> Option<u32> {
     let inode = match place {
         Place::Tcp(place) => {

@@ -1,4 +1,4 @@
-//! Results: rows for a table, CSV and JSON.
+//! Result rows, for a table, CSV and JSON.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::pool::Tally;
 use super::target::Target;
 use crate::report::{Results, Spread, Table};
 
-/// One target under one load.
+/// The results of one target under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub server: String,
@@ -22,18 +22,18 @@ pub struct Row {
     pub connections: usize,
     pub pipeline: u64,
     pub client_threads: usize,
-    /// Of an open loop.
+    /// The request rate of an open loop.
     pub asked_per_second: Option<f64>,
     pub requests_per_second: f64,
     pub requests_per_second_min: f64,
     pub requests_per_second_max: f64,
-    /// Microseconds of the server's processor time a request.
+    /// Microseconds of the server's processor time per request.
     pub cpu_us: Option<f64>,
     pub cpu_us_min: Option<f64>,
     pub cpu_us_max: Option<f64>,
-    /// As a multiple of the null server's in the same round, the median.
+    /// Processor time as a multiple of the null server's in the same round: the median.
     pub cpu_of_null: Option<f64>,
-    /// As a multiple of the base's in the same round, the median.
+    /// Processor time as a multiple of the base's in the same round: the median.
     pub cpu_of_base: Option<f64>,
     pub rate_of_base: Option<f64>,
     pub latency_us_mean: f64,
@@ -53,7 +53,7 @@ pub fn rows(
     samples: &[Vec<Sample>],
     base: &str,
 ) -> Vec<Row> {
-    // Only like is compared with like: the same socket and, where known, as many threads.
+    // A peer must have the same kind of socket and, where known, the same number of threads.
     let peer = |target: &Target, name: &str| {
         let threads = |other: &Target| match (target.threads, other.threads) {
             (Some(own), Some(others)) => own == others,
@@ -119,7 +119,7 @@ fn row(
     }
 }
 
-/// The median of the ratios within each round.
+/// The median of the ratios, which are taken within rounds.
 fn ratio(own: &[Sample], other: &[Sample], figure: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
     let pairs = own.iter().zip(other);
     let ratios: Option<Vec<f64>> =
@@ -132,7 +132,7 @@ fn us(nanoseconds: f64) -> f64 {
 }
 
 impl Results<Row> {
-    /// The table of one kind of load after the other, with notes below.
+    /// A table for each kind of load, with notes below.
     pub fn table(&self, base: &str) -> String {
         let of_base = format!("CPU of {base}");
         let mut table = Table::new(&[

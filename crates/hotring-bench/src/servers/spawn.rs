@@ -1,7 +1,7 @@
-//! Starts servers on loopback, without persistence unless a plan asks for it, and ends them again, whatever happens.
+//! Starts servers on loopback, without persistence unless a plan asks for it, and ends them in every case.
 //!
-//! A server that was started is in a list until it has ended. It is ended when its [`Spawned`] is
-//! dropped, on Ctrl-C and SIGTERM by a thread that waits for these, and when this process panics.
+//! A started server is in a list until it has ended. It must be ended when its [`Spawned`] is dropped, when
+//! Ctrl-C or SIGTERM arrives (a thread waits for these), and when this process panics.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -45,52 +45,52 @@ pub enum Transport {
     Unix,
 }
 
-/// How a server is to be started.
+/// The settings for starting a server.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Which one.
+    /// The kind of server.
     pub kind: Kind,
-    /// Its program, where it is another than [`Kind::program`].
+    /// The program, if it differs from [`Kind::program`].
     pub program: Option<PathBuf>,
-    /// How it is talked to.
+    /// The kind of socket.
     pub transport: Transport,
-    /// Threads that serve.
+    /// Threads that serve requests.
     pub threads: usize,
-    /// hotring's index.
+    /// The index engine of hotring.
     pub engine: String,
-    /// Bytes of a value, for the null server.
+    /// The length of a null server's values, in bytes.
     pub value_len: usize,
-    /// The memory that it needs.
+    /// The memory that the server needs, in MiB.
     pub memory_mib: u64,
-    /// The connections that it needs.
+    /// The number of connections that the server must accept.
     pub connections: usize,
-    /// Whether to keep it on the first cores, as many as it has threads.
+    /// Whether to pin the server to the first cores, one for each thread.
     pub pinned: bool,
-    /// The log of hotring or Redis; none is kept otherwise.
+    /// The log of hotring or Redis. Without one nothing is persistent.
     pub log: Option<LogPlan>,
-    /// Settings of hotring, and their values.
+    /// Names and values of hotring's settings.
     pub settings: Vec<(&'static str, String)>,
 }
 
-/// A log that a server is to keep.
+/// The log of a server.
 #[derive(Clone, Debug)]
 pub struct LogPlan {
-    /// When writes are acknowledged, as hotring's `--log` has it, or Redis's `--appendfsync`. "off" is no log, but a
-    /// dump when one is asked for.
+    /// The time of acknowledgement, as a value of hotring's `--log` or Redis's `--appendfsync`. "off" means no
+    /// log, but a dump on request.
     pub when: String,
-    /// The folder.
+    /// The folder of the log.
     pub data: PathBuf,
 }
 
-/// A server that was started; it ends when this is dropped.
+/// A started server, which is ended when this is dropped.
 #[derive(Debug)]
 pub struct Spawned {
     child: Child,
-    /// Where it listens.
+    /// The address on which the server listens.
     pub address: Address,
 }
 
-/// Processes to end and folders to remove.
+/// A process to end, and its files to remove.
 struct Running {
     pid: u32,
     log: PathBuf,
@@ -99,11 +99,11 @@ struct Running {
 
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 
-/// How long a server may take to accept connections, or to end.
+/// The longest time for a server to accept connections, or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Kind {
-    /// The program, if it is there; else where it was looked for.
+    /// The path of the program. Gives an error that says where a missing one was searched.
     pub fn program(self) -> Result<PathBuf> {
         let this = std::env::current_exe().context("this program has no path")?;
         let folder = this.parent().context("this program lies nowhere")?;
@@ -132,7 +132,7 @@ impl Kind {
     }
 }
 
-/// A program of the PATH, or of the place where the checks of this project keep theirs.
+/// A program in the PATH, or in the folder where this project's checks install theirs.
 fn installed(name: &str, folder: &Path) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([folder.join("../tools/bin")]);
@@ -140,11 +140,11 @@ fn installed(name: &str, folder: &Path) -> Result<PathBuf> {
     programs.find(|program| program.exists()).with_context(|| format!("{name} is not installed"))
 }
 
-/// Generous overhead per key in a server, beyond key and value.
+/// A generous estimate of the overhead per key in a server, in bytes, on top of key and value.
 const OVERHEAD: u64 = 256;
 
 impl Plan {
-    /// A server with room for the data and for a hundred connections, on any core.
+    /// A server with memory for the data and for a hundred connections, on any core.
     pub fn new(
         kind: Kind,
         transport: Transport,
@@ -179,7 +179,7 @@ impl Plan {
         }
     }
 
-    /// Starts the server; returns when it accepts connections.
+    /// Starts the server, and returns once it accepts connections.
     pub fn start(&self) -> Result<Spawned> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         end_all_with_this();
@@ -197,7 +197,7 @@ impl Plan {
         command.args(self.args(&place)).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
         let child = {
-            // The end of all servers must not miss one that is just being started.
+            // The lock spans start and registration, so that ending all servers cannot miss this one.
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
             let child = self.launch(command).inspect_err(|_| drop(std::fs::remove_file(&log)))?;
             running.push(Running { pid: child.id(), log: log.clone(), socket });
@@ -209,7 +209,8 @@ impl Plan {
         Ok(spawned)
     }
 
-    /// A process has the cores of the thread that starts it.
+    /// Starts the process in a thread of its own, because a process inherits the cores of the thread that starts
+    /// it.
     fn launch(&self, mut command: Command) -> Result<Child> {
         let launch = || {
             if self.pinned {
@@ -292,19 +293,19 @@ impl Plan {
     }
 }
 
-/// An address of loopback that was free a moment ago.
+/// An address on loopback that was free a moment ago.
 fn free_place() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").context("loopback has no free port")?;
     Ok(listener.local_addr()?.to_string())
 }
 
 impl Spawned {
-    /// Its process.
+    /// The process of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it, and returns when it is gone.
+    /// Kills the server, and returns once its process has ended.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("the server can't be killed")?;
         self.child.wait().context("the server can't be waited for")?;
@@ -331,7 +332,7 @@ impl Spawned {
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
             if start.elapsed() > PATIENCE {
-                // A failure here cannot be repaired any more.
+                // If this fails, there is no other way to end the process.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -343,7 +344,7 @@ impl Spawned {
 
 impl Drop for Spawned {
     fn drop(&mut self) {
-        // Held until the process is gone, so that no other process with its number is ended.
+        // The lock is held until the process has ended, so that no other process with its number is ended.
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = self.child.id();
         self.end();
@@ -358,11 +359,11 @@ impl Running {
         self.clean();
     }
 
-    /// Waits until it is gone, so that nothing writes to its folder any more.
+    /// Waits until the process has ended, so that nothing writes to its folder any more.
     fn wait(&self) {
         let Some(pid) = Pid::from_raw(self.pid.cast_signed()) else { return };
         let start = Instant::now();
-        // An error means that it is gone.
+        // An error means that the process has ended.
         while let Ok(None) = waitpid(Some(pid), WaitOptions::NOHANG) {
             match start.elapsed() {
                 waited if waited > 2 * PATIENCE => return,
@@ -382,19 +383,19 @@ impl Running {
 
 fn terminate(pid: u32) {
     if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
-        // One that has ended by itself needs nothing more.
+        // This fails if the process has already ended, which is fine.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
-/// From now on ends all servers when this process is interrupted, or panics.
+/// Makes sure that all servers are ended when this process is interrupted or panics.
 fn end_all_with_this() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             usual(panic);
-            // If the list is in use, its user is the one that panics: nothing can be done then.
+            // If the lock is taken, its holder is the thread that panics, so the list cannot be used.
             RUNNING.try_lock().iter().flat_map(|running| running.iter()).for_each(Running::end);
         }));
         let (ready, is_ready) = sync_channel(0);
@@ -403,7 +404,7 @@ fn end_all_with_this() {
                 eprintln!("note: servers stay behind after Ctrl-C: {error:#}");
             }
         });
-        // An error means that the thread has given up, and has said so.
+        // An error means that the thread has given up and reported why.
         let _ = is_ready.recv();
     });
 }
@@ -421,7 +422,8 @@ fn end_all_on_signal(ready: &SyncSender<()>) -> Result<()> {
         .await;
         anyhow::Ok(())
     })?;
-    // Held to the end, so that a client of a server that has gone waits silently and starts no other.
+    // The lock is held to the end: a client whose server has ended must wait here, and must not start another
+    // server.
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     running.iter().for_each(Running::end);
     running.iter().for_each(Running::wait);

@@ -1,4 +1,4 @@
-//! A server to be measured: its address, process, and description of itself.
+//! A server to measure: its address, its process, and its description of itself.
 
 use std::io::{BufRead, BufReader, Write};
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use super::spawn::{Plan, Spawned};
 use crate::address::{Address, Place, Protocol};
 use crate::resp::{Client, Reply, info_field};
 
-/// A server that runs already, as the command line names it: an address, and `?pid=N` behind it if
-/// the process can't be found by where it listens.
+/// A running server as given on the command line: an address, followed by `?pid=N` if its listening socket does
+/// not lead to the process.
 #[derive(Clone, Debug)]
 pub struct Given {
     address: Address,
@@ -31,28 +31,28 @@ impl FromStr for Given {
     }
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct Target {
-    /// Its name in tables.
+    /// The name in tables.
     pub name: String,
-    /// Where it is.
+    /// The address of the server.
     pub address: Address,
-    /// Its process, if that is on this machine and known.
+    /// The process, if it is on this machine and known.
     pub pid: Option<u32>,
-    /// Threads that serve, if it was started here.
+    /// Threads that serve requests, if the server was started here.
     pub threads: Option<usize>,
-    /// Its own description.
+    /// The name and version that the server reports.
     pub version: String,
-    /// A note for readers of its figures.
+    /// A note for readers of the figures.
     pub note: &'static str,
-    /// Whether it keeps to the first cores.
+    /// Whether the server is pinned to the first cores.
     pub pinned: bool,
     spawned: Option<Spawned>,
 }
 
 impl Target {
-    /// A server that runs already. It must be empty.
+    /// A server that is already running. It must be empty.
     pub fn given(given: &Given) -> Result<Self> {
         let Given { address, pid } = given;
         let mut target = Target::new(address.to_string(), address.clone())?;
@@ -78,14 +78,14 @@ impl Target {
         Ok(target)
     }
 
-    /// Kills it, if it was started here; returns when it is gone.
+    /// Kills the server, which must have been started here, and returns once its process has ended.
     pub fn kill(mut self) -> Result<()> {
         self.spawned.take().context("it was not started here")?.kill()
     }
 
     fn new(name: String, address: Address) -> Result<Self> {
         let version = version(&address)?;
-        // Seen with strace: 16,625 calls of sendmsg for 17,456 replies; 1.6.45 makes 6,475 for 103,584.
+        // Counted with strace: 16,625 calls of sendmsg for 17,456 replies; 1.6.45 makes 6,475 for 103,584.
         let note = if version == "memcached 1.6.18" {
             "1.6.18 sends one message per reply also where requests are pipelined; newer ones don't"
         } else {
@@ -111,12 +111,12 @@ impl Target {
         }
     }
 
-    /// Whether it was started here, so that its data may be lost.
+    /// Whether the server was started here, so that its data may be lost.
     pub fn is_spawned(&self) -> bool {
         self.spawned.is_some()
     }
 
-    /// Name, threads and socket, as far as they tell targets apart.
+    /// The name, with threads and socket where they distinguish targets.
     pub fn label(&self) -> String {
         let mut label = self.name.clone();
         if let Some(threads) = self.threads {
@@ -129,7 +129,7 @@ impl Target {
         }
     }
 
-    /// How many keys it holds.
+    /// The number of keys in the server.
     pub fn held(&self) -> Result<u64> {
         match self.address.protocol {
             Protocol::Null => Ok(0),
@@ -148,7 +148,7 @@ fn version(address: &Address) -> Result<String> {
         Protocol::Memcached => Ok(format!("memcached {}", stat(address, "version")?)),
         Protocol::Resp => {
             let info = Client::connect(address)?.info("server")?;
-            // Those that came after Redis name the version of Redis that they resemble as well.
+            // Successors of Redis also name the version of Redis that they resemble, so `redis` comes last.
             let named = ["hotring", "valkey", "dragonfly", "redis"].into_iter().find_map(|name| {
                 let version: String = info_field(&info, &format!("{name}_version"))?;
                 Some(format!("{name} {version}"))
@@ -158,7 +158,7 @@ fn version(address: &Address) -> Result<String> {
     }
 }
 
-/// A line of memcached's general statistics.
+/// A value of memcached's general statistics.
 fn stat(address: &Address, name: &str) -> Result<String> {
     let mut stream = BufReader::new(address.place.connect()?);
     stream.get_mut().write_all(b"stats\r\n")?;

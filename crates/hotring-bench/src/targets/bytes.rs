@@ -1,11 +1,11 @@
-//! Keys and values of any size: byte strings that numbers are written as, and back.
+//! Maps of byte strings as targets: encodes numbers as keys and values of any length, and decodes them.
 //!
-//! A key or value is its number's bytes, the lowest first, and a filler up to its size. Reading a
-//! value looks at all of it, as whoever asked for it would.
+//! A key or value consists of its number's bytes, the lowest first, and padding up to its length. Decoding a
+//! value reads all of it, as a user of the value would.
 
 use super::{BytesEngine, BytesSession, Engine, Session};
 
-/// The sizes of keys and values.
+/// The lengths of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of a key.
@@ -14,16 +14,16 @@ pub struct Shape {
     pub value_bytes: usize,
 }
 
-/// Bytes of a number.
+/// The length of a number, in bytes.
 const WORD: usize = size_of::<u64>();
-/// Keys of one call, as many as fit in an array on the stack.
+/// Keys per call: as many as fit in an array on the stack.
 const CHUNK: usize = 64;
 
 impl Shape {
-    /// Keys and values of one word each: a map of numbers has them as they are.
+    /// Keys and values of one word each, which a map of numbers stores directly.
     pub const WORDS: Shape = Shape { key_bytes: WORD, value_bytes: WORD };
 
-    /// How many numbers a key of this size can tell apart.
+    /// The number of distinct keys of this length.
     pub fn keys_max(self) -> u64 {
         match self.key_bytes {
             0..WORD => 1 << (8 * self.key_bytes),
@@ -40,8 +40,8 @@ fn write(number: u64, to: &mut [u8]) {
     to[len..].fill(bytes[0]);
 }
 
-/// The number that `bytes` were written for. Bits that they are too short for are those of `key`;
-/// where the filler is not its own, all bits are wrong.
+/// Decodes a number. Bits that `bytes` are too short for are taken from `key`. If the padding is wrong, all bits
+/// of the result are wrong.
 fn read(bytes: &[u8], key: u64) -> u64 {
     let len = bytes.len().min(WORD);
     let mut word = key.to_le_bytes();
@@ -51,7 +51,7 @@ fn read(bytes: &[u8], key: u64) -> u64 {
     if is_whole { number } else { !key }
 }
 
-/// A map of byte strings, used by numbers.
+/// A map of byte strings as a map of numbers.
 pub(super) struct Written<E> {
     engine: E,
     shape: Shape,
@@ -88,11 +88,11 @@ impl<E: BytesEngine> Engine for Written<E> {
     }
 }
 
-/// A session of it.
+/// A session of a map of byte strings, used with numbers.
 pub(super) struct WrittenSession<S> {
     session: S,
     key_bytes: usize,
-    /// Where keys are written to, one after the other.
+    /// The buffer for encoded keys, one after the other.
     keys: Vec<u8>,
     value: Vec<u8>,
 }

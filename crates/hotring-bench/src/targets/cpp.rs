@@ -1,17 +1,17 @@
-//! Maps written in C++. Each operation is a call that is not inlined: a nanosecond or two that users
-//! of these maps in C++ do not pay.
+//! Maps written in C++. Each operation is a call that is not inlined, which costs a nanosecond or two that C++
+//! users of these maps do not pay.
 
 use anyhow::{Context, Result};
 use hotring_cpp_peers::{Library, StringMap, WordMap};
 
 use super::{BytesEngine, BytesSession, Engine, Session};
 
-/// A map of words.
+/// A map of words. Gives an error if the library is not built in.
 pub fn words(library: Library) -> Result<WordMap> {
     WordMap::new(library).with_context(|| absent(library))
 }
 
-/// A map of byte strings.
+/// A map of byte strings. Gives an error if the library is not built in.
 pub fn strings(library: Library) -> Result<StringMap> {
     StringMap::new(library).with_context(|| absent(library))
 }

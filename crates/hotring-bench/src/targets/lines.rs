@@ -1,4 +1,4 @@
-//! Lines as a target.
+//! The engine of lines as a target.
 
 use hotring_index::{Lines, LinesAnswer, LinesOp, LinesQueue, LinesSession};
 
@@ -6,7 +6,7 @@ use super::worker::Tally;
 use super::{Engine, Session};
 use crate::workload::operations::{Kind, Op};
 
-/// One thread's session and queue.
+/// A session and its queue, for one thread.
 pub struct Both {
     session: LinesSession,
     /// The ticket of a lookup is its key.

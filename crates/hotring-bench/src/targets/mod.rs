@@ -1,10 +1,9 @@
-//! The targets of measurements: our engines, other maps, and the limit set by memory.
+//! The targets of measurements: our engines, other maps, and the physical limit set by memory.
 //!
 //! A map of numbers implements [`Engine`] and [`Session`], a map of byte strings [`BytesEngine`] and
-//! [`BytesSession`]; the loops over them are generic, so that nothing is called through a pointer
-//! while the clock runs. [`Target`] is either behind one pointer, so that a run can hold many and
-//! alternate between them. A new peer gets its file or a place in `peers.rs`, and a name in
-//! `plan.rs`, where targets are built.
+//! [`BytesSession`]; the loops over them are generic, so that the timed code calls nothing through a pointer.
+//! [`Target`] hides both kinds behind one pointer, so that a run can hold many and alternate between them. A new
+//! peer needs its own file or a section in `peers.rs`, and a name in `plan.rs`, where targets are built.
 
 mod bytes;
 #[cfg(feature = "cpp-peers")]
@@ -34,7 +33,7 @@ use worker::Running;
 
 /// A concurrent map from u64 to u64.
 pub trait Engine: Send + Sync {
-    /// One thread's access to it.
+    /// One thread's access to the map.
     type Session<'a>: Session
     where
         Self: 'a;
@@ -42,7 +41,7 @@ pub trait Engine: Send + Sync {
     /// Opens a session.
     fn session(&self) -> Self::Session<'_>;
 
-    /// Lookups that were sampled, and the items that they visited, since the start.
+    /// Sampled lookups and the items that they visited, since the start.
     fn visits(&self) -> Option<(u64, u64)> {
         None
     }
@@ -55,9 +54,9 @@ pub trait Engine: Send + Sync {
 
 /// One thread's access to an engine.
 pub trait Session: Sized {
-    /// The value of a key. Inlined everywhere: a call more or less is a tenth of a lookup.
+    /// The value of a key. Must be inlined everywhere: one more call costs a tenth of a lookup.
     fn get(&mut self, key: u64) -> Option<u64>;
-    /// Sets a key that may be there or not.
+    /// Sets a key, whether present or absent.
     fn put(&mut self, key: u64, value: u64);
     /// Removes a key.
     fn remove(&mut self, key: u64);
@@ -68,20 +67,21 @@ pub trait Session: Sized {
         self.put(key, old.wrapping_add(by));
     }
 
-    /// After a load: does the work that later operations would do bit by bit.
+    /// Does the work after a load that later operations would otherwise do bit by bit.
     fn settle(&mut self) {}
 
-    /// Runs operations one after the other, in the fastest way that the engine has for a run of them.
+    /// Runs operations one after the other, in the fastest way that the engine offers.
     fn one_by_one(&mut self, ops: &[Op]) -> Tally {
         worker::one_by_one(self, ops)
     }
 
-    /// Runs operations through a queue that keeps many in flight; one after the other where the engine has none.
+    /// Runs operations through a queue that keeps many in flight, or one after the other if the engine has no
+    /// queue.
     fn queued(&mut self, ops: &[Op]) -> Tally {
         self.one_by_one(ops)
     }
 
-    /// Looks up several keys: one after the other where the engine knows nothing better.
+    /// Looks up several keys, one after the other if the engine has no better way.
     fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
         for (key, value) in keys.iter().zip(values) {
             *value = self.get(*key);
@@ -91,7 +91,7 @@ pub trait Session: Sized {
 
 /// A concurrent map of byte strings.
 pub trait BytesEngine: Send + Sync {
-    /// One thread's access to it.
+    /// One thread's access to the map.
     type Session<'a>: BytesSession
     where
         Self: 'a;
@@ -99,12 +99,12 @@ pub trait BytesEngine: Send + Sync {
     /// Opens a session.
     fn session(&self) -> Self::Session<'_>;
 
-    /// As [`Engine::visits`].
+    /// See [`Engine::visits`].
     fn visits(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// As [`Engine::index_bytes`].
+    /// See [`Engine::index_bytes`].
     fn index_bytes(&self) -> Option<u64> {
         None
     }
@@ -114,15 +114,15 @@ pub trait BytesEngine: Send + Sync {
 pub trait BytesSession {
     /// Calls `see` with the value of a key.
     fn get<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Option<R>;
-    /// Sets a key that may be there or not.
+    /// Sets a key, whether present or absent.
     fn put(&mut self, key: &[u8], value: &[u8]);
     /// Removes a key.
     fn remove(&mut self, key: &[u8]);
 
-    /// As [`Session::settle`].
+    /// See [`Session::settle`].
     fn settle(&mut self) {}
 
-    /// Calls `see` with the number of each key that is there, and its value, in any order.
+    /// Calls `see` with the index and the value of each present key, in any order.
     fn get_many(&mut self, keys: &[&[u8]], mut see: impl FnMut(usize, &[u8])) {
         for (i, key) in keys.iter().enumerate() {
             self.get(key, |value| see(i, value));
@@ -132,15 +132,15 @@ pub trait BytesSession {
 
 /// A named engine behind one pointer.
 pub trait Target: Send + Sync {
-    /// As it appears in tables.
+    /// The name in tables.
     fn name(&self) -> &str;
-    /// Which keys it has, and so which form of a stream it wants.
+    /// The form of its keys, which decides the form of its streams.
     fn keys(&self) -> Keys;
-    /// Puts the keys numbered `0..keys`.
+    /// Loads the keys numbered `0..keys`.
     fn load(&self, keys: u64, bar: &ProgressBar);
     /// A session for the calling thread.
     fn worker(&self) -> Box<dyn Worker + '_>;
-    /// Lookups that were sampled, and the items that they visited, since the start.
+    /// Sampled lookups and the items that they visited, since the start.
     fn visits(&self) -> Option<(u64, u64)>;
     /// Bytes of the index alone, without items.
     fn index_bytes(&self) -> Option<u64>;
@@ -150,13 +150,13 @@ pub trait Target: Send + Sync {
 pub trait Worker {
     /// Runs operations.
     fn run(&mut self, ops: &[Op], mode: Mode) -> Tally;
-    /// Runs operations one after the other, and tells how long each read took, in nanoseconds.
+    /// Runs operations one after the other, and passes the nanoseconds of each read to `read`.
     fn time(&mut self, ops: &[Op], read: &mut dyn FnMut(u64)) -> Tally;
-    /// Removes the keys that they inserted.
+    /// Removes the keys that the operations inserted.
     fn undo(&mut self, ops: &[Op]);
 }
 
-/// A map of numbers with scattered keys that no plan names.
+/// A map of numbers with scattered keys, for maps without a plan.
 pub fn named(name: &str, engine: impl Engine + 'static) -> Box<dyn Target> {
     Box::new(Named { name: name.to_owned(), keys: Keys::Scattered, engine })
 }

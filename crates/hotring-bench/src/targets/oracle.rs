@@ -1,10 +1,10 @@
-//! The physical limit: an array that is indexed by the key. No index can be faster, as it has at
-//! least this to do; nothing is looked up, compared, counted or reclaimed. In batches it asks for
-//! all cells before it reads the first one, which is the limit for batches.
+//! The physical limit: an array indexed by the key. No index can be faster, because each must at least read
+//! memory once; the array compares, counts and reclaims nothing. In batches it prefetches all cells before it
+//! reads the first one, which is the limit for batches.
 //!
-//! A key is present if it is below the end, as keys are numbered from 0 on. A word of presence in each cell would cost
-//! a third of the rate, as what depends on it waits for memory. A session knows the end of its beginning, and looks for
-//! the present one behind that only.
+//! Keys are numbered from 0, so a key is present if it is below the end. A presence word in each cell would cost
+//! a third of the rate, because the code that depends on it waits for memory. A session keeps the end from its
+//! beginning, and reads the current end only for keys beyond that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,26 +13,26 @@ use hotring_index::prefetch_value;
 
 use super::{Engine, Session};
 
-/// Cells that are asked for before the first of them is read.
+/// Cells that are prefetched before the first of them is read.
 const DEPTH: usize = 64;
 
-/// One key's place, of 16 bytes as a key with its value.
+/// The cell of one key, with the 16 bytes that a key and its value take.
 #[derive(Default)]
 pub struct Cell {
     value: AtomicU64,
     _key: u64,
 }
 
-/// The array.
+/// The array of all cells.
 pub struct Oracle {
     cells: Vec<Cell>,
-    /// Behind the last key that is there.
+    /// One more than the last present key.
     end: AtomicU64,
 }
 
-/// One thread's access to it.
+/// One thread's access to the array.
 pub struct Reader<'a> {
-    /// The keys that were there at the beginning.
+    /// The cells of the keys that were present when the session began.
     first: &'a [Cell],
     oracle: &'a Oracle,
 }
@@ -66,7 +66,7 @@ impl Reader<'_> {
     }
 }
 
-// Keys are independent words here, and the threads' ends are a join: relaxed will do.
+// Relaxed suffices: keys are independent words here, and threads are joined at the end.
 impl Session for Reader<'_> {
     #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
@@ -86,7 +86,7 @@ impl Session for Reader<'_> {
         }
     }
 
-    /// Of the latest keys only: the keys that a stream has inserted are removed again.
+    /// Removes the last keys only, which suffices to undo the inserts of a stream.
     fn remove(&mut self, key: u64) {
         self.oracle.end.fetch_min(key, Ordering::Relaxed);
     }

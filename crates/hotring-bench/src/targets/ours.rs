@@ -5,9 +5,9 @@ use hotring_index::{Bytes, Expiry, Guard, Index, Kind, NewValue, U64, Value};
 use super::{BytesEngine, BytesSession, Engine, Session, Tally, worker};
 use crate::workload::operations::Op;
 
-/// Buckets between two pins.
+/// Buckets that are settled under one pin.
 const BUCKETS_AHEAD: u32 = 256;
-/// Nothing expires here, so one fixed time will do.
+/// The current time of all operations. Nothing expires here.
 const NOW: u64 = 1;
 
 impl<E: hotring_index::Engine> Engine for Index<U64, E> {
@@ -27,7 +27,7 @@ impl<E: hotring_index::Engine> Engine for Index<U64, E> {
     }
 }
 
-/// Common to sessions and guards.
+/// The operations that sessions and guards have in common.
 macro_rules! single_operations {
     () => {
         #[inline(always)]
@@ -56,7 +56,7 @@ impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
         settle(self);
     }
 
-    // Under a guard, as other maps are used here that have one.
+    // Runs under a guard, as other maps do that have guards.
     fn one_by_one(&mut self, ops: &[Op]) -> Tally {
         worker::one_by_one(&mut self.guard(), ops)
     }

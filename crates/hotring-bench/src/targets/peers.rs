@@ -1,11 +1,12 @@
-//! Concurrent hash maps from crates.io, all with one fast hasher, so that maps are compared and not
-//! the hashers that they come with.
+//! Concurrent hash maps from crates.io, all with the same fast hasher, so that the comparison is between maps and
+//! not their default hashers.
 
 use std::hash::{BuildHasher, Hasher};
 
 use super::{BytesEngine, BytesSession, Engine, Session};
 
-/// Hashes a `u64` by one wide multiplication, folded: about what hotring's `u64` items pay.
+/// Hashes a `u64` by one folded wide multiplication, which costs about as much as the hash of hotring's `u64`
+/// items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fold(u64);
 
@@ -30,7 +31,7 @@ impl Hasher for Fold {
         }
     }
 
-    /// The length of a byte string tells nothing where all have the same.
+    /// Ignores the length of a byte string, because all have the same.
     fn write_usize(&mut self, _length: usize) {}
 
     fn write_u64(&mut self, key: u64) {
@@ -43,7 +44,7 @@ impl Hasher for Fold {
     }
 }
 
-/// A byte string as a map holds it.
+/// A byte string in a map.
 pub type Text = Box<[u8]>;
 
 /// papaya's lock-free map.
@@ -54,7 +55,7 @@ pub type Dashmap<K, V> = dashmap::DashMap<K, V, Fold>;
 pub type Scc<K, V> = scc::HashMap<K, V, Fold>;
 
 impl Engine for Papaya<u64, u64> {
-    // A pin that is held over the run, which is papaya's fastest way of use.
+    // A map with a pin that is held over the run, papaya's fastest way of use.
     type Session<'a> = papaya::HashMapRef<'a, u64, u64, Fold, papaya::LocalGuard<'a>>;
 
     fn session(&self) -> Self::Session<'_> {
@@ -203,18 +204,18 @@ impl BytesSession for &Scc<Text, Text> {
     }
 }
 
-/// A masstree whose values are words, held in the leaves.
+/// A masstree of words, which its leaves hold.
 pub type Masstree = masstree::MassTree<u64>;
-/// A masstree whose values are byte strings, each behind a pointer.
+/// A masstree of byte strings, each behind a pointer.
 pub type MasstreeOfText = masstree::MassTree15<Text>;
 
-/// A tree's guard, held over the run as papaya's is.
+/// A tree with its guard, which is held over the run as papaya's is.
 pub struct Guarded<'a, T, G> {
     tree: &'a T,
     guard: G,
 }
 
-/// A number as a key: its highest byte first, so that trees hold numbers in order.
+/// A number as a key, with the highest byte first, so that trees hold numbers in order.
 fn key_of(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }

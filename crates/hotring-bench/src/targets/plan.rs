@@ -1,4 +1,4 @@
-//! Names of targets, and how each is built.
+//! The names of targets, and how each is built.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
@@ -48,33 +48,33 @@ pub enum TargetName {
 }
 
 impl TargetName {
-    /// Whether it is an index that the ring is compared with.
+    /// Whether the ring is compared with the target: any but the ring itself and the oracle.
     pub fn is_peer(self) -> bool {
         !matches!(self, TargetName::Hotring | TargetName::Oracle)
     }
 }
 
-/// The construction of a target. Settings of another engine are refused then.
+/// The settings for building a target. Settings of another engine are refused when it is built.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Which one.
+    /// The target to build.
     pub target: TargetName,
-    /// The name in tables, if it is not the target's.
+    /// The name in tables, if it differs from the target's.
     pub label: Option<String>,
-    /// Hints a slot of the ring: 1, 3 or 7.
+    /// Hints per slot of the ring: 1, 3 or 7.
     pub hints: usize,
     /// The settings of our engines.
     pub config: Config,
     /// The sizes of keys and values.
     pub shape: Shape,
-    /// Which keys it has. The oracle has dense ones in any case.
+    /// The form of the keys. The oracle always has dense ones.
     pub keys: Keys,
-    /// No key number is as high as this: the oracle's cells.
+    /// Upper bound of the key numbers: the number of the oracle's cells.
     pub numbers: u64,
 }
 
 impl Plan {
-    /// The target as it is by default, for keys numbered below `numbers`.
+    /// The target with default settings, for keys numbered below `numbers`.
     pub fn new(target: TargetName, numbers: u64) -> Self {
         Plan {
             target,
@@ -87,24 +87,23 @@ impl Plan {
         }
     }
 
-    /// With a table of at least this number of bytes a key, and less than twice as many: of the same size as
-    /// every other one with as many. For the ring and for chains.
+    /// Sets the table to at least this number of bytes per key, and less than twice that. All targets with the
+    /// same number get tables of the same size. For the ring and for chains.
     pub fn with_index_bytes(mut self, bytes_per_key: f64) -> Self {
         self.config.growth = Some(Growth::BytesPerKey(bytes_per_key));
         self.config.slots_initial = BYTES_INITIAL / self.slot_bytes();
         self
     }
 
-    /// With a table that never grows and has at least as many slots (or buckets) as there are keys
-    /// for this many each.
+    /// Sets the table to a fixed size, with at least one slot (or bucket) for every `items` keys.
     pub fn with_items_per_slot(mut self, keys: u64, items: f64) -> Self {
         self.config.growth = Some(Growth::Fixed);
         self.config.slots_initial = (keys as f64 / items).ceil() as usize;
         self
     }
 
-    /// With a table of as many bytes as chains have with this many keys a bucket, and that never grows.
-    /// For the ring and for chains; exact where `keys` is a power of two times that many.
+    /// Sets the table to the fixed size, in bytes, that chains take with `per_bucket` keys per bucket. For the
+    /// ring and for chains; exact where `keys` is a power of two times `per_bucket`.
     pub fn with_keys_per_bucket(self, keys: u64, per_bucket: f64) -> Self {
         let words = (self.slot_bytes() / 8) as f64;
         self.with_items_per_slot(keys, per_bucket * words)
@@ -122,7 +121,7 @@ impl Plan {
         }
     }
 
-    /// Builds it, empty. Settings may be refused.
+    /// Builds the empty target. Gives an error for settings that the target does not support.
     pub fn build(&self) -> Result<Box<dyn Target>> {
         let Shape { key_bytes, value_bytes } = self.shape;
         ensure!(key_bytes > 0 && value_bytes > 0, "keys and values have at least one byte");
@@ -253,12 +252,12 @@ impl Plan {
         }
     }
 
-    /// The most memory per key at worst, while the table grows: decides whether memory suffices. Rounded up
-    /// from measurements.
+    /// An upper bound of the memory per key while the table grows, rounded up from measurements. Decides whether
+    /// memory suffices.
     pub fn bytes_per_key(&self) -> f64 {
         let table = match (self.target, self.config.growth) {
             (TargetName::Oracle, _) => return 16.0,
-            // While the table doubles, what is left of the old one.
+            // Includes the rest of the old table while the table doubles.
             (TargetName::Lines, _) if self.shape == Shape::WORDS => return 72.0,
             (TargetName::Lines, _) => 72.0,
             (_, Some(Growth::BytesPerKey(bytes))) => 2.0 * bytes,
@@ -276,11 +275,11 @@ impl Plan {
             (TargetName::Tbb, _) => 48.0,
         };
         let beyond_words = (self.shape.key_bytes + self.shape.value_bytes).saturating_sub(16);
-        // A header more, and rounding; of peers, two allocations.
+        // Another header, and rounding; in peers, two allocations.
         let bytes = if self.shape == Shape::WORDS { 0 } else { 64 + beyond_words };
         24.0 + table + bytes as f64
     }
 }
 
-/// Bytes of each table at the start, where all are to have the same.
+/// The size of each table at the start in bytes, where all tables must have the same.
 const BYTES_INITIAL: usize = 64 << 10;

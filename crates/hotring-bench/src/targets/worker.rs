@@ -1,29 +1,29 @@
-//! The loops that a clock runs beside.
+//! The timed loops that run operations on a session.
 
 use std::time::Instant;
 
 use super::{Session, Worker};
 use crate::workload::operations::{Kind, Op};
 
-/// How lookups are made.
+/// The mode of lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// One after the other.
     Scalar,
-    /// Number handed over together.
+    /// In batches of this number.
     Batched(usize),
     /// Through a queue, where the engine has one.
     Queued,
 }
 
-/// The result of operations.
+/// The counts of reads after running operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Reads that found their key.
     pub found: u64,
-    /// Reads that did not.
+    /// Reads that did not find their key.
     pub missed: u64,
-    /// Reads that found the value of another key; of those one by one, whether there was one.
+    /// Reads that found the value of another key. Loops that run one by one only count 1 if there was any.
     pub wrong: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct Tally {
 const CHECKED: u64 = (1 << 48) - 1;
 
 impl Tally {
-    /// Judges the answer of a read.
+    /// Checks the answer of a read.
     pub(super) fn read(&mut self, key: u64, value: Option<u64>) {
         match value {
             Some(value) => {
@@ -42,7 +42,7 @@ impl Tally {
         }
     }
 
-    /// Adds the result of another thread, or of another part of a stream.
+    /// Adds the counts of another thread, or of another part of a stream.
     pub fn add(&mut self, other: Tally) {
         self.found += other.found;
         self.missed += other.missed;
@@ -50,22 +50,22 @@ impl Tally {
     }
 }
 
-/// Operations that are checked for writes at once.
+/// Operations that are tested together for writes.
 const CHUNK: usize = 64;
-/// Reads in one turn of the loop.
+/// Reads per iteration of the unrolled loop.
 const UNROLLED: usize = 8;
 
-/// Runs operations one after the other. Inlined, so that a guard stays in its register.
+/// Runs operations one after the other. Must be inlined, so that a guard stays in its register.
 ///
-/// The loop over reads has as few instructions as possible: a lookup's misses overlap with those of as many others as
-/// fit into the processor's window, so that each instruction here would slow the fast targets down and flatter the slow
-/// ones.
+/// The loop over reads must have as few instructions as possible: the cache misses of a lookup overlap with those
+/// of as many others as fit into the processor's window, so each instruction here would slow fast targets down
+/// and flatter slow ones.
 #[inline(always)]
 pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
     let mut seen = Seen::default();
     for ops in ops.chunks(CHUNK) {
         if Op::are_reads(ops) {
-            // Vectorised, and from the first-level cache.
+            // This loop is vectorised, and reads from the first-level cache.
             seen.expected =
                 ops.iter().fold(seen.expected, |sum, op| sum.wrapping_add(op.read_key()));
             seen.reads += ops.len() as u64;
@@ -95,8 +95,8 @@ pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
     Tally { found: seen.reads - seen.missed, missed: seen.missed, wrong: wrong.into() }
 }
 
-/// The answers of reads. The sum of all values must be the sum of all keys, where a missing value counts as
-/// its key.
+/// The sums over reads. The sum of all values must equal the sum of all keys, where a missing value counts as its
+/// key.
 #[derive(Default)]
 struct Seen {
     reads: u64,
@@ -106,13 +106,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes an answer.
+    /// Adds an answer.
     #[inline(always)]
     fn look(&mut self, value: Option<u64>, key: u64) {
         match value {
             Some(value) => self.sum = self.sum.wrapping_add(value),
             None => {
-                // As a conditional move it would wait for the value's memory.
+                // A conditional move would have to wait for the value's memory, so force a branch.
                 std::hint::cold_path();
                 self.missed += 1;
                 self.sum = self.sum.wrapping_add(key);
@@ -128,10 +128,10 @@ fn write(session: &mut impl Session, op: Op) {
     }
 }
 
-/// A session at work.
+/// A session that runs operations.
 pub(super) struct Running<S> {
     session: S,
-    /// The buffer of a batch.
+    /// The keys of a batch.
     keys: Vec<u64>,
     values: Vec<Option<u64>>,
 }
@@ -141,8 +141,8 @@ impl<S: Session> Running<S> {
         Running { session, keys: Vec::new(), values: Vec::new() }
     }
 
-    /// Reads of a window are looked up together, after its writes, as in a server with a pipeline of
-    /// independent requests.
+    /// Runs operations in windows. The reads of a window are looked up together, after its writes, as in a server
+    /// with a pipeline of independent requests.
     fn batched(&mut self, ops: &[Op], batch: usize) -> Tally {
         let mut tally = Tally::default();
         self.values.resize(batch, None);

@@ -1,9 +1,9 @@
-//! `torture`: mixed reads, writes, removal and growth, with every answer checked.
+//! `torture`: runs reads, writes, removals and growth in a mix, and checks every answer.
 //!
-//! A life begins with an empty table of the smallest size and goes through a few cycles: fill
-//! (the table grows under load), churn, verify, drain. Then the whole is dropped and the next life
-//! begins. Within a phase all threads work at once; between phases they meet, and what must be
-//! true at rest is checked. What the checks are is described in [`worker`].
+//! A life begins with an empty table of the smallest size and goes through a few cycles: fill (the table grows
+//! under load), churn, verify, drain. Then everything is dropped and the next life begins. Within a phase all
+//! threads work at once; between phases they join, and the invariants of a subject at rest are checked.
+//! [`worker`] describes the checks.
 
 mod ledger;
 mod subject;
@@ -59,12 +59,12 @@ enum On {
     Store,
 }
 
-/// Cycles of one life.
+/// Cycles per life.
 const CYCLES: u64 = 3;
-/// Limit of the removed memory that still waits when all keys are removed and threads have continued for a
-/// while.
+/// The limit of the memory that still waits for reclamation after all keys were removed and a thread has
+/// continued for a while, in bytes.
 const WAITING_BYTES_MAX: u64 = 1 << 20;
-/// Lives until memory is expected to be steady.
+/// Lives after which memory must be steady.
 const LIVES_BEFORE_STEADY: usize = 2;
 
 /// The result of a run.
@@ -73,12 +73,12 @@ struct Record {
     operations: u64,
     cycles: u64,
     peak: Usage,
-    /// Resident memory at the end of each life, everything dropped.
+    /// Resident memory at the end of each life, after everything was dropped.
     resident: Vec<u64>,
 }
 
 impl TortureArgs {
-    /// Tortures and prints; a flaw is an error.
+    /// Tortures the subjects and prints the results. Gives an error for a flaw.
     pub fn run(&self) -> Result<()> {
         ensure!((1..=255).contains(&self.threads), "--threads is 1 to 255");
         ensure!(self.threads as u64 * self.keys <= 1 << 23, "at most 2^23 keys over all threads");
@@ -151,7 +151,7 @@ impl Record {
         }
     }
 
-    /// Memory that grows from life to life is a leak.
+    /// Fails if memory grows from life to life, which is a leak.
     fn steady(&self) -> Result<(), Flaw> {
         let Some((early, late)) = self.resident.split_at_checked(LIVES_BEFORE_STEADY) else {
             return Ok(());
@@ -167,12 +167,12 @@ impl Record {
     }
 }
 
-/// One subject from empty to dropped, with the threads that work on it.
+/// A subject from its creation until it is dropped, with the threads that work on it.
 struct Life<S> {
     subject: S,
     ledger: Ledger,
     workers: Vec<Worker>,
-    /// The most memory that waited for readers at the end of a phase.
+    /// The peak of the memory that waited for readers at the end of a phase.
     limbo_peak: AtomicU64,
 }
 
@@ -210,7 +210,7 @@ impl<S: Subject> Life<S> {
         Ok(())
     }
 
-    /// All threads at once; the first flaw of any ends it.
+    /// Runs all threads at once. The first flaw of any thread ends the phase.
     fn phase(
         &mut self,
         work: impl Fn(&mut Worker, &mut S::Session, &Ledger, &AtomicBool) -> Result<(), Flaw> + Sync,
@@ -219,12 +219,12 @@ impl<S: Subject> Life<S> {
         let Life { subject, ledger, workers, limbo_peak } = self;
         let (subject, ledger, limbo_peak) = (&*subject, &*ledger, &*limbo_peak);
         let run = |(core, worker): (usize, &mut Worker)| {
-            // A thread that can't be pinned tortures as well.
+            // A thread that cannot be pinned is as good for this test.
             let _ = machine::pin(core);
             let mut session = subject.session();
             let result = work(worker, &mut session, ledger, &failed);
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            // Asked while the session is open: it takes its limbo with it.
+            // Read while the session is open, because the session takes its limbo with it.
             limbo_peak.fetch_max(subject.usage().limbo_bytes, Ordering::Relaxed);
             result
         };
@@ -238,17 +238,17 @@ impl<S: Subject> Life<S> {
         })
     }
 
-    /// Shared keys, now that no thread writes.
+    /// Checks the shared keys while no thread writes.
     fn at_rest(&mut self) -> Result<(), Flaw> {
         let mut session = self.subject.session();
         worker::check_shared(&self.workers, &mut session)
     }
 
-    /// Nothing may be left after all keys were removed.
+    /// Checks that nothing is left after all keys were removed.
     fn drained(&mut self) -> Result<(), Flaw> {
         let mut session = self.subject.session();
         worker::remove_shared(&mut self.workers, &mut session)?;
-        // The last removals wait for readers: more removals move them on.
+        // The last removals wait for readers. More removals advance them.
         worker::stir(&self.workers, &mut session)?;
         drop(session);
         let Usage { items, bytes, .. } = self.subject.usage();

@@ -1,4 +1,4 @@
-//! The tortured subject behind one interface: the index with words, the store with byte strings.
+//! The tortured subject behind one interface: the index with words, or the store with byte strings.
 
 use anyhow::Result;
 use hotring_engines::EngineChoice;
@@ -9,29 +9,29 @@ use super::ledger::Stamp;
 use super::worker::Flaw;
 use crate::workload::mix::mix;
 
-/// Something that holds keys for several threads.
+/// A map that several threads share.
 pub trait Subject: Send + Sync + Sized {
     /// One thread's access.
     type Session: Session;
 
-    /// An empty one with the smallest table, so that it has to grow.
+    /// An empty subject with the smallest table, so that it has to grow.
     fn fresh(engine: EngineChoice, seed: u64) -> Result<Self>;
     /// Opens a session.
     fn session(&self) -> Self::Session;
-    /// Its contents.
+    /// The contents of the subject.
     fn usage(&self) -> Usage;
 }
 
 /// The contents of a subject.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Keys.
+    /// The number of keys.
     pub items: u64,
-    /// Their memory, and that of removed ones that wait for readers.
+    /// Bytes of present keys, and of removed ones that wait for readers.
     pub bytes: u64,
-    /// Memory that waits for readers to pass.
+    /// Bytes of removed keys that wait for readers.
     pub limbo_bytes: u64,
-    /// Size of the table.
+    /// Slots of the table.
     pub slots: u64,
 }
 
@@ -42,31 +42,31 @@ impl From<hotring_index::Stats> for Usage {
     }
 }
 
-/// One thread's access. Values are stamps; one that is none is a flaw.
+/// One thread's access. A value that is no stamp is a flaw.
 pub trait Session {
     /// Reads a key.
     fn get(&mut self, key: u64) -> Result<Option<Stamp>, Flaw>;
     /// Reads several keys together.
     fn get_many(&mut self, keys: &[u64]) -> Result<Vec<Option<Stamp>>, Flaw>;
-    /// Sets a key; true if it was there.
+    /// Sets a key. Gives true if the key was present.
     fn put(&mut self, stamp: Stamp) -> Result<bool, Flaw>;
-    /// Sets a key if it is absent; true if it was.
+    /// Sets a key if it is absent. Gives true if it was.
     fn insert(&mut self, stamp: Stamp) -> Result<bool, Flaw>;
-    /// Sets a key if it has the value of `old`; true if it had.
+    /// Sets a key if it has the value of `old`. Gives true if it had.
     fn replace(&mut self, old: Stamp, new: Stamp) -> Result<bool, Flaw>;
-    /// Removes a key; true if it was there.
+    /// Removes a key. Gives true if the key was present.
     fn remove(&mut self, key: u64) -> bool;
     /// Removes a key and returns its value.
     fn take(&mut self, key: u64) -> Result<Option<Stamp>, Flaw>;
-    /// Adds 1 to a counter, from 0 on, and gives the new value.
+    /// Adds 1 to a counter, which starts at 0, and gives the new value.
     fn count(&mut self, key: u64) -> Result<u64, Flaw>;
     /// Reads a counter.
     fn counted(&mut self, key: u64) -> Result<Option<u64>, Flaw>;
-    /// Visits every key with its value; `None` where the value is no stamp.
+    /// Visits every key with its value, `None` for a value that is no stamp.
     fn scan(&mut self, visit: impl FnMut(u64, Option<Stamp>));
 }
 
-/// Keys that a scan asks for at a time.
+/// Keys that a scan requests at a time.
 const SCANNED_TOGETHER: usize = 500;
 
 impl<E: Engine> Subject for Index<U64, E> {
@@ -142,17 +142,17 @@ impl<E: Engine> Session for hotring_index::Session<U64, E> {
     }
 }
 
-/// The store, with keys and values of many lengths.
+/// The store as a subject, with keys and values of many lengths.
 pub struct Bytes(Store);
 
-/// Its session, with room for a key and a value.
+/// A session of the store, with buffers for a key and a value.
 pub struct BytesSession {
     session: hotring_store::Session,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// Nothing expires here.
+/// The current time of all operations. Nothing expires here.
 const NOW: u64 = 1;
 
 impl Subject for Bytes {
@@ -205,7 +205,7 @@ impl Session for BytesSession {
     }
 
     fn put(&mut self, stamp: Stamp) -> Result<bool, Flaw> {
-        // SET reports the old value only with GET, and then returns it.
+        // SET reports whether a value was replaced only with GET, which then returns it.
         let old = self.set_returning(stamp)?;
         Ok(old.is_some())
     }
@@ -271,7 +271,7 @@ impl BytesSession {
     }
 }
 
-/// Keys are decimal text, every fourth with a long tail.
+/// Writes a key as decimal text, every fourth one with a long tail.
 fn write_key(key: u64, text: &mut Vec<u8>) {
     text.clear();
     text.extend_from_slice(format!("{key:07}").as_bytes());
@@ -285,9 +285,8 @@ fn read_key(text: &[u8]) -> u64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// Values are the stamp's word, then as many bytes as the stamp picks, each fixed by it: a value
-/// that mixes two writes is noticed wherever the cut is. Some are so short that the store packs
-/// them into a word.
+/// Writes a value: the stamp's word, followed by bytes whose number and content follow from the stamp, so that
+/// any mix of two writes is detected. Some values are so short that the store packs them into a word.
 fn write_value(stamp: Stamp, value: &mut Vec<u8>) {
     let word = stamp.word();
     let tail = mix(word);

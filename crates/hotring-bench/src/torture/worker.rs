@@ -1,14 +1,14 @@
-//! One thread of a torture run: its operations, and its judgement of the answers.
+//! One thread of a torture run: its operations, and its checks of the answers.
 //!
-//! * **Owned keys**: only their owner changes them and knows their exact state, so every result of the
-//!   owner's operations is checked. All threads read them, and judge the values by the [`Ledger`].
-//! * **Registers**: all threads overwrite them. A value must be one that its writer announced,
-//!   and a reader never sees a writer's older value after a newer one.
-//! * **Counters**: all threads add 1. Values rise; in the end the sum must equal the additions.
-//! * **Tokens**: all threads insert and take. In the end exactly the tokens not taken must be there,
-//!   compared by a digest of their values.
-//! * **Scans**: a thread that changes nothing while it scans must meet each of its own present
-//!   keys exactly once, with its value, however the others write and the table grows.
+//! * **Owned keys**: only their owner changes them and knows their exact state, so every result of the owner's
+//!   operations is checked. All threads read them, and check the values against the [`Ledger`].
+//! * **Registers**: all threads overwrite them. A value must be one that its writer announced, and a reader must
+//!   never see a writer's older value after a newer one.
+//! * **Counters**: all threads add 1. Values must never fall; at the end the sum must equal the additions.
+//! * **Tokens**: all threads insert and take them. At the end exactly the tokens that were not taken must be
+//!   present, compared by a digest of their values.
+//! * **Scans**: a thread that changes nothing while it scans must meet each of its own present keys exactly once,
+//!   with its value, while other threads write and the table grows.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use super::subject::Session;
 use crate::workload::mix::mix;
 use crate::workload::zipf::Zipf;
 
-/// Something that must not be.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw(pub String);
 
@@ -41,35 +41,35 @@ macro_rules! hold {
 
 const COUNTERS: usize = 8;
 const TOKENS: usize = 8;
-/// Keys of a batched read.
+/// Keys per batched read.
 const BATCH: usize = 16;
-/// Removals of one thread that make the subject reclaim waiting memory: many batches.
+/// Removals of one thread that make the subject reclaim waiting memory: enough for many batches.
 const STIRS: u32 = 20_000;
-/// Operations between looks at whether another thread failed.
+/// Operations between two checks whether another thread failed.
 const STRIDE: u64 = 256;
 
-/// One thread's knowledge and its random choices.
+/// One thread's knowledge, and its random choices.
 pub struct Worker {
     thread: u64,
     threads: u64,
-    /// Keys over all threads; the shared ones have the numbers after these.
+    /// The number of owned keys over all threads. The shared keys have the numbers from here on.
     total: u64,
     random: Rng,
     skew: Zipf,
-    /// States of the owned keys.
+    /// The states of the owned keys.
     owned: Vec<State>,
-    /// The newest number seen, by register and writer.
+    /// The newest number that this thread has seen, by register and writer.
     seen: Vec<u32>,
-    /// Additions made, and the highest value seen.
+    /// Additions by this thread, and the highest value that it has seen.
     counters: [(u64, u64); COUNTERS],
-    /// Tokens put in less those taken out, and the digest of both.
+    /// Tokens inserted minus tokens taken, and the digest of both.
     tokens: [(i64, u64); TOKENS],
     tokens_made: u32,
     operations: u64,
 }
 
 impl Worker {
-    /// The `thread`-th of `threads`, owner of `keys` keys.
+    /// Worker `thread` of `threads`, the owner of `keys` keys.
     pub fn new(thread: usize, threads: usize, keys: u64, seed: u64) -> Self {
         let total = threads as u64 * keys;
         Worker {
@@ -87,12 +87,12 @@ impl Worker {
         }
     }
 
-    /// Operations done.
+    /// The number of operations so far.
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Puts every owned key, with other operations in between: the table grows under load.
+    /// Puts every owned key, with other operations in between, so that the table grows under load.
     pub fn fill<S: Session>(
         &mut self,
         s: &mut S,
@@ -111,7 +111,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Mixed operations, four for each owned key, and scans.
+    /// Runs mixed operations, four per owned key, and scans.
     pub fn churn<S: Session>(
         &mut self,
         s: &mut S,
@@ -130,7 +130,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads every owned key, while no thread writes.
+    /// Checks every owned key while no thread writes.
     pub fn verify<S: Session>(
         &mut self,
         s: &mut S,
@@ -165,7 +165,7 @@ impl Worker {
         self.operations.is_multiple_of(STRIDE) && stop.load(Ordering::Relaxed)
     }
 
-    /// One operation of any sort.
+    /// Runs one random operation.
     fn one<S: Session>(&mut self, s: &mut S, l: &Ledger) -> Result<(), Flaw> {
         self.operations += 1;
         match self.random.u64(..100) {
@@ -178,12 +178,13 @@ impl Worker {
         }
     }
 
-    /// The key of an owned one; owners take turns, so that all have hot ones.
+    /// The key with index `at` among the owned ones. Key numbers alternate between owners, so that all owners
+    /// have hot keys.
     fn key(&self, at: usize) -> u64 {
         at as u64 * self.threads + self.thread
     }
 
-    /// The required value of an owned key.
+    /// The value that an owned key must have.
     fn value(&self, at: usize) -> Option<Stamp> {
         self.owned[at].present.then(|| self.stamp(at, self.owned[at].sequence))
     }
@@ -208,7 +209,7 @@ impl Worker {
         each.into_iter().try_for_each(|((key, before), got)| self.judge(key, before, got, l))
     }
 
-    /// Whether a read can be true, given the confirmed changes before it and the announced ones after it.
+    /// Checks that a read is possible, given the confirmed state before it and the announced number after it.
     fn judge(&self, key: u64, before: State, got: Option<Stamp>, l: &Ledger) -> Result<(), Flaw> {
         let after = l.announced(key);
         if let Some(stamp) = got {
@@ -261,7 +262,7 @@ impl Worker {
 
     fn insert<S: Session>(&mut self, s: &mut S, l: &Ledger, at: usize) -> Result<(), Flaw> {
         if let Some(old) = self.value(at) {
-            // Not announced: if it were stored after all, readers would object too.
+            // This change is not announced: if it were stored despite that, readers would detect it too.
             let stored = s.insert(Stamp { sequence: old.sequence + 1, ..old })?;
             hold!(!stored, "insert over {old:?} was stored");
             return Ok(());
@@ -340,7 +341,7 @@ impl Worker {
         let adds = self.random.u64(..2) == 0;
         let value = if adds { Some(s.count(key)?) } else { s.counted(key)? };
         *added += u64::from(adds);
-        // An addition moves the counter on, a read may find it where it was.
+        // An addition must raise the counter; a read may find it unchanged.
         let least = *highest + u64::from(adds);
         let value = value.unwrap_or(0);
         hold!(value >= least, "counter {counter} is {value} after {highest}");
@@ -396,7 +397,7 @@ fn token_key(total: u64, token: usize) -> u64 {
     total + (REGISTERS + COUNTERS + token) as u64
 }
 
-/// Counters and tokens, now that no thread writes.
+/// Checks counters and tokens while no thread writes.
 pub fn check_shared<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Flaw> {
     let total = workers[0].total;
     for counter in 0..COUNTERS {
@@ -414,7 +415,7 @@ pub fn check_shared<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Fla
     Ok(())
 }
 
-/// Puts and removes a key until memory removed by other threads must have been reclaimed.
+/// Puts and removes a key until memory that other threads removed must have been reclaimed.
 pub fn stir<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Flaw> {
     let key = token_key(workers[0].total, TOKENS);
     for sequence in 0..STIRS {

@@ -1,7 +1,7 @@
-//! Where the streams of a measurement come from: a new draw for each turn, while no clock runs.
+//! The source of a measurement's streams: a new draw for each turn, made while no clock runs.
 //!
-//! A turn must not repeat earlier accesses: an index that remembers the last ones would be measured by its
-//! memory. Recorded traces are the exception, as they cannot change.
+//! A turn must not repeat earlier accesses, because an index that remembers the last ones would profit from that.
+//! Recorded traces are the exception, because they cannot change.
 
 use anyhow::Result;
 
@@ -11,45 +11,46 @@ use super::trace::Trace;
 
 /// The source of all turns' streams.
 pub enum Feed<'a> {
-    /// Drawn again for each turn.
+    /// Streams that are drawn for each turn.
     Drawn {
-        /// Of the first turn.
+        /// The draw of the first turn.
         draw: Draw,
         /// Whether targets with scattered keys take part.
         is_scattered: bool,
     },
-    /// The same in each turn.
+    /// A recorded trace, the same in each turn.
     Traced {
         /// The accesses.
         trace: &'a Trace,
-        /// The operations.
+        /// The mix of operations.
         workload: Workload,
-        /// The threads that share them.
+        /// The number of threads that share the accesses.
         threads: usize,
-        /// The source of the mix.
+        /// The seed of the mix.
         seed: u64,
-        /// The shape of the drawn items.
+        /// Whether targets with scattered keys take part.
         is_scattered: bool,
     },
 }
 
 /// The streams of one turn.
 pub struct Turn {
-    /// Before the clock starts: the other targets have had the caches since the last turn.
+    /// The unmeasured operations before the clock starts, because other targets have filled the caches since the
+    /// last turn.
     pub lead: Streams,
-    /// While it runs.
+    /// The measured operations.
     pub timed: Streams,
 }
 
 impl From<Draw> for Feed<'_> {
-    /// For targets of all kinds.
+    /// A feed for targets with dense and with scattered keys.
     fn from(draw: Draw) -> Self {
         Feed::Drawn { draw, is_scattered: true }
     }
 }
 
 impl Feed<'_> {
-    /// Streams in each turn.
+    /// The number of streams in each turn.
     pub fn threads(&self) -> usize {
         match self {
             Self::Drawn { draw, .. } => draw.threads,
@@ -57,7 +58,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Keys that are loaded.
+    /// The number of loaded keys.
     pub fn keys(&self) -> u64 {
         match self {
             Self::Drawn { draw, .. } => draw.keys,
@@ -65,19 +66,19 @@ impl Feed<'_> {
         }
     }
 
-    /// Whether every read must find its key; if not, none may.
+    /// Whether every read must find its key. If not, none may.
     pub fn present(&self) -> bool {
         let (Self::Drawn { draw: Draw { workload, .. }, .. } | Self::Traced { workload, .. }) =
             self;
         *workload != Workload::Miss
     }
 
-    /// The streams of a turn: another number, other accesses.
+    /// The streams of a turn. Each number gives other accesses.
     pub fn streams(&self, turn: u64) -> Result<Streams> {
         self.both(|draw| Draw { turn, ..draw }.streams())
     }
 
-    /// One thread's part of a turn, for targets with such keys.
+    /// One thread's stream of a turn, for targets with keys of this form.
     pub fn stream(&self, turn: u64, thread: usize, keys: Keys) -> Result<Vec<Op>> {
         let Self::Drawn { draw, .. } = self else {
             return Ok(self.streams(turn)?.of_keys(keys)[thread].clone());
@@ -87,7 +88,7 @@ impl Feed<'_> {
         Ok(ops)
     }
 
-    /// The same with the unmeasured part before.
+    /// The streams of a turn, with the unmeasured part before them.
     pub fn turn(&self, turn: u64) -> Result<Turn> {
         let timed = self.streams(turn)?;
         let lead = match self {

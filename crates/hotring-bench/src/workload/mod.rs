@@ -1,5 +1,5 @@
-//! Requests of a measurement: mixes of operations, skewed distributions of keys, recorded traces, and the
-//! streams drawn from them before a clock starts.
+//! Workloads of measurements: mixes of operations, skewed distributions of keys, recorded traces, and the streams
+//! drawn from them before a clock starts.
 
 pub mod feed;
 pub mod mix;

@@ -1,4 +1,4 @@
-//! Operations, and the mixes of them: those of YCSB, and some that measurements of indexes add.
+//! Operations, and mixes of them: those of YCSB, and some more for measurements of indexes.
 
 use std::fmt;
 
@@ -39,13 +39,13 @@ impl Workload {
             Workload::F => (Kind::Modify, 50),
             Workload::W => return Kind::Update,
             Workload::Grow => (Kind::Insert, 50),
-            // Taken in turns where keys are drawn.
+            // This share holds on average; `streams.rs` draws the three operations in a fixed order.
             Workload::Rur => (Kind::Update, 33),
         };
         if random.u64(..100) < percent { other } else { Kind::Read }
     }
 
-    /// Whether streams of it put new keys.
+    /// Whether the mix inserts new keys.
     pub fn inserts(self) -> bool {
         matches!(self, Workload::D | Workload::Grow)
     }
@@ -61,11 +61,11 @@ impl fmt::Display for Workload {
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Looks a key up.
+    /// Looks up a key.
     Read,
     /// Changes the value of a present key.
     Update,
-    /// Puts a new key.
+    /// Inserts a new key.
     Insert,
     /// Reads a value and writes one that depends on it.
     Modify,
@@ -86,7 +86,7 @@ impl Op {
         Op((kind as u64) << KEY_BITS | key)
     }
 
-    /// Its kind.
+    /// The kind of the operation.
     pub fn kind(self) -> Kind {
         match self.0 >> KEY_BITS {
             0 => Kind::Read,
@@ -96,38 +96,38 @@ impl Op {
         }
     }
 
-    /// Whether all of them are reads.
+    /// Whether all operations are reads.
     #[inline(always)]
     pub fn are_reads(ops: &[Op]) -> bool {
-        // One test for all of them, so that the loop can be vectorised: reads have no bits above the key.
+        // One test for all operations, so that the loop can be vectorised: reads have no bits above the key.
         ops.iter().fold(0, |all, op| all | op.0) >> KEY_BITS == Kind::Read as u64
     }
 
-    /// The key of a read, which is the whole word.
+    /// The key of a read, which is the entire word.
     #[inline(always)]
     pub fn read_key(self) -> u64 {
         debug_assert!(self.kind() == Kind::Read);
         self.0
     }
 
-    /// The key that it does it to.
+    /// The key of the operation.
     pub fn key(self) -> u64 {
         self.0 & KEY_MASK
     }
 }
 
-/// Which keys the numbers of a workload are.
+/// The mapping of a workload's key numbers to keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// The numbers themselves, from 0 on.
+    /// The key is the number itself.
     Dense,
-    /// As if drawn at random: a hash that spreads neighbours more evenly than chance would gains
-    /// nothing by it.
+    /// The key looks random. A hash that spreads neighbouring numbers more evenly than chance would gets no
+    /// advantage.
     Scattered,
 }
 
 impl Keys {
-    /// The key of a number; two numbers have two keys.
+    /// The key of a number. Different numbers have different keys.
     pub fn key(self, number: u64) -> u64 {
         match self {
             Keys::Dense => number,
@@ -136,7 +136,7 @@ impl Keys {
     }
 }
 
-/// A bijection of the numbers that an operation has room for.
+/// A bijection of the numbers below `2^KEY_BITS`.
 fn scatter(mut word: u64) -> u64 {
     for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
         word ^= word >> 30;

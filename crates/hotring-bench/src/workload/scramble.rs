@@ -1,9 +1,9 @@
 //! Scatters ranks over the key space, so that the hottest keys are not neighbours.
 //!
-//! A Zipf generator gives ranks, rank 0 the hottest. Used as keys they would lie side by side in
-//! memory after a sequential load, and share cache lines that no real workload shares. The
-//! permutation mixes within the next power of two and walks on while it is outside of the range
-//! (cycle walking), so it is a bijection for any size.
+//! A Zipf generator gives ranks, where rank 0 is the hottest. If ranks were keys, the hottest keys would lie next
+//! to each other in memory after a sequential load, and share cache lines that no real workload shares. The
+//! permutation mixes within the next power of two, and repeats while the result is out of range (cycle walking),
+//! so it is a bijection for any size.
 
 use fastrand::Rng;
 
@@ -19,7 +19,7 @@ pub struct Scramble {
 }
 
 impl Scramble {
-    /// The permutation of `0..size` that `seed` picks.
+    /// A permutation of `0..size` that is determined by `seed`.
     pub fn new(size: u64, seed: u64) -> Self {
         assert!(size > 0 && size <= 1 << 62, "a permutation of {size} keys");
         let bits = size.next_power_of_two().trailing_zeros().max(2);

@@ -1,4 +1,4 @@
-//! How accesses are spread over the keys.
+//! Distributions of accesses over the keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,26 @@ use fastrand::Rng;
 
 use super::zipf::Zipf;
 
-/// How accesses are spread over the keys.
+/// The distribution of accesses over the keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Skew {
-    /// All keys alike.
+    /// All keys are equally likely.
     Uniform,
-    /// By Zipf with this exponent; which keys are the hot ones is drawn.
+    /// By Zipf's law with this exponent. The hot keys are drawn at random.
     Zipf(f64),
-    /// By Zipf over the age: the keys that were put last are the hot ones.
+    /// By Zipf's law over the age: the keys inserted last are the hot ones.
     Latest(f64),
-    /// By Zipf, and in the middle of a stream all other keys become the hot ones.
+    /// By Zipf's law, with other hot keys from the middle of a stream on.
     Shift(f64),
 }
 
-/// YCSB's own exponent.
+/// The exponent of YCSB.
 const THETA: f64 = 0.99;
-/// Beyond it almost all accesses go to one key.
+/// The largest exponent. Beyond it almost all accesses go to one key.
 const THETA_MAX: f64 = 10.0;
 
 impl Skew {
-    /// The exponent; 0 is uniform.
+    /// The exponent; 0 for uniform.
     pub fn theta(self) -> f64 {
         match self {
             Skew::Uniform => 0.0,
@@ -73,17 +73,17 @@ impl FromStr for Skew {
     }
 }
 
-/// Draws ranks: 0 is the most likely.
+/// Draws ranks, of which 0 is the most likely.
 #[derive(Clone, Debug)]
 pub enum Ranks {
-    /// All alike, below this.
+    /// Equally likely ranks below this number.
     Uniform(u64),
-    /// Skewed.
+    /// Zipf-distributed ranks.
     Zipf(Zipf),
 }
 
 impl Ranks {
-    /// Ranks below `count`.
+    /// The distribution over ranks below `count`.
     pub fn new(skew: Skew, count: u64) -> Self {
         match skew {
             Skew::Uniform => Ranks::Uniform(count),
@@ -91,7 +91,7 @@ impl Ranks {
         }
     }
 
-    /// The next rank.
+    /// Draws the next rank.
     pub fn draw(&self, random: &mut Rng) -> u64 {
         match self {
             Ranks::Uniform(count) => random.u64(..*count),

@@ -9,44 +9,45 @@ use super::scramble::Scramble;
 use super::skew::{Ranks, Skew};
 use super::trace::Trace;
 
-/// The source of streams.
+/// The settings of streams to draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw {
     /// The mix of operations.
     pub workload: Workload,
-    /// Which keys they go to.
+    /// The distribution of accesses over the keys.
     pub skew: Skew,
-    /// Keys that are loaded, numbered from 0.
+    /// The number of loaded keys, which are numbered from 0.
     pub keys: u64,
-    /// Streams, one for each thread.
+    /// The number of streams, one for each thread.
     pub threads: usize,
-    /// Operations of each.
+    /// Operations per stream.
     pub ops: u64,
-    /// Same seed, same streams.
+    /// Equal seeds give equal streams.
     pub seed: u64,
-    /// Which keys are the hot ones: another number, another set.
+    /// The number of the hot set. Each number gives other hot keys.
     pub hot_set: u64,
-    /// Another number, other accesses to the same keys: each turn of a measurement has its own.
+    /// The number of the turn. Each number gives other accesses to the same keys, so each turn of a measurement
+    /// must have its own.
     pub turn: u64,
 }
 
-/// Sets the accesses before the clock starts apart from those of all turns.
+/// Distinguishes the unmeasured turns from all measured ones.
 const LEAD: u64 = 1 << 63;
 
-/// One stream a thread.
+/// The streams of all threads.
 #[derive(Clone, Debug)]
 pub struct Streams {
     dense: Vec<Vec<Op>>,
     scattered: Vec<Vec<Op>>,
-    /// Whether every read must find its key; if not, none may.
+    /// Whether every read must find its key. If not, none may.
     pub present: bool,
 }
 
 impl Draw {
-    /// Draws them.
+    /// Draws the streams of all threads.
     pub fn streams(&self) -> Result<Streams> {
         ensure!(self.keys > 0 && self.threads > 0, "no key or no thread to draw for");
-        // Side by side: threads that wait for their streams measure nothing.
+        // Threads draw in parallel, because the measurement waits for the streams.
         let streams = std::thread::scope(|scope| {
             let handles: Vec<_> =
                 (0..self.threads).map(|thread| scope.spawn(move || self.stream(thread))).collect();
@@ -55,7 +56,7 @@ impl Draw {
         Ok(Streams::of(streams, self.workload))
     }
 
-    /// One thread's stream.
+    /// Draws one thread's stream.
     pub fn stream(&self, thread: usize) -> Vec<Op> {
         let hot_set = |later| Scramble::new(self.keys, self.seed ^ (self.hot_set + later) << 32);
         let source = Source {
@@ -70,8 +71,8 @@ impl Draw {
         source.ops()
     }
 
-    /// The unmeasured part of a turn: a quarter as many other accesses, which insert nothing and need no
-    /// inserted key.
+    /// Draws the unmeasured part of a turn: other accesses, a quarter of the number, which insert nothing and
+    /// need no inserted key.
     pub fn lead(&self) -> Result<Streams> {
         let lead = Draw { ops: self.ops / 4, turn: self.turn ^ LEAD, ..*self };
         let mut streams = lead.streams()?;
@@ -82,7 +83,8 @@ impl Draw {
         Ok(streams)
     }
 
-    /// Of another seed wherever anything differs: no block of a run repeats the accesses of another.
+    /// A generator with a different seed for each setting, so that no block of a run repeats the accesses of
+    /// another.
     fn random(&self, thread: usize) -> Rng {
         let Draw { workload, skew, threads, .. } = *self;
         let setting =
@@ -93,8 +95,8 @@ impl Draw {
 }
 
 impl Streams {
-    /// The accesses of a trace, which take turns with the threads; its keys are numbered in order of
-    /// appearance. The mix decides the kind of each access.
+    /// Distributes the accesses of a trace over the threads in turn. Keys are numbered in order of appearance.
+    /// The mix decides the kind of each access.
     pub fn of_trace(trace: &Trace, workload: Workload, threads: usize, seed: u64) -> Result<Self> {
         ensure!(
             threads > 0 && !trace.accesses().is_empty(),
@@ -124,14 +126,14 @@ impl Streams {
         Streams { dense, scattered: Vec::new(), present: workload != Workload::Miss }
     }
 
-    /// The same for targets whose keys are scattered.
+    /// Adds the streams for targets whose keys are scattered.
     pub fn with_scattered(mut self) -> Self {
         let scatter = |op: &Op| Op::new(op.kind(), Keys::Scattered.key(op.key()));
         self.scattered = self.dense.iter().map(|ops| ops.iter().map(scatter).collect()).collect();
         self
     }
 
-    /// These, and as the following threads those of `others`.
+    /// Appends the streams of `others` as those of further threads.
     pub fn beside(mut self, others: Streams) -> Self {
         self.dense.extend(others.dense);
         self.scattered.extend(others.scattered);
@@ -139,7 +141,7 @@ impl Streams {
         self
     }
 
-    /// The last part of each. For traces, which insert nothing.
+    /// The last quarter of each stream. For traces, which insert nothing.
     pub fn last_quarter(&self) -> Self {
         let last = |all: &Vec<Vec<Op>>| -> Vec<Vec<Op>> {
             all.iter().map(|ops| ops[ops.len() - ops.len() / 4..].to_vec()).collect()
@@ -147,17 +149,17 @@ impl Streams {
         Streams { dense: last(&self.dense), scattered: last(&self.scattered), ..*self }
     }
 
-    /// How many there are.
+    /// The number of streams.
     pub fn threads(&self) -> usize {
         self.dense.len()
     }
 
-    /// Operations of all.
+    /// The number of operations in all streams.
     pub fn ops(&self) -> usize {
         self.dense.iter().map(Vec::len).sum()
     }
 
-    /// The operations of each thread on a target with such keys.
+    /// The streams for targets with keys of this form.
     pub fn of_keys(&self, keys: Keys) -> &[Vec<Op>] {
         match keys {
             Keys::Dense => &self.dense,
@@ -177,11 +179,11 @@ struct Source<'a> {
     draw: &'a Draw,
     thread: u64,
     ranks: Ranks,
-    /// All threads share the permutations: a hot key is hot for all of them.
+    /// The permutations for the two hot sets. All threads share them, so a hot key is hot for all threads.
     hot: [Scramble; 2],
     random: Rng,
     inserted: u64,
-    /// The key of the operation before, where operations go together.
+    /// The key of the previous operation, for mixes that repeat keys.
     last: u64,
 }
 
@@ -209,7 +211,7 @@ impl Source<'_> {
         Op::new(kind, if workload == Workload::Miss { keys + key } else { key })
     }
 
-    /// Three operations on each key that is drawn.
+    /// Gives three operations on each key that is drawn.
     fn read_update_read(&mut self, at: u64) -> Op {
         if at.is_multiple_of(3) {
             self.last = self.hot(0);
@@ -221,12 +223,12 @@ impl Source<'_> {
         self.hot[set].key(self.ranks.draw(&mut self.random))
     }
 
-    /// The `n`-th key that this thread inserts; threads take turns beyond the loaded keys.
+    /// The `n`-th key that this thread inserts. Threads alternate in the numbers beyond the loaded keys.
     fn own(&self, n: u64) -> u64 {
         self.draw.keys + n * self.draw.threads as u64 + self.thread
     }
 
-    /// A key by its age: those that this thread inserted, newest first, then the loaded ones.
+    /// Draws a key by its age: those that this thread inserted, newest first, then the loaded ones.
     fn latest(&mut self) -> u64 {
         let age = self.ranks.draw(&mut self.random);
         match self.inserted.checked_sub(age + 1) {

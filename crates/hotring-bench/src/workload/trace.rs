@@ -1,4 +1,4 @@
-//! Access traces: read from a file, plain or xz, into keys and the order in which they are used.
+//! Access traces: reads a file, plain or xz, into keys and the sequence of accesses to them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -30,7 +30,7 @@ pub enum Format {
 /// The first bytes of an .xz file.
 const XZ_MAGIC: &[u8] = b"\xFD7zXZ\0";
 
-/// A trace in memory. Keys are kept once each, accesses are numbers of keys. A number in the file
+/// A trace in memory. Each key is stored once, and accesses are numbers of keys. A binary number in the file
 /// becomes its decimal text as a key.
 #[derive(Debug, Default)]
 pub struct Trace {
@@ -84,12 +84,12 @@ impl Trace {
         &self.accesses
     }
 
-    /// How many different keys there are.
+    /// The number of distinct keys.
     pub fn distinct(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether its keys are text, which numbers read as lines hardly are.
+    /// Whether all keys are text, which binary numbers read as lines hardly ever are.
     pub fn key_is_text(&self) -> bool {
         self.text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
     }
@@ -102,8 +102,8 @@ impl Trace {
     }
 }
 
-/// Whether a file that begins like this is lines of text. Numbers are not: those of four printable bytes are above
-/// 500 million, and one of them would have to end each of the lines.
+/// Whether the start of a file looks like lines of text. Binary numbers do not: numbers of four printable bytes
+/// are above 500 million, and one of them would have to end each line.
 fn is_text(start: &[u8]) -> bool {
     let is_printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x80..);
     start.contains(&b'\n')
@@ -111,7 +111,7 @@ fn is_text(start: &[u8]) -> bool {
         && start.iter().any(|byte| *byte < 0x80)
 }
 
-/// Reads one key into `record`; false at the end of the file.
+/// Reads one key into `record`. Gives false at the end of the file.
 fn next_record(input: &mut impl BufRead, format: Format, record: &mut Vec<u8>) -> Result<bool> {
     record.clear();
     if format == Format::Lines {
@@ -149,16 +149,16 @@ fn next_line(input: &mut impl BufRead, record: &mut Vec<u8>) -> Result<bool> {
     }
 }
 
-/// A trace made by our own Zipf generator.
+/// The parameters of a trace drawn by our own Zipf generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// How many keys there are to choose from.
+    /// The number of keys to choose from.
     pub keys: u64,
     /// The Zipf exponent.
     pub theta: f64,
-    /// How many accesses are drawn.
+    /// The number of accesses to draw.
     pub accesses: u64,
-    /// Same seed, same trace.
+    /// Equal seeds give equal traces.
     pub seed: u64,
 }
 

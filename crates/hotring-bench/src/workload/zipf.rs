@@ -1,12 +1,12 @@
-//! Zipf-distributed ranks for any exponent from 0 on, also at and above 1.
+//! Zipf-distributed ranks for any exponent from 0 on, also 1 and above.
 //!
 //! Sampling is by rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to
 //! generate variates from monotone discrete distributions", 1996): constant time and memory for
 //! any number of ranks, exact for every exponent. YCSB's own generator (Gray et al.) divides by
 //! `1 - theta` and is wrong from 1 on.
 //!
-//! [`share_of_hottest`] is the same distribution in closed form; the tests hold the two against
-//! each other and against the HotRing paper's Table 2.
+//! [`share_of_hottest`] computes the same distribution in closed form; the tests compare the two with each other
+//! and with Table 2 of the HotRing paper.
 
 use fastrand::Rng;
 
@@ -15,7 +15,7 @@ use fastrand::Rng;
 pub struct Zipf {
     count: f64,
     theta: f64,
-    /// The hat's integral at 1.5, less the whole of rank 1.
+    /// The hat's integral at 1.5, minus the full probability weight of rank 1.
     low: f64,
     /// The hat's integral at `count + 0.5`.
     high: f64,
@@ -24,7 +24,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// A distribution over `count` ranks, `theta` from 0 (uniform) on.
+    /// A distribution over `count` ranks with exponent `theta`, which is at least 0 (uniform).
     pub fn new(count: u64, theta: f64) -> Self {
         assert!(count > 0 && theta >= 0.0 && theta.is_finite(), "Zipf({count}, {theta})");
         let low = integral(1.5, theta) - 1.0;
@@ -33,7 +33,7 @@ impl Zipf {
         Zipf { count: count as f64, theta, low, high, squeeze }
     }
 
-    /// A rank; 0 is the most likely.
+    /// Draws a rank; 0 is the most likely.
     pub fn sample(&self, random: &mut Rng) -> u64 {
         loop {
             let area = self.high + random.f64() * (self.low - self.high);
@@ -48,7 +48,7 @@ impl Zipf {
     }
 }
 
-/// Where accesses fall: the part of them that goes to the hottest `fraction` of `count` keys.
+/// The share of accesses that goes to the hottest `fraction` of `count` keys.
 pub fn share_of_hottest(count: u64, theta: f64, fraction: f64) -> f64 {
     let hottest = (count as f64 * fraction).round() as u64;
     harmonic(hottest, theta) / harmonic(count, theta)
@@ -73,7 +73,7 @@ fn density(x: f64, theta: f64) -> f64 {
     (-theta * x.ln()).exp()
 }
 
-/// The integral of the density from 1 to `x`, smooth in theta through 1.
+/// The integral of the density from 1 to `x`, smooth in theta at 1.
 fn integral(x: f64, theta: f64) -> f64 {
     let log = x.ln();
     exp_m1_over((1.0 - theta) * log) * log
@@ -85,12 +85,12 @@ fn inverse(area: f64, theta: f64) -> f64 {
     (ln_1p_over(scaled) * area).exp()
 }
 
-/// `ln(1 + x) / x`, by its series near 0.
+/// `ln(1 + x) / x`, computed by its series near 0.
 fn ln_1p_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.ln_1p() / x } else { 1.0 - x * (0.5 - x / 3.0) }
 }
 
-/// `(e^x - 1) / x`, by its series near 0.
+/// `(e^x - 1) / x`, computed by its series near 0.
 fn exp_m1_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.exp_m1() / x } else { 1.0 + x * 0.5 * (1.0 + x / 3.0) }
 }

@@ -1,9 +1,9 @@
-//! `ycsb`: the core workloads on the index and on whatever it is compared with.
+//! `ycsb`: runs YCSB's core workloads on the index and on the targets that it is compared with.
 //!
-//! Keys are the numbers below `--keys`, or those of a trace. Streams of operations are drawn before
-//! the clock starts. All targets are loaded side by side, and within one setting
-//! each round runs them one after the other, beginning with another one each time, so that drift
-//! of the machine hits all of them: ratios within one run are what counts.
+//! Keys are the numbers below `--keys`, or those of a trace. Streams of operations are drawn before the clock
+//! starts. All targets are loaded at the same time. Within one setting each round runs them one after the other,
+//! and each round begins with another one, so that drift of the machine hits all of them: only ratios within one
+//! run are meaningful.
 
 mod results;
 
@@ -149,13 +149,13 @@ enum StrategyName {
     Vote,
 }
 
-/// One distribution of accesses: the table's name for it, and its streams by mix and threads.
+/// One distribution of accesses: its name in the table, and its streams by mix and threads.
 enum Accesses<'a> {
     Drawn(Skew),
     Traced(&'a Trace),
 }
 
-/// The results as JSON, with whether the harness was fit to measure them.
+/// The results as JSON, with the fitness of the harness.
 #[derive(Serialize)]
 struct Judged<'a> {
     fitness: Fitness,
@@ -163,11 +163,11 @@ struct Judged<'a> {
     results: &'a Results<Row>,
 }
 
-/// The draw of the round in which single reads are timed: none of the others.
+/// The number of the draw for timed single reads, which no other round uses.
 const LATENCY: u64 = 1 << 48;
 
 impl YcsbArgs {
-    /// Loads, measures, prints.
+    /// Loads the targets, measures them, and prints the results.
     pub fn run(&self) -> Result<()> {
         self.check()?;
         if !self.ring.no_huge_pages {
@@ -236,7 +236,7 @@ impl YcsbArgs {
         Ok(())
     }
 
-    /// Operations of all streams that are in memory at a time.
+    /// The most operations in memory at a time.
     fn stream_ops(&self, accesses: &[Accesses<'_>]) -> u64 {
         let threads = self.threads.iter().max().copied().unwrap_or_default() as u64;
         let forms = if self.scatter { 2 } else { 1 };
@@ -244,13 +244,13 @@ impl YcsbArgs {
             Accesses::Drawn(_) => self.ops * threads,
             Accesses::Traced(trace) => trace.accesses().len() as u64,
         });
-        // Including the work before the clock starts.
+        // Includes the unmeasured operations before the clock starts.
         let ops = ops.map(|ops| ops + ops / 4);
         forms * ops.max().unwrap_or_default()
     }
 
     fn plans(&self, keys: u64) -> Result<Vec<Plan>> {
-        // Inserts put new keys, each thread its own.
+        // Each thread inserts keys of its own.
         let inserts = self.ops * *self.threads.iter().max().context("no --threads")? as u64;
         let mut plans = Vec::new();
         for &target in &self.targets {
@@ -267,7 +267,7 @@ impl YcsbArgs {
         Ok(plans)
     }
 
-    /// Every combination of strategy, hints and copies that there is.
+    /// The plans of all supported combinations of strategy and number of hints.
     fn rings(&self, like: &Plan, keys: u64) -> Result<Vec<Plan>> {
         let mut rings = Vec::new();
         let mut refusal = None;
@@ -290,7 +290,7 @@ impl YcsbArgs {
         }
     }
 
-    /// With as many bytes of index as asked for.
+    /// Sets the table to the index bytes given on the command line.
     fn sized(&self, plan: Plan, keys: u64) -> Plan {
         match (self.index_bytes, self.keys_per_bucket) {
             (Some(bytes), _) => plan.with_index_bytes(bytes),
@@ -381,7 +381,7 @@ impl ModeName {
 }
 
 impl RingArgs {
-    /// Settings that do not concern hot items.
+    /// The settings that are independent of hot items.
     fn common(&self) -> Config {
         let mut config = Config { huge_pages: !self.no_huge_pages, ..Config::default() };
         if let Some(depth) = self.depth {

@@ -1,4 +1,4 @@
-//! The rows of a run and how they are shown.
+//! The rows of a run's results, and their table.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::report::{Results, Spread, Table};
 use crate::targets::{Mode, TargetName};
 use crate::workload::operations::Workload;
 
-/// One target in one setting.
+/// The results of one target in one setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     workload: String,
@@ -23,21 +23,21 @@ pub struct Row {
     mops_max: f64,
     mops_lower_quartile: f64,
     mops_upper_quartile: f64,
-    /// Against the best index in the same setting that is no ring.
+    /// The rate as a multiple of the best peer's in the same setting.
     of_best_peer: Option<f64>,
-    /// Against the direct array in the same setting.
+    /// The rate as a share of the oracle's in the same setting.
     of_oracle: Option<f64>,
-    /// Growth of the process's memory while the target was loaded.
+    /// Growth of the process's memory while the target was loaded, per key.
     bytes_per_key: f64,
-    /// Bytes of the index alone for each key, once the target was loaded.
+    /// Bytes of the index alone per key, once the target was loaded.
     index_bytes_per_key: Option<f64>,
     visits_per_lookup: Option<f64>,
-    /// The unmeasured part before the rounds.
+    /// The warm-up before the rounds.
     settled_turns: u64,
     settled_ops: u64,
     settled_seconds: f64,
     is_stable: bool,
-    /// Of single reads, with the clock's own time, if they were timed.
+    /// Latencies of single reads, the time to read the clock included, if they were timed.
     latency_ns_p50: Option<u64>,
     latency_ns_p99: Option<u64>,
     latency_ns_p999: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Adds latencies.
+    /// Adds the latencies of single reads.
     pub fn time(&mut self, latencies: &Latencies) {
         let at = |quantile| Some(latencies.value_at_quantile(quantile));
         self.latency_ns_p50 = at(0.5);
@@ -100,7 +100,7 @@ pub fn rows(
             mops_lower_quartile: round(spread.lower, 2),
             mops_upper_quartile: round(spread.upper, 2),
             of_best_peer: best_peer.map(|best| round(spread.median / best, 3)),
-            // Beyond its end the array answers without touching memory: that is no limit.
+            // Past its end the array answers without touching memory, so it is no limit for misses.
             of_oracle: oracle
                 .filter(|_| setting.source.present())
                 .map(|oracle| round(spread.median / median(oracle), 3)),

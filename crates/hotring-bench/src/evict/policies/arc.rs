@@ -9,9 +9,9 @@ const B1: usize = 2;
 const B2: usize = 3;
 
 pub struct Arc {
-    /// The paper's c.
+    /// The paper's c: the capacity in items.
     items: usize,
-    /// The paper's p: the aimed length of T1.
+    /// The paper's p: the target length of T1.
     target: f64,
     lists: Lists<4>,
 }
@@ -24,20 +24,20 @@ impl Arc {
     fn replace(&mut self, ghost_of_2: bool) {
         let len = self.lists.len(T1) as f64;
         let first = len > 0.0 && (len > self.target || (ghost_of_2 && len == self.target));
-        // With T2 empty there is no other.
+        // With T2 empty, T1 is the only list to evict from.
         let (from, to) = if first || self.lists.len(T2) == 0 { (T1, B1) } else { (T2, B2) };
         if let Some(key) = self.lists.pop(from) {
             self.lists.push(to, key);
         }
     }
 
-    /// Moves the target by the worth of a hit in `ghosts` relative to `others`.
+    /// Adapts the target to a hit in `ghosts`, by a step that depends on the lengths of `ghosts` and `others`.
     fn adapt(&mut self, ghosts: usize, others: usize, sign: f64) {
         let worth = (self.lists.len(others) as f64 / self.lists.len(ghosts) as f64).max(1.0);
         self.target = (self.target + sign * worth).clamp(0.0, self.items as f64);
     }
 
-    /// Case IV: a key that is in no list.
+    /// Makes space for a key that is in no list: the paper's case IV.
     fn make_room(&mut self) {
         let [t1, t2, b1, b2] = [T1, T2, B1, B2].map(|list| self.lists.len(list));
         if t1 + b1 == self.items {

@@ -1,16 +1,16 @@
-//! Belady's optimum: evicts the item whose next access is furthest away. It knows the future, so no policy
-//! has more hits.
+//! Belady's optimum: evicts the item whose next access is furthest in the future. It knows the trace in advance,
+//! so no policy can have more hits.
 
 use std::collections::BTreeSet;
 
 use crate::evict::policy::{Policy, Setting};
 
-/// No later access.
+/// The position of an access that never comes.
 const NEVER: usize = usize::MAX;
 
 pub struct Belady {
     items: usize,
-    /// For each access, the next one of its key.
+    /// The position of the next access to the same key, for each access.
     next: Vec<usize>,
     /// The next access and the key of each item.
     order: BTreeSet<(usize, u32)>,

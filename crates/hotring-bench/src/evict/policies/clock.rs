@@ -1,4 +1,4 @@
-//! CLOCK: FIFO, but an item visited since the last look goes to the end once more.
+//! CLOCK: FIFO, except that an item visited since the last check goes to the end once more.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};

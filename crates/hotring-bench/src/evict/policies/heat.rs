@@ -1,4 +1,4 @@
-//! `heat`, the store's own policy, over a plain map instead of the store.
+//! `heat`, the store's own policy, over a plain map in place of the store.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -17,7 +17,7 @@ pub struct HeatCache {
 /// The items, found by key and by hash.
 struct Map {
     marks: Vec<Option<Marks>>,
-    /// By the hash with its bits reversed, the order of the index.
+    /// Keys by their hash with its bits reversed, which is the order of the index.
     order: BTreeMap<u64, u32>,
 }
 
@@ -48,7 +48,7 @@ impl Policy for HeatCache {
 }
 
 impl Map {
-    /// Shows the item at a place and carries out the verdict.
+    /// Shows the item at a position of the order and carries out the verdict.
     fn show(&mut self, place: u64, key: u32, verdict: impl FnOnce(Marks) -> Verdict) -> Judged {
         let marks = self.marks[key as usize].as_mut().expect("each item in the order has marks");
         match verdict(*marks) {

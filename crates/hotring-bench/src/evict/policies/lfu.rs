@@ -1,5 +1,5 @@
-//! Exact LFU: evicts the item with the fewest accesses since it came, and among these the least recently
-//! used one. Evicted items are forgotten.
+//! Exact LFU: evicts the item with the fewest accesses since its insertion, and among these the least recently
+//! used one. The counts of evicted items are forgotten.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ pub struct Lfu {
     items: usize,
     /// Accesses, the last access, and the key.
     order: BTreeSet<(u64, u64, u32)>,
-    /// By key, the first two of the above; no accesses: not there.
+    /// The accesses and the last access by key. Zero accesses: the key is absent.
     of: Vec<(u64, u64)>,
     now: u64,
 }

@@ -1,4 +1,4 @@
-//! The policies, one per file. Another policy needs a file and a line here.
+//! The eviction policies, one per file. To add a policy, add its file and a line to [`CONTESTANTS`].
 
 mod arc;
 mod belady;

@@ -1,4 +1,4 @@
-//! Caches from crates.io by their public interface, one shard each, all with the hasher of the other peers.
+//! Caches from crates.io by their public interfaces, with one shard each and the hasher of the other peers.
 
 use foyer_memory::{Cache, CacheBuilder, CacheProperties, EvictionConfig};
 use foyer_memory::{LfuConfig, LruConfig, S3FifoConfig};
@@ -19,7 +19,7 @@ impl Policy for Moka {
         let hit = self.0.get(&key).is_some();
         if !hit {
             self.0.insert(key, ());
-            // Otherwise it would exceed its capacity until its background work runs.
+            // Without this call the cache would exceed its capacity until its background work runs.
             self.0.run_pending_tasks();
         }
         hit

@@ -1,4 +1,4 @@
-//! Random: any item goes.
+//! Random: evicts any item with equal probability.
 
 use fastrand::Rng;
 

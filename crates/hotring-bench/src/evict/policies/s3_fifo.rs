@@ -1,5 +1,5 @@
-//! S3-FIFO (Yang and others, SOSP 2023, algorithm 1): a small queue of a tenth, a main queue, and a queue of
-//! ghosts as long as that.
+//! S3-FIFO (Yang and others, SOSP 2023, algorithm 1): a small queue of a tenth of the items, a main queue, and a
+//! queue of ghosts as long as the main queue.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};
@@ -7,14 +7,14 @@ use crate::evict::policy::{Policy, Setting};
 const SMALL: usize = 0;
 const MAIN: usize = 1;
 const GHOST: usize = 2;
-/// Accesses are counted so far.
+/// The maximum of an access count.
 const COUNT_MAX: u8 = 3;
 
 pub struct S3Fifo {
     items: usize,
     small_items: usize,
     queues: Lists<3>,
-    /// Accesses since the key came or was last looked at.
+    /// Accesses since the key was inserted or last examined.
     counts: Vec<u8>,
 }
 

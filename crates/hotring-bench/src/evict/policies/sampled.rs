@@ -1,8 +1,8 @@
-//! LRU and LFU as in Redis 7 (`evict.c`): five random items, and a pool of the sixteen best candidates so far, which
-//! keep their first rank.
+//! LRU and LFU as in Redis 7 (`evict.c`): samples of five random items, and a pool of the sixteen best candidates
+//! so far, which keep the rank of their first sample.
 //!
-//! A trace has no clock. For LRU each access is a moment of its own, which is finer than Redis's clock; for LFU 60,000
-//! accesses are a minute. The sample has single items, where Redis takes runs of its table.
+//! A trace has no clock. For LRU each access is one tick, which is finer than Redis's clock; for LFU a minute is
+//! 60,000 accesses. The sample consists of single items, where Redis takes runs of its table.
 
 use fastrand::Rng;
 
@@ -11,18 +11,18 @@ use crate::evict::policy::{Policy, Setting};
 /// `maxmemory-samples`.
 const SAMPLES: usize = 5;
 const POOL: usize = 16;
-/// `lfu-log-factor`, and the count of a new item.
+/// `lfu-log-factor`, then the count of a new item.
 const LOG_FACTOR: f64 = 10.0;
 const COUNT_NEW: u8 = 5;
-/// A minute for `lfu-decay-time` 1: an item's count falls by one in each.
+/// Accesses in a minute of `lfu-decay-time` 1: an item's count falls by one in each minute.
 const ACCESSES_A_MINUTE: u64 = 60_000;
 
 /// The record of an item.
 #[derive(Clone, Copy, Default)]
 struct Item {
-    /// The place in `keys` plus one; 0 if the item is absent.
+    /// The index in `keys` plus one; 0 if the item is absent.
     place: usize,
-    /// The last access, in accesses or minutes.
+    /// The last access, in accesses (LRU) or minutes (LFU).
     last: u64,
     count: u8,
 }
@@ -65,7 +65,7 @@ impl Sampled {
         item.count.saturating_sub(u8::try_from(minutes).unwrap_or(u8::MAX))
     }
 
-    /// The item of the highest rank goes first.
+    /// The rank of an item. The item of the highest rank is evicted first.
     fn rank(&self, key: u32) -> u64 {
         let item = self.records[key as usize];
         if self.is_lfu { u64::from(u8::MAX - self.count(item)) } else { self.now - item.last }
@@ -82,7 +82,7 @@ impl Sampled {
         self.records[key as usize] = item;
     }
 
-    /// Puts candidates into the pool, best last.
+    /// Puts sampled candidates into the pool, best last.
     fn sample(&mut self) {
         for _ in 0..SAMPLES {
             let key = self.keys[self.random.usize(..self.keys.len())];

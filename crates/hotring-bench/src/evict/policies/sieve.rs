@@ -1,5 +1,5 @@
-//! SIEVE (Zhang and others, NSDI 2024): a hand goes from old to new items and evicts unvisited ones;
-//! visited ones stay in place.
+//! SIEVE (Zhang and others, NSDI 2024): a hand moves from old to new items and evicts unvisited ones; visited
+//! ones stay in their position.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};
@@ -8,7 +8,7 @@ pub struct Sieve {
     items: usize,
     queue: Lists<1>,
     visited: Vec<bool>,
-    /// The next item of the hand; the oldest one if None.
+    /// The next item under the hand; None for the oldest one.
     hand: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO of a quarter of the items, ghosts of half as
-//! many keys as there are items, and an LRU list of items that were requested again as ghosts.
+//! 2Q, the full version (Johnson and Shasha, VLDB 1994): a FIFO of a quarter of the items, a list of ghosts for
+//! half as many keys as items, and an LRU list of items that were requested again while they were ghosts.
 
 use crate::evict::lists::Lists;
 use crate::evict::policy::{Policy, Setting};
@@ -41,7 +41,8 @@ impl Policy for TwoQ {
             Some(MAIN) => self.lists.push(MAIN, key),
             Some(IN) => {}
             _ => {
-                // A requested ghost leaves its list first: a full list must not drop it for its own sake.
+                // A requested ghost must leave its list first: a full list must not drop a ghost to make space
+                // for it.
                 self.lists.remove(key);
                 self.make_room();
                 self.lists.push(if list == Some(OUT) { MAIN } else { IN }, key);
