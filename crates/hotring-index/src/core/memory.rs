@@ -160,19 +160,20 @@ impl Mapping {
         self.start
     }
 
-    /// Has the system put memory behind the bytes from `from` to `to`, whole huge pages, in huge pages where it can.
-    /// What is in them stays. False: it did not.
+    /// Makes the system back the bytes from `from` to `to` (entire huge pages) with memory, in huge pages if
+    /// possible. The contents stay. False: the system refused.
     pub fn populate(&self, from: usize, to: usize) -> bool {
         self.advise(from, to, libc::MADV_HUGEPAGE);
         self.advise(from, to, libc::MADV_POPULATE_WRITE)
     }
 
-    /// Has the system replace small pages from `from` to `to` by huge ones. What is in them stays. False: it did not.
+    /// Makes the system replace the small pages from `from` to `to` with huge pages. The contents stay. False:
+    /// the system refused.
     pub fn collapse(&self, from: usize, to: usize) -> bool {
         self.advise(from, to, libc::MADV_COLLAPSE)
     }
 
-    /// Gives an advice that does not change what is in the bytes.
+    /// Gives the system an advice that does not change the contents of the bytes.
     fn advise(&self, from: usize, to: usize, advice: i32) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
         // SAFETY: the range is ours, and the advice does not change its contents.

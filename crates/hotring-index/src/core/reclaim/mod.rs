@@ -36,7 +36,7 @@ const ADVANCE_BLOCKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 /// Blocks freed by one collection, so that no operation pays for a long queue. Must be more than
 /// `ADVANCE_BLOCKS`, so that queues get shorter.
 const FREE_STEP: usize = 4 * ADVANCE_BLOCKS as usize;
-/// Advances from a tag on after which a grace period is over (E3).
+/// The number of advances after a tag that end its grace period (E3).
 const GRACE: u64 = 2;
 
 /// A block that left the index and waits for its readers.
@@ -154,8 +154,8 @@ impl Collector {
     pub(crate) fn try_advance(&self) -> bool {
         let epoch = self.epoch();
         let limbo = self.weigh();
-        // While much memory waits, a session may be stalled. One that is seen without a barrier suffices,
-        // and refused writers do not slow all others down by barriers.
+        // While much memory waits, a session may be stalled. Finding such a session needs no barrier, so
+        // refused writers do not slow down all others with barriers.
         if self.front.shown.is_short() && self.blocker(epoch).is_some() {
             self.limit.refused();
             return false;
@@ -178,7 +178,7 @@ impl Collector {
         cas.is_ok()
     }
 
-    /// As `try_advance`, but without a barrier where a pinned session is known to prevent the advance.
+    /// As `try_advance`, but without a barrier if a pinned session is known to prevent the advance.
     pub(crate) fn try_advance_unhindered(&self) {
         if self.blocker(self.epoch()).is_none() {
             self.try_advance();
@@ -279,7 +279,7 @@ impl Collector {
         free
     }
 
-    /// How many epochs behind the global one the oldest pinned session is (0: none is pinned).
+    /// The number of epochs by which the oldest pinned session is behind (0: none is pinned).
     pub(crate) fn oldest_pin(&self) -> u64 {
         let epoch = self.epoch();
         self.records()

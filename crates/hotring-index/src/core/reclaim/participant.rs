@@ -64,7 +64,7 @@ impl Participant {
         unsafe { self.record.as_ref() }
     }
 
-    /// Pins the session: memory that is reachable at any moment until `unpin` is not freed before it.
+    /// Pins the session: memory that is reachable at any moment until `unpin` is not freed before `unpin`.
     #[inline(always)]
     pub(crate) fn pin(&self) {
         #[cfg(any(loom, shuttle))]
@@ -105,7 +105,7 @@ impl Participant {
         self.record().state.store(0, Ordering::Release);
     }
 
-    /// Pins for a guard, which must end by `end_guard`.
+    /// Pins the session for a guard, which must end with `end_guard`.
     pub(crate) fn begin_guard(&mut self) {
         self.pin();
         self.slow_pin |= GUARDED;
@@ -117,8 +117,8 @@ impl Participant {
         self.unpin();
     }
 
-    /// Ends the guard that was passed to `mem::forget`, if there is one. Must be called before a
-    /// slow pin, and where the session must not be pinned.
+    /// Ends the guard that was passed to `mem::forget`, if there is one. Must be called before a slow pin, and
+    /// before code that requires an unpinned session.
     pub(crate) fn end_forgotten_guard(&mut self) {
         if self.slow_pin & GUARDED != 0 {
             self.end_guard();

@@ -1,4 +1,4 @@
-//! Marks in blocks, in builds with debug assertions, by which tests on real memory detect misuse. Release
+//! Marks in blocks that let tests on real memory detect misuse, in builds with debug assertions. Release
 //! builds have none.
 //!
 //! * A free block is filled with [`POISON`] behind its link. If that has changed at reuse, the block was

@@ -197,7 +197,7 @@ impl State {
         Some(unsafe { node.cast::<Chunk>().as_ref() })
     }
 
-    /// Allocates one span of such a chunk, or all free ones.
+    /// Allocates one span of a chunk returned by `fullest`, or all its free spans.
     fn take_from(&mut self, chunk: &Chunk, width: Width, all: bool) -> Lot {
         self.take_out(chunk);
         let used = chunk.used.get();
@@ -256,7 +256,7 @@ impl Pool {
         while state.fullest(width).is_none() {
             let chunk = state.absent.pop();
             drop(state);
-            // Outside of the lock, because the first touch may take the kernel long.
+            // Outside the lock, because the kernel may take long for the first touch.
             let chunk = chunk.or_else(|| self.map()).map(|chunk| {
                 // SAFETY: the chunk's memory is mapped and zero, and already ours alone.
                 let chunk = unsafe { chunk.as_ref() };

@@ -1,5 +1,5 @@
-//! Spans: the blocks of one class, and which are free. All spans of a class are read and changed under the
-//! lock of the class, except for one that is in no bin.
+//! Spans: runs of memory divided into blocks of one class, with lists of the free blocks. A span must be read
+//! and changed only under the lock of its class, unless it is in no bin.
 
 use super::bins::{Bins, Node};
 use super::list::{FreeList, Run, link};
@@ -38,7 +38,8 @@ pub(super) struct Figure(TallyU32);
 impl Figure {
     #[inline]
     pub(super) fn get(&self) -> u32 {
-        // ORDERING: Relaxed: a thread that decides by it holds the lock under which it changes, or owns it.
+        // ORDERING: Relaxed: a thread that bases a decision on the number holds the lock under which it changes,
+        // or owns it.
         self.0.load(Ordering::Relaxed)
     }
 
