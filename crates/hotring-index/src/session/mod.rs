@@ -150,7 +150,7 @@ pub struct Local<E: Engine> {
     pub(crate) arena: LocalArena,
     /// Accesses until the next R-th one.
     pub countdown: u32,
-    /// The number of consecutive R-th accesses that changed nothing. Each doubles the next interval R.
+    /// The number of consecutive R-th accesses that changed nothing, up to a maximum. Each doubles the next period.
     pub(crate) calm: u32,
     /// Operations until a guard renews its pin.
     pub(crate) guarded: u32,
