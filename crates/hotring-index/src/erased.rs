@@ -24,7 +24,7 @@ macro_rules! index_operations {
             fn set_limbo_max(self: &Self, bytes: u64);
             fn set_memory_max(self: &Self, bytes: u64);
             /// # Errors
-            /// As there.
+            /// As for the method of the same name.
             fn buffer(self: &Self, capacity: usize) -> std::io::Result<Buffer>;
             fn object(self: &Self, object: Box<dyn Object>, bytes: usize) -> Block;
             fn set_memory_spare(self: &Self, bytes: u64);
@@ -32,10 +32,10 @@ macro_rules! index_operations {
             fn set_memory_kin(self: &Self, kin: Kin);
             fn own_bytes(self: &Self) -> Taken;
             /// # Errors
-            /// As there.
+            /// As for the method of the same name.
             fn set_noting(self: &Self, noting: Noting) -> Result<(), ConfigError>;
             /// # Errors
-            /// As there.
+            /// As for the method of the same name.
             fn can_note(self: &Self, noting: Noting) -> Result<(), ConfigError>;
             fn set_stamp(self: &Self, stamp: u8);
             fn stamp(self: &Self) -> Option<u8>;

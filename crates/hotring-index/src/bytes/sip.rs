@@ -1,8 +1,8 @@
 //! SipHash-1-3 of several keys at a time, in the lanes of vector registers.
 //!
-//! The rounds of one key depend on each other; those of eight keys are independent and together take the
-//! time of one. The lanes are plain arrays, which the compiler turns into vector code in functions compiled
-//! for such a processor.
+//! The rounds of one key depend on each other. The rounds of eight keys are independent and together take the
+//! time of one key. The lanes are plain arrays; the compiler turns them into vector code in functions compiled
+//! for a processor with vector instructions.
 
 use siphasher::sip::SipHasher13;
 

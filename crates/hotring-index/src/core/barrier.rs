@@ -83,7 +83,7 @@ mod sides {
     /// The kernel refuses a barrier after a successful registration. Continuing would be unsound.
     pub fn heavy() {
         init();
-        // ORDERING: SeqCst, the rare side's own full fence; pairs with the one in `light`.
+        // ORDERING: SeqCst, the rare side's own full fence; pairs with the fence in `light`.
         fence(Ordering::SeqCst);
         // ORDERING: Relaxed, see `light`.
         if MODE.load(Ordering::Relaxed) == EXPEDITED {

@@ -1,4 +1,4 @@
-//! Memory of long values: whole pages that one owner fills, all users share, and the index returns in
+//! Memory of long values: pages that one owner fills, all users share, and the index returns to the system in
 //! steps.
 //!
 //! A value longer than [`LONG_LEN`] does not lie in its item; the item holds a [`Block`] instead. So the

@@ -30,13 +30,13 @@ pub enum RcuCounts {
     Predecessor,
 }
 
-/// When the table doubles and halves.
+/// The rule by which the table doubles and halves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Growth {
-    /// Never.
+    /// The table never changes its size.
     Fixed,
-    /// When lookups visit more than `visits_max` items on average and a slot has at least
-    /// `items_min` items, and always when a slot has more than `items_max` items on average.
+    /// The table doubles when lookups visit more than `visits_max` items on average and a slot has at least
+    /// `items_min` items on average, and always when a slot has more than `items_max` items on average.
     Auto {
         /// Items visited per lookup; 1 is the best possible.
         visits_max: f64,
@@ -48,10 +48,10 @@ pub enum Growth {
         /// `items_min`, or the table grows and shrinks in turn. 0: the table never shrinks.
         items_low: f64,
     },
-    /// When the table has fewer than this many bytes per item. Two engines with the same setting have tables
-    /// of equal size at any number of items (if they started with the same size), which allows comparisons
-    /// at equal index memory (FAST'20 section 4.1). The table does not shrink. For HotRing and Chaining
-    /// Hash.
+    /// The table doubles when it has fewer than this many bytes per item. Two engines with the same setting
+    /// have tables of equal size at any number of items (if they started with the same size), which allows
+    /// comparisons at equal index memory (FAST'20 section 4.1). The table does not shrink. For HotRing and
+    /// Chaining Hash.
     BytesPerKey(f64),
 }
 
@@ -111,8 +111,8 @@ pub struct Config {
     pub backoff: bool,
     /// The item for which a read-copy-update write counts, with [`Strategy::Sampling`].
     pub rcu_counts: RcuCounts,
-    /// When the table doubles. `None` picks the default of the engine: 6 to 8 items per slot with several
-    /// hints, 2 to 4 with one hint, and 8 bytes of table per key for chains.
+    /// The growth rule. `None` picks the default of the engine: 6 to 8 items per slot with several hints, 2 to 4
+    /// with one hint, and 8 bytes of table per key for chains.
     pub growth: Option<Growth>,
     /// Slots at the start, rounded up to a power of two.
     pub slots_initial: usize,

@@ -134,13 +134,13 @@ rare_steps! {
     HandedOver,
     /// A hint moved by a split found no free word in the new slot.
     NotHandedOver,
-    /// A write in place met a frozen value.
+    /// A write in place found the value frozen.
     Frozen,
     /// An expired item could not be removed, because another session renewed its expiry.
     DoomLost,
     /// An insert reserved a word of its line.
     Reserved,
-    /// A reader met a reserved word with its tag.
+    /// A reader found a reserved word with its key's tag.
     ReservedMet,
     /// A reservation was given back.
     Unreserved,
@@ -174,7 +174,7 @@ rare_steps! {
     Moved,
     /// Lines: an item found no free lane.
     Stashed,
-    /// Lines: a write met an item on its way to another table.
+    /// Lines: a write found an item that is being moved to another table.
     FrozenMet,
 }
 

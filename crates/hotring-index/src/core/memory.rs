@@ -21,8 +21,8 @@ pub(crate) fn is_addressable(start: NonNull<u8>, len: usize) -> bool {
     end.is_some_and(|end| end <= 1 << ADDRESS_BITS)
 }
 
-/// Returns whole pages to the system; they read as zeros afterwards. False if the range is not made of
-/// whole pages, or the system refused (locked memory); any part of it may then read as zeros.
+/// Returns pages to the system; they read as zeros afterwards. False if the range does not consist of entire
+/// pages, or the system refused (locked memory); any part of the range may then read as zeros.
 ///
 /// # Safety
 /// The range must lie in a mapping of the caller, and no session may use its contents.
@@ -43,7 +43,7 @@ pub fn trim_heap() {
     }
 }
 
-/// Maps anonymous memory of whole pages whose addresses fit into links. It reads as zeros.
+/// Maps anonymous pages whose addresses fit into links. They read as zeros.
 #[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
 pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -180,9 +180,9 @@ impl Mapping {
         unsafe { libc::madvise(self.start.as_ptr().add(from).cast(), to - from, advice) == 0 }
     }
 
-    /// Returns the bytes from `from` to `to` to the system; they read as zeros afterwards. False if the
-    /// range is not made of whole pages, or the system refused; any part of it may then read as zeros. No
-    /// session may use the bytes meanwhile.
+    /// Returns the bytes from `from` to `to` to the system; they read as zeros afterwards. False if the range does
+    /// not consist of entire pages, or the system refused; any part of the range may then read as zeros. No session
+    /// may use the bytes meanwhile.
     pub fn give_back(&self, from: usize, to: usize) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
         // SAFETY: the range is ours, and its contents are no longer used.

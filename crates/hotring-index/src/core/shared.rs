@@ -89,9 +89,9 @@ pub enum SharedFault {
     /// The correct protocol.
     #[default]
     None,
-    /// A reader looks at the turn without a fence.
+    /// A reader loads the turn without a fence.
     ReaderNoFence,
-    /// A writer looks at the slots without a fence.
+    /// A writer loads the slots without a fence.
     WriterNoFence,
     /// A writer does not wait for readers.
     NoWait,

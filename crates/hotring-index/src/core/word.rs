@@ -160,8 +160,8 @@ pub struct Hint(pub u64);
 impl Hint {
     pub const EMPTY: Self = Self(0);
 
-    /// The tag of a hash: 16 fixed bits, above those that index a table of up to 2^32 slots, so that a tag
-    /// stays valid when the table doubles.
+    /// The tag of a hash: 16 fixed bits above the bits that index a table of up to 2^32 slots, so that a tag stays
+    /// valid when the table doubles.
     #[inline(always)]
     pub fn tag_of(hash: u64) -> u64 {
         (hash >> 32 & 0xffff) << TAG_SHIFT

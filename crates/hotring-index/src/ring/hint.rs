@@ -158,8 +158,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Called by a reader that met a replaced item in word `k` and then found the live version, or none: points
-    /// the word to the live version.
+    /// Called by a reader that met a replaced item in word `k`. Points the word to the live version that the reader
+    /// then found, or clears the word if there was none.
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
         let Some(live) = live else {

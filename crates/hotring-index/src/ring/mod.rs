@@ -48,23 +48,26 @@
 //!
 //! # Why walks are correct
 //!
-//! * P1 Every node that a walk visits was reachable at some moment of the walk, and at such a moment
-//!   its successor was what the walk read: it starts at a live node (I2), and a node that was taken
-//!   out in between was marked before, so its successor was already the one that is read (I1).
+//! * P1 Every node that a walk visits was reachable at some moment of the walk, and at such a moment its
+//!   successor was the one that the walk read. Reason: the walk starts at a live node (I2), and a node that
+//!   was unlinked in between was marked before, so its successor already had its final value (I1).
 //! * P2 A walk that ends between nodes x < key < y saw a moment at which x was reachable and y its
 //!   successor: the key was absent then (I3). That moment lies within the operation.
 //! * P3 By P1 every node that a walk visits was reachable after the walk's pin. So the node is retired, if
 //!   at all, after the pin, and not freed before the pin ends. A dead item under a hint is not covered: its
 //!   claim keeps the item, but its successor may be freed. Hence no walk may continue from a dead hint.
-//! * P4 An item read from a hint word is HINTED at that moment, so not retired (I5), so not freed
-//!   before the pin ends. Once marked it cannot be claimed again (I4).
+//! * P4 An item read from a hint word is HINTED at that moment, so it is not retired (I5) and not freed
+//!   before the pin ends. A marked item cannot be claimed again (I4).
 //!
 //! # Linearization points
 //!
-//! A hit: its load of the item's unmarked word. A miss: the moment of P2. An insert: the CAS on the
-//! predecessor's word. A replacement or removal: the CAS that marks the item. A write in place: the
-//! CAS on the value; if the item is marked meanwhile, just before that mark, which no observer can tell
-//! apart, because a session that marks an item *because of* its value must freeze the value first (I6).
+//! * A hit: the load of the item's unmarked word.
+//! * A miss: the moment of P2.
+//! * An insert: the CAS on the predecessor's word.
+//! * A replacement or removal: the CAS that marks the item.
+//! * A write in place: the CAS on the value, or, if the item is marked meanwhile, the moment just before that
+//!   mark. No observer can tell the difference, because a session that marks an item *because of* its value
+//!   must freeze the value first (I6).
 //!
 //! # Progress
 //!

@@ -293,8 +293,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Marks the anchor of an upper slot, so that a walk unlinks it.
     fn unlink_anchor(&mut self, index: u64) {
         wrong!(self, NoAnchorMark => return self.cut_anchor(index););
-        // ORDERING: Relaxed: links behind the anchor come before, or fail, as all are changes of this
-        // one word (I1); as a read-modify-write it passes on what they published.
+        // ORDERING: Relaxed: a CAS that links behind the anchor either happens before this change or fails,
+        // because all change this one word (I1); as a read-modify-write it continues their release sequences.
         self.engine.table.slot(index).anchor.fetch_or(MARK, Ordering::Relaxed);
         let bucket = self.bucket(index);
         let _ = self.find_from(&AnchorGoal(index), bucket, false);

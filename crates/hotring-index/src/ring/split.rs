@@ -38,7 +38,8 @@ impl EagerWork {
     pub(crate) fn restart(&self, slots: u64) {
         // ORDERING: Relaxed, it only divides the work; each step checks whether it may be done.
         if self.0.load(Ordering::Relaxed) > slots {
-            // ORDERING: Relaxed, as above. Work that another session takes meanwhile is done twice, or on first use.
+            // ORDERING: Relaxed, as above. If another session takes work meanwhile, that work is done twice, or
+            // on first use.
             self.0.store(slots, Ordering::Relaxed);
         }
     }

@@ -19,7 +19,7 @@ pub(super) const CHUNK_LEN: usize = crate::core::memory::HUGE_PAGE;
 /// Length of a chunk's header.
 pub(super) const CHUNK_HEADER: usize = 2112;
 
-/// A span has at least this many blocks: with fewer, a class would exceed the one before by more than an
+/// A span has at least this many blocks: with fewer, a class would exceed the previous class by more than an
 /// eighth.
 const BLOCKS_MIN: usize = 8;
 
@@ -60,7 +60,7 @@ impl Width {
     }
 }
 
-/// The length of the class after the one of length `len`, from 1 KiB on; 0 after the last class.
+/// The length of the class after the class of length `len`, from 1 KiB on; 0 after the last class.
 const fn after(len: usize) -> usize {
     // Round down.
     let most = len + len / 8 + GRAIN;

@@ -15,7 +15,7 @@ const ADVANCE_BYTES: usize = 256 << 10;
 const QUEUE_KEPT: usize = 16 * FREE_STEP;
 /// Small queues of orphans are joined up to this many blocks.
 const BAG_LEN: usize = FREE_STEP;
-/// Accesses after which a session that retires nothing more tries again to free its queue.
+/// Accesses after which a session without further retirements tries again to free its queue.
 const IDLE_ACCESSES: u32 = 320;
 
 /// Reason for a slow pin: a collection is due.
@@ -177,8 +177,8 @@ impl Participant {
         self.slow_pin == 0
     }
 
-    /// Counts accesses, so that a session that retires nothing more still frees its queue, and does the
-    /// engine's pending work (`busy`), which a collection does as well.
+    /// Counts accesses and requests a collection at intervals. So a session without further retirements still frees
+    /// its queue, and does the engine's pending work (`busy`).
     pub fn count_accesses(&mut self, busy: bool, accesses: u32) {
         if self.queue.is_empty() && !busy && !self.collector.shown().is_pressed() {
             return;
@@ -251,7 +251,8 @@ impl Participant {
             return;
         }
         let bytes = self.queue.iter().map(|retired| retired.size).sum::<usize>() as i64;
-        // Added here before it is subtracted there: a concurrent sum must not be too small.
+        // Add the bytes to the orphans before subtracting them from the record: a concurrent sum must not be too
+        // small.
         // ORDERING: Relaxed, see `has_orphans`.
         self.collector.orphan_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.record().limbo_bytes.add(-bytes);
