@@ -43,15 +43,15 @@ impl<K: Kind> KeyGoal<'_, K> {
 pub struct Hit {
     /// The item.
     pub item: Item,
-    /// Its word.
+    /// The item's `next` word.
     pub word: Next,
 }
 
 /// The result of a writer's search: the key's live item, if any, and the position where the search ended.
 pub struct Found<P> {
-    /// The item, if there is one.
+    /// The key's live item, if any.
     pub hit: Option<Hit>,
-    /// Where the search ended.
+    /// The position where the search ended.
     pub place: P,
 }
 

@@ -42,16 +42,16 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// A new session for the calling thread.
     ///
     /// # Panics
-    /// Where [`Index::try_session`] refuses.
+    /// [`Index::try_session`] refuses.
     pub fn session(&self) -> Session<K, E> {
         self.try_session(None).expect("this engine serves several sessions at a time")
     }
 
-    /// A new session for the calling thread, with a name for [`Stalled`], such as the thread's. The first
+    /// A new session for the calling thread, with a name for [`Stalled`], such as the thread's name. The first
     /// 32 bytes of the name are kept.
     ///
     /// # Panics
-    /// Where [`Index::try_session`] refuses.
+    /// [`Index::try_session`] refuses.
     pub fn session_named(&self, name: &str) -> Session<K, E> {
         self.try_session(Some(name)).expect("this engine serves several sessions at a time")
     }

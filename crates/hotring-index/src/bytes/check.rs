@@ -12,8 +12,8 @@
 //! A damaged length would lead the verification out of the item's block. So each field that determines the
 //! length of a read must be verified before use, in a chain: the check lies right behind `meta` in every item
 //! that has a check; the sum of `meta` covers the flags, and so the position of the lengths; the sum of the
-//! lengths covers the lengths. A sum detects every single flipped bit, and all but one in 65,536 other kinds
-//! of damage.
+//! lengths covers the lengths. A sum detects every single flipped bit, and misses other damage with a
+//! probability of 1 in 65,536.
 
 use crate::bytes::item::{
     CHECK, CHECKSUM, KEY_LEN_LONG, Layout, META, bytes, join, layout_of, meta, version_of, word_of,

@@ -9,10 +9,10 @@
 //!         DEAD  FROZEN  Unix milliseconds, 0 for never
 //! ```
 //!
-//! A word (an 8-byte value that is updated in place) has no value length. A key length of 255 means that a
-//! longer one follows. A value length of all ones means that the value is in a block (`block.rs`), and the
-//! item holds the reference in its place. `meta` and `check` (`check.rs`) never change. Bit 63 of the word
-//! is FROZEN; the value's own bit 63 is SIGN in `next`.
+//! A word (an 8-byte value that is updated in place) has no value length. A key length of 255 in `meta` means
+//! that a 4-byte key length follows. A value length of all ones means that the value is in a block
+//! (`block.rs`), and the item holds a reference to the block instead. `meta` and `check` (`check.rs`) never
+//! change. Bit 63 of the word is FROZEN; the value's own bit 63 is SIGN in `next`.
 
 use crate::bytes::check;
 use crate::bytes::marks::Marks;

@@ -35,8 +35,8 @@ pub enum Noting {
         /// The bits of a new key. If bits 0 and 1 are set, the key counts as accessed.
         fresh: u8,
     },
-    /// The tick of the last access, modulo 256. Ticks count written bytes, not time: between two idle keys,
-    /// the better victim is the one that has outlived more writes.
+    /// The tick of the last access, modulo 256. Ticks count written bytes, not time: of two idle keys, the key
+    /// that has outlived more writes is the better victim.
     Ticks {
         /// Bytes written to items per tick.
         every: u64,

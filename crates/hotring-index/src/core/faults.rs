@@ -55,7 +55,7 @@ pub enum Fault {
     LinkFirst,
     /// Reserved words are overlooked.
     ReservedMissed,
-    /// A replaced item's word is cleared like a removed one's.
+    /// The hint word of a replaced item is cleared like that of a removed item.
     ClearReplaced,
     /// A reader does not read the anchor a second time.
     NoSecondLook,

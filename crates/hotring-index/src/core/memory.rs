@@ -155,7 +155,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Where the range begins.
+    /// The start of the range.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }

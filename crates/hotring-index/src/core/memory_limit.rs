@@ -15,10 +15,10 @@ use crate::core::limbo::Stalled;
 use crate::core::sync::{Ordering, TallyU64};
 use std::fmt;
 
-/// Bytes that a session takes between two sums.
+/// Bytes that a session takes between two checks of the limit.
 pub(crate) const LOOK: usize = 16 << 10;
 
-/// The same while far more memory is held than used.
+/// The same interval while far more memory is held than used.
 pub(crate) const LOOK_SHORT: usize = 2 << 10;
 
 /// The memory limit is exceeded.

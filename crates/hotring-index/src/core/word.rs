@@ -17,9 +17,9 @@
 //! * UNLINKED: out of the chain, kept alive by the claim (I5).
 //! * ANCHOR: the successor is an anchor, and the successor bits are its slot number.
 //! * REPL: dead by replacement; its copy was alive when MARK was set.
-//! * SIGN: bit 63 of the item's in-place value, whose word lends that bit to FROZEN. Constant.
-//! * debt: dead versions that lie before this item in the chain, by the estimate of its writers. Of a
-//!   dead item: `LEFT` if its replacer has left it in the chain (`ring/lazy.rs`).
+//! * SIGN: bit 63 of the item's in-place value, because the value word uses its bit 63 for FROZEN. Constant.
+//! * debt: the estimated number of dead versions before this item in the chain. In a dead item: `LEFT` if the
+//!   session that replaced the item has left it in the chain (`ring/lazy.rs`).
 //! * counter: accesses seen by the sampling strategy; overflow falls off the end. With other strategies,
 //!   for byte strings: the access bits of the eviction policy (`bytes/marks.rs`).
 //! * BUSY: the slot is being split off and must not be used as a start (I7).

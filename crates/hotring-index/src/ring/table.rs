@@ -304,7 +304,7 @@ impl<const H: usize> Table<H> {
     }
 }
 
-/// The slots: zeroed memory of the system, touched only where used.
+/// The slots: zeroed memory of the system. Unused slots are not touched.
 #[cfg(not(any(loom, shuttle)))]
 struct Slots<const H: usize> {
     start: *const Slot<H>,

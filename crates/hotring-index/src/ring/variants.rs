@@ -61,10 +61,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         dead.is(REPL) && !wrong!(self, ClearReplaced)
     }
 
-    /// Whether the line of `index`, if complete, answers for the keys of bucket `home` (I8): they must
-    /// lie between its anchor and the next one that a table with this mask can have, except for
-    /// `home`'s own. That holds for the bucket itself and for its parent, if that was split last. Any
-    /// other ancestor may have buckets in between that are split off already.
+    /// Whether the line of `index`, if complete, answers for the keys of bucket `home` (I8). The keys must lie
+    /// between the anchor of `index` and the next possible anchor in a table with this mask, not counting the
+    /// anchor of `home`. This holds for the bucket itself, and for its parent if `home` is in the upper half of
+    /// the table. Any other ancestor may have buckets in between that are already split off.
     #[inline(always)]
     pub(super) fn serves(&self, index: u64, home: u64, mask: u64) -> bool {
         match () {

@@ -150,7 +150,7 @@ impl Collector {
         }
     }
 
-    /// Moves the epoch on by one if every pinned session has seen the current one (E1).
+    /// Advances the epoch by one if every pinned session has seen the current epoch (E1).
     pub(crate) fn try_advance(&self) -> bool {
         let epoch = self.epoch();
         let limbo = self.weigh();
@@ -219,7 +219,7 @@ impl Collector {
         &self.limit
     }
 
-    /// The session that holds up the freeing of much memory, if there is one.
+    /// The session that prevents the freeing of much memory, if there is one.
     pub(crate) fn stalled(&self) -> Option<Stalled> {
         let limbo = self.limbo_bytes();
         let record = self.blocker(self.epoch())?;

@@ -34,7 +34,7 @@ pub struct Participant {
     bytes_since: usize,
     /// Accesses counted by `count_accesses` since the last collection.
     accesses: u32,
-    /// Why the next pin must not be a fast one: `COLLECT`, `FENCE`, `GUARDED`; mostly none.
+    /// The reasons why the next pin must be slow: `COLLECT`, `FENCE`, `GUARDED`; usually none.
     slow_pin: u8,
 }
 
@@ -301,8 +301,8 @@ impl Participant {
             return true;
         }
         if let Some(oracle) = &self.collector.oracle {
-            // A client may pass the answer on to another one. Orders across keys are checked relative to
-            // happens-before, so the answer must happen before what follows it.
+            // A client may pass the answer on to another client. Orders across keys are checked relative to
+            // happens-before, so the answer must happen before later operations.
             oracle.tick();
         }
         // ORDERING: Relaxed, as in `pinned_at`.

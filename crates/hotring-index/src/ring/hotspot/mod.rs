@@ -29,7 +29,7 @@ const ARC_MAX: usize = 64;
 const CALM_MAX: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 3 };
 /// Under a checker runs may differ only in their schedules, so random choices are disabled.
 const ALWAYS: bool = cfg!(any(loom, shuttle));
-/// With no strategy accesses are only counted, and rarely.
+/// The period without a strategy, which only counts accesses.
 const PERIOD_IDLE: u32 = 64;
 /// Exponent of the back-off: a cold access starts a round with probability 2^-exponent.
 const BACKOFF_MAX: u64 = 7;

@@ -22,7 +22,7 @@ const CANARIES: usize = 16;
 /// Length of the link to the next free block.
 const LINK: usize = 8;
 
-/// The fill of a free block. Every byte differs from the one before, which no item is likely to have.
+/// The fill of a free block. Every byte differs from the previous byte, a pattern that items hardly ever have.
 static POISON: [u8; LOOKED_AT] = {
     let mut bytes = [0; LOOKED_AT];
     let mut at = 0;

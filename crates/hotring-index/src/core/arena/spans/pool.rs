@@ -1,5 +1,5 @@
-//! Chunks of 2 MiB, a huge page, with 32 spans each, or 8, or one. Classes get spans from here, and free
-//! chunks return to the system.
+//! The pool of chunks: it supplies the classes with spans, and returns free chunks to the system. A chunk is
+//! 2 MiB, a huge page, and has 32 spans, 8 spans or one span.
 //!
 //! A chunk begins with the headers of its spans, so that masking a block's address leads to its span. A
 //! longer span uses the first of its headers. Zeros are a valid header of a free chunk, so a returned chunk

@@ -96,7 +96,7 @@ impl Span {
         unsafe { run.fill(at, bytes) };
     }
 
-    /// Allocates listed blocks: one if they are long, else all.
+    /// Allocates listed blocks: one block if the blocks are long, otherwise all.
     fn splice(&self, to: &mut FreeList) {
         if width_of(self.class.get() as usize) != Width::Narrow {
             return self.pop(to);
@@ -153,7 +153,7 @@ impl Class {
             // SAFETY: the node is the first field of a span of this class.
             let span = unsafe { node.cast::<Span>().as_ref() };
             if is_closing(span) {
-                // SAFETY: it is one of ours, and spans stay where they are.
+                // SAFETY: the span is one of ours, and spans never move.
                 unsafe { self.bins.place(&span.node, None) };
                 continue;
             }
@@ -163,7 +163,7 @@ impl Class {
             } else {
                 span.splice(list);
             }
-            // SAFETY: it is one of ours, and spans stay where they are.
+            // SAFETY: the span is one of ours, and spans never move.
             unsafe { self.bins.place(&span.node, span.bin()) };
             if is_fresh {
                 return;
