@@ -1,8 +1,8 @@
-//! The index that a store has: HotRing, or an engine that its caller brings.
+//! The index of a store: HotRing, or an engine supplied by the caller.
 //!
-//! HotRing is compiled into the caller's code. Every other engine is reached through one type
-//! ([`ErasedIndex`]), so that a further engine costs the caller no copy of its code. One predictable
-//! branch an operation is what it costs.
+//! HotRing is compiled into the caller's code. Every other engine is behind one type ([`ErasedIndex`]), so
+//! that another engine does not add a copy of the caller's code. The choice costs one predictable branch per
+//! operation.
 
 use crate::bytes::{Action, Bytes, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub};
 use crate::core::block::{Block, Buffer, Object};
@@ -25,14 +25,14 @@ enum Indexes {
     Erased(Arc<dyn ErasedIndex>),
 }
 
-// The large one is the usual one, and each thread has one.
+// The large variant is the usual one, and a thread has only one session.
 #[allow(clippy::large_enum_variant)]
 enum Sessions {
     HotRing(Session<Bytes, Ring<7>>),
     Erased(Box<dyn ErasedSession>),
 }
 
-/// Runs the same code for whichever it is.
+/// Evaluates the same expression for each variant.
 macro_rules! each_index {
     ($any:expr, $one:ident => $do:expr) => {
         match $any {
@@ -90,14 +90,14 @@ impl AnyIndex {
     /// An empty HotRing with lines of 7 hints.
     ///
     /// # Errors
-    /// Settings that do not go together; or no address space for the table.
+    /// Incompatible settings, or no address space for the table.
     pub fn hotring(config: Config) -> Result<Self, ConfigError> {
         let verifies = config.checksum == Checksum::Verify;
         let index = Indexes::HotRing(Index::new(config)?);
         Ok(Self { name: Ring::<7>::NAME, verifies, index, maintenance: None })
     }
 
-    /// An index with an engine supplied by the caller, and the name of the engine.
+    /// An index with an engine supplied by the caller; `name` is the name of the engine.
     pub fn erased<E: Engine>(name: &'static str, index: Index<Bytes, E>) -> Self {
         let verifies = index.shared.config.checksum == Checksum::Verify;
         Self { name, verifies, index: Indexes::Erased(Arc::new(index)), maintenance: None }
@@ -110,15 +110,15 @@ impl AnyIndex {
     }
 
     /// Does background work of the engine on the calling thread until `stop` returns true. Sleeps while
-    /// there is none, so a change of `stop`'s answer must be followed by [`AnyIndex::wake_maintenance`].
-    /// Returns at once if the engine has no such work, or another thread does it.
+    /// there is no work, so the caller must call [`AnyIndex::wake_maintenance`] after `stop`'s answer changes.
+    /// Returns at once if the engine has no background work, or another thread does it.
     pub fn maintain(&self, stop: impl Fn() -> bool) {
         if let Some(maintenance) = &self.maintenance {
             maintenance.run(&stop);
         }
     }
 
-    /// Lets the thread in [`AnyIndex::maintain`] ask again whether it is to stop.
+    /// Wakes the thread in [`AnyIndex::maintain`], so that it calls `stop` again.
     pub fn wake_maintenance(&self) {
         if let Some(maintenance) = &self.maintenance {
             maintenance.wake();
@@ -133,7 +133,7 @@ impl AnyIndex {
     /// As [`Index::try_session`].
     ///
     /// # Errors
-    /// An engine without locks serves one session at a time, and there is one.
+    /// The engine serves one session at a time, and a session exists.
     pub fn try_session(&self, name: Option<&str>) -> Result<AnySession, ConfigError> {
         let sessions = match &self.index {
             Indexes::HotRing(index) => Sessions::HotRing(index.try_session(name)?),
@@ -348,7 +348,7 @@ impl AnySession {
     /// As [`Session::take_damage`].
     #[inline(always)]
     pub fn take_damage(&mut self) -> Option<Damaged> {
-        // Asked after every operation, nearly always for nothing.
+        // Callers ask after every operation, so an index that verifies no checksums answers without a call.
         if !self.verifies {
             return None;
         }

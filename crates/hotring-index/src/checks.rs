@@ -1,5 +1,5 @@
-//! Support for the suites of the model checkers: wrong variants that they must catch, accesses that move
-//! hints on demand, and checks of an index at rest. Not in ordinary builds.
+//! Support for the model-checker suites: deliberately wrong variants that a suite must catch, accesses that
+//! move hints on demand, and checks of an index at rest. Ordinary builds do not contain this module.
 
 pub use crate::core::faults::{Fault, Reclaim};
 
@@ -21,7 +21,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local().countdown = 1;
     }
 
-    /// Pins the session, to look at an index at rest.
+    /// Pins the session for an inspection of an index at rest.
     pub fn pin_to_look(&mut self) -> Pinned<'_, K, E> {
         self.pin()
     }
@@ -37,22 +37,22 @@ impl<K: Kind, E: Engine> Session<K, E> {
     }
 }
 
-/// Checks of an engine, for the suites of the model checkers.
+/// Checks of an engine, for the model-checker suites.
 pub trait Checked: Engine {
-    /// Whether a doubling only begins with `grow`.
+    /// Whether `grow` only begins a doubling, which later steps complete.
     const GROWS_IN_STEPS: bool = false;
 
-    /// Looks at an index at rest.
+    /// Checks the invariants of an index at rest.
     ///
     /// # Panics
-    /// If something does not agree.
+    /// If an invariant does not hold.
     fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>);
 
-    /// Takes the line of a hash's slot a step further towards complete, where there are lines.
+    /// Advances the line of a hash's slot one step toward complete, if the engine has lines.
     fn complete<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
 
-    /// Makes the line of a hash's slot a candidate, whether or not all its items are hinted: an
-    /// insert that links while another session looks at the items leaves it so, too.
+    /// Makes the line of a hash's slot a candidate, whether or not all its items are hinted. An insert that
+    /// links while another session reads the items leaves the same state.
     fn make_candidate<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
 }
 
@@ -84,8 +84,8 @@ impl<const H: usize> Checked for Ring<H> {
         anchor.store(after.0, Ordering::Relaxed);
     }
 
-    /// Order, marks, claims and hints agree; complete lines are complete; every item that is not retired is
-    /// in the chain or in a hint.
+    /// Checks that order, marks, claims and hints agree, that a line marked complete hints all its items, and
+    /// that every item that is not retired is in the chain or in a hint.
     fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
         let end = AtEnd;
         let mut pinned = session.pin();
@@ -145,7 +145,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         for word in &self.engine.table.slot(slot).hints {
             // ORDERING: Acquire, as for readers.
             let hint = Hint(word.load(Ordering::Acquire));
-            // A sampled head without an item looks the same.
+            // Under the sampling strategy a head word without an item looks like a reservation.
             let voted = self.shared.config.strategy == Strategy::Vote;
             assert!(!(voted && hint.is_reserved()), "a reservation is left");
             let Some(item) = self.hinted(hint) else { continue };
@@ -162,7 +162,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 }
 
-/// The position after everything.
+/// The position after all items and anchors.
 struct AtEnd;
 
 impl<K: Kind> Goal<K> for AtEnd {
@@ -181,7 +181,8 @@ impl<K: Kind> Goal<K> for AtEnd {
 
 /// The steps of wrong variants.
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// Where wrong variants go on from a dead head. The real thing takes the anchor instead.
+    /// The word from which a wrong variant continues at a dead head. The correct code starts at the anchor
+    /// instead.
     pub(crate) fn wrong_start(
         &self,
         goal: &KeyGoal<'_, K>,
@@ -203,7 +204,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         Some(word)
     }
 
-    /// Wrong variant: a hint for an item that is in the chain already.
+    /// Wrong variant: stores a hint for an item that is already in the chain.
     pub(crate) fn hint_late(&mut self, hash: u64, bucket: u64, item: Item) {
         // ORDERING: Relaxed, the CAS validates it.
         let empty = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
@@ -213,7 +214,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// Wrong variant of `replace`.
+    /// Wrong variant of `replace`: links the copy without marking the old item.
     pub(crate) fn drop_in(&mut self, found: &Found<'s>, old: Item, copy: Item) -> bool {
         let (word, after) = (found.pred_word.0, found.pred_word.with(Link::item(copy.address())));
         // ORDERING: AcqRel, as in `link`.
@@ -224,7 +225,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         cas.is_ok()
     }
 
-    /// Wrong variant: takes an anchor out of the chain that is not marked.
+    /// Wrong variant: unlinks an anchor that is not marked.
     pub(crate) fn cut_anchor(&mut self, index: u64) {
         let bucket = self.bucket(index);
         let found = self.find_from(&crate::ring::search::AnchorGoal(index), bucket, false);

@@ -1,8 +1,8 @@
-//! The engine trait: finding, inserting, replacing and deleting items.
+//! The engine trait: an engine finds, inserts, replaces and deletes items.
 //!
-//! The rest is common. Above an engine are the operations on values, expiries and versions
-//! (`bytes/`, `u64s.rs`), beside it the memory of items and their reclamation; below it is nothing.
-//! A comparison of two engines is therefore one of the index alone.
+//! All engines share everything else: the operations on values, expiries and versions (`bytes/`, `u64s/`)
+//! and the allocation and reclamation of items (`core/`). A benchmark of two engines therefore compares
+//! only their index structures.
 
 use crate::core::config::{Config, ConfigError};
 use crate::core::item::{Item, Kind};
@@ -11,11 +11,11 @@ use crate::core::word::{Next, ring_cmp};
 use crate::session::Pinned;
 use std::cmp;
 
-/// Inserts or removals of a session between two looks at the table's load: one number for all
-/// engines, so that their tables grow alike.
+/// A session checks the table's load once per this many inserts and removals. All engines use the same
+/// number, so that their tables grow at the same points.
 pub const RESIZE_INTERVAL: u32 = 64;
 
-/// A key that is looked for, and its hash.
+/// The key of a search, and its hash.
 pub struct KeyGoal<'k, K: Kind> {
     /// The hash.
     pub hash: u64,
@@ -31,7 +31,7 @@ impl<K: Kind> Clone for KeyGoal<'_, K> {
 impl<K: Kind> Copy for KeyGoal<'_, K> {}
 
 impl<K: Kind> KeyGoal<'_, K> {
-    /// Where an item stands relative to the goal: in the order of bit-reversed hashes, then keys.
+    /// Compares the item with the goal, by bit-reversed hash, then by key.
     #[inline(always)]
     pub(crate) fn order_of(&self, kind: &K, item: Item) -> cmp::Ordering {
         ring_cmp(kind.item_hash(item), self.hash).then_with(|| kind.key_cmp(item, self.key))
@@ -43,70 +43,70 @@ impl<K: Kind> KeyGoal<'_, K> {
 pub struct Hit {
     /// The item.
     pub item: Item,
-    /// Its word.
+    /// The item's `next` word.
     pub word: Next,
 }
 
-/// The result of a writer's search: the key's live item, if there is one, and the place.
+/// The result of a writer's search: the key's live item, if any, and the position where the search ended.
 pub struct Found<P> {
-    /// The item, if there is one.
+    /// The key's live item, if any.
     pub hit: Option<Hit>,
-    /// Where the search ended.
+    /// The position where the search ended.
     pub place: P,
 }
 
-/// A way to find items: [`Ring`](crate::Ring), and those of the crate `hotring-engines`.
+/// An index structure: [`Ring`](crate::Ring), or an engine of the crate `hotring-engines`.
 ///
 /// # Guarantees of every engine
 ///
-/// * Each operation on one key is linearizable; so is the answer that there is no such key.
+/// * Each operation on one key is linearizable, including a lookup that finds no item.
 /// * An item that a session has found stays readable until its operation ends. The operation's closure
-///   may take long and may use other sessions: no engine must hold a lock while it runs.
-/// * Removed or replaced memory is reused once no session can see it any more, within the limits of
+///   may take long and may use other sessions, so an engine must not hold a lock while the closure runs.
+/// * The memory of a removed or replaced item is reused once no session can see it, within the limits of
 ///   [`Config::limbo_max`].
-/// * A scan visits a key that is present all the time exactly once, also while the table grows.
-/// * No choice of keys makes an operation fail or run for ever; at worst it is slow. Keys that collide
-///   (byte strings) cannot be chosen without knowing the seed.
-/// * A setting without a meaning for an engine is refused, with a sentence that names an alternative.
+/// * A scan visits a key exactly once if the key is present during the entire scan, even while the table
+///   grows.
+/// * No choice of keys makes an operation fail or run forever; at worst the operation is slow. Choosing
+///   colliding keys (of byte strings) requires the seed.
+/// * An engine must refuse a setting that has no meaning for it, with a message that names an alternative.
 ///
-/// Where they differ, the engine's own page says so: whether readers ever wait, how the table grows,
-/// whether it shrinks.
+/// Each engine documents where it differs: whether readers ever wait, how the table grows, and whether it
+/// shrinks.
 ///
-/// Further traits hold [`Scan`] (visiting all items), [`Batch`] (many keys at once), and with defaults, as
-/// only some engines do it, [`Sizing`] (growing and shrinking), [`Hotspots`] (learning which items are
-/// hot) and [`FastPath`] (a lookup in few instructions).
+/// The supertraits are [`Scan`] (visiting all items) and [`Batch`] (many keys at once), and three with
+/// defaults, which only some engines override: [`Sizing`] (growing and shrinking), [`Hotspots`] (detecting
+/// hot items) and [`FastPath`] (a lookup in few instructions).
 ///
 /// # Safety
 /// An engine hands out raw memory. Each [`Item`] that it returns must satisfy the invariant P (see
-/// there) under the pin it was found with. Each item that leaves the table must be retired once.
+/// [`Item`]) under the pin it was found with. Each item that leaves the table must be retired exactly once.
 #[doc(hidden)]
 pub unsafe trait Engine:
     Scan + Batch + Sizing + Hotspots + FastPath + Send + Sync + 'static
 {
-    /// As settings, errors and reports call it.
+    /// The engine's name in settings, errors and reports.
     const NAME: &'static str;
-    /// Whether sessions take memory for items a chunk of 2 MiB at a time, for themselves only,
-    /// or share chunks.
+    /// Whether each session takes private 2 MiB chunks of item memory. False: sessions share chunks.
     const PRIVATE_CHUNKS: bool = false;
-    /// A session's own part.
+    /// The engine's state in a session.
     type Local: Send;
-    /// Where a hash belongs; asked for once per operation, under its pin.
+    /// The bucket of a hash; computed once per operation, under its pin.
     type Bucket: Copy;
-    /// Where the search of a writer ended. Holds no lock.
+    /// The position where a writer's search ended. Must not hold a lock.
     type Place<'s>;
-    /// Kept by an insert between two attempts.
+    /// An insert's reservation, kept between two attempts.
     type Reservation: Reservation<Self>;
 
-    /// The empty engine.
+    /// An empty engine.
     fn new(config: &Config) -> Result<Self, ConfigError>;
 
-    /// The part of a new session.
+    /// The engine's state for a new session.
     fn local(&self) -> Result<Self::Local, ConfigError>;
 
-    /// Where a hash belongs.
+    /// The bucket of a hash.
     fn bucket<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64) -> Self::Bucket;
 
-    /// The live item with this key: the path of readers. Counts as an access.
+    /// The live item with this key, if any: the search of readers. Counts as an access.
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>;
 
     /// A cheap search for writers, which may miss an item that is present.
@@ -115,15 +115,15 @@ pub unsafe trait Engine:
         None
     }
 
-    /// The search of a writer: the key's live item, or for certain that there is none.
+    /// The search of a writer: the key's live item, or proof that there is none.
     fn find<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
         bucket: Self::Bucket,
     ) -> Found<Self::Place<'s>>;
 
-    /// Puts a private item in, of which `found` said that its key is absent. False: nothing has
-    /// happened, and the caller searches again, keeping the reservation.
+    /// Links a private item whose key `found` reported absent. False: nothing has changed, and the caller
+    /// searches again, keeping the reservation.
     fn link<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
@@ -133,8 +133,8 @@ pub unsafe trait Engine:
         reservation: &mut Self::Reservation,
     ) -> bool;
 
-    /// Puts the private `copy` in the place of the live item `old` of the same key, as one step.
-    /// `found` is the search that led there, if one did. False: nothing has happened.
+    /// Atomically replaces the live item `old` with the private `copy` of the same key. `found` is the search
+    /// that led to `old`, if any. False: nothing has changed.
     fn replace<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
@@ -144,7 +144,7 @@ pub unsafe trait Engine:
         found: Option<&Found<Self::Place<'s>>>,
     ) -> bool;
 
-    /// Takes out the live item that `found` ended at. False: nothing has happened.
+    /// Removes the live item that `found` ended at. False: nothing has changed.
     fn kill<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
@@ -152,7 +152,7 @@ pub unsafe trait Engine:
         found: &Found<Self::Place<'s>>,
     ) -> bool;
 
-    /// As `kill`, for an item that a scan has met. False: it was dead already.
+    /// Removes a live item that a scan has met. False: the item was already dead.
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool;
 
     /// The counts of this engine.
@@ -165,7 +165,7 @@ pub unsafe trait Engine:
 /// A reservation of an insert, made before its item is linked. Most engines reserve nothing: `()`.
 #[doc(hidden)]
 pub trait Reservation<E: Engine>: Default {
-    /// Gives it back, as no item came to use it.
+    /// Releases a reservation that no item has used.
     fn give_back<K: Kind>(self, p: &mut Pinned<'_, K, E>, bucket: E::Bucket);
 }
 
@@ -177,11 +177,11 @@ impl<E: Engine> Reservation<E> for () {
 /// Visits all items of an engine with a cursor.
 #[doc(hidden)]
 pub trait Scan: Sized {
-    /// Visits live items from the position `cursor` on until `f`'s returns add up to `count`, and
-    /// then the rest of the unit; or fewer, where the table is sparse. Returns the position to continue
-    /// at, 0 at the end, and the work done, in items. `f` may kill the items that it gets.
+    /// Visits live items from the position `cursor` until the values returned by `f` add up to `count`, then
+    /// completes the current bucket. Visits fewer items if the table is sparse. Returns the position to
+    /// continue at (0 at the end) and the work done, in items. `f` may kill the items it receives.
     ///
-    /// A position is a hash with its bits reversed. Growth keeps that order: a bucket is split into the
+    /// A position is a hash with its bits reversed. Growth preserves this order: a bucket is split into the
     /// two halves of its range.
     fn scan<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
@@ -192,7 +192,7 @@ pub trait Scan: Sized {
     where
         Self: Engine;
 
-    /// Unlinks the items that `kill_at` has left between `from` and the position `to`.
+    /// Unlinks the dead items that `kill_at` has left between `from` and the position `to`.
     #[inline(always)]
     fn sweep<K: Kind>(_p: &mut Pinned<'_, K, Self>, _from: Self::Bucket, _to: u64)
     where
@@ -204,8 +204,8 @@ pub trait Scan: Sized {
 /// Operations on many keys at once.
 #[doc(hidden)]
 pub trait Batch: Sized {
-    /// Looks up `n` keys with many memory accesses in flight, and hands each result to `land`, in
-    /// any order. By default groups of keys are prefetched, then looked up one after the other.
+    /// Looks up `n` keys with many memory accesses in flight, and passes each result to `land`, in any order.
+    /// The default prefetches a group of keys, then looks them up one after the other.
     #[inline(always)]
     fn pipeline<'k, K: Kind>(
         p: &mut Pinned<'_, K, Self>,
@@ -237,7 +237,7 @@ pub trait Batch: Sized {
         Self: Engine;
 }
 
-/// The size of an engine's table, and how it changes. By default it does not.
+/// The size of an engine's table, and its changes. By default the size is fixed.
 #[doc(hidden)]
 pub trait Sizing: Sized {
     /// Slots (or buckets) of the table in use.
@@ -252,8 +252,8 @@ pub trait Sizing: Sized {
         false
     }
 
-    /// A bounded part of the pending work of growing or shrinking. Called by collections of removed
-    /// memory.
+    /// Does a bounded part of the pending work of growing or shrinking. The collection of removed memory
+    /// calls it.
     fn step<K: Kind>(_p: &mut Pinned<'_, K, Self>)
     where
         Self: Engine,
@@ -268,12 +268,13 @@ pub trait Sizing: Sized {
         false
     }
 
-    /// Whether the table doubles for this many items, however they are found; false where it grows otherwise.
+    /// Whether the table doubles for this many items, whatever their access pattern. False if the engine grows
+    /// by another rule.
     fn is_small_for(&self, _items: u64) -> bool {
         false
     }
 
-    /// Doubles the table now, or begins to, if it may; true if it did.
+    /// Doubles the table, or begins to, if permitted; true if it did.
     fn grow<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool
     where
         Self: Engine,
@@ -281,7 +282,7 @@ pub trait Sizing: Sized {
         false
     }
 
-    /// Begins to halve the table, if it may; true if it did.
+    /// Begins to halve the table, if permitted; true if it did.
     fn shrink<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool
     where
         Self: Engine,
@@ -307,8 +308,7 @@ pub trait FastPath: Sized {
     /// Whether [`FastPath::fast_lookup`] is worth a call.
     const HAS_FAST_PATH: bool = false;
 
-    /// The usual case of a lookup. Counts no access and changes nothing, so that the slow path can
-    /// follow.
+    /// The usual case of a lookup. Counts no access and changes nothing, so the slow path can follow.
     #[inline(always)]
     fn fast_lookup<K: Kind>(_p: &Pinned<'_, K, Self>, _goal: KeyGoal<'_, K>) -> FastLookup
     where
@@ -317,7 +317,7 @@ pub trait FastPath: Sized {
         FastLookup::Unknown
     }
 
-    /// The whole lookup, where the fast path did not answer. Counts as an access.
+    /// The complete lookup, for keys that the fast path could not decide. Counts as an access.
     #[inline(always)]
     fn slow_lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>
     where
@@ -327,10 +327,10 @@ pub trait FastPath: Sized {
     }
 }
 
-/// How an engine learns which items are hot. By default it does not.
+/// Detection of hot items. By default there is none.
 #[doc(hidden)]
 pub trait Hotspots: Sized {
-    /// Notes an access other than a lookup: one that changed `hit` in place, or found nothing.
+    /// Notes an access other than a lookup: one that changed `hit` in place, or found no item.
     #[inline(always)]
     fn accessed<K: Kind>(_p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, _visits: u32)
     where
@@ -349,7 +349,7 @@ pub trait Hotspots: Sized {
     {
     }
 
-    /// Whether the item is one of those that reads come to first because they were accessed often.
+    /// Whether the engine places the item first for reads because it is accessed often.
     #[inline(always)]
     fn is_hot<K: Kind>(_p: &mut Pinned<'_, K, Self>, _hit: Hit) -> bool
     where

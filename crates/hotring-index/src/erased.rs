@@ -1,7 +1,7 @@
 //! An index whose engine is chosen at run time: one type for all of them.
 //!
-//! The store is generic over its callers' closures, so every engine that it is compiled for costs a copy of
-//! its code. Engines other than the ring share one copy, behind [`ErasedSession`]; they pay with a virtual
+//! The store is generic over its callers' closures, so its code is compiled once per engine type. To avoid
+//! these copies, all engines other than the ring share one, behind [`ErasedSession`]. Its price is a virtual
 //! call for each operation and each entry.
 
 use crate::bytes::{Action, Bytes, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub};
@@ -16,7 +16,7 @@ use crate::index::Index;
 use crate::session::Session;
 use crate::session::compact::Compacted;
 
-/// The operations of an index that need no type parameter, for a macro that defines them somewhere.
+/// Passes the signatures of the index operations that need no type parameter to the macro `$define`.
 macro_rules! index_operations {
     ($define:ident) => {
         $define! {
@@ -24,7 +24,7 @@ macro_rules! index_operations {
             fn set_limbo_max(self: &Self, bytes: u64);
             fn set_memory_max(self: &Self, bytes: u64);
             /// # Errors
-            /// As there.
+            /// As for the method of the same name.
             fn buffer(self: &Self, capacity: usize) -> std::io::Result<Buffer>;
             fn object(self: &Self, object: Box<dyn Object>, bytes: usize) -> Block;
             fn set_memory_spare(self: &Self, bytes: u64);
@@ -32,10 +32,10 @@ macro_rules! index_operations {
             fn set_memory_kin(self: &Self, kin: Kin);
             fn own_bytes(self: &Self) -> Taken;
             /// # Errors
-            /// As there.
+            /// As for the method of the same name.
             fn set_noting(self: &Self, noting: Noting) -> Result<(), ConfigError>;
             /// # Errors
-            /// As there.
+            /// As for the method of the same name.
             fn can_note(self: &Self, noting: Noting) -> Result<(), ConfigError>;
             fn set_stamp(self: &Self, stamp: u8);
             fn stamp(self: &Self) -> Option<u8>;
@@ -47,7 +47,7 @@ macro_rules! index_operations {
 }
 pub(crate) use index_operations;
 
-/// The same for a session.
+/// Passes the signatures of the session operations that need no type parameter to the macro `$define`.
 macro_rules! session_operations {
     ($define:ident) => {
         $define! {
@@ -97,7 +97,7 @@ macro_rules! forward {
     };
 }
 
-/// An index of byte strings with some engine: [`Index`] without its type parameter.
+/// An index of byte strings with any engine: [`Index`] without its type parameters.
 #[doc(hidden)]
 #[allow(missing_docs, clippy::len_without_is_empty)]
 pub trait ErasedIndex: Send + Sync {
@@ -114,21 +114,21 @@ impl<E: Engine> ErasedIndex for Index<Bytes, E> {
     index_operations!(forward);
 }
 
-/// Work of an engine that no operation should have to do, for a thread of its owner's.
+/// Background work of an engine, done on a thread that its owner provides.
 pub trait Maintain: Send + Sync {
-    /// Does it on the calling thread until `stop` says so. Sleeps while there is none. Returns at once
-    /// where another thread is at it.
+    /// Does the work on the calling thread until `stop` returns true. Sleeps while there is no work. Returns
+    /// at once if another thread does it.
     fn run(&self, stop: &dyn Fn() -> bool);
 
-    /// Lets the thread in `run` ask `stop` again.
+    /// Wakes the thread in `run`, so that it calls `stop` again.
     fn wake(&self);
 }
 
-/// The caller's action on an entry that was found.
+/// The caller's closure for an entry.
 type Visit<'f> = &'f mut dyn FnMut(Entry<'_>);
 
-/// A session of an [`ErasedIndex`]: the byte-string operations of [`Session`]. Instead of returning a
-/// result of the closure, as `Session` does, the closure here must keep it.
+/// A session of an [`ErasedIndex`]: the byte-string operations of [`Session`]. The methods here do not
+/// return the closure's result as `Session` does; the closure must store it.
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub trait ErasedSession: Send {

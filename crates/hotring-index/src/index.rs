@@ -1,4 +1,4 @@
-//! The shared handle to an index.
+//! `Index`: the shared handle to an index, for creating sessions, setting limits and reading statistics.
 
 use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::{Config, ConfigError};
@@ -12,14 +12,13 @@ use crate::engine::Engine;
 use crate::ring::Ring;
 use crate::session::{Session, Shared};
 
-/// A HotRing hash index with `H` hints a slot (see [`Ring`]).
+/// A HotRing hash index with `H` hints per slot (see [`Ring`]).
 pub type HotRing<K, const H: usize = 7> = Index<K, Ring<H>>;
 
 /// A session of a [`HotRing`].
 pub type HotRingSession<K, const H: usize = 7> = Session<K, Ring<H>>;
 
-/// A hash index of items of kind `K`, found by the engine `E`. Cloning gives another handle to the
-/// same index.
+/// A hash index of items of kind `K` with the engine `E`. Cloning gives another handle to the same index.
 pub struct Index<K: Kind, E: Engine = Ring<7>> {
     #[doc(hidden)]
     pub shared: Arc<Shared<K, E>>,
@@ -35,7 +34,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// An empty index.
     ///
     /// # Errors
-    /// Settings that do not go together, or no address space for the table.
+    /// Incompatible settings, or no address space for the table.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         Ok(Self { shared: Arc::new(Shared::new(config)?) })
     }
@@ -43,16 +42,16 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// A new session for the calling thread.
     ///
     /// # Panics
-    /// Where [`Index::try_session`] refuses.
+    /// [`Index::try_session`] refuses.
     pub fn session(&self) -> Session<K, E> {
         self.try_session(None).expect("this engine serves several sessions at a time")
     }
 
-    /// A new session for the calling thread, with a name for [`Stalled`], such as the thread's. The first
+    /// A new session for the calling thread, with a name for [`Stalled`], such as the thread's name. The first
     /// 32 bytes of the name are kept.
     ///
     /// # Panics
-    /// Where [`Index::try_session`] refuses.
+    /// [`Index::try_session`] refuses.
     pub fn session_named(&self, name: &str) -> Session<K, E> {
         self.try_session(Some(name)).expect("this engine serves several sessions at a time")
     }
@@ -60,7 +59,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// A new session for the calling thread, named or not.
     ///
     /// # Errors
-    /// An engine without locks serves one session at a time, and there is one.
+    /// The engine serves one session at a time, and a session exists.
     pub fn try_session(&self, name: Option<&str>) -> Result<Session<K, E>, ConfigError> {
         Session::new(self.shared.clone(), name)
     }
@@ -76,39 +75,39 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.shared.collector.limit().set_max(bytes);
     }
 
-    /// Sets the limit of all memory that counts: items, those included that are removed and not yet
-    /// freed, the table, and [`Index::set_external_memory`]. `u64::MAX`, as at the beginning, is none.
-    /// [`Session::admit`] refuses while more is used.
+    /// Sets the memory limit. It covers the items (including removed items that are not yet freed), the
+    /// table, and [`Index::set_external_memory`]. `u64::MAX`, the default, means no limit.
+    /// [`Session::admit`] refuses while usage exceeds the limit.
     pub fn set_memory_max(&self, bytes: u64) {
         self.shared.budget.set_max(bytes);
-        // Publishes the result, as a session may wait for it.
+        // Publishes the result: a session that was refused may be admitted under the new limit.
         let _ = self.shared.check_memory(0);
     }
 
-    /// Sets the memory used outside the index that counts for the limit.
+    /// Sets the number of bytes used outside the index that count toward the limit.
     pub fn set_external_memory(&self, bytes: u64) {
         self.shared.budget.set_beside(bytes);
     }
 
-    /// Makes the memory of other indexes count for the limit as well. `kin` is called when this index sums
-    /// up its own.
+    /// Makes the memory of other indexes count toward the limit as well. This index calls `kin` whenever it
+    /// sums up its own memory. Only the first call has an effect.
     pub fn set_memory_kin(&self, kin: Kin) {
         self.shared.budget.set_kin(kin);
     }
 
-    /// Bytes that this index alone takes.
+    /// The memory of this index alone.
     pub fn own_bytes(&self) -> Taken {
         self.shared.own_bytes()
     }
 
-    /// Sets how many free bytes between items may be held beyond the limit. More than that counts as used,
-    /// after compaction has tried to return it. `u64::MAX`, the default: free bytes do not count. The
-    /// smaller the number, the more items are moved.
+    /// Sets the number of free bytes between items that may be held beyond the limit. Any excess counts as
+    /// used, after compaction has tried to return it. `u64::MAX`, the default: free bytes do not count. A
+    /// smaller number makes compaction move more items.
     pub fn set_memory_spare(&self, bytes: u64) {
         self.shared.budget.set_spare(bytes);
     }
 
-    /// Memory for about this many bytes of a future value ([`Buffer`]).
+    /// A [`Buffer`] for a future value of about this many bytes.
     ///
     /// # Errors
     /// The system has no address space left.
@@ -116,13 +115,13 @@ impl<K: Kind, E: Engine> Index<K, E> {
         Buffer::new(self.shared.blocks.clone(), capacity)
     }
 
-    /// A value that stands for an object, which takes this many bytes of memory. For items without checksums
-    /// only: they have their values inside.
+    /// A value that holds an object, which takes this many bytes of memory. Only for items without checksums:
+    /// an item with a checksum must contain its value.
     pub fn object(&self, object: Box<dyn Object>, bytes: usize) -> Block {
         Block::of_object(&self.shared.blocks, object, bytes)
     }
 
-    /// Items present; exact when no operation is running.
+    /// The number of items present; exact when no operation is running. O(sessions).
     pub fn len(&self) -> usize {
         self.shared.items().max(0) as usize
     }
@@ -132,7 +131,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.len() == 0
     }
 
-    /// Counts of everything. O(sessions).
+    /// The statistics of the index. O(sessions).
     pub fn stats(&self) -> Stats {
         let shared = &*self.shared;
         let sum = |counter: fn(&reclaim::Record) -> i64| shared.sum(counter).max(0) as u64;

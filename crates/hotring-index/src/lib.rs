@@ -1,12 +1,12 @@
 //! HotRing: a concurrent hash index that gets faster when some keys are hot.
 //!
-//! Many stores see most of their accesses go to a small part of the keys, and which part that is
-//! changes within seconds. A hash index treats all keys alike: a hot item may be the last of its
-//! bucket's chain. HotRing (Chen et al., FAST'20) notices hot items and lets the bucket point
-//! straight at them. This crate is a complete lock-free version of it, and goes further: a slot is
-//! one cache line with up to seven such pointers, each with a tag of the key's hash.
+//! In many stores most accesses go to a small set of keys, and this set changes within seconds. An
+//! ordinary hash index treats all keys alike: a hot item may be the last of its bucket's chain.
+//! HotRing (Chen et al., FAST'20) detects hot items and makes the bucket point straight at them. This
+//! crate implements the complete algorithm without locks and extends it: a slot is one cache line with
+//! up to seven such pointers ("hints"), each with a tag of the key's hash.
 //!
-//! # Which kind of item
+//! # Kinds of items
 //!
 //! * [`U64`]: `u64` keys and values, 24 bytes an item, every value updated in place.
 //! * [`Bytes`]: byte strings with expiry and versions; key and value inline in one allocation.
@@ -24,15 +24,15 @@
 //!
 //! # Guarantees
 //!
-//! All operations on a key are linearizable. Reads are wait-free in the number of items of a bucket
-//! and never restart; writes are lock-free. Memory that is removed is reused once no session can
-//! see it any more. A session that is pinned for long (a slow callback) holds that up:
-//! [`HotRing::stalled`] names it. Operations do not check how much
-//! memory waits. It is bounded by [`Config::limbo_max`] only if [`Session::admit`] is asked before each
-//! operation that may take memory.
+//! All operations on a key are linearizable. A read is wait-free: it takes at most as many steps as its
+//! bucket has items, and never restarts. Writes are lock-free. The memory of a removed item is reused
+//! once no session can see it. A session that stays pinned for long (a slow callback) delays this reuse;
+//! [`HotRing::stalled`] names the session. Operations do not check the amount of unreclaimed memory:
+//! [`Config::limbo_max`] bounds it only if the caller calls [`Session::admit`] before each operation that
+//! may allocate.
 //!
-//! The index reads no clock, draws no random numbers from the system and starts no thread: times
-//! and the seed are arguments.
+//! The index reads no clock, draws no random numbers from the system and starts no threads. The caller
+//! passes times and the seed as arguments.
 //!
 //! # Inside
 //!
@@ -41,7 +41,7 @@
 //! `lines/` (a map of words, and another engine), `erased.rs` and `any.rs`. A module must not use a
 //! higher layer; `cargo xtask tidy` checks that.
 //!
-//! `ring/mod.rs` has the protocol: picture, invariants, proofs in short, memory orders.
+//! `ring/mod.rs` describes the protocol: a picture, the invariants, short proofs, memory orders.
 #![allow(unsafe_code)]
 
 mod any;
@@ -53,7 +53,7 @@ mod core;
 mod engine;
 mod erased;
 mod index;
-// It needs accesses of 16 bytes. Loom has a form for them, shuttle none.
+// `lines` needs atomic accesses of 16 bytes. Under loom it models them; under shuttle it has no model.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
 mod lines;
 mod ring;

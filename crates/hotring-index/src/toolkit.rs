@@ -1,8 +1,8 @@
-//! Building blocks of engines outside this crate. No part of the API: it changes with the engines.
+//! Building blocks for engines outside this crate. Not part of the stable API: they change with the engines.
 //!
-//! Much of it is unsafe to misuse although it is not marked so: retiring an item twice, for example.
-//! Safe code cannot reach it. All of it starts from a [`Pinned`], which only the functions of
-//! [`Engine`] get, and to implement that trait takes `unsafe`.
+//! Many of these functions are not marked `unsafe`, although misuse is unsound (retiring an item twice, for
+//! example). Safe code cannot reach them: each starts from a [`Pinned`], which only the functions of
+//! [`Engine`] receive, and implementing that trait requires `unsafe`.
 
 pub use crate::core::item::{Item, Kind};
 #[cfg(not(any(loom, shuttle)))]

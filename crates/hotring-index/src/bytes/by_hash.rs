@@ -1,5 +1,5 @@
-//! Items by hash, for callers that keep only hashes, such as the timing wheel. Several items may have one
-//! hash, and it may belong to none any more.
+//! Access to items by hash, for callers that keep only hashes, such as the timing wheel. Several items may have
+//! the same hash, and the item of a stored hash may be gone.
 
 use crate::bytes::key::Key;
 use crate::bytes::{Bytes, Entry};
@@ -24,7 +24,7 @@ impl<E: Engine> Session<Bytes, E> {
         });
     }
 
-    /// Items present, and those with an expiry. Exact while no operation runs. O(sessions).
+    /// The numbers of items present and of items with an expiry. Exact while no operation runs. O(sessions).
     pub fn counts(&self) -> (u64, u64) {
         let expiring = self.shared().sum(|record| record.expiring.load());
         let number = |count: i64| count.max(0).cast_unsigned();

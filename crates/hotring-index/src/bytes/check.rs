@@ -1,18 +1,19 @@
-//! Checksums of items (RHKV section 4.8): coverage, computation, verification.
+//! Checksums of items (RHKV section 4.8): coverage, computation and verification.
 //!
 //! ```text
 //! check   63 .. 48       47 .. 32          31 .. 0
 //!         sum of meta    sum of lengths    CRC32C of meta, version, lengths, value, key
 //! ```
 //!
-//! Covered is everything that never changes: hash, flags, kind, both lengths, key, value, version. Not
-//! covered are the expiry, which is changed in place, and `next`, which belongs to the engine, except for
-//! its SIGN, a bit of the value. The word of an item with a checksum must never be changed in place.
+//! The checksum covers everything that never changes: hash, flags, kind, both lengths, key, value, version. It
+//! does not cover the expiry, which is changed in place, or `next`, which belongs to the engine, except for
+//! SIGN, a bit of the value. The word of an item with a checksum must never be changed in place.
 //!
-//! A damaged length would lead the verification out of the item's block. So each field that determines how
-//! far to read is verified before use, in a chain: the check lies right behind `meta` in every item that
-//! has one; the sum of `meta` covers the flags, and so the position of the lengths; the sum of the lengths
-//! covers the lengths. A sum detects every flipped bit, and all but one in 65,536 of other damages.
+//! A damaged length would lead the verification out of the item's block. So each field that determines the
+//! length of a read must be verified before use, in a chain: the check lies right behind `meta` in every item
+//! that has a check; the sum of `meta` covers the flags, and so the position of the lengths; the sum of the
+//! lengths covers the lengths. A sum detects every single flipped bit, and misses other damage with a
+//! probability of 1 in 65,536.
 
 use crate::bytes::item::{
     CHECK, CHECKSUM, KEY_LEN_LONG, Layout, META, bytes, join, layout_of, meta, version_of, word_of,
@@ -26,7 +27,7 @@ use crate::core::word::Next;
 pub(crate) enum State {
     Sound,
     Damaged,
-    /// The item has none.
+    /// The item has no checksum.
     Unchecked,
 }
 

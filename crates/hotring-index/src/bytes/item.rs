@@ -1,4 +1,4 @@
-//! Items with byte-string keys and values, inline in one allocation.
+//! The layout of byte-string items: header fields, key and value inline in one allocation.
 //!
 //! ```text
 //! next 8 | meta 8 | [check 8] | [expiry 8] | [version 8] | [word 8] | [value length 4] | [key length 4] | key | value
@@ -9,10 +9,10 @@
 //!         DEAD  FROZEN  Unix milliseconds, 0 for never
 //! ```
 //!
-//! A word (an 8-byte value that is updated in place) has no value length. A key length of 255 means that a
-//! longer one follows. A value length of all ones means that the value is in a block (`block.rs`), and the
-//! item holds the reference in its place. `meta` and `check` (`check.rs`) never change. Bit 63 of the word
-//! is FROZEN; the value's own bit 63 is SIGN in `next`.
+//! A word (an 8-byte value that is updated in place) has no value length. A key length of 255 in `meta` means
+//! that a 4-byte key length follows. A value length of all ones means that the value is in a block
+//! (`block.rs`), and the item holds a reference to the block instead. `meta` and `check` (`check.rs`) never
+//! change. Bit 63 of the word is FROZEN; the value's own bit 63 is SIGN in `next`.
 
 use crate::bytes::check;
 use crate::bytes::marks::Marks;
@@ -32,9 +32,9 @@ pub struct Bytes {
     hasher: SipHasher13,
     vectors: Vectors,
     pub(crate) checksum: Checksum,
-    /// How often a search has passed a damaged item that may be the one searched for.
+    /// The number of times a search has passed a damaged item that may have the key searched for.
     pub(crate) suspects: TallyU64,
-    /// How accesses are recorded.
+    /// The mode of recording accesses.
     pub(crate) marks: Marks,
 }
 
@@ -51,7 +51,7 @@ const HASH_SHIFT: u32 = 16;
 const HASH_MASK: u64 = (1 << 48) - 1;
 pub(crate) const META: usize = size_of::<Header>();
 const FIELDS: usize = META + 8;
-/// The position of the check, whatever else the item has.
+/// The offset of the check. The same in every item that has one.
 pub(crate) const CHECK: usize = FIELDS;
 
 /// Bit 63 of an expiry: the item has expired and is being removed.
@@ -109,7 +109,7 @@ impl Kind for Bytes {
     #[inline]
     fn key_cmp(&self, item: Item, key: &[u8]) -> cmp::Ordering {
         if !self.is_bounded(item) {
-            // Skip it, wherever it stands.
+            // Skip the damaged item, wherever it is in the order.
             self.is_other(item);
             return cmp::Ordering::Less;
         }
@@ -160,7 +160,7 @@ impl Kind for Bytes {
 
     fn freeze(&self, item: Item) {
         if self.size(item) == 0 {
-            // The position of its words is unknown.
+            // The positions of the item's words are unknown.
             return;
         }
         if let Some(word) = word_of(item) {
@@ -194,7 +194,7 @@ impl Kind for Bytes {
             }
             block.add(rest).copy_from_nonoverlapping(item.start().add(rest), size - rest);
             if let Some(place) = block_place(item) {
-                // Replaces the copied representation by a reference of this item's own.
+                // Replaces the copied representation with the copy's own reference.
                 BlockRef::at(place).store(block.add(size - STORED));
             }
         }
@@ -223,8 +223,8 @@ impl Bytes {
 /// Bytes that `copy_damaged` writes.
 const DAMAGED: usize = FIELDS + 16;
 
-/// Writes a stand-in for a damaged item, which searches for its hash report as damaged, too: a check that
-/// does not match, and a word that no session is given.
+/// Writes a placeholder for a damaged item, with a check that does not match and a word that is never returned.
+/// Searches for its hash report the placeholder as damaged, too.
 fn copy_damaged(item: Item, block: NonNull<u8>) -> Item {
     let meta = meta(item) & HASH_MASK << HASH_SHIFT | CHECKSUM | WORD;
     // SAFETY: the block is fresh, 8-aligned and holds this many bytes.
@@ -239,16 +239,16 @@ fn copy_damaged(item: Item, block: NonNull<u8>) -> Item {
 }
 
 impl Bytes {
-    /// The item's expiry field. None if the item has lost its checksum flag: then the other fields lie
-    /// elsewhere, and nothing else would reveal that.
+    /// The item's expiry field. None if the item has lost its checksum flag: the other fields are then at other
+    /// offsets, and no other check would detect this.
     #[inline(always)]
     pub(crate) fn expiry<'a>(&self, item: Item) -> Option<&'a AtomicU64> {
         let may_lack = self.checksum == Checksum::Off;
         expiry_of(item).filter(|_| may_lack || meta(item) & CHECKSUM != 0)
     }
 
-    /// Counts an item that has the hash searched for but another key: with 48 bits that means damage rather
-    /// than chance. Always false, as the item does not match.
+    /// Counts an item that has the hash searched for but another key: with 48 bits this is more likely damage than
+    /// a collision. Always returns false, because the item does not match.
     #[cold]
     fn is_other(&self, item: Item) -> bool {
         if self.checksum == Checksum::Verify && check::state(item) != check::State::Sound {
@@ -286,10 +286,11 @@ pub(crate) fn size(item: Item) -> usize {
     layout_of(item, meta(item)).end()
 }
 
-/// Bytes of the present fields among these.
+/// Bytes of the fields in the set `which` that the item has.
 #[inline(always)]
 fn fields(meta: u64, which: u64) -> usize {
-    /// A table of sizes with four bits for each set of four flags. Not every x86-64 can count bits.
+    /// A table of sizes with four bits per combination of four flags, because not every x86-64 processor has an
+    /// instruction that counts bits.
     const SIZES: u64 = 0x4332_3221_3221_2110;
     8 * (SIZES >> (4 * (meta & which)) & 7) as usize
 }
@@ -320,7 +321,7 @@ fn read_u32(item: Item, at: usize) -> usize {
 #[inline(always)]
 pub(crate) unsafe fn bytes<'a>(item: Item, at: usize, len: usize) -> &'a [u8] {
     // SAFETY: P and the caller's promise: the bytes were written before publication and never change. The
-    // lifetime is that of the pin.
+    // caller must not use the slice after the pin ends.
     unsafe { std::slice::from_raw_parts(item.start().add(at).as_ptr(), len) }
 }
 
@@ -351,12 +352,13 @@ fn block_place(item: Item) -> Option<NonNull<u8>> {
 
 /// The item's block, if its value is in one.
 pub(crate) fn block_of<'a>(item: Item) -> Option<BlockRef<'a>> {
-    // SAFETY: P: the item holds a reference until it is freed. The lifetime is that of the pin.
+    // SAFETY: P: the item holds a reference until it is freed. The caller must not use the result after the pin
+    // ends.
     block_place(item).map(|place| unsafe { BlockRef::at(place) })
 }
 
-/// The item's expiry field. None if the item's flags are damaged: it must neither look expired nor be
-/// written where its expiry is not.
+/// The item's expiry field. None if the item's flags are damaged: the item must not look expired, and no write
+/// must go to a wrong offset.
 #[inline(always)]
 pub(crate) fn expiry_of<'a>(item: Item) -> Option<&'a AtomicU64> {
     let meta = meta(item);
@@ -393,12 +395,12 @@ pub(crate) fn kind_of(item: Item) -> u8 {
     (meta(item) >> KIND_SHIFT & 0xf) as u8
 }
 
-/// A value word with its own bit 63.
+/// A value word with the value's own bit 63, which is SIGN in `next`.
 pub(crate) fn join(word: u64, next: Next) -> u64 {
     word & !FROZEN | if next.is(SIGN) { FROZEN } else { 0 }
 }
 
-/// The value of an item that holds it inside; `word` is the item's word, if it has one.
+/// The value of an item that contains it; `word` is the item's word, if it has one.
 #[inline(always)]
 pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> {
     let meta = meta(item);
@@ -536,14 +538,14 @@ impl Parts<'_> {
     }
 }
 
-/// Whether the item has expired, or another session has decided so.
+/// Whether the item has expired at `now`, or another session has marked it as expired.
 #[inline(always)]
 pub(crate) fn is_expired(kind: &Bytes, item: Item, now: u64) -> bool {
     // ORDERING: Acquire pairs with the AcqRel of changes of the expiry.
     kind.expiry(item).is_some_and(|expiry| is_past(expiry.load(Ordering::Acquire), now))
 }
 
-/// Whether an expiry word means that the item is gone at `now`.
+/// Whether an item with this expiry word has expired at `now`.
 pub(crate) fn is_past(expiry: u64, now: u64) -> bool {
     let at = expiry & EXPIRY_MAX;
     expiry & DEAD != 0 || (at != 0 && at <= now)

@@ -1,17 +1,17 @@
-//! Keys with their hash, so that it is computed once.
+//! `Key`: a key together with its hash, so that the hash is computed only once.
 
 /// A key, with its hash once [`Session::prefetch`](crate::Session::prefetch) has computed it. Operations
 /// accept plain keys as well.
 ///
-/// A hash must only be used with the index that computed it: in another one, operations would look and
-/// store in the wrong place.
+/// A hash must be used only with the index that computed it. In another index, operations would search and
+/// store in the wrong bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
     bytes: &'k [u8],
     hash: KeyHash,
 }
 
-/// The hash of a key in one index, or none yet.
+/// The hash of a key in one index, or [`KeyHash::UNKNOWN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(u64);
 
@@ -27,7 +27,7 @@ impl Default for KeyHash {
 }
 
 impl<'k> Key<'k> {
-    /// A key and its hash, which must be that of these bytes.
+    /// A key with its hash. The hash must belong to these bytes.
     #[inline]
     pub fn with_hash(bytes: &'k [u8], hash: KeyHash) -> Self {
         Self { bytes, hash }
@@ -39,7 +39,7 @@ impl<'k> Key<'k> {
         self.bytes
     }
 
-    /// Its hash.
+    /// The hash of the key, or [`KeyHash::UNKNOWN`].
     #[inline]
     pub fn hash(self) -> KeyHash {
         self.hash

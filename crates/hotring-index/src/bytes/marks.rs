@@ -2,13 +2,13 @@
 //! sampling strategy uses the same bits. The index records; the caller of [`Session::review`] decides what
 //! is evicted.
 //!
-//! A read has the word at hand. If the bits already say "recently used", the common case, it returns
-//! without writing. Otherwise it tries to change them once. A note lost in a race is no worse than one a
-//! moment later, and a reader must not wait.
+//! A read has already loaded the word. If the bits already say "recently used", the common case, the read
+//! returns without writing. Otherwise it tries once to change the bits. A reader must not wait, and an access
+//! lost in a race does no harm.
 //!
-//! A write copies the bits to the new item and counts as an access. An engine that replaces the whole word
-//! by one compare-exchange (the ring, chains) loses no earlier bit, except in a chain's split, which copies
-//! under readers. With Mercury, G-Cuckoo and lines, which replace an item elsewhere, a concurrent note may be
+//! A write copies the bits to the new item and counts as an access. An engine that replaces the entire word
+//! with one compare-exchange (the ring, chains) loses no earlier bit, except in a chain's split, which copies
+//! under readers. Mercury, G-Cuckoo and lines store the new item elsewhere, so a concurrent access may be
 //! lost.
 
 use crate::bytes::item::Bytes;
@@ -23,26 +23,26 @@ use crate::engine::{Engine, Hit};
 use crate::index::Index;
 use crate::session::{Pinned, Session};
 
-/// How accesses are recorded, as an eviction policy needs it.
+/// The method of recording accesses, chosen for an eviction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Noting {
-    /// Not at all.
+    /// Accesses are not recorded.
     #[default]
     Off,
-    /// Whether an item was accessed: bit 0 for the first access since it was cleared, bit 1 for a further
-    /// one. The other bits belong to the policy and survive writes of the key.
+    /// Bit 0: the item was accessed since the bits were cleared. Bit 1: it was accessed more than once. The
+    /// other bits belong to the policy and survive writes of the key.
     Visits {
-        /// The bits of a new key. With bits 0 and 1 it counts as accessed.
+        /// The bits of a new key. If bits 0 and 1 are set, the key counts as accessed.
         fresh: u8,
     },
-    /// The tick of the last access, modulo 256. Ticks count written bytes, not time: between two idle keys,
-    /// the better victim is the one that has outlived more writes.
+    /// The tick of the last access, modulo 256. Ticks count written bytes, not time: of two idle keys, the key
+    /// that has outlived more writes is the better victim.
     Ticks {
         /// Bytes written to items per tick.
         every: u64,
     },
-    /// About the logarithm of the number of accesses, as in Redis's LFU: starts at 5, grows with a chance
-    /// of 1 in (count - 5) * factor + 1, ends at 255.
+    /// An approximate logarithm of the number of accesses, as in Redis's LFU: starts at 5, grows with
+    /// probability 1 / ((count - 5) * factor + 1), stops at 255.
     Frequency {
         /// The factor.
         log_factor: u16,
@@ -52,26 +52,26 @@ pub enum Noting {
 /// The initial count of [`Noting::Frequency`].
 pub const FREQUENCY_NEW: u8 = 5;
 
-/// Hashes of new keys that a session keeps at most.
+/// The maximum number of hashes of new keys that a session keeps.
 const ENTERED_MAX: usize = 1024;
 
 const BITS_SHIFT: u32 = COUNTER.trailing_zeros();
-/// The distance from the bits without a further note to the mask of significant bits.
+/// The distance from the bits of an up-to-date item to the mask of significant bits.
 const MASK_SHIFT: u32 = 8;
 const FRESH_SHIFT: u32 = 40;
 const FACTOR_SHIFT: u32 = 8;
 const MODE: u64 = 3;
-/// A stamp if the word is not 0, else nothing.
+/// The mode of stamps; if the entire word is 0, nothing is recorded.
 const STAMP: u64 = 0;
 const VISITS: u64 = 1;
 const TICKS: u64 = 2;
 const FREQUENCY: u64 = 3;
 const VISIT_BITS: u64 = 0b11;
 
-/// [`Noting`] in a word:
+/// [`Noting`], packed into one word:
 /// ```text
-/// 63 .. 56                        55 .. 48           47 .. 40     23 .. 8  1 0
-/// of items that need no new note  which bits count   of new ones  factor   mode
+/// 63 .. 56                  55 .. 48          47 .. 40           23 .. 8  1 0
+/// bits of up-to-date items  significant bits  bits of new items  factor   mode
 /// ```
 #[derive(Clone, Copy)]
 pub(crate) struct How(u64);
@@ -131,7 +131,7 @@ impl How {
     }
 }
 
-/// The present mode, shared by all sessions.
+/// The current mode, shared by all sessions.
 pub(crate) struct Marks {
     how: TallyU64,
     /// Bytes written to items so far, and bytes per tick.
@@ -146,14 +146,14 @@ impl Marks {
 
     #[inline(always)]
     fn how(&self) -> How {
-        // ORDERING: Relaxed, a setting; nothing is read through it. So for all below.
+        // ORDERING: Relaxed, a setting; nothing is read through it. The same holds for all below.
         How(self.how.load(Ordering::Relaxed))
     }
 
     fn set(&self, noting: Noting) {
         if let Noting::Ticks { every } = noting {
             let every = every.max(1);
-            // The tick continues from its present value.
+            // The tick continues from its current value.
             let now = u64::from(self.tick());
             // ORDERING: Relaxed, as in `how`.
             if self.every.swap(every, Ordering::Relaxed) != every {
@@ -199,11 +199,11 @@ impl Marks {
 }
 
 impl<E: Engine> Index<Bytes, E> {
-    /// Sets how accesses are recorded from now on. Items keep their old bits until the next note, so a
-    /// caller that changes the mode must review all items once.
+    /// Sets the method of recording accesses. Items keep their old bits until the next access, so a caller that
+    /// changes the mode must review all items once.
     ///
     /// # Errors
-    /// The sampling strategy leaves no bits for notes.
+    /// The sampling strategy uses the access bits itself.
     pub fn set_noting(&self, noting: Noting) -> Result<(), ConfigError> {
         self.can_note(noting)?;
         self.shared.kind.marks.set(noting);
@@ -238,13 +238,13 @@ impl<E: Engine> Index<Bytes, E> {
         self.shared.kind.marks.how().stamp()
     }
 
-    /// The present tick, in mode [`Noting::Ticks`].
+    /// The current tick, in mode [`Noting::Ticks`].
     pub fn tick(&self) -> u8 {
         self.shared.kind.marks.tick()
     }
 }
 
-/// The facts about an item, besides its entry, in [`Session::review`].
+/// The properties of an item in [`Session::review`], in addition to its entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked {
     /// The hash of the key.
@@ -256,9 +256,9 @@ pub struct Marked {
 }
 
 impl<E: Engine> Session<Bytes, E> {
-    /// Calls `f` with about `count` items from the position `cursor` on (a hash with its bits reversed),
-    /// including expired ones. `f` returns the item's new bits and whether to continue. Returns the next
-    /// position, or 0 at the end. Damaged items are skipped.
+    /// Calls `f` with about `count` items from the position `cursor` (a hash with its bits reversed), including
+    /// expired items. `f` returns the item's new bits and whether to continue. Returns the next position, or 0 at
+    /// the end. Damaged items are skipped.
     pub fn review(
         &mut self,
         cursor: u64,
@@ -285,18 +285,18 @@ impl<E: Engine> Session<Bytes, E> {
         crate::bytes::past(cursor, next, last)
     }
 
-    /// Whether accesses of this session are recorded, as is the default.
+    /// Sets whether accesses of this session are recorded. Default: true.
     pub fn set_noted(&mut self, noted: bool) {
         self.local().noted = noted;
     }
 
-    /// Takes the hashes of the keys added by this session in mode [`Noting::Visits`] since the last call;
-    /// at most 1,024, the others are dropped.
+    /// Takes the hashes of the keys added by this session in mode [`Noting::Visits`] since the last call: at most
+    /// 1,024; further hashes are dropped.
     pub fn take_entered(&mut self, mut f: impl FnMut(u64)) {
         self.local().entered.drain(..).for_each(&mut f);
     }
 
-    /// The number of these hashes.
+    /// The number of hashes that [`take_entered`](Self::take_entered) would return.
     #[inline]
     pub fn entered(&mut self) -> usize {
         self.local().entered.len()
@@ -354,7 +354,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         }
     }
 
-    /// Gives bits to a private item that is about to replace `old` or to be inserted.
+    /// Sets the access bits of a private item that is about to replace `old` or to be inserted.
     #[inline(always)]
     pub(crate) fn mark(&mut self, item: Item, old: Option<Hit>) {
         let how = self.how();

@@ -1,5 +1,5 @@
-//! Byte-string keys and values: reads without copying, and one atomic read-modify-write for everything
-//! else.
+//! The operations of sessions on byte-string items: reads without copying, atomic read-modify-write, scans,
+//! batches and expiry.
 
 mod by_hash;
 mod check;
@@ -38,7 +38,7 @@ const PIECE: usize = 1024;
 
 /// The next position of a scan that began at `cursor` and has visited everything up to `last`.
 fn past(cursor: u64, next: u64, last: u64) -> u64 {
-    // Only an item with a damaged hash leads backwards. Skip it, or the walk would never end.
+    // The position decreases only after an item with a damaged hash. Skip it, or the walk would never end.
     if next != 0 && next <= cursor { last.wrapping_add(POSITION) } else { next }
 }
 
@@ -47,7 +47,7 @@ struct Piece {
     visited: usize,
     removed: usize,
     work: usize,
-    /// The end was reached.
+    /// Whether the scan has reached the end.
     is_last: bool,
 }
 
@@ -111,7 +111,7 @@ impl<E: Engine> Session<Bytes, E> {
         pinned.update(goal, now, decide)
     }
 
-    /// Stores a value unconditionally; true if it replaced a live entry. With [`Expiry::Keep`] this is an
+    /// Stores a value unconditionally; true if it replaced a live entry. With [`Expiry::Keep`] this is a
     /// [`Session::update`].
     pub fn put<'k>(
         &mut self,
@@ -142,16 +142,16 @@ impl<E: Engine> Session<Bytes, E> {
         pinned.remove(goal, now)
     }
 
-    /// The version of a key's entry, assigned now if it has none. Versions are unique in the index for all
-    /// time, and any write of the key removes its version.
+    /// The version of a key's entry. Assigns a version if the entry has none. A version is never reused in the
+    /// index, and any write of the key removes its version.
     pub fn version<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> Option<u64> {
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key.into());
         pinned.version(goal, now)
     }
 
-    /// Visits about `count` entries from `cursor` on and returns the next cursor (all entries of one hash
-    /// together; fewer or none where the table is sparse). 0 starts a scan, and 0 is its end. A key that is
+    /// Visits about `count` entries from `cursor` and returns the next cursor. Visits all entries of one hash
+    /// together, and fewer or no entries if the table is sparse. 0 starts a scan, and 0 is its end. A key that is
     /// present throughout is visited exactly once, even while the table grows. Expired entries are skipped.
     ///
     /// With [`Checksum::Verify`](crate::Checksum::Verify) a damaged entry is recorded
@@ -192,7 +192,7 @@ impl<E: Engine> Session<Bytes, E> {
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
         let mut cursor = random;
-        // Once to the end and once from the start, in pieces, so that no pin is long.
+        // One round to the end and one from the start, in pieces, so that pins are short.
         let mut rounds = 0;
         while rounds < 2 {
             let mut pinned = self.pin();
@@ -214,10 +214,9 @@ impl<E: Engine> Session<Bytes, E> {
         None
     }
 
-    /// Looks up a batch as one pipeline with many memory accesses in flight, and calls `f` with the number
-    /// of each key and its entry, in any order. Each lookup is linearizable by itself; the batch is not one
-    /// atomic step. If the order of effects matters, [`Session::prefetch`] the keys and get them one by
-    /// one.
+    /// Looks up a batch as one pipeline with many memory accesses in flight, and calls `f` with the number of
+    /// each key and its entry, in any order. Each lookup is linearizable; the batch is not atomic. If the order
+    /// of effects matters, [`Session::prefetch`] the keys and get them one by one.
     pub fn get_many(
         &mut self,
         keys: &[&[u8]],
@@ -249,8 +248,8 @@ impl<E: Engine> Session<Bytes, E> {
         }
     }
 
-    /// Fetches the memory that operations on these keys will touch into the cache, as one pipeline. The
-    /// keys know their hashes afterwards; there is no other effect.
+    /// Prefetches the memory that operations on these keys will touch, as one pipeline, and stores the keys'
+    /// hashes in `keys`.
     pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
         let mut pinned = self.pin();
         for chunk in keys.chunks_mut(CHUNK) {
@@ -263,8 +262,8 @@ impl<E: Engine> Session<Bytes, E> {
         }
     }
 
-    /// Visits about `budget` items (eight empty slots count as one) from where the last call of any session
-    /// stopped, and removes the expired ones. Returns the numbers of visited and removed items. Also frees
+    /// Visits about `budget` items (eight empty slots count as one) from the position where the last call of any
+    /// session stopped, and removes expired items. Returns the numbers of visited and removed items. Also frees
     /// unreachable memory ([`Session::collect`]).
     pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
         let (mut visited, mut removed, mut work) = (0, 0, 0);

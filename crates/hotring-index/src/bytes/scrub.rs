@@ -1,10 +1,10 @@
-//! Damaged items: detection by reads, and a walk over all items.
+//! Detection of damaged items, by reads and by a walk over all items (scrub).
 //!
-//! A damaged item is never handed out. For the operation its key is absent, the caller's decision is not
-//! carried out, and the session records the damage. Writing or removing the key without reading its value
-//! works as ever, and is the repair.
+//! A damaged item must never be returned. An operation treats its key as absent and does not carry out the
+//! caller's decision, and the session records the damage. Writing or removing the key without reading its
+//! value works as usual, and repairs the damage.
 //!
-//! A search goes by hash and key. If the key, its length or the flags are damaged, the search passes the
+//! A search compares hashes and keys. If the key, its length or the flags are damaged, the search passes the
 //! item, and `Bytes` counts a suspect; the operation then examines all items of the hash. If the hash is
 //! damaged, only the walk finds the item.
 
@@ -26,9 +26,9 @@ const BYTES_AN_ITEM: usize = 1 << 10;
 pub struct ScrubCounts {
     /// Items checked.
     pub items: u64,
-    /// Bytes of these, headers included.
+    /// Bytes of the checked items, including headers.
     pub bytes: u64,
-    /// Items without a checksum. In an index with checksums they have lost it, and count as damaged.
+    /// Items without a checksum. In an index with checksums such an item has lost its flag, and counts as damaged.
     pub unchecked: u64,
     /// Damaged items.
     pub damaged: u64,
@@ -37,7 +37,7 @@ pub struct ScrubCounts {
 /// A walk that checks all items ([`Session::scrub_step`]), and its findings.
 #[derive(Clone, Debug)]
 pub struct Scrub {
-    /// Its counts.
+    /// The counts so far.
     pub counts: ScrubCounts,
     /// The first damaged items found.
     pub first: Vec<Damaged>,
@@ -53,7 +53,7 @@ impl Scrub {
         Self { counts, first: Vec::new(), first_max, cursor: 0, is_done: false }
     }
 
-    /// Whether the end was reached.
+    /// Whether the walk has reached the end.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -63,7 +63,7 @@ impl Scrub {
         (self.cursor, self.is_done) = (0, false);
     }
 
-    /// The progress from 0 to 1. Keys are spread evenly over the way.
+    /// The progress from 0 to 1. Hashes are spread evenly, so it grows in proportion to the items checked.
     pub fn progress(&self) -> f64 {
         if self.is_done { 1.0 } else { self.cursor as f64 / 2f64.powi(64) }
     }
@@ -97,7 +97,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         self.shared.kind.checksum == Checksum::Verify
     }
 
-    /// Whether the item of this key may be handed out. Records the damage if not.
+    /// Whether the item of this key may be returned to the caller. Records the damage if not.
     #[inline(always)]
     pub(crate) fn vouches(&mut self, key: &[u8], item: Item) -> bool {
         if !self.verifies() || check::state(item) == State::Sound {
@@ -107,7 +107,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         false
     }
 
-    /// The path of readers: the live item of the key, if it may be handed out.
+    /// The search of readers: the live item of the key, if it may be returned to the caller.
     #[inline(always)]
     pub(crate) fn look(&mut self, goal: Goal<'_>) -> Option<Hit> {
         if self.verifies() { self.look_twice(goal) } else { E::lookup(self, goal) }
@@ -131,8 +131,8 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         if self.verifies() { self.shared.kind.suspects.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Whether the key is really absent, after a search that began with `suspects` suspects. Records a
-    /// damaged item that may be the key's.
+    /// Whether the key is really absent, after a search that began with `suspects` suspects. If a damaged item may
+    /// be the key's, records the damage and returns false.
     #[inline(always)]
     pub(crate) fn vouches_for_absence(&mut self, goal: Goal<'_>, suspects: u64) -> bool {
         if self.suspects() == suspects || !self.with_suspects(goal, |_, _| ()) {
@@ -167,7 +167,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         is_any
     }
 
-    /// The report on an item that a walk must not hand out.
+    /// The report on an item that a walk must not return to the caller, if the item is damaged.
     pub(crate) fn damage_of(&self, item: Item) -> Option<Damaged> {
         if !self.verifies() || check::state(item) == State::Sound {
             return None;
@@ -183,8 +183,8 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
 }
 
 impl<E: Engine> Session<Bytes, E> {
-    /// Takes the first damaged item that operations of this session have met since the last call. Only with
-    /// [`Checksum::Verify`]. Costs one load.
+    /// Takes the report on the first damaged item that operations of this session have met since the last call.
+    /// Only with [`Checksum::Verify`]. Costs one load.
     #[inline]
     pub fn take_damage(&mut self) -> Option<Damaged> {
         self.local().damage.take().map(|damaged| *damaged)
@@ -195,8 +195,8 @@ impl<E: Engine> Session<Bytes, E> {
         self.local().damages
     }
 
-    /// Checks about `budget` further items, or fewer long ones (each KiB of an item counts as another).
-    /// Items that come or go meanwhile may be missed. Without effect in an index without checksums.
+    /// Checks about `budget` further items, or fewer long items (each KiB counts as another item). May miss items
+    /// that are added or removed meanwhile. Without effect in an index without checksums.
     pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
         let (mut left, mut widen) = (budget, 1);
         while !scrub.is_done && (left > 0 || widen > 1) {
@@ -207,13 +207,13 @@ impl<E: Engine> Session<Bytes, E> {
         }
     }
 
-    /// Checks about `count` items. False if the piece ended at an item whose damaged hash would lead
+    /// Checks about `count` items. False if the piece ended at an item whose damaged hash would move the cursor
     /// backwards: the caller must ask for a longer piece.
     fn scrub_piece(&mut self, scrub: &mut Scrub, count: usize) -> (usize, bool) {
         let mut pinned = self.pin();
         let is_checked = pinned.shared.kind.checksum != Checksum::Off;
         let (cursor, before, n_first) = (scrub.cursor, scrub.counts, scrub.first.len());
-        // The furthest position claimed by sound items and by the last one.
+        // The furthest position of a sound item, and the position of the last item.
         let (mut last, mut at) = (cursor, cursor);
         let (next, done) = E::scan(&mut pinned, cursor, count, |pinned, hit| {
             let state = check::state(hit.item);
@@ -226,7 +226,7 @@ impl<E: Engine> Session<Bytes, E> {
             scrub.first.truncate(n_first);
             return (done, false);
         }
-        // The position of the next item may be damaged, too; continue behind the last one.
+        // The position of the next item may be damaged, too; continue behind the last item.
         let last = if at < next { last.max(at) } else { last };
         let known = if last > cursor { last.wrapping_add(POSITION) } else { next };
         scrub.cursor = if next == 0 { 0 } else { known };
@@ -234,8 +234,8 @@ impl<E: Engine> Session<Bytes, E> {
         (done, true)
     }
 
-    /// Flips one bit of a key's item while `f` runs, and flips it back: for tests of detection. `None` if
-    /// there is no such key or bit. The item must not be written in place meanwhile.
+    /// Flips one bit of a key's item while `f` runs, then flips it back, to test detection. `None` if there is no
+    /// such key or bit. The item must not be written in place meanwhile.
     #[doc(hidden)]
     pub fn with_damage<R>(
         &mut self,

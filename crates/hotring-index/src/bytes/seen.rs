@@ -1,8 +1,8 @@
-//! The item as a read-modify-write saw it, and changes inside an item.
+//! `Seen`: a snapshot of an item for a read-modify-write, and the changes of an item in place.
 //!
 //! Value and expiry are separate words, changed by CAS. An operation that replaces or removes an item
 //! *because of* their contents must freeze them first, or a change in between would be lost. A change to an
-//! item that has been marked meanwhile takes effect just before the mark, where no observer can tell.
+//! item that has been marked meanwhile takes effect just before the mark; no observer can tell the difference.
 
 use crate::bytes::item::{
     Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, block_of, expiry_of, expiry_time, is_fixed, is_long,
@@ -15,7 +15,7 @@ use crate::core::sync::Ordering;
 use crate::core::word::{FROZEN, SIGN};
 use crate::engine::Hit;
 
-/// The item as a read-modify-write saw it.
+/// A snapshot of an item: the value word and the expiry as a read-modify-write read them.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) hit: Hit,
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) expiry: Option<u64>,
 }
 
-/// Prevents the renewal of an expired item. False if it has been renewed, or is not expired.
+/// Prevents the renewal of an expired item. False if the item was renewed or is not expired.
 pub(crate) fn doom(kind: &Bytes, item: Item, now: u64) -> bool {
     let Some(word) = kind.expiry(item) else { return false };
     // ORDERING: Relaxed, validated by the CAS.
@@ -32,12 +32,12 @@ pub(crate) fn doom(kind: &Bytes, item: Item, now: u64) -> bool {
     if !is_past(expiry, now) {
         return false;
     }
-    // ORDERING: AcqRel: a renewal either comes before or sees DEAD.
+    // ORDERING: AcqRel: a renewal either happens before, or sees DEAD.
     expiry & DEAD != 0 || cas(word, expiry, expiry | DEAD, Ordering::AcqRel, Step::DoomLost)
 }
 
-/// Whether the item is live at `now`; freezes its expiry, so that the answer holds until the item is
-/// marked. For operations that replace or remove it regardless of its value.
+/// Whether the item is unexpired at `now`. Freezes its expiry, so that the answer holds until the item is
+/// marked. For operations that replace or remove the item regardless of its value.
 pub(crate) fn stays_live(kind: &Bytes, item: Item, now: u64) -> bool {
     let Some(word) = kind.expiry(item) else { return true };
     // ORDERING: AcqRel: earlier changes are seen, later ones fail.
@@ -49,7 +49,7 @@ pub(crate) enum Written {
     Yes,
     /// The item has changed since.
     Changed,
-    /// Impossible in this item: a copy is needed.
+    /// This item cannot hold the value in place: a copy is needed.
     NeedsCopy,
 }
 
@@ -146,14 +146,14 @@ impl Seen {
     pub(crate) fn expire_in_place(&self, expiry: Expiry) -> Option<bool> {
         let item = self.hit.item;
         let at = match expiry {
-            // The count of expiring items goes by the presence of the field.
+            // The count of expiring items depends on the presence of the field.
             Expiry::Never => return None,
             Expiry::At(at) => at.clamp(1, EXPIRY_MAX),
             Expiry::Keep => return Some(true),
         };
         let (word, old) = (expiry_of(item)?, self.expiry?);
         if word_of(item).is_some() {
-            // With a value word beside it, a reader could see the new expiry with an old value.
+            // If the item has a value word, a reader could see the new expiry with an old value.
             return None;
         }
         if old & (EXPIRY_FROZEN | DEAD) != 0 || version_of(item).is_some() {

@@ -1,12 +1,12 @@
 //! SipHash-1-3 of several keys at a time, in the lanes of vector registers.
 //!
-//! The rounds of one key depend on each other; those of eight keys are independent and together take the
-//! time of one. The lanes are plain arrays, which the compiler turns into vector code in functions compiled
-//! for such a processor.
+//! The rounds of one key depend on each other. The rounds of eight keys are independent and together take the
+//! time of one key. The lanes are plain arrays; the compiler turns them into vector code in functions compiled
+//! for a processor with vector instructions.
 
 use siphasher::sip::SipHasher13;
 
-/// Keys hashed side by side.
+/// Keys hashed in parallel.
 const LANES: usize = 8;
 /// Fewer keys are hashed faster one by one.
 const LANES_MIN: usize = 3;
@@ -96,7 +96,7 @@ impl Words {
 #[inline]
 fn last_word(key: &[u8], rest: &[u8]) -> u64 {
     let tail = match key.last_chunk::<8>() {
-        // The remaining bytes are the upper ones of these.
+        // The remaining bytes are the upper bytes of this word.
         Some(bytes) if !rest.is_empty() => u64::from_le_bytes(*bytes) >> (64 - 8 * rest.len()),
         Some(_) => 0,
         None => {
@@ -120,8 +120,8 @@ fn hash_lanes(hasher: &SipHasher13, vectors: Vectors, words: &Words) -> Lane {
     }
 }
 
-/// Explicit instructions, two registers for the eight lanes: AVX2 has no rotation, so the compiler would
-/// consider it too expensive and go lane by lane.
+/// Uses explicit instructions and two registers for the eight lanes: AVX2 has no rotation, so the compiler would
+/// consider vector code too expensive and process the lanes one by one.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn lanes_avx2(hasher: &SipHasher13, words: &Words) -> Lane {

@@ -1,4 +1,4 @@
-//! The operations on byte-string items.
+//! The operations on byte-string items under a pin: put, update, remove and version.
 
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
 use crate::bytes::key::Key;
@@ -61,7 +61,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     #[inline(never)]
     fn make_long(&mut self, parts: &Parts<'_>) -> Item {
         let copied;
-        // A block of another index would be counted there; copy it.
+        // A block of another index is counted by that index, so copy it.
         let is_ours = |block: BlockRef<'_>| block.is_of(&self.shared.blocks);
         let value = match parts.value {
             Content::Block { kind, block } if parts.checksum || !is_ours(block) => {
@@ -85,7 +85,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             stored => stored,
         };
         let parts = Parts { value, ..*parts };
-        // Also for a copy of an item, which takes no further pages: that is rare.
+        // Also counts a copy of an item, which takes no further pages. Such copies are rare.
         if let Content::Block { block, .. } = value {
             self.took(block.weight());
         }
@@ -94,7 +94,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         unsafe { parts.write(block) }
     }
 
-    /// The live, unexpired item of a key, found on the path of writers.
+    /// The live, unexpired item of a key, by the search of writers. Removes an expired item on the way.
     fn find_live(&mut self, goal: Goal<'_>, bucket: E::Bucket, now: u64) -> Found<E::Place<'s>> {
         loop {
             let found = E::find(self, goal, bucket);
@@ -194,7 +194,8 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         self.remove_suspects(goal, suspects) || existed
     }
 
-    /// If accesses count for predecessors (the paper's mode), a write must know the predecessor.
+    /// Whether a replacement may skip the search for the predecessor. If accesses count for predecessors (the
+    /// paper's mode), a write must know the predecessor.
     fn may_replace_without_pred(&self) -> bool {
         self.shared.config.strategy != Strategy::Sampling
             || self.shared.config.rcu_counts == RcuCounts::Item
@@ -265,7 +266,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         let mut reservation = E::Reservation::default();
         let linked = E::link(self, goal, bucket, found, item, &mut reservation);
         if !linked {
-            // Free before `decide` runs again, because it may panic.
+            // Free the item before `decide` runs again, because `decide` may panic.
             reservation.give_back(self, bucket);
             self.discard(item);
         } else {
@@ -379,7 +380,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         }
     }
 
-    /// Gives the item a version by a copy, unless it has one.
+    /// The item's version. An item without a version is replaced with a copy that has one.
     pub(crate) fn version(&mut self, goal: Goal<'_>, now: u64) -> Option<u64> {
         let bucket = E::bucket(self, goal.hash);
         let suspects = self.suspects();

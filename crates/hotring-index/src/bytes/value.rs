@@ -1,4 +1,4 @@
-//! Values, entries and decisions of a byte-string index.
+//! The types of a byte-string index's API: values, entries, expiries and actions.
 
 use crate::core::block::{Block, BlockRef};
 use std::borrow::Cow;
@@ -39,7 +39,7 @@ pub enum NewValue<'a> {
         /// The bytes.
         bytes: Cow<'a, [u8]>,
     },
-    /// As [`Value::Bytes`], in memory of the index already, so it is not copied.
+    /// As [`Value::Bytes`], but already in memory of the index, so the bytes are not copied.
     Block {
         /// The caller's type of value, 0 to 15.
         kind: u8,
@@ -95,7 +95,7 @@ pub struct Entry<'a> {
     pub expire_at: Option<u64>,
     /// The version, if one was requested since the last write.
     pub version: Option<u64>,
-    /// Bytes of memory that the item takes.
+    /// The item's memory in bytes.
     pub footprint: usize,
     pub(crate) block: Option<BlockRef<'a>>,
 }
@@ -107,7 +107,7 @@ impl<'a> Entry<'a> {
         Self { key, value, expire_at: None, version: None, footprint: 0, block: None }
     }
 
-    /// The block of a long value ([`LONG_LEN`](crate::LONG_LEN)), for callers that need it beyond this call
+    /// The block of a long value ([`LONG_LEN`](crate::LONG_LEN)), for callers that keep the value beyond this call
     /// without a copy.
     #[inline]
     pub fn block(&self) -> Option<BlockRef<'a>> {
@@ -127,9 +127,9 @@ impl<'a> Entry<'a> {
 /// The expiry of a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// None.
+    /// No expiry.
     Never,
-    /// That of the replaced entry, if it had one.
+    /// The expiry of the replaced entry, if it had one.
     Keep,
     /// At this Unix time in milliseconds (1 to 2^62 - 1).
     At(u64),

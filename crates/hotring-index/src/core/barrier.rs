@@ -1,17 +1,17 @@
 //! An asymmetric memory barrier: nearly free for the frequent side, a system call for the rare one.
 //!
-//! Two threads that each store to one word and then load the other's need a full barrier on both
-//! sides, or both may miss the other's store. Here the frequent side (a reader that pins itself)
-//! calls [`light`], the rare side (whoever wants to reclaim memory or to stop writers) [`heavy`].
+//! If two threads each store to one word and then load the other's, both need a full barrier, or both may
+//! miss the other's store. Here the frequent side (a reader that pins itself) calls [`light`], and the
+//! rare side (a thread that reclaims memory or stops writers) calls [`heavy`].
 //!
 //! *Guarantee.* For each call of `heavy` and each call of `light` on another thread, one is ordered
 //! before the other: either the frequent thread's later loads see every store made before `heavy`,
 //! or the rare thread's later loads see every store made before that `light`.
 //!
 //! On Linux `heavy` is `membarrier(PRIVATE_EXPEDITED)`, which runs a full barrier on every running
-//! thread of the process, and `light` only keeps the compiler from moving code. Where the kernel
-//! has no membarrier both are sequentially consistent fences, and so they are under a checker, which
-//! sees no system calls.
+//! thread of the process, and `light` only keeps the compiler from moving code. If the kernel has no
+//! membarrier, both are sequentially consistent fences. They are also fences under a checker, which cannot
+//! see system calls.
 
 pub use sides::{heavy, is_asymmetric, light};
 
@@ -58,14 +58,14 @@ mod sides {
             return;
         }
         let mode = if register() { EXPEDITED } else { FENCES };
-        // The first answer is kept, as sessions keep it, too: of two calls at once only one may have
-        // been refused.
+        // The first answer is final, because sessions keep a copy of it: of two concurrent calls one may
+        // succeed and the other fail.
         // ORDERING: SeqCst, once per process; `light` calls that still see UNKNOWN use a full fence,
         // which is stronger than either mode needs.
         let _ = MODE.compare_exchange(UNKNOWN, mode, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// The frequent side. Costs nothing where the kernel offers membarrier.
+    /// The barrier of the frequent side. Costs nothing if the kernel offers membarrier.
     #[inline(always)]
     pub fn light() {
         // ORDERING: Relaxed, any value that is seen is safe: both branches order at least the compiler,
@@ -77,13 +77,13 @@ mod sides {
         }
     }
 
-    /// The rare side: about 0.2 to 2 microseconds, more with more running threads.
+    /// The barrier of the rare side. Takes about 0.2 to 2 microseconds, more with more running threads.
     ///
     /// # Panics
-    /// If the kernel refuses a barrier that it had promised: going on would be unsound.
+    /// The kernel refuses a barrier after a successful registration. Continuing would be unsound.
     pub fn heavy() {
         init();
-        // ORDERING: SeqCst, the rare side's own full fence; pairs with the one in `light`.
+        // ORDERING: SeqCst, the rare side's own full fence; pairs with the fence in `light`.
         fence(Ordering::SeqCst);
         // ORDERING: Relaxed, see `light`.
         if MODE.load(Ordering::Relaxed) == EXPEDITED {

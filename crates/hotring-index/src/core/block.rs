@@ -1,4 +1,4 @@
-//! Memory of long values: whole pages that one owner fills, all users share, and the index returns in
+//! Memory of long values: pages that one owner fills, all users share, and the index returns to the system in
 //! steps.
 //!
 //! A value longer than [`LONG_LEN`] does not lie in its item; the item holds a [`Block`] instead. So the
@@ -31,7 +31,7 @@ pub const LONG_LEN: usize = CLASSED_MAX;
 /// Up to this many bytes are returned at once; more are returned in steps of this size.
 const AT_ONCE: usize = 1 << 20;
 
-/// A slice of a buffer becomes a value only if it fills all but one part in this many of the buffer.
+/// A slice may share a buffer's memory only if it leaves less than one part in this many of it unused.
 const PARTS: usize = 8;
 
 /// The pages of an index's buffers and blocks: their total, and those waiting to be returned.
@@ -454,7 +454,7 @@ impl<'a> BlockRef<'a> {
     /// Stores a further reference to the block.
     ///
     /// # Safety
-    /// `place` must have room for `STORED` bytes, and its owner must call [`take`](Self::take) exactly
+    /// `place` must be writable for `STORED` bytes, and its owner must call [`take`](Self::take) exactly
     /// once.
     #[cold]
     #[inline(never)]

@@ -1,57 +1,57 @@
-//! How an index is built: every choice with a default that is safe and fast.
+//! The settings of an index. Each default is safe and fast.
 
 use std::any::Any;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// How the index notices which items are hot (FAST'20 section 3.2, and beyond).
+/// The method of detecting hot items (FAST'20 section 3.2, and an extension).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Strategy {
     /// Heads never move. For measuring the value of hotness.
     None,
-    /// HotRing-r: each R-th access moves the head to its item. One hint a slot.
+    /// HotRing-r: each R-th access moves the head to its item. One hint per slot.
     Random,
-    /// HotRing-s: an R-th access to a cold item starts counting; the head moves to where the
-    /// counted accesses would have cost least. One hint a slot.
+    /// HotRing-s: an R-th access to a cold item starts counting; the head then moves to the item from which
+    /// the counted accesses would have cost least. One hint per slot.
     Sampling,
     /// A majority vote in the hint words themselves; any number of hints.
     #[default]
     Vote,
 }
 
-/// Which item a read-copy-update write counts for (FAST'20 section 3.2.2, Fig. 7).
+/// The item for which a read-copy-update write counts as an access (FAST'20 section 3.2.2, Fig. 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RcuCounts {
-    /// The written item: here a write to a hinted item does not need its predecessor.
+    /// The written item. In this crate a write to a hinted item does not need the item's predecessor.
     #[default]
     Item,
-    /// Its predecessor, as in the paper.
+    /// The predecessor of the written item, as in the paper.
     Predecessor,
 }
 
-/// When the table doubles and halves.
+/// The rule by which the table doubles and halves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Growth {
-    /// Never.
+    /// The table never changes its size.
     Fixed,
-    /// When lookups visit more than `visits_max` items on average and a slot has at least
-    /// `items_min` items, and always when a slot has more than `items_max` items on average.
+    /// The table doubles when lookups visit more than `visits_max` items on average and a slot has at least
+    /// `items_min` items on average, and always when a slot has more than `items_max` items on average.
     Auto {
         /// Items visited per lookup; 1 is the best possible.
         visits_max: f64,
-        /// Items a slot below which the table never grows.
+        /// Items per slot below which the table never grows.
         items_min: f64,
-        /// Items a slot above which the table always grows.
+        /// Items per slot above which the table always grows.
         items_max: f64,
-        /// Items a slot below which the table shrinks, down to its initial size; well below half of
-        /// `items_min`, or it grows and shrinks in turn. 0: it never shrinks.
+        /// Items per slot below which the table shrinks, down to its initial size. Must be well below half of
+        /// `items_min`, or the table grows and shrinks in turn. 0: the table never shrinks.
         items_low: f64,
     },
-    /// As soon as it has less than this many bytes for each item. Two engines with the same setting
-    /// have tables of the same size at any number of items (if both began with the same bytes), so
-    /// that a comparison is one at equal index memory (FAST'20 section 4.1). The table does not
-    /// shrink. For HotRing and Chaining Hash.
+    /// The table doubles when it has fewer than this many bytes per item. Two engines with the same setting
+    /// have tables of equal size at any number of items (if they started with the same size), which allows
+    /// comparisons at equal index memory (FAST'20 section 4.1). The table does not shrink. For HotRing and
+    /// Chaining Hash.
     BytesPerKey(f64),
 }
 
@@ -61,23 +61,23 @@ impl Growth {
         if hints == 1 {
             return Self::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0, items_low: 0.5 };
         }
-        // One full line of hints, so that most items of an arc have one.
+        // One full line of hints, so that most items of an arc have a hint.
         let items_max = (hints + 1) as f64;
         let items_min = items_max * 0.75;
         Self::Auto { visits_max: 1.5, items_min, items_max, items_low: items_min / 4.0 }
     }
 }
 
-/// The detection of items whose memory has changed by itself (RHKV section 4.8).
+/// The detection of memory corruption in items (RHKV section 4.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Checksum {
     /// Nothing: items have no checksum.
     #[default]
     Off,
-    /// Every item has a CRC32C of key, value and version, 8 bytes more, and values are not changed
-    /// in place. [`Session::scrub_step`](crate::Session::scrub_step) checks it.
+    /// Every item has a CRC32C of key, value and version (8 more bytes), and values are not changed in
+    /// place. [`Session::scrub_step`](crate::Session::scrub_step) checks the items.
     Write,
-    /// As `Write`, and each read checks the item before it hands it out.
+    /// As `Write`, and each read checks the item before returning it.
     Verify,
 }
 
@@ -85,7 +85,7 @@ impl Checksum {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Off, Self::Write, Self::Verify];
 
-    /// As settings call it.
+    /// The name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -98,43 +98,43 @@ impl Checksum {
 /// The settings of an index.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Seed of the hash and of the sessions' random numbers. Draw it at random where keys come
-    /// from people one does not trust.
+    /// Seed of the hash and of the sessions' random numbers. Must be random if keys come from untrusted
+    /// clients.
     pub seed: [u64; 2],
-    /// How hot items are found.
+    /// The method of detecting hot items.
     pub strategy: Strategy,
-    /// R: one access in R (on average) may move a head. `None` picks the default of the strategy: the
-    /// paper's 5; for votes, whose lines are full of hints from the start, 32, and up to eight times as
-    /// much while nothing changes.
+    /// R: one access in R (on average) may move a head. `None` picks the default of the strategy: 5, as in the
+    /// paper, or 32 for [`Strategy::Vote`], whose lines are full of hints from the start. Votes raise R up to
+    /// eightfold while nothing changes.
     pub period: Option<u32>,
-    /// Whether [`Strategy::Sampling`] samples less often where sampling brings nothing.
+    /// Whether [`Strategy::Sampling`] samples less often while sampling changes nothing.
     pub backoff: bool,
     /// The item for which a read-copy-update write counts, with [`Strategy::Sampling`].
     pub rcu_counts: RcuCounts,
-    /// When the table doubles. `None` picks the default of the engine: 6 to 8 items per slot with several
-    /// hints, 2 to 4 with one hint, and 8 bytes of table per key for chains.
+    /// The growth rule. `None` picks the default of the engine: 6 to 8 items per slot with several hints, 2 to 4
+    /// with one hint, and 8 bytes of table per key for chains.
     pub growth: Option<Growth>,
     /// Slots at the start, rounded up to a power of two.
     pub slots_initial: usize,
-    /// Slots at most, rounded up to a power of two. Address space is reserved for all of them,
-    /// memory is used only for those in use; where the system refuses, fewer are reserved.
+    /// Maximum number of slots, rounded up to a power of two. Address space is reserved for all of them, memory
+    /// is used only for the slots in use. If the system refuses, fewer slots are reserved.
     pub slots_max: usize,
     /// Ask the system for huge pages (2 MiB) for the table and the items.
     pub huge_pages: bool,
-    /// Let a line that hints all its items answer a miss without touching any of them. `None`: where
-    /// that can be, which is with [`Strategy::Vote`] and more than one hint a slot.
+    /// Let a line that hints all its items answer a miss without reading any of them. `None`: enabled if
+    /// possible, that is, with [`Strategy::Vote`] and more than one hint per slot.
     pub complete_lines: Option<bool>,
-    /// Lookups that a batch keeps in flight, 1 to 64.
+    /// The number of lookups that a batch keeps in flight, 1 to 64.
     pub pipeline_depth: usize,
     /// Bytes of removed items that may wait for a session that stays pinned, before
-    /// [`Session::admit`](crate::Session::admit) refuses; `u64::MAX` for no limit. Several times
-    /// the largest item, and a mebibyte for each session, or writes are refused without need.
+    /// [`Session::admit`](crate::Session::admit) refuses; `u64::MAX` for no limit. Should be several times the
+    /// largest item plus 1 MiB per session; a smaller limit refuses writes without need.
     pub limbo_max: u64,
     /// Checksums of items. For [`Bytes`](crate::Bytes) alone.
     pub checksum: Checksum,
-    /// Settings that only one engine has, other than HotRing's above.
+    /// Settings of a single engine other than HotRing, whose settings are above.
     pub engine: EngineConfig,
-    /// Which wrong variant a checker wants.
+    /// The wrong variant that a checker asks for.
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
     pub fault: crate::core::faults::Fault,
@@ -175,7 +175,7 @@ impl Default for Config {
 /// Hint counts that fill a slot of 16, 32 or 64 bytes together with the anchor.
 #[cfg(not(any(loom, shuttle)))]
 const HINTS_ALLOWED: [usize; 3] = [1, 3, 7];
-/// A checker gets on faster with two.
+/// Two hints make the checkers' state space smaller.
 #[cfg(any(loom, shuttle))]
 const HINTS_ALLOWED: [usize; 4] = [1, 2, 3, 7];
 
@@ -233,7 +233,7 @@ impl Config {
         self.strategy == Strategy::Vote && hints > 1
     }
 
-    /// Whether lines become complete, see [`Config::complete_lines`].
+    /// Whether lines may become complete, see [`Config::complete_lines`].
     pub(crate) fn completes(&self, hints: usize) -> bool {
         self.complete_lines.unwrap_or(self.can_complete(hints))
     }
@@ -248,7 +248,7 @@ impl Config {
     }
 }
 
-/// Settings that only one engine has, in a type of that engine's. By default there are none.
+/// Settings of a single engine, in a type defined by that engine. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct EngineConfig(Option<OfEngine>);
 
@@ -263,15 +263,15 @@ trait EngineSettings: Any + fmt::Debug + Send + Sync {}
 impl<T: Any + fmt::Debug + Send + Sync> EngineSettings for T {}
 
 impl EngineConfig {
-    /// Those of the engine with this name.
+    /// The settings of the engine with this name.
     pub fn new(name: &'static str, settings: impl Any + fmt::Debug + Send + Sync) -> Self {
         Self(Some(OfEngine { name, settings: Arc::new(settings) }))
     }
 
-    /// For an engine: its settings, or the defaults where none are given.
+    /// The settings for the calling engine, or its defaults if none are given.
     ///
     /// # Errors
-    /// They are another engine's.
+    /// The settings belong to another engine.
     #[doc(hidden)]
     pub fn get<T: Any + Clone + Default>(&self) -> Result<T, ConfigError> {
         let Some(given) = &self.0 else { return Ok(T::default()) };
@@ -279,10 +279,10 @@ impl EngineConfig {
         settings.downcast_ref().cloned().ok_or(ConfigError::OtherEngine(given.name))
     }
 
-    /// For an engine that has none.
+    /// Checks that no settings are given, for an engine that has none.
     ///
     /// # Errors
-    /// There are some.
+    /// Settings of another engine are given.
     #[doc(hidden)]
     pub fn refuse(&self) -> Result<(), ConfigError> {
         self.0.as_ref().map_or(Ok(()), |given| Err(ConfigError::OtherEngine(given.name)))
@@ -293,9 +293,9 @@ impl EngineConfig {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A combination of settings that is impossible; the text names the settings and a remedy.
+    /// An impossible combination of settings; the text names the settings and a remedy.
     Unsupported(&'static str),
-    /// The settings in [`Config::engine`] are those of another engine, which has this name.
+    /// The settings in [`Config::engine`] belong to the engine with this name.
     OtherEngine(&'static str),
     /// The system refused the address space even for the smallest table.
     NoMemory(io::Error),

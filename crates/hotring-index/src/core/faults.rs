@@ -1,25 +1,25 @@
-//! Wrong variants of the protocol's steps, for model checkers. Not in ordinary builds.
+//! Deliberately wrong variants of the protocol's steps, for model checkers. Ordinary builds contain none.
 
 /// A wrong variant of one step, as a shortcut or the papers' text would suggest. The suites must fail for
 /// each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// The real thing.
+    /// The correct protocol.
     #[default]
     None,
-    /// A wrong variant of an engine of another crate, by its name.
+    /// The wrong variant with this name, of an engine of another crate.
     Engine(&'static str),
     /// The head is moved without a claim; the deleter clears it and retires at once.
     NaiveHead,
-    /// The same, and the mover looks again after the move and undoes it.
+    /// As `NaiveHead`, but the mover checks the item again after the move, and undoes the move if it is dead.
     RecheckHead,
     /// A walk starts at a dead head.
     TrustDead,
-    /// From a dead head the walk goes on to the first live item.
+    /// From a dead head the walk continues to the first live item.
     FollowDead,
     /// An item is retired when it leaves the chain, although a hint holds it.
     NoUnlinkWait,
-    /// Whether a hint holds the item is read with Relaxed.
+    /// The check whether a hint holds the item uses Relaxed.
     RelaxedUnlinked,
     /// The value is not frozen before it is replaced or removed because of it.
     NoFreeze,
@@ -39,7 +39,7 @@ pub enum Fault {
     NoGrace,
     /// The table shrinks without its anchors being marked before they are unlinked.
     NoAnchorMark,
-    /// A hint of a slot that goes is dropped without its claim being released.
+    /// A hint of a discarded slot is dropped without releasing its claim.
     ShrinkForgetsClaim,
     /// The table shrinks while its lines may be complete.
     ShrinkComplete,
@@ -55,21 +55,21 @@ pub enum Fault {
     LinkFirst,
     /// Reserved words are overlooked.
     ReservedMissed,
-    /// A replaced item's word is cleared like a removed one's.
+    /// The hint word of a replaced item is cleared like that of a removed item.
     ClearReplaced,
-    /// A reader does not look at the anchor again.
+    /// A reader does not read the anchor a second time.
     NoSecondLook,
     /// A split hands hints over without making the parent's line incomplete.
     SplitKeepsComplete,
     /// A split leaves a candidate in the parent's line while its own line is not usable yet.
     SplitTrustsCandidate,
-    /// A complete line answers for all keys whose lookups come to it.
+    /// A complete line answers for every key whose lookup reaches the line.
     ServesAll,
-    /// A line answers for a bucket split from it even where another may lie in between.
+    /// A line answers for a bucket split from it even if another bucket may lie in between.
     ServesChildren,
     /// A displaced hint leaves COMPLETE alone.
     DisplaceKeepsComplete,
-    /// A hint with the key's tag is taken for the key's.
+    /// A hint with the key's tag is assumed to point to the key's item.
     TrustTag,
     /// An expired item is marked without its expiry being closed first.
     NoDoom,
@@ -79,9 +79,9 @@ pub enum Fault {
     NoPinFence,
     /// An item is moved without being frozen.
     MoveUnfrozen,
-    /// An access is noted by a plain store of the word that was read.
+    /// An access is noted by a plain store of the word read before, not by a compare-exchange.
     NoteStored,
-    /// A review clears the access bits, and then sets the new ones.
+    /// A review clears the access bits and sets the new bits in a second step.
     NoteTorn,
     /// Lines: an item is moved to the next table without being frozen.
     LinesMoveUnfrozen,
@@ -89,13 +89,13 @@ pub enum Fault {
     LinesThawFirst,
     /// Lines: a move within the table is not counted.
     LinesNoCount,
-    /// Lines: REACH is raised after the insert has given LOCK back.
+    /// Lines: REACH is raised after the insert has released LOCK.
     LinesReachLate,
-    /// Lines: a home that has moved on is taken for one without the key.
+    /// Lines: a home that was moved to the next table is taken for a home without the key.
     LinesStaleTable,
-    /// Lines: a miss does not look at the home again.
+    /// Lines: a miss does not read the home a second time.
     LinesNoSecondLook,
-    /// Lines: a look at the lanes before word 0 was read counts for a miss.
+    /// Lines: a miss relies on lanes that were read before word 0.
     LinesFirstLook,
     /// Lines: the old lane of an item that was moved is cleared with Relaxed.
     LinesRelaxedClear,
@@ -103,13 +103,13 @@ pub enum Fault {
     LinesRelaxedThaw,
     /// Lines: the next table is published with Relaxed.
     LinesRelaxedNext,
-    /// Lines: homes are counted as moved before they are.
+    /// Lines: homes are counted as moved before they are moved.
     LinesCountedEarly,
     /// Lines: a table is freed although a session announces it.
     LinesFreeEarly,
     /// Lines: an item goes from the stash to a lane without being frozen.
     LinesStashUnfrozen,
-    /// Lines: pages of a window go back without a look at the window before.
+    /// Lines: the pages of a window are returned without checking the window before it.
     LinesOneWindow,
 }
 
@@ -119,6 +119,6 @@ pub enum Reclaim {
     /// The collector.
     #[default]
     Epochs,
-    /// Nothing is freed, and everything that epochs might not cover is complained about.
+    /// Nothing is freed, and every access that epochs might not cover panics.
     Oracle,
 }

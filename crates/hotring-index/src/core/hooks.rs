@@ -1,14 +1,14 @@
 //! Test hooks: coverage of rare steps, forced failures, and wrong variants. Release builds contain none.
 //!
-//! * `sometimes!(Step)` counts a rare step, so that a suite can show that it took it.
-//!   `sometimes!(condition => Step)` does if the condition holds.
-//! * `cas` is a compare-exchange of the protocol. It counts its failures, and a debug build can force
-//!   some: they fail without being tried.
-//! * `wrong!(pinned, Fault)` is whether a model checker asked for this wrong variant (`core/faults.rs`);
-//!   `wrong!(pinned, Fault => code)` runs code in its place. `order!(pinned, order, Fault)` is the
+//! * `sometimes!(Step)` counts a rare step, so that a suite can show that it ran the step.
+//!   `sometimes!(condition => Step)` counts it only if the condition holds.
+//! * `cas` is a compare-exchange of the protocol. It counts its failures. A debug build can force some
+//!   failures without executing the instruction.
+//! * `wrong!(pinned, Fault)` tells whether a model checker asked for this wrong variant (`core/faults.rs`);
+//!   `wrong!(pinned, Fault => code)` runs `code` in that variant. `order!(pinned, order, Fault)` is the
 //!   memory order, or Relaxed in the wrong variant.
 //!
-//! A crate of engines has steps and faults of its own: `rare_steps!` defines the steps in its module
+//! A crate of engines has its own steps and faults: `rare_steps!` defines the steps in the crate's module
 //! `hooks`, and the macros use the modules of the crate that calls them.
 #![allow(clippy::crate_in_macro_def)]
 
@@ -38,7 +38,7 @@ macro_rules! rare_steps {
                 note(lost);
                 return false;
             }
-            // ORDERING: Relaxed on failure: nothing is read through the value that was found.
+            // ORDERING: Relaxed on failure: nothing is read through the returned value.
             let won = word.compare_exchange(from, to, order, $crate::sync::Ordering::Relaxed);
             #[cfg(any(debug_assertions, loom, shuttle))]
             if won.is_err() {
@@ -67,7 +67,7 @@ macro_rules! rare_steps {
                 TAKEN[step as usize].fetch_add(1, Ordering::Relaxed);
             }
 
-            /// How often a step was taken in this process so far.
+            /// The number of times this process has taken the step.
             pub fn taken(step: Step) -> u64 {
                 // ORDERING: Relaxed, a count.
                 TAKEN[step as usize].load(Ordering::Relaxed)
@@ -82,17 +82,17 @@ macro_rules! rare_steps {
 }
 
 rare_steps! {
-    /// An insert lost the compare-exchange that links.
+    /// An insert lost the compare-exchange that links its item.
     LinkLost,
-    /// A replacement lost the one that marks.
+    /// A replacement lost the compare-exchange that marks the old item.
     ReplaceLost,
-    /// A removal lost the one that marks.
+    /// A removal lost the compare-exchange that marks its item.
     KillLost,
-    /// A walk could not cut dead items out and restarted.
+    /// A walk failed to unlink dead items and restarted.
     CutLost,
-    /// A dead item was left to a new walk.
+    /// An operation left a dead item for a new walk to unlink.
     UnlinkLeft,
-    /// A walk cut out more than one dead item at once.
+    /// A walk unlinked more than one dead item at once.
     RunCut,
     /// A reader passed a dead item.
     DeadPassed,
@@ -100,7 +100,7 @@ rare_steps! {
     SplitEagerly,
     /// A split gave a free word to an item that had none.
     LineFilled,
-    /// A new item took the hint of the one behind the anchor.
+    /// A new item took the hint of the item behind the anchor.
     CrowdedIn,
     /// A candidate for completeness turned out to lack an item.
     CandidateDropped,
@@ -108,9 +108,9 @@ rare_steps! {
     DeadHint,
     /// A hint led to a replaced item.
     StaleHint,
-    /// A reader put the live version where a replaced one was.
+    /// A reader pointed a hint from a replaced version to the live one.
     StaleMended,
-    /// A claim was refused: another session has it, or the item is dead.
+    /// A claim failed: another session holds it, or the item is dead.
     ClaimRefused,
     /// A claimed item did not get its hint word.
     MoveLost,
@@ -122,25 +122,25 @@ rare_steps! {
     RetiredByRelease,
     /// A copy found no hint word to inherit.
     NothingInherited,
-    /// A dead version was left in the chain by a write of a hinted item.
+    /// A write to a hinted item left the dead version in the chain.
     LazyReplace,
-    /// This many were left that a writer cleaned up.
+    /// A writer unlinked the dead versions, because their estimated number had reached the limit.
     DebtPaid,
     /// A bucket was being split off by another session.
     SplitBusy,
     /// A split lost the compare-exchange that links its anchor.
     SplitLost,
-    /// A split took hints along.
+    /// A split moved hints to the new slot.
     HandedOver,
-    /// A hint that a split took along found no place.
+    /// A hint moved by a split found no free word in the new slot.
     NotHandedOver,
-    /// A write in place met a frozen value.
+    /// A write in place found the value frozen.
     Frozen,
-    /// An expired item could not be removed, as it was renewed.
+    /// An expired item could not be removed, because another session renewed its expiry.
     DoomLost,
     /// An insert reserved a word of its line.
     Reserved,
-    /// A reader met a reserved word with its tag.
+    /// A reader found a reserved word with its key's tag.
     ReservedMet,
     /// A reservation was given back.
     Unreserved,
@@ -150,31 +150,31 @@ rare_steps! {
     LineChanged,
     /// A line became a candidate.
     Candidate,
-    /// A candidate's stamp had become useless.
+    /// A candidate's stamp was too old and was renewed.
     StampRenewed,
     /// A line became complete.
     Complete,
-    /// A doubling.
+    /// The table doubled.
     Grown,
     /// A halving began.
     Shrinking,
-    /// A halving was undone, as the table was wanted.
+    /// A halving was undone, because the table was needed.
     ShrinkUndone,
-    /// A halving came to its end.
+    /// A halving was completed.
     Shrunk,
-    /// A hint was taken out of a slot that goes.
+    /// A hint was removed from a slot that a halving discards.
     SweptHint,
-    /// A dead anchor was taken out of the chain.
+    /// A dead anchor was unlinked from the chain.
     AnchorCut,
     /// Memory of an ended session was freed.
     OrphansFreed,
-    /// A batch gave a key back to the plain lookup.
+    /// A batch handed a key to the plain lookup.
     Diverted,
     /// An item was moved to other memory.
     Moved,
-    /// Lines: an item found no lane.
+    /// Lines: an item found no free lane.
     Stashed,
-    /// Lines: a write met an item on its way to another table.
+    /// Lines: a write found an item that is being moved to another table.
     FrozenMet,
 }
 
@@ -182,22 +182,22 @@ rare_steps! {
 mod forcing {
     use crate::core::sync::{Ordering, TallyU64};
 
-    /// One in this many is forced; 0 is none.
+    /// One failure in this many attempts is forced; 0: none.
     static ONE_IN: TallyU64 = TallyU64::new(0);
     static TURN: TallyU64 = TallyU64::new(0);
 
-    /// From now on one in this many of the steps that can be forced is; 0 is none.
+    /// Forces a failure in one of this many forcible steps; 0: none.
     pub fn force(one_in: u64) {
         // ORDERING: Relaxed, advice.
         ONE_IN.store(one_in, Ordering::Relaxed);
     }
 
-    /// Whether the next step that can be forced must be.
+    /// Whether the next forcible step must fail. Counts the step.
     #[doc(hidden)]
     pub fn is_failure_forced() -> bool {
         // ORDERING: Relaxed, advice.
         let one_in = ONE_IN.load(Ordering::Relaxed);
-        // ORDERING: Relaxed, a number of a turn.
+        // ORDERING: Relaxed, a count of attempts.
         one_in != 0 && TURN.fetch_add(1, Ordering::Relaxed).is_multiple_of(one_in)
     }
 }
@@ -248,7 +248,7 @@ macro_rules! wrong {
 #[macro_export]
 macro_rules! order {
     ($pinned:expr, $order:expr, $fault:ident) => {
-        // ORDERING: Relaxed, the fault. The caller says why its order suffices.
+        // ORDERING: Relaxed is the fault. The caller states why its own order suffices.
         if $crate::wrong!($pinned, $fault) { $crate::sync::Ordering::Relaxed } else { $order }
     };
 }

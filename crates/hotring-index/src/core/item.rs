@@ -1,4 +1,4 @@
-//! An item as an engine sees it: its `next` word, and its hash and key through [`Kind`].
+//! The engine's view of an item: its `next` word, and its hash and key through [`Kind`].
 
 use crate::core::config::{Config, ConfigError};
 use crate::core::lifetime::Lifetime;
@@ -21,10 +21,9 @@ impl Header {
 
 /// A reference to an item that is private to its maker, or that was found under a pin.
 ///
-/// Every `Item` in this crate is obtained in one of those two ways and used only until the pin
-/// ends or the maker gives the item up. That is the invariant **P** that SAFETY comments cite: the
-/// item's memory is initialised and not freed (each engine says why; for the ring, P3 and P4 in
-/// `ring`).
+/// Invariant **P**, cited by SAFETY comments: every `Item` is obtained in one of these two ways and must be
+/// used only until the pin ends or the maker gives the item up. Until then the item's memory is
+/// initialised and not freed. Each engine proves this; for the ring see P3 and P4 in `ring`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Item(NonNull<Header>);
 
@@ -48,19 +47,19 @@ impl Item {
         Self(unsafe { NonNull::new_unchecked(at) })
     }
 
-    /// Where the item is.
+    /// The item's address.
     #[inline(always)]
     pub fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// Where the item is, as a pointer.
+    /// The item's address, as a pointer.
     #[inline(always)]
     pub fn start(self) -> NonNull<u8> {
         self.0.cast()
     }
 
-    /// The item's `next` word. The lifetime is that of the pin, which the caller keeps to.
+    /// The item's `next` word. The caller must not use the reference after the pin ends.
     #[inline(always)]
     pub fn next<'a>(self) -> &'a AtomicU64 {
         // SAFETY: P.
@@ -91,10 +90,10 @@ impl Item {
 pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// The key type by which items are found.
     type Key: ?Sized;
-    /// Bytes at the start of an item that a lookup of a small one reads.
+    /// Bytes at the start of a small item that a lookup reads.
     #[doc(hidden)]
     const LOOKED_AT: usize;
-    /// Refuses settings that this kind has no use for.
+    /// Makes the kind, or refuses settings that have no meaning for it.
     #[doc(hidden)]
     fn new(config: &Config) -> Result<Self, ConfigError>;
     /// Seeded hash; its low bits choose the bucket.
@@ -105,27 +104,27 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Whether the item has this key, whose hash is `hash`.
     #[doc(hidden)]
     fn is(&self, item: Item, hash: u64, key: &Self::Key) -> bool;
-    /// The order of the item's key and `key`, which hash to the same value.
+    /// Compares the item's key with `key`. Both must have the same hash.
     #[doc(hidden)]
     fn key_cmp(&self, item: Item, key: &Self::Key) -> Ordering;
-    /// The item's key. The lifetime is that of the pin.
+    /// The item's key. The caller must not use the reference after the pin ends.
     #[doc(hidden)]
     fn key<'a>(item: Item) -> &'a Self::Key;
-    /// Bytes that were allocated for the item; 0 if it is damaged so that they are not known.
+    /// The number of bytes allocated for the item; 0 if damage makes it unknown.
     #[doc(hidden)]
     fn size(&self, item: Item) -> usize;
-    /// As `size`, and whether the item has memory elsewhere.
+    /// The item's `size`, and whether the item owns memory outside itself.
     #[doc(hidden)]
     #[inline(always)]
     fn extent(&self, item: Item) -> (usize, bool) {
         (self.size(item), false)
     }
-    /// Bytes outside of the item that become free with it.
+    /// Bytes outside the item that become free with it.
     #[doc(hidden)]
     fn elsewhere(_item: Item) -> usize {
         0
     }
-    /// Releases memory outside of the item. Called once, by the thread that frees the item.
+    /// Releases memory outside the item. Called once, by the thread that frees the item.
     #[doc(hidden)]
     fn release(_item: Item) {}
     /// Whether the item has an expiry field (for the count of expiring items).
@@ -134,21 +133,21 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Counts this number of bytes written to items.
     #[doc(hidden)]
     fn wrote(&self, _bytes: u64) {}
-    /// Stops changes of the item's value and expiry in place, for good.
+    /// Permanently stops in-place changes of the item's value and expiry.
     #[doc(hidden)]
     fn freeze(&self, item: Item);
-    /// A private copy of a frozen item, in which nothing is frozen and no successor is set. Of an item
-    /// that is damaged so that its size is not known the copy keeps the hash, and that it is damaged.
-    /// `alloc` gives unused memory for this many bytes, 8-aligned.
+    /// A private copy of a frozen item. The copy is not frozen and has no successor. If damage makes the item's
+    /// size unknown, the copy keeps only the hash and the fact that the item is damaged. `alloc` must return
+    /// unused memory of the given number of bytes, 8-aligned.
     #[doc(hidden)]
     fn copy_of(&self, item: Item, alloc: impl FnOnce(usize) -> NonNull<u8>) -> Item;
 }
 
-/// An item that is not as it was written.
+/// A damaged item: its memory differs from the bytes that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Its key, or that of the read that met it. A walk cannot find the key if the item's flags or lengths
-    /// are damaged; otherwise it reports the stored key, which may itself be damaged.
+    /// The item's key, or the key of the read that met the item. A walk cannot find the key if the item's flags
+    /// or lengths are damaged; otherwise it reports the stored key, which may itself be damaged.
     pub key: Option<Box<[u8]>>,
 }
 

@@ -1,7 +1,7 @@
 //! Checks of an item's lifetime under model checkers: an item must be published before it is read, must be
 //! retired once, and must not be reached by a session that pinned later.
 //!
-//! In ordinary builds it takes no bytes and no instructions.
+//! In ordinary builds the checks take no bytes and no instructions.
 
 #[cfg(not(any(loom, shuttle)))]
 mod variant {

@@ -6,7 +6,7 @@
 //! wait, [`Session::admit`](crate::Session::admit) refuses.
 //!
 //! * Limbo is weighed at each collection, that is, once per 256 removals or 256 KiB of a session. The
-//!   result is published beside the epoch, where every pin looks anyway, so `admit` costs one load.
+//!   result is published next to the epoch, which every pin reads anyway, so `admit` costs one load.
 //! * Above half of the limit a session hands its unfreed items to all sessions, so that no write waits for
 //!   a session that has gone idle; and readers help to free.
 //! * Above the limit `admit` collects first. It refuses only if nothing was freed, a pinned session stops
@@ -44,7 +44,7 @@ pub struct Stalled {
     pub session: String,
     /// Bytes removed since its pin and kept because of it, at least.
     pub held_bytes: u64,
-    /// How often it has stopped the epoch since then.
+    /// The number of advances of the epoch that it has prevented since then.
     pub refused_advances: u64,
     /// All removed bytes that readers may still see.
     pub limbo_bytes: u64,
@@ -77,7 +77,7 @@ pub(crate) enum Pressure {
     Over,
 }
 
-/// A flag above all levels of [`Pressure`]: the limit of all memory is exceeded.
+/// A flag above all levels of [`Pressure`]: the memory limit is exceeded.
 const FULL: u64 = 4;
 
 /// The limits as published to all sessions: a [`Pressure`] and `FULL`.
@@ -93,7 +93,7 @@ impl Shown {
         self.show(!FULL, pressure as u64);
     }
 
-    /// Publishes whether the limit of all memory is exceeded.
+    /// Publishes whether the memory limit is exceeded.
     pub(crate) fn show_full(&self, is_full: bool) {
         self.show(FULL, if is_full { FULL } else { 0 });
     }
@@ -113,7 +113,7 @@ impl Shown {
     /// Whether operations that take memory were refused at the last look.
     #[inline(always)]
     pub(crate) fn is_refusing(&self) -> bool {
-        // ORDERING: Relaxed, advice. So for those below.
+        // ORDERING: Relaxed, advice. The same holds for the functions below.
         self.0.load(Ordering::Relaxed) >= Pressure::Over as u64
     }
 
@@ -139,7 +139,7 @@ impl Shown {
 /// The limit, and the history since the epoch last moved.
 pub(crate) struct Limit {
     max: TallyU64,
-    /// Least weight since then: freeing an older backlog must not hide new growth.
+    /// Least weight since the epoch last moved: freeing an older backlog must not hide new growth.
     least: TallyI64,
     refused: TallyU64,
 }
@@ -150,7 +150,7 @@ impl Limit {
     }
 
     pub(crate) fn max(&self) -> u64 {
-        // ORDERING: Relaxed, a number; no other memory is read through it. So for all below.
+        // ORDERING: Relaxed, a number; no other memory is read through it. The same holds for all below.
         self.max.load(Ordering::Relaxed)
     }
 

@@ -21,8 +21,8 @@ pub(crate) fn is_addressable(start: NonNull<u8>, len: usize) -> bool {
     end.is_some_and(|end| end <= 1 << ADDRESS_BITS)
 }
 
-/// Returns whole pages to the system; they read as zeros afterwards. False if the range is not made of
-/// whole pages, or the system refused (locked memory); any part of it may then read as zeros.
+/// Returns pages to the system; they read as zeros afterwards. False if the range does not consist of entire
+/// pages, or the system refused (locked memory); any part of the range may then read as zeros.
 ///
 /// # Safety
 /// The range must lie in a mapping of the caller, and no session may use its contents.
@@ -43,7 +43,7 @@ pub fn trim_heap() {
     }
 }
 
-/// Maps anonymous memory of whole pages whose addresses fit into links. It reads as zeros.
+/// Maps anonymous pages whose addresses fit into links. They read as zeros.
 #[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
 pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -155,33 +155,34 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Where the range begins.
+    /// The start of the range.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Has the system put memory behind the bytes from `from` to `to`, whole huge pages, in huge pages where it can.
-    /// What is in them stays. False: it did not.
+    /// Makes the system back the bytes from `from` to `to` (entire huge pages) with memory, in huge pages if
+    /// possible. The contents stay. False: the system refused.
     pub fn populate(&self, from: usize, to: usize) -> bool {
         self.advise(from, to, libc::MADV_HUGEPAGE);
         self.advise(from, to, libc::MADV_POPULATE_WRITE)
     }
 
-    /// Has the system replace small pages from `from` to `to` by huge ones. What is in them stays. False: it did not.
+    /// Makes the system replace the small pages from `from` to `to` with huge pages. The contents stay. False:
+    /// the system refused.
     pub fn collapse(&self, from: usize, to: usize) -> bool {
         self.advise(from, to, libc::MADV_COLLAPSE)
     }
 
-    /// Gives an advice that does not change what is in the bytes.
+    /// Gives the system an advice that does not change the contents of the bytes.
     fn advise(&self, from: usize, to: usize, advice: i32) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
         // SAFETY: the range is ours, and the advice does not change its contents.
         unsafe { libc::madvise(self.start.as_ptr().add(from).cast(), to - from, advice) == 0 }
     }
 
-    /// Returns the bytes from `from` to `to` to the system; they read as zeros afterwards. False if the
-    /// range is not made of whole pages, or the system refused; any part of it may then read as zeros. No
-    /// session may use the bytes meanwhile.
+    /// Returns the bytes from `from` to `to` to the system; they read as zeros afterwards. False if the range does
+    /// not consist of entire pages, or the system refused; any part of the range may then read as zeros. No session
+    /// may use the bytes meanwhile.
     pub fn give_back(&self, from: usize, to: usize) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
         // SAFETY: the range is ours, and its contents are no longer used.

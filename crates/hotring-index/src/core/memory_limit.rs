@@ -1,12 +1,12 @@
-//! The limit of all memory that grows with data. Writes are refused above it.
+//! The memory limit: writes are refused while the memory that grows with data exceeds it.
 //!
-//! It covers items, including removed ones that readers may still see, the table, and whatever else the
-//! owner of the index reports (buffers, for example). Free memory between items does not count, because it
-//! can be reused. The owner may bound that, too:
+//! The limit covers items, including removed items that readers may still see, the table, and all other
+//! memory that the owner of the index reports (buffers, for example). Free memory between items does not
+//! count, because it can be reused. The owner may bound the free memory, too:
 //! [`Index::set_memory_spare`](crate::Index::set_memory_spare) makes any excess count as used.
 //!
 //! Operations do not pay for the limit. A session sums up the memory after every [`LOOK`] bytes that it
-//! takes, and publishes the result beside the epoch, where [`Session::admit`](crate::Session::admit) reads
+//! takes, and publishes the result next to the epoch, where [`Session::admit`](crate::Session::admit) reads
 //! it anyway. Above the limit `admit` sums up again, so that a removal admits writes at once. Hence the
 //! bound: the limit is exceeded by at most `LOOK` bytes and one operation per session. A session that
 //! stores a longer value must announce it ([`Session::admit_bytes`](crate::Session::admit_bytes)).
@@ -15,13 +15,13 @@ use crate::core::limbo::Stalled;
 use crate::core::sync::{Ordering, TallyU64};
 use std::fmt;
 
-/// Bytes that a session takes between two sums.
+/// Bytes that a session takes between two checks of the limit.
 pub(crate) const LOOK: usize = 16 << 10;
 
-/// The same while far more memory is held than used.
+/// The same interval while far more memory is held than used.
 pub(crate) const LOOK_SHORT: usize = 2 << 10;
 
-/// The limit of all memory is exceeded.
+/// The memory limit is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Full {
@@ -46,9 +46,9 @@ impl std::error::Error for Full {}
 /// Why an operation that takes memory was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A session has stayed in one operation while too much removed memory waits for it.
+    /// A session stays in one operation while too much removed memory waits for it.
     Stalled(Box<Stalled>),
-    /// The limit of all memory is exceeded.
+    /// The memory limit is exceeded.
     Full(Full),
 }
 
@@ -71,17 +71,17 @@ pub(crate) struct Budget {
     kin: std::sync::OnceLock<Kin>,
 }
 
-/// Tells how many bytes other indexes take that have their limit together with this one.
+/// Reports the memory of the other indexes that share this index's limit.
 pub type Kin = Box<dyn Fn() -> Taken + Send + Sync>;
 
-/// Bytes that an index takes.
+/// The memory of an index, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Of items and table.
+    /// Bytes used by items and table.
     pub used: u64,
-    /// Of these, of removed items that wait for readers.
+    /// Of these, bytes of removed items that wait for readers.
     pub limbo: u64,
-    /// Held for items and table.
+    /// Bytes held for items and table.
     pub held: u64,
 }
 
@@ -108,7 +108,7 @@ impl Budget {
     }
 
     pub(crate) fn max(&self) -> u64 {
-        // ORDERING: Relaxed, a number; no other memory is read through it. So for all below.
+        // ORDERING: Relaxed, a number; no other memory is read through it. The same holds for all below.
         self.max.load(Ordering::Relaxed)
     }
 
@@ -127,7 +127,7 @@ impl Budget {
         self.beside.store(bytes, Ordering::Relaxed);
     }
 
-    /// The memory of others.
+    /// The memory of the other indexes under the same limit.
     pub(crate) fn of_kin(&self) -> Taken {
         self.kin.get().map_or(Taken::default(), |kin| kin())
     }

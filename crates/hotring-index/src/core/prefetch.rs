@@ -1,8 +1,8 @@
-//! The one instruction by which memory is asked for before it is wanted.
+//! Prefetch instructions for cache lines, values and items.
 
 use crate::core::item::Kind;
 
-/// Asks for the cache line at `at`; does nothing where there is no such instruction.
+/// Prefetches the cache line at `at`. Does nothing on processors without such an instruction.
 #[inline(always)]
 pub fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// As [`prefetch`], for a line that will be written: no other core keeps it. For lines.
+/// Prefetches a cache line that will be written, in exclusive state. For the `lines` engine.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64", loom), not(shuttle)))]
 #[inline(always)]
 pub fn prefetch_to_write(at: *const u8) {
@@ -37,14 +37,14 @@ pub fn prefetch_to_write(at: *const u8) {
     let _ = at;
 }
 
-/// Asks for the first cache line of a value. For measurements of what memory can do.
+/// Prefetches the first cache line of a value. For benchmarks of raw memory throughput.
 #[inline(always)]
 pub fn prefetch_value<T>(value: &T) {
     prefetch(std::ptr::from_ref(value).cast());
 }
 
-/// Asks for what a lookup is going to read of the item at `address` (0: of nothing). That may be two
-/// lines: items begin at any multiple of 8.
+/// Prefetches the bytes of the item at `address` that a lookup reads (address 0 is harmless). They may span
+/// two cache lines, because items begin at any multiple of 8.
 #[inline(always)]
 pub fn prefetch_item<K: Kind>(address: u64) {
     let start = std::ptr::without_provenance::<u8>(address as usize);

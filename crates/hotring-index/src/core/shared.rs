@@ -1,35 +1,38 @@
-//! Values that are changed in place while other threads read them: [`Shared`].
+//! [`Shared`]: a reader-writer lock around a value, optimised for many concurrent readers.
 //!
-//! Readers write no memory that another reader writes, so that a hot value is read by all cores at once.
-//! Writers take turns, and wait for the readers that are there; readers wait for the writer that is there.
-//! Readers and writers of different values never wait for each other.
+//! Each reader writes only its own memory, so that all cores can read a hot value at the same time. Writers
+//! take turns and wait for the active readers; readers wait for an active writer. Readers and writers of
+//! different values never wait for each other.
 //!
 //! # Picture
 //! ```text
-//!   each value                        one slot a visitor, written by that visitor only
+//!   each value                        one slot per visitor, written by that visitor only
 //!   +----------------------------+    +------------------------------------------+
 //!   | turn   0, 1 or 2: a writer |    | reading   address of the value, or 0     |
 //!   | value                      |    +------------------------------------------+
-//!   +----------------------------+          ^ looked at by writers
+//!   +----------------------------+          ^ read by writers
 //! ```
-//! *Reader*: own slot to the value's address; fence; look at `turn`; if it is 2, slot to 0, wait
-//! until it is not, again; read; slot to 0.
-//! *Writer*: `turn` from 0 to 1; decide, beside readers, on what no one else changes; `turn` to 2; fence; wait until no
-//! other visitor's slot has the address; write; give the turn back: 0.
+//! *Reader*: store the value's address in the own slot; fence; load `turn`. If `turn` is 2: store 0 in the
+//! slot, wait until `turn` changes, start over. Otherwise read the value; store 0 in the slot.
+//!
+//! *Writer*: change `turn` from 0 to 1; decide, while readers may read and no other writer may write; set
+//! `turn` to 2; fence; wait until no other visitor's slot has the address; write; set `turn` to 0.
 //!
 //! # Why a reader and a writer never meet
-//! The reader stores its slot and then loads `turn`; the writer stores 2 and then loads the slots. Both
-//! have a sequentially consistent fence in between, so at least one sees the other. If the writer sees
-//! the slot it waits; the reader's Release of the slot,
-//! or of the next value's address in it, pairs with its Acquire. If the reader sees the turn it takes
-//! its slot back and waits; the Release of the turn pairs with its Acquire. A reader that sees 1 has what the last
-//! writer wrote, too: the turn was taken by a read-modify-write, which goes on with that writer's release.
+//! The reader stores its slot and then loads `turn`; the writer stores 2 and then loads the slots. Both have
+//! a sequentially consistent fence in between, so at least one sees the other's store. If the writer sees
+//! the slot, it waits: the reader's Release store to the slot (of 0, or of the next value's address) pairs
+//! with the writer's Acquire load. If the reader sees a `turn` of 2, it clears its slot and waits: the
+//! writer's Release store of `turn` pairs with the reader's Acquire load. A reader that sees a `turn` of 1
+//! also sees the last writer's changes: the read-modify-write that set 1 continues the release sequence of
+//! that writer's store.
 //!
-//! The list of slots is behind a mutex, with a count of its changes; writers keep a copy, and load the count behind
-//! their fence. A visitor raises the count before its first read: the same argument holds for count and `turn`.
+//! The list of slots is behind a mutex, with a count of its changes. Writers keep a copy of the list, and
+//! load the count after their fence. A visitor increments the count before its first read, so the same
+//! argument holds for the count and `turn`.
 //!
-//! A light barrier ([`crate::barrier`]) on the readers' side would ask for a system call in each write. The
-//! fence costs a reader some nanoseconds, a write a look at each slot.
+//! A light barrier ([`crate::barrier`]) on the readers' side would require a system call in each write. The
+//! fence costs a reader a few nanoseconds; a write loads each slot.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -37,38 +40,38 @@ use std::ptr;
 use crate::core::sync::spin::{SpinMutex, SpinWait, is_over};
 use crate::core::sync::{Arc, AtomicU64, Ordering, fence};
 
-/// All possible readers of some values.
+/// The set of all visitors of a group of values.
 pub struct Visitors {
     slots: SpinMutex<Vec<Arc<Slot>>>,
-    /// Visitors that there have been, and that have left.
+    /// The number of visitors that have joined plus the number that have left.
     changes: AtomicU64,
     #[cfg(any(loom, shuttle))]
     fault: SharedFault,
 }
 
-/// One thread's access to values. Not shared: it reads or writes one value at a time.
+/// One thread's access to the values. It reads or writes one value at a time.
 pub struct Visitor {
     visitors: Arc<Visitors>,
     slot: Arc<Slot>,
-    /// The others' slots as of `peers_at` changes.
+    /// The slots of the other visitors after `peers_at` changes of the list.
     peers: Vec<Arc<Slot>>,
     peers_at: u64,
 }
 
-/// Off its neighbours' cache lines; two lines, because processors fetch them in pairs.
+/// Must not share cache lines with other slots. Two lines, because processors fetch them in pairs.
 #[repr(align(128))]
 struct Slot {
     reading: AtomicU64,
 }
 
-/// A value that visitors read, and change in place.
+/// A value that visitors read and change in place.
 pub struct Shared<T> {
     visitors: Arc<Visitors>,
     turn: AtomicU64,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the protocol above lets one writer at the value, or any number of readers, of any threads.
+// SAFETY: the protocol above admits one writer or any number of readers to the value, on any threads.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 const FREE: u64 = 0;
@@ -83,31 +86,31 @@ const NOTHING: u64 = 0;
 #[cfg(any(loom, shuttle))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedFault {
-    /// The real thing.
+    /// The correct protocol.
     #[default]
     None,
-    /// A reader looks at the turn without a fence.
+    /// A reader loads the turn without a fence.
     ReaderNoFence,
-    /// A writer looks at the slots without a fence.
+    /// A writer loads the slots without a fence.
     WriterNoFence,
     /// A writer does not wait for readers.
     NoWait,
-    /// A writer does not look for visitors that are new.
+    /// A writer does not check for new visitors.
     NoRefresh,
     /// A reader leaves with Relaxed.
     RelaxedLeave,
     /// A writer gives the turn back with Relaxed.
     RelaxedTurn,
-    /// A reader sees the turn with Relaxed.
+    /// A reader loads the turn with Relaxed.
     RelaxedLook,
     /// A reader goes on to another value with Relaxed.
     RelaxedNext,
-    /// A writer writes while readers take it to be deciding.
+    /// A writer writes while `turn` tells readers that it is deciding.
     NoWriting,
 }
 
 impl Visitors {
-    /// None yet.
+    /// An empty set.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Arc<Visitors> {
         Arc::new(Visitors {
@@ -118,19 +121,19 @@ impl Visitors {
         })
     }
 
-    /// A wrong variant.
+    /// An empty set whose values run a wrong variant.
     #[cfg(any(loom, shuttle))]
     pub fn with_fault(fault: SharedFault) -> Arc<Visitors> {
         Arc::new(Visitors { slots: SpinMutex::new(Vec::new()), changes: AtomicU64::new(0), fault })
     }
 
-    /// One more.
+    /// Adds a visitor.
     pub fn visitor(self: &Arc<Self>) -> Visitor {
         let slot = Arc::new(Slot { reading: AtomicU64::new(NOTHING) });
         let mut slots = self.slots.lock();
         slots.push(slot.clone());
-        // ORDERING: Release pairs with the Acquire in `refresh`; a reader that misses it is seen by its
-        // turn.
+        // ORDERING: Release pairs with the Acquire in `refresh`. If a writer misses this increment, its fence
+        // comes first, and this visitor's first read sees the writer's turn.
         self.changes.fetch_add(1, Ordering::Release);
         drop(slots);
         Visitor { visitors: self.clone(), slot, peers: Vec::new(), peers_at: 0 }
@@ -169,18 +172,18 @@ macro_rules! order {
 }
 
 impl Visitor {
-    /// Takes over the list of slots if it has changed.
+    /// Copies the list of slots if it has changed.
     fn refresh(&mut self) {
         if is_wrong!(self.visitors, NoRefresh) && !self.peers.is_empty() {
             return;
         }
-        // ORDERING: Acquire pairs with the Release of the change; behind the writer's fence.
+        // ORDERING: Acquire pairs with the Release of the change. Must come after the writer's fence.
         let changes = self.visitors.changes.load(Ordering::Acquire);
         if changes == self.peers_at {
             return;
         }
         let slots = self.visitors.slots.lock();
-        // ORDERING: Relaxed, it changes under the lock.
+        // ORDERING: Relaxed, the count changes only under the lock.
         self.peers_at = self.visitors.changes.load(Ordering::Relaxed);
         self.peers.clear();
         self.peers.extend(slots.iter().filter(|slot| !Arc::ptr_eq(slot, &self.slot)).cloned());
@@ -214,7 +217,7 @@ impl<T> Shared<T> {
         self.value.get_mut()
     }
 
-    /// Reads the value. `f` should be short: a writer waits for it.
+    /// Reads the value. `f` should be short: writers wait for it.
     ///
     /// # Panics
     /// The visitor belongs to others.
@@ -234,12 +237,12 @@ impl<T> Shared<T> {
         let address = ptr::from_ref(self).addr() as u64;
         let mut waits = SpinWait::default();
         loop {
-            // ORDERING: Release: a writer of the value that was read before may see this in place of the store that
-            // ended that reading. The fence orders it before the look at the turn.
+            // ORDERING: Release: a writer of the previously read value may see this store instead of the store that
+            // ended that read. The fence orders this store before the load of the turn.
             let order = order!(self.visitors, RelaxedNext, Release);
             visitor.slot.reading.store(address, order);
             if !is_wrong!(self.visitors, ReaderNoFence) {
-                // ORDERING: SeqCst, against the writer's.
+                // ORDERING: SeqCst, pairs with the writer's fence.
                 fence(Ordering::SeqCst);
             }
             // ORDERING: Acquire pairs with the Release that gives the turn back.
@@ -248,7 +251,7 @@ impl<T> Shared<T> {
             }
             // ORDERING: Relaxed; nothing was read.
             visitor.slot.reading.store(NOTHING, Ordering::Relaxed);
-            // ORDERING: Relaxed, a hint. Announcing again and again would keep the writer waiting.
+            // ORDERING: Relaxed, a hint. Storing the slot repeatedly would keep the writer waiting.
             while self.turn.load(Ordering::Relaxed) == WRITING {
                 waits.wait();
             }
@@ -258,7 +261,7 @@ impl<T> Shared<T> {
         f(unsafe { &*self.value.get() })
     }
 
-    /// Changes the value, alone.
+    /// Changes the value with exclusive access.
     ///
     /// # Panics
     /// The visitor belongs to others.
@@ -267,8 +270,8 @@ impl<T> Shared<T> {
         self.update(visitor, |_| Ok(()), |value, ()| f(value))
     }
 
-    /// Decides on the value, which no other writer changes meanwhile, and changes it, alone; or leaves it as it is if
-    /// the decision is an `Err`. Readers do not wait for `decide`.
+    /// Calls `decide` while no other writer may change the value, then changes the value with exclusive access.
+    /// An `Err` of `decide` leaves the value unchanged. Readers do not wait for `decide`.
     ///
     /// # Panics
     /// The visitor belongs to others.
@@ -290,7 +293,7 @@ impl<T> Shared<T> {
         }
         self.check(visitor);
         let mut waits = SpinWait::default();
-        // ORDERING: Acquire pairs with the Release that gives the turn back. Relaxed where it fails: nothing is done.
+        // ORDERING: Acquire pairs with the Release that gives the turn back. Relaxed on failure: nothing is read.
         while self
             .turn
             .compare_exchange(FREE, DECIDING, Ordering::Acquire, Ordering::Relaxed)
@@ -299,17 +302,17 @@ impl<T> Shared<T> {
             waits.wait();
         }
         let _turn = GiveBack(self);
-        // SAFETY: only the writer that has the turn changes the value; readers may be there.
+        // SAFETY: only the writer that has the turn changes the value; readers may read it, and so does `decide`.
         let decision = match decide(unsafe { &*self.value.get() }) {
             Ok(decision) => decision,
             Err(result) => return result,
         };
         if !is_wrong!(self.visitors, NoWriting) {
-            // ORDERING: Relaxed, nothing is written before the fence behind it.
+            // ORDERING: Relaxed, the value is not written before the fence below.
             self.turn.store(WRITING, Ordering::Relaxed);
         }
         if !is_wrong!(self.visitors, WriterNoFence) {
-            // ORDERING: SeqCst, against the readers'.
+            // ORDERING: SeqCst, pairs with the readers' fences.
             fence(Ordering::SeqCst);
         }
         visitor.refresh();
@@ -323,7 +326,8 @@ impl<T> Shared<T> {
                 waits.wait();
             }
         }
-        // SAFETY: this writer has the turn, no reader was there behind the fence, and those that come wait.
+        // SAFETY: this writer has the turn, no reader's slot had the address after the fence, and later readers
+        // wait.
         change(unsafe { &mut *self.value.get() }, decision)
     }
 

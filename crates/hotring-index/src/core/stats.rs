@@ -1,30 +1,31 @@
-//! The report of an index about itself, summed over the sessions' own counters on request.
+//! Statistics of an index, summed over the per-session counters on request.
 
-/// Counts of an index at some moment; exact when no operation is running.
+/// Counts of an index; exact when no operation is running.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Items present (expired ones too, until they are removed).
+    /// Items present, including expired items that are not yet removed.
     pub items: u64,
     /// Items that have an expiry field.
     pub expiring: u64,
-    /// Bytes of all items, headers and rounding included, those in limbo too.
+    /// Bytes of all items, including headers, rounding and items in limbo.
     pub bytes: u64,
-    /// Of these, bytes of long values, in limbo, kept by readers or being given back too, and of buffers.
+    /// Of these, bytes of buffers and long values, including values in limbo, held by readers or being returned
+    /// to the system.
     pub block_bytes: u64,
     /// Bytes of removed items that wait for readers.
     pub limbo_bytes: u64,
-    /// Above this many of them [`Session::admit`](crate::Session::admit) may refuse.
+    /// The limit for limbo bytes, above which [`Session::admit`](crate::Session::admit) may refuse.
     pub limbo_max: u64,
-    /// Bytes of address space that item memory was mapped for so far.
+    /// Bytes of address space mapped for items so far.
     pub mapped_bytes: u64,
-    /// Of these, bytes that may be in memory: taken and not returned to the system. Always slightly more
-    /// than the items take.
+    /// Of these, bytes that may be resident: taken and not returned to the system. Always slightly more than
+    /// the items occupy.
     pub held_bytes: u64,
     /// Bytes of the table in use.
     pub table_bytes: u64,
-    /// Bytes that the index's owner uses beside it, as it has said.
+    /// Bytes used outside the index, as reported by its owner.
     pub beside_bytes: u64,
-    /// Above this number of bytes in items, table and reported buffers,
+    /// The memory limit for items, table and reported buffers together, above which
     /// [`Session::admit`](crate::Session::admit) refuses.
     pub memory_max: u64,
     /// Slots of the table in use.
@@ -37,28 +38,28 @@ pub struct Stats {
     pub head_moves: u64,
     /// Rounds that the sampling strategy began.
     pub sampling_rounds: u64,
-    /// Epochs by which the oldest pinned session is behind.
+    /// The number of epochs by which the oldest pinned session is behind; 0 if none is pinned.
     pub oldest_pin: u64,
     /// The counts of this engine.
     pub engine: EngineStats,
 }
 
-/// Counts that only one engine has: names and numbers, for reports.
+/// Counts specific to one engine: names and numbers, for reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats(Vec<(&'static str, u64)>);
 
 impl EngineStats {
-    /// By engines.
+    /// Made by the engine.
     pub fn new(fields: Vec<(&'static str, u64)>) -> Self {
         Self(fields)
     }
 
-    /// All of it by name.
+    /// All counts with their names.
     pub fn fields(&self) -> &[(&'static str, u64)] {
         &self.0
     }
 
-    /// The number with this name.
+    /// The count with this name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|(field, _)| *field == name).map(|&(_, number)| number)
     }
@@ -83,12 +84,12 @@ impl Stats {
         self.oldest_pin = self.oldest_pin.max(other.oldest_pin);
     }
 
-    /// Bytes that count for the limit of all memory.
+    /// Bytes that count toward the memory limit.
     pub fn used_bytes(&self) -> u64 {
         self.bytes + self.table_bytes + self.beside_bytes
     }
 
-    /// Item memory that is held for each byte of it that items take; 1 where there is none.
+    /// Held bytes of item memory per byte used by items; 1 without items.
     pub fn fragmentation(&self) -> f64 {
         if self.bytes == 0 { 1.0 } else { self.held_bytes as f64 / self.bytes as f64 }
     }

@@ -1,4 +1,5 @@
-//! The three words of the protocol: layout, predicates, and nothing that touches memory.
+//! The three words of the protocol: their bit layouts, and functions on copies of them. Nothing here accesses
+//! shared memory.
 //!
 //! ```text
 //! item.next    63      56 55  52 51  50   49   48     47 ......... 3  2        1      0
@@ -16,11 +17,11 @@
 //! * UNLINKED: out of the chain, kept alive by the claim (I5).
 //! * ANCHOR: the successor is an anchor, and the successor bits are its slot number.
 //! * REPL: dead by replacement; its copy was alive when MARK was set.
-//! * SIGN: bit 63 of the item's in-place value, whose word lends that bit to FROZEN. Constant.
-//! * debt: dead versions that lie before this item in the chain, by the estimate of its writers. Of a
-//!   dead item: `LEFT` if its replacer has left it in the chain (`ring/lazy.rs`).
-//! * counter: accesses seen by the sampling strategy; overflow falls off the end. Of byte strings
-//!   otherwise: what an eviction policy has noted of accesses (`bytes/marks.rs`).
+//! * SIGN: bit 63 of the item's in-place value, because the value word uses its bit 63 for FROZEN. Constant.
+//! * debt: the estimated number of dead versions before this item in the chain. In a dead item: `LEFT` if the
+//!   session that replaced the item has left it in the chain (`ring/lazy.rs`).
+//! * counter: accesses seen by the sampling strategy; overflow falls off the end. With other strategies,
+//!   for byte strings: the access bits of the eviction policy (`bytes/marks.rs`).
 //! * BUSY: the slot is being split off and must not be used as a start (I7).
 //! * A hint word with votes but no address is *reserved* by an inserter, for the key of its tag.
 
@@ -29,7 +30,7 @@ use std::cmp::Ordering;
 pub const MARK: u64 = 1;
 pub const HINTED: u64 = 1 << 1;
 pub const UNLINKED: u64 = 1 << 2;
-/// On anchors, which are never hinted.
+/// The same bit as HINTED, but on anchors, which are never hinted.
 pub const BUSY: u64 = HINTED;
 pub const ANCHOR: u64 = 1 << 48;
 pub const REPL: u64 = 1 << 49;
@@ -47,14 +48,14 @@ pub const MADE_WITH: u64 = SIGN | COUNTER;
 
 pub const COMPLETE: u64 = 1 << 63;
 pub const CANDIDATE: u64 = 1 << 62;
-/// Fewer under a checker, that it may see them restart.
+/// The number of distinct stamps. Smaller under a checker, so that stamps wrap around within a run.
 pub const STAMPS: u64 = if cfg!(any(loom, shuttle)) { 1 << 3 } else { 1 << 13 };
 const STAMP_SHIFT: u32 = 49;
 const STAMP: u64 = (STAMPS - 1) << STAMP_SHIFT;
-/// Everything that says something about the line's completeness.
+/// All bits about the line's completeness.
 pub const CONTROL: u64 = COMPLETE | CANDIDATE | STAMP;
 
-/// Bit 63 of an in-place value word: it changes no more (I6).
+/// Bit 63 of an in-place value word: the value never changes again (I6).
 pub const FROZEN: u64 = 1 << 63;
 
 /// The successor part of a word: an item's address or an anchor's slot number.
@@ -133,7 +134,7 @@ impl Next {
         self.0 >> COUNTER_SHIFT
     }
 
-    /// With other notes of accesses.
+    /// The same word with other access bits.
     pub fn with_bits(self, bits: u8) -> Self {
         Self(self.0 & !COUNTER | u64::from(bits) << COUNTER_SHIFT)
     }
@@ -159,20 +160,20 @@ pub struct Hint(pub u64);
 impl Hint {
     pub const EMPTY: Self = Self(0);
 
-    /// The bits of a hash that tags are made of: fixed ones, above those that a table of up to
-    /// 2^32 slots is indexed by, so that a tag stays valid when the table doubles.
+    /// The tag of a hash: 16 fixed bits above the bits that index a table of up to 2^32 slots, so that a tag stays
+    /// valid when the table doubles.
     #[inline(always)]
     pub fn tag_of(hash: u64) -> u64 {
         (hash >> 32 & 0xffff) << TAG_SHIFT
     }
 
-    /// The tag in its place, and below it bits that comparing tags does not look at.
+    /// The tag in its position. The bits below it are arbitrary; tag comparisons ignore them.
     #[inline(always)]
     pub fn tag_and_more(hash: u64) -> u64 {
         hash << (TAG_SHIFT - 32)
     }
 
-    /// The tag as a number, and above it bits that comparing tags does not look at.
+    /// The tag in the low 16 bits. The bits above it are arbitrary; tag comparisons ignore them.
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
     #[inline(always)]
     pub fn tag_number(hash: u64) -> u32 {
@@ -225,7 +226,7 @@ pub mod head {
     const TOTAL_SHIFT: u32 = 48;
     pub const TOTAL_ONE: u64 = 1 << TOTAL_SHIFT;
 
-    /// Samples that are still to be taken.
+    /// The number of samples left to take.
     pub fn left(head: u64) -> u64 {
         (head & !ACTIVE) >> TOTAL_SHIFT
     }
@@ -239,8 +240,8 @@ pub mod head {
     }
 }
 
-/// The ring's order of two hashes: that of their bits read from the lowest up, so that the bucket
-/// number of a small table is a prefix of that of a large one.
+/// The ring's order of two hashes: it compares their bits from the lowest up, so that the bucket number in a
+/// small table is a prefix of the bucket number in a larger one.
 #[inline(always)]
 pub fn ring_cmp(a: u64, b: u64) -> Ordering {
     let differing = a ^ b;

@@ -1,24 +1,24 @@
-//! Complete lines: a slot that hints every item of its arc answers a miss by itself.
+//! Complete lines: a slot that hints every item of its arc answers a miss without a walk.
 //!
-//! * I8 COMPLETE on a line: every key of its bucket with a live item is covered by one of its words:
-//!   reserved with the key's tag, or leading to an item with that key that is live or dead by
-//!   replacement. Keys of a bucket that is not split off yet are those of its parent, if no other
-//!   bucket can lie between the two; keys of one whose parent is not there either lie beyond other
-//!   anchors, of which no line says anything: their readers walk.
-//! * I9 A covering word stops covering a live key only after COMPLETE and CANDIDATE were cleared,
-//!   and COMPLETE is set only on a CANDIDATE that is three epochs old.
+//! * I8 If a line is COMPLETE, one of its words covers every key of its bucket that has a live item. A word
+//!   covers a key if it is reserved with the key's tag, or leads to an item with that key that is live or
+//!   dead by replacement. The keys of a bucket that is not yet split off count as its parent's, if no other
+//!   bucket can lie between the two. If the parent is not split off either, the keys may lie beyond other
+//!   anchors; no line covers these keys, and their readers must walk.
+//! * I9 A covering word stops covering a live key only after COMPLETE and CANDIDATE were cleared, and
+//!   COMPLETE is set only on a CANDIDATE that is three epochs old.
 //!
-//! An insert that finds no free word clears both bits before it links. One that looked before
-//! CANDIDATE was visible has been pinned since then, so after the grace period it is over. Three
-//! epochs and not two: the setter's epoch may be one behind the global one when the bit becomes
-//! visible, and an inserter may pin at one more and still miss it. Three bits of the epoch are
-//! enough: while a setter is pinned at e, a CANDIDATE that is cleared and set again under it carries
-//! e - 1, e or e + 1, at a distance (mod 8) of 7, 0 or 1, never of 3 to 6. There are more, so that a
-//! line that was a candidate for long is not taken for a new one.
+//! An insert that finds no free word clears both bits before it links. An insert that read the word before
+//! CANDIDATE was visible has been pinned since then, so it ends within the grace period. The age must be
+//! three epochs and not two: the setter's epoch may be one behind the global one when the bit becomes
+//! visible, and an inserter may pin at one more and still miss the bit. Three bits of the epoch would be
+//! enough: while a setter is pinned at e, a CANDIDATE that is cleared and set again carries e - 1, e or
+//! e + 1, at a distance (mod 8) of 7, 0 or 1, never of 3 to 6. The stamp has more bits, so that an old
+//! candidate is not taken for a new one.
 //!
-//! A reader reads the anchor before and after the hints. COMPLETE both times means COMPLETE
-//! throughout, since setting it again takes a grace period that the pinned reader holds up; so the
-//! word that covered a live key was seen, and a miss is certain.
+//! A reader reads the anchor before and after the hints. COMPLETE both times means COMPLETE throughout,
+//! because setting the bit again takes a grace period, which the pinned reader holds up. So the reader saw
+//! the word that covers a live key, and a miss is certain.
 
 use crate::core::hooks::sometimes;
 use crate::core::item::Kind;
@@ -29,13 +29,13 @@ use crate::session::Pinned;
 
 /// Epochs between CANDIDATE and COMPLETE (I9).
 pub(super) const GRACE: u64 = 3;
-/// Distances beyond this may come from a stamp that is ahead of us: stamp again.
+/// A larger distance may come from a stamp that is ahead of this session's epoch: stamp again.
 const DISTANCE_MAX: u64 = STAMPS - 2;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Takes a line one step further: nothing, CANDIDATE, COMPLETE; or back to nothing, if it should
-    /// not have been a candidate. Called after a split, by eager work, on an R-th access that
-    /// missed, and on each miss that walks through a candidate. False: it may lack an item.
+    /// Advances a line one step, from no bit to CANDIDATE to COMPLETE, or clears CANDIDATE if an item lacks a
+    /// hint. Called after a split, by eager work, on an R-th access that missed, and on each miss that walks
+    /// through a candidate. False: the line may lack an item.
     pub(crate) fn try_complete(&mut self, index: u64) -> bool {
         let anchor = &self.engine.table.slot(index).anchor;
         // Before the anchor's word (I9).
@@ -58,8 +58,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             sometimes!(control.is(CANDIDATE) => StampRenewed);
             control.with_candidate(epoch)
         } else if distance < grace {
-            // Nothing else may be moving the epoch on when no memory is retired. Rarely: it costs a
-            // system call, and one line in many is enough.
+            // While no memory is retired, nothing else may advance the epoch. Done rarely, because an advance
+            // costs a system call, and one line in many is enough.
             if self.local.random() >> 58 == 0 && !cfg!(any(loom, shuttle)) {
                 self.shared.collector.try_advance_unhindered();
             }
@@ -68,12 +68,12 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             sometimes!(Complete);
             Next(control.0 & !CONTROL | COMPLETE)
         } else {
-            // A word was lost since: the next miss need not check again.
+            // The line has lost a word: the next miss need not check again.
             sometimes!(CandidateDropped);
             Next(control.0 & !CONTROL)
         };
-        // ORDERING: Release: a reader that sees the line complete sees the hints that we saw in it. On the whole
-        // word: fails if the bits or the first link have changed.
+        // ORDERING: Release: a reader that sees the line complete sees the hints that we saw in it. The CAS is on
+        // the entire word: it fails if the bits or the first link have changed.
         let _ = anchor.compare_exchange(control.0, after.0, Ordering::Release, Ordering::Relaxed);
         after.is(CANDIDATE | COMPLETE)
     }

@@ -1,4 +1,4 @@
-//! The ring as an engine: which of its steps is which of [`Engine`]'s.
+//! The implementation of [`Engine`] for the ring: it maps each function of the trait to a step of the ring.
 
 use crate::core::config::{Config, ConfigError, Growth};
 use crate::core::item::{Item, Kind};
@@ -15,7 +15,7 @@ use crate::ring::write::Reservation;
 use crate::ring::{Ring, search};
 use crate::session::Pinned;
 
-/// A session's part of the ring.
+/// The ring's state in a session.
 #[derive(Default)]
 pub struct OfSession {
     pub(super) lazy: Laziness,
@@ -122,7 +122,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         EngineStats::new(vec![("slots_split", slots_split)])
     }
 
-    /// Items in the chain, and those that only a hint still holds.
+    /// Passes the items in the chain, and the unlinked items that only a hint still holds.
     fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
         for anchor in self.chain().filter(|link| link.is_anchor()) {
             for hint in &self.table.slot(anchor.slot()).hints {
@@ -206,7 +206,7 @@ impl<const H: usize> Hotspots for Ring<H> {
 }
 
 impl<const H: usize> FastPath for Ring<H> {
-    // Without a fast path a checker sees each lookup once.
+    // Checkers run without the fast path, so that each lookup has only one code path.
     const HAS_FAST_PATH: bool = H > 1 && !cfg!(any(loom, shuttle));
 
     #[inline(always)]

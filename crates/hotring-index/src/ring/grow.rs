@@ -1,8 +1,9 @@
-//! When the table doubles. How it does is in [`crate::ring::split`]: bucket by bucket.
+//! The decision to double the table. [`crate::ring::split`] carries a doubling out, bucket by bucket.
 //!
-//! The load decides, which inserts check, or the access overhead (FAST'20 section 3.4), which a table that
-//! is only read has as well. So each session sums the visits of its own R-th accesses, and checks all
-//! sessions' sums when its own are bad: a session whose lookups are short never does.
+//! The table doubles because of its load, which inserts check, or because of the access overhead (FAST'20
+//! section 3.4), which matters even if the table is only read. So each session sums the visits of its own
+//! R-th accesses, and checks the sums of all sessions only when its own overhead is high. A session with
+//! short lookups never pays for the check.
 
 use crate::core::config::Growth;
 use crate::core::item::Kind;
@@ -11,21 +12,21 @@ use crate::engine::Sizing;
 use crate::ring::Ring;
 use crate::session::Pinned;
 
-/// Lookups, as the R-th accesses count them, that a mean must rest on.
+/// A mean must be taken over at least this many lookups, as counted by R-th accesses.
 const LOOKUPS_MIN: i64 = 4096;
-/// After this many a mean begins again: old accesses say nothing about the keys that are hot now.
+/// After this many lookups the mean restarts: old accesses say nothing about the currently hot keys.
 const LOOKUPS_MAX: i64 = 4 * LOOKUPS_MIN;
 /// R-th accesses of a session between two checks of its sums.
 const ACCESSES_A_LOOK: u32 = 64;
-/// Pages of memory for the next doubling that are asked for at one look at the load: as it comes near,
-/// many, as they have to be there in time; in a crowded table, few, as the doubling waits for them and so
-/// does every insert.
+/// Pages of memory for the next doubling that one check of the load requests. Many while the doubling is
+/// near, because the pages must be present in time. Few in a crowded table, because the doubling waits for
+/// the pages, and each insert that checks the load pays for its share.
 const PAGES_WHEN_NEAR: u64 = 64;
 const PAGES_WHEN_CROWDED: u64 = 8;
-/// Between these parts of the load that doubles the table, its memory is asked for.
+/// The memory for a doubling is requested while the load is between these fractions of the maximum.
 const READY: [f64; 2] = [0.95, 0.98];
 
-/// Sums of a session's R-th accesses since its last check.
+/// Sums over a session's R-th accesses since its last check.
 #[derive(Default)]
 pub(super) struct Seen {
     accesses: u32,
@@ -34,8 +35,8 @@ pub(super) struct Seen {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Adds the visits of an R-th access, which stands for `lookups` of them. Now and then checks whether
-    /// the table should double.
+    /// Adds the visits of an R-th access, which stands for `lookups` lookups. Periodically checks whether the
+    /// table should double.
     pub(super) fn consider_overhead(&mut self, lookups: u64, visits: u64) {
         let seen = &mut self.local.engine.seen;
         seen.accesses += 1;
@@ -51,8 +52,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
-    /// the load would let a larger table help.
+    /// Doubles the table if its load is too high, or if the access overhead (FAST'20 section 3.4) is too high and
+    /// the load is high enough for a larger table to help.
     pub(crate) fn grow_if_due(&mut self) {
         if !self.shared.may_double() {
             return;
@@ -65,7 +66,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let load = items as f64 / (mask + 1) as f64;
                 let overhead = self.overhead();
                 let crowded = load >= items_min && overhead > visits_max;
-                // Late, as it is memory that no session uses yet; early enough to be ready in time.
+                // Late, because no session uses the memory before the doubling; early enough to be ready in time.
                 let [from, to] = READY;
                 let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
                 let (part, pages) =
@@ -90,7 +91,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         (self.shared.sum(|r| r.lookups.load()), self.shared.sum(|r| r.visits.load()))
     }
 
-    /// Measures the overhead from here on.
+    /// Restarts the measurement of the overhead at these sums.
     fn measure_from(&self, lookups: i64, visits: i64) {
         // ORDERING: Relaxed, statistics.
         self.engine.lookups_before.store(lookups, Ordering::Relaxed);
@@ -98,14 +99,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.engine.visits_before.store(visits, Ordering::Relaxed);
     }
 
-    /// Items visited per lookup of late, once half of the new buckets are split off: the benefit of a
-    /// doubling comes with them.
+    /// Recent visits per lookup; 0 until half of the new buckets are split off, because a doubling pays off only
+    /// as its buckets are split.
     fn overhead(&self) -> f64 {
         // ORDERING: Relaxed, statistics.
         let splits = self.engine.splits.load(Ordering::Relaxed);
         let sums = self.lookups();
         if splits < (self.engine.table.mask() + 1) * 3 / 4 {
-            // The visits until then are the price of the doubling, not a reason for the next one.
+            // The visits until then are the cost of this doubling, not a reason for the next one.
             self.measure_from(sums.0, sums.1);
             return 0.0;
         }

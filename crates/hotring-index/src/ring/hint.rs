@@ -1,4 +1,5 @@
-//! Hints: an item is claimed for a hint word, released, and in the end retired by one session.
+//! Hints: the life of a hinted item, which is claimed for a hint word, released, and finally retired by exactly
+//! one session.
 //!
 //! A hint word owns its item: the claim is the HINTED bit in the item's `next`, set by one CAS on
 //! the unmarked word (I4). Taking the item out of a hint word clears the bit; taking it out of the
@@ -17,11 +18,11 @@ use crate::ring::search::parent;
 use crate::ring::variants::Cause;
 use crate::session::Pinned;
 
-/// Votes of an item that was given a free word.
+/// Votes of an item that receives a free word.
 pub(crate) const VOTES_NEW: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 };
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Whether a hint leads to the item that has won more votes than a new item has.
+    /// Whether a hint leads to the item and has more votes than a new item's hint.
     pub(crate) fn is_hot(&mut self, hit: Hit) -> bool {
         if !hit.word.is(HINTED) || self.shared.config.strategy != Strategy::Vote {
             return false;
@@ -73,7 +74,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         } else if !old.is(REPL) {
             self.clear_hint(item);
         }
-        // The replacer of an item puts the copy into its hint word.
+        // The session that replaced an item puts the copy into its hint word.
     }
 
     /// Empties hint `k` of a slot, which leads to a dead item, if it still is `hint`.
@@ -85,9 +86,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Finds the hint word that holds an item: in its bucket's slot, or in that of a bucket from
-    /// which this one was split off. While the table is being halved, in the slot that goes, too:
-    /// otherwise items removed meanwhile would be kept, and not counted, until that slot is swept.
+    /// Finds the hint word that holds an item: in the slot of its bucket, or of a bucket from which that one was
+    /// split off. During a halving the upper slot is searched, too: otherwise items removed meanwhile would be
+    /// kept, uncounted, until that slot is swept.
     pub(crate) fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
         let mut mask = self.engine.table.mask();
         if self.engine.resizing.is_halved() && self.engine.table.has(mask << 1 | 1) {
@@ -109,8 +110,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Changes the hint word that holds `item`, if one does. Others can only change its votes
-    /// meanwhile, or take the item out themselves.
+    /// Changes the hint word that holds `item`, if one does. Meanwhile other sessions can only change the word's
+    /// votes or remove the item.
     fn swap_hint(&mut self, item: Item, after: impl Fn(Hint) -> Hint) -> Option<u64> {
         loop {
             let (slot, k, hint) = self.locate(item)?;
@@ -139,9 +140,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Must be called after putting an item into a word: if the item died meanwhile, the session that
-    /// killed it may not have found the word, so it is cleared here. Best effort; a reader that meets a
-    /// dead hint clears it as well.
+    /// Must be called after putting an item into a word. If the item died meanwhile, the session that killed it
+    /// may have missed the word, so this function clears the word. Best effort: a reader that meets a dead hint
+    /// clears it as well.
     pub(crate) fn recheck(&mut self, slot: u64, item: Item) {
         if wrong!(self, NaiveHead) {
             return;
@@ -157,7 +158,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// A reader met a replaced item in word `k`, and then found its live version or none.
+    /// Called by a reader that met a replaced item in word `k`. Points the word to the live version that the reader
+    /// then found, or clears the word if there was none.
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
         let Some(live) = live else {
@@ -179,7 +181,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Claims a live, unhinted item: from here on it is not retired before `release`.
+    /// Claims a live, unhinted item: it is not retired before `release`. False: the item is dead or already
+    /// claimed.
     pub(crate) fn claim(&mut self, item: Item) -> bool {
         // ORDERING: Relaxed, a decision on this one word; the CAS validates it.
         let word = Next(item.next().load(Ordering::Relaxed));
@@ -209,7 +212,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return false;
         }
         if !hint.is_empty() {
-            // The old item leaves the line (I9).
+            // The displaced item leaves the line (I9).
             self.make_incomplete(slot, Cause::Displaced);
         }
         let word = &self.engine.table.slot(slot).hints[k];
@@ -225,7 +228,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         true
     }
 
-    /// Takes COMPLETE and CANDIDATE from a line (I9).
+    /// Clears COMPLETE and CANDIDATE of a line (I9).
     #[inline(always)]
     pub(super) fn make_incomplete(&mut self, slot: u64, cause: Cause) {
         if self.invalidates(cause) {
@@ -241,7 +244,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let bits = self.completeness_bits();
         while word.is(bits) {
             // ORDERING: Relaxed: the caller's next CAS publishes. A reader that sees the changed hint word or
-            // the linked item sees at its second look that the line is not complete.
+            // the linked item sees at its second check that the line is not complete.
             match anchor.compare_exchange_weak(
                 word.0,
                 word.0 & !bits,
@@ -257,9 +260,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
 /// Changes a hint word if it still is `from`. On success the caller owns the claim of the old item.
 pub(crate) fn change_word(word: &AtomicU64, from: Hint, to: Hint) -> Result<u64, u64> {
-    // ORDERING: Release publishes the item that is put in, and that the line is not complete any more
-    // to a reader that misses the removed one (I9). Acquire, because the word may have been emptied and
-    // got the same item again since it was read: that claim, which we are going to clear, happens
-    // before (I5).
+    // ORDERING: Release publishes the new item, and tells a reader that misses the removed item that the line
+    // is not complete any more (I9). Acquire, because the word may have been emptied and refilled with the
+    // same item since it was read: that claim, which we are going to clear, must happen before (I5).
     word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
 }

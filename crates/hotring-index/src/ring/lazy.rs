@@ -1,11 +1,11 @@
-//! The limit of dead versions that writers leave in the chain for later walks to unlink.
+//! Lazy unlinking: limits the dead versions that writers leave in the chain for later walks to unlink.
 //!
 //! Replacing a hinted item needs no search for its predecessor if the dead version may stay until a walk
-//! passes it. For a few hot keys these are few bytes. Where many keys are overwritten, dead versions
-//! would take several times the memory of live items. So each session counts the bytes that it leaves
-//! and those that it unlinks, and may leave more only while the sum over all sessions is below a share
-//! of the items' bytes. Beyond it a session may leave dead versions only of keys that it replaced a
-//! moment ago: at most as many as it remembers, and these bytes are counted, too.
+//! passes it. For a few hot keys the dead versions take few bytes. But if many keys are overwritten, dead
+//! versions would take several times the memory of live items. So each session counts the bytes that it
+//! leaves and the bytes that it unlinks, and may leave more only while the sum over all sessions is below a
+//! share of the items' bytes. Beyond this share a session may leave dead versions only of keys that it has
+//! just replaced: at most as many as it remembers, and their bytes are counted, too.
 
 use crate::core::item::{Item, Kind};
 use crate::ring::Ring;
@@ -17,20 +17,20 @@ pub(super) const LEFT: u64 = 15;
 
 /// Items of this size or more are unlinked at once.
 const SIZE_MAX: usize = 512;
-/// The part of the items' bytes that may be left dead, as a divisor.
+/// Dead versions may take the items' bytes divided by this.
 const PARTS: i64 = 16;
 /// This many bytes may be left dead in any case.
 const FLOOR: i64 = 1 << 20;
-/// Replacements between two looks at the sum while too much is left.
+/// Replacements between two checks of the sum while too much is left.
 const WAIT: u32 = 256;
 /// Hashes that a session remembers.
 const RECENT: usize = 64;
 
-/// A session's part.
+/// The state of lazy unlinking in a session.
 pub(super) struct Laziness {
-    /// Bytes that may be left before the next look at the sum.
+    /// Bytes that may be left before the next check of the sum.
     until_look: i64,
-    /// Where that is nothing: replacements before it.
+    /// While nothing may be left: replacements before the next check.
     wait: u32,
     /// Hashes of the keys that were replaced last, indexed by their low bits.
     recent: [u64; RECENT],
@@ -43,7 +43,7 @@ impl Default for Laziness {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Whether a dead item of this many bytes may stay in the chain for a while.
+    /// Whether a dead item of this many bytes may stay in the chain.
     #[inline(always)]
     pub(super) fn may_leave(&mut self, hash: u64, size: usize) -> bool {
         if size >= SIZE_MAX {
@@ -70,7 +70,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         std::mem::replace(recent, hash) == hash
     }
 
-    /// The bytes that this session may leave if all sessions leave as much.
+    /// This session's share of the bytes that all sessions together may still leave.
     fn share_of_allowance(&self) -> i64 {
         let (mut left, mut bytes, mut sessions) = (0, 0, 0);
         for record in self.shared.collector.records() {
@@ -81,7 +81,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         ((bytes / PARTS).max(FLOOR) - left) / sessions.max(1)
     }
 
-    /// Notes that an item that was left is out of the chain.
+    /// Notes that a dead item left in the chain was unlinked.
     pub(super) fn note_cleared(&self, dead: Item) {
         self.record().left_bytes.add(-(self.shared.kind.size(dead) as i64));
     }

@@ -1,10 +1,10 @@
-//! Looking a key up: its line of hints, then a walk (FAST'20 section 3.1).
+//! Lookups: first the hints of the key's line, then a walk (FAST'20 section 3.1).
 //!
 //! A lookup ends at the first of these that answers:
 //!
-//! 1. a hint with the key's tag that leads to its live item: a hit, after two cache lines;
-//! 2. a complete line in which no hint is the key's: a miss, after one (I8);
-//! 3. the walk from the bucket's anchor, at the live item or at the first node beyond the key.
+//! 1. a hint with the key's tag that leads to the key's live item: a hit, after two cache lines;
+//! 2. a complete line without a hint for the key: a miss, after one cache line (I8);
+//! 3. the walk from the bucket's anchor, which ends at the live item or at the first node beyond the key.
 //!
 //! The paper's three conditions for a miss become one, because an anchor bounds every arc: the first
 //! node that is not before the target ends the search (P2).
@@ -20,10 +20,10 @@ use crate::ring::table::{HintAt, Matches, Slot};
 use crate::session::Pinned;
 use std::cmp;
 
-/// Lookups of an unsplit bucket of which one splits it, a power of two. The others look at its
-/// parent's line, which is one more line to fetch; a split is about ten times as much.
+/// One lookup of an unsplit bucket in this many splits it; a power of two. The other lookups read the parent's
+/// line, which costs one more cache line; a split costs about ten times as much.
 const READS_A_SPLIT: u64 = match () {
-    // A schedule is all that may differ from run to run.
+    // Under a checker runs may differ only in their schedules.
     () if cfg!(loom) => 1,
     () if cfg!(shuttle) => 2,
     () => 8,
@@ -68,7 +68,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             let is_hit = !word.is(MARK) && self.has_key(item, goal);
             if is_hit { FastLookup::Hit(Hit { item, word }) } else { FastLookup::Unknown }
         };
-        // Two copies: the code after the match is shorter without a branch before it.
+        // Two copies of `judge`: the code after the match is shorter without a branch before it.
         if table.is_wide() {
             judge(slot.first_match(goal.hash, true))
         } else {
@@ -76,7 +76,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// The second look at a line that was complete before its hints were read (I8, I9).
+    /// The second check of a line that was complete before its hints were read (I8, I9).
     #[inline(always)]
     pub(crate) fn is_complete(&self, slot: &Slot<H>) -> bool {
         // ORDERING: Relaxed, nothing is read through it. The loads of the hints were Acquire, so this one
@@ -100,11 +100,11 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         for k in slot.matches(tag) {
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
             let hint = Hint(slot.hints[k].load(Ordering::Acquire));
-            // Changed since it matched: its item was displaced or replaced, and may be the key's.
+            // The hint has changed since it matched: its item was displaced or replaced, and may be the key's.
             certain &= hint.has_tag(tag);
             let Some(item) = self.hinted(hint) else {
                 if self.is_reserved(hint) {
-                    // Its item may be linked already.
+                    // The item of the reservation may already be linked.
                     sometimes!(ReservedMet);
                     certain = false;
                 }
@@ -152,7 +152,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         hit
     }
 
-    /// The walk of readers: passes dead items, changes nothing, never restarts.
+    /// The walk of readers. It passes dead items, changes nothing and never restarts.
     #[inline(always)]
     pub(crate) fn walk(&self, goal: KeyGoal<'_, K>, mut word: Next) -> (Option<Hit>, u32) {
         let mut visits = 0;
@@ -182,9 +182,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// As `bucket`, for a lookup. It splits only now and then: if all lookups split after a doubling,
-    /// their rate would break down for that time. Also returns whether the bucket's line, if complete,
-    /// answers for the key (I8).
+    /// As `bucket`, for a lookup, which splits only occasionally: if all lookups split after a doubling, their
+    /// rate would collapse meanwhile. Also returns whether the bucket's line, if complete, answers for the key
+    /// (I8).
     fn bucket_to_read(&mut self, hash: u64) -> (u64, bool) {
         let mask = self.engine.table.mask();
         let home = hash & mask;
@@ -241,7 +241,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         hit
     }
 
-    /// The live item with this key if a hint leads to it: where writers look first. Counts nothing.
+    /// The live item with this key, if a hint leads to it. Writers try this first. Counts no access.
     #[inline]
     pub(crate) fn probe(&self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());

@@ -1,10 +1,10 @@
-//! Many lookups in flight, so that the memory they wait for is fetched side by side.
+//! Batched lookups: many lookups are in flight at once, so that their cache misses overlap.
 //!
-//! Most keys take two cache lines: the slot, and the item under the hint with their tag. For these
-//! a *conveyor* is fastest that moves on by a block of keys: a new block asks for its slots, the
-//! one before reads its slots and asks for its items, and the one before that looks at its items,
-//! each in a short loop. The rest, which must walk, are collected and *fly*: each is a small state
-//! machine that asks for its next line and gives way to the others while that line is on its way.
+//! Most keys take two cache lines: the slot, and the item under the hint with the key's tag. For these keys
+//! a *conveyor* is fastest, which advances by one block of keys: the newest block prefetches its slots, the
+//! previous block reads its slots and prefetches its items, and the block before that reads its items, each
+//! in a short loop. The other keys, which must walk, are collected and *fly*: each is a small state machine
+//! that prefetches its next cache line and yields to the others while the line is loading.
 
 use crate::core::hooks::sometimes;
 use crate::core::item::{Item, Kind};
@@ -21,7 +21,7 @@ use std::cmp;
 /// The most lookups that can be in flight.
 const FLIGHTS_MAX: usize = 64;
 
-/// In the place of an item's address: the key is absent. Has no bit that addresses have.
+/// Stored instead of an item's address: the key is absent. Item addresses never have this bit.
 const MISSED: u64 = 1;
 
 /// Keys that the conveyor could not answer.
@@ -37,7 +37,7 @@ impl Default for Walkers {
 }
 
 impl Walkers {
-    /// True when there is no room for another one.
+    /// Adds a key. True if the list is full afterwards.
     fn push(&mut self, key: usize) -> bool {
         self.keys[self.n] = key;
         self.n += 1;
@@ -47,17 +47,17 @@ impl Walkers {
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// The slot has been asked for.
+    /// The slot has been prefetched.
     Line,
-    /// The item under a hint has been asked for.
+    /// The item under a hint has been prefetched.
     Hinted(Item),
-    /// The item that this word leads to has been asked for.
+    /// The item that this word leads to has been prefetched.
     Walk(Next),
 }
 
 #[derive(Clone, Copy)]
 struct Flight {
-    /// Which key of the batch.
+    /// The number of the key in the batch.
     key: usize,
     hash: u64,
     visits: u32,
@@ -67,7 +67,7 @@ struct Flight {
 enum Step {
     Fly(Phase),
     Land(Option<Hit>),
-    /// Something out of the ordinary: let the plain lookup deal with it.
+    /// A rare case: the plain lookup must handle it.
     Divert,
 }
 
@@ -158,13 +158,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         self.hinted(Hint(slot.hint_at(place).load(Ordering::Acquire)))
     }
 
-    /// Asks for the item under the first hint with the hash's tag: its address, or [`MISSED`] if the
-    /// line can tell that there is none, or 0.
+    /// Prefetches the item under the first hint with the hash's tag. Returns the item's address, [`MISSED`] if a
+    /// complete line proves that the key is absent, or 0 if neither is known.
     #[inline(always)]
     fn ask_for_item(&self, hash: u64, is_wide: bool) -> u64 {
         let index = hash & self.engine.table.mask();
         let slot = self.engine.table.slot(index);
-        // Before the hints: a complete line needs it first.
+        // Loaded before the hints: a line that answers for a miss must be complete before and after.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
         let Some(place) = slot.first_match(hash, is_wide) else {
@@ -187,7 +187,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if control.is_start() {
             self.prefetch_hinted(index);
         } else if index != 0 {
-            // Not split off yet.
+            // The bucket is not split off yet.
             prefetch(std::ptr::from_ref(self.engine.table.slot(parent(index))).cast());
         }
     }
@@ -332,7 +332,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         self.onward(control)
     }
 
-    /// Asks for the item that `word` leads to.
+    /// Prefetches the item that `word` leads to.
     #[inline(always)]
     fn onward(&self, word: Next) -> Step {
         let link = word.link();
@@ -360,7 +360,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             // Another key with the same tag, or a dead item.
             return Step::Divert;
         }
-        // The table may have doubled since `step_line`: look whether this slot is in use, too.
+        // The table may have doubled since `step_line`: check whether this slot is in use, too.
         self.walk_from_anchor(goal.hash)
     }
 

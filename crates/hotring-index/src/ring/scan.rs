@@ -1,4 +1,4 @@
-//! Walking the whole ring with a cursor.
+//! Scans: walk the entire ring with a cursor.
 
 use crate::core::item::Kind;
 use crate::core::sync::Ordering;
@@ -8,14 +8,14 @@ use crate::ring::Ring;
 use crate::ring::search::AnchorGoal;
 use crate::session::Pinned;
 
-/// Anchors that cost as much as an item to pass: a table that has become sparse holds no session up.
+/// Passing this many anchors costs as much as an item. This bounds a step in a sparse table.
 const ANCHORS_AN_ITEM: usize = 8;
-/// Anchors that a scan passes for any count. It gets through a table of the initial size at once: clients of a small
-/// store expect that a single step finds all.
+/// Anchors that a step may pass for any count. So one step scans an entire table of the initial size: clients of
+/// a small store expect a single step to find all keys.
 const ANCHORS_MIN: usize = 1 << 10;
 
 impl<const H: usize> Scan for Ring<H> {
-    /// The unit is the items with one hash, and the position is the ring's own order.
+    /// A step never separates the items of one hash. The position is the ring's own order.
     fn scan<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         cursor: u64,

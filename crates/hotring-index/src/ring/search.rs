@@ -1,4 +1,5 @@
-//! The walk of writers, which unlinks dead items on its way, and its start.
+//! The search of writers: it starts at a bucket's anchor or head, walks to the key's position, and unlinks
+//! dead items on its way.
 
 use crate::core::hooks::{Step, cas, sometimes};
 use crate::core::item::{Item, Kind};
@@ -12,9 +13,9 @@ use std::cmp;
 /// A position in the ring's order.
 pub(crate) trait Goal<K: Kind> {
     fn hash(&self) -> u64;
-    /// Where an item stands relative to the goal.
+    /// Compares an item's position with the goal.
     fn cmp_item(&self, kind: &K, item: Item) -> cmp::Ordering;
-    /// Where a slot's anchor stands relative to the goal.
+    /// Compares the position of a slot's anchor with the goal.
     fn cmp_anchor(&self, slot: u64) -> cmp::Ordering;
 }
 
@@ -36,7 +37,7 @@ impl<K: Kind> Goal<K> for KeyGoal<'_, K> {
     }
 }
 
-/// The position of an anchor: before every item of its bucket. Also that of a scan's cursor.
+/// The position of an anchor: before every item of its bucket. Also the position of a scan's cursor.
 pub(crate) struct AnchorGoal(pub(crate) u64);
 
 impl<K: Kind> Goal<K> for AnchorGoal {
@@ -53,9 +54,9 @@ impl<K: Kind> Goal<K> for AnchorGoal {
     }
 }
 
-/// Where a writer's walk ended.
+/// The position where a writer's walk ended.
 pub struct Found<'s> {
-    /// The `next` word of the last live node before the goal, and the value it had.
+    /// The `next` word of the last live node before the goal, that node's link, and the word's value as read.
     pub(crate) pred: &'s AtomicU64,
     pub(crate) pred_link: Link,
     pub(crate) pred_word: Next,
@@ -68,7 +69,7 @@ pub struct Found<'s> {
 }
 
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// The slot whose anchor is the nearest usable one before `hash`. Splits buckets on first use.
+    /// The slot with the nearest usable anchor before `hash`. Splits the bucket on first use.
     #[inline(always)]
     pub(crate) fn bucket(&mut self, hash: u64) -> u64 {
         let index = hash & self.engine.table.mask();
@@ -77,7 +78,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if self.is_start(word) { index } else { self.bucket_or_parent(index) }
     }
 
-    /// The bucket, split off if it is new, or the nearest ancestor that can be used now.
+    /// The bucket, which is split off if it is new, or its nearest usable ancestor.
     #[cold]
     pub(crate) fn bucket_or_parent(&mut self, mut index: u64) -> u64 {
         while index != 0 {
@@ -97,7 +98,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         self.find_from(goal, bucket, H == 1)
     }
 
-    /// As `find`; `from_head` allows it to begin at the bucket's head and so to leave out a part.
+    /// As `find`; with `from_head` the walk may start at the bucket's head and skip the items before it.
     pub(crate) fn find_from(
         &mut self,
         goal: &impl Goal<K>,
@@ -112,7 +113,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 let (at, word) = self.skip_dead(pred_word.link());
                 if at != pred_word.link() {
                     let after = pred_word.with(at);
-                    // ORDERING: Release passes on that `at` is initialised, which we have from the word
+                    // ORDERING: Release passes on the initialisation of `at`, which we acquired from the word
                     // of a skipped item; pairs with the Acquire of walks.
                     if !cas(pred, pred_word.0, after.0, Ordering::Release, Step::CutLost) {
                         continue 'start;
@@ -180,7 +181,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             // ORDERING: Relaxed, the successor of a dead node is frozen (I1) and was read before.
             link = Next(self.next(dead).load(Ordering::Relaxed)).link();
             if dead.is_anchor() {
-                // Of a slot that goes; it has no memory of its own.
+                // The anchor of a slot that a halving discards; an anchor has no memory to retire.
                 sometimes!(AnchorCut);
                 continue;
             }

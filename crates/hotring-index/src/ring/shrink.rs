@@ -1,21 +1,22 @@
-//! Halving the table: the upper slots are given back, readers are not disturbed, no session waits.
+//! Halving the table: the upper slots are returned to the system. Readers are not affected, and no session
+//! waits.
 //!
-//! FAST'20 leaves this open. A halving is a few phases, and any session takes it a step further now
-//! and then (`step_resizing`), so no operation pays for more than a bounded part:
+//! FAST'20 leaves this open. A halving consists of phases, and any session may advance it by one step
+//! (`step_resizing`), so no operation pays for more than a bounded part:
 //!
-//! 1. *Quiet* (only with complete lines): no line becomes complete from now on. After a grace period
-//!    no session is about to, and all lines are made incomplete: a lower one is going to be asked for the
-//!    arc of an upper slot, too, and an upper one is not told of inserts any more.
-//! 2. *Halved*: the mask loses its top bit. After a grace period no session enters through an upper
-//!    slot, splits one off, or puts a hint into one. Until then the halving can be undone by giving
-//!    the bit back.
-//! 3. *Sweep*: of each upper slot the hints are taken out and released, the anchor is MARKed, so
-//!    that nothing is linked behind it any more (I1), and a walk cuts it out like a dead item.
-//! 4. *Unlinked*: after another grace period no session holds a reference to an upper slot. They are
-//!    zeroed in steps, whole pages by giving them to the system.
+//! 1. *Quiet* (only with complete lines): no further line may become complete. After a grace period no
+//!    session is about to complete a line, and all lines are made incomplete: lookups are going to ask a
+//!    lower line for the arc of its upper slot, too, and inserts are going to skip the upper line.
+//! 2. *Halved*: the mask loses its top bit. After a grace period no session enters through an upper slot,
+//!    splits an upper slot off, or puts a hint into it. Until then the halving can be undone by restoring
+//!    the bit.
+//! 3. *Sweep*: in each upper slot the hints are removed and released, and the anchor is MARKed, so that
+//!    nothing can be linked behind it (I1). A walk unlinks the anchor like a dead item.
+//! 4. *Unlinked*: after another grace period no session holds a reference to an upper slot. The upper slots
+//!    are zeroed in steps, entire pages by returning them to the system.
 //!
-//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. A session that needs
-//! a doubling takes the halving further (`grow_if_due`): where all only insert, no other session would.
+//! A doubling needs zeroed slots, so the table does not grow during phases 3 and 4. A session that needs a
+//! doubling advances the halving (`grow_if_due`): if all sessions only insert, no other session would.
 
 use crate::core::config::{Growth, Strategy};
 use crate::core::hooks::{sometimes, wrong};
@@ -27,7 +28,7 @@ use crate::ring::search::AnchorGoal;
 use crate::ring::variants::Cause;
 use crate::session::Pinned;
 
-/// Slots looked at in one step: some 20 microseconds.
+/// Slots processed in one step: about 20 microseconds.
 const SLOTS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 8 } else { 1024 };
 
 #[derive(Clone, Copy)]
@@ -59,16 +60,16 @@ enum Phase {
     },
 }
 
-/// Slots zeroed in one step: a huge page of the largest ones, some 20 microseconds, or 500 where pages
-/// are small.
+/// Slots zeroed in one step: one huge page of the largest slots. Takes about 20 microseconds, or 500 with small
+/// pages.
 const SLOTS_ZEROED: u64 = 1 << 15;
 
 const BUSY: u64 = 1;
 /// The mask is halved, and upper slots may still have hints.
 const HALVED: u64 = 2;
 
-/// The progress of a change of the table's size. The lock must be held to change the mask. No session
-/// waits for it.
+/// The progress of a resize. The lock must be held to change the mask. Sessions only try the lock and never
+/// wait for it.
 pub(crate) struct Resizing {
     phase: Mutex<Phase>,
     /// 0 while none is under way, `BUSY` or `HALVED` while one is.
@@ -86,21 +87,21 @@ impl Resizing {
         }
     }
 
-    /// Whether a halving waits for a session to take it on.
+    /// Whether a halving waits for a session to advance it.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         // ORDERING: Relaxed, advice.
         self.busy.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether upper slots may still have hints. Asked under a pin.
+    /// Whether upper slots may still have hints. Must be called under a pin.
     pub(crate) fn is_halved(&self) -> bool {
         // ORDERING: Relaxed, advice: a session that reads an old value has been pinned since before the end
         // of the last grace period, so the slots are not zeroed yet.
         self.busy.load(Ordering::Relaxed) == HALVED
     }
 
-    /// Asked under a pin, before a line's words are read.
+    /// Whether lines must not become complete. Must be called under a pin, before a line's words are read.
     pub(crate) fn forbids_completing(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `set_quiet`; a session that misses it has been pinned
         // since before the end of the grace period that follows.
@@ -128,7 +129,7 @@ impl Resizing {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Takes a halving a step further, if there is one.
+    /// Advances a halving by one step, if one is in progress.
     pub(crate) fn step_resizing(&mut self) {
         let engine = self.engine;
         let Ok(mut phase) = engine.resizing.phase.try_lock() else { return };
@@ -141,8 +142,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Doubles the table if it still has `mask + 1` slots; a halving that has not gone far is
-    /// undone. False: the table has not grown.
+    /// Doubles the table if it still has `mask + 1` slots; a halving before phase 3 is undone. False: the table
+    /// has not grown.
     pub(crate) fn double(&mut self, mask: u64) -> bool {
         let resizing = &self.engine.resizing;
         let Ok(mut phase) = resizing.phase.try_lock() else { return false };
@@ -159,16 +160,16 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 grown
             }
             Phase::Quiet { .. } | Phase::Incomplete { .. } => {
-                // Some lines are not complete any more, which they may be at any time.
+                // Some lines have become incomplete, which is allowed at any time.
                 sometimes!(ShrinkUndone);
-                // Also for the lines that are not complete any more, if the table stays as it is.
+                // Lets eager work complete these lines again, even if the table does not double.
                 self.engine.eager.restart(mask + 1);
                 resizing.set_quiet(false);
                 resizing.set(&mut phase, Phase::Idle);
                 self.engine.table.double(mask)
             }
             Phase::Halved { .. } => {
-                // Its slots are as they were: this is an ordinary doubling with less to split.
+                // The upper slots are unchanged: this is an ordinary doubling with fewer buckets to split.
                 sometimes!(ShrinkUndone);
                 self.engine.table.set_mask(mask << 1 | 1);
                 resizing.set_quiet(false);
@@ -179,7 +180,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Begins a halving if the table holds few items for its size. Called now and then by removals.
+    /// Begins a halving if the table holds few items for its size. Called periodically by removals.
     pub(crate) fn shrink_if_due(&mut self) {
         let Growth::Auto { items_low, .. } = self.engine.growth else { return };
         let slots = self.engine.table.mask() + 1;
@@ -217,7 +218,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         Phase::Halved { tag: self.local.participant.grace() }
     }
 
-    /// One step; returns the phase that the halving is in now.
+    /// Takes one step; returns the next phase of the halving.
     fn take_step(&mut self, phase: Phase) -> Phase {
         let slots = self.engine.table.mask() + 1;
         match phase {
@@ -230,8 +231,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 waiting
             }
             Phase::Incomplete { next } => {
-                // The upper ones too: once the mask is halved, inserts of their keys do not look
-                // at them any more, and the halving may be undone.
+                // The upper lines, too: once the mask is halved, inserts of their keys do not read them, and
+                // the halving may be undone.
                 let end = (next + SLOTS_A_STEP).min(slots);
                 (next..end).for_each(|slot| self.make_incomplete(slot, Cause::Halving));
                 if end < slots { Phase::Incomplete { next: end } } else { self.halve() }
@@ -248,7 +249,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Zeroes upper slots from `next` on; no session looks at them any more.
+    /// Zeroes upper slots from `next` on. No session may use them.
     fn zero(&mut self, next: u64) -> Phase {
         let slots = self.engine.table.mask() + 1;
         let end = (next + SLOTS_ZEROED).min(2 * slots);
@@ -261,18 +262,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         Phase::Idle
     }
 
-    /// Takes the anchor of an upper slot out of the chain, and its hints with it.
+    /// Removes the hints of an upper slot, and unlinks its anchor.
     fn sweep_slot(&mut self, index: u64) {
         let slot = self.engine.table.slot(index);
-        // ORDERING: Relaxed; no split of it is under way since the grace period.
+        // ORDERING: Relaxed; no split of this slot is in progress since the grace period.
         if slot.anchor.load(Ordering::Relaxed) == 0 {
             return;
         }
         for word in &slot.hints {
-            // ORDERING: Acquire: the item and its claim, which we clear, come before (I5). No session looks
-            // for items here any more.
+            // ORDERING: Acquire: the item and its claim, which we clear, happen before (I5). No session
+            // searches this slot for items any more.
             let hint = Hint(word.swap(0, Ordering::Acquire));
-            // Where the strategy is Sampling, an empty head that counts looks reserved.
+            // Under the sampling strategy an empty head that counts samples looks reserved.
             debug_assert!(
                 !hint.is_reserved() || self.shared.config.strategy != Strategy::Vote,
                 "its inserter is gone since the grace period"
@@ -292,8 +293,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Marks the anchor of an upper slot, so that a walk unlinks it.
     fn unlink_anchor(&mut self, index: u64) {
         wrong!(self, NoAnchorMark => return self.cut_anchor(index););
-        // ORDERING: Relaxed: links behind the anchor come before, or fail, as all are changes of this
-        // one word (I1); as a read-modify-write it passes on what they published.
+        // ORDERING: Relaxed: a CAS that links behind the anchor either happens before this change or fails,
+        // because all change this one word (I1); as a read-modify-write it continues their release sequences.
         self.engine.table.slot(index).anchor.fetch_or(MARK, Ordering::Relaxed);
         let bucket = self.bucket(index);
         let _ = self.find_from(&AnchorGoal(index), bucket, false);

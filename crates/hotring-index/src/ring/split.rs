@@ -1,8 +1,8 @@
-//! Splits: a bucket of a doubled table gets its anchor and its hints.
+//! Splits: give a bucket of a doubled table its anchor and its hints.
 //!
-//! A bucket is split off by the first session that writes to it, or *eagerly* before that. FAST'20
-//! (section 3.4) has a thread that moves the whole table; here sessions split a few buckets each now and
-//! then, and none waits for it. Until a bucket is split, a lookup fetches a second line and is hard to
+//! The first session that writes to a bucket splits it off, unless eager work has done so before. FAST'20
+//! (section 3.4) has a thread that moves the entire table; here each session splits a few buckets at
+//! intervals, and no session waits. Until a bucket is split, a lookup fetches a second line and is hard to
 //! predict, and the first miss of a line that could be complete must walk.
 
 use crate::core::config::Strategy;
@@ -21,28 +21,30 @@ use std::ops::Range;
 /// Buckets whose items are prefetched before their turn.
 const PREFETCH_DISTANCE: u64 = 3;
 
-/// How far the eager work on the table has come. Below the number of slots: all buckets before this one
-/// are split. From there on: that many lines were checked for completeness. It is advice: buckets that it
-/// passes over are split on first use.
+/// The progress of the eager work on the table. Below the number of slots it is a bucket number: all buckets
+/// before this one are split. From the number of slots on, the excess is the number of lines checked for
+/// completeness. Only advice: skipped buckets are split on first use.
 pub(crate) struct EagerWork(AtomicU64);
 
 impl EagerWork {
-    /// The first buckets are left to their use: there may be far more of them than items.
+    /// The progress for a new table: no eager work. There may be far more initial buckets than items, so each is
+    /// split on first use.
     pub(crate) fn new(slots: u64) -> Self {
         Self(AtomicU64::new(2 * slots))
     }
 
-    /// Goes back to the state of a table whose `slots` buckets are all split. Must be called when the
-    /// table gets more slots than that, or has no more than that again.
+    /// Resets the progress to a table whose `slots` buckets are all split. Must be called when the table grows
+    /// beyond `slots` slots, or returns to that size.
     pub(crate) fn restart(&self, slots: u64) {
         // ORDERING: Relaxed, it only divides the work; each step checks whether it may be done.
         if self.0.load(Ordering::Relaxed) > slots {
-            // ORDERING: Relaxed, as above. Work that another session takes meanwhile is done twice, or on first use.
+            // ORDERING: Relaxed, as above. If another session takes work meanwhile, that work is done twice, or
+            // on first use.
             self.0.store(slots, Ordering::Relaxed);
         }
     }
 
-    /// Takes the work from `from` up to `to`, unless another session has.
+    /// Takes the work from `from` up to `to`, unless another session has taken it.
     fn take(&self, from: u64, to: u64) -> bool {
         // ORDERING: Relaxed, as in `restart`.
         self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -50,8 +52,8 @@ impl EagerWork {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, without
-    /// its phases: one CAS, no copying, no session waits). False: another session is at it.
+    /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, but without phases: one
+    /// CAS, no copying, no waiting). False: another session is splitting the bucket.
     #[cold]
     pub(crate) fn split(&mut self, index: u64) -> bool {
         // 1. BUSY makes this session the only one that splits the slot.
@@ -63,9 +65,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let from = self.bucket_or_parent(parent(index));
         self.prefetch_hinted(from);
-        // 2. Once the anchor is linked the arc of `from` ends there, but its line serves all of it until
-        // BUSY is cleared. A candidate that is old enough would become complete by its half. One that is
-        // set later cannot become complete while we are pinned.
+        // 2. Once the anchor is linked, the arc of `from` ends at it, but the line of `from` serves both arcs
+        // until BUSY is cleared. An old enough candidate would become complete after a check of its half only.
+        // A candidate that is set later cannot become complete while we are pinned.
         self.make_incomplete(from, Cause::SplitBegins);
         // 3. From this CAS on the bucket has an arc of its own.
         self.link_anchor(index, anchor, from);
@@ -73,9 +75,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         // ORDERING: Release: a session that sees the slot usable must see its anchor linked (I7), and
         // the items behind it; pairs with the Acquire in `bucket`.
         anchor.fetch_and(!BUSY, order!(self, Ordering::Release, RelaxedBusy));
-        // 5. The hints of the bucket's items move over, from all lines that served it: several, if the
-        // parent was being split off, too. Not earlier: a session that chose one of these lines for one
-        // of our keys has been pinned since, so that the line cannot become complete again before.
+        // 5. The hints of the bucket's items move to its slot, from all lines that served the bucket: several, if
+        // the parent was being split off, too. This must not happen earlier: a session that chose one of these
+        // lines for one of our keys has been pinned since, so the line cannot become complete again before that
+        // session unpins.
         let mut ancestor = index;
         while ancestor != from {
             ancestor = parent(ancestor);
@@ -120,7 +123,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     #[cold]
     fn growth_step_from(&mut self, from: u64, count: u64, slots: u64) -> bool {
         let splits = from < slots;
-        // A table that was enlarged for items to come is not touched before they come.
+        // A table that was enlarged in advance is not touched before its items arrive.
         let waits = self.shared.items() < slots as i64 && !cfg!(shuttle);
         if splits && waits {
             return false;
@@ -148,8 +151,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         true
     }
 
-    /// Calls `visit` for each number. The hinted items of the line `line_of` it are prefetched some
-    /// steps before.
+    /// Calls `visit` for each number of the range. Prefetches the hinted items of each number's line (`line_of`)
+    /// a few steps in advance.
     fn for_each_prefetched(
         &mut self,
         range: Range<u64>,
@@ -167,7 +170,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Prefetches all items that a line hints, so that a walk waits once and not for each.
+    /// Prefetches all items that a line hints, so that their cache misses overlap.
     #[inline]
     pub(crate) fn prefetch_hinted(&self, bucket: u64) {
         for word in &self.engine.table.slot(bucket).hints {
@@ -176,7 +179,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.
+    /// Moves the hints of the new bucket's items from line `from` to line `to`, so that a doubling loses no hint
+    /// of a hot item.
     fn hand_over(&mut self, from: u64, to: u64) {
         let mask = (1u64 << (64 - to.leading_zeros())) - 1;
         for word in &self.engine.table.slot(from).hints {
@@ -193,7 +197,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Puts a hint that was taken from another line into a free word, or gives up its claim.
+    /// Puts a hint that was taken from another line into a free word, or releases its claim.
     fn take_over(&mut self, line: u64, hint: Hint, item: Item) {
         let mut words = self.engine.table.slot(line).hints.iter();
         if words.any(|word| change_word(word, Hint::EMPTY, hint).is_ok()) {
@@ -205,7 +209,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// After a split: hints items for which the full line had no word.
+    /// Called after a split: gives hints to items for which the full line had no word.
     pub(crate) fn refill(&mut self, bucket: u64) {
         if !self.engine.completes {
             self.fill_line(bucket);
@@ -215,7 +219,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Gives the free words of a line to items of its arc that have none.
+    /// Gives the free words of a line to items of its arc that have no hint.
     fn fill_line(&mut self, bucket: u64) {
         if H == 1 || self.shared.config.strategy != Strategy::Vote {
             return;

@@ -1,4 +1,4 @@
-//! The table: one reserved address range, of which the lower `mask + 1` slots are in use.
+//! The table of slots: one reserved address range, of which the lower `mask + 1` slots are in use.
 
 use crate::core::config::{Config, ConfigError};
 #[cfg(not(any(loom, shuttle)))]
@@ -7,8 +7,8 @@ use crate::core::sync::{AtomicU64, Ordering, TallyU64};
 use crate::core::word::Hint;
 use std::io;
 
-/// A bucket's anchor and hints (the paper's head pointer, several of them). 16, 32 or 64 bytes, so that a
-/// slot never crosses a cache line. All zeros: not split off yet.
+/// A bucket's anchor and hints (several of the paper's head pointers). 16, 32 or 64 bytes, so that a slot never
+/// crosses a cache line. All zeros: the bucket is not split off yet.
 #[repr(C)]
 pub(crate) struct Slot<const H: usize> {
     pub(crate) anchor: AtomicU64,
@@ -48,7 +48,7 @@ impl Iterator for Matches {
 pub(crate) struct HintAt<const H: usize>(usize);
 
 impl<const H: usize> HintAt<H> {
-    /// Of one of the H hints.
+    /// The position of this hint, which must be below H.
     #[inline(always)]
     pub(crate) fn of(hint: usize) -> Self {
         debug_assert!(hint < H);
@@ -90,7 +90,7 @@ impl<const H: usize> Slot<H> {
     #[inline(always)]
     pub(crate) fn hint_at(&self, place: HintAt<H>) -> &AtomicU64 {
         let slot = std::ptr::from_ref(self).cast::<AtomicU64>();
-        // SAFETY: a place is always that of one of the H hints.
+        // SAFETY: a `HintAt` is always the position of one of the H hints.
         unsafe { &*slot.byte_add(place.0) }
     }
 
@@ -184,14 +184,14 @@ fn line_matches_wide(line: *const u64, tag: u32) -> u32 {
 #[repr(align(128))]
 struct Mask {
     value: AtomicU64,
-    /// Whether the processor compares a line at once. Constant, and read with the mask.
+    /// Whether the processor can compare an entire line with one instruction. Constant, and read with the mask.
     is_wide: bool,
 }
 
 pub(crate) struct Table<const H: usize> {
     mask: Mask,
     slots: Slots<H>,
-    /// The system was asked for the memory of slots below this before their use.
+    /// Slots below this number have been prefaulted.
     touched: TallyU64,
 }
 
@@ -245,7 +245,7 @@ impl<const H: usize> Table<H> {
         self.mask.value.load(Ordering::Acquire)
     }
 
-    /// Whether a line is compared at once.
+    /// Whether one instruction compares an entire line.
     #[inline(always)]
     pub(crate) fn is_wide(&self) -> bool {
         self.mask.is_wide
@@ -304,7 +304,7 @@ impl<const H: usize> Table<H> {
     }
 }
 
-/// The slots: zeroed memory of the system, touched only where used.
+/// The slots: zeroed memory of the system. Unused slots are not touched.
 #[cfg(not(any(loom, shuttle)))]
 struct Slots<const H: usize> {
     start: *const Slot<H>,

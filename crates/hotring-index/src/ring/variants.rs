@@ -1,7 +1,7 @@
-//! Decisions of the ring that a model checker can get wrong on request.
+//! Decisions of the ring that have a deliberately wrong variant for model checkers.
 //!
-//! In ordinary builds each function is its plain expression; under a checker [`Fault`] may select the
-//! wrong variant that the suites must find. The algorithm's own files so contain few hooks.
+//! In ordinary builds each function is its plain expression. Under a checker [`Fault`] may select the wrong
+//! variant, which the suites must detect. This keeps most hooks out of the files of the algorithm.
 //!
 //! [`Fault`]: crate::core::faults
 
@@ -13,18 +13,18 @@ use crate::ring::Ring;
 use crate::ring::search::parent;
 use crate::session::Pinned;
 
-/// Why a line stops being complete.
+/// The reason for which a line stops being complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// An insert found no free word.
     Insert,
     /// A hint is displaced by another.
     Displaced,
-    /// A child is about to be split off, whose part of the line is not checked yet.
+    /// A child is about to be split off; its part of the line is not checked yet.
     SplitBegins,
-    /// A child is split off, and takes its hints along.
+    /// A child is split off, and its hints move to its own slot.
     SplitEnds,
-    /// A replaced item loses its word.
+    /// The hint word of a replaced item is cleared.
     StaleHint,
     /// The table is about to be halved.
     Halving,
@@ -43,13 +43,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag)
     }
 
-    /// Whether a line is complete at the second look.
+    /// Whether a line is complete at the second check.
     #[inline(always)]
     pub(super) fn confirms_complete(&self, control: Next) -> bool {
         control.is(COMPLETE) || wrong!(self, NoSecondLook)
     }
 
-    /// Whether a reserved word forbids to answer for a miss.
+    /// Whether a word is reserved, so that the line must not answer for a miss.
     #[inline(always)]
     pub(super) fn is_reserved(&self, hint: Hint) -> bool {
         hint.is_reserved() && !wrong!(self, ReservedMissed)
@@ -61,10 +61,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         dead.is(REPL) && !wrong!(self, ClearReplaced)
     }
 
-    /// Whether the line of `index`, if complete, answers for the keys of bucket `home` (I8): they must
-    /// lie between its anchor and the next one that a table with this mask can have, except for
-    /// `home`'s own. That holds for the bucket itself and for its parent, if that was split last. Any
-    /// other ancestor may have buckets in between that are split off already.
+    /// Whether the line of `index`, if complete, answers for the keys of bucket `home` (I8). The keys must lie
+    /// between the anchor of `index` and the next possible anchor in a table with this mask, not counting the
+    /// anchor of `home`. This holds for the bucket itself, and for its parent if `home` is in the upper half of
+    /// the table. Any other ancestor may have buckets in between that are already split off.
     #[inline(always)]
     pub(super) fn serves(&self, index: u64, home: u64, mask: u64) -> bool {
         match () {
@@ -74,7 +74,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Whether lines may become complete now. Must be asked before a line's words are read.
+    /// Whether lines may become complete. Must be called before a line's words are read.
     #[inline(always)]
     pub(super) fn may_complete(&self) -> bool {
         !self.engine.resizing.forbids_completing() || wrong!(self, ShrinkComplete)
@@ -102,7 +102,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.shared.collector.is_over(tag) || wrong!(self, NoGrace)
     }
 
-    /// Whether a change must take COMPLETE and CANDIDATE from a line.
+    /// Whether a change must clear COMPLETE and CANDIDATE of a line.
     #[inline(always)]
     pub(super) fn invalidates(&self, cause: Cause) -> bool {
         match cause {
@@ -132,7 +132,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         wrong!(self, NaiveHead | RecheckHead)
     }
 
-    /// Where a walk may continue from a dead head: nowhere (P3).
+    /// The word from which a walk may continue at a dead head: none, because its successor may be freed (P3).
     #[inline(always)]
     pub(super) fn start_at_dead(
         &self,

@@ -1,8 +1,8 @@
-//! Insert, replace and delete: one CAS on one word each.
+//! Insert, replace and delete: each takes effect by one CAS on one word.
 //!
-//! FAST'20 section 3.3 asks for an Occupied bit that is set and later cleared, so that others wait for
-//! a thread that stops in between. Here the word of a dead item carries the mark (Harris 2001), and any
-//! session can finish what another has begun.
+//! FAST'20 section 3.3 uses an Occupied bit that is set and later cleared, so that other threads wait for a
+//! thread that stops in between. Here the word of a dead item carries the mark (Harris 2001), and any
+//! session can finish an operation that another has begun.
 
 use crate::core::config::Strategy;
 use crate::core::hooks::{Step, cas, order, sometimes, wrong};
@@ -20,8 +20,8 @@ use crate::session::Pinned;
 /// Dead versions that writers of a hinted item may leave in the chain before one unlinks them.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// Buckets that a session splits eagerly after `RESIZE_INTERVAL` inserts. A doubling follows some four
-/// inserts a bucket, so all buckets are split after a quarter of the next ones.
+/// Buckets that a session splits eagerly after `RESIZE_INTERVAL` inserts. The next doubling follows after about
+/// four inserts per bucket, so all buckets are split within a quarter of these inserts.
 const EAGER_BUCKETS: u64 = RESIZE_INTERVAL as u64 / 2;
 
 /// A word of a line that an insert has reserved before linking its item.
@@ -29,7 +29,7 @@ const EAGER_BUCKETS: u64 = RESIZE_INTERVAL as u64 / 2;
 pub struct Reservation(Option<usize>);
 
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// Links a private item before `found.at`. False: another session changed the place; the caller
+    /// Links a private item before `found.at`. False: another session changed the predecessor's word; the caller
     /// must search again, and keeps the reservation.
     pub(crate) fn link(
         &mut self,
@@ -69,8 +69,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         true
     }
 
-    /// Replaces the live item `old` by the private `copy`. `found` is the walk that led to `old`, if
-    /// there was one. False: the word of `old` has changed, and nothing has happened.
+    /// Replaces the live item `old` with the private `copy`. `found` is the walk that led to `old`, if there was
+    /// one. False: the word of `old` has changed, and nothing was replaced.
     pub(crate) fn replace(
         &mut self,
         goal: &impl Goal<K>,
@@ -116,8 +116,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         true
     }
 
-    /// Deletes the live item that `found` ended at. False: its word has changed, and nothing has
-    /// happened.
+    /// Deletes the live item that `found` ended at. False: its word has changed, and nothing was deleted.
     pub(crate) fn kill(&mut self, goal: &impl Goal<K>, bucket: u64, found: &Found<'s>) -> bool {
         let item = self.item(found.at);
         // 1. From this CAS on the key is absent.
@@ -133,8 +132,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         true
     }
 
-    /// Deletes an item that a scan has met, whatever its word became; a later walk unlinks it. False:
-    /// it was dead already.
+    /// Deletes an item that a scan has met, even if its word has changed since; a later walk unlinks the item.
+    /// False: the item was already dead.
     pub(crate) fn kill_at(&mut self, hit: Hit) -> bool {
         let next = hit.item.next();
         let mut word = hit.word.0;
@@ -153,7 +152,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         false
     }
 
-    /// Takes the dead item at `found` out of the chain, or lets a new walk do it.
+    /// Unlinks the dead item at `found`, or starts a new walk that unlinks it.
     fn unlink_found(
         &mut self,
         goal: &impl Goal<K>,
@@ -171,8 +170,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// The bytes of `old`, if its dead version may stay in the chain until a walk passes. Only a hinted
-    /// item may: lookups come to its copy without passing it.
+    /// The size of `old` in bytes, if its dead version may stay in the chain until a walk passes. Only a hinted
+    /// item may stay: lookups reach its copy through the hint, without passing the dead version.
     fn may_leave_dead(&mut self, hash: u64, old: Hit) -> Option<usize> {
         let (size, has_more) = self.shared.kind.extent(old.item);
         let may = old.word.is(HINTED)
@@ -183,8 +182,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         may.then_some(size)
     }
 
-    /// Reserves a free word of the line, so that a complete line stays so; without one the line is no
-    /// longer complete.
+    /// Reserves a free word of the line, so that a complete line stays complete. Without a free word the line
+    /// becomes incomplete.
     #[inline(always)]
     fn reserve_or_make_incomplete(&mut self, hash: u64, bucket: u64, kept: &mut Reservation) {
         wrong!(self, LinkFirst => return;);
@@ -205,8 +204,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let k = hints.iter().position(|word| {
             // ORDERING: Relaxed, the CAS validates it.
             let is_free = word.load(Ordering::Relaxed) == 0;
-            // ORDERING: Acquire: a reader that finds our item in a word that held another one must see
-            // that the line is not complete. That was published when the word was emptied (I9).
+            // ORDERING: Acquire: a reader that finds our item in a word that held another item must see that
+            // the line is not complete. The session that emptied the word published this (I9).
             let cas = || word.compare_exchange(0, reserved, Ordering::Acquire, Ordering::Relaxed);
             is_free && cas().is_ok()
         })?;
@@ -223,8 +222,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// The predecessor's word as it was found, but with the current control bits of our own line: our
-    /// own change of these must not fail the CAS.
+    /// The predecessor's word as found, but with the current control bits of our own line: this session's own
+    /// change of these bits must not make the CAS fail.
     #[inline(always)]
     fn with_current_control(&self, bucket: u64, found: &Found<'s>) -> Next {
         if found.pred_link != Link::anchor(bucket) {
@@ -262,7 +261,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 }
 
-/// The flags that an item was made with; its word has nothing else yet.
+/// The flags with which an item was made. The item must be private: its word has nothing else yet.
 fn item_flags(item: Item) -> u64 {
     let next: &AtomicU64 = item.next();
     // ORDERING: Relaxed, the item is private.

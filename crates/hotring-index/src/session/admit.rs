@@ -1,5 +1,5 @@
-//! Admission of operations that take memory, by the limits of [`memory_limit`](crate::core::memory_limit) and
-//! [`limbo`](crate::core::limbo).
+//! Admission control: admits or refuses operations that take memory, by the limits of
+//! [`memory_limit`](crate::core::memory_limit) and [`limbo`](crate::core::limbo).
 
 use super::{Session, Shared};
 use crate::core::item::Kind;
@@ -7,21 +7,21 @@ use crate::core::memory_limit::{Full, Refused, Taken};
 use crate::core::sync::Ordering;
 use crate::engine::Engine;
 
-/// Rounds in which a write at the memory limit tries to free memory: a grace period takes three, if no
+/// Rounds in which a write at the memory limit tries to free memory. A grace period takes three rounds, if no
 /// session is pinned meanwhile.
 const FULL_ROUNDS: usize = 8;
 
 /// Items of the table that each round sweeps.
 const SWEPT: usize = 64;
 
-/// Items that one step of compaction looks at.
+/// Items that one step of compaction visits.
 const MOVED: usize = 2048;
 
 /// Steps of compaction before a write is refused.
 const MOVES: usize = 64;
 
 impl<K: Kind, E: Engine> Shared<K, E> {
-    /// Bytes that this index alone takes.
+    /// The memory of this index alone.
     pub(crate) fn own_bytes(&self) -> Taken {
         let both = self.engine.table_bytes() + self.blocks.bytes();
         Taken {
@@ -31,36 +31,36 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         }
     }
 
-    /// Bytes of all that counts.
+    /// All memory that counts toward the limit: this index, the other indexes, and external memory.
     fn taken(&self) -> Taken {
         let beside = self.budget.beside();
         let beside = Taken { used: beside, held: beside, limbo: 0 };
         self.own_bytes() + self.budget.of_kin() + beside
     }
 
-    /// Bytes that are held for all that counts.
+    /// Held bytes of all memory that counts toward the limit.
     pub(super) fn held_bytes(&self) -> u64 {
         self.taken().held
     }
 
-    /// Whether more is held than may be used.
+    /// Whether held memory exceeds the limit.
     pub(crate) fn is_tight(&self) -> bool {
         self.budget.is_tight(self.held_bytes())
     }
 
-    /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
-    /// refused for it.
+    /// Whether the memory limit permits a table of twice the size. Without it lookups are slower, but no operation
+    /// is refused.
     pub fn may_double(&self) -> bool {
         self.may_take(self.engine.table_bytes())
     }
 
-    /// Whether there is memory for this many bytes of a table.
+    /// Whether the memory limit permits this many more bytes of a table.
     pub fn may_take(&self, bytes: u64) -> bool {
         let max = self.budget.max();
         max == u64::MAX || self.taken().used + bytes <= max
     }
 
-    /// Checks whether this many more bytes fit, and publishes to all sessions whether the limit is reached.
+    /// Checks whether this many more bytes fit into the limit, and publishes the result to all sessions.
     pub(crate) fn check_memory(&self, more: u64) -> Result<(), Full> {
         if self.budget.max() == u64::MAX {
             self.collector.shown().show_full(false);
@@ -83,25 +83,25 @@ impl<K: Kind, E: Engine> Shared<K, E> {
 }
 
 impl<K: Kind, E: Engine> Session<K, E> {
-    /// Asks whether an operation that takes memory may begin: not while more than
-    /// [`Config::limbo_max`](crate::Config::limbo_max) bytes of removed items wait for a session that stays pinned, nor
-    /// while more is used than [`Index::set_memory_max`](crate::Index::set_memory_max) says. Nothing
-    /// else asks: without this call before each insert and each update, a stalled reader lets
-    /// memory grow without bound. Removals and reads need not ask.
+    /// Checks whether an operation that takes memory may begin. It is refused while more than
+    /// [`Config::limbo_max`](crate::Config::limbo_max) bytes of removed items wait for a session that stays
+    /// pinned, or while usage exceeds [`Index::set_memory_max`](crate::Index::set_memory_max). Operations do not
+    /// call this: the caller must call it before each insert and update, or a stalled reader lets memory grow
+    /// without bound. Removals and reads need no admission.
     ///
-    /// Costs one load. Over a limit it costs up to eight collections, each of which frees up to
-    /// 1,024 items; looks at every session's record; and a walk over some hundred items.
+    /// Costs one load. Over a limit it costs up to eight collections, each of which frees up to 1,024 items, a
+    /// pass over all sessions' records, and a walk over some hundred items.
     ///
     /// # Errors
-    /// The stalled session and the bytes that wait for it: once it proceeds, writes are admitted. Or how
-    /// much is used: as soon as something is removed and no session can see it any more, writes are admitted.
+    /// * A session is stalled. Writes are admitted once it proceeds.
+    /// * The memory limit is exceeded. Writes are admitted once items are removed and no session can see them.
     #[inline(always)]
     pub fn admit(&mut self) -> Result<(), Refused> {
         if self.local.participant.is_refusing() { self.admit_more(0) } else { Ok(()) }
     }
 
-    /// As [`admit`](Self::admit), for an operation that takes this many bytes. Where these are few,
-    /// `admit` does. O(sessions).
+    /// As [`admit`](Self::admit), for an operation that takes this many bytes. For small operations `admit` is
+    /// sufficient. O(sessions).
     ///
     /// # Errors
     /// As `admit`.
@@ -109,14 +109,14 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.admit_more(bytes as u64)
     }
 
-    /// Whether operations that take memory were refused at the last look. Costs one load.
+    /// Whether the last check of the limits refused operations that take memory. Costs one load.
     #[inline(always)]
     pub fn is_refusing(&self) -> bool {
         self.local.participant.is_refusing()
     }
 
-    /// As [`admit_bytes`](Self::admit_bytes), for a caller that removes items to make space: at the limit
-    /// of all memory it frees only memory that can be freed at once.
+    /// As [`admit_bytes`](Self::admit_bytes), for a caller that evicts items to make space: at the memory limit
+    /// it frees only memory that can be freed at once.
     ///
     /// # Errors
     /// As `admit`.
@@ -160,15 +160,15 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.shared.check_memory_after_release(bytes).map_err(Refused::Full)
     }
 
-    /// Moves some items together. False: there was nothing to move.
+    /// Does one step of compaction. False: there was no work.
     fn move_together(&mut self) -> bool {
-        // A block in a cache keeps its chunk.
+        // A cached block keeps its chunk.
         self.local.arena.give_back();
         self.compact_step(MOVED).visited > 0
     }
 
-    /// Moves items together until there is room for this many bytes, a bounded number of times: a client
-    /// cannot help it when its write is refused although most memory is free.
+    /// Compacts until this many bytes fit into the limit, with a bounded number of steps. A write should not be
+    /// refused while most of the held memory is free.
     fn compact_until_free(&mut self, bytes: u64) -> bool {
         for _ in 0..MOVES {
             if !self.move_together() {
@@ -181,15 +181,15 @@ impl<K: Kind, E: Engine> Session<K, E> {
         false
     }
 
-    /// Has a part of the table let go of dead versions that no session has come by.
+    /// Unlinks dead versions in a part of the table that no walk has passed since.
     fn sweep_some(&mut self) {
         let mut pinned = self.pin();
-        // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
+        // ORDERING: Relaxed, a position to continue from; two sessions at the same position do no harm.
         let cursor = pinned.shared.sweep_cursor.load(Ordering::Relaxed);
         let from = E::bucket(&mut pinned, cursor.reverse_bits());
         let (next, _) = E::scan(&mut pinned, cursor, SWEPT, |_, _| 1);
         E::sweep(&mut pinned, from, next);
-        // Only an item with a damaged hash leads backwards.
+        // The position decreases only after an item with a damaged hash.
         let next = if next <= cursor { 0 } else { next };
         // ORDERING: Relaxed, as above.
         pinned.shared.sweep_cursor.store(next, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Operations on all items: random picks, and clear.
+//! Operations on all items: random picks and clear.
 
 use crate::core::item::Kind;
 use crate::core::sync::Ordering;
@@ -10,15 +10,15 @@ use crate::session::{Pinned, Session};
 pub(crate) const STEP: usize = 1024;
 
 impl<'s, K: Kind, E: Engine> Pinned<'s, K, E> {
-    /// One of the next few items from `cursor` on that `usable` accepts, if there is one within a
-    /// step, and where that step ended.
+    /// One of the next few items from `cursor` that `usable` accepts, if there is one within a step, and the
+    /// position where the step ended.
     pub(crate) fn pick(
         &mut self,
         cursor: u64,
         random: u64,
         usable: impl Fn(&mut Self, Hit) -> bool,
     ) -> (u64, Option<Hit>) {
-        // Not always the first one: an item after a gap would be picked more often than others.
+        // Not always the first item: an item after a gap would be picked more often than others.
         let mut skip = random.rotate_right(17) % 8;
         let mut picked = None;
         let mut done = false;
@@ -37,7 +37,7 @@ impl<'s, K: Kind, E: Engine> Pinned<'s, K, E> {
         (next, picked)
     }
 
-    /// Kills the item, or the version that has replaced it meanwhile.
+    /// Kills the item, or the version that has replaced it.
     fn kill_present(&mut self, mut hit: Hit) {
         while !E::kill_at(self, hit) {
             // ORDERING: Acquire pairs with the step that marked it.
@@ -57,7 +57,7 @@ impl<'s, K: Kind, E: Engine> Pinned<'s, K, E> {
 }
 
 impl<K: Kind, E: Engine> Session<K, E> {
-    /// Removes every item that is present when its place is reached. O(n).
+    /// Removes every item that is present when the scan reaches its position. O(n).
     pub fn clear(&mut self) {
         let mut cursor = 0u64;
         loop {

@@ -1,16 +1,16 @@
-//! Moving items out of memory of which little is in use, so that it goes back to the system.
+//! Compaction: moves items out of sparsely used chunks, so that the chunks return to the system.
 //!
 //! Blocks of one class share spans, spans share chunks, and only a free chunk returns to the system. After
-//! removals of items of all ages every chunk keeps a few. [`arena`](crate::core::arena) decides when that
-//! wastes much, and closes the chunks with the fewest items. A walk over the table then replaces each item
-//! in them by a copy elsewhere, as a write by copy does: the item is frozen, copied, and replaced by one
-//! CAS, which fails if another session was first. Readers and writers notice nothing. The copy has the same
-//! sign, expiry, version and checksum. Old items are retired like any others.
+//! many removals most chunks may hold only a few items. [`arena`](crate::core::arena) decides when too much
+//! memory is wasted, and closes the chunks with the fewest items. A walk over the table then replaces each
+//! item in a closed chunk with a copy elsewhere, as a write by copy does: the item is frozen, copied, and
+//! replaced by one CAS, which fails if another session was first. Concurrent readers and writers are not
+//! affected. The copy has the same sign, expiry, version and checksum. Old items are retired like any others.
 //!
-//! One session at a time compacts, in steps: a survey of the chunks, a walk, and again from the start while
+//! One session at a time compacts, in steps: a survey of the chunks, then a walk, then the next survey while
 //! too much is wasted. Memory that cannot be gained does not count, such as the free blocks of classes with
-//! few items. Removed items that readers may still see, and free blocks in sessions' caches, keep their
-//! chunk until they return; after a walk without gain, compaction waits for that.
+//! few items. Removed items that readers may still see, and free blocks in sessions' caches, keep their chunk
+//! until they return; after a walk without gain, compaction pauses for that.
 
 use crate::core::arena::{Compaction, CompactionPhase, CompactionWalk, Survey, footprint};
 use crate::core::hooks::{sometimes, wrong};
@@ -19,38 +19,37 @@ use crate::engine::{Engine, Hit, KeyGoal};
 use crate::session::{Pinned, Session};
 use std::sync::MutexGuard;
 
-/// Items looked at under one pin.
+/// Items visited under one pin.
 const PIECE: usize = 256;
-/// Chunks, which cost as much as an item each.
+/// Chunks surveyed in one step. A chunk costs as much as an item.
 const CHUNKS: usize = 64;
 /// Bytes moved under one pin: moved items take memory twice until the old ones are freed.
 const PIECE_BYTES: usize = 256 << 10;
-/// Times that a move is tried again, because an item beside this one came or went.
+/// Attempts to move an item. An attempt fails if a neighbouring item is added or removed.
 const TRIES: usize = 3;
-/// Collections after which all is free that was retired before them, if no session is pinned.
+/// The number of collections that free everything retired before them, if no session is pinned.
 const GRACE: usize = 4;
-/// Steps of a pause that one step counts for where memory is tight.
+/// While memory is tight, one step counts as this many steps of a pause.
 const TIGHT_STEPS: u32 = 8;
 
 /// The result of a step of compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// The cost: items (and pieces of memory) looked at. 0: there was nothing to do.
+    /// The cost: items and chunks visited. 0: there was nothing to do.
     pub visited: usize,
     /// Items moved.
     pub moved: usize,
-    /// Bytes of these.
+    /// Bytes of the moved items.
     pub moved_bytes: usize,
 }
 
 impl<K: Kind, E: Engine> Session<K, E> {
-    /// A step of compaction, if much item memory is held and not used: more than an eighth and 2 MiB of
-    /// gainable memory, or a thirty-second if more is held than may be used. Looks at up to about `budget`
-    /// items. Call it now and then, more often while it has something to do. Of concurrent calls only one
-    /// does anything.
+    /// Does a step of compaction, if much item memory is held but unused: more than an eighth and 2 MiB of
+    /// gainable memory, or a thirty-second if held memory exceeds the limit. Visits up to about `budget` items.
+    /// Call it periodically, more often while it has work. Of concurrent calls only one does work.
     ///
-    /// Moved items take memory twice until [`Session::collect`] frees them, 256 KiB for each piece of 256
-    /// items, after which it is called.
+    /// Moved items take memory twice until a collection frees the old ones. A collection follows each piece of
+    /// 256 items or 256 KiB.
     pub fn compact_step(&mut self, budget: usize) -> Compacted {
         let mut done = Compacted::default();
         if self.local().participant.is_over_limit() {
@@ -68,7 +67,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.shared().compaction.lock().expect("no code panics under this lock")
     }
 
-    /// False: that was the last piece for now.
+    /// Does one piece of work. False: there is no further work at the moment.
     fn compact_piece(
         &mut self,
         compaction: &mut Compaction,
@@ -103,7 +102,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 let count = (budget - done.visited).min(PIECE);
                 walk.cursor = self.move_piece(walk.cursor, count, done);
                 if walk.cursor == 0 {
-                    // Frees the items that were moved last, if no pinned session prevents it.
+                    // Frees the old versions of the last moved items, unless a pinned session prevents it.
                     (0..GRACE).for_each(|_| self.leave_caches());
                     let arena = &self.shared().arena;
                     if arena.has_gained(walk.held) {
@@ -118,7 +117,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         true
     }
 
-    /// Moves the items of closed chunks among about `count` items from `cursor` on; returns the next cursor.
+    /// Visits about `count` items from `cursor` and moves those in closed chunks. Returns the next cursor.
     fn move_piece(&mut self, cursor: u64, count: usize, done: &mut Compacted) -> u64 {
         let mut pinned = self.pin();
         let from = E::bucket(&mut pinned, cursor.reverse_bits());
@@ -129,7 +128,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 return 1;
             }
             items.push(hit.item);
-            // Where there is much to move the piece is a short one.
+            // The more bytes there are to move, the fewer items the piece visits.
             1 + count * size / PIECE_BYTES
         });
         for item in items {
@@ -137,17 +136,17 @@ impl<K: Kind, E: Engine> Session<K, E> {
             done.moved += usize::from(moved > 0);
             done.moved_bytes += moved;
         }
-        // Dead versions that no session has come by are there, too.
+        // Also unlinks dead versions that no walk has passed since.
         E::sweep(&mut pinned, from, next);
         drop(pinned);
         done.visited += work.clamp(1, count);
-        // Only an item with a damaged hash leads backwards.
+        // The position decreases only after an item with a damaged hash.
         if next <= cursor { 0 } else { next }
     }
 }
 
 impl<K: Kind, E: Engine> Pinned<'_, K, E> {
-    /// Replaces an item by a copy, if it is still there; the bytes that it takes.
+    /// Replaces an item with a copy, if it is still in the table. Returns the bytes moved.
     fn move_item(&mut self, item: Item) -> usize {
         let kind = &self.shared.kind;
         let goal = KeyGoal { hash: kind.item_hash(item), key: K::key(item) };

@@ -1,4 +1,5 @@
-//! The shared state of an index, a session's own state, and pins.
+//! Sessions: the shared state of an index, the state of a session, and pins, which keep items in memory
+//! during an operation.
 
 mod admit;
 mod clear;
@@ -16,7 +17,8 @@ use crate::engine::Engine;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-/// Added to the size of a retired item that has memory elsewhere: footprints are even.
+/// Added to the size of a retired item that owns memory outside its block. Footprints are even, so the low bit
+/// is free.
 const HAS_MORE: usize = 1;
 
 /// Releases the memory that a retired item has outside its block; returns the size of the block.
@@ -50,7 +52,7 @@ pub struct Shared<K: Kind, E: Engine> {
     pub(crate) arena: Arc<Arena>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) budget: Budget,
-    /// Nothing while a session is at it.
+    /// `None` while a session compacts.
     pub(crate) compaction: Mutex<Option<Compaction>>,
     /// The position of `expire_step`.
     pub(crate) expire_cursor: TallyU64,
@@ -83,12 +85,12 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.collector.records().map(counter).sum()
     }
 
-    /// Items present, according to the sessions' own counts.
+    /// The number of items present, summed over the sessions' counts. O(sessions).
     pub fn items(&self) -> i64 {
         self.sum(|record| record.items.load())
     }
 
-    /// Bytes of all items, those included that wait for readers.
+    /// Bytes of all items, including removed items that wait for readers.
     pub(crate) fn item_bytes(&self) -> u64 {
         self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned()
     }
@@ -110,15 +112,15 @@ fn collector(config: &Config) -> Collector {
 }
 
 impl<K: Kind, E: Engine> Drop for Shared<K, E> {
-    /// Classed memory goes with the arena; large items must be found one by one: those that wait
-    /// for readers, and those that the engine still holds.
+    /// Classed memory is freed with the arena. Large items must be freed one by one: items that wait for readers,
+    /// and items that the engine still holds.
     fn drop(&mut self) {
         let orphans = self.collector.take_orphans();
         if !self.arena.has_large() && self.blocks.bytes() == 0 {
             return;
         }
-        // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still
-        // held by the engine, which hands each out once.
+        // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still held by the
+        // engine, which hands out each item once.
         let free = |block: NonNull<u8>, size| unsafe { self.arena.free_if_large(block, size) };
         for orphan in orphans {
             free(orphan.block, released(&self.kind, &orphan));
@@ -133,10 +135,10 @@ impl<K: Kind, E: Engine> Drop for Shared<K, E> {
     }
 }
 
-/// A thread's access to an index: its pin, its memory, its luck.
+/// A thread's access to an index, with its pin, its cache of free memory and its random numbers.
 ///
-/// Sessions are cheap to keep and meant to be kept: one per thread, not one per operation. A
-/// session may move between threads but serves one at a time.
+/// Sessions are cheap to keep. Create one per thread, not one per operation. A session may move between
+/// threads but serves one thread at a time.
 pub struct Session<K: Kind, E: Engine> {
     /// Must be dropped before the index, which frees the session's orphans.
     local: Local<E>,
@@ -148,17 +150,17 @@ pub struct Local<E: Engine> {
     pub(crate) arena: LocalArena,
     /// Accesses until the next R-th one.
     pub countdown: u32,
-    /// How often nothing was to be decided, one after the other: the next R is as many doublings longer.
+    /// The number of consecutive R-th accesses that changed nothing, up to a maximum. Each doubles the next period.
     pub(crate) calm: u32,
-    /// Operations until a guard pins again.
+    /// Operations until a guard renews its pin.
     pub(crate) guarded: u32,
     /// Inserts since growth was last considered.
     pub inserts: u32,
     /// Removals since shrinking was last considered.
     pub(crate) removals: u32,
-    /// Bytes that may be taken before the next look at how much memory is used.
+    /// Bytes that may be taken before the next check of the memory limit.
     until_look: i64,
-    /// Its value after the last check.
+    /// The value of `until_look` after the last check.
     look: i64,
     random: u64,
     versions: std::ops::Range<u64>,
@@ -166,17 +168,17 @@ pub struct Local<E: Engine> {
     pub(crate) noted: bool,
     /// The hashes of new keys, for an eviction policy.
     pub(crate) entered: Vec<u64>,
-    /// The first damaged item that was met and not yet asked for, and how many there were.
+    /// The first damaged item met and not yet reported; `damages` counts all damaged items met.
     pub(crate) damage: Option<Box<Damaged>>,
     pub(crate) damages: u64,
-    /// The engine's part.
+    /// The engine's state in this session.
     pub engine: E::Local,
 }
 
 impl<K: Kind, E: Engine> Session<K, E> {
-    /// An unnamed session is called by its number.
+    /// A new session. Without a name, its number is its name.
     pub(crate) fn new(shared: Arc<Shared<K, E>>, name: Option<&str>) -> Result<Self, ConfigError> {
-        // ORDERING: Relaxed, a number that only has to be unique.
+        // ORDERING: Relaxed, the number must only be unique.
         let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
         let seed = shared.config.seed[0] ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let name = name.map_or_else(|| format!("session {number}"), str::to_string);
@@ -199,7 +201,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             engine: shared.engine.local()?,
         };
         let mut session = Self { local, shared };
-        // Memory left by ended sessions is freed by new ones and by active ones.
+        // New and active sessions free the memory left by ended sessions.
         session.collect();
         Ok(session)
     }
@@ -224,13 +226,13 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 return Err(Refused::Stalled(Box::new(stalled)));
             }
         }
-        // No session is stalled: it is a backlog, and it gets smaller.
+        // No session is stalled: the removed memory is a backlog, and it shrinks.
         Ok(())
     }
 
-    /// Frees a bounded part of the removed memory that no session can see any more, and gives up this
-    /// session's cache of free memory, so that it can return to the system. Busy sessions collect by
-    /// themselves; call this when a session goes idle.
+    /// Frees a bounded part of the removed memory that no session can see, and returns this session's cache of
+    /// free memory, so that it can return to the system. Busy sessions collect automatically; call this when a
+    /// session goes idle.
     pub fn collect(&mut self) {
         if self.local.participant.has_garbage() || self.shared.engine.is_busy() {
             self.collect_garbage();
@@ -239,15 +241,15 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.arena.give_back();
     }
 
-    /// As [`collect`](Self::collect), and leaves the rest to whichever session collects next: call this where the
-    /// session is not used for a while.
+    /// As [`collect`](Self::collect), and leaves the rest to the next session that collects. Call this if the
+    /// session will not be used for a while.
     pub fn give_away(&mut self) {
         self.collect();
         self.local.participant.hand_over();
     }
 
-    /// Records that an object has grown by this many bytes, as new items are recorded: now and then this checks the
-    /// memory limit. Gives back as much of the free memory, if there is some.
+    /// Records that an object has grown by this many bytes. Like the allocation of items, this checks the memory
+    /// limit at intervals. Returns up to the same number of free bytes to the system.
     pub fn grew(&mut self, bytes: usize) {
         self.shared.blocks.give_back(bytes as u64);
         self.local.until_look -= bytes as i64;
@@ -256,8 +258,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         }
     }
 
-    /// Collects, and gives up the session's cached memory, so that the arena chooses where the next items
-    /// go.
+    /// Collects, and returns the session's cached memory, so that the arena chooses the memory of the next items.
     pub(crate) fn leave_caches(&mut self) {
         if self.local.participant.has_garbage() {
             self.collect_garbage();
@@ -282,7 +283,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.participant.begin_guard();
     }
 
-    /// Pins again for the guard that there is, with a collection in between if one is due.
+    /// Renews the pin of the current guard, with a collection in between if one is due.
     #[cold]
     #[inline(never)]
     pub(crate) fn renew_guard(&mut self) {
@@ -326,14 +327,14 @@ impl<K: Kind, E: Engine> Session<K, E> {
         Pinned { shared: &self.shared, engine: &self.shared.engine, local: &mut self.local }
     }
 
-    /// As `pin`, without looking for other work first.
+    /// As `pin`, without checking for other work first.
     #[inline(always)]
     pub(crate) fn pin_only(&mut self) -> Pinned<'_, K, E> {
         self.local.participant.pin();
         self.pinned()
     }
 
-    /// Returns how many bytes became free.
+    /// Collects removed memory, and returns the number of bytes freed.
     #[cold]
     fn collect_garbage(&mut self) -> i64 {
         let Local { participant, arena, .. } = &mut self.local;
@@ -354,11 +355,11 @@ impl<K: Kind, E: Engine> Session<K, E> {
         freed
     }
 
-    /// Does pending work of the table's growth on `buckets` buckets (at least one), under one pin, some
-    /// 100 ns each. False: there is none that can be done now.
+    /// Does pending work of the table's growth on `buckets` buckets (at least one), under one pin, about 100 ns
+    /// each. False: no work can be done at the moment.
     ///
-    /// Operations do this work, too, a little now and then. Call it after a bulk load, until it returns
-    /// false, or where a thread is idle: lookups are faster when it is done.
+    /// Operations do this work, too, in small portions. Call this after a bulk load until it returns false, or
+    /// while a thread is idle: lookups are faster once the work is done.
     pub fn growth_step(&mut self, buckets: u32) -> bool {
         if self.shared.engine.is_busy() {
             self.collect_garbage();
@@ -366,35 +367,34 @@ impl<K: Kind, E: Engine> Session<K, E> {
         E::growth_step(&mut self.pin(), u64::from(buckets.max(1)))
     }
 
-    /// Doubles the table now, if the engine can and nothing else is under way with it; true if it
-    /// did. Where the engine grows in steps it begins to, and later operations and
-    /// [`Session::collect`] do the rest.
+    /// Doubles the table, if the engine can and no other resize is in progress; true if it did. An engine that
+    /// grows in steps only begins to; later operations and [`Session::collect`] do the rest.
     ///
-    /// Tables grow by themselves ([`crate::Growth`]); this is for callers that know the future size.
+    /// Tables grow automatically ([`crate::Growth`]); this is for callers that know the future size.
     pub fn grow(&mut self) -> bool {
         E::grow(&mut self.pin())
     }
 
     /// Whether the load alone would make the table grow for this number of items, so that the caller may
-    /// [`Session::grow`] it before. False for engines with other criteria.
+    /// [`Session::grow`] it in advance. False for engines with other criteria.
     pub fn is_small_for(&mut self, items: u64) -> bool {
         self.pin().engine.is_small_for(items)
     }
 
-    /// Begins to halve the table, if the engine can, it has more than its initial slots, and nothing
-    /// else is under way with it; true if it did. The rest is done in small steps by later operations
-    /// and [`Session::collect`].
+    /// Begins to halve the table, if the engine can, the table has more than its initial slots, and no other
+    /// resize is in progress; true if it did. Later operations and [`Session::collect`] do the rest in small
+    /// steps.
     ///
-    /// Tables that can shrink do so by themselves ([`crate::Growth`]); this is for callers that know the
-    /// future size.
+    /// Tables that can shrink do so automatically ([`crate::Growth`]); this is for callers that know the future
+    /// size.
     pub fn shrink(&mut self) -> bool {
         E::shrink(&mut self.pin())
     }
 }
 
 impl<E: Engine> Local<E> {
-    /// Counts an access. False: it is the R-th, which the caller must hand to the strategy, after
-    /// `not_counted`.
+    /// Counts an access. False: this is the R-th access. The caller must call `not_counted` and then pass the
+    /// access to the strategy.
     #[inline(always)]
     pub(crate) fn count_down(&mut self) -> bool {
         self.countdown -= 1;
@@ -407,8 +407,8 @@ impl<E: Engine> Local<E> {
         self.countdown = self.countdown.max(1);
     }
 
-    /// A xorshift generator. It is written here because accesses draw from it, for a few instructions and
-    /// without a dependency. It chooses victims and intervals, nothing that needs more.
+    /// The next number of a xorshift generator. Accesses draw from it, so it must cost only a few instructions.
+    /// It chooses victims and intervals, which need no better randomness.
     pub fn random(&mut self) -> u64 {
         let mut x = self.random;
         x ^= x << 13;
@@ -423,9 +423,9 @@ impl<E: Engine> Local<E> {
 pub struct Pinned<'s, K: Kind, E: Engine> {
     /// The index.
     pub shared: &'s Shared<K, E>,
-    /// Its engine.
+    /// The engine of the index.
     pub engine: &'s E,
-    /// The session's own part.
+    /// The session's state.
     pub local: &'s mut Local<E>,
 }
 
@@ -437,7 +437,7 @@ impl<K: Kind, E: Engine> Drop for Pinned<'_, K, E> {
 }
 
 impl<K: Kind, E: Engine> Pinned<'_, K, E> {
-    /// The same pin for a rarely called function, so that the common path's own stays in registers.
+    /// The same pin for a rarely called function, so that the common path's pin stays in registers.
     #[inline(always)]
     pub(crate) fn reborrow(&mut self) -> ManuallyDrop<Pinned<'_, K, E>> {
         ManuallyDrop::new(Pinned { shared: self.shared, engine: self.engine, local: self.local })
@@ -460,7 +460,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         self.local.arena.alloc(size)
     }
 
-    /// Counts memory of the next item outside of the item.
+    /// Counts memory that the next item owns outside its block.
     pub(crate) fn took(&mut self, bytes: usize) {
         self.local.until_look -= bytes as i64;
     }
@@ -470,7 +470,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         self.shared.kind.wrote((self.local.look - self.local.until_look).cast_unsigned());
         self.local.look = LOOK as i64;
         if self.shared.budget.is_short(self.shared.held_bytes()) {
-            // A block in a cache keeps its chunk, and a few items may begin a new one.
+            // A cached block keeps its chunk, and a few items may begin a new chunk.
             self.local.arena.give_back();
             self.local.look = LOOK_SHORT as i64;
         }
@@ -496,7 +496,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         }
     }
 
-    /// Retires an item that no session can find any more, once.
+    /// Retires an item that no session can find any more. Must be called once per item.
     pub fn retire(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
         if size > 0 {
@@ -511,7 +511,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         }
     }
 
-    /// Notes that an item is in the table now.
+    /// Counts an item that was added to the table.
     pub fn count_in(&self, item: Item) {
         self.record().items.add(1);
         if K::expires(item) {
@@ -519,7 +519,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         }
     }
 
-    /// Notes that an item is in the table no more.
+    /// Counts an item that was removed from the table.
     pub fn count_out(&self, item: Item) {
         self.record().items.add(-1);
         if K::expires(item) {
@@ -527,7 +527,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         }
     }
 
-    /// Notes that `copy` is in the table in the place of `old`.
+    /// Updates the counts after `copy` has replaced `old` in the table.
     pub fn count_replaced(&self, old: Item, copy: Item) {
         let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
         if expiring != 0 {
@@ -538,7 +538,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     /// A number that no earlier call on this index returned.
     pub(crate) fn fresh_version(&mut self) -> u64 {
         if self.local.versions.is_empty() {
-            // ORDERING: Relaxed, only uniqueness is asked for.
+            // ORDERING: Relaxed, the versions must only be unique.
             let start = self.shared.versions.fetch_add(VERSION_BLOCK, Ordering::Relaxed);
             self.local.versions = start..start + VERSION_BLOCK;
         }

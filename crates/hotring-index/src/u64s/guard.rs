@@ -1,22 +1,21 @@
-//! Many operations under one pin.
+//! `Guard`: many operations of a `u64` session under one pin.
 
 use crate::engine::Engine;
 use crate::session::{Pinned, Session};
 use crate::u64s::U64;
 use std::mem::ManuallyDrop;
 
-/// Operations after which a guard must pin again. Reads by the fast path do not count here: the
-/// strategy counts them.
+/// Operations after which a guard must renew its pin. Reads by the fast path do not count here; the strategy
+/// counts them.
 const OPERATIONS_A_PIN: u32 = 64;
 
-/// A session of `u64` items that stays pinned from one operation to the next: the fast way to do many
-/// one after the other, as each saves the cost of its own pin.
+/// A session of `u64` items that stays pinned from one operation to the next. The fast way to do many operations
+/// in a row, because each saves the cost of its own pin.
 ///
-/// A guard that is used pins again and again, and so holds nothing up for long: after 64
-/// operations, or, as long as there are only reads, one and a half times R of them
-/// ([`Config::period`](field@crate::Config::period): 384 at most by default). One that is kept and not used
-/// holds up the reuse of all removed memory, as a slow callback does ([`Session::admit`] has the
-/// bound): drop it before the thread waits for anything.
+/// A guard in use renews its pin regularly, so it does not delay reclamation: after 64 operations, or, if all
+/// are reads, after at most one and a half times R reads ([`Config::period`](field@crate::Config::period): at
+/// most 384 by default). An idle guard blocks the reuse of all removed memory, as a slow callback does
+/// ([`Session::admit`] describes the bound). Drop the guard before the thread waits for anything.
 ///
 /// ```
 /// use hotring_index::{Config, HotRing, U64};
@@ -32,12 +31,12 @@ const OPERATIONS_A_PIN: u32 = 64;
 /// # Ok::<(), hotring_index::ConfigError>(())
 /// ```
 pub struct Guard<'s, E: Engine> {
-    // Nothing else, and no session takes its address: so a loop has it in a register.
+    // Must be the only field, and its address must not be taken, so that a loop keeps it in a register.
     session: &'s mut Session<U64, E>,
 }
 
 impl<E: Engine> Session<U64, E> {
-    /// Pins the session for many operations one after the other.
+    /// Pins the session for many operations in a row.
     pub fn guard(&mut self) -> Guard<'_, E> {
         self.begin_guard();
         Guard { session: self }
@@ -86,7 +85,7 @@ impl<E: Engine> Drop for Guard<'_, E> {
     }
 }
 
-/// The slow path of a lookup; rare enough to be also the time to pin again.
+/// The slow path of a lookup. It is rare enough to renew the pin as well.
 #[inline(never)]
 fn slow_get<E: Engine>(session: &mut Session<U64, E>, key: u64) -> Option<u64> {
     let local = session.local();
@@ -97,7 +96,7 @@ fn slow_get<E: Engine>(session: &mut Session<U64, E>, key: u64) -> Option<u64> {
     with(session, |pinned| pinned.get(key))
 }
 
-/// One operation under the guard's pin. Nothing that it has found may be used after it.
+/// Runs one operation under the guard's pin. Items that the operation found must not be used after it.
 #[inline(always)]
 fn with<E: Engine, R>(
     session: &mut Session<U64, E>,

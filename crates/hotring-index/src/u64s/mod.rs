@@ -1,4 +1,4 @@
-//! Items of `u64` to `u64`: 24 bytes each, every 64-bit value, updated in place.
+//! Items with `u64` keys and values: 24 bytes each, with values updated in place.
 
 pub(crate) mod guard;
 
@@ -16,10 +16,10 @@ use std::ptr::NonNull;
 
 /// The item kind of `u64` keys and values.
 ///
-/// The hash is a fixed bijection behind an exclusive or with the seed. It spreads ordinary keys, but
-/// it is no keyed hash: with the seed, keys can be chosen for any bucket and tag, and measured times may
-/// reveal enough of it. Where keys come from people one does not trust, use
-/// [`crate::Bytes`], whose hash is SipHash-1-3.
+/// The hash is a fixed bijection of the key XOR the seed. It spreads ordinary keys, but it is not a keyed
+/// hash: a client that knows the seed can choose keys for any bucket and tag, and measured response times may
+/// reveal enough of the seed. If keys come from untrusted clients, use [`crate::Bytes`], whose hash is
+/// SipHash-1-3.
 pub struct U64 {
     seed: u64,
 }
@@ -36,7 +36,7 @@ const SIZE: usize = size_of::<U64Item>();
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(SIZE == 24);
 
-/// 2^64 divided by the golden ratio: neighbouring keys land far apart.
+/// 2^64 divided by the golden ratio: the products of neighbouring keys are far apart.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl sealed::Sealed for U64 {}
@@ -55,8 +55,8 @@ impl Kind for U64 {
         Ok(Self { seed: a ^ b.rotate_left(32) })
     }
 
-    /// A bijection: two keys never hash alike. The best bits of a product are its highest, and
-    /// buckets go by the lowest, hence the swap.
+    /// A bijection: two keys never have the same hash. The best mixed bits of a product are the highest, but the
+    /// lowest bits choose the bucket, hence the swap of bytes.
     #[inline(always)]
     fn hash(&self, key: &u64) -> u64 {
         (key ^ self.seed).wrapping_mul(SPREAD).swap_bytes()
@@ -131,7 +131,7 @@ pub(crate) fn load(hit: Hit) -> u64 {
 
 #[inline(always)]
 fn join(word: u64, next: Next) -> u64 {
-    // The bit from one word, the others from the other, as it takes the fewest instructions.
+    // Takes bit 63 from `next` and the other bits from `word`, with the fewest instructions.
     ((next.0 << (FROZEN.ilog2() - SIGN.ilog2())) ^ word) & FROZEN ^ word
 }
 
@@ -155,7 +155,7 @@ enum Decision {
     Remove,
 }
 
-/// The result of an attempt, with the item that holds the key's value now.
+/// The result of an attempt. `Done` has the item that holds the key's value, if any.
 enum Attempt {
     Done(Option<Item>),
     Again,
@@ -177,7 +177,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         KeyGoal { hash: self.shared.kind.hash(key), key }
     }
 
-    /// CAS on the value word. None: the item must be replaced instead.
+    /// Writes the value word by CAS. None: the item must be replaced instead.
     fn write_in_place(&self, hit: Hit, value: u64, expected: Option<u64>) -> Option<bool> {
         if (value & FROZEN != 0) != hit.word.is(SIGN) {
             return None;
@@ -223,7 +223,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         old.map(|old| old.wrapping_add(by))
     }
 
-    /// Blind store. True: an item with this key was there.
+    /// Stores a value unconditionally. True: an item with this key was present.
     pub(crate) fn put(&mut self, key: u64, value: u64) -> bool {
         let goal = self.goal(&key);
         if let Some(hit) = E::probe(self, goal)
@@ -344,9 +344,8 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         if E::kill(self, goal, bucket, &found) { Attempt::Done(None) } else { Attempt::Again }
     }
 
-    /// Stops in-place writes of an item for good and returns its last value. A replacement or
-    /// removal that uses the old value must freeze it first, or an in-place write in between is
-    /// lost.
+    /// Permanently stops in-place writes of an item and returns its last value. A replacement or removal that
+    /// depends on the old value must freeze the item first, or an in-place write in between is lost.
     fn freeze(&self, hit: Hit) -> u64 {
         if wrong!(self, NoFreeze) {
             return load(hit);
@@ -387,8 +386,8 @@ impl<E: Engine> Session<U64, E> {
         self.get_pinned(key)
     }
 
-    /// Takes over a pin. The fast path needs few registers and no stack frame as long as the slow path
-    /// is a separate function: so the processor has more lookups in flight.
+    /// Looks up a key under the session's pin, and unpins. The slow path must be a separate function: then the fast
+    /// path needs few registers and no stack frame, and the processor has more lookups in flight.
     #[inline(always)]
     fn get_pinned(&mut self, key: u64) -> Option<u64> {
         if let Some(answer) = self.fast_get(key) {
@@ -417,7 +416,7 @@ impl<E: Engine> Session<U64, E> {
         self.pinned().get(key)
     }
 
-    /// Stores a value; true if the key was present. In place where the item allows it.
+    /// Stores a value, in place if possible; true if the key was present.
     #[inline]
     pub fn put(&mut self, key: u64, value: u64) -> bool {
         self.pin().put(key, value)
@@ -436,7 +435,7 @@ impl<E: Engine> Session<U64, E> {
     /// Stores `new` if the value is `old`.
     ///
     /// # Errors
-    /// The value that the key has instead, `None` if it is absent.
+    /// The key's actual value, or `None` if the key is absent.
     pub fn compare_exchange(&mut self, key: u64, old: u64, new: u64) -> Result<(), Option<u64>> {
         let decide = |now| if now == old { Decision::Write(new) } else { Decision::Keep };
         match self.pin().update(key, decide) {
@@ -466,9 +465,9 @@ impl<E: Engine> Session<U64, E> {
         self.pin().update(key, decide) == Some(old)
     }
 
-    /// Looks up a batch as one pipeline with many memory accesses in flight: the fast way for more
-    /// than a few keys. `out[i]` becomes the value of `keys[i]`. Each lookup is linearizable by
-    /// itself; the batch is not one atomic step, and its lookups may take effect in any order.
+    /// Looks up a batch as one pipeline with many memory accesses in flight: the fast way for more than a few
+    /// keys. `out[i]` becomes the value of `keys[i]`. Each lookup is linearizable; the batch is not atomic, and
+    /// its lookups may take effect in any order.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -486,7 +485,7 @@ impl<E: Engine> Session<U64, E> {
         });
     }
 
-    /// Inserts those pairs whose keys are absent, in order; returns how many were.
+    /// Inserts the pairs whose keys are absent, in order; returns the number of inserted pairs.
     pub fn insert_many(&mut self, pairs: &[(u64, u64)]) -> usize {
         let mut inserted = 0;
         self.batch(pairs, |pinned, &(key, value)| {
@@ -512,11 +511,10 @@ impl<E: Engine> Session<U64, E> {
         }
     }
 
-    /// Visits up to about `count` items (all of one hash together; fewer or none where the table is
-    /// sparse) from `cursor` on and returns the next
-    /// cursor. 0 starts, 0 is the end. A key that is present all the time is visited exactly once
-    /// between start and end, also while the table grows: the cursor is a position in the order of
-    /// hashes, not in the table.
+    /// Visits up to about `count` items from `cursor` and returns the next cursor. Visits all items of one hash
+    /// together, and fewer or no items if the table is sparse. 0 starts a scan, and 0 is its end. A key that is
+    /// present during the entire scan is visited exactly once, even while the table grows: the cursor is a
+    /// position in the order of hashes, not in the table.
     pub fn scan(&mut self, cursor: u64, count: usize, mut f: impl FnMut(u64, u64)) -> u64 {
         let visit = |_: &mut Pinned<'_, U64, E>, hit: Hit| {
             f(key_of(hit.item), load(hit));

@@ -48,11 +48,11 @@ impl Arena {
     pub(crate) unsafe fn free_if_large(&self, _block: NonNull<u8>, _size: usize) {}
 }
 
-/// No canary to check.
+/// The state of a survey; there are no chunks to survey.
 #[derive(Default)]
 pub(crate) struct Survey;
 
-/// Every item has to move.
+/// Compaction moves every item, so that the checker explores moves.
 #[allow(clippy::unused_self)]
 impl Arena {
     pub(crate) fn waste(&self, _items: usize, _is_tight: bool) -> Option<usize> {

@@ -1,14 +1,14 @@
-//! Block sizes: which length serves an item, in which kind of span, and how many a session caches.
+//! Size classes: the block length for an item of a given size, and the span length of each class.
 //!
 //! Up to 1 KiB every multiple of 8 bytes is a class. Above, each class is at most an eighth longer than the
-//! one before, chosen so that its blocks fill a span: a block is at most 11 % longer than its item, and no
-//! span wastes its end. Longer items than the last class, of nearly 256 KiB, have whole pages of their own.
+//! previous one, chosen so that its blocks fill a span: a block is at most 11 % longer than its item, and no
+//! span wastes its end. Items longer than the last class (nearly 256 KiB) have pages of their own.
 
 use crate::core::memory::PAGE;
 
 /// Sizes and addresses are multiples of this.
 pub(super) const GRAIN: usize = 8;
-/// Up to here every multiple of `GRAIN` is a class.
+/// Up to this size every multiple of `GRAIN` is a class.
 pub(super) const FINE_MAX: usize = 1 << 10;
 const FINE: usize = FINE_MAX / GRAIN;
 
@@ -19,7 +19,7 @@ pub(super) const CHUNK_LEN: usize = crate::core::memory::HUGE_PAGE;
 /// Length of a chunk's header.
 pub(super) const CHUNK_HEADER: usize = 2112;
 
-/// A span has at least this many blocks: with fewer, a class would exceed the one before by more than an
+/// A span has at least this many blocks: with fewer, a class would exceed the previous class by more than an
 /// eighth.
 const BLOCKS_MIN: usize = 8;
 
@@ -60,7 +60,7 @@ impl Width {
     }
 }
 
-/// The length of the class after the one of length `len`, from 1 KiB on; 0 after the last class.
+/// The length of the class after the class of length `len`, from 1 KiB on; 0 after the last class.
 const fn after(len: usize) -> usize {
     // Round down.
     let most = len + len / 8 + GRAIN;
@@ -88,7 +88,7 @@ const fn coarse() -> usize {
 /// Class numbers are below this; 0 means none.
 pub(super) const CLASSES: usize = FINE + 1 + coarse();
 
-/// The length of each class. The array is so long that any byte plus one is a valid index.
+/// The length of each class. The array is long enough that any byte plus one is a valid index.
 const LENS: [u32; 257] = {
     let mut lens = [0; 257];
     let mut class = 1;
@@ -147,7 +147,7 @@ pub(super) fn width_of(class: usize) -> Width {
 }
 
 /// Bytes that an item of `size` bytes occupies: the length of its block. Inlined, so that the compiler
-/// drops it where the result is unused.
+/// drops the computation if its result is unused.
 #[inline(always)]
 pub(crate) fn footprint(size: usize) -> usize {
     if size <= FINE_MAX { size.next_multiple_of(GRAIN) } else { coarse_footprint(size) }

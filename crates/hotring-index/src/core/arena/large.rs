@@ -1,5 +1,5 @@
-//! Blocks of whole pages, mapped one by one and unmapped when freed. They are counted, so that an index on
-//! its way out knows whether any are left.
+//! Blocks of entire pages, mapped one by one and unmapped when freed. Their bytes are counted, so that an
+//! index that is being dropped knows whether any are left.
 
 use crate::core::memory::{map_pages, unmap_pages};
 use crate::core::sync::{Ordering, TallyU64};
@@ -16,7 +16,7 @@ impl Large {
         Self { bytes: TallyU64::new(0) }
     }
 
-    /// Zeroed memory of whole pages. Aborts like any failed allocation if the system has none.
+    /// Zeroed memory of entire pages. Aborts like any failed allocation if the system has none.
     #[cold]
     pub(super) fn alloc(&self, len: usize) -> NonNull<u8> {
         let Ok(block) = map_pages(len) else {

@@ -1,11 +1,11 @@
-//! Item memory in three variants with one interface. This file chooses; nothing else in the crate knows
-//! which one is in use.
+//! The allocator of item memory, in three variants with one interface. This file selects the variant; the rest
+//! of the crate must not depend on the choice.
 //!
-//! * `spans`: size classes in own memory, cached per session, returned to the system after removals;
-//!   `large`: whole pages for longer items. The default. Builds with debug assertions detect misuse of such
+//! * `spans`: size classes in mapped memory, cached per session, returned to the system after removals;
+//!   `large`: entire pages for longer items. The default. Builds with debug assertions detect misuse of this
 //!   memory (`spans/poison.rs`).
 //! * `plain`: every item is an allocation of the process (`--cfg hotring_plain_arena`), so that a sanitizer
-//!   sees the life of each.
+//!   follows each item's lifetime.
 //! * `checked`: no block is reused, for model checkers.
 
 #[cfg(any(loom, shuttle))]

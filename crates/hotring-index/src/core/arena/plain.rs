@@ -1,6 +1,6 @@
 //! Item memory for sanitizers: every item is a block of the process's allocator, freed as soon as the index
-//! says so. The arena keeps no list of blocks, so an item that the index loses is a leak: the arena reports
-//! it, and a leak checker names it.
+//! frees it. The arena keeps no list of blocks, so an item that the index loses is a leak: the arena reports
+//! the leak, and a leak checker names the block.
 
 use super::footprint;
 use crate::core::memory::is_addressable;
@@ -14,7 +14,7 @@ fn layout(size: usize) -> Layout {
 
 /// The state that all sessions share.
 pub(crate) struct Arena {
-    /// Of the allocated blocks.
+    /// Bytes of the allocated blocks.
     bytes: TallyU64,
 }
 
@@ -39,7 +39,7 @@ impl Arena {
         self.held_bytes() != 0
     }
 
-    /// Frees a block, as none is freed with the arena.
+    /// Frees a block of any size: this arena frees none when it is dropped.
     ///
     /// # Safety
     /// As for [`LocalArena::free`].
@@ -65,11 +65,11 @@ impl Drop for Arena {
     }
 }
 
-/// No canary to check.
+/// The state of a survey; there are no chunks to survey.
 #[derive(Default)]
 pub(crate) struct Survey;
 
-/// The overhead of the process's allocator is unknown.
+/// Compaction does nothing, because the overhead of the process's allocator is unknown.
 #[allow(clippy::unused_self)]
 impl Arena {
     pub(crate) fn waste(&self, _items: usize, _is_tight: bool) -> Option<usize> {

@@ -1,23 +1,23 @@
-//! Epoch-based reclamation: the only module that decides when item memory is free again.
+//! Epoch-based reclamation: the only module that decides when item memory may be reused.
 //!
-//! A session that may hold references is *pinned*: its record shows `epoch << 1 | 1`. Memory that
-//! left the index is *retired* with an epoch and freed once the global epoch is two further.
+//! A session that may hold references must be *pinned*: its record shows `epoch << 1 | 1`. Memory that left
+//! the index is *retired* with an epoch, and freed once the global epoch is two further.
 //!
 //! * E1 The global epoch goes from e to e + 1 only if every pinned record shows e.
-//! * E2 A session that loads the epoch as L after its pin keeps the global epoch at L + 1 or below
-//!   until it unpins: an advance from a higher one begins, with its heavy barrier, after an epoch
-//!   that our load missed, so our pin precedes that barrier and the scan finds it with an older
-//!   epoch. (The pinned value itself may be older than that: the thread can be held up between
-//!   loading the epoch and storing it.)
-//! * E3 Retired memory is tagged t = L + 1, with L loaded at the retire, and freed when the global
-//!   epoch is t + 2 or more. Two advances lie between. The one from t saw the retiring session gone
-//!   (E2), so it happens after the unlinking. The next one scans after a heavy barrier: a reader
-//!   that it does not see pinned pins later and finds the memory unlinked; a reader that it sees
-//!   pinned shows t + 1, which it read from the first of the two, hence also after the unlinking.
+//! * E2 A session that loads the epoch as L after its pin keeps the global epoch at L + 1 or below until it
+//!   unpins. Reason: an advance from a higher epoch begins, with its heavy barrier, after an epoch that our
+//!   load missed, so our pin precedes that barrier and the scan finds our pin with an older epoch. (The
+//!   pinned value itself may be older than L: the thread can be held up between loading the epoch and
+//!   storing it.)
+//! * E3 Retired memory is tagged t = L + 1, with L loaded at the retire, and freed when the global epoch is
+//!   t + 2 or more. Two advances lie between. The advance from t found the retiring session unpinned (E2), so
+//!   it happens after the unlinking. The advance from t + 1 scans after a heavy barrier. A reader that this
+//!   scan does not see pinned pins later and finds the memory unlinked. A reader that it sees pinned shows
+//!   t + 1, which the reader loaded from the first advance, hence also after the unlinking.
 //!
-//! A pin is a plain store ([`barrier::light`]); advancing the epoch is expensive ([`barrier::heavy`]). Figures in
-//! `docs/decisions/0001-reclamation.md`. A session that stays pinned keeps everything that is
-//! retired after its pin; `limbo.rs` bounds them.
+//! A pin is a plain store ([`barrier::light`]); advancing the epoch is expensive ([`barrier::heavy`]).
+//! `docs/decisions/0001-reclamation.md` has figures. A session that stays pinned keeps all memory that is
+//! retired after its pin; `limbo.rs` bounds this memory.
 
 mod participant;
 mod record;
@@ -36,7 +36,7 @@ const ADVANCE_BLOCKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 /// Blocks freed by one collection, so that no operation pays for a long queue. Must be more than
 /// `ADVANCE_BLOCKS`, so that queues get shorter.
 const FREE_STEP: usize = 4 * ADVANCE_BLOCKS as usize;
-/// Advances from a tag on after which a grace period is over (E3).
+/// The number of advances after a tag that end its grace period (E3).
 const GRACE: u64 = 2;
 
 /// A block that left the index and waits for its readers.
@@ -150,12 +150,12 @@ impl Collector {
         }
     }
 
-    /// Moves the epoch on by one if every pinned session has seen the current one (E1).
+    /// Advances the epoch by one if every pinned session has seen the current epoch (E1).
     pub(crate) fn try_advance(&self) -> bool {
         let epoch = self.epoch();
         let limbo = self.weigh();
-        // While much memory waits, a session may be stalled. One that is seen without a barrier suffices,
-        // and refused writers do not slow all others down by barriers.
+        // While much memory waits, a session may be stalled. Finding such a session needs no barrier, so
+        // refused writers do not slow down all others with barriers.
         if self.front.shown.is_short() && self.blocker(epoch).is_some() {
             self.limit.refused();
             return false;
@@ -178,7 +178,7 @@ impl Collector {
         cas.is_ok()
     }
 
-    /// As `try_advance`, but without a barrier where a pinned session is known to prevent the advance.
+    /// As `try_advance`, but without a barrier if a pinned session is known to prevent the advance.
     pub(crate) fn try_advance_unhindered(&self) {
         if self.blocker(self.epoch()).is_none() {
             self.try_advance();
@@ -219,7 +219,7 @@ impl Collector {
         &self.limit
     }
 
-    /// The session that holds up the freeing of much memory, if there is one.
+    /// The session that prevents the freeing of much memory, if there is one.
     pub(crate) fn stalled(&self) -> Option<Stalled> {
         let limbo = self.limbo_bytes();
         let record = self.blocker(self.epoch())?;
@@ -261,7 +261,7 @@ impl Collector {
     fn take_free_orphans(&self, epoch: u64) -> Vec<Retired> {
         let mut bags = self.orphans.lock().expect("no code panics under this lock");
         let mut free: Vec<Retired> = Vec::new();
-        // A block that is not free yet holds up older ones behind it, by one or two epochs: a session
+        // A block that is not free yet delays older blocks behind it, by one or two epochs: a session
         // retires all its blocks at or before the epoch at which it hands them over.
         while free.len() < FREE_STEP
             && let Some(bag) = bags.front_mut()
@@ -279,7 +279,7 @@ impl Collector {
         free
     }
 
-    /// How many epochs behind the global one the oldest pinned session is (0: none is pinned).
+    /// The number of epochs by which the oldest pinned session is behind (0: none is pinned).
     pub(crate) fn oldest_pin(&self) -> u64 {
         let epoch = self.epoch();
         self.records()

@@ -15,7 +15,7 @@ const ADVANCE_BYTES: usize = 256 << 10;
 const QUEUE_KEPT: usize = 16 * FREE_STEP;
 /// Small queues of orphans are joined up to this many blocks.
 const BAG_LEN: usize = FREE_STEP;
-/// Accesses after which a session that retires nothing more tries again to free its queue.
+/// Accesses after which a session without further retirements tries again to free its queue.
 const IDLE_ACCESSES: u32 = 320;
 
 /// Reason for a slow pin: a collection is due.
@@ -34,7 +34,7 @@ pub struct Participant {
     bytes_since: usize,
     /// Accesses counted by `count_accesses` since the last collection.
     accesses: u32,
-    /// Why the next pin must not be a fast one: `COLLECT`, `FENCE`, `GUARDED`; mostly none.
+    /// The reasons why the next pin must be slow: `COLLECT`, `FENCE`, `GUARDED`; usually none.
     slow_pin: u8,
 }
 
@@ -64,7 +64,7 @@ impl Participant {
         unsafe { self.record.as_ref() }
     }
 
-    /// Pins the session: memory that is reachable at any moment until `unpin` is not freed before it.
+    /// Pins the session: memory that is reachable at any moment until `unpin` is not freed before `unpin`.
     #[inline(always)]
     pub(crate) fn pin(&self) {
         #[cfg(any(loom, shuttle))]
@@ -105,7 +105,7 @@ impl Participant {
         self.record().state.store(0, Ordering::Release);
     }
 
-    /// Pins for a guard, which must end by `end_guard`.
+    /// Pins the session for a guard, which must end with `end_guard`.
     pub(crate) fn begin_guard(&mut self) {
         self.pin();
         self.slow_pin |= GUARDED;
@@ -117,8 +117,8 @@ impl Participant {
         self.unpin();
     }
 
-    /// Ends the guard that was passed to `mem::forget`, if there is one. Must be called before a
-    /// slow pin, and where the session must not be pinned.
+    /// Ends the guard that was passed to `mem::forget`, if there is one. Must be called before a slow pin, and
+    /// before code that requires an unpinned session.
     pub(crate) fn end_forgotten_guard(&mut self) {
         if self.slow_pin & GUARDED != 0 {
             self.end_guard();
@@ -177,8 +177,8 @@ impl Participant {
         self.slow_pin == 0
     }
 
-    /// Counts accesses, so that a session that retires nothing more still frees its queue, and does the
-    /// engine's pending work (`busy`), which a collection does as well.
+    /// Counts accesses and requests a collection at intervals. So a session without further retirements still frees
+    /// its queue, and does the engine's pending work (`busy`).
     pub fn count_accesses(&mut self, busy: bool, accesses: u32) {
         if self.queue.is_empty() && !busy && !self.collector.shown().is_pressed() {
             return;
@@ -251,7 +251,8 @@ impl Participant {
             return;
         }
         let bytes = self.queue.iter().map(|retired| retired.size).sum::<usize>() as i64;
-        // Added here before it is subtracted there: a concurrent sum must not be too small.
+        // Add the bytes to the orphans before subtracting them from the record: a concurrent sum must not be too
+        // small.
         // ORDERING: Relaxed, see `has_orphans`.
         self.collector.orphan_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.record().limbo_bytes.add(-bytes);
@@ -300,8 +301,8 @@ impl Participant {
             return true;
         }
         if let Some(oracle) = &self.collector.oracle {
-            // A client may pass the answer on to another one. Orders across keys are checked relative to
-            // happens-before, so the answer must happen before what follows it.
+            // A client may pass the answer on to another client. Orders across keys are checked relative to
+            // happens-before, so the answer must happen before later operations.
             oracle.tick();
         }
         // ORDERING: Relaxed, as in `pinned_at`.

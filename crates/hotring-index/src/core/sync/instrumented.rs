@@ -15,7 +15,7 @@ impl<T> Mutex<T> {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// As std's, but attempts and yields in place of waiting.
+    /// As std's `lock`, but it tries and yields in a loop and never blocks.
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         loop {
             match self.0.try_lock() {

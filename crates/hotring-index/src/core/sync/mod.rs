@@ -1,11 +1,12 @@
-//! The seam for model checkers: the only import of atomics, threads' primitives and cells in this
-//! crate. `--cfg loom` and `--cfg shuttle` put a checker's in the place of the real ones, so that
-//! the very code of the ring runs under it.
+//! The seam for model checkers: this crate imports atomics, thread primitives and cells only from here.
+//! `--cfg loom` and `--cfg shuttle` replace the real types with a checker's, so that the unmodified code of
+//! the ring runs under the checker.
 //!
-//! Two kinds of atomics: those of the protocol, which a checker explores, and *tallies*, which only
-//! count or draw unique numbers. Nothing is read through a tally, so a checker need not try every
-//! order of them, and they stay real everywhere. So do `Arc` and `Mutex`: no access to a protocol
-//! atomic happens under a lock that another thread may wait for in the middle of an operation.
+//! There are two kinds of atomics: protocol atomics, which a checker explores, and *tallies*, which only
+//! count or draw unique numbers. Nothing is read through a tally, so a checker need not try every order of
+//! their accesses, and tallies are real under all configurations. `Arc` and `Mutex` are real, too: protocol
+//! atomics must not be accessed under a lock that another thread may wait for in the middle of an
+//! operation.
 
 pub mod spin;
 

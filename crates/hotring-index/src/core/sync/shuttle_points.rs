@@ -1,32 +1,32 @@
 //! Atomics for shuttle: the real ones, with a scheduling point before each access.
 //!
-//! Shuttle's own atomics carry a clock and are larger than what they stand for; items and slots
-//! have fixed layouts, so theirs must be of the real size. Shuttle treats every access as
-//! sequentially consistent anyway: memory orders are loom's to check.
+//! Shuttle's own atomics carry a clock, so they are larger than the real ones. Items and slots have fixed
+//! layouts and need atomics of the real size. Shuttle treats every access as sequentially consistent
+//! anyway; loom checks the memory orders.
 
 use shuttle::thread::sleep as switch;
 use std::cell::Cell;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-// ORDERING: SeqCst, the only one that shuttle knows.
+// ORDERING: SeqCst, the only order that shuttle models.
 const ORDER: Ordering = Ordering::SeqCst;
 
 thread_local! {
-    /// Whether what runs is one step: a transaction of hardware that is not there.
+    /// Whether the running code counts as one step, to model a hardware transaction.
     static ONE_STEP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From here on, or until here, all accesses are one step.
+/// Begins (true) or ends (false) a section whose accesses are one step.
 pub fn one_step(is_one: bool) {
     ONE_STEP.set(is_one);
 }
 
-/// Lets another thread go on, as the schedule says. Not after a complaint: the run is over, and a
-/// switch from its destructors would let others go on in vain.
+/// Lets the schedule switch to another thread. Does nothing during a panic: the run is over, and switching
+/// from destructors would only run the other threads in vain.
 fn point() {
     if !std::thread::panicking() && !ONE_STEP.get() {
-        // A sleep has no length under shuttle: it is a switch and nothing else.
+        // Under shuttle a sleep has no duration; it is only a switch.
         switch(Duration::ZERO);
     }
 }

@@ -1,18 +1,18 @@
-//! Short waits, for something that takes other threads a few instructions.
+//! Spin waits and spin locks, for events that are a few instructions of another thread away.
 //!
-//! Whoever waits spins a little, each time twice as long, and then gives the processor away: on a
-//! machine with fewer processors than threads the holder of a lock may be one that does not run.
-//! Under a checker to wait is to let another thread go on.
+//! A waiter spins, each time twice as long, and then yields the processor: on a machine with fewer
+//! processors than threads the holder of a lock may not be running. Under a checker each wait yields to
+//! another thread.
 
 use super::{AtomicBool, Ordering};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-/// Waits for which the processor is kept: 127 pauses in all, a few microseconds.
+/// The number of waits before the first yield: 127 pauses in all, a few microseconds.
 #[cfg(not(any(loom, shuttle)))]
 const SPINS: u32 = 7;
 
-/// How often a thread has waited for the same thing.
+/// Counts how often a thread has waited for the same event, to choose the length of the next wait.
 #[derive(Default)]
 pub struct SpinWait {
     #[cfg(not(any(loom, shuttle)))]
@@ -20,7 +20,7 @@ pub struct SpinWait {
 }
 
 impl SpinWait {
-    /// Waits a bit; then look again.
+    /// Waits briefly. The caller must check its condition again afterwards.
     #[cfg(not(any(loom, shuttle)))]
     pub fn wait(&mut self) {
         if self.waits < SPINS {
@@ -31,7 +31,7 @@ impl SpinWait {
         }
     }
 
-    /// Lets another thread go on.
+    /// Yields to another thread.
     #[cfg(any(loom, shuttle))]
     #[allow(clippy::unused_self)]
     pub fn wait(&mut self) {
@@ -56,8 +56,8 @@ impl SpinLock {
     /// Takes the lock if no session has it.
     #[inline(always)]
     pub fn try_lock(&self) -> bool {
-        // Not by a swap, which stores even where it fails: loom does not order such a store and the
-        // one that unlocks.
+        // Not a swap, which stores even if it fails: loom does not order such a store with the store of
+        // `unlock`.
         // ORDERING: Acquire pairs with the Release in `unlock`.
         self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -74,22 +74,22 @@ impl SpinLock {
         let mut spin = SpinWait::default();
         loop {
             spin.wait();
-            // ORDERING: Relaxed, a look that does not take the line away; the exchange decides.
+            // ORDERING: Relaxed, a check that leaves the cache line with the holder; the exchange decides.
             if !self.0.load(Ordering::Relaxed) && self.try_lock() {
                 return;
             }
         }
     }
 
-    /// Only for the holder of the lock.
+    /// Releases the lock. Only the holder may call it.
     #[inline(always)]
     pub fn unlock(&self) {
-        // ORDERING: Release, the holder's actions come before those of the next one.
+        // ORDERING: Release, the holder's actions happen before those of the next holder.
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// The contents of such a lock. Unlike `Mutex`, which stays real, a checker follows it.
+/// A value behind a [`SpinLock`]. Checkers explore this lock, unlike `Mutex`, which is always real.
 #[derive(Default)]
 pub struct SpinMutex<T> {
     lock: SpinLock,
@@ -104,7 +104,7 @@ impl<T> SpinMutex<T> {
         Self { lock: SpinLock::default(), value: UnsafeCell::new(value) }
     }
 
-    /// Only for the sole owner.
+    /// The value, without locking.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -119,7 +119,7 @@ impl<T> SpinMutex<T> {
     }
 }
 
-/// The value of a lock that is held.
+/// Access to the value while the lock is held.
 pub struct SpinGuard<'m, T>(&'m SpinMutex<T>);
 
 impl<T> Deref for SpinGuard<'_, T> {
@@ -133,7 +133,7 @@ impl<T> Deref for SpinGuard<'_, T> {
 
 impl<T> DerefMut for SpinGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held while the guard lives, and the guard is borrowed alone.
+        // SAFETY: the lock is held while the guard lives, and the guard is borrowed exclusively.
         unsafe { &mut *self.0.value.get() }
     }
 }

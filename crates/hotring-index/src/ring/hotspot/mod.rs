@@ -1,11 +1,12 @@
-//! Which items are hot: the three strategies, called on each session's R-th access.
+//! Hot spot detection: three strategies that decide which items get hints. Each session calls its strategy on
+//! every R-th access.
 //!
 //! * [`Strategy::Random`], FAST'20 section 3.2.1: the R-th access takes the head.
 //! * [`Strategy::Sampling`], section 3.2.2: an R-th access to a cold item starts a round of as many
 //!   counted accesses as the arc has items; the last one moves the head to the best place.
-//! * [`Strategy::Vote`]: each hint word has up to 7 votes. An R-th access to its item adds one, one
-//!   to an item without a word takes one from a word chosen at random, and a word without votes
-//!   goes to the new item. This is the majority vote of Boyer and Moore, for several seats the
+//! * [`Strategy::Vote`]: each hint word has up to 7 votes. An R-th access to a hinted item adds a vote to its
+//!   word. An R-th access to an item without a hint removes a vote from a random word; a word without votes
+//!   goes to the new item. This is the majority vote of Boyer and Moore; for several words it is the
 //!   "frequent" algorithm of Misra and Gries. A settled line is never written to.
 
 use crate::core::config::{RcuCounts, Strategy};
@@ -20,15 +21,15 @@ use crate::ring::Ring;
 use crate::ring::hint::VOTES_NEW;
 use crate::session::Pinned;
 
-/// Buckets that are seen to in advance by one access in this many.
+/// Buckets of eager growth work that an R-th access does.
 const EAGER_BUCKETS: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
-/// Items that one adjustment looks at; longer arcs are judged by their first part.
+/// Items that one adjustment considers; of longer arcs it considers only the first part.
 const ARC_MAX: usize = 64;
 /// The longest period is 2 to the power of this times R.
 const CALM_MAX: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 3 };
-/// Under a checker only schedules may differ from run to run.
+/// Under a checker runs may differ only in their schedules, so random choices are disabled.
 const ALWAYS: bool = cfg!(any(loom, shuttle));
-/// With no strategy accesses are only counted, and rarely.
+/// The period without a strategy, which only counts accesses.
 const PERIOD_IDLE: u32 = 64;
 /// Exponent of the back-off: a cold access starts a round with probability 2^-exponent.
 const BACKOFF_MAX: u64 = 7;
@@ -64,7 +65,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     #[cold]
     #[inline(never)]
     pub(crate) fn every_rth(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
-        // One access stands for all since the one before.
+        // This access stands for all accesses since the previous R-th one.
         let (lookups, visits) = (1 << self.local.calm, u64::from(visits) << self.local.calm);
         self.record().lookups.add(lookups as i64);
         self.record().visits.add(visits as i64);
@@ -75,8 +76,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if config.strategy == Strategy::Vote && config.period.is_none() {
             self.local.calm = if settled { CALM_MAX.min(self.local.calm + 1) } else { 0 };
         }
-        // R on average, R/2 to 3R/2 at random, because a fixed R can fall in step with periodic accesses.
-        // Longer while nothing changes.
+        // R on average, randomly from R/2 to 3R/2, because a fixed R could synchronize with periodic accesses. The
+        // period is longer while nothing changes.
         let period = match config.strategy {
             Strategy::None => PERIOD_IDLE,
             _ => config.period() << self.local.calm,
@@ -85,8 +86,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.local.participant.count_accesses(self.engine.resizing.is_busy(), period);
     }
 
-    /// The R-th access: moves hints to hot items, and completes lines for misses. True: nothing had to
-    /// change.
+    /// Handles an R-th access: moves hints to hot items, and completes lines for misses. True: no change was
+    /// necessary.
     fn decide(&mut self, hash: u64, hit: Option<Hit>) -> bool {
         let bucket = hash & self.engine.table.mask();
         let Some(hit) = hit else {
@@ -123,13 +124,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Hints go only into slots whose anchor is linked.
+    /// Whether a slot's anchor is linked. Hints must go only into such slots.
     pub(crate) fn is_usable(&self, bucket: u64) -> bool {
         // ORDERING: Acquire, as in `bucket`.
         Next(self.engine.table.slot(bucket).anchor.load(Ordering::Acquire)).is_start()
     }
 
-    /// False: the item has no hint, and others have one.
+    /// Votes for an item. False: the item had no hint, or the slot's anchor is not linked yet.
     fn vote(&mut self, bucket: u64, hash: u64, hit: Hit) -> bool {
         let slot = self.engine.table.slot(bucket);
         // ORDERING: Acquire, as in `bucket`.
@@ -154,7 +155,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         false
     }
 
-    /// An item without a hint takes a vote from one that has one, or its place.
+    /// For an item without a hint: takes a free word or the word of a hint without votes; otherwise removes a vote
+    /// from that hint.
     fn challenge(&mut self, bucket: u64, tag: u64, item: Item, first: Link) {
         let luck = self.local.random() >> 33;
         if first == Link::item(item.address()) && luck & 3 != 0 && !ALWAYS {
@@ -182,8 +184,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.engine.table.slot(bucket).hints.iter().position(free)
     }
 
-    /// The hint that leads to the node behind a bucket's anchor. It is the one that is missed least:
-    /// without it that item is still found at once, as the anchor is in the line.
+    /// The hint that leads to the node behind a bucket's anchor. This hint is the least valuable one: without
+    /// it the item is still found at once, because the anchor is in the same line.
     fn hint_of_first(&self, bucket: u64, first: Link) -> Option<usize> {
         // ORDERING: Relaxed, as in `free_hint`.
         let leads =
@@ -195,8 +197,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// A new item for which its line had no room takes the hint of the one behind the anchor, unless
-    /// that is hot.
+    /// Called for a new item whose line has no free word: gives it the hint of the item behind the anchor, unless
+    /// that item is hot.
     pub(crate) fn crowd_in(&mut self, bucket: u64, hash: u64, item: Item) {
         if H == 1 || self.shared.config.strategy != Strategy::Vote {
             return;
@@ -216,8 +218,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// After a hint was put into the line of `bucket`: if the item's own bucket was split off meanwhile,
-    /// its readers do not look there, so the hint goes. A session that is still splitting takes it along.
+    /// Called after a hint was put into the line of `bucket`. If the item's own bucket was split off meanwhile,
+    /// its readers do not read this line, so the hint is removed. A session that is still splitting moves the
+    /// hint.
     fn bring_home(&mut self, bucket: u64, hash: u64, item: Item) {
         let home = hash & self.engine.table.mask();
         if home != bucket && self.is_usable(home) {
@@ -225,7 +228,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Gives a hint to a hot item, and counts that.
+    /// Moves a hint to a hot item, and counts the move.
     fn heat(&mut self, bucket: u64, k: usize, hint: Hint, item: Item, after: Hint) {
         let moved = self.move_hint(bucket, k, hint, item, after);
         self.record().head_moves.add(i64::from(moved));
@@ -234,8 +237,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
         let word = &self.engine.table.slot(bucket).hints[k];
         let after = hint.with_votes(votes).0;
-        // ORDERING: Relaxed: any read-modify-write passes the publication of the item on (a release
-        // sequence). A lost vote is no loss.
+        // ORDERING: Relaxed: a read-modify-write continues the release sequence that published the item. A lost
+        // vote does no harm.
         let _ = word.compare_exchange(hint.0, after, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -269,7 +272,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// The R-th access was to a cold item: counts the arc and starts a round of that many samples.
+    /// Called when the R-th access was to a cold item: counts the items of the arc and starts a round of as many
+    /// samples.
     fn start_sampling(&mut self, bucket: u64, hit: Hit) {
         let hint = &self.engine.table.slot(bucket).hints[0];
         // ORDERING: Relaxed, the CAS validates it.
@@ -289,18 +293,19 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// The exponent lives in the three low bits, which a head does not use for votes.
+    /// Whether back-off suppresses this round. The exponent is in the three low bits, which a head does not use
+    /// for votes.
     fn back_off(&mut self, word: u64) -> bool {
         let exponent = Hint(word).votes();
         self.local.random() >> 32 & ((1 << exponent) - 1) != 0
     }
 
-    /// Moves the head to where the counted accesses would have cost least.
+    /// Moves the head to the item from which the counted accesses would have cost least.
     ///
-    /// With an anchor at the start of the arc, item i of it (from 1) costs i - t + 1 visits if the
-    /// head is at t <= i, and 1 + i otherwise (the head is looked at first): the paper's income
-    /// W_t, equation 6, for a ring that is entered at its anchor instead of being walked round.
-    /// The best t has the largest t * (accesses from t on).
+    /// With an anchor at the start of the arc, item i of the arc (from 1) costs i - t + 1 visits if the head is
+    /// at t <= i, and 1 + i otherwise (the head is read first). This is the paper's income W_t, equation 6, for a
+    /// ring that is entered at its anchor and not walked around. The best t has the largest
+    /// t * (accesses from t on).
     fn adjust(&mut self, bucket: u64) {
         let mut items = [None; ARC_MAX];
         let mut counts = [0u64; ARC_MAX];
@@ -326,7 +331,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let exponent = self.next_exponent(hint, gain, counts[..n].iter().sum());
         let Some(item) = items[best] else { return };
         if current == Some(best) || gain == 0 {
-            // An empty head with an exponent would look reserved.
+            // An empty head with an exponent would look like a reservation.
             if exponent != hint.votes() && !hint.is_empty() {
                 self.cast(bucket, 0, hint, exponent);
             }

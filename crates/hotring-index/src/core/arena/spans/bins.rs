@@ -1,5 +1,5 @@
-//! Intrusive doubly linked lists, one per level of use. The fullest node is taken first, so that nearly
-//! empty ones are left alone and become empty.
+//! Intrusive doubly linked lists, one per level of use. Allocation takes the fullest node first, so that
+//! nearly empty nodes are left alone and become empty.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null};

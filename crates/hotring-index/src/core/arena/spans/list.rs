@@ -1,4 +1,4 @@
-//! Free memory of one class in a session's hands: linked blocks, and runs of unused ones.
+//! Free memory of one class owned by a session: linked blocks, and runs of unused blocks.
 
 use std::ptr::{NonNull, null_mut};
 

@@ -1,4 +1,4 @@
-//! One session's cache of item memory: the path of every allocation.
+//! One session's cache of item memory. Every allocation goes through it.
 
 use super::Arena;
 use super::list::{FreeList, Run};
@@ -183,8 +183,8 @@ impl LocalArena {
         unsafe { self.shared.give(class, &[list], &mut Run::empty(0)) };
     }
 
-    /// Returns the cache of one class per call, in turn: blocks that lie in a cache for long keep their
-    /// chunks in memory.
+    /// Returns the cache of one class per call, in turn: a block that stays in a cache for long keeps its chunk
+    /// in memory.
     pub(crate) fn age(&mut self) {
         self.give_back_class(self.oldest);
         self.oldest = (self.oldest + 1) % CLASSES;

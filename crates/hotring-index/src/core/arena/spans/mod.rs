@@ -1,5 +1,4 @@
-//! Item memory by size classes, cached per session, in memory that goes back to the system when it is
-//! free.
+//! Item memory by size classes, with a cache per session. Free chunks return to the system.
 //!
 //! ```text
 //!  mapping   32 MiB of address space; never unmapped before the arena goes
@@ -19,13 +18,13 @@
 //! without used spans returns to the system, except for one ([`pool`]).
 //!
 //! A cached block keeps its span, and so its chunk. Therefore a session returns its complete cache when it
-//! ends or goes idle, and that of one class after each collection. So the free memory that is kept is
-//! bounded by one chunk, and one more for each block in the cache of a session that has not done so yet.
+//! ends or goes idle, and the cache of one class after each collection. So the free memory kept is bounded by
+//! one chunk, plus one chunk for each block in the cache of a session that has not yet returned it.
 //!
-//! With [`Engine::PRIVATE_CHUNKS`](crate::Engine) a session that needs a span takes all free ones of a
-//! chunk, or a whole chunk if none is partly used, and uses them without synchronization. The blocks of a
-//! span all go to the session that began it, until they are freed. The rest of the chunk is returned with
-//! the session's cache, which costs one more chunk per session that does not go idle.
+//! With [`Engine::PRIVATE_CHUNKS`](crate::Engine) a session that needs a span takes all free spans of a
+//! chunk, or an entire chunk if none is partly used, and uses them without synchronization. The blocks of a
+//! span all go to the session that began the span, until they are freed. The rest of the chunk is returned
+//! with the session's cache, which costs one more chunk per session that does not go idle.
 //!
 //! There is one lock per class and one for the chunks. A session never holds two, takes none if its cache
 //! has a block, makes no system call under one, and touches new memory only after releasing it.
@@ -64,7 +63,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// With `whole_chunks` a session takes a chunk at a time.
+    /// An empty arena. With `whole_chunks` a session takes one chunk at a time.
     pub(crate) fn new(huge_pages: bool, whole_chunks: bool) -> Self {
         Self {
             classes: (0..CLASSES).map(|_| Mutex::new(Class::EMPTY)).collect(),
@@ -83,7 +82,7 @@ impl Arena {
         self.pool.held_bytes() + self.large.bytes()
     }
 
-    /// Frees a block that is not freed with the arena.
+    /// Frees the block if it is large: only classed blocks are freed with the arena.
     ///
     /// # Safety
     /// As for [`LocalArena::free`].

@@ -1,4 +1,4 @@
-//! Marks in blocks, in builds with debug assertions, by which tests on real memory detect misuse. Release
+//! Marks in blocks that let tests on real memory detect misuse, in builds with debug assertions. Release
 //! builds have none.
 //!
 //! * A free block is filled with [`POISON`] behind its link. If that has changed at reuse, the block was
@@ -22,7 +22,7 @@ const CANARIES: usize = 16;
 /// Length of the link to the next free block.
 const LINK: usize = 8;
 
-/// The fill of a free block. Every byte differs from the one before, which no item is likely to have.
+/// The fill of a free block. Every byte differs from the previous byte, a pattern that items hardly ever have.
 static POISON: [u8; LOOKED_AT] = {
     let mut bytes = [0; LOOKED_AT];
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! Chunks of 2 MiB, a huge page, with 32 spans each, or 8, or one. Classes get spans from here, and free
-//! chunks return to the system.
+//! The pool of chunks: it supplies the classes with spans, and returns free chunks to the system. A chunk is
+//! 2 MiB, a huge page, and has 32 spans, 8 spans or one span.
 //!
 //! A chunk begins with the headers of its spans, so that masking a block's address leads to its span. A
 //! longer span uses the first of its headers. Zeros are a valid header of a free chunk, so a returned chunk
@@ -197,7 +197,7 @@ impl State {
         Some(unsafe { node.cast::<Chunk>().as_ref() })
     }
 
-    /// Allocates one span of such a chunk, or all free ones.
+    /// Allocates one span of a chunk returned by `fullest`, or all its free spans.
     fn take_from(&mut self, chunk: &Chunk, width: Width, all: bool) -> Lot {
         self.take_out(chunk);
         let used = chunk.used.get();
@@ -256,7 +256,7 @@ impl Pool {
         while state.fullest(width).is_none() {
             let chunk = state.absent.pop();
             drop(state);
-            // Outside of the lock, because the first touch may take the kernel long.
+            // Outside the lock, because the kernel may take long for the first touch.
             let chunk = chunk.or_else(|| self.map()).map(|chunk| {
                 // SAFETY: the chunk's memory is mapped and zero, and already ours alone.
                 let chunk = unsafe { chunk.as_ref() };

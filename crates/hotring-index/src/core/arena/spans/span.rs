@@ -1,5 +1,5 @@
-//! Spans: the blocks of one class, and which are free. All spans of a class are read and changed under the
-//! lock of the class, except for one that is in no bin.
+//! Spans: runs of memory divided into blocks of one class, with lists of the free blocks. A span must be read
+//! and changed only under the lock of its class, unless it is in no bin.
 
 use super::bins::{Bins, Node};
 use super::list::{FreeList, Run, link};
@@ -38,7 +38,8 @@ pub(super) struct Figure(TallyU32);
 impl Figure {
     #[inline]
     pub(super) fn get(&self) -> u32 {
-        // ORDERING: Relaxed: a thread that decides by it holds the lock under which it changes, or owns it.
+        // ORDERING: Relaxed: a thread that bases a decision on the number holds the lock under which it changes,
+        // or owns it.
         self.0.load(Ordering::Relaxed)
     }
 
@@ -95,7 +96,7 @@ impl Span {
         unsafe { run.fill(at, bytes) };
     }
 
-    /// Allocates listed blocks: one if they are long, else all.
+    /// Allocates listed blocks: one block if the blocks are long, otherwise all.
     fn splice(&self, to: &mut FreeList) {
         if width_of(self.class.get() as usize) != Width::Narrow {
             return self.pop(to);
@@ -152,7 +153,7 @@ impl Class {
             // SAFETY: the node is the first field of a span of this class.
             let span = unsafe { node.cast::<Span>().as_ref() };
             if is_closing(span) {
-                // SAFETY: it is one of ours, and spans stay where they are.
+                // SAFETY: the span is one of ours, and spans never move.
                 unsafe { self.bins.place(&span.node, None) };
                 continue;
             }
@@ -162,7 +163,7 @@ impl Class {
             } else {
                 span.splice(list);
             }
-            // SAFETY: it is one of ours, and spans stay where they are.
+            // SAFETY: the span is one of ours, and spans never move.
             unsafe { self.bins.place(&span.node, span.bin()) };
             if is_fresh {
                 return;

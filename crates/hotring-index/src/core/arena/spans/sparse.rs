@@ -4,7 +4,7 @@
 //! there, and it leaves the bins of the pool. Sessions may still use blocks of it from their caches; the
 //! next walk moves these again. Once its last block has been returned it is an ordinary free chunk.
 //!
-//! Not all free memory can be gained: each class keeps the rest of its last span, and each width that of
+//! Not all free memory can be gained: each class keeps the rest of its last span, and each width the rest of
 //! its last chunk. So a choice goes through the chunks, the emptiest first, and computes where their blocks
 //! would go: into free blocks of their classes elsewhere, else into free spans, else into another chunk. It
 //! closes the prefix that gains most for the bytes moved. If less than half of the chunks would remain, it
@@ -44,7 +44,7 @@ const USUAL: Aim = Aim {
     taken_max: usize::MAX,
 };
 
-/// The values where memory is tight.
+/// The values used while memory is tight.
 const TIGHT: Aim = Aim {
     waste_parts: 32,
     goal_parts: 64,
