@@ -1,8 +1,8 @@
-//! Which of the gate's 64 stripes a key belongs to.
+//! The hash that assigns keys to the gate's 64 stripes.
 //!
-//! Every operation asks for it before the index hashes the key, so it has to cost next to
-//! nothing, and it needs little: keys that share a stripe only wait for each other's multi-key
-//! operations. Whoever chooses keys of one stripe on purpose gains nothing else by it.
+//! Nearly every operation computes it in addition to the index's hash, so it must be cheap. It need not be strong: keys
+//! of the same stripe only wait for each other's multi-key operations, so a client that chooses keys of one stripe on
+//! purpose gains nothing else.
 
 /// Odd, with bits all over: 2^64 divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
