@@ -22,7 +22,7 @@ pub enum Fault {
     NoDrain,
     /// Exclusive holders do not wait for reads in flight.
     NoReaderDrain,
-    /// Batch reads do not check that no hold has begun in the meantime.
+    /// Snapshots of several keys are not validated.
     NoRecheck,
     /// Writes of a key come to the log in any order.
     NoOrder,

@@ -48,7 +48,7 @@ pub struct Session {
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
     pub(crate) databases: Arc<Databases>,
-    /// The number of the selected database.
+    /// The number of the selected database, and the place of the database that operations use at present.
     pub(crate) selected: u8,
     pub(crate) place: u8,
     /// The count of swaps that `place` is up to date with.
