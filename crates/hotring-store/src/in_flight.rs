@@ -45,8 +45,8 @@ impl Drop for Writing<'_> {
         let Some((counter, odd)) = self.0 else { return };
         // ORDERING: Acquire fence as in `Reading`: a write reads the old value, too.
         fence(Acquire);
-        // ORDERING: Release pairs with the Acquire in `drain` and in `collect`: a session that sees the
-        // even number sees the write.
+        // ORDERING: Release pairs with the Acquire in `drain` and in `snapshot_begin`: a session that sees the even
+        // number sees the write.
         counter.store(odd + 1, Release);
     }
 }
