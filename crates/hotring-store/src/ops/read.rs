@@ -239,6 +239,6 @@ fn range(len: usize, start: i64, end: i64) -> (usize, usize) {
     if start > end {
         return (0, 0);
     }
-    // Both are in 0..=len here: start >= 0 by from_end, start <= end <= len - 1.
+    // Both are in 0..len here: start >= 0 by from_end, start <= end <= len - 1.
     (start as usize, end as usize + 1)
 }
