@@ -73,6 +73,7 @@ impl GateSession {
                 for stripe in stripes_of(mask) {
                     // The number of a session that holds other keys of the stripe is odd until its hold ends, and that
                     // session has no other write in flight.
+                    // ORDERING: Acquire pairs with the Release in `Writing::drop`.
                     wait_until(|| {
                         peer.writes.0[stripe].load(Acquire) % 2 == 0
                             || self.gate.holds().is_holder(peer.session, stripe)

@@ -446,6 +446,7 @@ impl GateSession {
         while self.gate.is_key_held(hash) {
             // Back to the number from before, under which nothing has changed. With another even number, which the
             // write ends with, a snapshot that has collected that number would not see the write (G3).
+            // ORDERING: Relaxed; nothing was changed, there is nothing to order.
             self.record.writes.0[stripe].store(even, Relaxed);
             self.pause(&mut round, |holds| holds.of_key(hash).is_some());
             if self.announce_write(stripe, even) {

@@ -8,6 +8,11 @@
 //! ```
 //! *Waiting*: hold all requested keys; look at each; if none has an element, enter the line of each under one place,
 //! and release the keys.
+//! *A write* that stores a value with elements under a key with a line marks the key as ready
+//! ([`crate::Session::next_ready`]).
+//! *Serving*, by the session that wrote: hold the key; while it has an element and there is a line, claim the first
+//! taker, and remove the element for it.
+//! *The end* of a wait for another reason: the taker cannot be claimed from then on, and leaves its lines.
 //!
 //! If a key has a line already, a taker enters behind the others without a hold, looks then, and serves the key if it
 //! has an element. Only the begin of a line needs a hold, so that the writes in flight see it.
@@ -133,6 +138,7 @@ impl Watchers {
     ) -> [Vec<Box<[u8]>>; 2] {
         let (from_here, from_there) = (self.take_lines(), other.take_lines());
         // A later taker must get a higher number than those that moved.
+        // ORDERING: Relaxed, as in `line_up`; no place is assigned meanwhile.
         let last = self.places.load(Relaxed).max(other.places.load(Relaxed));
         [self, other].iter().for_each(|watchers| watchers.places.store(last, Relaxed));
         [self.put_lines(from_there, ours), other.put_lines(from_here, theirs)]

@@ -8,6 +8,8 @@
 //!   shards[s] under a mutex: key -> those who wait for it
 //! ```
 //! *Waiting*: hold the key; look at it; enter the waiter and set the bit of its stripe; release the key.
+//! *A write*: within the gate, look at the bit; if it is set, search the shard for the key; write; notify the waiters,
+//! still within the gate.
 //!
 //! # Why no change is missed, and none is told that was seen
 //! A hold excludes the writes of its key (G2 in [`crate::gate`]). So each write either has ended before the first look,
