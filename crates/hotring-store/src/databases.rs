@@ -157,7 +157,7 @@ impl Databases {
         self.order[usize::from(number)].load(Ordering::Relaxed) as u8
     }
 
-    /// A mark that changes whenever the number comes to stand for another place.
+    /// A stamp that changes whenever the number gets another place.
     pub(crate) fn stamp(&self, number: u8) -> u64 {
         // ORDERING: Relaxed; it changes only while the changing session holds all keys, and it is read for a key within
         // the gate.

@@ -1,6 +1,6 @@
 //! An embeddable in-memory key-value store: byte-string keys, values with the semantics of Redis types, expiry in
 //! milliseconds, versions for compare-and-swap, and multi-key operations that are atomic to every observer. It is built
-//! on the `hotring-index` hash index, which keeps hot keys at the head of their buckets.
+//! on the `hotring-index` hash index, whose reads reach frequently accessed keys in one step from the table.
 //!
 //! The store defines the encoding of values (`value`), the semantics of each operation (`ops`), the gate that makes
 //! multi-key operations atomic (`gate`), and the expiry of keys (`wheel`). It reads no clock, draws no randomness,

@@ -247,9 +247,8 @@ impl Contents {
     }
 
     /// Replays changes of the log, unless the container is younger or of another type. None if the bytes are no changes
-    /// of its type. Replaying writes to a string more than once is harmless, because all later writes to the same
-    /// positions follow in the log. That is necessary because a plain string, which has no number, becomes an object by
-    /// the first one.
+    /// of its type. Writes to a string are replayed whatever the number, because a string that was plain has no number
+    /// of changes. Repeating them is harmless: all later writes to the same positions follow in the log.
     pub(crate) fn replay(&mut self, kind_large: u8, number: u64, changes: &[u8]) -> Option<()> {
         let is_done = self.number >= number && kind_large != LongText::KIND_LARGE;
         if is_done || self.parts.kind() != kind_large {

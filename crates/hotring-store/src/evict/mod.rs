@@ -128,7 +128,7 @@ impl EvictionOptions {
 
 /// Bit of a young item under [`Policy::Heat`], above the two bits of its visits.
 pub(crate) const YOUNG: u8 = 1 << 2;
-/// Bit of an item that was spared once because it is at the head of its bucket.
+/// Bit of an item that was spared once because it is hot: reads reach it first.
 pub(crate) const SPARED: u8 = 1 << 3;
 
 /// Ticks of [`Noting::Ticks`] in which as many bytes are written as the memory limit allows: a turn.

@@ -11,7 +11,7 @@
 //!   |         holds a key of stripe s|     | writes[s] odd: a write of stripe s in flight |
 //!   +--------------------------------+     |           even: none   (64 counters)         |
 //!   | holds   the keys held, those   |     +---------------------------------------------+
-//!   |         wanted, who sleeps;    |           ^ read by holders and by snapshots
+//!   |         wanted, sleepers;      |           ^ read by holders and by snapshots
 //!   |         under a mutex          |
 //!   +--------------------------------+
 //! ```
@@ -78,7 +78,7 @@
 //! that was complete at the first collection is seen by the reads: the even number was stored with Release, collected
 //! with Acquire. So the reads show the one state between the two collections. Comparing the values read, without
 //! counters, would not do: a key that was absent, present and absent again looks unchanged, as does a word that was
-//! changed and changed back (ABA). Counters have 64 bits, so they do not come round.
+//! changed and changed back (ABA). Counters have 64 bits, so they do not wrap around.
 //! A write that meets a hold puts its counter back to the number from before: it ends with the next even number, under
 //! which the change is seen for the first time. Were the counter left at that number while the write waits, a snapshot
 //! could collect it before the change and again after it.

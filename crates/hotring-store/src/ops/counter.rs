@@ -15,7 +15,7 @@ pub enum CounterExpiry {
     /// The expiry stays.
     #[default]
     Leave,
-    /// The key no longer expires.
+    /// The expiry is removed.
     Persist,
     /// The key expires at this Unix millisecond; if that is not after `now`, it is removed.
     At(u64),

@@ -4,7 +4,7 @@
 //! gate. A session that holds keys may need the lock, so a session must not wait for keys while it has the lock.
 //! Between choice and removal a victim may be pinned, which is checked in the gate, or removed, which does no harm.
 //!
-//! # How much is evicted
+//! # Amount to evict
 //! Every 16 KiB that a session writes, the index checks whether all memory is within the limit
 //! (`hotring_index::Session::admit`). If not, the session evicts the excess and `RESERVE` more, so that the next
 //! session need not. Removed memory that waits for readers does not count as excess. Then it frees all it can. The
@@ -40,7 +40,8 @@ const BATCH: u64 = 8 * RESERVE;
 /// Removed memory that may wait for readers above the limit: this fraction of the limit, and a chunk of memory.
 const SLACK: u64 = 128;
 const CHUNK: u64 = 2 << 20;
-/// Number of times that a write yields if more than that waits: the reader may have been interrupted.
+/// Number of times that a write yields to other threads while more memory than that waits: the session that prevents
+/// its release may have been interrupted.
 const WAITS: u32 = 4096;
 /// Number of times that a write checks for room.
 const ROUNDS: usize = 8;
@@ -360,7 +361,7 @@ impl View<'_> {
         verdict: impl FnOnce(Marks) -> Verdict,
     ) -> (u8, Option<Victim>) {
         let visits = (marked.bits & 0b11).count_ones() as u8;
-        // An item at the head of its bucket counts once as visited although it was not.
+        // A hot item, which reads reach first, counts once as visited although it was not.
         let spared = visits == 0 && marked.is_hot && marked.bits & (YOUNG | SPARED) == 0;
         let shown = Marks { visits: visits + u8::from(spared), young: marked.bits & YOUNG != 0 };
         let mark = if spared { SPARED } else { marked.bits & SPARED };

@@ -42,7 +42,7 @@ impl ExpireCondition {
 pub enum TtlChange {
     /// The expiry stays.
     Leave,
-    /// The key no longer expires.
+    /// The expiry is removed.
     Persist,
     /// The key expires at this Unix millisecond; if that is not after `now`, it is removed.
     At(u64),

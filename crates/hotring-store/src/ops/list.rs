@@ -76,7 +76,7 @@ impl Session {
     /// Like [`list`](Self::list), for a walk over much of it: writers of a large list do not wait for `f`.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`list`](Self::list).
     pub fn list_walk<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -169,7 +169,7 @@ impl Session {
     /// every observer. Also returns the position of that key.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`list_pop`](Self::list_pop).
     pub fn list_pop_first(
         &mut self,
         keys: &[&[u8]],

@@ -71,7 +71,7 @@ impl Session {
     /// Like [`scored`](Self::scored), for a walk over much of it: writers of a large set do not wait for `f`.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`scored`](Self::scored).
     pub fn scored_walk<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,

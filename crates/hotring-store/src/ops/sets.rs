@@ -175,7 +175,7 @@ impl Session {
     /// `f`.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`set_members`](Self::set_members).
     pub fn set_walk<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,

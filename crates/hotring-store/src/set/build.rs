@@ -1,4 +1,4 @@
-//! Builds complete sets: results of operations on several sets, and values from snapshots or clients.
+//! Builds complete sets: the results of operations on several sets, and values that are stored in full.
 
 use hotring_index::{AnyIndex, NewValue};
 

@@ -4,8 +4,8 @@
 //! # Picture
 //! ```text
 //!   stripes   one word; bit s: a session waits for a key of stripe s, or all changes are observed
-//!      ^ read by every write, changed when the first comes to a stripe or the last leaves it
-//!   shards[s] under a mutex: key -> those who wait for it
+//!      ^ read by every write, changed when a stripe gets its first waiter or loses its last
+//!   shards[s] under a mutex: key -> its waiters
 //! ```
 //! *Waiting*: hold the key; look at it; enter the waiter and set the bit of its stripe; release the key.
 //! *A write*: within the gate, look at the bit; if it is set, search the shard for the key; write; notify the waiters,
@@ -26,7 +26,7 @@
 //!
 //! Expiry is not a write. A waiter for any change must look again when the key expires.
 //!
-//! # Who is told of everything
+//! # Observers
 //! An [`Observer`] is notified of all changes while that is enabled ([`crate::Session::observe`]): then all bits are
 //! set, and stay. A session that holds all keys sets them, so that the argument above applies: a write has ended before
 //! the hold, or finds its bit. Therefore, after the hold, a read sees the write's value, or the observer is notified of

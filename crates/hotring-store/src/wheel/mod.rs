@@ -23,7 +23,7 @@
 //! present expiry, or removes the item by a decision of the same kind. An expiry that is set without an entry from then
 //! on is later than the expiry that was seen, which is entered.
 //!
-//! # How stale entries go (E2)
+//! # Removal of stale entries (E2)
 //!
 //! A key that is set and removed again and again leaves entries whose times may be far ahead. If there are too many,
 //! new wheels take all new entries, and a walk over all items enters the expiring ones. The previous wheels keep firing
