@@ -73,7 +73,7 @@ pub(crate) struct Databases {
     order: Box<[AtomicU64]>,
     /// Numbers that `draw` has returned.
     draws: AtomicU64,
-    /// Changes of `order`.
+    /// Number of changes of `order`.
     swaps: AtomicU64,
     /// Read while a client enters or leaves lines, written while lines move from one place to another.
     moves: RwLock<()>,
@@ -143,7 +143,7 @@ impl Databases {
         settings.insert(name, Box::new(set));
     }
 
-    /// A number that looks random.
+    /// A pseudo-random number.
     pub(crate) fn draw(&self) -> u64 {
         // ORDERING: Relaxed, any number will do.
         let turn = self.draws.fetch_add(1, Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl Databases {
         self.moves.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes of the places so far.
+    /// Number of changes of the order so far.
     #[inline]
     pub(crate) fn swaps(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in `set_order`.

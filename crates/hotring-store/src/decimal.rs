@@ -6,7 +6,7 @@
 
 use crate::error::{NumberKind, StoreError};
 
-/// Digits after the point that a result keeps.
+/// Maximum digits after the decimal point in a result.
 const SCALE_MAX: u32 = 17;
 /// Longest text that is read as a number, in bytes; the limit of Redis.
 const TEXT_LEN_MAX: usize = 5 * 1024;
@@ -56,7 +56,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Number, StoreError> {
     text.parse().map(Number::Float).map_err(|_| StoreError::NotANumber(NumberKind::Decimal))
 }
 
-/// The part before `e` and the exponent after it, 0 without one.
+/// Splits the number at `e` into mantissa and exponent, which is 0 without an `e`.
 fn split_exponent(text: &[u8]) -> Option<(&[u8], i64)> {
     let Some(at) = text.iter().position(|byte| byte.eq_ignore_ascii_case(&b'e')) else {
         return Some((text, 0));
@@ -156,7 +156,7 @@ fn divide_even(digits: i128, by: i128) -> i128 {
     if away { quotient + digits.signum() } else { quotient }
 }
 
-/// Without trailing zeros after the point, a point at the end, or a sign before zero.
+/// Removes trailing zeros after the point, a point at the end, and the sign of zero.
 fn trimmed(text: String) -> Vec<u8> {
     let text = text.trim_end_matches('0').trim_end_matches('.');
     match text {
@@ -175,7 +175,7 @@ impl Number {
         }
     }
 
-    /// Whether it is an infinity, or a NaN that results from several.
+    /// Whether the number is an infinity, or a NaN that results from infinities.
     pub(crate) fn is_infinite(self) -> bool {
         matches!(self, Number::Float(float) if !float.is_finite())
     }

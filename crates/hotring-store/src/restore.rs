@@ -28,7 +28,7 @@ use crate::stripe::spread;
 #[derive(Debug)]
 pub struct KeyFates {
     has_rest: bool,
-    /// By the places of their databases.
+    /// By place of the database.
     places: BTreeMap<u8, Fates>,
 }
 

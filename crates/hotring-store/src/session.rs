@@ -141,7 +141,7 @@ impl Session {
         self.index.peek(key, now, f)
     }
 
-    /// Runs `f`, which may read anywhere in the index and drop expired items.
+    /// Runs `f`, which may read any key of the index and remove expired items.
     pub(crate) fn read_all<R>(&mut self, f: impl FnOnce(&mut Index) -> R) -> R {
         let _reading = self.gate.read_all();
         f(&mut self.index)
@@ -447,7 +447,7 @@ impl Session {
         keys
     }
 
-    /// The longest value that is accepted ([`Options::value_len_max`](crate::Options::value_len_max)).
+    /// The maximum length of a value ([`Options::value_len_max`](crate::Options::value_len_max)).
     pub fn value_len_max(&self) -> usize {
         self.limits.value_len_max
     }
@@ -460,7 +460,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a value of this length may be stored.
+    /// Checks whether a value of this length may be stored.
     pub(crate) fn check_value(&mut self, len: usize) -> Result<(), StoreError> {
         self.limits.check_value(len)?;
         self.admit_bytes(len)
@@ -471,7 +471,7 @@ impl Session {
 /// shorter value.
 const ASKED_LEN: usize = 16 << 10;
 
-/// Largest lengths that a store accepts.
+/// Maximum lengths that a store accepts, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) key_len_max: usize,

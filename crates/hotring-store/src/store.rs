@@ -172,7 +172,7 @@ pub struct Stats {
 
 /// An in-memory key-value store. A handle is cheap to clone; all clones are one store.
 ///
-/// Work is done through a [`Session`], one for each thread.
+/// All operations go through a [`Session`], one for each thread.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) index: AnyIndex,
@@ -182,7 +182,7 @@ pub struct Store {
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
     logged: Arc<Logged>,
-    /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
+    /// The last number of [`UniqueNumbers`](crate::UniqueNumbers).
     last_unique: Arc<AtomicU64>,
     pub(crate) databases: Arc<Databases>,
     checksum: Checksum,

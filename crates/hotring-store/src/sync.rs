@@ -20,7 +20,7 @@ const YIELDS: u32 = 256;
 /// Length of one sleep. A wait lasts as long as one operation on a key.
 const NAP: Duration = Duration::from_micros(50);
 
-/// One round of waiting.
+/// One round of waiting: spins, yields or sleeps, depending on the number of the round.
 pub(crate) fn pause(round: u32) {
     match round {
         0..SPINS => std::hint::spin_loop(),

@@ -80,7 +80,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// Whether it is a string.
+    /// Whether the value is a string.
     pub fn is_string(&self) -> bool {
         matches!(self, ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_))
     }
@@ -123,7 +123,7 @@ impl ValueRef<'_> {
 /// An owned string that an operation returns.
 #[derive(Clone, Debug)]
 pub enum Text {
-    /// A copy of it.
+    /// A copy of the string.
     Owned(Vec<u8>),
     /// A share of a long string, without a copy.
     Shared(Block),
@@ -313,7 +313,7 @@ fn encode_word(bytes: &[u8]) -> Option<NewValue<'static>> {
     }
     let mut word = [0; SHORT_LEN_MAX];
     word.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    // The length is at most 8, or get_mut had returned None.
+    // The length is at most 8, otherwise `get_mut` would have returned None.
     Some(NewValue::Word { kind: bytes.len() as u8, word: u64::from_le_bytes(word) })
 }
 

@@ -459,8 +459,8 @@ impl<'a> Report<'a> {
         Report { hooks, is_watched, done: Done::Nothing, damages: index.damages() }
     }
 
-    /// Adds the replaced value to the new one, and collects the reports to send once the decision has taken
-    /// effect.
+    /// Adds the replaced value to the history of the new one, and collects the reports to send once the decision has
+    /// taken effect.
     #[cold]
     fn decided(&mut self, puts: Puts, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
         self.done = match action {

@@ -134,7 +134,7 @@ pub(crate) const SPARED: u8 = 1 << 3;
 /// Ticks of [`Noting::Ticks`] in which as many bytes are written as the memory limit allows: a turn.
 const TICKS_A_TURN: u64 = 128;
 
-/// The eviction state shared by all sessions of a store.
+/// The eviction state of a database, shared by all sessions.
 pub(crate) struct Eviction {
     policy: AtomicU8,
     samples: AtomicU64,

@@ -67,9 +67,9 @@
 //! - No operation sees the new value, returns, and is followed by one that sees an old value: the later one would have
 //!   begun after the bit was visible.
 //!
-//! This fails if a key may change twice (`INCR k` twice in one closure: the first result never
-//! existed for anyone else), so [`Hold::Exclusive`] waits for the readers in flight as well: the
-//! writers' argument again, with `reading` in place of the counter.
+//! This fails if a key may change twice (with `INCR k` twice in one closure, the first result never exists for any
+//! other session). So [`Hold::Exclusive`] waits for the readers in flight as well: the writers' argument again, with
+//! `reading` in place of the counter.
 //!
 //! # Why equal collections make a snapshot
 //! A change within the reads has its counter odd before it, and the collection before the reads saw no odd one (G3).
@@ -79,11 +79,12 @@
 //! with Acquire. So the reads show the one state between the two collections. Comparing the values read, without
 //! counters, would not do: a key that was absent, present and absent again looks unchanged, as does a word that was
 //! changed and changed back (ABA). Counters have 64 bits, so they do not wrap around.
-//! A write that meets a hold puts its counter back to the number from before: it ends with the next even number, under
-//! which the change is seen for the first time. Were the counter left at that number while the write waits, a snapshot
-//! could collect it before the change and again after it.
-//! Holders that write also make their counters odd. They change nothing between setting the bits
-//! and that, and a snapshot that overlaps the rest fails.
+//! A write that finds a hold resets its counter to the number from before, and ends later with the next even number,
+//! under which the change is seen for the first time. If the counter had that number already while the write waits, a
+//! snapshot could collect it before the change and again after it.
+//!
+//! Holders that write also make their counters odd. They change nothing between setting the bits and making the counters
+//! odd, and a snapshot that overlaps the rest of the hold fails.
 //!
 //! # Sessions that come and go (G4)
 //! The list of records is behind a short mutex, with a count of its changes; holders and snapshots keep a copy and
@@ -241,8 +242,8 @@ impl Gate {
 
     #[inline]
     pub(crate) fn is_held(&self, mask: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `GateSession::release`: a session that finds the
-        // stripe free sees everything that the last holder did.
+        // ORDERING: Acquire pairs with the Release in `publish`: a session that finds the stripe free sees everything
+        // that the last holder did.
         self.held.0.load(Acquire) & mask != 0
     }
 

@@ -175,7 +175,7 @@ impl Session {
         };
         self.check_key(key)?;
         if let Err(error) = self.check_text(last + 1, ops.len() * size_of::<u64>()) {
-            // As in `set_range`.
+            // Redis reports a wrong type first.
             return self.strlen(key, now).and(Err(error));
         }
         self.change_text(key, now, |text| {

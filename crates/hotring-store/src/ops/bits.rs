@@ -61,7 +61,7 @@ impl Session {
         self.check_key(key)?;
         let at = self.byte_of_bit(offset)?;
         if let Err(error) = self.check_text(at + 1, 1) {
-            // As in `set_range`.
+            // Redis reports a wrong type first.
             return self.strlen(key, now).and(Err(error));
         }
         let mask = mask(offset);

@@ -11,7 +11,7 @@
 //! *A write*: within the gate, look at the bit; if it is set, search the shard for the key; write; notify the waiters,
 //! still within the gate.
 //!
-//! # Why no change is missed, and none is told that was seen
+//! # Why no change is missed, and none from before the first look is reported
 //! A hold excludes the writes of its key (G2 in [`crate::gate`]). So each write either has ended before the first look,
 //! which then shows it, or begins after the waiter has entered. In the second case the write has found the key free
 //! after the hold: that Acquire pairs with the Release of the holder, who had set the bit before. So a write needs no
@@ -118,7 +118,7 @@ impl Event<'_> {
         match (self, &waiter.expected) {
             (Event::Stored(value), Some(expected)) => *value == Some(&**expected),
             (Event::Stored(_), None) => true,
-            // An absent key that is removed is a hash whose fields had all expired: its removal is no write.
+            // The removal of an absent key is that of a hash whose fields had all expired, which is not a write.
             (Event::Removed, None) => waiter.present,
             _ => false,
         }
@@ -158,7 +158,7 @@ impl Watchers {
         self.observed.store(on.into(), Relaxed);
         for stripe in 0..STRIPES {
             let shard = self.shard(stripe);
-            // ORDERING: Relaxed, as the bits in `enter` and `retain`.
+            // ORDERING: Relaxed, as for the bits in `enter` and `tidy`.
             if on {
                 self.stripes.0.fetch_or(1 << stripe, Relaxed);
             } else if shard.is_empty() {
@@ -321,7 +321,7 @@ impl Leave {
         Some(Leave { watchers: Arc::clone(watchers), counts: true })
     }
 
-    /// Permission for a waiter with a limit of its own.
+    /// Permission for a waiter that the caller limits in another way.
     pub(crate) fn unasked(watchers: &Arc<Watchers>) -> Leave {
         Leave { watchers: Arc::clone(watchers), counts: false }
     }

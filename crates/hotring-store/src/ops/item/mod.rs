@@ -21,7 +21,7 @@ use crate::value::{ValueRef, is_string, view, view_large};
 pub struct Item<'a> {
     /// The value. A hash has no metadata.
     pub value: ValueRef<'a>,
-    /// The memcached data kept with it.
+    /// The metadata stored with the value.
     pub metadata: Metadata,
     /// The expiry in Unix milliseconds.
     pub expire_at: Option<u64>,
