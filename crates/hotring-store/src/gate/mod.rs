@@ -83,8 +83,8 @@
 //! under which the change is seen for the first time. If the counter had that number already while the write waits, a
 //! snapshot could collect it before the change and again after it.
 //!
-//! Holders that write also make their counters odd. They change nothing between setting the bits and making the counters
-//! odd, and a snapshot that overlaps the rest of the hold fails.
+//! Holders that write also make their counters odd. They change nothing between setting the bits and making the
+//! counters odd, and a snapshot that overlaps the rest of the hold fails.
 //!
 //! # Sessions that come and go (G4)
 //! The list of records is behind a short mutex, with a count of its changes; holders and snapshots keep a copy and
