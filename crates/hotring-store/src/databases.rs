@@ -1,11 +1,10 @@
-//! Several databases in one store: each has an index, waiters, an eviction policy and a timing wheel of its own, so
-//! that a walk over one, its size and its removal cost nothing for the others. They share the gate, the log and the
-//! limit of all memory. A session has one of them selected, and its parts in place: operations pay nothing for the
-//! others.
+//! The databases of a store. Each has its own index, waiters, eviction policy and timing wheel, so that scanning,
+//! counting and clearing one database costs the others nothing. They share the gate, the log and the memory limit. A
+//! session has one database selected and keeps its parts at hand, so operations do not pay for the other databases.
 //!
-//! A database has a *place*, which the log knows it by, and a *number*, by which callers select it. Swapping two of
-//! them changes which place each number stands for. Clients that wait for elements stay with the number: their lines
-//! move to the other place.
+//! A database has a *place*, by which the log identifies it, and a *number*, by which callers select it. Swapping two
+//! databases changes the place that each number stands for. Clients that wait for elements stay with the number: their
+//! lines move to the other place.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -20,7 +19,7 @@ use crate::stripe::spread;
 use crate::watch::{Home, StripeOf, Watchers};
 use crate::wheel::Wheels;
 
-/// Databases that there may be.
+/// Maximum number of databases.
 pub const DATABASES_MAX: usize = 256;
 
 /// The parts of a database.
@@ -30,21 +29,21 @@ pub(crate) struct Database {
     pub(crate) eviction: Arc<Eviction>,
     pub(crate) wheels: Arc<Wheels>,
     pub(crate) watchers: crate::sync::Arc<Watchers>,
-    /// Of the stripes.
+    /// Seed of the hash that selects a key's stripe.
     pub(crate) seed: u64,
 }
 
 impl Database {
-    /// Where the gate has a key of this database.
+    /// The gate's stripe for a key of this database.
     fn stripe(&self, key: &[u8]) -> u32 {
         stripe_of(spread(self.seed, key)) as u32
     }
 }
 
-/// For each of two places, the keys of the lines that have come to it.
+/// For each of the two swapped places, the keys of the lines that moved to it.
 pub(crate) type Moved = [(u8, Vec<Box<[u8]>>); 2];
 
-/// Where the lines of the database with this number are.
+/// Finds the lines of the database with this number, also after a swap.
 pub(crate) struct Numbered {
     pub(crate) databases: Arc<Databases>,
     pub(crate) number: u8,
@@ -58,7 +57,7 @@ impl Home for Numbered {
     }
 }
 
-/// A session's way into a database that is not selected.
+/// A session's access to a database that is not selected at present.
 pub(crate) struct Parked {
     pub(crate) index: AnySession,
     pub(crate) database: Database,
@@ -70,21 +69,21 @@ type Set = Box<dyn Fn(&Database) + Send + Sync>;
 /// All databases of a store.
 pub(crate) struct Databases {
     places: Box<[OnceLock<Database>]>,
-    /// Of each number its place, in the lowest byte, and above how often that has changed.
+    /// For each number: its place in the lowest byte, the number of changes of that place in the bits above.
     order: Box<[AtomicU64]>,
-    /// Numbers drawn.
+    /// Numbers that `draw` has returned.
     draws: AtomicU64,
-    /// Changes of `order`.
+    /// Number of changes of `order`.
     swaps: AtomicU64,
     /// Read while a client enters or leaves lines, written while lines move from one place to another.
     moves: RwLock<()>,
-    /// The last of each setting, for databases that come later.
+    /// The last value of each setting, applied to databases that are created later.
     settings: Mutex<BTreeMap<&'static str, Set>>,
     open: Box<dyn Fn(u8) -> Database + Send + Sync>,
 }
 
 impl Databases {
-    /// With the one of place 0; `open` makes those of other places.
+    /// `first` is the database of place 0; `open` creates those of other places on first use.
     pub(crate) fn new(
         first: Database,
         open: impl Fn(u8) -> Database + Send + Sync + 'static,
@@ -103,7 +102,7 @@ impl Databases {
         }
     }
 
-    /// The one of this place, which is made now if there is none.
+    /// The database of this place, created now if there is none.
     pub(crate) fn at(self: &Arc<Self>, place: u8) -> &Database {
         if let Some(database) = self.places[usize::from(place)].get() {
             return database;
@@ -113,7 +112,7 @@ impl Databases {
             let database = (self.open)(place);
             settings.values().for_each(|set| set(&database));
             self.count_together(place, &database);
-            // The first has no kin until there is a second.
+            // The first database counts other databases only from the creation of the second on.
             if let Some(first) = self.places[0].get() {
                 self.count_together(0, first);
             }
@@ -121,7 +120,7 @@ impl Databases {
         })
     }
 
-    /// Has the limit of memory be that of all databases.
+    /// Makes the memory limit cover all databases: the index of this one adds the bytes of the others to its own.
     fn count_together(self: &Arc<Self>, place: u8, database: &Database) {
         let all: Weak<Databases> = Arc::downgrade(self);
         database.index.set_memory_kin(Box::new(move || {
@@ -131,20 +130,20 @@ impl Databases {
         }));
     }
 
-    /// Those that there are, with their places.
+    /// The databases that exist, with their places.
     pub(crate) fn present(&self) -> impl Iterator<Item = (u8, &Database)> {
         let places = (0..=u8::MAX).zip(&self.places);
         places.filter_map(|(place, database)| Some((place, database.get()?)))
     }
 
-    /// Does this to every database, also to those that come later, until it is done again under this name.
+    /// Applies a setting to every database, including those created later. A later call with the same name replaces it.
     pub(crate) fn set(&self, name: &'static str, set: impl Fn(&Database) + Send + Sync + 'static) {
         let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         self.present().for_each(|(_, database)| set(database));
         settings.insert(name, Box::new(set));
     }
 
-    /// A number that looks random.
+    /// A pseudo-random number.
     pub(crate) fn draw(&self) -> u64 {
         // ORDERING: Relaxed, any number will do.
         let turn = self.draws.fetch_add(1, Ordering::Relaxed);
@@ -153,13 +152,15 @@ impl Databases {
 
     /// The place of a number.
     pub(crate) fn place(&self, number: u8) -> u8 {
-        // ORDERING: Relaxed; who has seen the number of swaps sees the places by its Acquire.
+        // ORDERING: Relaxed; a session reads the number of swaps first, and the Acquire of that load makes the places
+        // visible.
         self.order[usize::from(number)].load(Ordering::Relaxed) as u8
     }
 
-    /// A mark that changes whenever the number comes to stand for another place.
+    /// A stamp that changes whenever the number gets another place.
     pub(crate) fn stamp(&self, number: u8) -> u64 {
-        // ORDERING: Relaxed; it changes while its changer holds all keys, and is asked for a key within the gate.
+        // ORDERING: Relaxed; it changes only while the changing session holds all keys, and it is read for a key within
+        // the gate.
         self.order[usize::from(number)].load(Ordering::Relaxed)
     }
 
@@ -168,7 +169,7 @@ impl Databases {
         std::array::from_fn(|number| self.place(number as u8))
     }
 
-    /// Changes the places of all numbers. The caller holds all keys, or is alone.
+    /// Sets the places of all numbers. The caller must hold all keys, or be the only session.
     pub(crate) fn set_order(&self, order: &[u8; DATABASES_MAX]) {
         for (number, place) in self.order.iter().zip(order) {
             // ORDERING: Relaxed, one thread at a time changes it, and the addition below publishes it.
@@ -183,8 +184,8 @@ impl Databases {
         self.swaps.fetch_add(1, Ordering::Release);
     }
 
-    /// Gives two databases each other's numbers, and their lines with them. Returns the order from now on, and for each
-    /// of their places the keys of the lines that have come to it. The caller holds all keys.
+    /// Swaps the numbers of two databases, and moves their lines along. Returns the new order, and for each of the two
+    /// places the keys of the lines that moved to it. The caller must hold all keys.
     pub(crate) fn swap(self: &Arc<Self>, one: u8, other: u8) -> ([u8; DATABASES_MAX], Moved) {
         let _moving = self.moves.write().unwrap_or_else(PoisonError::into_inner);
         let (mut order, places) = (self.order(), [one, other].map(|number| self.place(number)));
@@ -196,12 +197,12 @@ impl Databases {
         (order, [(places[0], to_a), (places[1], to_b)])
     }
 
-    /// While this is kept, lines stay in the places where they are.
+    /// While the guard lives, lines stay in their places.
     pub(crate) fn keep_lines(&self) -> RwLockReadGuard<'_, ()> {
         self.moves.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes of the places so far.
+    /// Number of changes of the order so far.
     #[inline]
     pub(crate) fn swaps(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in `set_order`.

@@ -1,25 +1,24 @@
-//! Decimal addition, on text.
+//! Exact decimal addition of numbers given as text.
 //!
-//! Redis adds in 80-bit floating point and prints `%.17Lf` without trailing zeros, which makes
-//! 0.1 + 0.2 come out as 0.3. Rust has no such type, and an f64 would give
-//! 0.30000000000000004. So numbers are kept as `digits * 10^-scale` with 128-bit digits and added
-//! exactly; only where that does not fit (some 38 digits) does f64 take over.
+//! Redis adds in 80-bit floating point and prints `%.17Lf` without trailing zeros, so that 0.1 + 0.2 gives 0.3. Rust
+//! has no such type, and an f64 would give 0.30000000000000004. So numbers are kept as `digits * 10^-scale` with
+//! 128-bit digits and added exactly. An f64 takes over only where the digits do not fit (about 38 digits).
 
 use crate::error::{NumberKind, StoreError};
 
-/// Digits after the point that a result keeps.
+/// Maximum digits after the decimal point in a result.
 const SCALE_MAX: u32 = 17;
-/// Longest text that is read as a number; Redis's own limit.
+/// Longest text that is read as a number, in bytes; the limit of Redis.
 const TEXT_LEN_MAX: usize = 5 * 1024;
-/// Exponents beyond this are the same to every number that fits.
+/// Larger exponents are clamped to this: they are out of range for any number that fits.
 const EXPONENT_MAX: i64 = 100_000;
 
-/// A number as it was read.
+/// A parsed number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     /// `digits * 10^-scale`.
     Exact { digits: i128, scale: u32 },
-    /// One that needs more digits than that, or an infinity.
+    /// A number that needs more digits, or an infinity.
     Float(f64),
 }
 
@@ -52,12 +51,12 @@ pub(crate) fn parse(text: &[u8]) -> Result<Number, StoreError> {
     if let Some(exact) = exact(negative, whole, fraction, exponent) {
         return Ok(exact);
     }
-    // Checked to be ASCII of a form that Rust reads too.
+    // The text is ASCII in a form that Rust parses, too.
     let text = str::from_utf8(text).map_err(|_| StoreError::NotANumber(NumberKind::Decimal))?;
     text.parse().map(Number::Float).map_err(|_| StoreError::NotANumber(NumberKind::Decimal))
 }
 
-/// The part before `e` and the exponent after it, 0 without one.
+/// Splits the number at `e` into mantissa and exponent, which is 0 without an `e`.
 fn split_exponent(text: &[u8]) -> Option<(&[u8], i64)> {
     let Some(at) = text.iter().position(|byte| byte.eq_ignore_ascii_case(&b'e')) else {
         return Some((text, 0));
@@ -157,7 +156,7 @@ fn divide_even(digits: i128, by: i128) -> i128 {
     if away { quotient + digits.signum() } else { quotient }
 }
 
-/// Without trailing zeros after the point, a point at the end, or a sign before zero.
+/// Removes trailing zeros after the point, a point at the end, and the sign of zero.
 fn trimmed(text: String) -> Vec<u8> {
     let text = text.trim_end_matches('0').trim_end_matches('.');
     match text {
@@ -176,7 +175,7 @@ impl Number {
         }
     }
 
-    /// Whether it is an infinity, or a NaN that results from several.
+    /// Whether the number is an infinity, or a NaN that results from infinities.
     pub(crate) fn is_infinite(self) -> bool {
         matches!(self, Number::Float(float) if !float.is_finite())
     }

@@ -1,4 +1,4 @@
-//! Reasons for which an operation refuses. Protocols have texts of their own for most of them.
+//! The errors of the store's operations. The protocols have their own texts for most of them.
 
 use std::fmt;
 
@@ -25,37 +25,37 @@ pub enum StoreError {
     },
     /// The value is of another type than the operation is for.
     WrongType,
-    /// A string that was to be read as a number is none.
+    /// The string does not parse as a number of this kind.
     NotANumber(NumberKind),
     /// The value of a bounded counter is an infinity.
     InfiniteValue,
     /// The sum is out of range.
     Overflow(NumberKind),
-    /// The change that a bounded counter would have to make is out of range.
+    /// The change that a bounded counter would make is out of range.
     AppliedOverflow(NumberKind),
     /// There is no history to restore from: [`Options::history`](crate::Options::history) is 0.
     HistoryOff,
     /// The source key is absent.
     NoSuchKey,
-    /// Several values are longer, together, than the caller can take.
+    /// Several values together are longer than the caller accepts.
     ValuesTooLong {
         /// The limit.
         len_max: usize,
     },
-    /// As many watches are open as [`Options::watches_max`](crate::Options::watches_max) allows.
+    /// The maximum number of watches is open ([`Options::watches_max`](crate::Options::watches_max)).
     TooManyWatches {
         /// The limit.
         max: u64,
     },
-    /// More removed memory waits for a session that stays in one operation than
-    /// [`Config::limbo_max`](hotring_index::Config::limbo_max) allows, so that nothing may be
-    /// written that takes more. Reads and removals go on; so do writes, once that session does.
+    /// A session stays in one operation, and the removed memory that cannot be freed because of it exceeds
+    /// [`Config::limbo_max`](hotring_index::Config::limbo_max). Writes that take memory fail until the session
+    /// proceeds. Reads and removals go on.
     Stalled(Box<Stalled>),
-    /// The limit of all memory is reached ([`Store::set_memory_max`](crate::Store::set_memory_max)),
-    /// so that nothing may be written that takes more. Reads and removals go on.
+    /// The memory limit is reached ([`Store::set_memory_max`](crate::Store::set_memory_max)). Writes that take memory
+    /// fail. Reads and removals go on.
     OutOfMemory(Full),
-    /// More keys cannot be pinned: those that are take all of the memory that may be pinned
-    /// ([`Store::set_pinned_max`](crate::Store::set_pinned_max)).
+    /// The keys to be pinned do not fit: pinned keys may take only
+    /// [`Store::set_pinned_max`](crate::Store::set_pinned_max) bytes together.
     PinnedFull {
         /// Bytes of pinned keys.
         bytes: usize,

@@ -2,23 +2,23 @@
 //!
 //! # The order
 //!
-//! The removal of such a key and its entry here are one step under the mutex. A session that has written a
-//! key and is about to report that must first report the keys listed here, under the mutex
-//! ([`Session::tell_expired`]). If the write came after the removal, the step of the removal was over
-//! before: had it begun later, it would have come after the write. So the key is here, or has been
+//! The removal of an expired key and its entry in this list are one step under the mutex. A session that has written a
+//! key must first report the keys listed here, under the mutex, before it reports its own write
+//! ([`Session::tell_expired`]). If the write came after the removal, the removal's step was complete before the write:
+//! had the step begun later, the removal would have come after the write. So the key is in the list, or has been
 //! reported.
 
 use std::sync::PoisonError;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// Those that observers have not been told of yet; see the header.
+/// The expired keys that have not been reported to observers; see the header.
 pub(crate) struct Expired(Mutex<Vec<Gone>>);
 
 /// A key that was removed.
 pub(crate) struct Gone {
     pub(crate) key: Vec<u8>,
-    /// How many milliseconds its time was over then.
+    /// Milliseconds between its expiry and its removal.
     pub(crate) late: u64,
 }
 
@@ -27,9 +27,9 @@ impl Expired {
         Expired(Mutex::new(Vec::new()))
     }
 
-    /// Held for as long as a key is removed and entered, or those that are here are told of.
+    /// The guard must be held while a key is removed and entered, and while the listed keys are reported.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Gone>> {
-        // An entry more or less is whole whatever panicked.
+        // A panic cannot leave a half-written entry, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,21 +1,21 @@
-//! The values of several keys at one moment, copied or shared.
+//! The values of several keys at one moment (`mget`), copied or, if long, shared.
 
 use hotring_index::AnySession as Index;
 use hotring_index::{Block, BlockRef, Key, LONG_LEN};
 
 use crate::value::{ValueRef, view_string};
 
-/// Keys whose cache lines are fetched ahead at once.
+/// Keys whose cache lines are prefetched as one batch.
 pub(crate) const PREFETCH_KEYS: usize = 64;
-/// Fewer keys than this are faster without.
+/// A smaller batch is faster without prefetching.
 const PREFETCH_KEYS_MIN: usize = 4;
 
-/// The values of one `mget`: copies, and shares of long ones.
+/// The values of one `mget`: copies of short ones, shared blocks of long ones.
 #[derive(Default)]
 pub(crate) struct Gathered {
     parts: Vec<Part>,
     pub(crate) bytes: Vec<u8>,
-    /// Bytes of those that are not copied.
+    /// Total length of the shared values.
     pub(crate) shared_len: usize,
 }
 
@@ -27,7 +27,7 @@ enum Part {
 }
 
 impl Gathered {
-    /// Takes the values; false if they are longer than `bytes_max` together.
+    /// Reads the values of the keys; false if they are longer than `bytes_max` together.
     pub(crate) fn fill(
         &mut self,
         index: &mut Index,
@@ -86,12 +86,12 @@ impl Gathered {
     }
 }
 
-/// Room for the keys of a batch.
+/// An empty buffer for the keys of a batch.
 pub(crate) fn no_keys<'k>() -> [Key<'k>; PREFETCH_KEYS] {
     [Key::from(b""); PREFETCH_KEYS]
 }
 
-/// Keys of a batch. The memory that reading them touches is prefetched if that pays.
+/// Converts a batch of keys, and prefetches the memory that reading them touches if the batch is large enough.
 pub(crate) fn prefetched<'r, 'k>(
     index: &mut Index,
     batch: &[&'k [u8]],

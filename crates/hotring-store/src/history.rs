@@ -1,14 +1,14 @@
-//! Earlier values of a key, kept in the key's own item: they change, move, expire and go with it, and
-//! a reader sees the value and its history as one (RHKV, FGCS 2018, section 4.8: the append operation).
+//! Earlier values of a key, stored in the key's own item: they are changed, moved, expired and removed with it, and a
+//! reader sees the value and its history consistently (RHKV, FGCS 2018, section 4.8: the append operation).
 //!
-//! A value that has replaced another is held as bytes of kind [`KIND_HISTORY`]:
+//! A value that has replaced another is stored as bytes of kind [`KIND_HISTORY`]:
 //! ```text
 //!   version  u64 | length u32 | the value | earlier ones, newest first:
 //!                                         | replaced at u64 | length u32 | the value | ...
 //! ```
-//! Numbers are little endian, values are strings as clients see them. The first value of a key has
-//! version 1 and no history, so that it is held as any other ([`crate::value`]); so are all values
-//! while the history is off. Versions of earlier values count down by one and are not stored.
+//! Numbers are little endian; values are strings as clients see them. The first value of a key has version 1 and no
+//! history, so it is stored like any other value ([`crate::value`]). The same applies to all values while the history
+//! is off. Versions of earlier values count down by one and are not stored.
 //!
 //! The bytes may be damaged: wrong lengths give wrong values, not a panic.
 
@@ -17,17 +17,17 @@ use hotring_index::{NewValue, Value};
 use crate::metadata::{self, Metadata};
 use crate::value::{KIND_HISTORY, KIND_METADATA, view};
 
-/// Length of the head before the value: its version and length.
+/// Length of the header before the value: version and length.
 pub(crate) const HEAD_LEN: usize = 12;
-/// Length of the head before each earlier value: the time of its replacement, and its length.
+/// Length of the header before each earlier value: time of replacement and length.
 const EARLIER_HEAD_LEN: usize = 12;
 
-/// How much of a key's history is kept.
+/// Limits of each key's history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistoryLimits {
-    /// Earlier values; 0 turns the history off.
+    /// Maximum number of earlier values; 0 turns the history off.
     pub(crate) values: usize,
-    /// Most bytes of all earlier values.
+    /// Maximum bytes of all earlier values together, headers included.
     pub(crate) bytes_max: usize,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct HistoryLimits {
 #[derive(Clone, Copy, Debug)]
 pub struct History<'a> {
     version: u64,
-    /// The earlier values as they are held.
+    /// The earlier values in their stored form.
     held: &'a [u8],
 }
 
@@ -51,9 +51,9 @@ pub struct Earlier<'a> {
 }
 
 impl<'a> History<'a> {
-    /// The version of the current value. The first value that a key has gets 1, and each write that
-    /// takes place gets the next number, also one that stores the value that was there. It begins
-    /// again when the key has been removed or has expired.
+    /// The version of the current value. The first value of a key gets 1, and each write that takes effect gets the
+    /// next number, even if it stores an equal value. The count starts again after the key has been removed or has
+    /// expired.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -80,7 +80,7 @@ impl<'a> History<'a> {
         History { version, held }
     }
 
-    /// As many of the newest earlier values as the limits allow, as they are held.
+    /// The newest earlier values that fit the limits, in their stored form.
     fn newest(&self, values: usize, bytes_max: usize) -> &'a [u8] {
         let ends = self.earlier().take(values).scan(0, |end, earlier| {
             *end += EARLIER_HEAD_LEN + earlier.value.len();
@@ -95,7 +95,7 @@ pub(crate) fn current(bytes: &[u8]) -> &[u8] {
     split(bytes).map_or(bytes, |(_, value, _)| value)
 }
 
-/// A number, the value behind it, and the rest.
+/// Splits off a number and the value after it, and returns both with the rest.
 fn split(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     let (number, bytes) = bytes.split_first_chunk()?;
     let (len, bytes) = bytes.split_first_chunk()?;
@@ -115,8 +115,8 @@ impl HistoryLimits {
         self.values == 0
     }
 
-    /// The form of `new` that keeps `old`, which it replaces at the Unix millisecond `now`. The
-    /// oldest values go first, where there are too many or too long ones. Metadata of `new` stays.
+    /// Encodes `new` with `old` as its newest earlier value, replaced at the Unix millisecond `now`. Drops the oldest
+    /// values if there are too many or they are too long. Keeps the metadata of `new`.
     pub(crate) fn keep(self, old: Value<'_>, new: Value<'_>, now: u64) -> NewValue<'static> {
         let build = |old_text: &[u8], new_text: &[u8]| {
             let history = History::of(old);

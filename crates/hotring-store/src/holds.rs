@@ -1,8 +1,8 @@
-//! The held keys, the waiting sessions, and their wakers. The gate consults this list, under its mutex, if
-//! the summary of stripes says that something is held.
+//! The list of held keys, waiting sessions and their wakers. The gate consults this list, under its mutex, if the bit
+//! mask of stripes says that a key is held.
 //!
-//! Holders come to their turn in the order in which they asked: a session that asks for keys wanted by one that came
-//! before waits behind that one.
+//! Holders are served in the order of their requests: a session waits behind an earlier session that wants one of the
+//! same keys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::task::Waker;
 
 use crate::gate::{STRIPES_ALL, stripe_of};
 
-/// Which faults to plant. Only the tests of the tests use another than `None`.
+/// A fault planted in the gate, so that tests can show that they detect it. Always `None` in production.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// None: the gate works.
+    /// No fault.
     None,
     /// Stripes are never held.
     NoHold,
@@ -22,33 +22,33 @@ pub enum Fault {
     NoDrain,
     /// Exclusive holders do not wait for reads in flight.
     NoReaderDrain,
-    /// Snapshots are not checked.
+    /// Snapshots of several keys are not validated.
     NoRecheck,
     /// Writes of a key come to the log in any order.
     NoOrder,
-    /// A stripe of which another key is held is taken for one of which none is.
+    /// A held stripe is taken as free if another key of it is held.
     NoLook,
     /// Sleepers are not woken.
     NoWake,
-    /// A hold's end clears its stripes also while there are other holds in them.
+    /// The end of a hold clears its stripes even if other holds have keys in them.
     ClearsAll,
 }
 
-/// The plan of a holder of stripes.
+/// The operations that a holder intends; they determine which other sessions must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Only read.
+    /// Only reads.
     Read,
-    /// Change each key at most once.
+    /// Changes each key at most once.
     WriteOnce,
-    /// Anything.
+    /// Any operations.
     Exclusive,
 }
 
-/// Keys, by their hashes ([`crate::stripe::spread`]). Two keys of one hash are taken for one.
+/// A set of keys, by their hashes ([`crate::stripe::spread`]). Keys with equal hashes count as one key.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
-    /// These, in order.
+    /// These hashes, sorted.
     These(Arc<[u64]>),
     /// Every key.
     All,
@@ -61,7 +61,7 @@ impl Keys {
         Keys::These(hashes.as_slice().into())
     }
 
-    /// Their stripes.
+    /// Their stripes, as a bit mask.
     pub(crate) fn mask(&self) -> u64 {
         match self {
             Keys::All => STRIPES_ALL,
@@ -83,12 +83,12 @@ impl Keys {
     }
 }
 
-/// The description of a hold, besides its keys.
+/// The public description of a hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldInfo {
     /// The description given by its session ([`crate::Session::set_hold_info`]).
     pub label: u32,
-    /// Since when, as the session has said.
+    /// The begin of the hold, as given by its session.
     pub since_ms: u64,
 }
 
@@ -99,7 +99,7 @@ struct Held {
     info: HoldInfo,
 }
 
-/// A place in the queue.
+/// A position in the queue of waiting sessions.
 pub(crate) type Ticket = u64;
 
 #[derive(Default)]
@@ -128,14 +128,14 @@ impl Holds {
         self.held.iter().any(|held| held.keys.meets(keys))
     }
 
-    /// Whether the keys are not to be had yet: held, or wanted by an earlier session.
+    /// Whether the keys are unavailable: held, or wanted by an earlier session in the queue.
     pub(crate) fn are_wanted(&self, keys: &Keys, ticket: Option<Ticket>) -> bool {
         let is_before = |other: &Ticket| ticket.is_none_or(|own| *other < own);
         let mut before = self.queue.iter().take_while(|(other, _)| is_before(other));
         self.any_of(keys) || before.any(|(_, wanted)| wanted.meets(keys))
     }
 
-    /// Whether the session holds something of the stripe.
+    /// Whether the session holds a key of the stripe.
     pub(crate) fn is_holder(&self, session: u64, stripe: usize) -> bool {
         self.held.iter().any(|held| held.session == session && held.mask >> stripe & 1 == 1)
     }
@@ -156,7 +156,7 @@ impl Holds {
         self.held.retain(|held| held.session != session);
     }
 
-    /// The stripes in which something is held.
+    /// The stripes with held keys, as a bit mask.
     pub(crate) fn mask(&self) -> u64 {
         self.held.iter().fold(0, |mask, held| mask | held.mask)
     }
@@ -178,7 +178,7 @@ impl Holds {
         }
     }
 
-    /// The wakers of all waiters.
+    /// Removes and returns the wakers of all waiters.
     pub(crate) fn take_sleepers(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.sleepers)
     }

@@ -1,5 +1,5 @@
-//! Idle times of keys under policies that have no use for their access bits: eight bits that date accesses
-//! for weeks, and recent ones to half a minute.
+//! Idle times of keys, for policies that do not need the access bits. The eight bits date an access of the last days,
+//! and a recent access to half a minute.
 //!
 //! # Picture
 //! ```text
@@ -10,27 +10,28 @@
 //!   ring 2   64 labels of 32 min     and so on
 //!   ring 3   64 labels of 4.3 h      nothing gets older here than `AGE_MAX`, 8 days
 //! ```
-//! Labels come round: one that is 64 units old looks like now. So the owner's walk over all items
-//! ([`Session::age_some`]) moves each that is old to the next ring, where its time is known less exactly. It has
-//! `ROUND_MS` for a round.
+//! Labels wrap around: a stamp of 64 units ago is equal to a current one. So the owner's walk over all items
+//! ([`Session::age_some`]) must move each old stamp to the next ring, which has a coarser resolution. A round of the
+//! walk must not take longer than `ROUND_MS`.
 //!
 //! # Precision
-//! The least time that an item has been idle for. A stamp is moved to a label that ends no earlier, one that has come
-//! round looks younger, and a byte from before times were recorded is no older than that. So errors
-//! are to one side: removing keys unused for long removes nothing else.
+//! The result is a lower bound of the idle time. A stamp moves to a label that ends no earlier, a stamp that has
+//! wrapped around looks younger, and the age of a stamp never exceeds the time since recording began. So errors are on
+//! one side: a command that removes keys with a long idle time never removes a key that was used recently.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const LABEL_BITS: u32 = 6;
 const LABELS: u64 = 1 << LABEL_BITS;
 const RING_LAST: u8 = 3;
-/// Milliseconds of a label in ring 0; each further ring has 8 times those of the one before.
+/// Milliseconds of a label in ring 0. The unit of each further ring is 8 times as long.
 const UNIT_MS: u64 = 30_000;
-/// Labels after which a stamp moves on. Three of the next ring, so that little is lost.
+/// Age in labels above which a stamp moves to the next ring. That is three labels of the next ring, so that little
+/// precision is lost.
 const OLD: u64 = 24;
-/// Labels that the last ring's stamps are kept within.
+/// Greatest age in labels that a stamp of the last ring can have.
 const AGE_MAX: u64 = 48;
-/// A walk must pass each item within this time: before labels of ring 0 that are old come round.
+/// Longest time of a round of the walk: each item must be visited before old labels of ring 0 wrap around.
 pub(crate) const ROUND_MS: u64 = (LABELS - OLD) * 3 / 4 * UNIT_MS;
 
 fn unit(ring: u8) -> u64 {
@@ -42,20 +43,20 @@ pub(crate) fn stamp(now: u64) -> u8 {
     (now / UNIT_MS % LABELS) as u8
 }
 
-/// How many labels ago a stamp's was.
+/// The age of a stamp, in labels of its ring.
 fn age(stamp: u8, now: u64) -> u64 {
     let (ring, label) = (stamp >> LABEL_BITS, u64::from(stamp) % LABELS);
     (now / unit(ring)).wrapping_sub(label) % LABELS
 }
 
-/// The least time that an access with this stamp can be ago.
+/// A lower bound of the time since an access with this stamp, in milliseconds.
 fn since(stamp: u8, now: u64) -> u64 {
     let unit = unit(stamp >> LABEL_BITS);
     // Its label ended when the next one began.
     age(stamp, now).checked_sub(1).map_or(0, |whole| whole * unit + now % unit)
 }
 
-/// The stamp of an access this many milliseconds ago, or of the one that is remembered longest.
+/// The stamp of an access `idle` milliseconds ago; the oldest possible stamp if that is too long ago.
 pub(crate) fn stamp_of(idle: u64, now: u64) -> u8 {
     let labels = |ring: u8| now / unit(ring) - now.saturating_sub(idle) / unit(ring);
     let ring = (0..RING_LAST).find(|ring| labels(*ring) <= OLD).unwrap_or(RING_LAST);
@@ -63,7 +64,7 @@ pub(crate) fn stamp_of(idle: u64, now: u64) -> u8 {
     ring << LABEL_BITS | (label % LABELS) as u8
 }
 
-/// The stamp of an item without accesses meanwhile.
+/// The stamp at time `now` of an item that has not been accessed since its stamp was set.
 pub(crate) fn aged(stamp: u8, now: u64) -> u8 {
     let ring = stamp >> LABEL_BITS;
     let label = if ring < RING_LAST && age(stamp, now) > OLD {
@@ -77,17 +78,17 @@ pub(crate) fn aged(stamp: u8, now: u64) -> u8 {
     (ring + 1).min(RING_LAST) << LABEL_BITS | (label % LABELS) as u8
 }
 
-/// Since when times have been noted, in Unix milliseconds.
+/// The begin of the recording of access times, in Unix milliseconds.
 #[derive(Default)]
 pub(crate) struct Dated(AtomicU64);
 
 impl Dated {
     pub(crate) fn begin(&self, now: u64) {
-        // ORDERING: Relaxed, a figure for people; so for the load.
+        // ORDERING: Relaxed, a figure for display that orders no other memory; the same holds for the load.
         self.0.store(now, Ordering::Relaxed);
     }
 
-    /// The least time that an item with this stamp has been idle for.
+    /// A lower bound of the idle time of an item with this stamp, in milliseconds.
     pub(crate) fn idle_ms(&self, stamp: u8, now: u64) -> u64 {
         // ORDERING: Relaxed, as above.
         since(stamp, now).min(now.saturating_sub(self.0.load(Ordering::Relaxed)))

@@ -1,4 +1,4 @@
-//! Operations in flight, as the gate sees them: dropping one says that it is over.
+//! Guards of operations in flight. Dropping a guard tells the gate that the operation is over.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -13,7 +13,7 @@ pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A read in flight; None inside a hold.
+/// Guard of a read in flight; None inside a hold, which excludes writers already.
 pub(crate) struct Reading<'a>(pub(crate) Option<&'a AtomicU64>);
 
 impl Drop for Reading<'_> {
@@ -29,11 +29,11 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// A write in flight; None inside a hold.
+/// Guard of a write in flight, with its counter and the odd number that marks it; None inside a hold.
 pub(crate) struct Writing<'a>(pub(crate) Option<(&'a AtomicU64, u64)>);
 
 impl Writing<'_> {
-    /// Whether it is inside a hold.
+    /// Whether the write is inside a hold of this session.
     pub(crate) fn is_held(&self) -> bool {
         self.0.is_none()
     }
@@ -43,10 +43,10 @@ impl Drop for Writing<'_> {
     #[inline]
     fn drop(&mut self) {
         let Some((counter, odd)) = self.0 else { return };
-        // ORDERING: Acquire fence as in `Reading`: a write too has looked at the old value.
+        // ORDERING: Acquire fence as in `Reading`: a write reads the old value, too.
         fence(Acquire);
-        // ORDERING: Release pairs with the Acquire in `drain` and in `collect`: a session that sees the
-        // even number sees the write.
+        // ORDERING: Release pairs with the Acquire in `drain` and in `snapshot_begin`: a session that sees the even
+        // number sees the write.
         counter.store(odd + 1, Release);
     }
 }

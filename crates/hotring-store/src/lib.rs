@@ -1,17 +1,16 @@
-//! An in-memory key-value store to embed: byte-string keys and values with the semantics of
-//! Redis strings and hashes, expiry in milliseconds, versions for compare-and-swap, and operations on
-//! several keys that are atomic to every observer. It sits on the `hotring-index` hash index,
-//! which keeps hot keys a step from the table.
+//! An embeddable in-memory key-value store: byte-string keys, values with the semantics of Redis types, expiry in
+//! milliseconds, versions for compare-and-swap, and multi-key operations that are atomic to every observer. It is built
+//! on the `hotring-index` hash index, whose reads reach frequently accessed keys in one step from the table.
 //!
-//! The store owns the encoding of values (`value`), the semantics of each operation (`ops`),
-//! the gate that makes multi-key operations atomic (`gate`), and when which key expires (`wheel`). It reads no clock,
-//! draws no randomness, starts no thread and opens no file: the time comes in as an argument, and expired
-//! keys are reclaimed by whoever calls [`Session::expire_due`].
+//! The store defines the encoding of values (`value`), the semantics of each operation (`ops`), the gate that makes
+//! multi-key operations atomic (`gate`), and the expiry of keys (`wheel`). It reads no clock, draws no randomness,
+//! starts no thread and opens no file: the caller passes the time as an argument, and must call [`Session::expire_due`]
+//! to reclaim expired keys.
 //!
-//! Removed memory becomes free once every session has left the operation that it was in. A session that
-//! stays in one, most likely in the closure of [`Session::get`], keeps it: removed memory grows up to a
-//! limit (`Options::index.limbo_max`). Above it writes fail with [`StoreError::Stalled`], which names that
-//! session, until it proceeds.
+//! Removed memory becomes free once every session has left the operation that it was in. A session that stays in one
+//! operation, most likely in the closure of [`Session::get`], prevents that: removed memory accumulates up to a limit
+//! (`Options::index.limbo_max`). Above the limit, writes fail with [`StoreError::Stalled`], which names the session,
+//! until it proceeds.
 //!
 //! ```
 //! use hotring_store::{ExpireCondition, Options, SetExpiry, SetOptions, Store};
@@ -92,14 +91,14 @@ pub use gate::Fault;
 pub use hash::{ByRank, HashRef};
 pub use history::{Earlier, History};
 pub use holds::HoldInfo;
-/// Part of a string.
+/// A piece of a string.
 pub use hotring_containers::Piece;
 pub use hotring_containers::Scored;
 /// The index, whose settings are part of [`Options`].
 pub use hotring_index as index;
-/// Long values, which are never copied.
+/// Long values, which are shared instead of copied.
 pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};
-/// A key, which may know its hash.
+/// A key, optionally with its precomputed hash.
 pub use hotring_index::{Key, KeyHash};
 pub use list::{End, ListRef};
 pub use logged::UnknownForm;

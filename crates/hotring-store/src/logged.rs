@@ -1,25 +1,25 @@
-//! The log records of writes: their effects on a key, in order.
+//! The log records of writes, and the locks that put the records of a key in the order of its writes.
 //!
 //! # The order
-//! The index has no lock that could order records: two writers of a key that race are ordered by one CAS each, and may
-//! come to the log in the other order. So while there is a log, a write of one key holds the key's *order lock*, one of
-//! [`LOCKS`], from before it looks at the key until its record is in the log's queue. Readers never touch these locks,
-//! and writers of other keys rarely meet there. A session that holds stripes exclusively ([`crate::gate`]) excludes all
-//! writers of its keys, so it takes none; it hands its records over together, as one batch, before it releases the
-//! stripes.
+//! The index has no lock that could order records: two racing writers of a key are ordered by one CAS each, and may
+//! reach the log in the other order. So while there is a log, a write of a key holds the key's *order lock*, one of
+//! [`LOCKS`], from before it reads the key until its record is in the log's queue. Readers never take these locks, and
+//! writers of different keys rarely share one. A session that holds stripes exclusively ([`crate::gate`]) excludes all
+//! writers of its keys, so it takes no order lock; it must hand its records over together, as one batch, before it
+//! releases the stripes.
 //!
-//! Hence the records of a key are in the log in the order of its writes, and if a value is in the log, everything that
-//! it was computed from is before it. (Versions in the items, compared during replay, would do without locks. Then
-//! another process that reads the log would find no order, each item would take 8 bytes more, and a lost batch could be
-//! half visible in later counts.)
+//! Hence the records of a key are in the log in the order of its writes, and every value that a logged value was
+//! computed from precedes it in the log. (The alternative is a version in each item, compared during replay, without
+//! locks. Then another process that reads the log would see no order, each item would take 8 bytes more, and a lost
+//! batch could be half visible in later counts.)
 //!
-//! Writers of a container ([`crate::container`]) take its order lock also while there is no log: they change the
-//! value itself, one after the other.
+//! Writers of a container ([`crate::container`]) take its order lock even without a log: they change the value in
+//! place, one after the other.
 //!
-//! # When it begins
-//! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]): each write is
-//! wholly before or behind that moment. A record that has a place in the log was applied before it got it: whoever
-//! scans the store from then on meets its effect, or a later one.
+//! # Switching the log on and off
+//! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]), so each write is
+//! entirely before or entirely after that moment. A record gets its position in the log after its write was applied: a
+//! scan of the store that begins later sees its effect, or a later one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -36,20 +36,20 @@ use crate::long_text::{LongText, from_packed};
 use crate::sync::Arc;
 use crate::value::{KIND_HASH_1, encode_owned};
 
-/// Locks that order writes. Enough that two threads rarely want the same one at one time.
+/// Number of order locks. Large enough that two threads rarely want the same lock at the same time.
 const LOCKS: usize = 1 << LOCK_BITS;
 const LOCK_BITS: u32 = 10;
 
-/// In the form of a value that is held as a word; the rest is its kind.
+/// The bit in a record's form that marks a value held as a word; the other bits are its kind.
 const FORM_WORD: u8 = 0x80;
 const KIND_MAX: u8 = 15;
 
-/// The store's half.
+/// The state of logging that all sessions share.
 pub(crate) struct Logged {
     pub(crate) is_on: AtomicBool,
     pub(crate) parts: OnceLock<Parts>,
-    /// Close together: a thread's writes stay in its cache, and two threads hardly ever want the same cache
-    /// line at one moment.
+    /// The order locks, without padding: they stay in the cache of a writing thread, and two threads rarely want the
+    /// same cache line at the same time.
     locks: Box<[Mutex<()>]>,
     seed: u64,
     fault: Fault,
@@ -59,15 +59,15 @@ pub(crate) struct Parts {
     log: Arc<Log>,
 }
 
-/// A session's half.
+/// The records of one session.
 #[derive(Default)]
 pub(crate) struct Logging {
-    /// Records to hand over.
+    /// Collected records that have not been handed to the log.
     pub(crate) records: Records,
-    /// The database that the last of them is of, and how many of them only say which.
+    /// The database of the last collected record, and the number of records that only name a database.
     place: u8,
     said: u64,
-    /// The last record that was, since it was asked for.
+    /// The position of the last record handed over since the caller last took it.
     pub(crate) last: Option<Lsn>,
 }
 
@@ -89,14 +89,14 @@ impl Logged {
         Some(&self.parts.get()?.log)
     }
 
-    /// Whether writes are logged. Asked within the gate.
+    /// Whether writes are logged. The caller must be within the gate.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         // ORDERING: Relaxed; it changes while no other session is within the gate, which orders it.
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Excludes other writers of the key that the gate knows by this hash.
+    /// Locks out other writers of the key with this gate hash.
     #[inline]
     pub(crate) fn order(&self, hash: u64) -> Option<MutexGuard<'_, ()>> {
         if self.fault == Fault::NoOrder {
@@ -104,13 +104,13 @@ impl Logged {
         }
         let lock = (hash >> (u64::BITS - LOCK_BITS)) as usize;
         let lock = &self.locks[lock];
-        // It guards no data that could be half changed.
+        // The lock protects no data, so a panic leaves nothing half-changed.
         Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Logging {
-    /// The log position for changes of the database at this place.
+    /// The buffer for records of the database at this place.
     #[inline]
     pub(crate) fn of_database(&mut self, place: u8) -> &mut Records {
         if place != self.place {
@@ -126,7 +126,7 @@ impl Logging {
         self.place = place;
     }
 
-    /// Hands over the collected records, within the gate.
+    /// Hands the collected records to the log. The caller must be within the gate.
     #[inline]
     pub(crate) fn hand_over(&mut self, logged: &Logged) {
         if self.records.is_empty() {
@@ -144,7 +144,7 @@ impl Logging {
     }
 }
 
-/// A value in the log has no form that this version knows.
+/// A value in the log has a form that is unknown to this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownForm {
     /// The type of the record.
@@ -159,7 +159,7 @@ impl std::fmt::Display for UnknownForm {
 
 impl std::error::Error for UnknownForm {}
 
-/// The effect of a stored value on the key.
+/// The meaning of a put for history, observers and log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Puts {
     /// A new value: the old one becomes an earlier one.
@@ -170,13 +170,13 @@ pub(crate) enum Puts {
     Same,
     /// The value that was there, with other metadata: observers are not told.
     Metadata,
-    /// The same, where the log need not know: of the last access, or of a number that a caller has asked for.
+    /// The value that was there, with metadata that is not logged: the last access, or a unique number on request.
     Access,
     /// A new value that has already expired: the key is removed.
     Over,
 }
 
-/// Adds the effect that a decision will have.
+/// Adds the record of a write's decision.
 pub(crate) fn decided(
     records: &mut Records,
     key: &[u8],
@@ -202,7 +202,7 @@ pub(crate) fn decided(
     }
 }
 
-/// Adds that the key has this value.
+/// Adds a record that stores this value under the key.
 pub(crate) fn push_put(
     records: &mut Records,
     key: &[u8],
@@ -224,7 +224,7 @@ pub(crate) fn push_put(
     with_form(value, |form, value| records.push(&Effect::Put { key, form, expire_at, value }));
 }
 
-/// The form of a value, and its bytes.
+/// Calls `f` with the form and the bytes of a value.
 pub(crate) fn with_form<R>(value: Value<'_>, f: impl FnOnce(u8, &[u8]) -> R) -> R {
     match value {
         Value::Word { kind, word } => f(FORM_WORD | kind, &word.to_le_bytes()),
@@ -232,7 +232,7 @@ pub(crate) fn with_form<R>(value: Value<'_>, f: impl FnOnce(u8, &[u8]) -> R) -> 
     }
 }
 
-/// The value of a form and its bytes, for this index.
+/// Decodes a value from its form and bytes, for this index. None if the form is unknown or the bytes do not fit it.
 pub(crate) fn from_form<'a>(
     form: u8,
     bytes: &'a [u8],
@@ -246,13 +246,13 @@ pub(crate) fn from_form<'a>(
         let contents = from_packed(bytes)?;
         let is_object = options.text_plain_max() < usize::MAX;
         return match LongText::of_parts(&contents.parts)? {
-            // Where strings are no objects it is a plain one.
+            // This store keeps strings plain.
             chunks if !is_object => Some(encode_owned(chunks.copy(0..chunks.len()))),
             _ => Some(large::new_value(contents, index)),
         };
     }
     if let Some(kind) = packed_kind(form) {
-        // Where no objects are taken it is one value.
+        // This store keeps containers packed.
         if !options.takes_objects {
             return Some(NewValue::Bytes { kind, bytes: bytes.into() });
         }
@@ -270,7 +270,7 @@ pub(crate) fn from_form<'a>(
     })
 }
 
-/// A long value in the queue, shared with the store.
+/// A long value in the log's queue, shared with the store.
 struct Long(Block);
 
 impl AsRef<[u8]> for Long {

@@ -1,18 +1,18 @@
-//! Long strings that are changed in part: a [`Type`] of container, whose packed form is the plain string itself.
+//! Long strings that are modified in part: a [`Type`] of container, whose packed form is the plain string.
 //!
 //! A string is plain ([`crate::value`]) until an operation changes a part of it while it is longer than
-//! [`ContainerOptions::text_plain_max`]. Then it becomes an object with [`Chunks`], over the block that it lay in: that
-//! is not copied. An operation that stores the string as a whole makes it plain again.
+//! [`ContainerOptions::text_plain_max`]. Then it becomes an object with [`Chunks`] over the original block, which is
+//! not copied. An operation that stores the entire string makes it plain again.
 //!
-//! The log has the written bytes and their positions. The first change of a plain string has number 1: it is in
-//! the log before, or in the snapshot. As a whole the object is there without its zeros:
+//! The log has the written bytes and their positions. The first change of a plain string has number 1; the plain string
+//! itself is earlier in the log, or in the snapshot. The encoding of the entire object omits runs of zeros:
 //! ```text
 //!   number of changes | length | zeros before a run, length of the run, its bytes | ...
 //! ```
 //! with numbers as in [`crate::container::packed`].
 //!
-//! Strings with flags ([`crate::metadata`]) stay plain, and so do all where earlier values are kept
-//! ([`crate::history`]): each of those is a whole.
+//! Strings with flags ([`crate::metadata`]) stay plain, and so do all strings while earlier values are kept
+//! ([`crate::history`]), because each earlier value is stored in full.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,7 +41,7 @@ enum Form<'a> {
     Chunks(&'a Chunks),
 }
 
-/// Bytes that are written from a position on. Between the end of the string and there it is filled with zeros.
+/// Bytes to write at a position. A gap between the end of the string and the position is filled with zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Patch<'c> {
     pub(crate) at: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Patch<'c> {
 /// The type.
 pub(crate) enum LongText {}
 
-/// Bytes that a patch takes in the log besides its own: two numbers below 2^32.
+/// Maximum overhead of a patch in the log, in bytes: two numbers below 2^32.
 const NUMBERS_MAX: usize = 10;
 
 impl fmt::Debug for TextRef<'_> {
@@ -73,12 +73,12 @@ impl<'a> TextRef<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the string is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The byte at a position; None behind the end.
+    /// The byte at a position; None past the end.
     pub fn byte(&self, at: usize) -> Option<u8> {
         match self.0 {
             Form::Plain(bytes) => bytes.get(at).copied(),
@@ -86,7 +86,7 @@ impl<'a> TextRef<'a> {
         }
     }
 
-    /// The bytes of these positions, piece by piece; of those that there are.
+    /// The bytes in this range, cut at the end of the string, piece by piece.
     pub fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = Piece<'a>> + use<'a> {
         let (plain, chunks) = match self.0 {
             Form::Plain(bytes) => {
@@ -99,7 +99,7 @@ impl<'a> TextRef<'a> {
         plain.into_iter().chain(chunks.into_iter().flatten())
     }
 
-    /// The bytes of these positions in one piece; of those that there are.
+    /// The bytes in this range, cut at the end of the string, in one piece.
     pub fn bytes(&self, range: Range<usize>) -> Cow<'a, [u8]> {
         match self.0 {
             Form::Plain(bytes) => {
@@ -126,15 +126,15 @@ impl<'a> TextRef<'a> {
         self.bytes(0..self.len())
     }
 
-    /// A copy in the memory of the index, to be shown in one piece for as long as one wants. `beside` is the block that
-    /// stands for the text. None if the text is too short for that, or the system has no address space left.
+    /// A copy in one block of the index's memory, which can be kept. `beside` is the block of the text's object. None
+    /// if the text is too short for a block, or the system has no address space left.
     pub fn to_block(&self, beside: BlockRef<'_>) -> Option<Block> {
         let mut buffer = beside.buffer_beside(self.len()).ok()?;
         for piece in self.pieces(0..self.len()) {
             match piece {
                 Piece::Bytes(bytes) => buffer.extend(bytes).ok()?,
                 Piece::Zeros(len) => {
-                    // They are zeros already.
+                    // Spare memory is zeroed already.
                     buffer.spare(len).ok()?;
                     buffer.advance(len);
                 }
@@ -144,7 +144,7 @@ impl<'a> TextRef<'a> {
         buffer.share(&buffer)
     }
 
-    /// Its length once these have been written.
+    /// The length of the string after these patches.
     pub(crate) fn len_after(&self, patches: &[Patch<'_>]) -> usize {
         patches.iter().map(Patch::end).fold(self.len(), usize::max)
     }
@@ -160,7 +160,7 @@ impl Type for LongText {
     type Ref<'a> = TextRef<'a>;
     type Parts = Chunks;
     type Change<'c> = Patch<'c>;
-    /// Patches that were written.
+    /// The number of patches written.
     type Tally = usize;
 
     const KIND: u8 = KIND_STRING;
@@ -174,7 +174,7 @@ impl Type for LongText {
         TextRef(Form::Chunks(chunks))
     }
 
-    /// The text of an integer is nowhere: [`view_text`] makes it.
+    /// None for an integer, which has no stored text: [`view_text`] formats it.
     fn of_value(value: ValueRef<'_>) -> Option<TextRef<'_>> {
         match value {
             ValueRef::Bytes(bytes) => Some(TextRef::plain(bytes)),
@@ -232,7 +232,7 @@ impl Type for LongText {
         patches.len()
     }
 
-    /// An empty string is one.
+    /// Never: an empty string is a valid value.
     fn emptied_by(_: &Chunks, _: &[Patch<'_>]) -> Option<usize> {
         None
     }
@@ -270,17 +270,17 @@ impl Type for LongText {
     }
 }
 
-/// A position in a string: no string is longer than 4 GiB, whatever damaged bytes say.
+/// Checks a position read from bytes that may be damaged: no string is longer than 4 GiB.
 fn position(at: u64) -> Option<usize> {
     u32::try_from(at).ok().map(|at| at as usize)
 }
 
-/// The form of the whole, for the log and snapshots.
+/// Encodes the entire string for the log and snapshots.
 pub(crate) fn to_packed(chunks: &Chunks, number: u64) -> Vec<u8> {
     let mut held = Head { number, count: chunks.len() }.begin(chunks.len() - zeros_of(chunks));
     let (mut at, mut zeros) = (0, 0);
     while at < chunks.len() {
-        // Pieces one behind the other are one run.
+        // Adjacent pieces form one run.
         let pieces = || chunks.pieces(at..usize::MAX);
         let run: usize = pieces().map_while(bytes_of).map(<[u8]>::len).sum();
         if run > 0 {
@@ -314,7 +314,7 @@ fn zeros_of(chunks: &Chunks) -> usize {
     chunks.pieces(0..usize::MAX).map(zeros).sum()
 }
 
-/// The same backwards. None if these are no such bytes.
+/// Decodes the bytes of `to_packed`. None if they are invalid.
 pub(crate) fn from_packed(held: &[u8]) -> Option<Contents> {
     let (head, mut rest) = Head::split(held);
     let (mut chunks, mut at) = (Chunks::new(), 0);
@@ -331,14 +331,14 @@ pub(crate) fn from_packed(held: &[u8]) -> Option<Contents> {
     Some(Contents { number: head.number, parts: Parts::Text(chunks) })
 }
 
-/// Bytes of memory of the block that a long string began with, as long as it needs that.
+/// Memory of the original block of a long string, in bytes, while the string still refers to the block.
 pub(crate) fn base_bytes(entry: &Entry<'_>) -> usize {
     let of_contents =
         |contents: &Contents| LongText::of_parts(&contents.parts)?.base().map(Block::fair_share);
     large::of_entry(entry).and_then(|large| large.read(of_contents)).unwrap_or(0)
 }
 
-/// The chunks of a long string as they are now.
+/// A snapshot of the chunks of a long string.
 pub(crate) fn snapshot(entry: &Entry<'_>) -> Option<Chunks> {
     match large::of_entry(entry)?.snapshot().parts {
         Parts::Text(chunks) => Some(chunks),
@@ -346,7 +346,7 @@ pub(crate) fn snapshot(entry: &Entry<'_>) -> Option<Chunks> {
     }
 }
 
-/// Shows a string, for a short time: writers of a long one wait for it.
+/// Calls `f` with a string. Writers of a long string wait meanwhile, so `f` must be short.
 ///
 /// # Errors
 /// [`StoreError::WrongType`]
@@ -363,7 +363,7 @@ pub(crate) fn view_text<R>(
     })
 }
 
-/// Whether a string of this length, which results from a change of the key's value, becomes an object.
+/// Whether a string of this length becomes an object when it results from a change of the key's value.
 pub(crate) fn is_long(len: usize, old: Option<&Entry<'_>>, plain_max: usize) -> bool {
     let has_flags = || old.is_some_and(|entry| Metadata::of(entry.value).flags != 0);
     len > plain_max && !has_flags()

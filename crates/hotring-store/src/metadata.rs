@@ -1,14 +1,14 @@
-//! Metadata of a string: flags, a unique number, the last access and two marks. It lies before the string,
-//! in the same item, so that both change as one.
+//! Metadata of a string: flags, a unique number, the last access and two marks. It is stored before the string in the
+//! same item, so that both change atomically.
 //!
-//! A string with metadata is held as bytes of kind [`KIND_METADATA`]:
+//! A string with metadata is stored as bytes of kind [`KIND_METADATA`]:
 //! ```text
 //!   which of these follow u8 | flags u32 | unique number u64 | last access u32 | the string
 //! ```
-//! Numbers are little endian; each is there only if its bit is set. A string without metadata is held as any
-//! other, so that it costs nothing. `docs/decisions/0011-memcached-notes.md` has the alternatives.
+//! Numbers are little endian; each is present only if its bit is set. A string without metadata is stored as any other
+//! string, so metadata costs it nothing. `docs/decisions/0011-memcached-notes.md` has the alternatives.
 //!
-//! The bytes are read without trust: damaged bits give wrong metadata, not a panic.
+//! The bytes may be damaged: wrong bits give wrong metadata, not a panic.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ use hotring_index::{Entry, NewValue, Value};
 use crate::history;
 use crate::value::{KIND_HISTORY, KIND_METADATA, encode, encode_owned, view};
 
-/// Bytes that metadata takes at most.
+/// Maximum length of the metadata, in bytes.
 pub(crate) const LEN_MAX: usize = 1 + 4 + 8 + 4;
 
-/// The string behind the metadata is held with earlier ones.
+/// Bit: the string is stored with earlier values.
 const HISTORY: u8 = 1;
 const FLAGS: u8 = 1 << 1;
 const UNIQUE: u8 = 1 << 2;
@@ -29,20 +29,20 @@ const FETCHED: u8 = 1 << 4;
 const STALE: u8 = 1 << 5;
 const CLAIMED: u8 = 1 << 6;
 
-/// Data kept with a string. An operation without metadata of its own drops it when it replaces the string,
-/// and keeps only the flags when it changes the string.
+/// Data stored with a string. An operation that has no metadata of its own drops it when it replaces the string, and
+/// keeps only the flags when it changes the string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// A number of the caller's.
+    /// An arbitrary number of the caller.
     pub flags: u32,
-    /// The number of this value alone, for compare-and-swap ([`UniqueNumbers`](crate::UniqueNumbers)); None until a
-    /// caller needs it.
+    /// The unique number of this value, for compare-and-swap ([`UniqueNumbers`](crate::UniqueNumbers)); None until a
+    /// caller asks for it.
     pub unique: Option<u64>,
     /// The last access, if the caller records accesses.
     pub access: Option<Access>,
     /// The value has been declared out of date.
     pub stale: bool,
-    /// A caller has taken it on to renew the value.
+    /// A caller has claimed the renewal of the value.
     pub claimed: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Metadata {
 pub struct Access {
     /// Unix seconds of the last access, or of the store.
     pub at: u32,
-    /// It has been fetched since it was stored.
+    /// The value has been fetched since it was stored.
     pub fetched: bool,
 }
 
@@ -60,7 +60,7 @@ impl Metadata {
         self == Metadata::default()
     }
 
-    /// The metadata of an index value; empty for a value without.
+    /// The metadata of an index value; the default for a value without metadata.
     pub(crate) fn of(value: Value<'_>) -> Metadata {
         match value {
             Value::Bytes { kind: KIND_METADATA, bytes } => split(bytes).metadata,
@@ -68,7 +68,7 @@ impl Metadata {
         }
     }
 
-    /// The form of a string with this metadata.
+    /// Encodes a string with this metadata.
     pub(crate) fn encode(self, text: Cow<'_, [u8]>) -> NewValue<'_> {
         if !self.is_empty() {
             return self.held(false, &text);
@@ -79,7 +79,7 @@ impl Metadata {
         }
     }
 
-    /// `value`, a string, with this metadata in place of its own.
+    /// Re-encodes `value`, a string, with this metadata instead of its own.
     pub(crate) fn amend(self, value: Value<'_>) -> NewValue<'static> {
         let (has_history, held) = match value {
             Value::Bytes { kind: KIND_METADATA, bytes } => {
@@ -132,12 +132,12 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The string, and its earlier values if there are any.
+    /// The current string, without earlier values.
     pub(crate) fn text(&self) -> &'a [u8] {
         if self.has_history { history::current(self.held) } else { self.held }
     }
 
-    /// The bytes of the string and its earlier ones, if it has any.
+    /// The string and its earlier values in their stored form, if it has any.
     pub(crate) fn history(&self) -> Option<&'a [u8]> {
         self.has_history.then_some(self.held)
     }
@@ -160,14 +160,14 @@ pub(crate) fn split(bytes: &[u8]) -> Parts<'_> {
     Parts { metadata, has_history: has(HISTORY), held }
 }
 
-/// The next bytes; zeros if there are fewer.
+/// Takes the next `N` bytes; zeros if there are fewer.
 fn take<const N: usize>(held: &mut &[u8]) -> [u8; N] {
     let Some((taken, rest)) = held.split_first_chunk() else { return [0; N] };
     *held = rest;
     *taken
 }
 
-/// The form that a string takes which was made from that of `old`: its flags stay.
+/// Re-encodes a string that was computed from `old` with the flags of `old`.
 #[inline]
 pub(crate) fn with_flags_of<'a>(old: Option<Entry<'_>>, new: NewValue<'a>) -> NewValue<'a> {
     match old {

@@ -1,10 +1,10 @@
-//! Keys that are never evicted, by name: a pin is on the key, whether or not it is there, and stays until it
-//! is taken away or all keys are removed. (The report that proposed PIN says no more than that a key is not
-//! evicted until it is unpinned.) Expiry and removal go on as ever.
+//! Pinned keys, which are never evicted. A pin belongs to the key's name, whether or not the key exists, and stays
+//! until it is removed or all keys are removed. (The report that proposed PIN says only that a key is not evicted until
+//! it is unpinned.) Pins do not affect expiry and removal.
 //!
-//! Pinned keys may take only a share of all memory, so that something can always be evicted. Their size is
-//! measured when they are pinned and at intervals ([`Session::measure_pinned`]); a value that grows beyond
-//! the share stays, and no more keys can be pinned.
+//! Pinned keys may take only a share of the memory limit, so that eviction always finds a victim. Their size is
+//! measured when they are pinned and at intervals ([`Session::measure_pinned`]). A value that grows beyond the share
+//! stays pinned, but then no more keys can be pinned.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use crate::error::StoreError;
 
-/// Memory of a name in the list, besides its length.
+/// Memory of an entry in the list in addition to the name itself, in bytes.
 const NAME_BYTES: usize = 48;
 
-/// The names, with the bytes of each item when it was last measured, and sums.
+/// The pinned names with the last measured bytes of each item, and the sums.
 #[derive(Default)]
 pub(crate) struct Names {
     pub(crate) items: BTreeMap<Box<[u8]>, usize>,
@@ -24,7 +24,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Enters a name, or re-measures it.
+    /// Adds a name, or updates its measured size.
     pub(crate) fn set(&mut self, key: &[u8], bytes: usize) {
         match self.items.get_mut(key) {
             Some(known) => self.item_bytes -= std::mem::replace(known, bytes),
@@ -47,22 +47,22 @@ impl Names {
 /// The pinned keys.
 pub(crate) struct Pins {
     names: RwLock<Names>,
-    /// Their number, so that an evicting session need not look while there are none.
+    /// Number of pinned keys. Evicting sessions read it first, so that they take no lock while nothing is pinned.
     count: AtomicUsize,
-    /// Bytes of the list and of the items, as last measured.
+    /// Bytes of the list, and bytes of the items when last measured.
     list_bytes: AtomicUsize,
     item_bytes: AtomicUsize,
     bytes_max: AtomicUsize,
 }
 
-/// How much is pinned.
+/// The size of the pinned keys and their limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
-    /// Keys.
+    /// Number of pinned keys.
     pub keys: usize,
-    /// Bytes of their items when they were measured last, and of their names in the list.
+    /// Bytes of their items when last measured, and of their names in the list.
     pub bytes: usize,
-    /// The most that may be.
+    /// Maximum of `bytes`.
     pub bytes_max: usize,
 }
 
@@ -81,12 +81,12 @@ impl Pins {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the list, and then the sums.
+    /// Changes the list, and then publishes the sums.
     pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Names) -> R) -> R {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut names);
-        // ORDERING: Relaxed, numbers; a pinning session holds the gate of the key (`Session::pin`), which
-        // orders it for the evicting session. So for all here.
+        // ORDERING: Relaxed, plain figures; a pinning session holds the key in the gate (`Session::pin`), which orders
+        // the change before an evicting session's read. The same holds for the other atomics of this type.
         self.list_bytes.store(names.list_bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, as above.
         self.item_bytes.store(names.item_bytes, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Pins {
         result
     }
 
-    /// Whether the key is pinned. Certain within the gate of a write of the key.
+    /// Whether the key is pinned. The answer is exact only within the gate of a write of the key.
     #[inline]
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         // ORDERING: Relaxed, as in `change`.
@@ -107,7 +107,7 @@ impl Pins {
         self.bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// Memory of the list.
+    /// Memory of the list, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         // ORDERING: Relaxed, as in `change`.
         self.list_bytes.load(Ordering::Relaxed)
@@ -122,7 +122,8 @@ impl Pins {
         Pinned { keys, bytes, bytes_max: self.bytes_max.load(Ordering::Relaxed) }
     }
 
-    /// Pins these keys, whose items have this size, if all of them fit. Returns the number of new ones.
+    /// Pins these keys, given with the sizes of their items: all of them or, if they do not fit, none. Returns the
+    /// number of newly pinned keys.
     pub(crate) fn pin(&self, keys: &[(&[u8], usize)]) -> Result<usize, StoreError> {
         self.change(|names| {
             let Pinned { bytes, bytes_max, .. } = self.pinned();
@@ -141,7 +142,7 @@ impl Pins {
         self.change(|names| keys.iter().filter(|key| names.remove(key)).count())
     }
 
-    /// All keys are gone, and with them their pins, which are returned.
+    /// Removes all pins and returns them for dropping; called when all keys are removed.
     #[must_use]
     pub(crate) fn clear(&self) -> impl Sized + use<> {
         self.change(std::mem::take)

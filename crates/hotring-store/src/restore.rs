@@ -2,15 +2,16 @@
 //! rest has loaded.
 //!
 //! The plain order is the complete snapshot and then the log. Here the hottest part of the snapshot is loaded first,
-//! then the log, and then the rest of the snapshot. A key that is there when the rest is loaded already has its value:
-//! from the log, or from the first part as the log has changed it. So only absent keys are taken from the rest, with
-//! the log's records of them: [`KeyFates`] remembers that a key was removed, or got another expiry.
+//! then the log, and then the rest of the snapshot. A key that exists when the rest is loaded already has its value:
+//! from the log, or from the first part as changed by the log. So only absent keys are taken from the rest, and the
+//! log's changes to them are applied then: [`KeyFates`] records the log's removals, expiry changes and container
+//! changes of keys that were absent during replay.
 //!
-//! After a FLUSHALL in the log nothing of the rest is needed, but it is read to its end all the same: the log has a
-//! `Clear` of each database, and which databases the rest has is not known before.
+//! After a FLUSHALL in the log nothing of the rest is needed, but it is still read to its end: the log has one `Clear`
+//! for each database, and the databases in the rest are not known in advance.
 //!
-//! Nothing else may change the store until the rest is loaded. Expired keys must stay, too: the rest may have an
-//! earlier version of a key that never expires.
+//! Nothing else may change the store until the rest is loaded. Expired keys must not be removed either: the rest may
+//! have an earlier version of such a key that never expires.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,15 +28,15 @@ use crate::stripe::spread;
 #[derive(Debug)]
 pub struct KeyFates {
     has_rest: bool,
-    /// By the places of their databases.
+    /// By place of the database.
     places: BTreeMap<u8, Fates>,
 }
 
-/// The same of the keys of one database.
+/// The fate of the keys of one database.
 #[derive(Debug)]
 struct Fates {
     by_key: HashMap<Box<[u8]>, Fate>,
-    /// There is no rest, or all of it was removed later.
+    /// Nothing of the rest is needed: there is no rest, or the log clears the database.
     is_over: bool,
 }
 
@@ -49,19 +50,20 @@ enum Fate {
 /// The change of an item that stays.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Its expiry, if that is another.
+    /// The new expiry, if the log changed it.
     expire_at: Option<Option<u64>>,
-    /// Changes of its value, with their numbers.
+    /// Container changes of its value, with their numbers.
     changes: Vec<(u64, Box<[u8]>)>,
 }
 
 impl KeyFates {
-    /// Of a log behind a snapshot that has a rest, or is all there.
+    /// For the log after a snapshot; `has_rest` is false if the snapshot is loaded completely.
     pub fn new(has_rest: bool) -> KeyFates {
         KeyFates { has_rest, places: BTreeMap::new() }
     }
 
-    /// All keys of the database at this place were removed: of the rest none of them is needed.
+    /// Records that all keys of the database at this place were removed, so that none of its keys in the rest is
+    /// needed.
     pub fn clear(&mut self, place: u8) {
         self.places.insert(place, Fates { by_key: HashMap::new(), is_over: true });
     }
@@ -71,7 +73,7 @@ impl KeyFates {
         self.places.entry(place).or_insert_with(new)
     }
 
-    /// Whether nothing of the rest is needed.
+    /// Whether there is no rest to load.
     pub fn is_over(&self) -> bool {
         !self.has_rest
     }
@@ -89,8 +91,8 @@ impl Fates {
 }
 
 impl Store {
-    /// Has the table be as large as this many items will need it, before they come, if the engine can, or until `stop`
-    /// says so. It saves the work of moving those that are there at each doubling.
+    /// Grows the table for this many items in advance, if the engine can, until it is large enough or `stop` returns
+    /// true. That saves rehashing the present items at each doubling during a load.
     pub fn expect(&self, items: u64, stop: impl Fn() -> bool) {
         let mut session = self.session();
         while session.index.is_small_for(items) && !stop() && session.index.grow() {}
@@ -98,22 +100,23 @@ impl Store {
 }
 
 impl Session {
-    /// Which of `parts` a key belongs to: several threads may read the log if each has the records of some keys.
+    /// The index of the part that a key belongs to, out of `parts`: several threads can replay the log if each replays
+    /// the records of one part.
     pub fn part(&self, key: &[u8], parts: usize) -> usize {
         ((u128::from(spread(self.logged.seed(), key)) * parts as u128) >> u64::BITS) as usize
     }
 
-    /// Whether the key is there; at time 0, also if its time is over.
+    /// Whether the key exists at `now`. At time 0 that includes expired keys.
     pub fn is_stored(&mut self, key: &[u8], now: u64) -> bool {
         self.peek(key, now, |_| ()).is_some()
     }
 
-    /// Carries out records, as [`replay`](Self::replay), before the rest of the snapshot is loaded. Records
-    /// of a key must be replayed in order, with the same `fates`. On `Clear` the caller must also clear the
-    /// fates of the other parts.
+    /// Replays records, like [`replay`](Self::replay), before the rest of the snapshot is loaded. Records of a key must
+    /// be replayed in order and with the same `fates`. On `Clear` the caller must also clear the fates of the other
+    /// parts.
     ///
     /// # Errors
-    /// A value has no form that this version knows.
+    /// A value has a form that is unknown to this version.
     pub fn replay_before_rest(
         &mut self,
         effects: &[Effect<'_>],
@@ -145,10 +148,10 @@ impl Session {
         Ok(())
     }
 
-    /// Stores items of the rest with their changes in the log. `fates` are those of all parts of the keys.
+    /// Stores items of the rest, with the log's changes applied. `fates` has the fates of all parts.
     ///
     /// # Errors
-    /// A value has no form that this version knows.
+    /// A value has a form that is unknown to this version.
     pub fn replay_rest(
         &mut self,
         effects: &[Effect<'_>],
@@ -181,7 +184,7 @@ impl Session {
         Ok(())
     }
 
-    /// Prefetches the memory that these will touch, as one pipeline.
+    /// Prefetches the memory that these records will touch, as one batch.
     fn fetch(&mut self, effects: &[Effect<'_>]) {
         let mut keys = [Key::from(b""); UNPACKED_MAX];
         let mut len = 0;

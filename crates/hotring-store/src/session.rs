@@ -1,8 +1,7 @@
-//! One thread's door to the store: every operation passes the gate here on its way to the index.
+//! A thread's handle to the store: every operation passes the gate here on its way to the index.
 //!
-//! The operations themselves are in [`crate::ops`], one family a file; they reach the index only
-//! through [`Session::read`], [`Session::write`], [`Session::change`], [`Session::hold`] and
-//! [`Session::read_all`].
+//! The operations are in [`crate::ops`], one family per file. They must reach the index only through [`Session::read`],
+//! [`Session::write`], [`Session::change`], [`Session::hold`], [`Session::read_all`] and their variants.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -31,9 +30,9 @@ use crate::write::{ActiveHooks, Hooks, Write};
 /// All operations take `now`, the caller's time in Unix milliseconds: the store reads no clock.
 /// A key whose expiry is at or before `now` is absent for the operation.
 ///
-/// Operations are those of an [`Origin`](crate::Origin), which [`act`](Session::act) sets: once for each batch of
-/// requests. Their side effects are an [`Effects`](crate::Effects), which must be taken at the end of
-/// the batch ([`take_effects`](Session::take_effects)).
+/// Operations act on behalf of an [`Origin`](crate::Origin), which [`act`](Session::act) sets once for each batch of
+/// requests. Their side effects are collected in an [`Effects`](crate::Effects), which the caller must take at the end
+/// of the batch ([`take_effects`](Session::take_effects)).
 ///
 /// A session can move to another thread but not be shared.
 pub struct Session {
@@ -42,36 +41,37 @@ pub struct Session {
     pub(crate) limits: Limits,
     pub(crate) hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
-    /// For state that all sessions share.
+    /// The index of the selected database, for state that all sessions share.
     pub(crate) store: AnyIndex,
     pub(crate) containers: Arc<ContainerOptions>,
     pub(crate) wheels: Arc<Wheels>,
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
     pub(crate) databases: Arc<Databases>,
-    /// The number that is selected, and the place where operations are.
+    /// The number of the selected database, and the place of the database that operations use at present.
     pub(crate) selected: u8,
     pub(crate) place: u8,
-    /// The swaps that the selection has followed.
+    /// The count of swaps that `place` is up to date with.
     pub(crate) swaps: u64,
-    /// The ways into the databases that it has been in.
+    /// Access to the databases that were selected before, by place.
     pub(crate) parked: Box<[Option<Box<Parked>>]>,
     pub(crate) name: Option<Box<str>>,
-    /// The changes by writes, if they are observed.
+    /// The recorded changes, if the origin asks for them.
     pub(crate) changes: Option<Vec<Change>>,
-    /// Keys whose lines are to be served, with the places of their databases ([`Session::next_ready`]).
+    /// Keys with waiting clients that a write may have served, with the places of their databases
+    /// ([`Session::next_ready`]).
     pub(crate) ready: VecDeque<(u8, Box<[u8]>)>,
     /// The last unique number, shared by all sessions.
     pub(crate) last_unique: Arc<AtomicU64>,
     pub(crate) seed: u64,
-    /// Items are verified, or changes are recorded: there may be more effects than a position of the log.
+    /// Items are verified, or changes are recorded: `Effects` may have more than a log position.
     pub(crate) has_rare_effects: bool,
     pub(crate) verifies: bool,
     /// See [`Session::admitted`].
     admitted: Option<usize>,
-    /// Reused by `mget`.
+    /// Buffer of `mget`.
     pub(crate) gathered: crate::gathered::Gathered,
-    /// Reused for the keys of a hold.
+    /// Buffer for the hashes of the keys of a hold.
     hashes: Vec<u64>,
     not_sync: PhantomData<Cell<()>>,
 }
@@ -129,7 +129,7 @@ impl Session {
         self.index.get(key, now, f)
     }
 
-    /// As [`Session::read`], for callers that do not use the value: that is no access.
+    /// Like [`Session::read`], but does not count as an access to the key.
     pub(crate) fn peek<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -141,13 +141,13 @@ impl Session {
         self.index.peek(key, now, f)
     }
 
-    /// Runs `f`, which may read anywhere in the index and drop expired items.
+    /// Runs `f`, which may read any key of the index and remove expired items.
     pub(crate) fn read_all<R>(&mut self, f: impl FnOnce(&mut Index) -> R) -> R {
         let _reading = self.gate.read_all();
         f(&mut self.index)
     }
 
-    /// Runs `f`, which may change this one key, unless there is no memory to be had for it.
+    /// Runs `f`, which may change this one key. Fails if the write is not admitted for lack of memory.
     #[inline(always)]
     pub(crate) fn write<'k, R>(
         &mut self,
@@ -158,7 +158,7 @@ impl Session {
         Ok(self.change(key, f))
     }
 
-    /// As [`Session::write`], for the operations of [`Session::admit_little`].
+    /// Like [`Session::write`], for the operations of [`Session::admit_little`].
     pub(crate) fn write_little<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -168,7 +168,7 @@ impl Session {
         Ok(self.change(key, f))
     }
 
-    /// As [`Session::write`], for operations that take no memory, or were admitted before their hold.
+    /// Like [`Session::write`], for operations that take no memory, or that were admitted before their hold.
     pub(crate) fn change<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -182,7 +182,7 @@ impl Session {
         changed.expect("`write` waits until it may enter")
     }
 
-    /// As [`Session::change`], in the key's order, also where there is no log.
+    /// Like [`Session::change`], under the key's order lock even without a log.
     pub(crate) fn change_in_order<R>(
         &mut self,
         key: Key<'_>,
@@ -192,7 +192,7 @@ impl Session {
         changed.expect("`write` waits until it may enter")
     }
 
-    /// As [`Session::change`], for a thread with other work; None if another session holds the key.
+    /// Like [`Session::change`], for a thread that must not wait; None if another session holds the key.
     pub(crate) fn change_unless_held<R>(
         &mut self,
         key: &[u8],
@@ -205,7 +205,7 @@ impl Session {
         )
     }
 
-    /// The same in the key's order.
+    /// Like [`Session::change_unless_held`], under the key's order lock even without a log.
     pub(crate) fn change_in_order_unless_held<R>(
         &mut self,
         key: &[u8],
@@ -239,7 +239,8 @@ impl Session {
             let write = Write { index, key, stripe, wheels, records: None, hooks: active };
             return Some(f(write, objects));
         }
-        // Within a hold no other session writes the key, and its records are handed over together at its end.
+        // Within a hold no other session writes the key, and the records are handed over together at the end of the
+        // hold.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(hash) };
         let records = self.logged.is_on().then(|| self.logging.of_database(self.place));
@@ -258,7 +259,7 @@ impl Session {
         how: Hold,
         f: impl FnOnce(&mut Session) -> R,
     ) -> R {
-        /// Gives the keys back also when `f` panics.
+        /// Releases the keys even if `f` panics.
         struct Held<'a> {
             session: &'a mut Session,
             taken: bool,
@@ -276,8 +277,8 @@ impl Session {
         f(held.session)
     }
 
-    /// Asks whether operations that take memory are admitted. They ask by themselves; this is for
-    /// a caller that must know before a series of them, as in [`Session::exclusive`].
+    /// Checks whether operations that take memory are admitted. Each operation checks by itself; this is for a caller
+    /// that must know before a series of operations, as in [`Session::exclusive`].
     ///
     /// # Errors
     /// [`StoreError::Stalled`], [`StoreError::OutOfMemory`]
@@ -287,12 +288,13 @@ impl Session {
         if self.index.is_refusing() { self.admit_more(0) } else { Ok(()) }
     }
 
-    /// As [`admit`](Self::admit), with this many bytes more than there are now.
+    /// Like [`admit`](Self::admit), with this many bytes in addition to the present ones.
     #[cold]
     pub(crate) fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
         let evicts = self.eviction.policy() != EvictionPolicy::NoEviction;
         if evicts && self.admitted.is_some_and(|admitted| len <= admitted) {
-            // Room was made for all of them, and none of them is to see another's keys go.
+            // Memory was freed for all operations of the batch; evicting now could remove keys that the batch has
+            // written.
             return Ok(());
         }
         let admitted = match self.eviction.policy() {
@@ -305,12 +307,12 @@ impl Session {
         }
     }
 
-    /// Items that there are.
+    /// Number of items.
     pub(crate) fn index_len(&self) -> usize {
         self.store.len()
     }
 
-    /// The tick that dates accesses.
+    /// The current tick, by which accesses are dated.
     pub(crate) fn tick(&self) -> u8 {
         self.store.tick()
     }
@@ -320,8 +322,8 @@ impl Session {
         self.store.stamp().is_some()
     }
 
-    /// As [`admit`](Self::admit), for operations that set an expiry or a number, or remove something: the
-    /// limit of all memory does not refuse them.
+    /// Like [`admit`](Self::admit), for operations that set an expiry or a number, or remove data: the memory limit
+    /// does not refuse them.
     pub(crate) fn admit_little(&mut self) -> Result<(), StoreError> {
         match self.index.admit() {
             Ok(()) | Err(Refused::Full(_)) => Ok(()),
@@ -337,10 +339,10 @@ impl Session {
         }
     }
 
-    /// Runs `f`, whose operations were admitted together to store up to this number of bytes: the limit of
-    /// all memory refuses none of them, and nothing is evicted between them.
+    /// Runs `f`, whose operations were admitted together to store up to this number of bytes: the memory limit refuses
+    /// none of them, and nothing is evicted between them.
     pub fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Session) -> R) -> R {
-        /// Ends it also when `f` panics.
+        /// Ends the admission even if `f` panics.
         struct Admitted<'a>(&'a mut Session, Option<usize>);
         impl Drop for Admitted<'_> {
             fn drop(&mut self) {
@@ -352,10 +354,10 @@ impl Session {
         f(Admitted(self, before).0)
     }
 
-    /// As [`admit`](Self::admit), for an operation that stores this many bytes at once.
+    /// Like [`admit`](Self::admit), for an operation that stores this many bytes at once.
     ///
     /// # Errors
-    /// As `admit`.
+    /// Those of `admit`.
     #[inline(always)]
     pub fn admit_bytes(&mut self, len: usize) -> Result<(), StoreError> {
         if len < ASKED_LEN {
@@ -364,12 +366,12 @@ impl Session {
         self.admit_more(len)
     }
 
-    /// Whether the whole store is this session's alone ([`Session::exclusive`]).
+    /// Whether this session holds all keys of the store ([`Session::exclusive`]).
     pub fn is_alone(&self) -> bool {
         self.gate.holds_all()
     }
 
-    /// Flips one bit of a key's item while `f` runs: for tests of detection.
+    /// Flips one bit of a key's item while `f` runs; for tests of damage detection.
     #[doc(hidden)]
     pub fn with_damage<R>(
         &mut self,
@@ -381,62 +383,61 @@ impl Session {
         self.index.with_damage(key, part, bit, f)
     }
 
-    /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
-    /// Busy sessions do so by themselves; call this where a session goes idle. Databases in which it was before are
-    /// looked at, too: others may have removed something there, and be elsewhere.
+    /// Frees a bounded part of the removed memory that no session can access any more. Busy sessions do so by
+    /// themselves; call this when a session goes idle. It includes the databases that this session had selected
+    /// earlier: another session may have removed items there and then selected another database.
     pub fn collect(&mut self) {
         self.index.collect();
         self.parked.iter_mut().flatten().for_each(|parked| parked.index.collect());
     }
 
-    /// Does a part of compaction if much memory is held and unused, visiting about `budget` items
-    /// ([`hotring_index::Session::compact_step`]). It waits for no operation and delays none.
+    /// Does a step of compaction if much allocated memory is unused, visiting about `budget` items
+    /// ([`hotring_index::Session::compact_step`]). Waits for no operation and delays none.
     pub fn compact_step(&mut self, budget: usize) -> Compacted {
         self.index.compact_step(budget)
     }
 
-    /// Sets the public description of the holder while this session holds keys ([`Session::held_by`]).
+    /// Sets the description that other sessions see while this session holds keys ([`Session::held_by`]).
     pub fn set_hold_info(&mut self, info: HoldInfo) {
         self.gate.set_info(info);
     }
 
-    /// The description of the session that holds the key, if another one does. One load if no session holds
-    /// a key of the same stripe.
+    /// The description of another session's hold of the key, if there is one. Costs one load if no key of the stripe is
+    /// held.
     #[inline]
     pub fn held_by(&self, key: &[u8]) -> Option<HoldInfo> {
         self.gate.held_by(self.gate_hash(key))
     }
 
-    /// The description of another session's hold with this label, whatever its keys. One load if nothing is
-    /// held.
+    /// The description of another session's hold with this label, whatever its keys. Costs one load if no key is held.
     #[inline]
     pub fn any_held_with(&self, label: u32) -> Option<HoldInfo> {
         self.gate.any_held_with(label)
     }
 
-    /// Whether a walk over keys would have to wait now, as another session holds some. One load.
+    /// Whether a walk over keys would have to wait now because another session holds some. Costs one load.
     pub fn walk_must_wait(&self) -> bool {
         self.gate.is_any_held_by_others()
     }
 
-    /// How this session waits for keys that another one holds, instead of letting its thread sleep.
+    /// Sets how this session waits for keys that another session holds. The default blocks the thread.
     pub fn set_wait(&mut self, wait: Box<dyn Wait>) {
         self.gate.waiting = wait;
     }
 
-    /// The position of a key in the gate, for tests of keys that share one.
+    /// The stripe of a key, for tests that need keys of the same stripe.
     #[doc(hidden)]
     pub fn stripe(&self, key: &[u8]) -> u32 {
         stripe_of(self.gate_hash(key)) as u32
     }
 
-    /// As the gate knows the key.
+    /// The hash by which the gate identifies the key.
     #[inline]
     pub(crate) fn gate_hash(&self, key: &[u8]) -> u64 {
         spread(self.seed, key)
     }
 
-    /// These keys, as the gate knows them.
+    /// The set of these keys' gate hashes.
     pub(crate) fn keys<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Keys {
         let mut hashes = std::mem::take(&mut self.hashes);
         hashes.clear();
@@ -446,7 +447,7 @@ impl Session {
         keys
     }
 
-    /// The longest value that is accepted ([`Options::value_len_max`](crate::Options::value_len_max)).
+    /// The maximum length of a value ([`Options::value_len_max`](crate::Options::value_len_max)).
     pub fn value_len_max(&self) -> usize {
         self.limits.value_len_max
     }
@@ -459,17 +460,18 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a value of this length may be stored.
+    /// Checks whether a value of this length may be stored.
     pub(crate) fn check_value(&mut self, len: usize) -> Result<(), StoreError> {
         self.limits.check_value(len)?;
         self.admit_bytes(len)
     }
 }
 
-/// Each session may exceed the limit of all memory by some kilobytes; a longer value must fit below it.
+/// Values of at least this length, in bytes, must fit below the memory limit; each session may exceed the limit by a
+/// shorter value.
 const ASKED_LEN: usize = 16 << 10;
 
-/// Largest lengths that a store accepts.
+/// Maximum lengths that a store accepts, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) key_len_max: usize,

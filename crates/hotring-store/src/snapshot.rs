@@ -1,13 +1,14 @@
-//! The contents of a snapshot: effects that give each key its present value, read in parts while writers
-//! continue. The range of the log that completes it is determined here, too; files are written elsewhere.
+//! Produces the contents of a snapshot: one effect for each key that stores its present value, read in steps while
+//! writers continue. It also determines the range of the log that completes the snapshot. `hotring-log` writes the
+//! files.
 //!
-//! Each key is met at some moment of the walk, so the snapshot is not the state of one moment. The log
-//! makes up for that. A write whose record has a number up to [`Session::log_position`], asked for before
-//! the walk, was applied by then and is met; the effects of later writes are in the log behind. And
-//! everything that the walk has met is in the log up to [`Session::log_end`], asked for after it.
+//! Keys are read at different moments of the walk, so a snapshot is not the state of one moment. The log compensates
+//! for that. A write whose record is at or before [`Session::log_position`], taken before the walk, was applied by
+//! then, so the walk sees it; the records of later writes are in the log after that position. And everything that the
+//! walk has seen is in the log up to [`Session::log_end`], taken after the walk.
 //!
-//! Nothing counts as expired here: a writer whose clock is behind may be about to extend the expiry of the
-//! key, and its record has no value.
+//! Expired keys are included: a writer whose clock is behind may be about to extend the expiry of such a key, and the
+//! record of that change has no value.
 
 use std::fmt;
 use std::io;
@@ -25,27 +26,27 @@ use crate::session::Session;
 /// A time at which nothing has expired.
 const NO_TIME: u64 = 0;
 
-/// Bytes that a step is to hand out, and items at most.
+/// Target size of a step in bytes, and its maximum number of items.
 const STEP_LEN: usize = 256 << 10;
 const STEP_ITEMS: usize = 256;
 
-/// The way through the store that a snapshot takes.
+/// The progress of a snapshot through the store.
 pub struct SnapshotWalk {
     hottest: std::vec::IntoIter<Box<[u8]>>,
-    /// Places of the databases that are still to come; None before the first step.
+    /// Places of the remaining databases; None before the first step.
     places: Option<std::vec::IntoIter<u8>>,
     place: u8,
     stage: Stage,
-    /// Items of the next step.
+    /// Number of items of the next step.
     count: usize,
     met: u64,
 }
 
 enum Stage {
-    /// Behind this one.
+    /// Pins after this key.
     Pins(Option<Box<[u8]>>),
     Hottest,
-    /// From this cursor on.
+    /// All items, from this cursor on.
     All(u64),
     Done,
 }
@@ -53,9 +54,9 @@ enum Stage {
 /// Why a snapshot was not written.
 #[derive(Debug)]
 pub enum SnapshotFailed {
-    /// The file.
+    /// Writing the file failed.
     Io(io::Error),
-    /// An item is not as it was stored, and the snapshot would be without it.
+    /// An item is damaged in memory, and the snapshot would lack it.
     Damaged(Damaged),
 }
 
@@ -80,19 +81,19 @@ impl From<io::Error> for SnapshotFailed {
 }
 
 impl SnapshotWalk {
-    /// Begins with pins and these keys, and continues with all keys, including these.
+    /// Begins with the pins and these keys, and continues with all keys, including these.
     pub fn new(hottest: Vec<Box<[u8]>>) -> SnapshotWalk {
         let hottest = hottest.into_iter();
         SnapshotWalk { hottest, places: None, place: 0, stage: Stage::Pins(None), count: 1, met: 0 }
     }
 
-    /// Keys of the whole store that have been met.
+    /// Number of items that the walk over all keys has read.
     pub fn met(&self) -> u64 {
         self.met
     }
 
-    /// Goes on by a part. False once all have been met. The file is written between two parts of the walk, while
-    /// no session has to wait for this one.
+    /// Reads the next part of the store. False once everything has been read. The file is written between two reads,
+    /// when no session waits for this one.
     pub fn step(
         &mut self,
         session: &mut Session,
@@ -112,13 +113,13 @@ impl SnapshotWalk {
         stepped
     }
 
-    /// Begins with the first database, of which the hottest keys are known.
+    /// Goes to the first database, the only one with a list of its hottest keys.
     fn first_place(&mut self, session: &Session) {
         self.places = Some(session.places().into_iter());
         self.next_place();
     }
 
-    /// Goes on with the next database; false if there is none.
+    /// Goes to the next database; false if there is none.
     fn next_place(&mut self) -> bool {
         let next = self.places.as_mut().and_then(Iterator::next);
         self.place = next.unwrap_or(self.place);
@@ -138,7 +139,7 @@ impl SnapshotWalk {
                 let last = session.pins_from(after.as_deref(), STEP_ITEMS, |pin| writer.push(pin));
                 self.stage = match last {
                     Some(last) => Stage::Pins(Some(last)),
-                    // The pins of all databases come first, as the class of blocks only rises.
+                    // The pins of all databases come first, because the class of blocks must only rise.
                     None if self.next_place() => Stage::Pins(None),
                     None => Stage::Hottest,
                 };
@@ -165,7 +166,7 @@ impl SnapshotWalk {
                 items += longs.len();
                 bytes += longs.iter().map(Long::len).sum::<usize>();
                 self.met += items as u64;
-                // Those that follow are likely to be as long.
+                // The following items are likely to have similar lengths.
                 let fit = STEP_LEN * items / bytes.max(1);
                 let more = (2 * self.count).min(STEP_ITEMS);
                 self.count = if items == 0 { more } else { fit.clamp(1, more) };
@@ -177,7 +178,7 @@ impl SnapshotWalk {
             }
         }
         for long in longs {
-            // A step may have met many, and each may be as long as memory allows.
+            // A step may have many long values, each as long as memory allows.
             if writer.is_full() {
                 writer.write_block()?;
             }
@@ -191,31 +192,31 @@ impl SnapshotWalk {
 }
 
 impl Session {
-    /// Whether writes are logged at present.
+    /// Whether writes are logged.
     pub fn is_logged(&self) -> bool {
         self.logged.is_on()
     }
 
-    /// The last record that has been handed over. None if there is no log.
+    /// The position of the last record handed to the log. None if there is no log.
     pub fn log_position(&self) -> Option<Lsn> {
         Some(self.logged.log()?.handed())
     }
 
-    /// The same at a moment when no write is between its change and its record: everything read before is
-    /// in the log up to here. All writers wait until those within the gate have left it.
+    /// The log position at a moment when no write is between its change and its record: everything read before is in
+    /// the log up to it. All writers wait until those within the gate have left it. None if writes are not logged.
     pub fn log_end(&mut self) -> Option<Lsn> {
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            // Changes made while the log was off are nowhere.
+            // Changes made while logging was off have no records.
             session.is_logged().then(|| session.log_position()).flatten()
         })
     }
 
-    /// Hands out the values of about `count` keys from `cursor` on and returns the next cursor, 0 at the end. Begin
-    /// with 0. A key that is there from the first step to the last is met. That is no access. Long values are for
-    /// `longs`.
+    /// Passes the values of about `count` keys from `cursor` on to `f`, long values to `longs`. Returns the next
+    /// cursor, 0 at the end; begin with 0. Visits every key that exists from the first step to the last. Does not count
+    /// as an access.
     ///
     /// # Errors
-    /// An item is damaged, and has been left out.
+    /// An item is damaged; it was left out.
     fn values_from(
         &mut self,
         cursor: u64,
@@ -232,7 +233,7 @@ impl Session {
         }
     }
 
-    /// The same of one key, if it is there.
+    /// Passes the value of one key on, if it exists.
     fn value_of(
         &mut self,
         key: &[u8],
@@ -243,7 +244,7 @@ impl Session {
         self.take_damage().map_or(Ok(()), |damaged| Err(SnapshotFailed::Damaged(damaged)))
     }
 
-    /// The same of up to `count` pins, behind the key `after`. Returns the last of them.
+    /// Passes up to `count` pins after the key `after` on. Returns the last of them.
     fn pins_from(
         &mut self,
         after: Option<&[u8]>,
@@ -256,7 +257,7 @@ impl Session {
     }
 }
 
-/// A long value, shared with the store, that is handed out once no session has to wait for this one.
+/// A long value, shared with the store, that is encoded later, when no session waits for this one.
 struct Long {
     key: Box<[u8]>,
     form: u8,
@@ -266,7 +267,7 @@ struct Long {
 
 enum LongValue {
     Block(Block),
-    /// A large container, as it was then.
+    /// A snapshot of a large container.
     Container(Contents),
 }
 
@@ -278,7 +279,7 @@ impl Long {
         }
     }
 
-    /// Hands it out.
+    /// Passes the value to `f`.
     fn put(&self, f: impl FnOnce(&Effect<'_>)) {
         let Long { key, form, expire_at, value } = self;
         let bytes;
@@ -293,7 +294,8 @@ impl Long {
     }
 }
 
-/// Within the gate: to copy a long value takes so long that it is only noted.
+/// Passes one entry on. This runs within the gate, so a long value is only noted in `longs`: copying it would take too
+/// long.
 fn hand_out(entry: &Entry<'_>, longs: &mut Vec<Long>, f: &mut impl FnMut(&Effect<'_>)) {
     let Entry { key, expire_at, .. } = *entry;
     with_form(entry.value, |form, value| match entry.block() {

@@ -1,4 +1,4 @@
-//! The shared half of the store: options, opening, sessions, figures.
+//! The store handle that all sessions share: options, opening, settings and statistics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,51 +21,50 @@ use crate::watch::{Observer, Watchers};
 use crate::wheel::Wheels;
 use crate::write::Hooks;
 
-/// How a store is opened.
+/// Settings with which a store is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Seed of the hash. Draw it at random if clients choose the keys: anyone who knows it can choose
     /// colliding keys. Replaces `index.seed`.
     pub seed: [u64; 2],
-    /// Longest key that is accepted.
+    /// Maximum key length in bytes.
     pub key_len_max: usize,
-    /// Longest value that is accepted, or that an append may build.
+    /// Maximum value length in bytes, also of a value built by appends.
     pub value_len_max: usize,
-    /// Earlier values of each key that are kept for [`Session::history`] and
-    /// [`Session::roll_back`], at most 16. 0 keeps none and costs nothing. With more, a write copies
-    /// the values that are kept, and integers are no longer updated in place.
+    /// Number of earlier values kept for each key, for [`Session::history`] and [`Session::roll_back`]; at most 16. 0
+    /// keeps none and costs nothing. Otherwise a write copies the kept values, and integers are not updated in place.
     pub history: usize,
-    /// Bytes that the earlier values of one key take, 12 for each besides its length; the oldest go
-    /// first. A value that is too long alone leaves none.
+    /// Maximum bytes of the earlier values of one key, 12 for each value in addition to its length; the oldest are
+    /// dropped first. A value that is too long on its own is not kept, nor are values older than it.
     pub history_bytes_max: usize,
-    /// Most fields of a hash that is one value. A longer hash is an object of its own, and a change costs
-    /// the size of the change, not the length of the hash. Without effect if items have checksums, which cover one
-    /// value only.
+    /// Maximum fields of a packed hash, which is stored as one value. A longer hash becomes an object of its own, and a
+    /// change costs the size of the change, not the length of the hash. Without effect if items have checksums, because
+    /// a checksum covers one value only.
     pub hash_packed_fields_max: usize,
-    /// Most bytes of each field and value of a hash that is held as one value.
+    /// Maximum bytes of each field and value of a packed hash.
     pub hash_packed_len_max: usize,
-    /// Most elements of a list that is held as one value.
+    /// Maximum elements of a packed list.
     pub list_packed_elements_max: usize,
-    /// Most bytes of a list that is held as one value, as Redis counts them.
+    /// Maximum bytes of a packed list, counted as Redis does.
     pub list_packed_bytes_max: usize,
-    /// Most members of a set that is held as one value, if all are integers. A longer one is an object of its own.
+    /// Maximum members of a packed set of integers only. A longer set becomes an object of its own.
     pub set_packed_ints_max: usize,
-    /// The same, if there are other members.
+    /// Maximum members of a packed set with other members than integers.
     pub set_packed_members_max: usize,
-    /// Most bytes of each member of a set that is held as one value.
+    /// Maximum bytes of each member of a packed set.
     pub set_packed_len_max: usize,
-    /// Most members of a sorted set that is held as one value, as [`Options::hash_packed_fields_max`].
+    /// Maximum members of a packed sorted set, as [`Options::hash_packed_fields_max`] for hashes.
     pub scored_packed_members_max: usize,
-    /// Most bytes of each member of a sorted set that is held as one value.
+    /// Maximum bytes of each member of a packed sorted set.
     pub scored_packed_len_max: usize,
-    /// Longest string that stays one value when a part of it changes. A longer one becomes an object of its
-    /// own, and a change costs the bytes written, not the length of the string. Without effect if items have
+    /// Maximum length of a string that stays one value when a part of it changes. A longer string becomes an object of
+    /// its own, and a change costs the bytes written, not the length of the string. Without effect if items have
     /// checksums, which cover one value only, or if earlier values are kept.
     pub text_plain_max: usize,
-    /// Watches ([`Session::watch`]) that may be open at one time.
+    /// Maximum number of watches ([`Session::watch`]) open at the same time.
     pub watches_max: u64,
-    /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lasts:
-    /// choose it greater than all numbers of earlier stores.
+    /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lives,
+    /// so it must be greater than all numbers of earlier stores.
     pub unique_base: u64,
     /// Settings of the index. Settings of other engines must be left at their defaults.
     pub index: Config,
@@ -109,8 +108,8 @@ pub enum OpenError {
         /// Its value.
         value: usize,
     },
-    /// More earlier values are asked for than 16, or their bytes and the longest value are more than
-    /// an item can hold together (4 GiB).
+    /// `history` is above 16, or the maximum lengths of a value and of its earlier values do not fit into one item (4
+    /// GiB).
     History {
         /// [`Options::history`].
         values: usize,
@@ -144,36 +143,36 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// Most earlier values of a key that are kept.
+/// Maximum of [`Options::history`].
 const HISTORY_MAX: usize = 16;
 
-/// Figures of a running store.
+/// Statistics of a running store.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// The index's own figures: items, bytes, visits, head moves.
+    /// The statistics of the index: items, bytes, visits, head moves.
     pub index: hotring_index::Stats,
-    /// Times that a multi-key operation held stripes exclusively.
+    /// Number of times that a multi-key operation held stripes exclusively.
     pub exclusions: u64,
-    /// Sessions that are open.
+    /// Number of open sessions.
     pub sessions: usize,
-    /// Watches that are open.
+    /// Number of open watches.
     pub watches: u64,
-    /// Keys that were evicted.
+    /// Number of evicted keys.
     pub evicted: u64,
-    /// The pinned keys.
+    /// Number and size of the pinned keys.
     pub pinned: Pinned,
-    /// Bytes that the eviction policy and the list of pinned keys take, which count only if the owner says so
-    /// ([`Store::set_external_memory`]).
+    /// Bytes of the eviction policy's tables and of the list of pinned keys. They count for the memory limit only if
+    /// the owner adds them ([`Store::set_external_memory`]).
     pub eviction_bytes: usize,
-    /// Entries of the timing wheel: one for each key that expires, and some of keys that did.
+    /// Entries of the timing wheels: one for each key that expires, and some stale ones.
     pub expiry_entries: u64,
-    /// Bytes that they take. The owner adds them to [`Store::set_external_memory`].
+    /// Bytes of the timing wheels. The owner adds them to [`Store::set_external_memory`].
     pub expiry_bytes: u64,
 }
 
 /// An in-memory key-value store. A handle is cheap to clone; all clones are one store.
 ///
-/// Work is done through a [`Session`], one for each thread.
+/// All operations go through a [`Session`], one for each thread.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) index: AnyIndex,
@@ -183,12 +182,12 @@ pub struct Store {
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
     logged: Arc<Logged>,
-    /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
+    /// The last number of [`UniqueNumbers`](crate::UniqueNumbers).
     last_unique: Arc<AtomicU64>,
     pub(crate) databases: Arc<Databases>,
     checksum: Checksum,
     containers: Arc<ContainerOptions>,
-    /// Of the stripes.
+    /// Seed of the hash that selects a key's stripe.
     seed: u64,
 }
 
@@ -196,16 +195,16 @@ impl Store {
     /// Opens an empty store.
     ///
     /// # Errors
-    /// Settings that do not go together, or that the index refuses.
+    /// The settings are invalid or contradict each other, or the index refuses its settings.
     pub fn new(options: Options) -> Result<Store, OpenError> {
         Self::open_with(options, AnyIndex::hotring)
     }
 
-    /// Opens an empty store on an index of the caller's: `open` gets the index's settings as
-    /// [`Options`] has them, with the seed of the store.
+    /// Opens an empty store on an index that `open` creates. `open` gets the index settings of [`Options`] with the
+    /// seed of the store; it is called once for each database.
     ///
     /// # Errors
-    /// As [`Store::new`].
+    /// Those of [`Store::new`].
     pub fn open_with(
         options: Options,
         open: impl Fn(Config) -> Result<AnyIndex, ConfigError> + Send + Sync + 'static,
@@ -213,8 +212,8 @@ impl Store {
         Self::with_fault(options, open, Fault::None)
     }
 
-    /// A store whose multi-key atomicity is broken on purpose, so that tests can show that they detect it.
-    /// Not for use.
+    /// Opens a store whose multi-key atomicity is broken on purpose, so that tests can show that they detect it. Not
+    /// for production.
     #[doc(hidden)]
     pub fn with_fault(
         options: Options,
@@ -314,74 +313,73 @@ impl Store {
         )
     }
 
-    /// The session that stays in one operation (in a callback, most likely) while removed memory
-    /// piles up behind it: at least a sixteenth of the limit, or 64 MiB.
+    /// The session that stays in one operation (most likely in a callback) while removed memory accumulates: at least a
+    /// sixteenth of the limit, or 64 MiB.
     pub fn stalled(&self) -> Option<Stalled> {
         self.index.stalled()
     }
 
-    /// Changes [`Config::limbo_max`], from which on writes are refused while a session is stalled.
+    /// Changes [`Config::limbo_max`], the amount of removed memory above which writes are refused while a session is
+    /// stalled.
     pub fn set_limbo_max(&self, bytes: u64) {
         self.databases.set("limbo", move |database| database.index.set_limbo_max(bytes));
     }
 
-    /// Sets the limit of all memory that counts: keys and values, including removed ones that are not free
-    /// yet, the table, and [`Store::set_external_memory`]. `u64::MAX`, the default, means no limit. Above the
-    /// limit, operations that take memory are refused
-    /// ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
+    /// Sets the memory limit. It covers keys and values, including removed ones that are not free yet, the table, and
+    /// [`Store::set_external_memory`]. `u64::MAX`, the default, means no limit. Above the limit, operations that take
+    /// memory are refused ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
     pub fn set_memory_max(&self, bytes: u64) {
         self.databases.set("memory", move |Database { index, eviction, .. }| {
             let marking = eviction.set_memory_max(bytes);
-            // The policy was accepted, and so were its marks.
+            // `set_eviction` has checked that the index can record these marks.
             let _ = index.set_noting(marking);
             index.set_memory_max(bytes);
         });
     }
 
-    /// Sets the choice of victims at the limit of all memory. By default nothing is evicted, and writes are
-    /// refused.
+    /// Sets the eviction policy, which chooses victims at the memory limit. By default nothing is evicted, and writes
+    /// are refused.
     ///
     /// # Errors
-    /// The settings of the index leave no bits for the accesses that the policy must know.
+    /// The settings of the index leave no bits to record the accesses that the policy needs.
     pub fn set_eviction(&self, options: EvictionOptions) -> Result<(), OpenError> {
-        // Asked although nothing is marked while there is no limit.
+        // Checked even without a memory limit, when nothing is recorded.
         self.index.can_note(options.marking(1)).map_err(OpenError::Index)?;
         self.databases.set("eviction", move |Database { index, eviction, .. }| {
-            // Asked just now.
+            // Checked above.
             let _ = index.set_noting(eviction.set(options));
         });
         Ok(())
     }
 
-    /// How often the marks of accesses have got another meaning, by another policy or by the first limit of memory:
-    /// marks from before mean nothing then ([`Session::forget_accesses`]).
+    /// Number of times that the access bits have changed their meaning, by a change of policy or by the first memory
+    /// limit. Bits recorded before the last change are meaningless ([`Session::forget_accesses`]).
     pub fn notings(&self) -> u64 {
         self.eviction.marking_changes()
     }
 
-    /// With a policy that goes by the last accesses, the tick that dates them now
-    /// ([`Accesses::Age`](crate::Accesses::Age)).
+    /// The current tick, by which an LRU policy dates accesses ([`Accesses::Age`](crate::Accesses::Age)).
     pub fn tick(&self) -> u8 {
         self.index.tick()
     }
 
-    /// Sets how much memory pinned keys may take ([`Session::pin`]). Keys that are pinned already stay so.
+    /// Sets the maximum memory of pinned keys ([`Session::pin`]). Keys that are pinned already stay pinned.
     pub fn set_pinned_max(&self, bytes: usize) {
         self.databases.set("pins", move |database| database.eviction.pins.set_bytes_max(bytes));
     }
 
-    /// Says how much may be held beyond the limit of all memory because it lies free between items. More of it counts,
-    /// after items have been moved together. `u64::MAX`, as at the beginning: none counts.
+    /// Sets the amount of free memory between items that does not count for the memory limit. Free memory above it
+    /// counts once compaction has run. `u64::MAX`, the default: none counts.
     pub fn set_memory_spare(&self, bytes: u64) {
         self.databases.set("spare", move |database| database.index.set_memory_spare(bytes));
     }
 
-    /// Sets the owner's memory outside the store that counts for the limit.
+    /// Sets the amount of the owner's memory outside the store that counts for the memory limit.
     pub fn set_external_memory(&self, bytes: u64) {
         self.databases.set("beside", move |database| database.index.set_external_memory(bytes));
     }
 
-    /// Memory for a long value that is to arrive, about this many bytes, which counts as the values do
+    /// Allocates a buffer for a long value that is about to arrive, of about this many bytes. It counts like a value
     /// ([`SetOptions::buffer`](crate::SetOptions::buffer)).
     ///
     /// # Errors
@@ -395,45 +393,45 @@ impl Store {
         self.index.name()
     }
 
-    /// Changes [`Options::hash_packed_fields_max`] and [`Options::hash_packed_len_max`]. A hash follows at its next
-    /// change; one that is an object stays one.
+    /// Changes [`Options::hash_packed_fields_max`] and [`Options::hash_packed_len_max`]. A hash adapts at its next
+    /// change; a hash that is an object stays one.
     pub fn set_hash_packed_max(&self, fields: usize, len: usize) {
         self.containers.hash.set(fields, len);
     }
 
-    /// Changes [`Options::list_packed_elements_max`] and [`Options::list_packed_bytes_max`], as
-    /// [`set_hash_packed_max`](Self::set_hash_packed_max) does of hashes.
+    /// Changes [`Options::list_packed_elements_max`] and [`Options::list_packed_bytes_max`]. A list adapts at its next
+    /// change; see [`set_hash_packed_max`](Self::set_hash_packed_max).
     pub fn set_list_packed_max(&self, elements: usize, bytes: usize) {
         self.containers.list.set(elements, bytes);
     }
 
     /// Changes [`Options::set_packed_ints_max`], [`Options::set_packed_members_max`] and
-    /// [`Options::set_packed_len_max`]. A set follows at its next change; one that is an object stays one.
+    /// [`Options::set_packed_len_max`]. A set adapts at its next change; a set that is an object stays one.
     pub fn set_set_packed_max(&self, ints: usize, members: usize, len: usize) {
         self.containers.set.set(members, len);
         self.containers.set_ints.set(ints, usize::MAX);
     }
 
-    /// Changes [`Options::scored_packed_members_max`] and [`Options::scored_packed_len_max`]. A set follows at its next
-    /// change.
+    /// Changes [`Options::scored_packed_members_max`] and [`Options::scored_packed_len_max`]. A sorted set adapts at
+    /// its next change.
     pub fn set_scored_packed_max(&self, members: usize, len: usize) {
         self.containers.scored.set(members, len);
     }
 
-    /// Changes [`Options::text_plain_max`], where strings may be objects. A string follows at its next change.
+    /// Changes [`Options::text_plain_max`], if strings may be objects. A string adapts at its next change.
     pub fn set_text_plain_max(&self, len: usize) {
         if self.containers.takes_objects && self.hooks.history.is_off() {
             self.containers.set_text_plain_max(len);
         }
     }
 
-    /// Changes [`Options::watches_max`]. Watches that are open stay.
+    /// Changes [`Options::watches_max`]. Open watches stay.
     pub fn set_watches_max(&self, watches_max: u64) {
         self.databases.set("watches", move |all| all.watchers.set_open_max(watches_max));
     }
 
-    /// Sets the listener to all changes made while [`Session::observe`] says so. False, without effect, if
-    /// there is one already.
+    /// Sets the observer of all changes, called while [`Session::observe`] has enabled it. Returns false, without
+    /// effect, if there is an observer already.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) -> bool {
         let is_first = self.hooks.watchers.set_observer(observer.clone());
         if is_first {
@@ -443,8 +441,8 @@ impl Store {
         is_first
     }
 
-    /// Sets the waker for a key that is about to expire before the time for which [`Session::expire_due`]
-    /// has asked to be called again. False, without effect, if there is one already. The writing thread
+    /// Sets the waker that is called when a key is about to expire before the time for which [`Session::expire_due`]
+    /// has asked to be called again. Returns false, without effect, if there is a waker already. The writing thread
     /// calls it within the write, so it must not use the store.
     pub fn set_expiry_waker(&self, waker: Waker) -> bool {
         let is_first = self.wheels.set_waker(waker.clone());
@@ -454,39 +452,39 @@ impl Store {
         is_first
     }
 
-    /// Takes the log in which writes are recorded while [`Session::switch_log`] says so. There is one for good: false,
-    /// and nothing changes, if there is one already.
+    /// Sets the log in which writes are recorded while [`Session::switch_log`] has enabled logging. A log cannot be
+    /// replaced: returns false, without effect, if there is one already.
     pub fn set_log(&self, log: Arc<Log>) -> bool {
         self.logged.set_log(log)
     }
 
-    /// Whether items have checksums.
+    /// The checksum setting of the items.
     pub fn checksum(&self) -> Checksum {
         self.checksum
     }
 
-    /// Does the engine's work on the calling thread until `stop` says so, if it leaves any to a thread.
-    /// Returns at once where there is none, and where a thread is at it.
+    /// Does the engine's background work on the calling thread until `stop` returns true. Returns at once if the engine
+    /// has no such work, or another thread is doing it.
     pub fn maintain(&self, stop: impl Fn() -> bool) {
         self.index.maintain(stop);
     }
 
-    /// Lets the thread in [`Store::maintain`] ask again whether it is to stop.
+    /// Makes the thread in [`Store::maintain`] call its `stop` again.
     pub fn wake_maintenance(&self) {
         self.index.wake_maintenance();
     }
 
-    /// Number of keys, those included that have expired and are not yet reclaimed.
+    /// Number of keys in all databases, including expired ones that are not reclaimed yet.
     pub fn len(&self) -> usize {
         self.databases.present().map(|(_, database)| database.index.len()).sum()
     }
 
-    /// True when no key is held.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Current figures.
+    /// Current statistics, summed over all databases.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             index: self.index.stats(),
@@ -516,7 +514,7 @@ impl Store {
         stats
     }
 
-    /// For each number whose database has keys: the number, its keys, and how many of them expire.
+    /// For each database with keys: its number, its keys, and its keys with an expiry.
     pub fn keyspaces(&self) -> Vec<(u8, u64, u64)> {
         let order = self.databases.order();
         let mut found = Vec::new();
@@ -532,7 +530,7 @@ impl Store {
     }
 }
 
-/// An item holds the value and the earlier ones together.
+/// Checks that a value and its earlier values fit into one item.
 fn check_history(history: HistoryLimits, limits: Limits) -> Result<(), OpenError> {
     let HistoryLimits { values, bytes_max } = history;
     let heads = HEAD_LEN + metadata::LEN_MAX;

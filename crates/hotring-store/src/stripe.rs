@@ -1,10 +1,10 @@
-//! Which of the gate's 64 stripes a key belongs to.
+//! The hash that assigns keys to the gate's 64 stripes.
 //!
-//! Every operation asks for it before the index hashes the key, so it has to cost next to
-//! nothing, and it needs little: keys that share a stripe only wait for each other's multi-key
-//! operations. Whoever chooses keys of one stripe on purpose gains nothing else by it.
+//! Nearly every operation computes it in addition to the index's hash, so it must be cheap. It need not be strong: keys
+//! of the same stripe only wait for each other's multi-key operations, so a client that chooses keys of one stripe on
+//! purpose gains nothing else.
 
-/// Odd, with bits all over: 2^64 divided by the golden ratio.
+/// An odd multiplier with well-spread bits: 2^64 divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A hash of 64 bits. Its highest bits select the stripe.
@@ -20,7 +20,8 @@ pub(crate) fn spread(seed: u64, key: &[u8]) -> u64 {
     mix(hash, u64::from_le_bytes(last))
 }
 
-/// The high bits of the product depend on all bits; the rotation brings them down for the next.
+/// Mixes a word into the hash. The high bits of the product depend on all bits; the rotation moves them down for the
+/// next word.
 fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(29) ^ word).wrapping_mul(MULTIPLIER)
 }

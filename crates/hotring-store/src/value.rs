@@ -1,22 +1,22 @@
-//! How a value lies in the index, and how callers see it.
+//! The encoding of values in the index, and the view that callers get of them.
 //!
 //! | kind | held as | value |
 //! |---|---|---|
 //! | 0..=8 | word | string of that many bytes, first byte lowest, rest zero |
 //! | 9 | word | integer: the string is its canonical decimal text |
 //! | 0 | bytes | any other string |
-//! | 1 | bytes | a string and earlier ones of the same key: [`crate::history`] |
+//! | 1 | bytes | a string with earlier values of the same key: [`crate::history`] |
 //! | 2 | bytes | a hash in logs of format 1 |
 //! | 3 | bytes | a string with metadata: [`crate::metadata`] |
 //! | 4, 5 | bytes | a hash, large and packed: [`crate::hash`] |
 //! | 6, 7 | bytes | a list, packed and large: [`crate::list`] |
 //! | 8, 9 | bytes | a set, packed and large: [`crate::set`] |
 //! | 10, 11 | bytes | a sorted set, packed and large: [`crate::scored`] |
-//! | 15 | bytes | a long string that is changed in part, elsewhere: [`crate::long_text`] |
+//! | 15 | bytes | a long string that is modified in part, as an object: [`crate::long_text`] |
 //!
-//! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
-//! bytes. So equal strings have equal forms, and a value that [`view`] does not show as an integer is
-//! not one for INCR. The remaining kinds (10..=15 as a word, 6..=15 as bytes) are free for later types.
+//! A string without history or metadata has exactly one encoding: [`encode`] tries integer, then short string, then
+//! bytes. So equal strings have equal encodings, and a value that [`view`] does not show as an integer is not one for
+//! INCR. The remaining kinds (10..=15 as a word, 12..=14 as bytes) are free for later types.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -33,40 +33,41 @@ use crate::metadata;
 use crate::scored::{ScoredRef, SortedSet};
 use crate::set::{Set, SetRef};
 
-/// Longest string that fits a word.
+/// Maximum length of a string that fits a word.
 const SHORT_LEN_MAX: usize = 8;
 /// Word kind of an integer.
 const KIND_INT: u8 = 9;
 /// Bytes kind of a string.
 pub(crate) const KIND_STRING: u8 = 0;
-/// Bytes kind of a string with earlier ones.
+/// Bytes kind of a string with earlier values.
 pub(crate) const KIND_HISTORY: u8 = 1;
-/// Form of a hash in logs of format 1.
+/// Kind of a hash in logs of format 1.
 pub(crate) const KIND_HASH_1: u8 = 2;
 /// Bytes kind of a string with metadata.
 pub(crate) const KIND_METADATA: u8 = 3;
 
-/// A value as an operation hands it out, borrowed for the length of a closure.
+/// A value as operations show it to callers, borrowed for the length of a closure.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueRef<'a> {
     /// A string that is the canonical decimal text of this integer.
     Int(i64),
     /// Any other string.
     Bytes(&'a [u8]),
-    /// A long string that has been changed in part. Its bytes are not in one piece: to have them so takes a copy.
+    /// A long string that has been modified in part. Its bytes are not contiguous: to get them in one piece costs a
+    /// copy.
     Text(TextRef<'a>),
-    /// A hash. The string of [`ValueRef`]'s methods is its stored form.
+    /// A hash. The methods of [`ValueRef`] that return a string return its stored form.
     Hash(HashRef<'a>),
-    /// A list, of which the same holds.
+    /// A list, with the same rule.
     List(ListRef<'a>),
-    /// A set. The same goes for it.
+    /// A set, with the same rule.
     Set(SetRef<'a>),
-    /// A sorted set, in the same way.
+    /// A sorted set, with the same rule.
     Scored(ScoredRef<'a>),
 }
 
 impl ValueRef<'_> {
-    /// Length of the string in bytes.
+    /// Length of the string in bytes; of another type, its memory.
     pub fn len(&self) -> usize {
         match self {
             ValueRef::Int(n) => itoa::Buffer::new().format(*n).len(),
@@ -79,7 +80,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// Whether it is a string.
+    /// Whether the value is a string.
     pub fn is_string(&self) -> bool {
         matches!(self, ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_))
     }
@@ -119,17 +120,17 @@ impl ValueRef<'_> {
     }
 }
 
-/// A string that an operation hands over.
+/// An owned string that an operation returns.
 #[derive(Clone, Debug)]
 pub enum Text {
-    /// A copy of it.
+    /// A copy of the string.
     Owned(Vec<u8>),
-    /// A long one, which need not be copied.
+    /// A share of a long string, without a copy.
     Shared(Block),
 }
 
 impl Text {
-    /// An owned copy, if it is none.
+    /// The bytes; copies a shared string.
     pub fn into_vec(self) -> Vec<u8> {
         match self {
             Text::Owned(text) => text,
@@ -137,7 +138,7 @@ impl Text {
         }
     }
 
-    /// Where it lies, if it is long.
+    /// The block of a shared string.
     pub fn block(&self) -> Option<BlockRef<'_>> {
         match self {
             Text::Owned(_) => None,
@@ -171,7 +172,7 @@ impl PartialEq for Text {
 
 impl Eq for Text {}
 
-/// Shows an index value. Inlined, so that a read loads only the parts of an item that it shows.
+/// Calls `f` with an index value. Inlined, so that a read loads only the parts of an item that it uses.
 #[inline(always)]
 pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     let short;
@@ -179,7 +180,7 @@ pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R 
         Value::Word { kind: KIND_INT, word } => ValueRef::Int(word.cast_signed()),
         Value::Word { kind, word } => {
             short = word.to_le_bytes();
-            // A kind that is not ours would be a bug here; showing all 8 bytes is still safe.
+            // An unknown kind would be a bug in this module; showing all 8 bytes is still safe.
             ValueRef::Bytes(&short[..usize::from(kind).min(SHORT_LEN_MAX)])
         }
         Value::Bytes { kind: KIND_STRING, bytes } => ValueRef::Bytes(bytes),
@@ -187,13 +188,13 @@ pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R 
     })
 }
 
-/// Shows a hash, or a value that has a history or metadata: that is held as text, whatever it is.
+/// Shows a container, or a string with a history or metadata, which is stored as text even if it is an integer.
 #[cold]
 fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     let text = match kind {
         Hash::KIND => return ValueRef::Hash(Hash::packed(held)),
         Set::KIND => return ValueRef::Set(Set::packed(held)),
-        // Shown to callers that ask for the type only: others call `view_entry`.
+        // Only the type is right: callers that need the contents use `view_entry`.
         Hash::KIND_LARGE => return ValueRef::Hash(Hash::packed(&[])),
         List::KIND => return ValueRef::List(List::packed(held)),
         List::KIND_LARGE => return ValueRef::List(List::packed(&[])),
@@ -207,7 +208,7 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
-/// As [`view`], for an entry: the contents of a large container are shown as they are now.
+/// Like [`view`], for an entry: shows the current contents of a large container, too.
 pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     match large::of_entry(entry) {
         Some(large) => large.snapshot().parts.view(f),
@@ -215,7 +216,7 @@ pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R
     }
 }
 
-/// The same without expired parts; None if none is left.
+/// Like [`view_entry`], without expired fields; None if no field is left.
 pub(crate) fn view_entry_at<R>(
     entry: &Entry<'_>,
     now: u64,
@@ -230,7 +231,7 @@ pub(crate) fn view_entry_at<R>(
     })
 }
 
-/// As [`view_entry`], for a string.
+/// Like [`view_entry`], for a string.
 ///
 /// # Errors
 /// [`StoreError::WrongType`]
@@ -246,14 +247,15 @@ pub(crate) fn view_string<R>(
     })
 }
 
-/// As [`view_entry`], off the path of short values: a reference to the entry would have that written to memory there.
+/// Like [`view_entry`], kept out of the path of short values: taking a reference there would force the entry into
+/// memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn view_large<R>(entry: Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     view_entry(&entry, f)
 }
 
-/// Whether it is a string, with a history and metadata or without.
+/// Whether a value is a string, with or without history and metadata.
 pub(crate) fn is_string(value: Value<'_>) -> bool {
     matches!(
         value,
@@ -265,7 +267,7 @@ pub(crate) fn is_string(value: Value<'_>) -> bool {
     )
 }
 
-/// An optional entry's string, to be kept.
+/// An owned copy or share of an optional entry's string.
 ///
 /// # Errors
 /// [`StoreError::WrongType`]
@@ -285,22 +287,22 @@ pub(crate) fn copied(entry: Option<&Entry<'_>>) -> Result<Option<Text>, StoreErr
     entry.map(text).transpose()
 }
 
-/// The integer form.
+/// Encodes an integer.
 pub(crate) fn int(n: i64) -> NewValue<'static> {
     NewValue::Word { kind: KIND_INT, word: n.cast_unsigned() }
 }
 
-/// The one form in which this string is stored.
+/// Encodes a string in its only form.
 pub(crate) fn encode(bytes: &[u8]) -> NewValue<'_> {
     encode_word(bytes).unwrap_or(NewValue::Bytes { kind: KIND_STRING, bytes: Cow::Borrowed(bytes) })
 }
 
-/// As [`encode`], of a long string that the index has.
+/// Like [`encode`], for a long string that is in a block already.
 pub(crate) fn encode_block(block: Block) -> NewValue<'static> {
     NewValue::Block { kind: KIND_STRING, block }
 }
 
-/// As [`encode`], for bytes that were built for this write.
+/// Like [`encode`], for owned bytes.
 pub(crate) fn encode_owned(bytes: Vec<u8>) -> NewValue<'static> {
     encode_word(&bytes).unwrap_or(NewValue::Bytes { kind: KIND_STRING, bytes: Cow::Owned(bytes) })
 }
@@ -311,11 +313,11 @@ fn encode_word(bytes: &[u8]) -> Option<NewValue<'static>> {
     }
     let mut word = [0; SHORT_LEN_MAX];
     word.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    // The length is at most 8, or get_mut had returned None.
+    // The length is at most 8, otherwise `get_mut` would have returned None.
     Some(NewValue::Word { kind: bytes.len() as u8, word: u64::from_le_bytes(word) })
 }
 
-/// An entry's value so that it can be stored under another key, form and all.
+/// Copies or shares an entry's value in its stored form, to be stored under another key.
 pub(crate) fn detach_entry(entry: &Entry<'_>) -> NewValue<'static> {
     match (entry.value, entry.block()) {
         (Value::Bytes { kind, .. }, Some(block)) => {
@@ -325,7 +327,7 @@ pub(crate) fn detach_entry(entry: &Entry<'_>) -> NewValue<'static> {
     }
 }
 
-/// Copies an index value so that it can be stored again, form and all.
+/// Copies an index value in its stored form, to be stored again.
 pub(crate) fn detach(value: Value<'_>) -> NewValue<'static> {
     match value {
         Value::Word { kind, word } => NewValue::Word { kind, word },
@@ -333,18 +335,18 @@ pub(crate) fn detach(value: Value<'_>) -> NewValue<'static> {
     }
 }
 
-/// Bytes that a value will take.
+/// Bytes of memory that storing a value takes.
 pub(crate) fn len_of(value: &NewValue<'_>) -> usize {
     match value {
         NewValue::Word { .. } => size_of::<u64>(),
         NewValue::Bytes { bytes, .. } => bytes.len(),
-        // A copy of a large container counts as much as that; any other block is there and counted.
+        // The copy of a large container counts in full; any other block exists and is counted already.
         NewValue::Block { block, .. } if block.object().is_some() => block.footprint(),
         NewValue::Block { .. } => 0,
     }
 }
 
-/// Another owner's view of a value that must outlive several runs of a closure.
+/// A second handle to a value, for a closure that may run several times.
 pub(crate) fn reborrow<'a>(value: &'a NewValue<'_>) -> NewValue<'a> {
     match value {
         NewValue::Word { kind, word } => NewValue::Word { kind: *kind, word: *word },

@@ -2,21 +2,21 @@
 
 use std::task::Waker;
 
-/// A session's way to wait for keys that another session holds; by itself it lets its thread sleep.
-/// For threads with other work ([`crate::Session::set_wait`]).
+/// A session's way to wait for keys that another session holds. The default blocks the thread; threads with other work
+/// can set their own ([`crate::Session::set_wait`]).
 pub trait Wait: Send {
-    /// Whether the thread does something else during a wait, so that one that is short pays as well.
+    /// Whether the thread does other work during a wait, so that even a short wait pays.
     fn is_beside(&self) -> bool {
         false
     }
 
-    /// A waker for a wait that may be over. It must not use the store itself.
+    /// A waker that is called when a wait may be over. It must not use the store.
     fn waker(&mut self) -> Waker;
 
-    /// Returns when that waker has been woken, or earlier. Nothing that this session does is in flight meanwhile.
+    /// Returns when the waker has been called, or earlier. No operation of this session is in flight meanwhile.
     fn wait(&mut self);
 
-    /// Called at each step of a long operation, whose keys are held and of which nothing is in flight: the thread may
-    /// do something else for a while.
+    /// Called between steps of a long operation that holds keys, when none of its reads or writes is in flight: the
+    /// thread may do other work for a while.
     fn rest(&mut self) {}
 }

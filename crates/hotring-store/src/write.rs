@@ -1,9 +1,9 @@
-//! One write of one key: [`Session::change`](crate::Session) hands this to an operation instead of the
-//! index. It includes all duties of a write, so that no operation can forget one.
+//! One write of one key: [`Session::change`](crate::Session) passes a [`Write`] to an operation instead of the index.
+//! It carries out all duties of a write, so that no operation can forget one.
 //!
-//! The duties are to keep the replaced value ([`crate::history`]), to notify waiters and observers
-//! ([`crate::watch`]), to record the expiry ([`crate::wheel`]) and to log the change ([`crate::logged`]).
-//! While history and log are off and there is no observer, a write goes straight to the index.
+//! The duties are to keep the replaced value ([`crate::history`]), to notify waiters and observers ([`crate::watch`]),
+//! to enter the expiry ([`crate::wheel`]) and to log the change ([`crate::logged`]). While history and log are off and
+//! there is no observer or waiter, a write goes straight to the index.
 
 use std::collections::VecDeque;
 
@@ -24,25 +24,25 @@ use crate::watch::{Event, Watchers};
 use crate::wheel::Wheels;
 use hotring_index::AnySession as Index;
 
-/// The one call of the index that may change the key.
+/// The permission to change one key with one call of the index.
 pub(crate) struct Write<'a> {
     pub(crate) index: &'a mut Index,
     pub(crate) key: Key<'a>,
     pub(crate) stripe: u32,
-    /// Where each expiry is entered that the write gives the key.
+    /// The timing wheels, in which the write must enter each expiry that it gives the key.
     pub(crate) wheels: &'a Wheels,
     /// The destination of log records, if there is a log.
     pub(crate) records: Option<&'a mut Records>,
-    /// None if there is nothing to do besides.
+    /// None if there is nothing to do in addition.
     pub(crate) hooks: Option<ActiveHooks<'a>>,
 }
 
-/// The duties of a write besides changing the index.
+/// The duties of one write in addition to changing the index.
 pub(crate) struct ActiveHooks<'a> {
     pub(crate) all: &'a Hooks,
     /// The destination of changes, if the origin records them.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
-    /// Where to note a key whose line is to be served.
+    /// Keys with waiting clients that a write may have served.
     pub(crate) ready: &'a mut VecDeque<(u8, Box<[u8]>)>,
 }
 
@@ -51,18 +51,18 @@ pub(crate) struct ActiveHooks<'a> {
 pub(crate) struct Hooks {
     pub(crate) history: HistoryLimits,
     pub(crate) watchers: Arc<Watchers>,
-    /// The place of the database that writes are in.
+    /// The place of the database that writes go to.
     pub(crate) place: u8,
-    /// Every write has something to do: values are kept, or changes are recorded.
+    /// Every write has additional work: values are kept, or changes are recorded.
     always: bool,
-    /// For whom the session acts. Changed by [`Session::act`](crate::Session::act) only.
+    /// The origin that the session acts for. Changed only by [`Session::act`](crate::Session::act).
     pub(crate) origin: Origin,
 }
 
 /// The effect that a decision will have on the key.
 enum Done {
     Nothing,
-    /// With the string, if it is one and a session waits for the key.
+    /// `text` is the string, if the value is a string and a session waits for the key.
     Stored {
         text: Option<Vec<u8>>,
         has_elements: bool,
@@ -70,7 +70,7 @@ enum Done {
         expires: bool,
     },
     Removed,
-    /// Stored and expired at once.
+    /// Stored with an expiry in the past, so removed at once.
     Over {
         is_new: bool,
     },
@@ -80,13 +80,13 @@ enum Done {
 }
 
 impl Write<'_> {
-    /// Stores a new value, whatever was there.
+    /// Stores a new value, whether or not the key exists.
     #[inline(always)]
     pub(crate) fn put(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
         self.put_as(Puts::Value, value, expiry, now);
     }
 
-    /// Stores a copy of another key's item, earlier values included, in place of all that was here.
+    /// Stores a copy of another key's item, earlier values included. Replaces the present value and its earlier values.
     pub(crate) fn put_item(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
         self.put_as(Puts::Item, value, expiry, now);
     }
@@ -98,7 +98,7 @@ impl Write<'_> {
                 Write { records, ..self }.put_with_hooks(puts, value, expiry, now);
             }
             (Expiry::At(at), records) => Write { records, ..self }.put_until(value, at, now),
-            // A hash of which nothing is left has no expiry to be kept.
+            // A hash whose fields have all expired has no expiry to keep.
             (Expiry::Keep, None) if self.wheels.have_fields() => {
                 Write { records: None, ..self }.put_with_hooks(puts, value, expiry, now);
             }
@@ -107,15 +107,15 @@ impl Write<'_> {
                 logged::push_put(records, self.key.bytes(), &value, None);
                 self.index.put(self.key, value, expiry, now);
             }
-            // The log gets the expiry that the key had.
+            // The log record must have the key's present expiry.
             (Expiry::Keep, records) => {
                 Write { records, ..self }.put_with_hooks(puts, value, expiry, now)
             }
         }
     }
 
-    /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later
-    /// ones again and again needs no entry for each.
+    /// Stores a value that expires, through `update`, which sees the old expiry: a key whose expiry is extended again
+    /// and again needs no entry in the wheel each time.
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
         let Write { index, key, stripe, wheels, mut records, hooks } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));
@@ -123,7 +123,7 @@ impl Write<'_> {
         let write = Write { index: &mut *index, key, stripe, wheels, records: again, hooks };
         write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
-            // This write is the repair.
+            // The old item is damaged; this write repairs the key.
             index.take_damage();
             if let Some(records) = records {
                 logged::push_put(records, key.bytes(), &value, Some(at));
@@ -148,7 +148,7 @@ impl Write<'_> {
         };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
-            // The earlier value is damaged: this write repairs the key without keeping it.
+            // The old value is damaged: this write repairs the key without keeping it.
             index.take_damage();
             let at = match expiry {
                 Expiry::At(at) => Some(at),
@@ -168,8 +168,8 @@ impl Write<'_> {
         }
     }
 
-    /// Reads, decides, and acts in one atomic step. `decide` may be called several times, each time with a
-    /// newer entry. Returns the result of the call whose decision took effect.
+    /// Reads, decides, and acts in one atomic step. `decide` may be called several times, each time with a newer entry,
+    /// so it must not have side effects. Returns the result of the call whose decision took effect.
     #[inline(always)]
     pub(crate) fn update<'x, R>(
         self,
@@ -182,8 +182,7 @@ impl Write<'_> {
         })
     }
 
-    /// As [`update`](Self::update), where a stored value is the one that was there: only the expiry
-    /// changes.
+    /// Like [`update`](Self::update), for decisions that store the present value again: only the expiry changes.
     pub(crate) fn update_expiry<'x, R>(
         self,
         now: u64,
@@ -195,7 +194,7 @@ impl Write<'_> {
         })
     }
 
-    /// As [`update`](Self::update), where each decision states the meaning of the value that it stores.
+    /// Like [`update`](Self::update), with decisions that also state the meaning of the stored value.
     #[inline(always)]
     pub(crate) fn run<'x, R>(
         self,
@@ -215,7 +214,7 @@ impl Write<'_> {
             let entry = there;
             let (puts, mut action, result) = decide(entry);
             if is_emptied && let Action::Put { expiry: expiry @ Expiry::Keep, .. } = &mut action {
-                // There is none that an absent key has.
+                // An absent key has no expiry to keep.
                 *expiry = Expiry::Never;
             }
             if let Some(report) = &mut report {
@@ -239,7 +238,7 @@ impl Write<'_> {
         result
     }
 
-    /// Gives the key the expiry that it had, also if that is over.
+    /// Sets the key's expiry during replay, even if it is in the past.
     pub(crate) fn restore_expiry(self, expire_at: Option<u64>, now: u64) {
         let Write { index, key, wheels, .. } = self;
         let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
@@ -250,7 +249,7 @@ impl Write<'_> {
         }
     }
 
-    /// Gives the key the value and the expiry that it had, unless it has got a later one already.
+    /// Stores a value and its expiry during replay, unless the key exists.
     pub(crate) fn restore_item(self, value: NewValue<'_>, expire_at: Option<u64>, now: u64) {
         let Write { index, key, wheels, .. } = self;
         let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
@@ -271,7 +270,7 @@ impl Write<'_> {
             let damages = index.damages();
             let is_emptied = wheels.have_fields() && remove_emptied(index, key.bytes(), now);
             if index.damages() != damages {
-                // The removal is the repair.
+                // The item is damaged; the removal repairs the key.
                 index.take_damage();
             }
             let removed = index.remove(key, now);
@@ -290,8 +289,8 @@ impl Write<'_> {
         removed
     }
 
-    /// Removes the key to make room, if asked so only if it has an expiry. Returns the bytes of its item, 0 if it
-    /// stays or was absent.
+    /// Evicts the key; with `must_expire`, only if it has an expiry. Returns the size of its item in bytes, 0 if it
+    /// stays or is absent.
     pub(crate) fn evict(self, must_expire: bool) -> usize {
         let Write { index, key, stripe, records, hooks, .. } = self;
         // At time 0 nothing has expired: a clear removes expired keys, too.
@@ -309,8 +308,8 @@ impl Write<'_> {
         freed
     }
 
-    /// The version of the key's entry in the index, assigned now if it has none. The caller must hold the
-    /// key's order lock: a large container may change meanwhile, and its writer first checks for a version.
+    /// The version of the key's entry in the index, assigned now if it has none. The caller must hold the key's order
+    /// lock: otherwise a writer of a large container, which checks for a version first, could change it in between.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
         let Write { index, key, wheels, hooks, .. } = self;
         if let Some(mut hooks) = hooks {
@@ -325,13 +324,13 @@ impl Write<'_> {
 }
 
 impl ActiveHooks<'_> {
-    /// For another attempt.
+    /// A reborrow, for another attempt.
     pub(crate) fn again(&mut self) -> ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
     }
 
-    /// Tells those who wait for the key of the change. Only a value with elements makes its line ready: threads
-    /// that store no others, and serve no lines, must not gather keys.
+    /// Notifies the waiters of the key. Only a value with elements marks the key as ready to be served: threads that
+    /// store only other values never serve lines, so they must not collect keys.
     pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>, has_elements: bool) {
         let is_ready = self.all.watchers.tell(stripe, key, event) && has_elements;
         let place = self.all.place;
@@ -341,7 +340,7 @@ impl ActiveHooks<'_> {
     }
 
     pub(crate) fn record(&mut self, key: &[u8], what: Changed) {
-        // That a key's time is over is no session's doing, whichever finds out; nor is an eviction.
+        // Expiry and eviction are not the doing of the session that carries them out.
         let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
         let actor = if is_nobodys { 0 } else { self.all.origin.actor };
         self.all.watchers.tell_observer(key, actor);
@@ -350,7 +349,7 @@ impl ActiveHooks<'_> {
         }
     }
 
-    /// Records that the key has expired, if it has, before the write takes it for absent.
+    /// Records the key's expiry, if it has expired, before the write treats it as absent.
     #[cold]
     fn expire(&mut self, index: &mut Index, wheels: &Wheels, key: &[u8], now: u64) {
         let is_told = self.changes.is_some() || self.all.watchers.is_observed();
@@ -368,25 +367,25 @@ impl Hooks {
         Hooks { history, watchers, place: 0, always, origin: Origin::default() }
     }
 
-    /// Takes into account whether the origin records changes.
+    /// Updates the flags after a change of origin.
     pub(crate) fn refresh(&mut self) {
         self.always = self.origin.records_changes || !self.history.is_off();
     }
 
-    /// Whether a write of this key has something to do besides. Asked within its gate.
+    /// Whether a write of this key has additional work. The caller must be within the key's gate.
     #[inline(always)]
     pub(crate) fn have_work(&self, stripe: u32, key: &[u8]) -> bool {
         self.always || self.watchers.is_watched(stripe, key)
     }
 }
 
-/// Enters when the key expires, or a part of it, which it does from now on.
+/// Enters a new expiry of the key, or of a part of it, in the timing wheel.
 pub(crate) fn enter(wheels: &Wheels, index: &Index, key: Key<'_>, at: u64, now: u64) {
     wheels.enter(index.key_hash(key), at, now);
 }
 
-/// The expiry that a decision gives an item, unless the item had one that is not later: that was entered
-/// ([`crate::wheel`], E1).
+/// The expiry to enter in the timing wheel after a decision. None if the item's old expiry is not later: that is in the
+/// wheel already ([`crate::wheel`], E1).
 #[inline(always)]
 fn expiry_to_enter(action: &Action<'_>, old: Option<&Entry<'_>>) -> Option<u64> {
     let at = match action {
@@ -408,7 +407,7 @@ fn kind_of(value: Value<'_>) -> u8 {
     kind
 }
 
-/// A copy of a string; None of another type, which no one waits for by its value.
+/// A copy of a string; None for other types, whose contents waiters do not compare.
 fn string(value: &NewValue<'_>) -> Option<Vec<u8>> {
     match value {
         NewValue::Block { block, .. } if let Some(large) = Large::of(block.lend()) => {
@@ -422,7 +421,7 @@ fn string(value: &NewValue<'_>) -> Option<Vec<u8>> {
 struct Recording<'a> {
     records: &'a mut Records,
     before: Mark,
-    /// Damaged items that had been met before.
+    /// Number of damaged items found before this write.
     damages: u64,
 }
 
@@ -437,7 +436,7 @@ impl<'a> Recording<'a> {
     }
 
     fn end(self, index: &mut Index) {
-        // A decision on a damaged item is not carried out.
+        // The index does not carry out a decision on a damaged item.
         if index.damages() != self.damages {
             self.records.roll_back(self.before);
         }
@@ -449,7 +448,7 @@ struct Report<'a> {
     hooks: ActiveHooks<'a>,
     is_watched: bool,
     done: Done,
-    /// Damaged items that had been met before.
+    /// Number of damaged items found before this write.
     damages: u64,
 }
 
@@ -460,8 +459,8 @@ impl<'a> Report<'a> {
         Report { hooks, is_watched, done: Done::Nothing, damages: index.damages() }
     }
 
-    /// Adds the replaced value to the new one, and collects the reports to send once the decision has taken
-    /// effect.
+    /// Adds the replaced value to the history of the new one, and collects the reports to send once the decision has
+    /// taken effect.
     #[cold]
     fn decided(&mut self, puts: Puts, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
         self.done = match action {
@@ -493,7 +492,7 @@ impl<'a> Report<'a> {
 
     #[cold]
     fn tell(mut self, index: &mut Index, stripe: u32, key: &[u8]) {
-        // A decision on a damaged item is not carried out.
+        // The index does not carry out a decision on a damaged item.
         if index.damages() != self.damages {
             return;
         }

@@ -1,9 +1,9 @@
 //! The [`Origin`] on whose behalf a session acts, and the [`Effects`] that its operations leave for the
 //! caller.
 //!
-//! Changes of keys are recorded only if the origin asks for them; otherwise writes pay nothing for it. They are
-//! recorded once they have taken effect, in order. [`Session::clear`](crate::Session::clear) is not recorded. An
-//! [`Observer`](crate::Observer) is told at once instead, within the write, by every session.
+//! Changes of keys are recorded only if the origin asks for them; otherwise recording costs writes nothing. A change is
+//! recorded once it has taken effect, in order. [`Session::clear`](crate::Session::clear) is not recorded.
+//! Independently, every session notifies the [`Observer`](crate::Observer) of a change within the write.
 
 use hotring_index::{Action, Damaged};
 use hotring_log::Lsn;
@@ -18,9 +18,9 @@ use crate::list::End;
 pub struct Origin {
     /// The author of the changes, as reported to the [`Observer`](crate::Observer).
     pub actor: u64,
-    /// Operations count as accesses to their keys for the eviction policy.
+    /// Whether operations count as accesses to their keys for the eviction policy.
     pub marks_accesses: bool,
-    /// Changes are recorded for [`Effects::changes`].
+    /// Whether changes are recorded in [`Effects::changes`].
     pub records_changes: bool,
 }
 
@@ -31,14 +31,14 @@ impl Default for Origin {
     }
 }
 
-/// Results of operations that the caller must pass on.
+/// Side effects of operations, which the caller must pass on.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Effects {
-    /// The last record of the log, if writes are logged: [`hotring_log::Log::poll_reached`] tells when the writes may
-    /// be acknowledged.
+    /// The log position of the last record, if writes are logged: [`hotring_log::Log::poll_reached`] tells when the
+    /// writes may be acknowledged.
     pub logged: Option<Lsn>,
-    /// The first damaged item that was met, if items are verified.
+    /// The first damaged item found, if items are verified.
     pub damage: Option<Damaged>,
     /// The changes of keys, in order, if the origin records them.
     pub changes: Vec<Change>,
@@ -57,7 +57,8 @@ pub struct Change {
     pub step: Option<Step>,
 }
 
-/// A change at an end of a list or of a sorted set, whose front has the lowest scores; or of a member.
+/// A detail of a change: the affected end of a list or sorted set (the front of a sorted set has the lowest scores), or
+/// the kind of a member's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Elements were added.
@@ -70,7 +71,7 @@ pub enum Step {
     MovedIn,
     /// A member went to another set.
     MovedOut,
-    /// An element went from one end to one.
+    /// An element moved from an end to an end of the same list.
     Moved {
         /// Its end before.
         from: End,
@@ -84,23 +85,23 @@ pub enum Step {
 pub enum Changed {
     /// A value was stored.
     Stored {
-        /// The key was absent before.
+        /// Whether the key was absent before.
         is_new: bool,
-        /// The write gave it an expiry of its own.
+        /// Whether the write gave the key an expiry.
         expires: bool,
     },
-    /// It was removed.
+    /// The key was removed.
     Removed,
-    /// Only its expiry changed.
+    /// Only the key's expiry changed.
     Expiry {
-        /// It has an expiry now.
+        /// Whether the key has an expiry after the change.
         expires: bool,
     },
     /// Fields of its hash changed in a way that is not reported as a stored value.
     Fields(FieldsChanged),
-    /// Its time was over when a write came to it.
+    /// The key had expired when a write came to it.
     Expired,
-    /// It was removed to make room ([`EvictionPolicy`](crate::EvictionPolicy)).
+    /// The key was evicted ([`EvictionPolicy`](crate::EvictionPolicy)).
     Evicted,
 }
 
@@ -113,15 +114,15 @@ pub enum FieldsChanged {
     Persist,
     /// They were removed.
     Removed,
-    /// Their time was over.
+    /// They expired.
     Expired,
-    /// The last fields' time was over, so the key is gone, too.
+    /// The last fields expired, so the key was removed, too.
     LastExpired,
 }
 
-/// Removes an expired key. Returns the expiry that it had, or has.
+/// Removes the key if it has expired. Returns the key's expiry.
 pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> Option<u64> {
-    // At time 0 the entry is shown although it has expired.
+    // At time 0 the index shows expired entries, too.
     index.update(key, 0, |entry| {
         let at = entry.and_then(|entry| entry.expire_at);
         (if at.is_some_and(|at| at <= now) { Action::Remove } else { Action::Keep }, at)

@@ -1,11 +1,11 @@
-//! Large containers: objects that are changed in place.
+//! Large containers: objects that are modified in place.
 //!
-//! An item has a share of the object in the place of its value ([`hotring_index::Object`]). Readers and the one writer
-//! exclude each other by [`Shared`]. The key's order lock ([`crate::logged`]) decides which writer is next, so that a
-//! change, its record in the log, and the removal of a container that has lost its last part are one step to other
+//! The value of the item is a reference-counted share of the object ([`hotring_index::Object`]). [`Shared`] lets
+//! readers and the one writer exclude each other. The key's order lock ([`crate::logged`]) determines the next writer,
+//! so that a change, its log record, and the removal of a container that has lost its last part are one step to other
 //! writers.
 //!
-//! A clone of [`Contents`] takes O(1) and stays as it is: walks over all parts and snapshots use one.
+//! A clone of [`Contents`] takes O(1) and never changes: walks over all parts and snapshots use one.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -18,12 +18,12 @@ use hotring_index::{
 
 use super::{ContainerOptions, Contents, Type};
 
-/// Cut-off nodes freed at once. More are freed in steps, while no one waits.
+/// Maximum number of detached nodes freed within a change. More are freed in steps later, when no session waits.
 const FREED_AT_ONCE: usize = 16;
-/// Bytes that are freed in one step, at least.
+/// Minimum bytes freed in one step.
 pub(super) const FREE_STEP: usize = 1 << 20;
 
-/// All threads that look at large containers, of whatever store.
+/// All threads that access large containers, of all stores in the process.
 static VISITORS: LazyLock<Arc<Visitors>> = LazyLock::new(Visitors::new);
 
 thread_local! {
@@ -33,7 +33,7 @@ thread_local! {
 /// The object that items share.
 pub(crate) struct Large {
     contents: Shared<Contents>,
-    /// The remains to free, once it has gone.
+    /// The nodes still to free, once the object is unused.
     remains: Option<Remains>,
 }
 
@@ -42,23 +42,24 @@ impl Large {
         Large { contents: Shared::new(&VISITORS, contents), remains: None }
     }
 
-    /// The large container that a block stands for.
+    /// The large container in a block, if it is one.
     pub(crate) fn of(block: BlockRef<'_>) -> Option<&Large> {
         let object: &dyn Any = block.object()?;
         object.downcast_ref()
     }
 
-    /// Reads it; a writer waits for `f`.
+    /// Reads the container. Writers wait for `f`, so it must be short.
     pub(crate) fn read<R>(&self, f: impl FnOnce(&Contents) -> R) -> R {
         VISITOR.with_borrow_mut(|visitor| self.contents.read(visitor, f))
     }
 
-    /// Changes it. The caller has the key's order lock.
+    /// Changes the container. The caller must hold the key's order lock.
     pub(crate) fn write<R>(&self, f: impl FnOnce(&mut Contents) -> R) -> R {
         self.update(|_| Ok(()), |contents, ()| f(contents))
     }
 
-    /// The same for the changes that `decide` finds; readers do not wait for it. An `Err` changes nothing.
+    /// Like [`write`](Self::write), with the changes that `decide` returns; readers do not wait for `decide`. An `Err`
+    /// changes nothing.
     pub(crate) fn update<D, R>(
         &self,
         decide: impl FnOnce(&Contents) -> Result<D, R>,
@@ -67,12 +68,12 @@ impl Large {
         VISITOR.with_borrow_mut(|visitor| self.contents.update(visitor, decide, change))
     }
 
-    /// The container as it is now, to be used for as long as one wants.
+    /// An immutable snapshot of the container, which can be kept.
     pub(crate) fn snapshot(&self) -> Contents {
         self.read(Contents::clone)
     }
 
-    /// Whether another block stands for the same object.
+    /// Whether a block refers to this object.
     pub(crate) fn is_of(&self, block: BlockRef<'_>) -> bool {
         Large::of(block).is_some_and(|other| std::ptr::eq(self, other))
     }
@@ -87,7 +88,7 @@ impl Object for Large {
     }
 }
 
-/// Parts that changes have cut off a container.
+/// Detached parts of a container that are still to free.
 pub(super) struct Cut(pub(super) Remains);
 
 impl Object for Cut {
@@ -106,7 +107,7 @@ fn free_some(remains: &mut Remains) -> Option<usize> {
     Some(freed)
 }
 
-/// Frees the parts that a change has cut off; large ones join the remains to be freed in steps.
+/// Frees the parts that a change has detached; if there are many, adds the rest to `cut` to be freed in steps.
 pub(crate) fn add_cut(cut: &mut Option<Remains>, mut remains: Remains) {
     for _ in 0..FREED_AT_ONCE {
         if remains.free(1).is_none() {
@@ -119,17 +120,17 @@ pub(crate) fn add_cut(cut: &mut Option<Remains>, mut remains: Remains) {
     });
 }
 
-/// Frees a container's lost parts in steps, as removed containers are: they take about that many bytes.
+/// Frees detached parts in steps, like removed containers. They take about the given number of bytes.
 pub(super) fn free_in_steps(cut: Option<(Remains, usize)>, index: &AnyIndex) {
     if let Some((cut, bytes)) = cut {
         drop(index.object(Box::new(Cut(cut)), bytes));
     }
 }
 
-/// Bytes after which a step of a scan ends: few long parts are as much as many short ones.
+/// Bytes after which a step of a scan ends, so that few long parts cost no more than many short ones.
 const SCAN_BYTES: usize = 1 << 20;
 
-/// The parts that a step of a scan has met.
+/// The amount of parts that a step of a scan has visited.
 #[derive(Default)]
 pub(crate) struct Met {
     parts: usize,
@@ -143,8 +144,8 @@ impl Met {
     }
 }
 
-/// A step of a scan, from a cursor on, over at least `count` parts. `leaf` shows the parts of a leaf, counts them, and
-/// returns where the next one begins. Returns the next cursor, 0 at the end.
+/// A step of a scan from a cursor on, over at least `count` parts. `leaf` shows the parts of a leaf, counts them, and
+/// returns the begin of the next leaf. Returns the next cursor, 0 at the end.
 pub(crate) fn scan(
     cursor: u64,
     count: usize,
@@ -161,7 +162,7 @@ pub(crate) fn scan(
     }
 }
 
-/// What a container leaves behind, with the parts that changes have cut off.
+/// Joins the nodes of a container with its detached parts, for freeing.
 pub(crate) fn with_cut(remains: Remains, cut: &mut Option<Remains>) -> Remains {
     match cut.take() {
         Some(cut) => remains.and(cut),
@@ -174,18 +175,18 @@ pub(crate) fn of_entry<'a>(entry: &Entry<'a>) -> Option<&'a Large> {
     Large::of(entry.block()?)
 }
 
-/// A value that is a large container with these contents.
+/// A new large container with these contents.
 pub(crate) fn new_value(contents: Contents, index: &AnyIndex) -> NewValue<'static> {
     let (footprint, kind) = (contents.parts.footprint(), contents.parts.kind());
     NewValue::Block { kind, block: index.object(Box::new(Large::new(contents)), footprint) }
 }
 
-/// Another value with the same contents, if the block is that of a large container.
+/// A large container with a copy of the contents, if the block is one.
 pub(crate) fn copy_of(block: &Block, index: &AnyIndex) -> Option<NewValue<'static>> {
     Some(new_value(Large::of(block.lend())?.snapshot(), index))
 }
 
-/// The value of a packed form that these changes led to: as it is, or an object if it has become too long.
+/// The value for a packed form after these changes: the form itself, or an object if it has become too long.
 pub(crate) fn value_of<T: Type>(
     held: Vec<u8>,
     changes: &[T::Change<'_>],

@@ -1,13 +1,12 @@
-//! Values that have parts, which are changed one by one: hashes, and types like them.
+//! Containers: values that consist of parts and are changed part by part, such as hashes and lists.
 //!
-//! A container is held as one value while it is short ([`packed`]), and as an object of its own once it is long
-//! ([`large`]): then a change costs its own size, not the container's. A type says by [`Type`] how its
-//! parts are read and changed; how changes reach the index, the log and the observers is the same for all
-//! ([`write`]).
+//! A short container is stored as one value ([`packed`]), a long one as an object of its own ([`large`]), so that a
+//! change costs the size of the change, not of the container. Each type implements [`Type`], which says how its parts
+//! are read and changed. The path of a change to the index, the log and the observers is the same for all ([`write`]).
 //!
-//! Each container counts its changes. The log has each change with its number: replay must skip a record older than
-//! the container in the snapshot. A new container is in the log as a whole, and its removal is
-//! there, too: a record that meets a younger container by mistake does no harm that lasts.
+//! Each container counts its changes, and the log has each change with its number: replay must skip a record that is
+//! older than the container in the snapshot. The creation of a container is logged in full, and so is its removal; so
+//! replaying an old record on a younger container does no lasting harm.
 
 pub(crate) mod large;
 pub(crate) mod packed;
@@ -37,21 +36,21 @@ use crate::value::{ValueRef, view};
 pub(crate) trait Type: Sized + 'static {
     /// A container, borrowed for the length of a closure.
     type Ref<'a>: Copy;
-    /// The contents of a large one. Clone: O(1).
+    /// The contents of a large container. Clone must be O(1).
     type Parts: 'static;
     /// A change of one part.
     type Change<'c>;
-    /// The effect of changes.
+    /// The count of effects of changes.
     type Tally: Copy;
 
-    /// Bytes kind of a packed one.
+    /// Bytes kind of the packed form.
     const KIND: u8;
-    /// Bytes kind of a large one.
+    /// Bytes kind of the large form.
     const KIND_LARGE: u8;
 
-    /// As it is held in one value; an empty one, which no key holds, of no bytes.
+    /// A container in packed form. No bytes stand for an empty container, which no key holds.
     fn packed(held: &[u8]) -> Self::Ref<'_>;
-    /// As it is in its object.
+    /// A container in large form.
     fn large(parts: &Self::Parts) -> Self::Ref<'_>;
     /// The value, if it is of this type.
     fn of_value(value: ValueRef<'_>) -> Option<Self::Ref<'_>>;
@@ -59,33 +58,33 @@ pub(crate) trait Type: Sized + 'static {
     fn of_parts(parts: &Parts) -> Option<&Self::Parts>;
     fn of_parts_mut(parts: &mut Parts) -> Option<&mut Self::Parts>;
 
-    /// Bytes that the packed form takes at most.
+    /// Upper bound of the length of the packed form.
     fn packed_len_max(container: Self::Ref<'_>) -> usize;
     /// The size that a change adds, for comparison with the limits.
     fn weigh(change: &Self::Change<'_>) -> Weight;
-    /// The packed form after these changes, in their order, whose head has the number of changes and 1; None if nothing
-    /// is left.
+    /// The packed form after these changes in their order, with the number of changes increased by 1; None if it is
+    /// empty.
     fn changed(
         container: Self::Ref<'_>,
         changes: &[Self::Change<'_>],
     ) -> (Self::Tally, Option<Vec<u8>>);
-    /// Whether the form that these changes led to is to stay one value.
+    /// Whether the packed form that results from these changes stays one value.
     fn packs(held: &[u8], changes: &[Self::Change<'_>], options: &ContainerOptions) -> bool;
-    /// The parts of a packed form. None if these are no such bytes.
+    /// Decodes a packed form. None if the bytes are invalid.
     fn unpack(held: &[u8], options: &ContainerOptions) -> Option<Parts>;
 
-    /// Makes changes, in their order.
+    /// Applies changes in their order.
     fn apply(parts: &mut Self::Parts, changes: &[Self::Change<'_>]) -> Self::Tally;
-    /// The effect of changes that remove all parts; None if some stay.
+    /// The effect of changes that remove all parts; None if some parts stay.
     fn emptied_by(parts: &Self::Parts, changes: &[Self::Change<'_>]) -> Option<Self::Tally>;
-    /// Whether nothing was done.
+    /// Whether the changes had no effect.
     fn is_nothing(tally: Self::Tally) -> bool;
-    /// The string that those who wait for a value compare, if it is one.
+    /// The string that waiters compare, for a type that is a string.
     fn text(_: &Self::Parts) -> Option<Vec<u8>> {
         None
     }
 
-    /// When a part of it expires, the first one to do so.
+    /// The earliest expiry of a part.
     fn due(_container: Self::Ref<'_>) -> Option<u64> {
         None
     }
@@ -94,16 +93,16 @@ pub(crate) trait Type: Sized + 'static {
         None
     }
 
-    /// Changes as bytes, for the log.
+    /// Encodes changes for the log.
     fn changes_to_bytes(changes: &[Self::Change<'_>]) -> Vec<u8>;
-    /// The same backwards. None if these are no such bytes.
+    /// Decodes changes of the log. None if the bytes are invalid.
     fn changes_from_bytes(bytes: &[u8]) -> Option<Vec<Self::Change<'_>>>;
 }
 
-/// Changes that were decided on, and the operation's result.
+/// The changes that an operation has decided on, and its result.
 pub(crate) type Decision<'c, T, R> = Result<(Changes<'c, <T as Type>::Change<'c>>, R), StoreError>;
 
-/// Changes that were decided on. Most operations make one, which takes no allocation.
+/// The changes that an operation has decided on. Most operations make one, without an allocation.
 pub(crate) enum Changes<'c, C> {
     One(C),
     Many(Vec<C>),
@@ -144,16 +143,16 @@ impl<C> From<Option<C>> for Changes<'_, C> {
 pub(crate) struct Weight {
     /// Bytes of the longest part.
     pub(crate) longest: usize,
-    /// Bytes that it takes in a record of the log, at most.
+    /// Maximum bytes of the change in a log record.
     pub(crate) len: usize,
-    /// Whether the container may grow by it.
+    /// Whether the change may make the container longer.
     pub(crate) grows: bool,
 }
 
 /// A large container of any type. Clone: O(1).
 #[derive(Clone)]
 pub(crate) struct Contents {
-    /// Changes so far.
+    /// Number of changes so far.
     pub(crate) number: u64,
     pub(crate) parts: Parts,
 }
@@ -191,7 +190,7 @@ impl Parts {
         }
     }
 
-    /// Bytes kind of a value that stands for them.
+    /// Bytes kind of a value with these contents.
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Parts::Hash(_) => Hash::KIND_LARGE,
@@ -202,7 +201,7 @@ impl Parts {
         }
     }
 
-    /// Runs `f` with the value that they are.
+    /// Calls `f` with these contents as a value.
     pub(crate) fn view<R>(&self, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
         match self {
             Parts::Hash(fields) => f(ValueRef::Hash(Hash::large(fields))),
@@ -213,7 +212,7 @@ impl Parts {
         }
     }
 
-    /// Parts cut off by changes, if they are too large to be freed at once.
+    /// Takes the detached parts that were too many to be freed at once.
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         match self {
             Parts::List(items) => items.take_cut(),
@@ -223,7 +222,7 @@ impl Parts {
         }
     }
 
-    /// Takes the remains, for the caller to free. The contents are empty then.
+    /// Takes all nodes, for the caller to free, and leaves the contents empty.
     pub(crate) fn take_remains(&mut self) -> Remains {
         match self {
             Parts::Hash(fields) => fields.take_remains(),
@@ -247,10 +246,9 @@ impl Contents {
         }
     }
 
-    /// Replays the log's changes to a container of this kind, unless this one is younger or of another type. None
-    /// if the bytes are no changes of its type. Writes at positions of a string may be repeated,
-    /// as all that was written there later is in the log behind: a plain string, which has no number, becomes an object
-    /// by it.
+    /// Replays changes of the log, unless the container is younger or of another type. None if the bytes are no changes
+    /// of its type. Writes to a string are replayed whatever the number, because a string that was plain has no number
+    /// of changes. Repeating them is harmless: all later writes to the same positions follow in the log.
     pub(crate) fn replay(&mut self, kind_large: u8, number: u64, changes: &[u8]) -> Option<()> {
         let is_done = self.number >= number && kind_large != LongText::KIND_LARGE;
         if is_done || self.parts.kind() != kind_large {
@@ -272,7 +270,7 @@ impl Contents {
     }
 }
 
-/// Calls `$call` of the type that a packed value's kind stands for; None if there is none.
+/// Evaluates `$call` with the type of a packed value's kind; None if the kind is not that of a packed container.
 macro_rules! of_packed_kind {
     ($kind:expr, $T:ident => $call:expr) => {
         match $kind {
@@ -309,14 +307,14 @@ pub(crate) fn packed_kind(kind_large: u8) -> Option<u8> {
     }
 }
 
-/// The expiry that changes give to a part, if none has expired before: the timing wheel is told of it
-/// ([`crate::wheel`]).
+/// The earliest expiry that changes give to parts, if it is before all present ones: it must be entered in the timing
+/// wheel ([`crate::wheel`]).
 fn due_first<T: Type>(container: T::Ref<'_>, changes: &[T::Change<'_>]) -> Option<u64> {
     let at = T::due_of(changes)?;
     T::due(container).is_none_or(|due| at < due).then_some(at)
 }
 
-/// When the first part of a value expires, if any does.
+/// The earliest expiry of the parts of a value, if any part expires.
 pub(crate) fn due_of_value(value: Value<'_>, block: Option<BlockRef<'_>>) -> Option<u64> {
     match (value, block.and_then(large::Large::of)) {
         (_, Some(large)) => large.read(|contents| match &contents.parts {
@@ -328,8 +326,8 @@ pub(crate) fn due_of_value(value: Value<'_>, block: Option<BlockRef<'_>>) -> Opt
     }
 }
 
-/// Whether a value has a part whose time is not over, or none that expires. Otherwise the key is as good as absent:
-/// the timing wheel will remove it.
+/// Whether a value has a part that has not expired, or expires never. Otherwise the key counts as absent, and the
+/// timing wheel will remove it.
 #[inline(always)]
 pub(crate) fn is_there(entry: &Entry<'_>, now: u64) -> bool {
     match entry.value {
@@ -344,7 +342,7 @@ fn has_parts(entry: &Entry<'_>, now: u64) -> bool {
     !is_over || view_container::<Hash, _>(entry, |hash| !hash.at(now).is_empty()).unwrap_or(true)
 }
 
-/// Shows a container, for a short time: writers wait for it.
+/// Calls `f` with a container. Writers wait meanwhile, so `f` must be short.
 ///
 /// # Errors
 /// [`StoreError::WrongType`]
@@ -361,17 +359,17 @@ pub(crate) fn view_container<T: Type, R>(
     view(entry.value, |value| Ok(f(T::of_value(value).ok_or(StoreError::WrongType)?)))
 }
 
-/// The parts of a packed form of this kind. None if these are no such bytes.
+/// Decodes a packed form of this kind. None if the bytes are invalid.
 pub(crate) fn unpack(kind: u8, held: &[u8], options: &ContainerOptions) -> Option<Parts> {
     of_packed_kind!(kind, T => T::unpack(held, options)).flatten()
 }
 
-/// How containers are held.
+/// Limits and settings of the two forms of containers.
 #[derive(Debug)]
 pub(crate) struct ContainerOptions {
     /// Whether the index takes objects. Otherwise all containers are packed.
     pub(crate) takes_objects: bool,
-    /// Keys of the hashes by which large containers find their parts.
+    /// Seed of the hash by which large containers find their parts.
     pub(crate) keys: [u64; 2],
     /// Largest packed hash.
     pub(crate) hash: PackedMax,
@@ -383,11 +381,11 @@ pub(crate) struct ContainerOptions {
     pub(crate) set_ints: PackedMax,
     /// Largest packed sorted set.
     pub(crate) scored: PackedMax,
-    /// Longest string that is plain after a change of a part of it.
+    /// Maximum length of a string that stays plain after a partial change.
     text_plain_max: AtomicUsize,
 }
 
-/// Up to where a type's containers are packed.
+/// Limits of the packed form of a type.
 #[derive(Debug, Default)]
 pub(crate) struct PackedMax {
     entries: AtomicUsize,
@@ -395,20 +393,20 @@ pub(crate) struct PackedMax {
 }
 
 impl PackedMax {
-    /// Up to this many entries, of up to this many bytes each part.
+    /// Sets the maximum number of entries, and the maximum bytes of a part.
     pub(crate) fn set(&self, entries: usize, len: usize) {
-        // ORDERING: Relaxed, each is a limit on its own.
+        // ORDERING: Relaxed; each limit is independent of other memory.
         self.entries.store(entries, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
     }
 
     pub(crate) fn entries(&self) -> usize {
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, as in `set`.
         self.entries.load(Ordering::Relaxed)
     }
 
     pub(crate) fn len(&self) -> usize {
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, as in `set`.
         self.len.load(Ordering::Relaxed)
     }
 }
@@ -428,20 +426,20 @@ impl ContainerOptions {
         }
     }
 
-    /// Up to this length a string is plain; [`usize::MAX`] if all are.
+    /// Maximum length of a string that stays plain; [`usize::MAX`] if all strings do.
     pub(crate) fn text_plain_max(&self) -> usize {
-        // ORDERING: Relaxed, a limit on its own.
+        // ORDERING: Relaxed; the limit is independent of other memory.
         self.text_plain_max.load(Ordering::Relaxed)
     }
 
-    /// Sets that, where strings may be objects.
+    /// Sets the limit of `text_plain_max`. The caller must have checked that strings may be objects.
     pub(crate) fn set_text_plain_max(&self, len: usize) {
-        // ORDERING: Relaxed, as where it is read.
+        // ORDERING: Relaxed, as in `text_plain_max`.
         self.text_plain_max.store(len, Ordering::Relaxed);
     }
 }
 
-/// The means of a write to store and to change objects.
+/// The index and the settings that a write needs to store and change objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Objects<'a> {
     pub(crate) index: &'a AnyIndex,

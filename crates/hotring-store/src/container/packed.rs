@@ -1,26 +1,26 @@
-//! The form of a container that is held in one value: a head, then its entries one behind the other.
+//! The packed form of a container, stored as one value: a header, followed by its entries.
 //!
 //! ```text
 //!   number of changes | number of entries | length of a part, the part | ...
 //! ```
-//! Numbers and lengths take 7 bits a byte, lowest first, the highest bit set on all but the last byte. The same form
-//! stands for a large container in the log and in snapshots. Input is never trusted: damaged lengths give wrong
-//! entries, never a panic.
+//! Numbers and lengths take 7 bits a byte, lowest first, with the highest bit set in all but the last byte. The log and
+//! snapshots use the same form for large containers. The bytes may be damaged: wrong lengths give wrong entries, not a
+//! panic.
 
-/// Most bytes of a number.
+/// Maximum bytes of a number.
 const NUMBER_LEN_MAX: usize = 10;
 
-/// The first byte of the form.
+/// The header of the form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Changes so far, for the log: a record that is older than a snapshot's value is not done again.
+    /// Number of changes so far, by which replay skips log records older than a snapshot's value.
     pub(crate) number: u64,
     /// Number of entries.
     pub(crate) count: usize,
 }
 
 impl Head {
-    /// The head of these bytes, and the entries. An empty container if there is none.
+    /// Splits the header from the entries. An empty container if the header is damaged.
     pub(crate) fn split(held: &[u8]) -> (Head, &[u8]) {
         Self::try_split(held).unwrap_or_default()
     }
@@ -31,7 +31,7 @@ impl Head {
         Some((Head { number, count: usize::try_from(count).ok()? }, entries))
     }
 
-    /// The form with another number of changes.
+    /// Copies the form with another number of changes.
     pub(crate) fn renumbered(held: &[u8], number: u64) -> Vec<u8> {
         let (head, entries) = Head::split(held);
         let mut held = Head { number, ..head }.begin(entries.len());
@@ -39,7 +39,7 @@ impl Head {
         held
     }
 
-    /// Begins the form, with room for this many bytes of entries.
+    /// Begins the form with a header, with capacity for this many bytes of entries.
     pub(crate) fn begin(self, entries_len: usize) -> Vec<u8> {
         let mut held = Vec::with_capacity(2 * NUMBER_LEN_MAX + entries_len);
         push_number(&mut held, self.number);
@@ -48,13 +48,14 @@ impl Head {
     }
 }
 
-/// Whether two parts are the same. Those of one container often have one length, and differ at the end.
+/// Whether two parts are equal. Compares the last bytes first, because parts of one container often have the same
+/// length and a common prefix.
 #[inline]
 pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.last() == b.last() && a == b
 }
 
-/// Adds a part with its length.
+/// Appends a part with its length.
 #[inline]
 pub(crate) fn push(held: &mut Vec<u8>, part: &[u8]) {
     push_number(held, part.len() as u64);
@@ -71,14 +72,14 @@ pub(crate) fn push_number(held: &mut Vec<u8>, mut number: u64) {
     held.push(number as u8);
 }
 
-/// The part behind a length, and the rest.
+/// Splits off a part with its length.
 #[inline]
 pub(crate) fn split(held: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, behind) = split_number(held)?;
     behind.split_at_checked(usize::try_from(len).ok()?)
 }
 
-/// A number, and the bytes behind it. Nearly all lengths take one byte, and most numbers of changes up to two.
+/// Splits off a number. Nearly all lengths take one byte, and most numbers of changes up to two.
 #[inline]
 pub(crate) fn split_number(held: &[u8]) -> Option<(u64, &[u8])> {
     match held {

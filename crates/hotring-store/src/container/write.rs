@@ -1,4 +1,4 @@
-//! A write of a container: of a packed one by storing another in its place, of a large one in place.
+//! Writes of containers: replaces a packed container, modifies a large one in place.
 
 use hotring_containers::Remains;
 use hotring_index::AnySession as Index;
@@ -17,7 +17,7 @@ use crate::value::view;
 use crate::watch::Event;
 use crate::write::{ActiveHooks, Write, has_elements};
 
-/// A large container that an operation has met, for as long as the index shows its item.
+/// A large container that a write has found, valid while the index shows its item.
 #[derive(Clone, Copy)]
 pub(super) struct Met<'a> {
     large: &'a Large,
@@ -26,10 +26,10 @@ pub(super) struct Met<'a> {
     has_version: bool,
 }
 
-/// A write's record in the log.
+/// The log record of a write.
 pub(super) enum Logs {
     Put(NewValue<'static>),
-    /// The number of changes that there are then, and the last ones as [`tagged`] bytes.
+    /// The number of changes after these, and the changes as [`tagged`] bytes.
     Change(u64, Vec<u8>),
     Remove,
 }
@@ -46,35 +46,35 @@ impl Logs {
     }
 }
 
-/// Work left by a decision for the time after it has taken effect.
+/// Work that a decision leaves until it has taken effect.
 #[derive(Default)]
 pub(super) struct Behind {
     pub(super) logs: Option<Logs>,
-    /// When a part expires now, before all others.
+    /// The new expiry of a part, if it is the earliest of the container.
     due: Option<u64>,
     in_place: Option<InPlace>,
 }
 
-/// How much memory a change took.
+/// The effect of a change on memory.
 struct Resized {
     grown: usize,
-    /// Parts that it has cut off, and about how many bytes they take.
+    /// Detached parts, and their approximate size in bytes.
     cut: Option<(Remains, usize)>,
 }
 
-/// Work left once a large container has changed in place.
+/// Work that remains after a large container was changed in place.
 struct InPlace {
-    /// Bytes by which it has grown.
+    /// Bytes by which the container has grown.
     grown: usize,
-    /// The string that those who wait for a value compare, if any do.
+    /// The string that waiters compare, if there are any.
     text: Option<Vec<u8>>,
-    /// Whether clients may wait for its elements.
+    /// Whether clients may wait for elements of the container.
     has_elements: bool,
-    /// Its kind and block, if its item must lose its version.
+    /// The container's kind and block, if its item has a version that must be removed.
     versioned: Option<(u8, Block)>,
 }
 
-/// The inputs of a container's write, known before it has seen the container.
+/// The inputs of a container's write that are known before it has seen the container.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) objects: Objects<'a>,
@@ -85,8 +85,8 @@ pub(super) struct Asked<'a> {
 }
 
 impl Write<'_> {
-    /// Decides on the container that the key holds, an empty one if it is absent, and makes the changes. `decide` may
-    /// be called several times. The caller has the key's order lock.
+    /// Decides on the key's container (an empty one if the key is absent) and makes the changes. `decide` may be called
+    /// several times. The caller must hold the key's order lock.
     pub(crate) fn change_container<'c, T: Type, R>(
         self,
         objects: Objects<'_>,
@@ -113,8 +113,8 @@ impl Write<'_> {
         Asked { objects, limits, is_logged: self.records.is_some(), is_waited_for }
     }
 
-    /// Decides on the item, and does the work that the decision leaves. A change that `decide` makes in place is
-    /// reported as [`Action::Keep`]: then `decide` is not called again.
+    /// Decides on the item, and does the remaining work of the decision. A decision that has changed a container in
+    /// place returns [`Action::Keep`]: then `decide` is not called again.
     #[inline]
     pub(super) fn settle<R>(
         self,
@@ -130,7 +130,7 @@ impl Write<'_> {
             decide(entry.as_ref(), &mut behind)
         };
         let result = match hooks.as_mut().map(ActiveHooks::again) {
-            // No decision of a container gives the key an expiry, and no hash can have lost all its fields to time.
+            // A container's decision never gives the key an expiry, and no hash can have lost all its fields to expiry.
             None if !wheels.have_fields() => index.update(key, now, decide),
             hooks => {
                 let index = &mut *index;
@@ -164,8 +164,7 @@ impl Write<'_> {
         result
     }
 
-    /// Replays the log's record of a container, unless the container is younger than that. False if the bytes are
-    /// no changes of it.
+    /// Replays changes of the log, unless the container is younger. False if the bytes are no changes of its type.
     pub(crate) fn replay_changes(self, objects: Objects<'_>, number: u64, changes: &[u8]) -> bool {
         let Write { index, key, .. } = self;
         let Some((kind_large, changes)) = changes.split_last() else { return false };
@@ -182,14 +181,14 @@ impl Write<'_> {
                 Value::Bytes { kind, bytes } => of_packed_kind!(kind, T => {
                     match *kind_large == T::KIND_LARGE {
                         true => replay_packed::<T>(bytes, number, changes, objects),
-                        // Of an older container, of another type.
+                        // The record is of an older container of another type.
                         false => Some(Action::Keep),
                     }
                 }),
                 Value::Word { .. } => None,
             });
             match packed {
-                // Absent, or something else: a later record stores it.
+                // Absent or of another type: a later record stores the key.
                 None => (Action::Keep, true),
                 Some(None) => (Action::Keep, false),
                 Some(Some(action)) => (action, true),
@@ -206,8 +205,8 @@ impl<'a> Met<'a> {
         Some(Met { large, block, kind, has_version: entry.version.is_some() })
     }
 
-    /// Decides on it and changes it, in the key's order: no other session writes it. One that would lose all its parts
-    /// stays as it is, and goes in one step: no reader sees an empty one.
+    /// Decides on the container and changes it under the key's order lock: no other session writes it. A container that
+    /// would lose all its parts is not changed but removed, so that no reader sees an empty one.
     pub(super) fn change<'c, T: Type, R>(
         self,
         asked: &Asked<'_>,
@@ -264,7 +263,7 @@ impl<'a> Met<'a> {
         done.is_some()
     }
 
-    /// Runs `f`, and counts the memory by which the container grows or shrinks.
+    /// Runs `f`, and accounts for the memory by which the container grows or shrinks.
     fn resized<R>(
         self,
         contents: &mut Contents,
@@ -282,7 +281,7 @@ impl<'a> Met<'a> {
     }
 }
 
-/// Gives the key an item without a version, as any write leaves one: whoever watches the key notices.
+/// Gives the key an item without a version, as every write does, so that version checks of the key notice the change.
 #[cold]
 pub(super) fn forget_version(index: &mut Index, key: Key<'_>, kind: u8, block: &Block, now: u64) {
     let large = Large::of(block.lend()).expect("it was that of a large container");
@@ -328,15 +327,15 @@ fn run_packed<'c, T: Type, R>(
     }
 }
 
-/// Changes as the log has them: their bytes, then the kind of the container that they are for. Replay may meet a
-/// younger one of another type.
+/// Encodes changes for the log: their bytes, followed by the kind of their container. Replay may find a younger
+/// container of another type.
 pub(super) fn tagged<T: Type>(changes: &[T::Change<'_>]) -> Vec<u8> {
     let mut bytes = T::changes_to_bytes(changes);
     bytes.push(T::KIND_LARGE);
     bytes
 }
 
-/// The log's record of a decision.
+/// The log record of a decision.
 fn logs_of<T: Type>(
     entry: Option<&Entry<'_>>,
     action: &Action<'_>,
@@ -357,7 +356,7 @@ fn logs_of<T: Type>(
     }
 }
 
-/// Applies a record of the log to a packed container. None if its bytes are no changes of this type.
+/// Applies changes of the log to a packed container. None if the bytes are no changes of this type.
 fn replay_packed<T: Type>(
     held: &[u8],
     number: u64,
@@ -373,18 +372,18 @@ fn replay_packed<T: Type>(
     // A container that has lost its last part is removed by a record of its own.
     let Some(mut held) = held else { return Some(Action::Keep) };
     if head.number + 1 != number {
-        // It meets a younger container by mistake, which a later record removes.
+        // The record is older than this container, which a later record will remove.
         held = Head::renumbered(&held, number);
     }
     let value = value_of::<T>(held, &changes, objects.options, objects.index);
     Some(Action::Put { value, expiry: Expiry::Keep })
 }
 
-/// Bytes that are to be free in a record of the log that has a whole container.
+/// Bytes that a log record with an entire container needs for other data.
 const HEAD_MAX: usize = 1 << 20;
 
-/// Refuses a part that is too long, changes that no record of the log could hold, and a container that none could hold
-/// after them.
+/// Fails if a part is too long, if the changes do not fit into one log record, or if the container would not fit into
+/// one after them.
 pub(crate) fn check<T: Type>(
     container: T::Ref<'_>,
     changes: &[T::Change<'_>],
@@ -399,7 +398,7 @@ pub(crate) fn check<T: Type>(
     check_len(if grows { T::packed_len_max(container) + sum } else { sum })
 }
 
-/// Refuses a container that takes this many bytes, if no record of the log could hold it.
+/// Fails if a container of this length does not fit into one log record.
 pub(crate) fn check_len(len: usize) -> Result<(), StoreError> {
     let len_max = u32::MAX as usize - HEAD_MAX;
     if len > len_max { Err(StoreError::ValueTooLong { len, len_max }) } else { Ok(()) }

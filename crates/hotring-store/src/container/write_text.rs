@@ -1,5 +1,5 @@
-//! A change of a part of a string: of a plain one that is or gets long by making an object of it, of an object in
-//! place.
+//! Partial changes of strings: a plain string that is or becomes long is turned into an object, an object is modified
+//! in place.
 
 use hotring_index::AnySession as Index;
 use hotring_index::{Action, Entry, Expiry, Key, NewValue};
@@ -14,7 +14,7 @@ use crate::session::Limits;
 use crate::value::{encode_owned, view, view_string};
 use crate::write::Write;
 
-/// A long string that was made of a plain one.
+/// An object that was made from a plain string.
 struct Made<R> {
     contents: Contents,
     /// The written bytes, for the log.
@@ -23,8 +23,8 @@ struct Made<R> {
 }
 
 impl Write<'_> {
-    /// Decides on the string that the key holds, an empty one if it is absent, and writes the patches. `decide` may be
-    /// called several times. None if the string is plain, and stays so. The caller has the key's order lock.
+    /// Decides on the key's string (an empty one if the key is absent) and writes the patches. `decide` may be called
+    /// several times. None if the string is plain and stays so. The caller must hold the key's order lock.
     pub(crate) fn change_long_text<'c, R>(
         self,
         objects: Objects<'_>,
@@ -38,7 +38,7 @@ impl Write<'_> {
                 let (action, done) = met.change::<LongText, R>(&asked, behind, &mut decide);
                 return (action, done.map(|(_, result)| Some(result)));
             }
-            // An object of a plain string that is long after the change.
+            // A plain string that is long after the change becomes an object.
             let made = match make(entry, objects, limits, &mut decide) {
                 Ok(Some(made)) => made,
                 Ok(None) => return (Action::Keep, Ok(None)),
@@ -54,14 +54,14 @@ impl Write<'_> {
     }
 }
 
-/// Two owners of an object.
+/// A second handle to an object.
 fn twice(value: NewValue<'static>) -> (NewValue<'static>, NewValue<'static>) {
     let again = crate::value::reborrow(&value);
     let NewValue::Block { kind, block } = again else { unreachable!("an object has a block") };
     (value, NewValue::Block { kind, block })
 }
 
-/// The object that is made of a plain string; None if that stays as it is, or changes as a whole.
+/// Makes an object from a plain string; None if the string stays plain or does not change.
 fn make<'c, R>(
     entry: Option<&Entry<'_>>,
     objects: Objects<'_>,
@@ -87,7 +87,7 @@ fn make<'c, R>(
     }
 }
 
-/// Chunks that have the bytes of an entry's string, over the block that these lie in.
+/// Chunks with the bytes of an entry's string, over the block with these bytes if there is one.
 fn chunks_of(bytes: &[u8], entry: Option<&Entry<'_>>) -> Chunks {
     let base = entry.and_then(Entry::block).and_then(|block| block.to_block().part(bytes));
     if let Some(base) = base {
@@ -98,7 +98,7 @@ fn chunks_of(bytes: &[u8], entry: Option<&Entry<'_>>) -> Chunks {
     chunks
 }
 
-/// Replays the log's patches to a string that is plain here. False if the bytes are no patches.
+/// Replays patches of the log to a string that is plain at present. False if the bytes are no patches.
 pub(super) fn replay(
     index: &mut Index,
     key: Key<'_>,

@@ -1,38 +1,37 @@
-//! Which hashes were evicted lately: fingerprints of 16 bits in buckets, each of them first in, first out.
+//! A compact table of recently evicted hashes: 16-bit fingerprints in buckets, each bucket first in, first out.
 //!
-//! A bucket has the hashes of one stretch of all hashes, so that a table of any size has a place for each, and one of
-//! another size can be filled from it. A hash that was never noted is found in 1 of 8,000 cases; then a policy takes
-//! a new item for a known one, which does no harm. The caller decides on the consequence of a hit.
+//! Each bucket covers a range of all hashes, so that a table of any size has a bucket for every hash, and a table can
+//! be filled from one of another size. A hash that was never noted is found in 1 of 8,000 cases; then a policy takes a
+//! new item for a known one, which does no harm. The caller decides on the consequence of a hit.
 
-/// Fingerprints in a bucket. One in eight tells ages well enough for [`Ghosts::take`].
+/// Fingerprints in a bucket. Eight positions are a sufficient resolution of ages for [`Ghosts::take`].
 pub const LANES: usize = 8;
 
 /// The table; see the header.
 pub struct Ghosts {
-    /// Newest first, 0 where there is none.
+    /// Fingerprints, newest first; 0 is an empty lane.
     buckets: Vec<[u16; LANES]>,
 }
 
 impl Ghosts {
-    /// Room for nothing yet.
+    /// An empty table without buckets, which notes nothing.
     pub const fn new() -> Self {
         Ghosts { buckets: Vec::new() }
     }
 
-    /// Reserves space for about this number of hashes. Does nothing while the present space nearly fits.
+    /// Resizes the table for about this number of hashes. Does nothing if the present size is close.
     pub fn fit(&mut self, hashes: usize) {
         let (have, want) = (self.buckets.len(), hashes.div_ceil(LANES).max(1));
         if (have / 2..=have + have / 4).contains(&want) {
             return;
         }
-        // The first hashes of a bucket come from one old bucket. Some of the others are lost if the sizes
-        // are no multiples of each other. That loses knowledge only, and the next evictions are noted in
-        // full.
+        // The first hashes of a bucket come from one old bucket. Some of the others are lost if the sizes are no
+        // multiples of each other. That loses knowledge only, and the next evictions are noted in full.
         let before = |bucket: usize| self.buckets.get(bucket * have / want).copied();
         self.buckets = (0..want).map(|bucket| before(bucket).unwrap_or_default()).collect();
     }
 
-    /// Notes a hash; the oldest of its bucket is forgotten.
+    /// Notes a hash; drops the oldest of its bucket.
     pub fn put(&mut self, hash: u64) {
         let Some((bucket, fingerprint)) = self.place(hash) else { return };
         let lanes = &mut self.buckets[bucket];
@@ -40,7 +39,8 @@ impl Ghosts {
         lanes[0] = fingerprint;
     }
 
-    /// Forgets a hash if it is known, and says how many younger ones its bucket has: its age in parts of the table.
+    /// Removes a hash if it is in the table. Returns the number of younger hashes in its bucket: its age in parts of
+    /// the table.
     pub fn take(&mut self, hash: u64) -> Option<usize> {
         let (bucket, fingerprint) = self.place(hash)?;
         let lanes = &mut self.buckets[bucket];
@@ -50,12 +50,12 @@ impl Ghosts {
         Some(lane)
     }
 
-    /// Memory that the table takes.
+    /// Memory of the table, in bytes.
     pub fn bytes(&self) -> usize {
         self.buckets.capacity() * size_of::<[u16; LANES]>()
     }
 
-    /// The bucket by the upper 32 bits of 48, the fingerprint by the others, which is never 0.
+    /// The bucket, from the upper 32 of 48 bits, and the fingerprint, from the lower 16; it is never 0.
     fn place(&self, hash: u64) -> Option<(usize, u16)> {
         let upper = u128::from((hash >> 16) as u32);
         let bucket = (upper * self.buckets.len() as u128) >> 32;

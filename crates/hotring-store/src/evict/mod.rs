@@ -1,6 +1,6 @@
-//! Which items go when memory is short. Policies know hashes and a few bits of each item, and own neither
-//! items nor memory: [`heat`], and those of `sampled`, which compare a few keys. `ops/evict.rs` makes room with
-//! them; keys that never go are in `pins.rs`.
+//! Eviction: the choice of victims when memory is short. Policies know the hashes and a few bits of each item; they own
+//! neither items nor memory. There are [`heat`] and the sampling policies of `sampled`, which compare a few keys.
+//! `ops/evict.rs` frees memory with them; `pins.rs` has the keys that are never evicted.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,36 +17,37 @@ pub mod heat;
 mod queue;
 pub(crate) mod sampled;
 
-/// The choice of victims for a write at the limit of all memory
+/// The eviction policy, which chooses victims when a write finds the memory limit reached
 /// ([`Store::set_memory_max`](crate::Store::set_memory_max)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum EvictionPolicy {
-    /// Nothing: the write is refused.
+    /// Nothing is evicted: the write is refused.
     #[default]
     NoEviction,
-    /// First items not visited again soon, then those not visited for longest: of the class of S3-FIFO.
+    /// First items that are not visited again soon, then the items not visited for longest; a policy of the S3-FIFO
+    /// class.
     Heat,
-    /// The one of a few keys that was not accessed for longest.
+    /// The least recently used of a few sampled keys.
     AllKeysLru,
-    /// The one of a few keys that was accessed least often.
+    /// The least frequently used of a few sampled keys.
     AllKeysLfu,
-    /// Any key.
+    /// A random key.
     AllKeysRandom,
-    /// As `AllKeysLru`, of keys with an expiry.
+    /// Like `AllKeysLru`, among keys with an expiry.
     ExpiringLru,
-    /// As `AllKeysLfu`, of keys with an expiry.
+    /// Like `AllKeysLfu`, among keys with an expiry.
     ExpiringLfu,
-    /// Any key with an expiry.
+    /// A random key with an expiry.
     ExpiringRandom,
-    /// The one of a few keys that expires first.
+    /// The one of a few sampled keys that expires first.
     ExpiringTtl,
 }
 
 use EvictionPolicy as Policy;
 
 impl EvictionPolicy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 9] = [
         Self::NoEviction,
         Self::Heat,
@@ -59,7 +60,7 @@ impl EvictionPolicy {
         Self::ExpiringTtl,
     ];
 
-    /// Whether only keys with an expiry go.
+    /// Whether the policy evicts only keys with an expiry.
     pub fn takes_expiring_only(self) -> bool {
         matches!(
             self,
@@ -67,18 +68,18 @@ impl EvictionPolicy {
         )
     }
 
-    /// Whether it goes by the last accesses.
+    /// Whether the policy goes by the time of the last access.
     pub fn is_lru(self) -> bool {
         matches!(self, Self::AllKeysLru | Self::ExpiringLru)
     }
 
-    /// Whether it goes by how often keys are accessed.
+    /// Whether the policy goes by the frequency of accesses.
     pub fn is_lfu(self) -> bool {
         matches!(self, Self::AllKeysLfu | Self::ExpiringLfu)
     }
 }
 
-/// A key that is to go.
+/// A key chosen for eviction.
 pub(crate) struct Victim {
     pub(crate) key: Box<[u8]>,
     pub(crate) hash: u64,
@@ -91,14 +92,14 @@ impl Victim {
     }
 }
 
-/// How the store evicts.
+/// Settings of the eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionOptions {
-    /// The choice of victims.
+    /// The policy that chooses victims.
     pub policy: EvictionPolicy,
-    /// Keys that the policies compare that draw samples, for each that goes: 1 to 64.
+    /// Keys that a sampling policy compares for each eviction: 1 to 64.
     pub samples: usize,
-    /// How much slower a count of accesses grows the greater it is.
+    /// Slows the growth of an access count with its value: the higher the factor, the more accesses an increment takes.
     pub frequency_log_factor: u16,
 }
 
@@ -108,11 +109,11 @@ impl Default for EvictionOptions {
     }
 }
 
-/// The memory for which ticks are counted where there is no limit.
+/// The limit assumed for counting ticks if there is no memory limit.
 const UNLIMITED: u64 = 64 << 30;
 
 impl EvictionOptions {
-    /// How accesses must be marked under this limit of memory.
+    /// The recording of accesses that the policy needs under this memory limit.
     pub(crate) fn marking(self, memory_max: u64) -> Noting {
         match self.policy {
             Policy::Heat => Noting::Visits { fresh: YOUNG },
@@ -125,29 +126,29 @@ impl EvictionOptions {
     }
 }
 
-/// Bits of an item under [`Policy::Heat`], above the two of its visits.
+/// Bit of a young item under [`Policy::Heat`], above the two bits of its visits.
 pub(crate) const YOUNG: u8 = 1 << 2;
-/// It was spared once because reads come to it first.
+/// Bit of an item that was spared once because it is hot: reads reach it first.
 pub(crate) const SPARED: u8 = 1 << 3;
 
-/// Ticks of [`Noting::Ticks`] in which all of the memory is written once.
+/// Ticks of [`Noting::Ticks`] in which as many bytes are written as the memory limit allows: a turn.
 const TICKS_A_TURN: u64 = 128;
 
-/// The eviction state shared by all sessions of a store.
+/// The eviction state of a database, shared by all sessions.
 pub(crate) struct Eviction {
     policy: AtomicU8,
     samples: AtomicU64,
     frequency_log_factor: AtomicU64,
-    /// Of the memory for which ticks are counted.
+    /// The memory limit in bytes, from which the length of a tick follows.
     memory_max: AtomicU64,
     heat: Mutex<Heat>,
     sampled: Mutex<Sampled>,
     pub(crate) pins: Pins,
     pub(crate) dated: Dated,
     evicted: AtomicU64,
-    /// Memory of `heat`, as it was when it was last used.
+    /// Memory of `heat` in bytes, as of its last use.
     heat_bytes: AtomicUsize,
-    /// Changes of how accesses are marked.
+    /// Changes of the meaning of the access bits.
     marking_changes: AtomicU64,
 }
 
@@ -170,7 +171,7 @@ impl Eviction {
     }
 
     pub(crate) fn policy(&self) -> Policy {
-        // ORDERING: Relaxed, a setting; nothing is read through it. So for all numbers here.
+        // ORDERING: Relaxed, a setting that publishes no other memory. The same holds for all numbers of this type.
         Policy::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
     }
 
@@ -180,7 +181,7 @@ impl Eviction {
         EvictionOptions { policy: self.policy(), samples: self.samples(), frequency_log_factor }
     }
 
-    /// Takes the options and adapts the recording of accesses.
+    /// Sets the options. Returns the recording of accesses that they need.
     pub(crate) fn set(&self, options: EvictionOptions) -> Noting {
         let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.
@@ -188,7 +189,7 @@ impl Eviction {
         // ORDERING: Relaxed, as in `policy`.
         self.frequency_log_factor.store(options.frequency_log_factor.into(), Ordering::Relaxed);
         if self.policy() != options.policy {
-            // The state of one policy means nothing to another.
+            // The state of a policy is meaningless to another one.
             drop(self.empty_heat());
             self.sampled().clear();
         }
@@ -197,7 +198,7 @@ impl Eviction {
         self.changed_marking(before)
     }
 
-    /// Takes the limit of all memory and adapts the recording of accesses.
+    /// Sets the memory limit. Returns the recording of accesses that it needs.
     pub(crate) fn set_memory_max(&self, bytes: u64) -> Noting {
         let before = self.marking();
         // ORDERING: Relaxed, as in `policy`.
@@ -205,7 +206,7 @@ impl Eviction {
         self.changed_marking(before)
     }
 
-    /// How accesses are marked from now on; counts a change.
+    /// The recording of accesses from now on; counts a change of its kind.
     fn changed_marking(&self, before: Noting) -> Noting {
         let marking = self.marking();
         if std::mem::discriminant(&marking) != std::mem::discriminant(&before) {
@@ -215,7 +216,8 @@ impl Eviction {
         marking
     }
 
-    /// Nothing is evicted without a limit, but requests for a key's accesses must still be answered.
+    /// The recording of accesses that the present settings need. Without a limit nothing is evicted, but queries for a
+    /// key's accesses must still be answered.
     fn marking(&self) -> Noting {
         // ORDERING: Relaxed, as in `policy`.
         let max = self.memory_max.load(Ordering::Relaxed);
@@ -230,19 +232,19 @@ impl Eviction {
         self.samples.load(Ordering::Relaxed) as usize
     }
 
-    /// Counts a key that was chosen, if it went.
+    /// Counts a victim, if it was removed.
     pub(crate) fn count_evicted(&self, went: bool) {
         // ORDERING: Relaxed, a count.
         self.evicted.fetch_add(went.into(), Ordering::Relaxed);
     }
 
-    /// Keys that were evicted so far.
+    /// Number of evicted keys.
     pub(crate) fn evicted(&self) -> u64 {
         // ORDERING: Relaxed, a count.
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Memory that the policy and the pins take.
+    /// Memory of the policy and the pins, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         // ORDERING: Relaxed, a figure.
         self.heat_bytes.load(Ordering::Relaxed) + self.pins.bytes()
@@ -259,14 +261,14 @@ impl Eviction {
         self.heat_bytes.store(heat.bytes(), Ordering::Relaxed);
     }
 
-    /// All keys are gone. The caller must drop the result while no client waits.
+    /// Resets the state after all keys were removed. The caller must drop the result while no client waits.
     #[must_use]
     pub(crate) fn cleared(&self) -> impl Sized + use<> {
         self.sampled().clear();
         (self.empty_heat(), self.pins.clear())
     }
 
-    /// Drops the state of heat.
+    /// Takes the state of `heat` out and leaves an empty one.
     fn empty_heat(&self) -> Heat {
         let mut heat = self.heat();
         let before = std::mem::take(&mut *heat);
@@ -275,7 +277,7 @@ impl Eviction {
     }
 
     pub(crate) fn heat(&self) -> MutexGuard<'_, Heat> {
-        // Each call leaves it whole, whatever panicked.
+        // A panic leaves the policy usable, so a poisoned lock is, too.
         self.heat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

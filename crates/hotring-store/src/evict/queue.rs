@@ -1,31 +1,30 @@
-//! Hashes in order of arrival, in chunks, so that a long queue is never copied and returns its unused
-//! memory.
+//! A FIFO queue of hashes, stored in chunks, so that a long queue is never copied and returns unused memory.
 
 use std::collections::VecDeque;
 
-/// Hashes in a chunk: a page.
+/// Hashes in a chunk: 4 KiB.
 const CHUNK: usize = 512;
 
-/// First in, first out, 8 bytes a hash.
+/// The queue, 8 bytes a hash.
 pub struct Queue {
     chunks: VecDeque<Box<[u64; CHUNK]>>,
-    /// Where the oldest is in the first chunk.
+    /// Position of the oldest hash in the first chunk.
     first: usize,
     len: usize,
 }
 
 impl Queue {
-    /// Empty, and without memory.
+    /// An empty queue without memory.
     pub const fn new() -> Self {
         Queue { chunks: VecDeque::new(), first: 0, len: 0 }
     }
 
-    /// How many hashes there are.
+    /// Number of hashes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds the newest.
+    /// Adds a hash as the newest.
     pub fn push(&mut self, hash: u64) {
         let at = self.first + self.len;
         if at == self.chunks.len() * CHUNK {
@@ -35,7 +34,7 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Takes the oldest.
+    /// Removes and returns the oldest hash.
     pub fn pop(&mut self) -> Option<u64> {
         let hash = (self.len > 0).then(|| self.chunks[0][self.first])?;
         self.len -= 1;
@@ -47,7 +46,7 @@ impl Queue {
         Some(hash)
     }
 
-    /// Memory that the queue takes.
+    /// Memory of the queue, in bytes.
     pub fn bytes(&self) -> usize {
         self.chunks.len() * size_of::<[u64; CHUNK]>() + self.chunks.capacity() * size_of::<usize>()
     }

@@ -1,11 +1,11 @@
-//! The policies that draw samples: they evict the best victim among a few keys near a random position. The best victims
-//! of earlier draws are remembered, as in Redis's pool.
+//! The sampling policies: they evict the best victim among a few keys near a random position. The best candidates of
+//! earlier draws are remembered, as in Redis's pool.
 //!
-//! Differences: the age of LRU counts written bytes in 256 steps, not seconds (`hotring_index::Noting`);
-//! keys near a position follow each other in the index's order of hashes, which is as good as any.
+//! Differences to Redis: an LRU age counts written bytes in 256 steps, not seconds (`hotring_index::Noting`); the keys
+//! of a sample are neighbours in the index's order of hashes, which is as good as random.
 //!
-//! An age of 256 ticks looks like 0. So with every draw a hand goes through a part of all items, two rounds
-//! per memory size written, and caps older ages at `AGE_MAX`.
+//! An age of 256 ticks looks like 0. So with every draw a hand goes through a part of all items, two rounds for each
+//! memory size written, and caps ages at `AGE_MAX`.
 
 use std::collections::HashSet;
 
@@ -16,43 +16,44 @@ use super::Victim;
 use super::{Policy, TICKS_A_TURN};
 use crate::pins::Pins;
 
-/// Best candidates of earlier draws that are kept.
+/// Maximum number of remembered candidates.
 const POOL: usize = 16;
-/// Keys among which chance chooses.
+/// Minimum sample size of the random policies.
 const RANDOM_SAMPLES: usize = 16;
-/// Items looked at in one call of the index.
+/// Items visited in one call of the index.
 const PIECE: usize = 256;
-/// Looks per draw: some 30 ms if hardly any key may be evicted. The next draw continues behind them.
+/// Maximum calls of the index per draw: about 30 ms if hardly any key may be evicted. The next draw continues after
+/// them.
 const PIECES: usize = 4096;
-/// The cap of older ages.
+/// The maximum age, to which the hand caps older ages.
 const AGE_MAX: u8 = 191;
-/// In half a turn the hand comes by each item: before one of that age looks like now.
+/// The hand passes each item twice a turn, so an item of this age is capped again before its age wraps around.
 const _: () = assert!(TICKS_A_TURN / 2 + (AGE_MAX as u64) < 256);
 
-/// The candidates and their scores: the highest is the best victim.
+/// A candidate and its score: the highest score is the best victim.
 struct Candidate {
     score: u64,
     victim: Victim,
 }
 
-/// The state of these policies.
+/// The state of the sampling policies.
 pub(crate) struct Sampled {
-    /// From the worst to the best.
+    /// Candidates, the worst first.
     pool: Vec<Candidate>,
     random: Rng,
-    /// Where keys with an expiry are looked for, and where ages are.
+    /// Positions of the search for keys with an expiry, and of the hand that caps ages.
     expiring_hand: u64,
     age_hand: u64,
 }
 
-/// The criterion of one choice.
+/// The criteria of one draw.
 #[derive(Clone, Copy)]
 pub(crate) struct Draw<'a> {
     pub(crate) policy: Policy,
     pub(crate) samples: usize,
     pub(crate) tick: u8,
     pub(crate) pins: &'a Pins,
-    /// The hashes of those that were chosen already and may still be there.
+    /// The hashes of victims that were chosen already and may not have been removed yet.
     pub(crate) chosen: &'a HashSet<u64>,
 }
 
@@ -80,7 +81,7 @@ impl Sampled {
         self.pool.clear();
     }
 
-    /// The next key to go; None if none may.
+    /// Chooses the next victim; None if there is none.
     pub(crate) fn choose(&mut self, index: &mut AnySession, draw: Draw<'_>) -> Option<Victim> {
         if draw.policy.takes_expiring_only() && index.counts().1 == 0 {
             self.pool.clear();
@@ -90,15 +91,15 @@ impl Sampled {
         self.pool.pop().map(|best| best.victim)
     }
 
-    /// Enters keys that follow each other: near a random place; or those that expire, from where the last draw stopped,
-    /// as they may be few among many.
+    /// Adds neighbouring keys to the pool: keys near a random position; or keys with an expiry, from the end of the
+    /// last draw on, because they may be few among many.
     fn draw(&mut self, index: &mut AnySession, mut draw: Draw<'_>) {
         let luck = self.luck(&mut draw);
         let is_expiring = draw.policy.takes_expiring_only();
         let goes_on = is_expiring && draw.policy != Policy::ExpiringRandom;
         let mut cursor = if goes_on { self.expiring_hand } else { self.random() };
         let piece = if is_expiring { PIECE } else { draw.samples };
-        // Twice through all, in the worst case: from the place to the end, and from the beginning.
+        // At most two passes: from the position to the end, and once from the beginning.
         let (mut seen, mut rounds, mut pieces) = (0, 0, 0);
         while seen < draw.samples && rounds < 2 && pieces < PIECES {
             pieces += 1;
@@ -138,7 +139,7 @@ impl Sampled {
         }
     }
 
-    /// Goes on with the hand that keeps ages from coming round, for the bytes written since, of all bytes.
+    /// Moves the hand that caps ages, by the share of `written` bytes in all bytes.
     pub(crate) fn age(
         &mut self,
         index: &mut AnySession,
@@ -146,7 +147,7 @@ impl Sampled {
         (written, all): (u64, u64),
         items: usize,
     ) {
-        // Two rounds a turn; a turn is half of the ticks that there are.
+        // Two rounds a turn; a turn is half of the 256 ticks.
         let count = (items as u128 * 2 * u128::from(written) / u128::from(all.max(1))) as usize;
         self.age_hand = index.review(self.age_hand, count.clamp(1, 64 * PIECE), |_, marked| {
             let age = tick.wrapping_sub(marked.bits);
@@ -154,8 +155,8 @@ impl Sampled {
         });
     }
 
-    /// For policies of chance: mixed into the scores of a draw. A single key behind a random position would
-    /// always be one behind a wide gap, so chance chooses among several.
+    /// For the random policies: a random number that is mixed into the scores of a draw. The single key after a random
+    /// position would favour keys after wide gaps, so the draw chooses among several.
     fn luck(&mut self, draw: &mut Draw<'_>) -> u64 {
         if !matches!(draw.policy, Policy::AllKeysRandom | Policy::ExpiringRandom) {
             return 0;
@@ -165,8 +166,8 @@ impl Sampled {
         self.random()
     }
 
-    /// A position: a hash of 48 bits, reversed. Which keys are looked at decides nothing that must not
-    /// be foreseen.
+    /// A random position: a reversed 48-bit hash. It needs no cryptographic randomness, because nothing secret depends
+    /// on the choice.
     fn random(&mut self) -> u64 {
         self.random.u64(..) & !0xffff
     }

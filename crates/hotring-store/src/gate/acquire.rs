@@ -1,4 +1,4 @@
-//! Holding keys, and giving them back.
+//! The gate's holds: acquiring and releasing keys.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -8,7 +8,7 @@ use crate::in_flight::wait_until;
 use crate::sync::{barrier, fence};
 
 impl GateSession {
-    /// Holds the keys. False if they are held already; else `release` must be called.
+    /// Acquires the keys. False if this session holds them already; otherwise the caller must call `release`.
     pub(crate) fn acquire(&mut self, keys: &Keys, how: Hold) -> bool {
         if let Some(held) = &self.held {
             let has_all = match keys {
@@ -23,7 +23,7 @@ impl GateSession {
             return false;
         }
         self.enter(keys);
-        // From here on a panic would leave the keys held; nothing below can.
+        // A panic after this point would leave the keys held; none of the following code can panic.
         self.held = Some(keys.clone());
         // ORDERING: Relaxed, a statistic.
         self.gate.exclusions.fetch_add(1, Relaxed);
@@ -34,18 +34,18 @@ impl GateSession {
         if self.counted {
             for stripe in stripes_of(mask) {
                 let counter = &self.record.writes.0[stripe];
-                // ORDERING: Relaxed; the fence below orders it, and the load is of an own word.
+                // ORDERING: Relaxed; the fence below orders the store, and only this session writes the word that is
+                // loaded.
                 counter.store(counter.load(Relaxed) + 1, Relaxed);
             }
         }
-        // ORDERING: Release orders `held` and the counters before the changes that follow; pairs
-        // with the Acquire fences in `snapshot_end`, `Reading` and `Writing`.
+        // ORDERING: Release orders `held` and the counters before the changes that follow; pairs with the Acquire
+        // fences in `snapshot_end`, `Reading` and `Writing`.
         fence(Release);
         true
     }
 
-    /// Enters all keys into the list of held ones, once none of them is held or requested by an earlier
-    /// session.
+    /// Adds all keys to the list of held keys, once none of them is held or requested by an earlier session.
     fn enter(&mut self, keys: &Keys) {
         let (mut ticket, mut round) = (None, 0);
         loop {
@@ -55,8 +55,8 @@ impl GateSession {
                 if let Some(ticket) = ticket {
                     holds.leave_queue(ticket);
                 }
-                // ORDERING: Release, as in `publish`; waiters have nothing to look at yet. The heavy barrier in
-                // `acquire` follows.
+                // ORDERING: Release, as in `publish`; there is no change that waiters could look at yet. The heavy
+                // barrier in `acquire` follows.
                 self.gate.held.0.store(holds.mask(), Release);
                 return;
             }
@@ -71,8 +71,8 @@ impl GateSession {
         for peer in &self.peers {
             if self.gate.fault != Fault::NoDrain {
                 for stripe in stripes_of(mask) {
-                    // While other keys of the stripe are held the number is odd until its hold ends, and no other
-                    // write of its is in flight.
+                    // The number of a session that holds other keys of the stripe is odd until its hold ends, and that
+                    // session has no other write in flight.
                     // ORDERING: Acquire pairs with the Release in `Writing::drop`.
                     wait_until(|| {
                         peer.writes.0[stripe].load(Acquire) % 2 == 0
@@ -87,15 +87,15 @@ impl GateSession {
         }
     }
 
-    /// Releases the hold of `acquire`.
+    /// Releases the keys of `acquire`.
     pub(crate) fn release(&mut self) {
         let Some(keys) = self.held.take() else { return };
         let mask = keys.mask();
         if self.counted {
             for stripe in stripes_of(mask) {
                 let counter = &self.record.writes.0[stripe];
-                // ORDERING: Release pairs with the Acquire in `collect`: a session that sees the even
-                // number sees the changes. The load is of an own word.
+                // ORDERING: Release pairs with the Acquire in `snapshot_begin`: a session that sees the even number
+                // sees the changes. The load is Relaxed because only this session writes the word.
                 counter.store(counter.load(Relaxed) + 1, Release);
             }
         }

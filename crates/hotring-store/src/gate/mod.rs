@@ -1,6 +1,7 @@
 //! The gate makes operations on several keys atomic to every observer, while operations on one key stay lock-free and
-//! write no shared memory. It knows keys by their hashes, whose first bits select one of 64 *stripes*
-//! ([`crate::stripe`]). Keys are held; stripes only tell quickly that none is. Alternatives: `docs/decisions/0003`.
+//! write no shared memory. It identifies keys by their hashes, whose first bits select one of 64 *stripes*
+//! ([`crate::stripe`]). Sessions hold keys, not stripes; a stripe's bit only tells quickly that none of its keys is
+//! held. Alternatives: `docs/decisions/0003`.
 //!
 //! # Picture
 //! ```text
@@ -10,7 +11,7 @@
 //!   |         holds a key of stripe s|     | writes[s] odd: a write of stripe s in flight |
 //!   +--------------------------------+     |           even: none   (64 counters)         |
 //!   | holds   the keys held, those   |     +---------------------------------------------+
-//!   |         wanted, who sleeps;    |           ^ read by holders and by snapshots
+//!   |         wanted, sleepers;      |           ^ read by holders and by snapshots
 //!   |         under a mutex          |
 //!   +--------------------------------+
 //! ```
@@ -39,22 +40,24 @@
 //! The writer stores its counter and then loads `held`; the holder stores `held` and then loads the counter. With a
 //! full fence between the two steps on both sides at least one sees the other. The writer's fence is on the hot path,
 //! so it is *light*: a compiler fence, paid for by the holder's *heavy* one, which makes every thread of the process
-//! pass a full fence (`membarrier`). Where that is missing both are real fences; `hotring_index::barrier` decides. If
+//! pass a full fence (`membarrier`). On systems without it both are real fences; `hotring_index::barrier` decides. If
 //! the writer came first, the holder waits for its counter, an Acquire that pairs with the writer's Release, so the
-//! holder also sees that holder's writes.
+//! holder also sees that writer's changes.
 //!
-//! If the writer finds the bit, another key's hold may have set it, and the writer looks under the mutex, with its
-//! counter still odd. If the holder of its key entered before that look, the writer sees it, and waits. If it enters
-//! after, the writer's counter happens before the holder's drain, through the mutex, and the holder waits.
+//! If the writer finds the bit set, another key's hold may have set it, so the writer looks under the mutex, with its
+//! counter still odd. If a holder of its key entered before that look, the writer sees the hold, and waits. If a holder
+//! enters after the look, the writer's odd counter happens before the holder's drain, through the mutex, and the holder
+//! waits.
 //!
-//! The counters of a session that holds other keys of the stripe are odd for the whole hold. A drain does not wait for
-//! them: while a session is in the list, the hold is its only operation, and everything before is seen through the
-//! mutex. A drain waits for single operations only, never for waiting ones, because these withdraw their announcement.
+//! The counters of a session that holds other keys of the stripe are odd for the entire hold. A drain does not wait for
+//! them: while a session is in the list, the hold is its only operation, and everything before is visible through the
+//! mutex. A drain waits only for single operations, and never for waiting ones, because these withdraw their
+//! announcement.
 //!
 //! # Why readers need not be waited for when each key changes at most once
-//! A reader that looked at `held` before the bit was set may read while the holder works, so it
-//! may see the holder's change of one key before the holder is done. Say the holder's operation M
-//! takes effect at the moment P when it has drained the writers, before its first change.
+//! A reader that looked at `held` before the bit was set may read while the holder works, so it may see the holder's
+//! change of one key before the holder is done. Let the holder's operation M take effect at the moment P when it has
+//! drained the writers, before its first change.
 //! - A reader that sees the old value of a key held by M has looked before M entered its keys, so
 //!   before P, and sees the value that the key had at P: it is ordered just before P.
 //! - A reader that sees the new value sees the final one, as M changes the key once: it is ordered after P. An
@@ -64,9 +67,9 @@
 //! - No operation sees the new value, returns, and is followed by one that sees an old value: the later one would have
 //!   begun after the bit was visible.
 //!
-//! This fails if a key may change twice (`INCR k` twice in one closure: the first result never
-//! existed for anyone else), so [`Hold::Exclusive`] waits for the readers in flight as well: the
-//! writers' argument again, with `reading` in place of the counter.
+//! This fails if a key may change twice (with `INCR k` twice in one closure, the first result never exists for any
+//! other session). So [`Hold::Exclusive`] waits for the readers in flight as well: the writers' argument again, with
+//! `reading` in place of the counter.
 //!
 //! # Why equal collections make a snapshot
 //! A change within the reads has its counter odd before it, and the collection before the reads saw no odd one (G3).
@@ -75,12 +78,13 @@
 //! that was complete at the first collection is seen by the reads: the even number was stored with Release, collected
 //! with Acquire. So the reads show the one state between the two collections. Comparing the values read, without
 //! counters, would not do: a key that was absent, present and absent again looks unchanged, as does a word that was
-//! changed and changed back (ABA). Counters have 64 bits, so they do not come round.
-//! A write that meets a hold puts its counter back to the number from before: it ends with the next even number, under
-//! which the change is seen for the first time. Were the counter left at that number while the write waits, a snapshot
-//! could collect it before the change and again after it.
-//! Holders that write also make their counters odd. They change nothing between setting the bits
-//! and that, and a snapshot that overlaps the rest fails.
+//! changed and changed back (ABA). Counters have 64 bits, so they do not wrap around.
+//! A write that finds a hold resets its counter to the number from before, and ends later with the next even number,
+//! under which the change is seen for the first time. If the counter had that number already while the write waits, a
+//! snapshot could collect it before the change and again after it.
+//!
+//! Holders that write also make their counters odd. They change nothing between setting the bits and making the
+//! counters odd, and a snapshot that overlaps the rest of the hold fails.
 //!
 //! # Sessions that come and go (G4)
 //! The list of records is behind a short mutex, with a count of its changes; holders and snapshots keep a copy and
@@ -94,10 +98,10 @@
 //! A session leaves when none of its operations is in flight, all its counters even.
 //!
 //! # Waiting and fairness
-//! A session that waits for a held key checks again for some microseconds, and then sleeps: its waker enters the list
-//! under the mutex, where it has seen the hold, and every change of the list wakes all sleepers. How a session sleeps
-//! is its own affair ([`Wait`]): its thread may do something else. A stalled holder blocks its keys only. A drain waits
-//! for the middle of one operation: it spins, yields, and then naps.
+//! A session that waits for a held key checks again for some microseconds, and then sleeps: it enters its waker into
+//! the list under the mutex, under which it has seen the hold, and every change of the list wakes all sleepers.
+//! Sessions choose their way of sleeping ([`Wait`]): the thread may do other work. A stalled holder blocks only its own
+//! keys. A drain waits for the middle of one operation: it spins, yields, and then sleeps briefly.
 //!
 //! Holders, and reads of all keys, take turns in the order of their requests: a session queues behind any earlier one
 //! that waits for one of its keys. Single-key operations do not queue; they may lose to a long run of holders of one
@@ -105,10 +109,10 @@
 //!
 //! # Expiry
 //! Removing an expired key ([`crate::Session::expire_due`]) is a write of the key, so that an exclusive closure with a
-//! fixed time of its own does not lose a key in the middle. Finding it by its hash is not even a read: the write looks
-//! again. An observer whose time has reached the expiry sees the key as absent before and after, so a read may remove
-//! expired keys, too. An observer with a slower clock may miss a key slightly early; callers must keep their clocks
-//! together.
+//! fixed time of its own does not lose a key in the middle. Finding the key by its hash is not even a read, because the
+//! write checks again. An observer whose time has reached the expiry sees the key as absent before and after, so a read
+//! may remove expired keys, too. An observer with a slower clock may miss a key slightly early; callers must
+//! synchronize their clocks.
 //!
 //! # Memory orders
 //! Each operation below names its partner. `held` and the counters never carry data themselves;
@@ -132,7 +136,7 @@ use crate::wait::Wait;
 const NOT_GIVEN: &str =
     "an exclusive closure touched a key that it was not given, or the whole store";
 
-/// The mask of the whole store.
+/// The mask of all stripes.
 pub(crate) const STRIPES_ALL: u64 = !0;
 
 /// The stripe of a key, by its hash.
@@ -141,30 +145,31 @@ pub(crate) fn stripe_of(hash: u64) -> usize {
     (hash >> (u64::BITS - STRIPES.trailing_zeros())) as usize
 }
 
-/// Keeps the contents off its neighbours' cache lines; two lines, because processors fetch them in pairs.
+/// Aligns the contents to two cache lines, so that no neighbour shares a line. Two, because processors prefetch lines
+/// in pairs.
 #[repr(align(128))]
 pub(crate) struct Lines<T>(pub(crate) T);
 
-/// A session's own words.
+/// The words of one session, written by that session only.
 struct Record {
-    /// Its number among all that there have been.
+    /// The number of the session, unique in the life of the gate.
     session: u64,
     reading: Lines<AtomicU64>,
     writes: Lines<[AtomicU64; STRIPES]>,
 }
 
-/// The shared half.
+/// The state of the gate that all sessions share.
 pub(crate) struct Gate {
     held: Lines<AtomicU64>,
     holds: Mutex<Holds>,
     exclusions: AtomicU64,
-    /// Changes of `records` so far; raised under its mutex.
+    /// Number of changes of `records`; incremented under its mutex.
     registrations: AtomicU64,
     records: Mutex<Vec<Arc<Record>>>,
     fault: Fault,
 }
 
-/// A session's half.
+/// The state of one session at the gate.
 pub(crate) struct GateSession {
     gate: Arc<Gate>,
     record: Arc<Record>,
@@ -172,7 +177,7 @@ pub(crate) struct GateSession {
     held: Option<Keys>,
     /// The public description of its holds.
     info: HoldInfo,
-    /// How it waits.
+    /// The session's way of waiting.
     pub(crate) waiting: Box<dyn Wait>,
     /// Whether the counters of `held` are odd.
     counted: bool,
@@ -198,7 +203,7 @@ impl Gate {
     pub(crate) fn register(gate: &Arc<Gate>) -> GateSession {
         let mut records = gate.records();
         let record = Arc::new(Record {
-            // ORDERING: Relaxed, it is raised under the mutex that is held here.
+            // ORDERING: Relaxed, it is incremented under the mutex that is held here.
             session: gate.registrations.load(Relaxed),
             reading: Lines(AtomicU64::new(0)),
             writes: Lines(std::array::from_fn(|_| AtomicU64::new(0))),
@@ -231,14 +236,14 @@ impl Gate {
     }
 
     fn records(&self) -> MutexGuard<'_, Vec<Arc<Record>>> {
-        // A push or a removal that panicked has left a whole list.
+        // A panic in a push or a removal leaves a complete list.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
     pub(crate) fn is_held(&self, mask: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `GateSession::release`: a session that finds the
-        // stripe free sees everything that the last holder did.
+        // ORDERING: Acquire pairs with the Release in `publish`: a session that finds the stripe free sees everything
+        // that the last holder did.
         self.held.0.load(Acquire) & mask != 0
     }
 
@@ -251,12 +256,12 @@ impl Gate {
         !self.holds().sleepers.is_empty()
     }
 
-    /// Whether the key is held, for a session that found its stripe held, with its own announcement in place.
+    /// Whether the key is held. For a session that has found the stripe's bit set; its announcement must be in place.
     fn is_key_held(&self, hash: u64) -> bool {
         self.fault != Fault::NoLook && self.holds().of_key(hash).is_some()
     }
 
-    /// The description of the key's hold: one load if nothing of its stripe is held.
+    /// The description of the key's hold. Costs one load if no key of its stripe is held.
     #[inline]
     pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
         if !self.is_held(1 << stripe_of(hash)) {
@@ -304,12 +309,12 @@ impl GateSession {
         Reading(Some(&self.record.reading.0))
     }
 
-    /// Starts a read of a key, for a thread with other work; None if another session holds it.
+    /// Starts a read of a key, for a thread that must not wait; None if another session holds the key.
     pub(crate) fn read_unless_held(&mut self, hash: u64) -> Option<Reading<'_>> {
         if self.held.is_some() {
             return Some(self.read(hash));
         }
-        // Looked at with the announcement in place.
+        // The announcement must be in place during this look.
         if !self.announce_read(1 << stripe_of(hash)) && self.gate.is_key_held(hash) {
             self.withdraw_read();
             return None;
@@ -317,7 +322,7 @@ impl GateSession {
         Some(Reading(Some(&self.record.reading.0)))
     }
 
-    /// Starts a read of any keys, once no other session holds one.
+    /// Starts a read of any keys, once no other session holds any key.
     pub(crate) fn read_all(&mut self) -> Reading<'_> {
         if self.held.is_some() {
             assert!(self.holds_all(), "{NOT_GIVEN}");
@@ -329,7 +334,7 @@ impl GateSession {
         Reading(Some(&self.record.reading.0))
     }
 
-    /// True if nothing of the stripes is held, and every holder that comes sees this read.
+    /// Announces a read. True if no key of the stripes is held; then every later holder sees this read.
     #[inline]
     fn announce_read(&self, mask: u64) -> bool {
         // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against the
@@ -339,7 +344,7 @@ impl GateSession {
         !self.gate.is_held(mask)
     }
 
-    /// Takes a read's announcement back: no session may wait for a waiting one.
+    /// Withdraws a read's announcement: no holder may wait for a read that waits itself.
     fn withdraw_read(&self) {
         // ORDERING: Relaxed; no read took place, there is nothing to order.
         self.record.reading.0.store(0, Relaxed);
@@ -348,7 +353,7 @@ impl GateSession {
     #[cold]
     fn wait_to_read(&mut self, hash: u64) {
         let mut round = 0;
-        // Looked at with the announcement in place.
+        // The announcement must be in place during this look.
         while self.gate.is_key_held(hash) {
             self.withdraw_read();
             self.pause(&mut round, |holds| holds.of_key(hash).is_some());
@@ -360,7 +365,7 @@ impl GateSession {
 
     #[cold]
     fn wait_to_read_all(&mut self) {
-        // All keys may never be free at once by themselves: further holders queue behind this.
+        // The moments without any hold may be rare: while this waits in the queue, later holders queue behind it.
         let ticket = self.gate.holds().queue(&Keys::All);
         let mut round = 0;
         while self.gate.holds().are_wanted(&Keys::All, Some(ticket)) {
@@ -382,7 +387,7 @@ impl GateSession {
         let waker = self.waiting.waker();
         let mut holds = self.gate.holds();
         if waits(&holds) {
-            // Later changes find the waker.
+            // Later changes of the list call the waker.
             holds.sleep(waker);
             drop(holds);
             self.waiting.wait();
@@ -405,7 +410,7 @@ impl GateSession {
         Writing(Some((&self.record.writes.0[stripe], even + 1)))
     }
 
-    /// Starts a write of one key, for a thread with other work; None if another session holds it.
+    /// Starts a write of one key, for a thread that must not wait; None if another session holds the key.
     pub(crate) fn write_unless_held(&mut self, hash: u64) -> Option<Writing<'_>> {
         if self.held.is_some() {
             return Some(self.write(hash));
@@ -422,7 +427,7 @@ impl GateSession {
         Some(Writing(Some((counter, even + 1))))
     }
 
-    /// True if nothing of the stripe is held, and every holder that comes sees this write.
+    /// Announces a write. True if no key of the stripe is held; then every later holder sees this write.
     #[inline]
     fn announce_write(&self, stripe: usize, even: u64) -> bool {
         // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against
@@ -438,10 +443,10 @@ impl GateSession {
     #[cold]
     fn wait_to_write(&mut self, hash: u64, even: u64) {
         let (stripe, mut round) = (stripe_of(hash), 0);
-        // Looked at with the announcement in place.
+        // The announcement must be in place during this look.
         while self.gate.is_key_held(hash) {
-            // Back to the number from before: under it nothing has changed. Another even number would be the one
-            // that the write ends with, and a snapshot that has collected it would not see the write (G3).
+            // Back to the number from before, under which nothing has changed. With another even number, which the
+            // write ends with, a snapshot that has collected that number would not see the write (G3).
             // ORDERING: Relaxed; nothing was changed, there is nothing to order.
             self.record.writes.0[stripe].store(even, Relaxed);
             self.pause(&mut round, |holds| holds.of_key(hash).is_some());
@@ -451,7 +456,7 @@ impl GateSession {
         }
     }
 
-    /// The public description of this session's hold, including the present one.
+    /// Sets the public description of this session's holds, including the present one.
     pub(crate) fn set_info(&mut self, info: HoldInfo) {
         self.info = info;
         if self.held.is_some() {
@@ -498,12 +503,12 @@ impl GateSession {
         let records = self.gate.records();
         self.peers.clear();
         self.peers.extend(records.iter().filter(|r| !Arc::ptr_eq(r, &self.record)).cloned());
-        // ORDERING: Relaxed, it is raised under the mutex that is held here.
+        // ORDERING: Relaxed, it is incremented under the mutex that is held here.
         self.peers_at = self.gate.registrations.load(Relaxed);
     }
 
-    /// Starts a snapshot of keys, once no other session holds one of them. False if writes are in flight, or keys
-    /// held, in their stripes; try again.
+    /// Starts a snapshot of keys, once no other session holds one of them. False if writes are in flight in their
+    /// stripes, or other keys of these are held: the caller must try again.
     pub(crate) fn snapshot_begin(&mut self, keys: &Keys) -> bool {
         let mask = keys.mask();
         let mut round = 0;
@@ -526,11 +531,11 @@ impl GateSession {
         true
     }
 
-    /// Ends it: true if the reads since `snapshot_begin` show one moment.
+    /// Ends a snapshot: true if the reads since `snapshot_begin` show the state of one moment.
     pub(crate) fn snapshot_end(&mut self, keys: &Keys) -> bool {
         let mask = keys.mask();
-        // ORDERING: Acquire orders the reads before the second collection; pairs with the Release
-        // fences in `write` and `acquire`, and with the Release in `register`.
+        // ORDERING: Acquire orders the reads before the second collection; pairs with the Release fences in
+        // `announce_write` and `acquire`, and with the Release in `register`.
         fence(Acquire);
         let counters =
             self.peers.iter().flat_map(|peer| stripes_of(mask).map(|s| &peer.writes.0[s]));

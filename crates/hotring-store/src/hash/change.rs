@@ -1,4 +1,4 @@
-//! Changes of a hash's fields, and the bytes that the log has of them.
+//! Changes of a hash's fields, and their encoding in the log.
 
 use std::ops::Deref;
 
@@ -12,25 +12,25 @@ pub(crate) type Change<'a> = (&'a [u8], To<'a>);
 pub(crate) enum To<'a> {
     /// Absent.
     Removed,
-    /// It has this value, and does not expire.
+    /// Has this value, and does not expire.
     Value(NewText<'a>),
-    /// It has this value, and expires at this Unix millisecond.
+    /// Has this value, and expires at this Unix millisecond.
     Until(NewText<'a>, u64),
-    /// If it is there, it keeps its value and gets this expiry, or none.
+    /// Keeps its value, if the field exists, and gets this expiry, or none.
     Expiry(Option<u64>),
 }
 
-/// Longest text of an integer.
+/// Maximum length of the text of an integer.
 const INT_LEN_MAX: usize = 20;
 
-/// A value that a field gets.
+/// The new value of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum NewText<'a> {
-    /// It lies elsewhere.
+    /// Borrowed from the caller.
     Given(&'a [u8]),
-    /// It was made for the field.
+    /// Built for the field.
     Made(Vec<u8>),
-    /// So was the text of an integer, which takes no allocation: that many of the bytes.
+    /// The text of an integer, without an allocation: the bytes, and the number of them in use.
     Int([u8; INT_LEN_MAX], u8),
 }
 
@@ -74,19 +74,19 @@ impl<'a> From<&'a [u8]> for NewText<'a> {
 /// The effect of changes on a hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Fields that were not there before.
+    /// Fields that were absent before.
     pub(crate) added: usize,
-    /// Fields that are not there any more.
+    /// Fields that were removed.
     pub(crate) removed: usize,
-    /// Fields that got a value, the same as before or another.
+    /// Fields that got a value, equal to the old one or not.
     pub(crate) set: usize,
-    /// Fields that kept their value and got another expiry, or lost theirs.
+    /// Fields that kept their value and got or lost an expiry.
     pub(crate) timed: usize,
 }
 
-/// In the place of a value's length and 1: the time of the expiry and the value follow. No value is that long.
+/// Marker in place of a value's length plus 1: the expiry and the value follow. No value is that long.
 const UNTIL: u64 = 1 << 33;
-/// The same: the time of the expiry follows, 0 for none.
+/// Marker in place of a value's length plus 1: the expiry follows, 0 for none.
 const EXPIRY: u64 = UNTIL + 1;
 
 impl<'a> To<'a> {
@@ -116,7 +116,7 @@ impl<'a> To<'a> {
     }
 }
 
-/// Length of the field, the field, 0 or the length of its value and 1, the value.
+/// Encodes a change: length of the field, the field, 0 or the length of its value plus 1, the value.
 pub(crate) fn push_change(bytes: &mut Vec<u8>, (field, to): &Change<'_>) {
     push(bytes, field);
     match to {
@@ -137,7 +137,7 @@ pub(crate) fn push_change(bytes: &mut Vec<u8>, (field, to): &Change<'_>) {
     }
 }
 
-/// The first change of these bytes, and the rest.
+/// Decodes the first change, and returns it with the remaining bytes.
 pub(crate) fn split_change(bytes: &[u8]) -> Option<(Change<'_>, &[u8])> {
     let (field, behind) = split(bytes)?;
     let (len, behind) = split_number(behind)?;
@@ -160,7 +160,7 @@ pub(crate) fn split_change(bytes: &[u8]) -> Option<(Change<'_>, &[u8])> {
     Some(((field, to), behind))
 }
 
-/// Whether these bytes of the log give a field an expiry. Of another type's changes it may say so by mistake.
+/// Whether encoded changes give a field an expiry. May be true by mistake for changes of another type.
 pub(crate) fn give_expiries(mut bytes: &[u8]) -> bool {
     while let Some(((_, to), behind)) = split_change(bytes) {
         if to.expire_at().is_some() {

@@ -11,11 +11,11 @@ use crate::container::large;
 #[derive(Clone)]
 pub(crate) struct Fields {
     dict: Dict,
-    /// Keyed, so that clients cannot choose fields of one hash.
+    /// Keyed, so that clients cannot choose fields with colliding hashes.
     hasher: SipHasher13,
     /// Bytes of all fields and values.
     len_of_all: usize,
-    /// The fields that expire, ordered by when: milliseconds are exact as a score. None if there are none.
+    /// The fields with an expiry, ordered by it; milliseconds are exact as an f64 score. None if there are none.
     expiries: Option<Box<ScoredSet>>,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Fields {
 }
 
 impl Fields {
-    /// The fields of another hash.
+    /// Copies the fields of another hash.
     pub(crate) fn of(hash: HashRef<'_>, [a, b]: [u64; 2]) -> Fields {
         let hasher = SipHasher13::new_with_keys(a, b);
         let mut fields = Fields { dict: Dict::new(), hasher, len_of_all: 0, expiries: None };
@@ -68,24 +68,24 @@ impl Fields {
         Some((value, self.expiry(field)))
     }
 
-    /// The field of a rank, in the order of a walk, and its value. None behind the last.
+    /// The field at a rank in the order of a walk, and its value. None past the end.
     pub(crate) fn of_rank(&self, rank: usize) -> Option<(&[u8], &[u8])> {
         self.dict.entry_of_rank(rank).map(|entry| (entry.key, entry.value))
     }
 
-    /// When the first field expires, or has.
+    /// The earliest expiry of a field; it may be over.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         let first = self.expiries.as_ref()?.iter_from(0).next()?;
         Some(first.score as u64)
     }
 
-    /// Fields whose time is over at `now`.
+    /// Number of fields that have expired at `now`.
     pub(crate) fn count_due(&self, now: u64) -> usize {
         let due = |all: &ScoredSet| all.count_before(|scored| scored.score <= now as f64);
         self.expiries.as_ref().map_or(0, |all| due(all))
     }
 
-    /// Calls `f` with up to this many of them.
+    /// Calls `f` with up to `max` expired fields.
     pub(crate) fn each_due(&self, now: u64, max: usize, mut f: impl FnMut(&[u8])) {
         let Some(all) = &self.expiries else { return };
         let due = all.iter_from(0).take_while(|scored| scored.score <= now as f64);
@@ -99,7 +99,7 @@ impl Fields {
         mut f: impl FnMut(Entry<'a>),
     ) -> u64 {
         large::scan(cursor, count, |from, met| {
-            // One leaf at a time.
+            // Visits one leaf per call.
             self.dict.scan(from, 1, |entry| {
                 met.add(entry.key.len() + entry.value.len());
                 f(self.entry(entry.key, entry.value));
@@ -117,7 +117,7 @@ impl Fields {
         (after.len() == 0).then_some(tally)
     }
 
-    /// Makes changes, in their order.
+    /// Applies changes in their order.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
         let mut tally = Tally::default();
         for (field, to) in changes {
@@ -179,12 +179,12 @@ impl Fields {
         self.hasher.hash(field) as u32
     }
 
-    /// The packed form.
+    /// Encodes the packed form.
     pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
         encode(number, || self.iter()).unwrap_or_default()
     }
 
-    /// Takes the remains, for the caller to free. No fields are left then.
+    /// Takes all nodes, for the caller to free, and leaves no fields.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
         let remains = std::mem::take(&mut self.dict).into_remains();

@@ -1,12 +1,12 @@
 //! Hashes: fields and their values, a [`Type`] of container.
 //!
-//! A short hash has its fields and values one behind the other ([`crate::container::packed`]), a field and its value as
-//! two parts, in the order in which the fields came, each once. A field takes two bytes besides, and reading or writing
-//! one costs a walk over the hash. A long hash is a [`Fields`].
+//! A short hash stores its fields and values in sequence ([`crate::container::packed`]), a field and its value as two
+//! parts, each field once, in order of insertion. The overhead is two bytes for most fields, and reading or writing a
+//! field costs a walk over the hash. A long hash is a [`Fields`].
 
 //!
-//! Fields may expire. The hash has them until they are removed, by a write of its own or by the timing wheel
-//! ([`crate::wheel`]); a [`HashRef`] shows those whose time is not over.
+//! Fields may expire. An expired field stays in the hash until it is removed, by a write of the hash or by the timing
+//! wheel ([`crate::wheel`]); a [`HashRef`] shows only fields that have not expired.
 
 pub(crate) mod change;
 pub(crate) mod large;
@@ -22,14 +22,14 @@ use change::{push_change, split_change};
 use large::Fields;
 use packed::{Entry, Packed, encode};
 
-/// With more fields than this in one operation, an index of them is quicker than a walk for each.
+/// Number of fields in one operation above which an index of them is faster than a walk for each.
 const WALKS_MAX: usize = 8;
 
 /// A hash, borrowed for the length of a closure.
 #[derive(Clone, Copy, Debug)]
 pub struct HashRef<'a> {
     form: Form<'a>,
-    /// Fields whose time is over then are not shown.
+    /// Fields that have expired at this time are not shown.
     now: u64,
 }
 
@@ -42,9 +42,9 @@ enum Form<'a> {
 /// A hash's fields and their values by rank.
 #[derive(Debug)]
 pub struct ByRank<'a> {
-    /// All, unless `large` finds them.
+    /// All fields, unless `large` is set.
     listed: Vec<(&'a [u8], &'a [u8])>,
-    /// A large hash, of whose fields none has to be left out.
+    /// A large hash without expired fields.
     large: Option<&'a Fields>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> ByRank<'a> {
         self.len() == 0
     }
 
-    /// The field of a rank and its value. None behind the last. O(log n) where the hash is large.
+    /// The field at a rank and its value. None past the end. O(log n) for a large hash.
     pub fn get(&self, rank: usize) -> Option<(&'a [u8], &'a [u8])> {
         match self.large {
             Some(fields) => fields.of_rank(rank),
@@ -68,12 +68,12 @@ impl<'a> ByRank<'a> {
     }
 }
 
-/// The type.
+/// The type of hashes.
 pub(crate) enum Hash {}
 
-/// Bytes that the lengths of a field and of its value take at most, with the time of its expiry.
+/// Maximum bytes of the lengths of a field and its value, and of its expiry.
 const LENS_MAX: usize = 24;
-/// Bytes that one of them takes at most, without a time.
+/// Maximum bytes of one length.
 const LEN_MAX: usize = 5;
 
 impl Type for Hash {
@@ -193,7 +193,7 @@ impl Type for Hash {
 }
 
 impl<'a> HashRef<'a> {
-    /// The hash as it is held in one value; nothing of a large one.
+    /// The packed form; empty for a large hash.
     pub(crate) fn held(&self) -> &'a [u8] {
         match self.form {
             Form::Packed(held) => held,
@@ -201,12 +201,12 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// Whether it is held as one value, field by field in the order in which they came.
+    /// Whether the hash is packed: stored as one value, field by field in order of insertion.
     pub fn is_packed(&self) -> bool {
         matches!(self.form, Form::Packed(_))
     }
 
-    /// Bytes that it is held in.
+    /// Memory of the hash, in bytes.
     pub fn footprint(&self) -> usize {
         match self.form {
             Form::Packed(held) => held.len(),
@@ -214,12 +214,12 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// The hash without the fields whose time is over at `now`.
+    /// The hash without the fields that have expired at `now`.
     pub(crate) fn at(self, now: u64) -> HashRef<'a> {
         HashRef { now, ..self }
     }
 
-    /// When the first field expires, or has; None if none does.
+    /// The earliest expiry of a field, which may be over; None if no field expires.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         match self.form {
             Form::Packed(held) => Packed::of(held).next,
@@ -227,7 +227,7 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// Fields whose time is over and that have not been removed.
+    /// Number of fields that have expired but not been removed.
     pub(crate) fn count_due(&self) -> usize {
         if self.next_expiry().is_none_or(|at| at > self.now) {
             return 0;
@@ -240,7 +240,7 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// Calls `f` with up to this many of them.
+    /// Calls `f` with up to `max` expired fields.
     pub(crate) fn each_due(&self, max: usize, f: impl FnMut(&[u8])) {
         match self.form {
             Form::Packed(held) => {
@@ -264,12 +264,12 @@ impl<'a> HashRef<'a> {
         all.saturating_sub(self.count_due())
     }
 
-    /// Number of fields that a walk shows, also of a packed hash whose own number is damaged.
+    /// Number of fields that a walk shows, even if the count of a packed hash is damaged.
     pub fn count(&self) -> usize {
         if self.is_packed() { self.iter().count() } else { self.len() }
     }
 
-    /// Whether it has no field. A stored hash has one, but its time may be over.
+    /// Whether the hash shows no field. A stored hash has fields, but they may have expired.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -279,13 +279,12 @@ impl<'a> HashRef<'a> {
         self.next_expiry().is_some()
     }
 
-    /// The fields and their values: of a packed one in the order in which the fields came, of a large one in
-    /// the order of their hashes.
+    /// The fields and their values; of a packed hash in order of insertion, of a large one in order of their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.iter_with_expiry().map(|(field, value, _)| (field, value))
     }
 
-    /// As [`iter`](Self::iter), each with the Unix millisecond at which it expires, if it does.
+    /// Like [`iter`](Self::iter), each with the Unix millisecond of its expiry, if it has one.
     pub fn iter_with_expiry(
         &self,
     ) -> impl Iterator<Item = (&'a [u8], &'a [u8], Option<u64>)> + use<'a> {
@@ -305,7 +304,7 @@ impl<'a> HashRef<'a> {
         }
     }
 
-    /// All of them, also those whose time is over.
+    /// All fields, including expired ones.
     fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let large = match self.form {
             Form::Packed(_) => None,
@@ -320,7 +319,7 @@ impl<'a> HashRef<'a> {
         self.get_with_expiry(field).map(|(value, _)| value)
     }
 
-    /// The value of a field, and the Unix millisecond at which it expires, if it does.
+    /// The value of a field, and the Unix millisecond of its expiry, if it has one.
     #[inline]
     pub fn get_with_expiry(&self, field: &[u8]) -> Option<(&'a [u8], Option<u64>)> {
         let (value, expire_at) = match self.form {
@@ -333,9 +332,9 @@ impl<'a> HashRef<'a> {
         expire_at.is_none_or(|at| at > self.now).then_some((value, expire_at))
     }
 
-    /// Calls `f` with about `count` fields and their values from a cursor on, and returns the next cursor, 0 at
-    /// the end. Begin with 0. A field that is there from the first call to the last is met. A packed hash is
-    /// shown whole.
+    /// Calls `f` with about `count` fields and their values from a cursor on, and returns the next cursor, 0 at the
+    /// end. Begin with 0. Visits every field that exists from the first call to the last. A packed hash is shown in
+    /// full.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(&'a [u8], &'a [u8])) -> u64 {
         match self.form {
             Form::Packed(_) => {
@@ -359,7 +358,7 @@ impl<'a> HashRef<'a> {
         fields.iter().for_each(|field| f(values.get(field).copied()));
     }
 
-    /// As [`changed`](Self::changed), of one field where none expires: the bytes around it are copied as they are.
+    /// Like [`changed`](Self::changed), for one field of a hash without expiries: copies the other entries unchanged.
     fn changed_once(
         &self,
         entries: &[u8],
@@ -368,7 +367,7 @@ impl<'a> HashRef<'a> {
     ) -> (Tally, Option<Vec<u8>>) {
         let (head, _) = Head::split(self.held());
         let mut rest = entries;
-        // The entry, if it is there, and the bytes behind it.
+        // The bytes before the field's entry and after it, if the field exists.
         let (mut before, mut behind, mut was_there) = (entries, &[][..], false);
         while let Some((other, at)) = split(rest) {
             let Some((_, next)) = split(at) else { break };
@@ -401,7 +400,7 @@ impl<'a> HashRef<'a> {
         (tally, Some(held))
     }
 
-    /// The packed hash after these changes, in their order; None if it has no field left.
+    /// The packed form after these changes in their order; None if no field is left.
     fn changed(&self, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
         let mut entries: Vec<Option<Entry<'_>>> =
             Vec::with_capacity(self.len().min(self.held().len()) + 1);
@@ -435,7 +434,7 @@ impl<'a> HashRef<'a> {
 }
 
 impl Tally {
-    /// The entry after a change; counts the effect.
+    /// Returns the entry after a change, and counts the effect.
     fn note<'e>(
         &mut self,
         field: &'e [u8],
@@ -454,7 +453,7 @@ impl Tally {
     }
 }
 
-/// The packed form of a hash in a log of format 1: the number of fields was a u32, little endian.
+/// Converts a hash of log format 1, whose number of fields is a little-endian u32, to the packed form.
 pub(crate) fn from_format_1(held: &[u8]) -> Vec<u8> {
     let (count, entries) = held.split_first_chunk().unwrap_or((&[0; 4], &[]));
     let count = u32::from_le_bytes(*count) as usize;

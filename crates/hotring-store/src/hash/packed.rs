@@ -1,4 +1,4 @@
-//! The packed form of a hash. One whose fields expire begins as if it had no entry, which no stored hash does:
+//! The packed form of a hash. A hash with expiring fields is marked by a count of 0, which no other stored hash has:
 //!
 //! ```text
 //!   number of changes | number of fields | field, value | ...
@@ -7,17 +7,17 @@
 
 use crate::container::packed::{Head, push, push_number, split, split_number};
 
-/// A packed hash, taken apart.
+/// A packed hash, decoded up to its entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Packed<'a> {
     pub(crate) number: u64,
     pub(crate) count: usize,
-    /// The earliest expiry, if fields have any.
+    /// The earliest expiry, if any field has one.
     pub(crate) next: Option<u64>,
     entries: &'a [u8],
 }
 
-/// A field.
+/// A field, its value and its expiry in Unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     pub(crate) field: &'a [u8],
@@ -40,7 +40,7 @@ impl<'a> Packed<'a> {
         Some(Packed { count: usize::try_from(count).ok()?, next: Some(next), entries, ..self })
     }
 
-    /// The entries as they lie there, if no field expires.
+    /// The encoded entries, if no field expires.
     pub(crate) fn plain(&self) -> Option<&'a [u8]> {
         self.next.is_none().then_some(self.entries)
     }
@@ -61,7 +61,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// The form of a hash with these fields; None if there are none.
+/// Encodes a hash with these fields; None if there are none.
 pub(crate) fn encode<'a, I: Iterator<Item = Entry<'a>>>(
     number: u64,
     entries: impl Fn() -> I,
@@ -69,7 +69,7 @@ pub(crate) fn encode<'a, I: Iterator<Item = Entry<'a>>>(
     let (mut count, mut len, mut next) = (0, 0, None::<u64>);
     for entry in entries() {
         count += 1;
-        // Lengths below 2^32 take 5 bytes at most, most of them one; a time takes 6.
+        // Lengths below 2^32 take at most 5 bytes, most of them one; an expiry takes 6.
         len += entry.field.len() + entry.value.len() + 2;
         if let Some(at) = entry.expire_at {
             len += 6;

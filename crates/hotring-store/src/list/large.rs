@@ -10,7 +10,7 @@ use crate::container::packed::{Head, push};
 #[derive(Default)]
 pub(crate) struct Items {
     list: List,
-    /// Parts cut off by changes, if they are large.
+    /// Detached parts that were too many to be freed at once.
     cut: Option<Remains>,
 }
 
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Items {
 }
 
 impl Items {
-    /// The elements of another list.
+    /// Copies the elements of another list.
     pub(crate) fn of(list: ListRef<'_>) -> Items {
         let mut items = Items::default();
         for element in list.iter() {
@@ -40,7 +40,7 @@ impl Items {
         self.list.len()
     }
 
-    /// Bytes of memory. All elements with their lengths take fewer.
+    /// Memory in bytes, which is an upper bound of the packed length.
     pub(crate) fn footprint(&self) -> usize {
         self.list.footprint()
     }
@@ -57,7 +57,7 @@ impl Items {
         self.list.iter_back_from(to)
     }
 
-    /// Makes changes, in their order.
+    /// Applies changes in their order.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
         let mut done = 0;
         for change in changes {
@@ -79,19 +79,19 @@ impl Items {
         add_cut(&mut self.cut, remains);
     }
 
-    /// Takes the parts cut off by changes, for the caller to free.
+    /// Takes the detached parts, for the caller to free.
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         self.cut.take()
     }
 
-    /// The packed form.
+    /// Encodes the packed form.
     pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
         let mut held = Head { number, count: self.len() }.begin(self.footprint());
         self.iter_from(0).for_each(|element| push(&mut held, element));
         held
     }
 
-    /// Takes the remains, for the caller to free. No elements are left then.
+    /// Takes all nodes, for the caller to free, and leaves no elements.
     pub(crate) fn take_remains(&mut self) -> Remains {
         let remains = std::mem::take(&mut self.list).into_remains();
         match self.cut.take() {

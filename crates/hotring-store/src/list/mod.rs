@@ -1,7 +1,7 @@
 //! Lists: elements by position, a [`Type`] of container.
 //!
-//! A short list has its elements one behind the other ([`crate::container::packed`]). A push or a pop at either end
-//! copies the rest in one piece. A long list is [`Items`].
+//! A short list stores its elements in sequence ([`crate::container::packed`]); a push or pop at either end copies the
+//! rest in one piece. A long list is an [`Items`].
 
 pub(crate) mod large;
 mod packed;
@@ -26,45 +26,45 @@ enum Form<'a> {
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Where the first element is (LEFT).
+    /// The end with the first element (LEFT).
     Front,
-    /// Where the last one is (RIGHT).
+    /// The end with the last element (RIGHT).
     Back,
 }
 
-/// A change of a list. Positions are those before it. One that the list does not have is passed over: the log may
-/// meet a younger list.
+/// A change of a list. Positions refer to the list before the change. A change at a position that the list does not
+/// have is skipped: replay may apply it to a younger list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'c> {
-    /// Before the first element.
+    /// Inserts before the first element.
     Front(&'c [u8]),
-    /// Behind the last one.
+    /// Inserts after the last element.
     Back(&'c [u8]),
-    /// Before the element at a position.
+    /// Inserts before the element at a position.
     Insert(usize, &'c [u8]),
-    /// In the place of the element at a position.
+    /// Replaces the element at a position.
     Set(usize, &'c [u8]),
-    /// Without these elements. Removals that follow each other go from back to front, so that one pass does them.
+    /// Removes these elements. Consecutive removals must go from back to front, so that one pass can apply them.
     Remove(Range<usize>),
 }
 
 /// The effect of changes on a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Elements that the list has then.
+    /// Length of the list after the changes.
     pub(crate) len: usize,
-    /// Elements that came, changed or went.
+    /// Number of elements added, replaced or removed.
     pub(crate) done: usize,
 }
 
-/// The type.
+/// The type of lists.
 pub(crate) enum List {}
 
-/// Bytes that the length of an element takes at most.
+/// Maximum bytes of the length of an element.
 pub(crate) const LEN_MAX: usize = 5;
-/// Bytes that a change takes in the log at most, besides its element: its kind, and two numbers.
+/// Maximum overhead of a change in the log, in bytes: its kind, and two numbers.
 const CHANGE_MAX: usize = 21;
-/// Bytes by which Redis's form of a short list is longer than ours, besides one for each element.
+/// Bytes by which Redis's form of a short list is longer than the packed form, in addition to one byte per element.
 const HEAD_MORE: usize = 5;
 
 const FRONT: u8 = 0;
@@ -74,7 +74,7 @@ const SET: u8 = 3;
 const REMOVE: u8 = 4;
 
 impl Change<'_> {
-    /// The length after the change, and the number of elements it touches. None if there is no such position.
+    /// The length after the change, and the number of affected elements. None if the position does not exist.
     fn effect(&self, len: usize) -> Option<Tally> {
         let (len, done) = match self {
             Change::Front(_) | Change::Back(_) => (len + 1, 1),
@@ -187,7 +187,8 @@ impl Type for List {
         tally.done == 0
     }
 
-    /// The kind; a position, or the first and the number of those that go; an element with its length.
+    /// Encodes changes: the kind; a position, or the first position and the number of elements to remove; an element
+    /// with its length.
     fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
         let len = |change: &Change<'_>| change.element().len() + 2 + LEN_MAX;
         let mut bytes = Vec::with_capacity(changes.iter().map(len).sum());
@@ -244,7 +245,7 @@ impl Type for List {
 }
 
 impl<'a> ListRef<'a> {
-    /// The list as it is held in one value; nothing of a large one.
+    /// The packed form; empty for a large list.
     pub(crate) fn held(&self) -> &'a [u8] {
         match self.0 {
             Form::Packed(held) => held,
@@ -252,12 +253,12 @@ impl<'a> ListRef<'a> {
         }
     }
 
-    /// Whether it is held as one value.
+    /// Whether the list is packed, that is stored as one value.
     pub fn is_packed(&self) -> bool {
         matches!(self.0, Form::Packed(_))
     }
 
-    /// Bytes that it is held in.
+    /// Memory of the list, in bytes.
     pub fn footprint(&self) -> usize {
         match self.0 {
             Form::Packed(held) => held.len(),
@@ -273,7 +274,7 @@ impl<'a> ListRef<'a> {
         }
     }
 
-    /// Whether it has no element, which no stored list is.
+    /// Whether the list has no element, which is never true of a stored list.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -311,8 +312,8 @@ impl<'a> ListRef<'a> {
         all.into_iter().rev().chain(large.into_iter().flatten())
     }
 
-    /// The position that an index means: one below 0 counts from the end, -1 being the last. None if there is no
-    /// such element.
+    /// The position of an index: a negative index counts from the end, -1 is the last element. None if there is no such
+    /// element.
     pub fn position(&self, index: i64) -> Option<usize> {
         let len = self.len();
         let at = match usize::try_from(index) {
@@ -322,7 +323,7 @@ impl<'a> ListRef<'a> {
         at.filter(|at| *at < len)
     }
 
-    /// The positions from one index to another, both included, as far as there are elements.
+    /// The positions from one index to another, both included, cut to the existing elements.
     pub fn range(&self, start: i64, stop: i64) -> Range<usize> {
         let len = self.len() as i64;
         let resolve = |index: i64| if index < 0 { index.saturating_add(len) } else { index };

@@ -1,4 +1,4 @@
-//! Changes of a list that is held as one value.
+//! Changes of packed lists.
 
 use super::{Change, LEN_MAX, Tally};
 use crate::container::packed::{Head, push, split};
@@ -19,7 +19,7 @@ pub(super) fn from(held: &[u8], from: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The bytes of the first `n` elements, and of those behind.
+/// Splits the bytes of the first `n` elements from the rest.
 fn split_at(entries: &[u8], n: usize) -> (&[u8], &[u8]) {
     let mut rest = entries;
     for _ in 0..n {
@@ -29,7 +29,7 @@ fn split_at(entries: &[u8], n: usize) -> (&[u8], &[u8]) {
     entries.split_at(entries.len() - rest.len())
 }
 
-/// The packed list after these changes, in their order; None if it has no element left.
+/// The packed form after these changes in their order; None if no element is left.
 pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
     let (head, entries) = Head::split(held);
     let number = head.number + 1;
@@ -38,7 +38,7 @@ pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec
     let mut rest = changes;
     while let Some(first) = rest.first() {
         let (run, behind) = rest.split_at(run_len(first, rest));
-        // Most writes make one change: they take one head apart, and none of what they have made.
+        // Most writes make one change: they decode one header, and nothing of their own result.
         let entries = after.as_deref().map_or(entries, |after| Head::split(after).1);
         if let Some((effect, next)) = step(tally.len, entries, number, run) {
             tally = Tally { len: effect.len, done: tally.done + effect.done };
@@ -49,7 +49,7 @@ pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec
     (tally, (tally.len > 0).then(|| after.unwrap_or_else(|| held.to_vec())))
 }
 
-/// Changes from the first on that one pass does.
+/// Number of leading changes that one pass can apply.
 fn run_len(first: &Change<'_>, changes: &[Change<'_>]) -> usize {
     let alike =
         |other: &&Change<'_>| std::mem::discriminant(*other) == std::mem::discriminant(first);
@@ -60,7 +60,7 @@ fn run_len(first: &Change<'_>, changes: &[Change<'_>]) -> usize {
     }
 }
 
-/// Removals that one pass does: each before the one that it follows.
+/// Number of leading removals that one pass can apply: each must be before the previous one.
 fn removals(changes: &[Change<'_>]) -> usize {
     let mut end = usize::MAX;
     let goes_on = |change: &&Change<'_>| match change {
@@ -70,12 +70,12 @@ fn removals(changes: &[Change<'_>]) -> usize {
         }
         _ => false,
     };
-    // The first one always is.
+    // The first removal always counts.
     changes.iter().take_while(goes_on).count().max(1)
 }
 
-/// What changes of one sort do, in one pass, to a list of `count` elements, and the form after them. None if they
-/// change nothing.
+/// Applies changes of one kind in one pass to a list of `count` elements. Returns their effect and the packed form.
+/// None if they change nothing.
 fn step(count: usize, entries: &[u8], number: u64, run: &[Change<'_>]) -> Option<(Tally, Vec<u8>)> {
     let more: usize = run.iter().map(|change| change.element().len() + LEN_MAX).sum();
     let effect = match run {
@@ -105,7 +105,7 @@ fn step(count: usize, entries: &[u8], number: u64, run: &[Change<'_>]) -> Option
     Some((effect, after))
 }
 
-/// Adds the elements that removals leave; the last removal is the foremost.
+/// Appends the elements that the removals leave; the last removal is the first in the list.
 fn remove(after: &mut Vec<u8>, entries: &[u8], count: usize, run: &[Change<'_>]) {
     let (mut rest, mut at) = (entries, 0);
     for change in run.iter().rev() {
@@ -116,7 +116,7 @@ fn remove(after: &mut Vec<u8>, entries: &[u8], count: usize, run: &[Change<'_>])
         let (kept, behind) = split_at(rest, range.start - at);
         after.extend_from_slice(kept);
         let end = range.end.min(count);
-        // All that is behind goes: no need to walk over it.
+        // Everything after it is removed, so there is no need to walk over it.
         rest = if end == count { &[] } else { split_at(behind, end - range.start).1 };
         at = end;
     }

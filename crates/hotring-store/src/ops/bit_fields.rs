@@ -1,4 +1,4 @@
-//! BITFIELD: integers of any width at any bit of a string, in one single-key read or write.
+//! BITFIELD: integers of any width at any bit position of a string. One single-key read or write.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,21 +8,21 @@ use crate::error::StoreError;
 use crate::long_text::{Patch, TextRef};
 use crate::session::Session;
 
-/// An integer in a string: the highest bit first, from any bit on.
+/// An integer within a string, highest bit first, at any bit position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitField {
-    /// The place of its first bit.
+    /// Position of its first bit.
     pub offset: u64,
-    /// Number of bits: 1 to 64, to 63 for an unsigned one.
+    /// Number of bits: 1 to 64, or to 63 for an unsigned integer.
     pub bits: u32,
-    /// Whether it is in two's complement.
+    /// Whether the integer is signed (two's complement).
     pub is_signed: bool,
 }
 
 /// The treatment of a number that a field cannot hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// Its lowest bits are stored.
+    /// The lowest bits are stored.
     #[default]
     Wrap,
     /// The nearest number that fits is stored.
@@ -34,30 +34,30 @@ pub enum Overflow {
 /// An action on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldAction {
-    /// Answers the number.
+    /// Returns the number.
     Get,
-    /// Stores a number, answers the old one.
+    /// Stores a number, and returns the old one.
     Set(i64, Overflow),
-    /// Adds to the number, answers the sum.
+    /// Adds to the number, and returns the sum.
     Add(i64, Overflow),
 }
 
 /// A field and an action on it.
 pub type FieldOp = (BitField, FieldAction);
 
-/// A string with bytes that were changed, which it need not have.
+/// A string with changed bytes on top, which may be beyond its end.
 struct Overlay<'a> {
     text: TextRef<'a>,
     changed: BTreeMap<usize, u8>,
 }
 
 impl BitField {
-    /// The byte of its last bit, if any string could have it.
+    /// Position of the byte with its last bit, capped if no string can be that long.
     fn last_byte(self) -> usize {
         usize::try_from((self.offset + u64::from(self.bits) - 1) / 8).unwrap_or(usize::MAX - 1)
     }
 
-    /// The number that is stored for this one; None if none is.
+    /// The number to store for a result; None if nothing is stored.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (min, max) = match self.is_signed {
             true => (-(1_i128 << (self.bits - 1)), (1_i128 << (self.bits - 1)) - 1),
@@ -76,7 +76,7 @@ impl BitField {
         u64::MAX >> (64 - self.bits)
     }
 
-    /// The number that these lowest bits are.
+    /// The number that the lowest bits encode.
     fn of_bits(self, bits: u64) -> i64 {
         let unused = 64 - self.bits;
         if self.is_signed { ((bits << unused) as i64) >> unused } else { bits as i64 }
@@ -96,7 +96,8 @@ impl<'a> Overlay<'a> {
         self.changed.get(&at).copied().or_else(|| self.text.byte(at)).unwrap_or(0)
     }
 
-    /// The bytes that the field lies in, as one number, and how many bits of it are behind the field.
+    /// The bytes that contain the field as one number, the position of the first, and the number of bits after the
+    /// field.
     fn around(&self, field: BitField) -> (u128, usize, u32) {
         let (first, last) = ((field.offset / 8) as usize, field.last_byte());
         let bytes = (first..=last).fold(0, |all, at| all << 8 | u128::from(self.byte(at)));
@@ -137,7 +138,7 @@ impl<'a> Overlay<'a> {
         Some(if matches!(action, FieldAction::Set(..)) { old } else { new })
     }
 
-    /// The changed bytes, a patch for each run; and a last byte, up to which the string must reach.
+    /// The patches for the changed bytes, one for each run. Extends the string to reach the byte `last`.
     fn patches(mut self, last: usize) -> Vec<Patch<'static>> {
         if self.text.len() <= last {
             let byte = self.byte(last);
@@ -155,10 +156,9 @@ impl<'a> Overlay<'a> {
 }
 
 impl Session {
-    /// Does all operations in their order, each on the result of those before, and returns an answer for
-    /// each: None where a number did not fit and must not be stored. Operations that only read leave the
-    /// value as it is; others have it grow by zero bytes up to the last field that they name, whatever
-    /// they store. The expiry stays.
+    /// Executes the operations in their order, each on the result of the previous ones, and returns a result for each:
+    /// None if a number did not fit and must not be stored. Operations that only read leave the value unchanged; others
+    /// extend it with zero bytes up to the last field that they name, even if they store nothing. The expiry stays.
     ///
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`], and those of every write.
@@ -175,7 +175,7 @@ impl Session {
         };
         self.check_key(key)?;
         if let Err(error) = self.check_text(last + 1, ops.len() * size_of::<u64>()) {
-            // As in `set_range`.
+            // Redis reports a wrong type first.
             return self.strlen(key, now).and(Err(error));
         }
         self.change_text(key, now, |text| {

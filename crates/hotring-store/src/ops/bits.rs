@@ -1,5 +1,5 @@
-//! Strings as rows of bits: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP. Bit 0 is the highest bit of the
-//! first byte. All but BITOP are single-key reads or writes; BITOP holds the stripes of its keys.
+//! Bit operations on strings: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP. Bit 0 is the highest bit of the first byte.
+//! All but BITOP are single-key reads or writes; BITOP holds its keys.
 
 use hotring_containers::Piece;
 use hotring_index::Expiry;
@@ -10,49 +10,47 @@ use crate::long_text::{Patch, TextRef};
 use crate::session::Session;
 use crate::value::encode_owned;
 
-/// A part of a value as BITCOUNT and BITPOS name it: both ends included, negative ones counted from
-/// the end.
+/// A range of a value, as in BITCOUNT and BITPOS: both ends included, negative positions count from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitRange {
-    /// The first place.
+    /// The first position.
     pub start: i64,
-    /// The last place; None for the end of the value.
+    /// The last position; None for the end of the value.
     pub end: Option<i64>,
-    /// Whether places are bits, or else bytes.
+    /// Whether positions count bits instead of bytes.
     pub in_bits: bool,
 }
 
 impl BitRange {
-    /// The whole value.
+    /// The entire value.
     pub const ALL: BitRange = BitRange { start: 0, end: None, in_bits: false };
 
-    /// The first bit of the part and the first behind it; None if the part is empty.
+    /// The first bit of the range and the first bit after it; None if the range is empty.
     fn bits(self, len: usize) -> Option<(usize, usize)> {
         let unit = if self.in_bits { 1 } else { 8 };
         let places = i64::try_from(len * 8 / unit).expect("values are shorter than 4 GiB");
         let place = |at: i64| if at < 0 { at.saturating_add(places).max(0) } else { at };
         let (first, last) = (place(self.start), place(self.end.unwrap_or(-1)).min(places - 1));
-        // Both are in 0..places then, so that the product is at most 8 * len.
+        // Both are in 0..places here, so the product is at most 8 * len.
         (first <= last).then(|| (first as usize * unit, (last as usize + 1) * unit))
     }
 }
 
-/// BITOP's operation on the bits at one place of all its sources.
+/// The operation of BITOP on the bits of all sources at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOp {
-    /// 1 if all are.
+    /// 1 if all bits are 1.
     And,
-    /// 1 if any is.
+    /// 1 if any bit is 1.
     Or,
-    /// 1 if an odd number of them are.
+    /// 1 if an odd number of bits is 1.
     Xor,
-    /// The opposite of the first source's; there should be one only.
+    /// The complement of the first source, which should be the only one.
     Not,
 }
 
 impl Session {
-    /// Sets one bit and returns its old state. The value grows by zero bytes as needed. The expiry
-    /// stays.
+    /// Sets one bit and returns its old state. Extends the value with zero bytes as needed. The expiry stays.
     pub fn set_bit(
         &mut self,
         key: &[u8],
@@ -63,7 +61,7 @@ impl Session {
         self.check_key(key)?;
         let at = self.byte_of_bit(offset)?;
         if let Err(error) = self.check_text(at + 1, 1) {
-            // As in `set_range`.
+            // Redis reports a wrong type first.
             return self.strlen(key, now).and(Err(error));
         }
         let mask = mask(offset);
@@ -71,7 +69,7 @@ impl Session {
             let byte = text.byte(at);
             let old = byte.is_some_and(|byte| byte & mask != 0);
             let after = if bit { byte.unwrap_or(0) | mask } else { byte.unwrap_or(0) & !mask };
-            // If it has this value, then as in Redis this is no write for watchers of the key.
+            // As in Redis, storing the present value is not a write for watchers of the key.
             let patches = match byte == Some(after) {
                 true => Vec::new(),
                 false => vec![Patch { at, bytes: one_byte(after).into() }],
@@ -80,15 +78,15 @@ impl Session {
         })
     }
 
-    /// Reads one bit: false if the key is absent or its value ends before.
+    /// Reads one bit: false if the key is absent or the value is too short.
     pub fn bit(&mut self, key: &[u8], offset: u64, now: u64) -> Result<bool, StoreError> {
         let at = self.byte_of_bit(offset)?;
         let byte = self.read_text(key, now, |text| text.byte(at))?.flatten();
         Ok(byte.is_some_and(|byte| byte & mask(offset) != 0))
     }
 
-    /// Counts the bits of the part that are 1. A part whose ends are both negative, and inverted,
-    /// is empty, also where both are before the value's start.
+    /// Counts the bits of the range that are 1. A range with two negative, inverted ends is empty, even if both are
+    /// before the begin of the value.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -103,8 +101,8 @@ impl Session {
         Ok(self.walk_text(key, now, count)?.unwrap_or(0))
     }
 
-    /// Finds the first bit of the part that is `bit`, counted from the start of the value. A value
-    /// is followed by zeros without end, unless the part has one.
+    /// Finds the first bit of the range that equals `bit`, counted from the start of the value. Zeros follow the value,
+    /// unless the range has an end.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -126,8 +124,8 @@ impl Session {
         Ok(found.unwrap_or((!bit).then_some(0)))
     }
 
-    /// Stores the result of `op` on the sources' values, at one moment, and returns its length. Shorter
-    /// values count as if zero bytes followed. An empty result removes `to`; its expiry is cleared.
+    /// Stores the result of `op` on the sources' values, read at one moment, in `to`, and returns its length. Shorter
+    /// values are extended with zero bytes. An empty result removes `to`. The expiry of `to` is cleared.
     pub fn bit_op(
         &mut self,
         op: BitOp,
@@ -150,7 +148,7 @@ impl Session {
                 }
             }
             if session.damages() != damages {
-                // The value of `to` must not make way for a result without one of the sources.
+                // A result without one of the sources must not replace the value of `to`.
                 return Ok(0);
             }
             let len = text.len();
@@ -164,7 +162,7 @@ impl Session {
         })
     }
 
-    /// The byte that holds a bit.
+    /// The position of the byte that contains a bit.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`] if no value may be that long.
@@ -176,7 +174,7 @@ impl Session {
 }
 
 impl BitOp {
-    /// Takes one more source into the result.
+    /// Combines one more source with the result.
     fn add(self, text: &mut Vec<u8>, is_first: bool, source: &[u8]) {
         if is_first {
             text.extend_from_slice(source);
@@ -188,7 +186,7 @@ impl BitOp {
         if text.len() < source.len() {
             text.resize(source.len(), 0);
         }
-        // Behind the end of the source there are zeros.
+        // Zeros follow the end of the source.
         let (met, beyond) = text.split_at_mut(source.len());
         let pairs = met.iter_mut().zip(source);
         match self {
@@ -203,12 +201,12 @@ impl BitOp {
     }
 }
 
-/// The bit's place in its byte.
+/// The mask of the bit in its byte.
 fn mask(offset: u64) -> u8 {
     0x80 >> (offset % 8)
 }
 
-/// The byte that lies at `at`, with all bits outside of `first..end` put to 0.
+/// The byte at position `at`, with all bits outside of `first..end` cleared.
 fn within(mut byte: u8, at: usize, first: usize, end: usize) -> u8 {
     if at == first / 8 {
         byte &= 0xff >> (first % 8);
@@ -233,18 +231,18 @@ fn one_byte(byte: u8) -> &'static [u8] {
     std::slice::from_ref(&ALL[usize::from(byte)])
 }
 
-/// Some of the bits of a string, at least one.
+/// Consecutive bits of a string, at least one.
 struct Bits<'a> {
-    /// The bytes that they lie in.
+    /// The bytes that contain the bits.
     piece: Piece<'a>,
-    /// The first of them, and the first behind them, counted from the beginning of the piece.
+    /// The first of the bits, and the first after them, counted from the begin of the piece.
     first: usize,
     end: usize,
-    /// Bits of the string before the piece.
+    /// Number of bits of the string before the piece.
     before: usize,
 }
 
-/// The bits `first..end` of a string, of which there is one at least, piece by piece.
+/// The bits `first..end` of a string, piece by piece. The range must not be empty.
 fn bits_of(text: TextRef<'_>, first: usize, end: usize) -> impl Iterator<Item = Bits<'_>> {
     let mut before = first / 8 * 8;
     text.pieces(first / 8..end.div_ceil(8)).map(move |piece| {
@@ -264,7 +262,7 @@ fn bits_of(text: TextRef<'_>, first: usize, end: usize) -> impl Iterator<Item = 
 }
 
 impl Bits<'_> {
-    /// How many are 1.
+    /// Number of bits that are 1.
     fn ones(&self) -> u64 {
         match self.piece {
             Piece::Bytes(bytes) => count_ones(bytes, self.first, self.end),
@@ -272,7 +270,7 @@ impl Bits<'_> {
         }
     }
 
-    /// The place in the string of the first that is `bit`.
+    /// Position in the string of the first bit that equals `bit`.
     fn find(&self, bit: bool) -> Option<usize> {
         let found = match self.piece {
             Piece::Bytes(bytes) => find_bit(bytes, self.first, self.end, bit),
@@ -282,7 +280,7 @@ impl Bits<'_> {
     }
 }
 
-/// How many of the bits `first..end`, of which there is one at least, are 1.
+/// Number of bits in `first..end` that are 1. The range must not be empty.
 fn count_ones(text: &[u8], first: usize, end: usize) -> u64 {
     let (head, tail) = (first / 8, (end - 1) / 8);
     let mut count = u64::from(within(text[head], head, first, end).count_ones());
@@ -296,7 +294,7 @@ fn count_ones(text: &[u8], first: usize, end: usize) -> u64 {
     count
 }
 
-/// The first of the bits `first..end`, of which there is one at least, that is `bit`.
+/// Position of the first bit in `first..end` that equals `bit`. The range must not be empty.
 fn find_bit(text: &[u8], first: usize, end: usize, bit: bool) -> Option<usize> {
     let skipped = if bit { 0 } else { 0xff };
     let mut at = first / 8;
@@ -306,7 +304,7 @@ fn find_bit(text: &[u8], first: usize, end: usize, bit: bool) -> Option<usize> {
             return Some(at * 8 + ones.leading_zeros() as usize);
         }
         at += 1;
-        // Whole bytes that have none are passed over by a comparison.
+        // Compares entire bytes to skip those without such a bit.
         let whole = at.min(end / 8)..end / 8;
         at += text[whole.clone()].iter().position(|byte| *byte != skipped).unwrap_or(whole.len());
     }

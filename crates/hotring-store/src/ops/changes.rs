@@ -1,4 +1,4 @@
-//! The origin of operations, taking their effects, and telling the observer.
+//! The session's [`Origin`], the [`Effects`] of its operations, and the observer.
 
 use crate::changes::{Change, Effects, Origin};
 use crate::gate::Hold;
@@ -7,13 +7,13 @@ use crate::session::Session;
 use hotring_index::Damaged;
 
 impl Session {
-    /// Makes all operations from now on those of `origin`. At first they are those of the default origin.
+    /// Sets the origin of all following operations. A new session has the default origin.
     #[inline]
     pub fn act(&mut self, origin: Origin) {
         let before = std::mem::replace(&mut self.hooks.origin, origin);
         let marks_differ = origin.marks_accesses != before.marks_accesses;
         let records_differ = origin.records_changes != before.records_changes;
-        // Mostly the next client acts, and nothing else differs.
+        // Usually only the actor differs.
         if marks_differ || records_differ {
             self.follow_origin(records_differ);
         }
@@ -30,7 +30,7 @@ impl Session {
         }
     }
 
-    /// Whose operations these are.
+    /// The current origin.
     #[inline]
     pub fn origin(&self) -> Origin {
         self.hooks.origin
@@ -50,7 +50,7 @@ impl Session {
         (result, effects)
     }
 
-    /// All that operations have left since it was last taken. Who replies to single operations takes their
+    /// The effects of the operations since the last call. A caller that replies to single operations must take their
     /// [damage](Self::take_damage) and their [changes](Self::take_changes) before, and the rest here.
     #[inline]
     pub fn take_effects(&mut self) -> Effects {
@@ -61,21 +61,21 @@ impl Session {
         Effects { logged, damage: self.take_damage(), changes: self.take_changes() }
     }
 
-    /// The first damaged item that was met since it was last taken, if items are verified. For the operation that met
-    /// it the key was absent, and the operation on an absent key was left undone. To set the key or to
-    /// remove it, without looking at its value, is the repair. Costs a look at one word.
+    /// The first damaged item found since the last call, if items are verified. The operation that found it treated the
+    /// key as absent and changed nothing. Setting or removing the key without reading its value repairs it. Costs a
+    /// look at one word.
     #[inline(always)]
     pub fn take_damage(&mut self) -> Option<Damaged> {
         self.index.take_damage()
     }
 
-    /// How many damaged items have been met so far, if items are verified: for operations that look at keys before they
-    /// overwrite another.
+    /// Number of damaged items found so far, if items are verified: for operations that read keys before they overwrite
+    /// another.
     pub fn damages(&mut self) -> u64 {
         self.index.damages()
     }
 
-    /// The changes of keys since they were last taken, if the origin records them.
+    /// The changes of keys since the last call, if the origin records them.
     #[inline]
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
@@ -90,18 +90,18 @@ impl Session {
         result
     }
 
-    /// Begins to tell the store's observer ([`Store::set_observer`](crate::Store::set_observer)) of all changes,
-    /// or ends it, as `wanted` says, which is asked while no other session uses the store. Once this has returned,
-    /// each change either is visible to all later readers of its key, or reaches the observer.
+    /// Begins or ends, as `wanted` says, to report all changes to the store's observer
+    /// ([`Store::set_observer`](crate::Store::set_observer)). `wanted` is called while no other session uses the store.
+    /// After the return, each change either is visible to all later readers of its key, or reaches the observer.
     pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
-        // Exclusive, so that all reads that drop expired keys are over.
+        // Exclusive, so that all reads that remove expired keys have ended.
         self.hold(&Keys::All, Hold::Exclusive, |session| {
             let wanted = wanted();
             session.databases.set("observe", move |all| all.watchers.observe(wanted));
         });
     }
 
-    /// Whether the observer is told of all changes.
+    /// Whether all changes are reported to the observer.
     pub fn is_observed(&self) -> bool {
         self.hooks.watchers.is_observed()
     }

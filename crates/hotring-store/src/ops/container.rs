@@ -1,4 +1,4 @@
-//! Common parts of the operations on containers of any type: reading, walking and changing one.
+//! Shared code of the operations on containers of all types: reading, walking and changing one.
 
 use hotring_index::Key;
 
@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::session::Session;
 
 impl Session {
-    /// Hands the container to `f`, for a short time: writers wait for it. None if the key is absent.
+    /// Calls `f` with the container. Writers wait meanwhile, so `f` must be short. None if the key is absent.
     pub(crate) fn read_container<'k, T: Type, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -20,7 +20,8 @@ impl Session {
         self.unless_emptied(key.bytes(), now, found)
     }
 
-    /// The same for a walk over all of it: writers of a large container do not wait for `f`.
+    /// Like [`read_container`](Self::read_container), for a walk over the entire container: writers of a large
+    /// container do not wait for `f`.
     pub(crate) fn walk_container<'k, T: Type, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -45,8 +46,8 @@ impl Session {
         }
     }
 
-    /// Decides on the container that the key holds, an empty one if it is absent, and makes the changes. `decide` may
-    /// be called several times.
+    /// Decides on the key's container (an empty one if the key is absent) and makes the changes. `decide` may be called
+    /// several times.
     pub(crate) fn update_container<'k, 'c, T: Type, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -59,7 +60,7 @@ impl Session {
         self.change_container::<T, R>(key, now, decide)
     }
 
-    /// As [`update_container`](Self::update_container), for a write that has been admitted.
+    /// Like [`update_container`](Self::update_container), for a write that has been admitted.
     pub(crate) fn change_container<'k, 'c, T: Type, R>(
         &mut self,
         key: impl Into<Key<'k>>,

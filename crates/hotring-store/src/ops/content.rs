@@ -1,4 +1,4 @@
-//! Storing values of any type as a whole: a single-key write.
+//! Storing complete values of any type: a single-key write.
 
 use std::borrow::Cow;
 
@@ -18,14 +18,14 @@ use crate::scored::{self, SortedSet};
 use crate::session::Session;
 use crate::value::{encode_owned, len_of, reborrow};
 
-/// A value of any type, in full.
+/// A complete value of any type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content<'a> {
     /// A string.
     String(Cow<'a, [u8]>),
     /// The fields of a hash with their values; the last of equal fields wins.
     Hash(Vec<Field<'a>>),
-    /// The same, each with the Unix millisecond at which it expires, if it does.
+    /// Like `Hash`, each field with the Unix millisecond of its expiry, if it has one.
     HashUntil(Vec<(Field<'a>, Option<u64>)>),
     /// The elements of a list.
     List(Elements),
@@ -39,9 +39,8 @@ pub enum Content<'a> {
 pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 impl Session {
-    /// Gives the key this value and expiry in place of all that it had, if it is absent or `replace`.
-    /// False if it did not. The key is removed instead if the expiry has passed, or if the value is a
-    /// container with nothing in it.
+    /// Stores this value and expiry, replacing everything of the key, if the key is absent or `replace` is set. False
+    /// if it stored nothing. If the expiry has passed, or the value is an empty container, it removes the key instead.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`], and those of every write.
@@ -79,7 +78,7 @@ impl Session {
 }
 
 impl Session {
-    /// The form of a value; None for a container with nothing in it.
+    /// Encodes a value; None for an empty container.
     fn encode_content(
         &mut self,
         content: Content<'_>,
@@ -125,7 +124,7 @@ impl Session {
         })
     }
 
-    /// A large sorted set, without its packed form in between.
+    /// Builds a large sorted set without an intermediate packed form.
     fn large_scored(&mut self, members: &[(Cow<'_, [u8]>, f64)]) -> NewValue<'static> {
         let entries = members.iter().map(|(member, score)| Scored { score: *score, member });
         let waiting = &mut self.gate.waiting;

@@ -1,5 +1,5 @@
-//! INCREX: a counter with bounds and an expiry, as rate limits and quotas need one. A single-key write
-//! that reads the value as a number.
+//! INCREX: a counter with bounds and an expiry, for rate limits and quotas. A single-key write that reads the value as
+//! a number.
 
 use hotring_index::{Action, Entry, Expiry, NewValue};
 
@@ -9,30 +9,30 @@ use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view_string};
 
-/// The effect of [`Session::incr_ex`] on the expiry, if it counts.
+/// The effect of [`Session::incr_ex`] on the expiry, if it changes the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CounterExpiry {
-    /// Nothing.
+    /// The expiry stays.
     #[default]
     Leave,
-    /// The key no longer expires.
+    /// The expiry is removed.
     Persist,
     /// The key expires at this Unix millisecond; if that is not after `now`, it is removed.
     At(u64),
-    /// As `At`, if the key is absent or has no expiry.
+    /// Like `At`, if the key is absent or has no expiry.
     AtUnlessSet(u64),
 }
 
-/// The summand of [`Session::incr_ex`] and the bounds of the sum: numbers of one kind.
+/// The increment of [`Session::incr_ex`] and the bounds of the sum: numbers of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterOptions<T> {
-    /// The summand.
+    /// The increment.
     pub by: T,
-    /// The least sum.
+    /// The lower bound of the sum.
     pub low: Option<T>,
-    /// The greatest sum, which should not be below the least.
+    /// The upper bound of the sum, which should not be below the lower one.
     pub high: Option<T>,
-    /// Whether a sum out of bounds becomes the bound, or else nothing is done.
+    /// Whether a sum out of bounds is set to the bound; otherwise nothing is done.
     pub saturates: bool,
     /// The new expiry.
     pub expiry: CounterExpiry,
@@ -41,33 +41,33 @@ pub struct CounterOptions<T> {
 /// The result of [`Session::incr_ex`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted<T> {
-    /// The value now.
+    /// The value after the operation.
     pub value: T,
-    /// The amount that was added.
+    /// The amount added.
     pub applied: T,
 }
 
-/// A number that a value may be, in the form that is added.
+/// The numbers that a counter can hold, in the form that is added.
 trait Count: Copy {
-    /// The caller's view of a count.
+    /// The form that callers see.
     type Shown;
     const ZERO: Self;
     fn of_value(value: ValueRef<'_>) -> Result<Self, StoreError>;
-    /// The sum, or the end of the range that it is beyond.
+    /// The sum, or the end of the range that it exceeds.
     fn add(self, by: Self) -> Result<Self, Self>;
     fn is_below(self, other: Self) -> bool;
-    /// The difference from `old` to this.
+    /// The difference of this number and `old`.
     fn since(self, old: Self) -> Result<Self, StoreError>;
     fn shown(self) -> Result<Self::Shown, StoreError>;
     fn stored(self) -> Result<NewValue<'static>, StoreError>;
 }
 
 impl Session {
-    /// Adds to the integer, an absent key counting as 0, if the sum is within bounds and 64 bits.
+    /// Adds to the integer (0 if the key is absent), if the sum is within the bounds and 64 bits.
     ///
     /// # Errors
-    /// [`StoreError::NotANumber`], [`StoreError::AppliedOverflow`] where a bound is further from the
-    /// value than 64 bits count, and those of every write.
+    /// [`StoreError::NotANumber`], [`StoreError::AppliedOverflow`] if a bound differs from the value by more than 64
+    /// bits can hold, and those of every write.
     pub fn incr_ex(
         &mut self,
         key: &[u8],
@@ -77,8 +77,8 @@ impl Session {
         self.count(key, options, now)
     }
 
-    /// As [`incr_ex`](Self::incr_ex), for decimal numbers as texts, as
-    /// [`incr_by_float`](Self::incr_by_float) has them.
+    /// Like [`incr_ex`](Self::incr_ex), for decimal numbers as in [`incr_by_float`](Self::incr_by_float); returns them
+    /// as text.
     ///
     /// # Errors
     /// [`StoreError::NotANumber`], [`StoreError::InfiniteValue`], [`StoreError::AppliedOverflow`], and those
@@ -116,7 +116,7 @@ impl Session {
     }
 }
 
-/// The decision on the item, its new value, and the difference from the old one.
+/// Decides on the item. Returns the action, the new value, and its difference from the old one.
 fn decide<T: Count>(
     options: &CounterOptions<T>,
     entry: Option<Entry<'_>>,
@@ -189,12 +189,12 @@ impl Count for i64 {
     }
 }
 
-/// A decimal number that was read from text.
+/// A decimal number parsed from text.
 #[derive(Clone, Copy, Debug)]
 pub struct Decimal(Number);
 
 impl Decimal {
-    /// Reads a number: digits, a point, an exponent, or `inf`.
+    /// Parses a number: digits, a point, an exponent, or `inf`.
     ///
     /// # Errors
     /// [`StoreError::NotANumber`]

@@ -1,4 +1,4 @@
-//! Several databases: selecting, swapping and emptying them, and moving keys between them.
+//! Operations on databases: selecting, swapping and clearing them, and moving keys between them.
 
 use hotring_index::Expiry;
 use hotring_log::Effect;
@@ -13,12 +13,12 @@ use crate::logged::with_form;
 use crate::ops::fields::due_of_new;
 use crate::session::Session;
 
-/// An item on its way to another database: the form of its value, the value, and its expiry.
+/// An item that moves to another database: the form of its value, the value, and its expiry.
 type Carried = (u8, Vec<u8>, Option<u64>);
 
 impl Session {
-    /// Makes all operations from now on those of the database with this number. At first it is 0. Costs two
-    /// comparisons where it is selected already.
+    /// Selects the database with this number for all following operations. A new session has selected 0. Costs two
+    /// comparisons if the database is selected already.
     #[inline]
     pub fn select(&mut self, number: u8) {
         if self.selected != number || self.swaps != self.databases.swaps() {
@@ -38,17 +38,17 @@ impl Session {
         self.selected
     }
 
-    /// The place of the database in which operations are now: a swap of numbers does not change it.
+    /// The place of the database that operations use at present: a swap of numbers does not change it.
     pub fn place(&self) -> u8 {
         self.place
     }
 
-    /// Places of the databases that there are.
+    /// The places of the existing databases.
     pub fn places(&self) -> Vec<u8> {
         self.databases.present().map(|(place, _)| place).collect()
     }
 
-    /// The next place behind one that has a database.
+    /// The next place after `place` that has a database.
     pub fn place_after(&self, place: u8) -> Option<u8> {
         self.databases.present().map(|(place, _)| place).find(|next| *next > place)
     }
@@ -58,13 +58,13 @@ impl Session {
         self.databases.place(number)
     }
 
-    /// The number of the database at a place, as callers select it now.
+    /// The number by which callers select the database at a place.
     pub fn number_at(&self, place: u8) -> u8 {
         let order = self.databases.order();
         order.iter().position(|at| *at == place).map_or(place, |number| number as u8)
     }
 
-    /// Goes to the database at a place: for work on all of them, and for the records of a log or a snapshot.
+    /// Switches to the database at a place: for work on all databases, and for the records of a log or a snapshot.
     pub fn go_to(&mut self, place: u8) {
         if place == self.place {
             return;
@@ -78,7 +78,7 @@ impl Session {
                 Box::new(Parked { index, database })
             }
         };
-        // Memory that it has removed must not wait until it comes back.
+        // Removed memory of the old database must not wait until this session returns to it.
         self.index.give_away();
         std::mem::swap(&mut self.index, &mut other.index);
         std::mem::swap(&mut self.store, &mut other.database.index);
@@ -91,8 +91,8 @@ impl Session {
         self.index.set_noted(self.hooks.origin.marks_accesses);
     }
 
-    /// Frees a part of the removed memory in databases other than the current one, as other sessions may not be there
-    /// either. True if anything waits there.
+    /// Frees a part of the removed memory in the other databases, which no other session may be using. True if there
+    /// was any.
     pub(crate) fn collect_kin(&mut self) -> bool {
         let home = self.place;
         let others = self.databases.present().filter(|(place, _)| *place != home);
@@ -104,9 +104,9 @@ impl Session {
         !waiting.is_empty()
     }
 
-    /// Runs `f` in the database at a place, and comes back.
+    /// Runs `f` in the database at a place, and switches back.
     pub fn within<R>(&mut self, place: u8, f: impl FnOnce(&mut Session) -> R) -> R {
-        /// Comes back also when `f` panics.
+        /// Switches back even if `f` panics.
         struct Away<'a>(&'a mut Session, u8);
         impl Drop for Away<'_> {
             fn drop(&mut self) {
@@ -119,7 +119,7 @@ impl Session {
         f(away.0)
     }
 
-    /// Keys of the database in which operations are, and how many of them expire.
+    /// Number of keys of the current database, and number of those with an expiry.
     pub fn len(&self) -> (u64, u64) {
         let stats = self.store.stats();
         (stats.items, stats.expiring)
@@ -128,20 +128,20 @@ impl Session {
     /// Removes every key of every database, at one moment for every observer.
     pub fn clear_all(&mut self) {
         let before: Vec<_> = self.hold(&Keys::All, Hold::WriteOnce, |session| {
-            // Within the hold, or a database that is made meanwhile would keep its keys.
+            // Listed within the hold, or a database created in the meantime would keep its keys.
             let places = session.places();
             places.into_iter().map(|place| session.within(place, Session::clear_here)).collect()
         });
-        // Now that no session waits for it.
+        // Dropped here, when no session waits for it.
         drop(before);
     }
 
-    /// Gives two databases each other's numbers, at one moment for every observer. All waits for changes of their keys
-    /// are over; those for elements stay with the numbers, and are to be served ([`Session::next_ready`]). Sessions
-    /// follow when they [`select`](Self::select) next.
+    /// Swaps the numbers of two databases, at one moment for every observer. All waits for changes of their keys end;
+    /// waits for elements stay with the numbers, and their keys must be served ([`Session::next_ready`]). Sessions
+    /// follow at their next [`select`](Self::select).
     ///
-    /// An operation that has begun in a database by then is done there, unless it is one
-    /// [in the selected database](Self::exclusive_in_selected).
+    /// An operation that has begun in a database before the swap ends there, unless it is one [in the selected
+    /// database](Self::exclusive_in_selected).
     pub fn swap(&mut self, one: u8, other: u8) {
         let selected = self.selected;
         if one == other {
@@ -153,19 +153,19 @@ impl Session {
             let actor = session.hooks.origin.actor;
             for (place, keys) in moved {
                 session.within(place, |session| session.hooks.watchers.tell_swapped(actor));
-                // They may have elements here.
+                // The keys may have elements in this database.
                 session.ready.extend(keys.into_iter().map(|key| (place, key)));
             }
         });
         self.select(selected);
     }
 
-    /// As [`exclusive`](Self::exclusive), in the database that has the selected number once the keys are held: `f` sees
-    /// it in one place, also if numbers are swapped while this session waits. Operations must be in the selected
-    /// database, not [elsewhere](Self::go_to).
+    /// Like [`exclusive`](Self::exclusive), in the database that has the selected number once the keys are held: `f`
+    /// sees the right database even if numbers are swapped while this session waits. Operations in `f` must use the
+    /// selected database, not [another one](Self::go_to).
     ///
     /// # Panics
-    /// As `exclusive`.
+    /// Like `exclusive`.
     pub fn exclusive_in_selected<R>(
         &mut self,
         keys: &[&[u8]],
@@ -174,7 +174,7 @@ impl Session {
         let mut f = Some(f);
         loop {
             self.select(self.selected);
-            // No number changes its place while keys are held.
+            // A number cannot change its place while keys are held.
             let result = self.exclusive(keys, |session| {
                 let is_there = session.swaps == session.databases.swaps();
                 f.take_if(|_| is_there).map(|f| f(session))
@@ -185,7 +185,7 @@ impl Session {
         }
     }
 
-    /// Moves a key to the database with this number, unless it has the key already. True if it moved.
+    /// Moves a key to the database with this number, unless that has the key already. True if the key was moved.
     ///
     /// # Errors
     /// [`StoreError::Stalled`]
@@ -194,10 +194,10 @@ impl Session {
         self.carry(key, (number, key), false, now, |session| _ = session.remove(key, now))
     }
 
-    /// Copies a key to another one in the database with this number, as [`copy`](Self::copy) does within one.
+    /// Copies a key to a key of the database with this number, as [`copy`](Self::copy) does within one database.
     ///
     /// # Errors
-    /// As `copy`.
+    /// Those of `copy`.
     pub fn copy_to(
         &mut self,
         from: &[u8],
@@ -213,7 +213,7 @@ impl Session {
         self.carry(from, to, replace, now, |_| ())
     }
 
-    /// Gives a key's value to a key of another database, and then does `after`, all at one moment.
+    /// Copies a key's item to a key of another database, and then runs `after`, all at one moment for every observer.
     fn carry(
         &mut self,
         from: &[u8],

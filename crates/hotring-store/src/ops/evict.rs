@@ -1,25 +1,26 @@
-//! Evicting: how a write that finds the limit of all memory reached makes room.
+//! Eviction: makes room when a write finds the memory limit reached.
 //!
 //! A policy chooses victims under its lock, from the index alone. The write then removes them, each as a write in the
-//! gate. A session that holds keys may ask for the lock, so the lock's owner must not wait for keys. Between choice and
-//! removal a victim may be pinned, which is checked in the gate, or removed, which does no harm.
+//! gate. A session that holds keys may need the lock, so a session must not wait for keys while it has the lock.
+//! Between choice and removal a victim may be pinned, which is checked in the gate, or removed, which does no harm.
 //!
-//! # How much is evicted
-//! Every 16 KiB that a session writes, the index says whether all memory is within the limit
+//! # Amount to evict
+//! Every 16 KiB that a session writes, the index checks whether all memory is within the limit
 //! (`hotring_index::Session::admit`). If not, the session evicts the excess and `RESERVE` more, so that the next
-//! session need not; memory that only waits for readers is no excess. Then it frees all it can. The write goes on if
+//! session need not. Removed memory that waits for readers does not count as excess. Then it frees all it can. The
+//! write proceeds if
 //! * that suffices;
 //! * the rest only waits for readers and is little (`SLACK`, `CHUNK`): the write waits some milliseconds for it;
 //! * it has evicted more than it will write: after the limit was lowered, one write must not wait for all evictions.
 //!
-//! Otherwise it is refused, as it is if nothing may be evicted.
+//! Otherwise the write is refused, as it is if nothing may be evicted.
 //!
-//! Memory that lies free between items may be the excess, too. The index has compacted items by then; a write evicts
-//! twice the bytes that sessions write until they look again, and goes on.
+//! The excess may be free memory between items. By then the index has compacted the items; a write evicts twice the
+//! bytes that sessions write until their next check, and proceeds.
 //!
-//! A session that holds keys must not evict: a multi-key operation must not see its own keys disappear, and the victim
-//! may be held by another session. Room is made before the hold; within it only a little beyond the limit is let
-//! through.
+//! A session that holds keys must not evict: a multi-key operation must not see its own keys disappear, and another
+//! session may hold the victim. Memory must be freed before the hold; within it a write may exceed the limit only a
+//! little.
 
 use std::collections::HashSet;
 use std::thread;
@@ -32,38 +33,39 @@ use crate::evict::{Eviction, EvictionPolicy as Policy, SPARED, Victim, YOUNG};
 use crate::pins::Pins;
 use crate::session::Session;
 
-/// Bytes evicted beyond the excess: as many as a session writes until it looks again.
+/// Bytes evicted in addition to the excess: as many as a session writes until its next check.
 const RESERVE: u64 = 16 << 10;
-/// Bytes that one write evicts at most besides its own size.
+/// Maximum bytes that one write evicts in addition to its own size.
 const BATCH: u64 = 8 * RESERVE;
-/// Memory that may wait for readers above the limit: one part in this many of it, and a chunk of memory.
+/// Removed memory that may wait for readers above the limit: this fraction of the limit, and a chunk of memory.
 const SLACK: u64 = 128;
 const CHUNK: u64 = 2 << 20;
-/// Times that a write lets others go on when more than that waits: who is in the way may have been interrupted.
+/// Number of times that a write yields to other threads while more memory than that waits: the session that prevents
+/// its release may have been interrupted.
 const WAITS: u32 = 4096;
-/// Times that a write looks whether there is room now.
+/// Number of times that a write checks for room.
 const ROUNDS: usize = 8;
-/// Calls of `heat` that may find nothing to evict: entries of keys that are gone, or an empty part of the table.
+/// Maximum calls of `heat` that evict nothing: entries of removed keys, or an empty part of the table.
 const VAIN_MAX: usize = 256;
-/// Pinned keys that `heat` may choose before it is taken for granted that hardly anything else is there.
+/// Pinned keys that `heat` may choose before the search ends, because hardly any other keys seem to exist.
 const PINNED_MAX: usize = 1024;
-/// New keys of a session that the policy is told of together.
+/// Number of new keys that a session reports to the policy together.
 const ENTERED: usize = 64;
 
 /// The result of an eviction.
 #[derive(Default)]
 struct Evicted {
-    /// Victims, also those that were not removed.
+    /// Number of victims, including those that were not removed.
     chosen: usize,
     /// Bytes of the removed items.
     bytes: u64,
 }
 
 impl Session {
-    /// Makes room for this many bytes, if the policy has anything go.
+    /// Makes room for this many bytes by eviction, if the policy allows.
     ///
     /// # Errors
-    /// The obstacle.
+    /// The reason why there is no room.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Refused> {
         let mut refused = match self.try_admit(bytes) {
             Ok(()) => return Ok(()),
@@ -83,7 +85,7 @@ impl Session {
             }
             let wanted = (live(full) + RESERVE).saturating_sub(full.max);
             if wanted > 0 {
-                // Evictions do not shrink the free space between items at once: that follows by and by.
+                // Evictions shrink the free memory between items only gradually.
                 let most = if is_waste(full) { 2 * RESERVE } else { bytes as u64 + BATCH };
                 let round = self.evict(wanted.min(most), full.max);
                 evicted += round.bytes;
@@ -102,7 +104,7 @@ impl Session {
         self.wait_for_readers(bytes, refused, evicted > 0)
     }
 
-    /// Whether this many bytes fit, once all memory that can be freed at once is free, in all databases.
+    /// Checks whether this many bytes fit, after freeing all memory that can be freed at once, in all databases.
     fn try_admit(&mut self, bytes: usize) -> Result<(), Refused> {
         match self.index.try_admit_bytes(bytes) {
             Err(Refused::Full(full)) if full.limbo_bytes > 0 && self.collect_kin() => {
@@ -112,8 +114,8 @@ impl Session {
         }
     }
 
-    /// As [`try_admit`](Self::try_admit), where nothing is evicted: if only memory that waits
-    /// for readers is in the way, it frees that in several steps rather than refuse the write.
+    /// Like [`try_admit`](Self::try_admit), if nothing is evicted: if only removed memory that waits for readers is in
+    /// the way, it frees that in several steps rather than refuse the write.
     pub(crate) fn admit_unevicted(&mut self, bytes: usize) -> Result<(), Refused> {
         let mut admitted = self.index.admit_bytes(bytes);
         for _ in 0..ROUNDS {
@@ -127,7 +129,7 @@ impl Session {
         admitted
     }
 
-    /// Waits until evicted memory is free, or little enough of it is left for the write to go on.
+    /// Waits until evicted memory is free, or so little of it is left that the write may proceed.
     fn wait_for_readers(
         &mut self,
         bytes: usize,
@@ -138,7 +140,7 @@ impl Session {
             match &refused {
                 Refused::Stalled(_) => break,
                 Refused::Full(full) if !has_evicted && live(full) > full.max => break,
-                // Another writer may have taken the room: it makes some in turn.
+                // Another writer may have used the room; that writer makes room in turn.
                 refused if is_little(refused) => return Ok(()),
                 Refused::Full(_) => thread::yield_now(),
             }
@@ -147,16 +149,15 @@ impl Session {
                 Err(why) => refused = why,
             }
         }
-        // Enough was evicted: a session that is interrupted in an operation is no reason to refuse others theirs. How
-        // much may wait for it has a limit of its own (`Refused::Stalled`).
+        // Enough was evicted: an operation of a session that is interrupted must not make others fail. The memory that
+        // may wait for such a session has its own limit (`Refused::Stalled`).
         match refused {
             Refused::Full(full) if has_evicted && live(&full) <= full.max => Ok(()),
             refused => Err(refused),
         }
     }
 
-    /// Evicts while memory is above the limit, a bounded part of it: for a thread with time. True if there may be
-    /// more to do.
+    /// Evicts a bounded amount if memory is above the limit: for a background thread. True if there may be more to do.
     pub fn evict_some(&mut self) -> bool {
         if self.eviction.policy() == Policy::NoEviction {
             return false;
@@ -170,15 +171,15 @@ impl Session {
         }
     }
 
-    /// Clears the marks of the accesses to about `count` keys from `cursor` on, which mean nothing to another
-    /// policy: a walk over all keys when [`Store::notings`](crate::Store::notings) has changed. Returns where to go on,
-    /// 0 at the end.
+    /// Clears the access bits of about `count` keys from `cursor` on: for a walk over all keys after
+    /// [`Store::notings`](crate::Store::notings) has changed, because the bits are meaningless to another policy.
+    /// Returns the next cursor, 0 at the end.
     pub fn forget_accesses(&mut self, cursor: u64, count: usize) -> u64 {
         self.index.review(cursor, count, |_, _| (0, true))
     }
 
-    /// Takes one from the frequencies of about `count` keys from `cursor` on, so that they come down with time.
-    /// Returns where to go on, 0 at the end, or where the policy does not go by frequencies.
+    /// Decrements the frequencies of about `count` keys from `cursor` on, so that they decay with time. Returns the
+    /// next cursor, 0 at the end or if the policy does not use frequencies.
     pub fn decay_some(&mut self, cursor: u64, count: usize) -> u64 {
         if !self.eviction.policy().is_lfu() {
             return 0;
@@ -186,7 +187,7 @@ impl Session {
         self.index.review(cursor, count, |_, marked| (marked.bits.saturating_sub(1), true))
     }
 
-    /// Tells the policy of this session's new keys when there are some: before each write that takes memory.
+    /// Reports this session's new keys to the policy if there are enough: before each write that takes memory.
     #[inline(always)]
     pub(crate) fn enter_new(&mut self) {
         if self.index.entered() >= ENTERED {
@@ -214,8 +215,8 @@ impl Session {
         }
     }
 
-    /// Evicts items of at least this many bytes, if there are, of any database: where it begins is drawn, so that a
-    /// large one gives more.
+    /// Evicts items of at least this many bytes in total, if possible, in any database. It begins with a random one,
+    /// weighted by size, so that a large database gives more.
     fn evict(&mut self, wanted: u64, memory_max: u64) -> Evicted {
         let sizes: Vec<_> = self
             .databases
@@ -245,8 +246,8 @@ impl Session {
         all
     }
 
-    /// The same of the database in which operations are: a batch is chosen, then removed, and so on, so that
-    /// no session waits long for the policy's lock.
+    /// Evicts in the current database: chooses a batch, removes it, and so on, so that no session waits long for the
+    /// policy's lock.
     fn evict_here(&mut self, wanted: u64, memory_max: u64) -> Evicted {
         let eviction = self.eviction.clone();
         let policy = eviction.policy();
@@ -308,35 +309,34 @@ impl Session {
         victims
     }
 
-    /// Removes a key that was chosen, unless it has been pinned or another session holds it. Returns the bytes that
-    /// were its item's.
+    /// Removes a victim, unless it is pinned or another session holds it. Returns the size of its item in bytes.
     fn evict_key(&mut self, eviction: &Eviction, policy: Policy, key: &[u8]) -> u64 {
         let freed = self.change_unless_held(key, |write| {
-            // Within the gate: who pins waits for those that are in it.
+            // Checked within the gate, because a pinning session waits for the sessions within it.
             if eviction.pins.has(key) { 0 } else { write.evict(policy.takes_expiring_only()) }
         });
-        // A session that makes room must not wait for one that holds the key.
+        // A session that makes room must not wait for a session that holds the key.
         let freed = freed.unwrap_or(0);
         eviction.count_evicted(freed > 0);
         freed as u64
     }
 }
 
-/// Bytes that are used and do not only wait for readers.
+/// Bytes in use without removed memory that waits for readers.
 fn live(full: &Full) -> u64 {
     full.used_bytes.saturating_sub(full.limbo_bytes)
 }
 
-/// Whether all that is too much lies free between items.
+/// Whether the excess is only free memory between items.
 fn is_waste(full: &Full) -> bool {
     live(full).saturating_sub(full.waste_bytes) <= full.max
 }
 
-/// Whether the excess only waits for readers, or lies free between items, and is small. Nothing that a session
-/// could do at once makes free memory between items less.
+/// Whether the excess is small, and only removed memory that waits for readers, or free memory between items. A session
+/// can reduce neither at once.
 fn is_little(refused: &Refused) -> bool {
     let Refused::Full(full) = refused else { return false };
-    // Below a chunk's memory a chunk is much.
+    // With a limit below a chunk's size, a chunk is not little.
     let slack = full.max / SLACK + CHUNK.min(full.max);
     full.used_bytes.saturating_sub(full.waste_bytes) <= full.max + slack
 }
@@ -347,21 +347,21 @@ struct View<'a> {
     pins: &'a Pins,
     count: usize,
     victims: Vec<Victim>,
-    /// Bytes of all that was chosen.
+    /// Total size of the victims in bytes.
     bytes: u64,
-    /// Pinned keys that were to go.
+    /// Number of pinned keys that the policy has chosen.
     pinned: usize,
 }
 
 impl View<'_> {
-    /// The verdict on an item, and its new bits.
+    /// Asks for the verdict on an item. Returns its new bits, and the victim if it is one.
     fn judged(
         (pins, pinned): (&Pins, &mut usize),
         (entry, marked): (&Entry<'_>, Marked),
         verdict: impl FnOnce(Marks) -> Verdict,
     ) -> (u8, Option<Victim>) {
         let visits = (marked.bits & 0b11).count_ones() as u8;
-        // Once, an item that reads come to first counts as visited although it was not.
+        // A hot item, which reads reach first, counts once as visited although it was not.
         let spared = visits == 0 && marked.is_hot && marked.bits & (YOUNG | SPARED) == 0;
         let shown = Marks { visits: visits + u8::from(spared), young: marked.bits & YOUNG != 0 };
         let mark = if spared { SPARED } else { marked.bits & SPARED };

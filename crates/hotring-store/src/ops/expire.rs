@@ -6,8 +6,7 @@ use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{ValueRef, copied, detach};
 
-/// When [`Session::expire_at`] takes place. A key without an expiry counts as one that expires
-/// after every other.
+/// The condition of [`Session::expire_at`]. A key without an expiry counts as one that expires after every other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExpireCondition {
     /// Always.
@@ -41,17 +40,17 @@ impl ExpireCondition {
 /// The effect of [`Session::get_ex`] on the expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlChange {
-    /// Nothing.
+    /// The expiry stays.
     Leave,
-    /// The key no longer expires.
+    /// The expiry is removed.
     Persist,
     /// The key expires at this Unix millisecond; if that is not after `now`, it is removed.
     At(u64),
 }
 
 impl Session {
-    /// Lets the key expire at the Unix millisecond `at`, or removes it if that is not after
-    /// `now`. True if the key was present and the condition held.
+    /// Sets the key's expiry to the Unix millisecond `at`, or removes the key if that is not after `now`. True if the
+    /// key was present and the condition held.
     pub fn expire_at(
         &mut self,
         key: &[u8],
@@ -59,7 +58,7 @@ impl Session {
         condition: ExpireCondition,
         now: u64,
     ) -> Result<bool, StoreError> {
-        // An item without an expiry is copied to one that has room for it.
+        // An item without an expiry is copied to one with space for it.
         if at > now {
             self.admit_little()?;
         }
@@ -76,7 +75,7 @@ impl Session {
         }))
     }
 
-    /// Takes the key's expiry away. True if it had one.
+    /// Removes the key's expiry. True if it had one.
     pub fn persist(&mut self, key: &[u8], now: u64) -> Result<bool, StoreError> {
         self.write_little(key, |key| {
             key.update(now, |entry| {
@@ -86,7 +85,8 @@ impl Session {
         })
     }
 
-    /// Hands the value to `f`, as [`get_shared`](Self::get_shared), and changes the expiry. None if the key is absent.
+    /// Calls `f` with the value, as [`get_shared`](Self::get_shared), and changes the expiry. None if the key is
+    /// absent.
     pub fn get_ex<R>(
         &mut self,
         key: &[u8],
@@ -102,7 +102,7 @@ impl Session {
         if at.is_none_or(|at| at > now) {
             self.admit_little()?;
         }
-        // A copy, because `f` may run once only and the update may look at several values.
+        // A copy, because `f` can run only once, while the update may read several values.
         let value = self.change(key, |key| {
             key.update_expiry(now, |entry| {
                 let (Some(entry), Ok(value)) = (entry, copied(entry.as_ref())) else {
@@ -128,7 +128,7 @@ impl Session {
 /// Changes the expiry of an item whose value is being returned.
 fn change_expiry(value: Value<'_>, expiry: Expiry) -> Action<'static> {
     match value {
-        // `Expire` alone would let a word change between the look at it and the change.
+        // With `Expire` alone, a word could change between the read and the change of expiry.
         Value::Word { .. } => Action::Put { value: detach(value), expiry },
         Value::Bytes { .. } => Action::Expire(expiry),
     }

@@ -1,7 +1,7 @@
-//! Fields of a hash that expire, one by one: single-key writes.
+//! Expiry of single hash fields: single-key writes.
 //!
-//! A write of a hash first removes the fields whose time is over, in a step of its own, so that it decides on
-//! the state that readers see. The timing wheel removes them in the same way ([`Session::expire_due`]).
+//! A write of a hash first removes the expired fields, in a step of its own, so that it decides on the state that
+//! readers see. The timing wheel removes them in the same way ([`Session::expire_due`]).
 
 use std::collections::BTreeMap;
 
@@ -14,49 +14,50 @@ use crate::ops::room::Room;
 use crate::session::Session;
 use hotring_index::{Action, Key, NewValue, Value};
 
-/// Fields that are removed in one step because their time is over: some 100 µs.
+/// Maximum number of expired fields removed in one step: about 100 µs.
 const STEP_FIELDS: usize = 512;
 
 /// The outcome for a field's expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldExpiry {
-    /// There is no such field.
+    /// The field does not exist.
     Absent,
-    /// It had none that could be taken away.
+    /// The field had no expiry to remove.
     None,
     /// The condition did not hold.
     Unmet,
-    /// It was set or taken away.
+    /// The expiry was set or removed.
     Changed,
-    /// The time had passed: the field was removed.
+    /// The new expiry had passed: the field was removed.
     Removed,
 }
 
-/// When [`Session::hash_set_ex`] takes place.
+/// The condition of [`Session::hash_set_ex`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldsCondition {
     /// Always.
     #[default]
     Always,
-    /// Only if none of the fields is there (FNX).
+    /// Only if none of the fields exists (FNX).
     IfNone,
-    /// Only if all of the fields are there (FXX).
+    /// Only if all of the fields exist (FXX).
     IfAll,
 }
 
 /// The effect of [`Session::hash_set_ex`] on the expiries of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetFieldExpiry {
-    /// They have none.
+    /// They have no expiry.
     #[default]
     Clear,
-    /// They have the one that they had.
+    /// They keep their expiry.
     Keep,
     /// They expire at this Unix millisecond; if that is not after `now`, they are removed.
     At(u64),
 }
 
-/// A field's state while an operation names it more than once: None if it is absent, else its expiry.
+/// The states of fields during an operation that may name a field more than once: None if it is absent, otherwise its
+/// expiry.
 type States<'f> = BTreeMap<&'f [u8], Option<Option<u64>>>;
 
 fn state<'s, 'f>(
@@ -68,11 +69,11 @@ fn state<'s, 'f>(
 }
 
 impl Session {
-    /// Lets fields expire at the Unix millisecond `at`, or removes them if that is not after `now`. The outcome of each
-    /// is told in their order.
+    /// Sets the expiry of fields to the Unix millisecond `at`, or removes them if that is not after `now`. Returns the
+    /// outcome for each field, in their order.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set).
+    /// Those of [`hash_set`](Self::hash_set).
     pub fn hash_expire_at(
         &mut self,
         key: &[u8],
@@ -113,10 +114,10 @@ impl Session {
         Ok(answers)
     }
 
-    /// Takes the expiries of fields away. The outcomes are reported in their order.
+    /// Removes the expiries of fields. Returns the outcome for each field, in their order.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set).
+    /// Those of [`hash_set`](Self::hash_set).
     pub fn hash_persist(
         &mut self,
         key: &[u8],
@@ -150,8 +151,8 @@ impl Session {
     /// Returns the values of fields, and changes their expiry.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set); [`StoreError::ValuesTooLong`], and nothing is changed, if there is no `room`
-    /// for the values of several fields, an absent one counting as an empty one.
+    /// Those of [`hash_set`](Self::hash_set); [`StoreError::ValuesTooLong`], and nothing is changed, if the values of
+    /// several fields do not fit `room`, where an absent one counts as empty.
     pub fn hash_get_ex(
         &mut self,
         key: &[u8],
@@ -178,7 +179,7 @@ impl Session {
             for (field, value) in fields.iter().zip(&mut values) {
                 let state = state(&mut states, hash, field);
                 let Some(old) = *state else {
-                    // Named twice, and removed by then.
+                    // Named twice, and already removed.
                     *value = None;
                     continue;
                 };
@@ -196,24 +197,24 @@ impl Session {
         Ok(values)
     }
 
-    /// Removes fields and returns the values that they had. With the last field goes the key.
+    /// Removes fields and returns their values. Removes the key with its last field.
     ///
     /// # Errors
-    /// As [`hash_remove`](Self::hash_remove) and [`hash_get_ex`](Self::hash_get_ex).
+    /// Those of [`hash_remove`](Self::hash_remove) and [`hash_get_ex`](Self::hash_get_ex).
     pub fn hash_get_del(
         &mut self,
         key: &[u8],
         fields: (&[&[u8]], Room),
         now: u64,
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        // A time that is over removes them.
+        // An expiry in the past removes the fields.
         self.hash_get_ex(key, fields, TtlChange::At(0), now)
     }
 
-    /// Sets fields to values, the last of equal fields wins, with one expiry for all. True if it set them.
+    /// Sets fields to values, with one expiry for all; the last of equal fields wins. True if it set them.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set).
+    /// Those of [`hash_set`](Self::hash_set).
     pub fn hash_set_ex(
         &mut self,
         key: &[u8],
@@ -256,8 +257,8 @@ impl Session {
         Ok(holds)
     }
 
-    /// Decides on the hash as readers see it, and makes the changes: fields whose time is over are removed before.
-    /// `decide` may be called several times.
+    /// Decides on the hash as readers see it, and makes the changes. Removes expired fields first. `decide` may be
+    /// called several times.
     pub(crate) fn update_hash<'k, 'c, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -274,7 +275,7 @@ impl Session {
         }
     }
 
-    /// As [`update_hash`](Self::update_hash), for a write that has been admitted.
+    /// Like [`update_hash`](Self::update_hash), for a write that has been admitted.
     pub(crate) fn change_hash<'k, 'c, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -291,13 +292,14 @@ impl Session {
         }
     }
 
-    /// Removes fields whose time is over, up to [`STEP_FIELDS`]; all at once where no other is left, as such a hash is
-    /// absent and must not look written. False if it does not wait and another session holds the key.
+    /// Removes expired fields, up to [`STEP_FIELDS`]; all at once if no other field is left, because such a hash is
+    /// absent to readers and must not seem to be written. With `waits` false, it returns false if another session holds
+    /// the key.
     pub(crate) fn remove_due_fields(&mut self, key: &[u8], now: u64, waits: bool) -> bool {
         let (mut due, mut is_over): (Vec<Vec<u8>>, bool) = (Vec::new(), false);
         self.peek(key, now, |entry| match is_there(&entry, now) {
             false => is_over = true,
-            // Of another type by now: nothing is due.
+            // A value of another type has no fields that are due.
             true => {
                 _ = view_container::<Hash, _>(&entry, |hash| {
                     hash.at(now).each_due(STEP_FIELDS, |field| due.push(field.to_vec()));
@@ -307,16 +309,16 @@ impl Session {
         let since = self.changes_len();
         let limits = self.limits;
         let remove = |write: crate::write::Write<'_>, objects: crate::container::Objects<'_>| {
-            // At time 0 a hash is shown of which no field's time is left.
+            // At time 0 the index and the container show a hash whose fields have all expired, too.
             if is_over {
                 return write.update(0, |entry| {
-                    // It may have got another field since.
+                    // The hash may have got another field since.
                     let goes = entry.is_some_and(|entry| !is_there(&entry, now));
                     (if goes { Action::Remove } else { Action::Keep }, ())
                 });
             }
             let removed = write.change_container::<Hash, _>(objects, limits, 0, |hash| {
-                // One may have got another time since.
+                // A field may have got another expiry since.
                 let is_due = |field: &[u8]| {
                     let found = hash.get_with_expiry(field);
                     found.is_some_and(|(_, at)| at.is_some_and(|at| at <= now))
@@ -324,7 +326,7 @@ impl Session {
                 let changes = due.iter().filter(|field| is_due(field));
                 Ok((changes.map(|field| (&field[..], To::Removed)).collect(), ()))
             });
-            // Of another type by now.
+            // An error means that the key has another type by now.
             _ = removed;
         };
         let is_done = match waits {
@@ -338,14 +340,14 @@ impl Session {
         is_done
     }
 
-    /// Enters when the first part of a value that was stored expires, if any does.
+    /// Enters the earliest expiry of a stored value's parts in the timing wheel.
     pub(crate) fn enter_due(&self, key: &[u8], due: Option<u64>, now: u64) {
         if let Some(at) = due {
             self.wheels.enter_part(self.index.key_hash(key), at, now);
         }
     }
 
-    /// The same of the value that the key has.
+    /// Enters the earliest expiry of the parts of the key's present value in the timing wheel.
     pub(crate) fn enter_due_of_key(&mut self, key: &[u8], now: u64) {
         let due = self.peek(key, 0, |entry| due_of_value(entry.value, entry.block())).flatten();
         self.enter_due(key, due, now);
@@ -355,7 +357,7 @@ impl Session {
         self.changes.as_ref().map_or(0, Vec::len)
     }
 
-    /// Adds the fate of the fields to the changes recorded since.
+    /// Replaces the kind of the changes recorded since `since` by that of the fields.
     fn record_fields(&mut self, since: usize, what: FieldsChanged) {
         for change in self.changes.iter_mut().flat_map(|changes| &mut changes[since..]) {
             match (change.what, what) {
@@ -368,7 +370,7 @@ impl Session {
         }
     }
 
-    /// Says of the change that was recorded since that the fields have an expiry, too.
+    /// Adds a change of the fields' expiry to the change recorded since `since`.
     fn record_expiry_of_stored(&mut self, since: usize) {
         let Some(changes) = &mut self.changes else { return };
         let stored = changes[since..].iter().find(|c| matches!(c.what, Changed::Stored { .. }));
@@ -379,7 +381,7 @@ impl Session {
     }
 }
 
-/// Copies of the values of fields.
+/// Copies the values of fields, as far as they fit `room`.
 fn values_within(
     hash: HashRef<'_>,
     fields: &[&[u8]],
@@ -394,7 +396,7 @@ fn values_within(
     fields.iter().map(value).collect()
 }
 
-/// The decision on a hash. None, and no changes, if it has fields whose time is over.
+/// Decides on a hash. None, and no changes, if it has expired fields.
 fn decide_undue<'c, R>(
     hash: HashRef<'_>,
     now: u64,
@@ -407,7 +409,7 @@ fn decide_undue<'c, R>(
     Ok((changes, Some(result)))
 }
 
-/// When the first part of a value expires that is to be stored, if any does.
+/// The earliest expiry of the parts of a value to be stored, if any part expires.
 pub(crate) fn due_of_new(value: &NewValue<'_>) -> Option<u64> {
     match value {
         NewValue::Word { .. } => None,

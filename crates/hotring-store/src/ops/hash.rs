@@ -1,5 +1,5 @@
-//! Hashes: single-key reads, and single-key writes that decide on changes of fields. A key without fields is
-//! absent. The expiry stays.
+//! Operations on hashes: single-key reads, and single-key writes that decide on changes of fields. A key without fields
+//! is absent. The expiry of the key stays.
 
 use hotring_index::Key;
 
@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::value::parse_int;
 
 impl Session {
-    /// Hands the hash to `f`. None if the key is absent.
+    /// Calls `f` with the hash. None if the key is absent.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -25,10 +25,10 @@ impl Session {
         Ok(self.read_container::<Hash, _>(key, now, |hash| shown(hash, now).map(f))?.flatten())
     }
 
-    /// As [`hash`](Self::hash), for a walk over all of it: writers of a large hash do not wait for `f`.
+    /// Like [`hash`](Self::hash), for a walk over the entire hash: writers of a large hash do not wait for `f`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of `hash`.
     pub fn hash_walk<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -38,11 +38,10 @@ impl Session {
         Ok(self.walk_container::<Hash, _>(key, now, |hash| shown(hash, now).map(f))?.flatten())
     }
 
-    /// Sets fields to values, where the last of equal fields wins, and returns the number of new ones.
+    /// Sets fields to values, and returns the number of new fields. The last of equal fields wins.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the hash would be, and those of every
-    /// write.
+    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the hash would be too long, and those of every write.
     pub fn hash_set<'k, 'p>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -69,7 +68,7 @@ impl Session {
     /// Sets a field if it is absent; true if it was set.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set).
+    /// Those of [`hash_set`](Self::hash_set).
     pub fn hash_set_nx(
         &mut self,
         key: &[u8],
@@ -84,11 +83,10 @@ impl Session {
         Ok(tally.added > 0)
     }
 
-    /// Removes fields and returns the number of removed ones. The key goes with its last field.
+    /// Removes fields and returns the number of removed ones. Removes the key with its last field.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set), but for [`StoreError::OutOfMemory`]: the hash without them is stored again, and
-    /// takes less.
+    /// Those of [`hash_set`](Self::hash_set) except [`StoreError::OutOfMemory`]: the shorter hash takes less memory.
     pub fn hash_remove(
         &mut self,
         key: &[u8],
@@ -102,10 +100,10 @@ impl Session {
         Ok(tally.removed)
     }
 
-    /// Adds to the integer that a field has, an absent one counting as 0, and returns the sum.
+    /// Adds to the integer of a field (0 if the field is absent), and returns the sum.
     ///
     /// # Errors
-    /// [`StoreError::NotANumber`], [`StoreError::Overflow`], and as [`hash_set`](Self::hash_set).
+    /// [`StoreError::NotANumber`], [`StoreError::Overflow`], and those of [`hash_set`](Self::hash_set).
     pub fn hash_incr_by<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -124,12 +122,11 @@ impl Session {
         Ok(sum)
     }
 
-    /// Adds to the decimal number that a field has, an absent one counting as 0, and returns the sum as
+    /// Adds to the decimal number of a field (0 if the field is absent), and returns the sum as
     /// [`incr_by_float`](Self::incr_by_float) does.
     ///
     /// # Errors
-    /// [`StoreError::NotANumber`] for the field,
-    /// [`StoreError::Overflow`], and as [`hash_set`](Self::hash_set).
+    /// [`StoreError::NotANumber`] for the field, [`StoreError::Overflow`], and those of [`hash_set`](Self::hash_set).
     pub fn hash_incr_by_float(
         &mut self,
         key: &[u8],
@@ -148,7 +145,7 @@ impl Session {
     }
 }
 
-/// The hash without the fields whose time is over; None if none is left.
+/// The hash without expired fields; None if no field is left.
 fn shown(hash: HashRef<'_>, now: u64) -> Option<HashRef<'_>> {
     if !hash.expires() {
         return Some(hash);

@@ -1,4 +1,4 @@
-//! Operations on the whole store.
+//! Operations on all keys: scanning, sampling, clearing, prefetching and verifying.
 
 use hotring_index::{Entry, Key, Scrub};
 use hotring_log::Effect;
@@ -11,10 +11,9 @@ use crate::value::{ValueRef, view_entry_at};
 use hotring_index::AnySession as Index;
 
 impl Session {
-    /// Visits about `count` keys from `cursor` on and returns the next cursor, 0 at the end.
-    /// Start with cursor 0. A key that is present from start to end is visited; one that comes
-    /// or goes meanwhile may be. Each key is read atomically, the keys of one step are not a
-    /// snapshot.
+    /// Visits about `count` keys from `cursor` on and returns the next cursor, 0 at the end. Begin with 0. Visits every
+    /// key that exists from the first step to the last; a key that is created or removed in the meantime may be
+    /// visited. Each key is read atomically; the keys of one step are not a snapshot.
     pub fn scan(
         &mut self,
         cursor: u64,
@@ -29,7 +28,7 @@ impl Session {
         })
     }
 
-    /// Some key, near the place that `random` picks; None if the store is empty.
+    /// A key near the position that `random` selects; None if the database is empty.
     pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
         let is_told = self.changes.is_some() || self.is_observed();
         self.read_all(|index| {
@@ -41,26 +40,26 @@ impl Session {
         })
     }
 
-    /// Prefetches the memory of these keys into the processor's cache, all at once. The keys
-    /// know their hashes from then on, which saves the operations that take them so to compute them again.
+    /// Prefetches the memory of these keys into the processor's cache, as one batch. The keys then include their
+    /// hashes, which saves operations that take these keys from computing them again.
     pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
         self.index.prefetch(keys);
     }
 
-    /// Checks about `budget` items more of a walk over all of them, and moves on
+    /// Verifies about `budget` items in a walk over all of them, and moves on
     /// ([`Session::scrub_step`](hotring_index::Session::scrub_step)).
     pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
         self.read_all(|index| index.scrub_step(scrub, budget));
     }
 
-    /// Removes every key of the database in which operations are, at one moment for every observer.
+    /// Removes every key of the current database, at one moment for every observer.
     pub fn clear(&mut self) {
         let before = self.hold(&Keys::All, Hold::WriteOnce, Session::clear_here);
-        // Now that no session waits for it.
+        // Dropped here, when no session waits for it.
         drop(before);
     }
 
-    /// The same within a hold of all keys. The result takes time to drop.
+    /// Like [`clear`](Self::clear), within a hold of all keys. Dropping the result takes time.
     pub(crate) fn clear_here(&mut self) -> impl Sized + use<> {
         self.index.clear();
         self.log_effect(&Effect::Clear);
@@ -69,22 +68,23 @@ impl Session {
     }
 }
 
-/// The key, unless it is as good as absent.
+/// The key, unless all its parts have expired.
 fn there(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
     is_there(entry, now).then(|| entry.key.to_vec())
 }
 
-/// The next key behind a place. Expired keys stay: the index's own sample removes it, and tells no observer.
+/// The next key from a position on. Does not remove expired keys: the index's own sample does, without telling
+/// observers.
 fn some_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
     let (mut cursor, mut rounds, mut found) = (from, 0, None);
-    // Once to the end and once from the start.
+    // At most two passes: to the end and from the start.
     while found.is_none() && rounds < 2 {
         cursor = index.scan(cursor, 1, now, |entry| {
             found = found.take().or_else(|| there(&entry, now));
         });
         rounds += u32::from(cursor == 0);
     }
-    // A damaged item is none to be told of here.
+    // Damage found here must not be reported for this operation.
     index.take_damage();
     found
 }

@@ -1,4 +1,4 @@
-//! Lists: single-key reads and writes, and the move of an element from one list to another, which holds both keys. A
+//! Operations on lists: single-key reads and writes, and the move of an element between lists, which holds both keys. A
 //! key without elements is absent. The expiry stays.
 
 use hotring_index::Key;
@@ -11,22 +11,22 @@ use crate::list::{self, Change, End, List, ListRef, Tally};
 use crate::ops::room::Room;
 use crate::session::Session;
 
-/// Elements of a list: all that it is to have, or those that an operation took out of it.
+/// Elements of a list: the contents of a new list, or the elements that an operation has removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elements {
-    /// Each with its length.
+    /// The elements, each with its length.
     held: Vec<u8>,
     len: usize,
 }
 
 impl Elements {
-    /// Adds an element behind the others.
+    /// Adds an element after the others.
     pub fn add(&mut self, element: &[u8]) {
         push(&mut self.held, element);
         self.len += 1;
     }
 
-    /// A list of them; None if there is none.
+    /// Encodes a list of these elements; None if there are none.
     pub(crate) fn into_list(self) -> Option<Vec<u8>> {
         let mut held = Head { number: 1, count: self.len }.begin(self.held.len());
         held.extend_from_slice(&self.held);
@@ -38,7 +38,7 @@ impl Elements {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -53,14 +53,14 @@ impl Elements {
         })
     }
 
-    /// The first of them.
+    /// The first element.
     pub fn first(&self) -> Option<&[u8]> {
         self.iter().next()
     }
 }
 
 impl Session {
-    /// Hands the list to `f`, for a short time: writers wait for it. None if the key is absent.
+    /// Calls `f` with the list. Writers wait meanwhile, so `f` must be short. None if the key is absent.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -73,10 +73,10 @@ impl Session {
         self.read_container::<List, R>(key, now, f)
     }
 
-    /// As [`list`](Self::list), for a walk over much of it: writers of a large list do not wait for `f`.
+    /// Like [`list`](Self::list), for a walk over much of it: writers of a large list do not wait for `f`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`list`](Self::list).
     pub fn list_walk<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -86,12 +86,12 @@ impl Session {
         self.walk_container::<List, R>(key, now, f)
     }
 
-    /// Puts elements at an end, one after the other, and returns how many there are then; 0, and does nothing, if
-    /// `must_exist` and the key is absent.
+    /// Adds elements at an end, one after the other, and returns the new length; 0, and does nothing, if `must_exist`
+    /// is set and the key is absent.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if an element or the list would be, and those of every
-    /// write.
+    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if an element or the list would be too long, and those
+    /// of every write.
     pub fn list_push<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -121,12 +121,12 @@ impl Session {
         Ok(tally.len)
     }
 
-    /// Takes up to `count` elements from an end, the outermost first. None if the key is absent. With the last
-    /// element goes the key.
+    /// Removes up to `count` elements from an end and returns them, the outermost first. None if the key is absent.
+    /// Removes the key with its last element.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`]; [`StoreError::ValuesTooLong`], and nothing is taken, if there is no `room` for
-    /// several elements; and those of writes that take no memory.
+    /// [`StoreError::WrongType`]; [`StoreError::ValuesTooLong`], and nothing is removed, if several elements do not fit
+    /// `room`; and those of writes that take no memory.
     pub fn list_pop<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -165,11 +165,11 @@ impl Session {
         Ok(elements)
     }
 
-    /// Takes elements as [`list_pop`](Self::list_pop) does, from the first of these keys that has a list, in one step
-    /// to every observer. Returns the key's place, too.
+    /// Removes elements like [`list_pop`](Self::list_pop), from the first of these keys that has a list, in one step to
+    /// every observer. Also returns the position of that key.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`list_pop`](Self::list_pop).
     pub fn list_pop_first(
         &mut self,
         keys: &[&[u8]],
@@ -191,11 +191,10 @@ impl Session {
         }
     }
 
-    /// Puts an element in the place of the one that an index means. None if the key is absent, false if there is no
-    /// such element.
+    /// Replaces the element at an index. None if the key is absent, false if there is no such element.
     ///
     /// # Errors
-    /// As [`list_push`](Self::list_push).
+    /// Those of [`list_push`](Self::list_push).
     pub fn list_set(
         &mut self,
         key: &[u8],
@@ -212,11 +211,11 @@ impl Session {
         Ok(done)
     }
 
-    /// Puts an element before the first one that equals `pivot`, or behind it, and returns how many there are then.
-    /// None if the key is absent, 0 if there is no such element.
+    /// Inserts an element before or after the first one that equals `pivot`, and returns the new length. None if the
+    /// key is absent, 0 if there is no such element.
     ///
     /// # Errors
-    /// As [`list_push`](Self::list_push).
+    /// Those of [`list_push`](Self::list_push).
     pub fn list_insert(
         &mut self,
         key: &[u8],
@@ -237,8 +236,8 @@ impl Session {
         Ok(done.map(|done| if done { tally.len } else { 0 }))
     }
 
-    /// Removes up to `count` elements that equal this one, from the front on; all if that is 0; from the back on if it
-    /// is below 0. Returns how many were removed.
+    /// Removes up to `count` elements that equal this one, from the front on; all if `count` is 0; from the back on if
+    /// it is negative. Returns the number of removed elements.
     ///
     /// # Errors
     /// [`StoreError::WrongType`], and those of writes that take no memory.
@@ -270,7 +269,7 @@ impl Session {
         Ok(tally.done)
     }
 
-    /// Removes all elements but those from one index to another, both included. False if the key is absent.
+    /// Removes all elements except those from one index to another, both included. False if the key is absent.
     ///
     /// # Errors
     /// [`StoreError::WrongType`], and those of writes that take no memory.
@@ -288,18 +287,18 @@ impl Session {
             Ok((Changes::Many(removes.map(Change::Remove).collect()), len > 0))
         })?;
         if let Some(changes) = self.changes.as_mut().filter(|_| is_there && tally.done == 0) {
-            // Redis tells of it also where nothing was to be removed.
+            // Redis reports a change even if nothing was to be removed.
             let what = Changed::Stored { is_new: false, expires: false };
             changes.push(Recorded { place: self.place, key: key.into(), what, step: None });
         }
         Ok(is_there)
     }
 
-    /// Takes the element at an end of `from` and puts it at an end of `to`, which may be the same key, in one step to
-    /// every observer. None if `from` is absent.
+    /// Moves the element at an end of `from` to an end of `to`, which may be the same key, in one step to every
+    /// observer. Returns the element; None if `from` is absent.
     ///
     /// # Errors
-    /// As [`list_push`](Self::list_push), for either key; nothing is moved then.
+    /// Those of [`list_push`](Self::list_push), for either key; then nothing is moved.
     pub fn list_move(
         &mut self,
         from: &[u8],
@@ -323,10 +322,10 @@ impl Session {
                 session.change_list(from, now, &changes)?;
                 session.note_step(Step::Moved { from: from_end, to: to_end });
             } else {
-                // The steps that may be refused come first.
+                // The step that may fail comes first.
                 session.change_list(to, now, &[pushed])?;
                 if session.damages() != damages {
-                    // It has not come, and must not go.
+                    // The element was not added, so it must not be removed.
                     return Ok(None);
                 }
                 session.note_step(Step::Pushed(to_end));
@@ -337,10 +336,10 @@ impl Session {
         })
     }
 
-    /// Adds to the last change, if the origin records changes, how it was made.
+    /// Adds a detail to the last change, if the origin records changes.
     pub(crate) fn note_step(&mut self, step: Step) {
         if let Some(change) = self.changes.as_mut().and_then(|changes| changes.last_mut()) {
-            // The key may have expired, or another may have been evicted, and nothing else was done.
+            // The last change may be an expiry or an eviction, if nothing else was done.
             if matches!(change.what, Changed::Stored { .. } | Changed::Removed) {
                 change.step.get_or_insert(step);
             }
@@ -356,8 +355,7 @@ impl Session {
         self.update_container::<List, R>(key, now, decide)
     }
 
-    /// As [`update_list`](Self::update_list), for changes that shorten the list: the shorter list is stored
-    /// again, and takes less.
+    /// Like [`update_list`](Self::update_list), for changes that shorten the list: the shorter list takes less memory.
     fn shrink_list<'k, 'c, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -388,7 +386,7 @@ fn pushed(end: End, element: &[u8]) -> Change<'_> {
     }
 }
 
-/// The position at an end.
+/// The position of the element at an end.
 fn outermost(list: ListRef<'_>, end: End) -> Option<usize> {
     let last = list.len().checked_sub(1)?;
     Some(if end == End::Front { 0 } else { last })
@@ -400,7 +398,7 @@ fn one(list: ListRef<'_>, at: usize) -> Option<Elements> {
     Some(elements)
 }
 
-/// Removals of these positions, the last of which comes first. Neighbours go together.
+/// Removals of these positions, which must be given from the last to the first. Joins neighbours.
 fn removals<'c>(places: &[usize]) -> Vec<Change<'c>> {
     let mut changes: Vec<Change<'c>> = Vec::new();
     for at in places {

@@ -13,12 +13,12 @@ use crate::ops::fields::due_of_new;
 use crate::session::Session;
 
 impl Session {
-    /// Begins to log writes, or ends it. Once this has returned, every write is in the log or was over before. False
-    /// if the store has no log ([`Store::set_log`](crate::Store::set_log)).
+    /// Switches the logging of writes on or off. After the return, every write either is logged or had ended before.
+    /// False if the store has no log ([`Store::set_log`](crate::Store::set_log)).
     pub fn switch_log(&mut self, on: bool) -> bool {
         let has_log = self.logged.parts.get().is_some();
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            // ORDERING: Relaxed; the hold orders it for all who pass the gate.
+            // ORDERING: Relaxed; the hold orders it for all sessions that pass the gate.
             session.logged.is_on.store(on && has_log, Ordering::Relaxed);
         });
         has_log
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// A value of the log or of a snapshot.
+    /// Decodes a value of the log or of a snapshot.
     pub(crate) fn decode_form<'v>(
         &self,
         form: u8,
@@ -40,17 +40,18 @@ impl Session {
         from_form(form, value, &self.containers, &self.store).ok_or(UnknownForm { form })
     }
 
-    /// Replays a record. Records are replayed in their order, those of different keys in any order, and no observer
-    /// writes meanwhile: expired keys stay until then, as a later record may give them more time.
+    /// Replays a record. Records of a key must be replayed in order, those of different keys in any order, and nothing
+    /// else may write meanwhile. Expired keys must not be removed until the end, because a later record may extend
+    /// their expiry.
     ///
     /// # Errors
-    /// The value has no form that this version knows.
+    /// The value has a form that is unknown to this version.
     pub fn replay(&mut self, effect: &Effect<'_>, now: u64) -> Result<(), UnknownForm> {
         match *effect {
             Effect::Put { key, form, expire_at, value } => {
                 let value = self.decode_form(form, value)?;
                 let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
-                // No room is made: as nothing is logged, evicted keys would come back with the next start.
+                // Replay must not evict: because nothing is logged, evicted keys would come back with the next start.
                 let due = due_of_new(&value);
                 self.change(key, |write| write.put_item(value, expiry, now));
                 self.enter_due(key, due, now);

@@ -1,4 +1,5 @@
-//! The operations, one family a file. Each file says how its family meets the gate.
+//! The operations of a [`Session`](crate::Session), one family per file. The header of each file says how its
+//! operations use the gate.
 
 pub(crate) mod bit_fields;
 pub(crate) mod bits;

@@ -1,4 +1,4 @@
-//! Adding to a value: single-key writes that read the value as a number. The expiry stays.
+//! Increments: single-key writes that read the value as a number. The expiry stays.
 
 use hotring_index::{Action, Expiry, Key};
 
@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view, view_string};
 
 impl Session {
-    /// Adds `delta` to the integer, an absent key counting as 0, and returns the sum.
+    /// Adds `delta` to the integer (0 if the key is absent), and returns the sum.
     pub fn incr_by<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -23,7 +23,7 @@ impl Session {
                 let old = entry.map_or(Ok(0), |entry| {
                     view(entry.value, |value| match value {
                         ValueRef::Int(n) => Ok(n),
-                        // Had it been a canonical integer it would be held as one.
+                        // A canonical integer would be stored as one.
                         ValueRef::Bytes(_) | ValueRef::Text(_) => {
                             Err(StoreError::NotANumber(NumberKind::Integer))
                         }
@@ -43,9 +43,8 @@ impl Session {
         })?
     }
 
-    /// Adds the decimal number `delta` to the decimal number that the value is, an absent key
-    /// counting as 0, and returns the sum as it is stored: at most 17 digits after the point, no
-    /// exponent, no trailing zeros.
+    /// Adds the decimal number `delta` to the decimal number of the key (0 if it is absent), and returns the sum as it
+    /// is stored: at most 17 digits after the point, no exponent, no trailing zeros.
     pub fn incr_by_float(
         &mut self,
         key: &[u8],
@@ -55,7 +54,7 @@ impl Session {
         self.check_key(key)?;
         let delta = match decimal::parse(delta) {
             Ok(delta) => delta,
-            // Redis tells of a wrong type first.
+            // Redis reports a wrong type first.
             Err(error) => return self.strlen(key, now).and(Err(error)),
         };
         let limits = self.limits;

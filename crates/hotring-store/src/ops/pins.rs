@@ -1,4 +1,4 @@
-//! Pinning keys ([`crate::pins`]).
+//! Pinning and unpinning keys ([`crate::pins`]).
 
 use hotring_log::Effect;
 
@@ -7,7 +7,7 @@ use crate::gate::Hold;
 use crate::session::Session;
 
 impl Session {
-    /// Pins keys, all or none: they are not evicted from now on. Returns how many were not pinned before.
+    /// Pins all of these keys, so that they are not evicted, or none. Returns the number of newly pinned keys.
     ///
     /// # Errors
     /// [`StoreError::PinnedFull`], [`StoreError::KeyTooLong`]
@@ -18,7 +18,8 @@ impl Session {
             measured.push((*key, self.memory(key, now).unwrap_or(0)));
         }
         let held = self.keys(keys.iter().copied());
-        // Who has looked before, and is about to evict one of them, is over with it when the hold begins.
+        // A session that has checked the pins before and is about to evict one of the keys has ended that write when
+        // the hold begins.
         self.hold(&held, Hold::Exclusive, |session| {
             let pinned = session.eviction.pins.pin(&measured)?;
             keys.iter().for_each(|key| session.log_effect(&Effect::Pin { key }));
@@ -26,13 +27,13 @@ impl Session {
         })
     }
 
-    /// Pins a key that was pinned before the store was opened, whatever share of memory pins may have now.
+    /// Restores a pin from before the store was opened, even above the present limit of pinned memory.
     pub(crate) fn restore_pin(&mut self, key: &[u8], now: u64) {
         let bytes = self.memory(key, now).unwrap_or(0);
         self.eviction.pins.change(|names| names.set(key, bytes));
     }
 
-    /// Takes pins away. Returns how many there were.
+    /// Removes pins. Returns the number of removed pins.
     pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
         let held = self.keys(keys.iter().copied());
         self.hold(&held, Hold::Exclusive, |session| {
@@ -42,8 +43,8 @@ impl Session {
         })
     }
 
-    /// Re-measures up to `count` pinned keys, those after `after` in the order of bytes.
-    /// Returns the last of them, None at the end.
+    /// Re-measures up to `count` pinned keys, those after `after` in byte order. Returns the last of them, None at the
+    /// end.
     pub fn measure_pinned(
         &mut self,
         after: Option<&[u8]>,
@@ -58,7 +59,7 @@ impl Session {
             keys.iter().map(|key| (key, self.memory(key, now).unwrap_or(0))).collect();
         self.eviction.pins.change(|names| {
             for (key, bytes) in measured {
-                // Unless it has been unpinned meanwhile.
+                // The key may have been unpinned in the meantime.
                 if names.items.contains_key(key) {
                     names.set(key, bytes);
                 }
@@ -72,7 +73,7 @@ impl Session {
         self.eviction.pins.has(key)
     }
 
-    /// Up to `count` pinned keys that come after `after` in the order of bytes.
+    /// Up to `count` pinned keys after `after`, in byte order.
     pub fn pinned_keys(&self, after: Option<&[u8]>, count: usize) -> Vec<Box<[u8]>> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);

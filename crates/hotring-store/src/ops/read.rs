@@ -1,4 +1,4 @@
-//! Operations that look at one key and change nothing.
+//! Single-key reads of strings and of keys of any type.
 
 use hotring_index::{BlockRef, Entry, Key};
 
@@ -12,24 +12,24 @@ use crate::value::{ValueRef, view_entry_at, view_string};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Accesses {
-    /// Nothing that could be told.
+    /// Accesses are not recorded.
     Unknown,
-    /// About the logarithm of their number.
+    /// A logarithmic count of accesses.
     Frequency(u8),
-    /// For how many milliseconds there was none, at least ([`Store::date_accesses`](crate::Store::date_accesses)).
+    /// A lower bound of the idle time in milliseconds ([`Store::date_accesses`](crate::Store::date_accesses)).
     Idle(u64),
-    /// How long ago the last was: in 128ths of the time in which all of the memory that may be used is written
-    /// once.
+    /// The time since the last access, in 128ths of the time in which as many bytes are written as the memory limit
+    /// allows.
     Age(u8),
 }
 
 impl Session {
-    /// Hands the value to `f`. None if the key is absent.
+    /// Calls `f` with the value. None if the key is absent.
     pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
         self.read(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
-    /// As [`get`](Self::get), for strings only.
+    /// Like [`get`](Self::get), for strings only.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -45,10 +45,10 @@ impl Session {
         self.unless_emptied(key.bytes(), now, found)
     }
 
-    /// As [`get_string`](Self::get_string), with the block that the value lies in if it is long: a caller that needs to
-    /// use it beyond this call keeps that ([`BlockRef::to_block`], [`Block::part`](hotring_index::Block::part))
-    /// instead of a copy. Of a string in chunks it is the one that stands for them
-    /// ([`TextRef::to_block`]).
+    /// Like [`get_string`](Self::get_string), with the block that contains the value if it is long: a caller that needs
+    /// the value after this call can keep the block ([`BlockRef::to_block`],
+    /// [`Block::part`](hotring_index::Block::part)) instead of a copy. For a string in chunks it is the block of the
+    /// object ([`TextRef::to_block`]).
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -73,8 +73,8 @@ impl Session {
         Ok(self.read_text(key, now, |text| text.len())?.unwrap_or(0))
     }
 
-    /// Hands the bytes from `start` to `end` to `f`, both inclusive, negative ones counted from
-    /// the end, and where they lie, as [`get_shared`](Self::get_shared); the empty string if there are none.
+    /// Calls `f` with the bytes from `start` to `end`, both included, negative positions counted from the end, and with
+    /// their block as [`get_shared`](Self::get_shared); with the empty string if there are none.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -101,7 +101,7 @@ impl Session {
             .map(Ok),
         });
         let found = match self.unless_emptied(key, now, found)? {
-            // The part is copied while no session waits for this one.
+            // Copied here, where no session waits for this one.
             Some(Err(text)) => {
                 let (start, end) = range(text.len(), start, end);
                 call(&text.copy(start..end), None)
@@ -112,7 +112,8 @@ impl Session {
         Ok(found.expect("exactly one of the calls runs"))
     }
 
-    /// Hands the string to `f`, for a short time: writers of a long one wait for it. None if the key is absent.
+    /// Calls `f` with the string. Writers of a long string wait meanwhile, so `f` must be short. None if the key is
+    /// absent.
     pub(crate) fn read_text<R>(
         &mut self,
         key: &[u8],
@@ -123,7 +124,8 @@ impl Session {
         self.unless_emptied(key, now, found)
     }
 
-    /// The same for a walk over all of it: neither writers of a long one nor the gate wait for `f`.
+    /// Like [`read_text`](Self::read_text), for a walk over the entire string: neither writers of a long string nor the
+    /// gate wait for `f`.
     pub(crate) fn walk_text<R>(
         &mut self,
         key: &[u8],
@@ -144,7 +146,7 @@ impl Session {
         })
     }
 
-    /// The type found under a key: a hash of which all fields have expired has none.
+    /// Turns [`StoreError::WrongType`] into an absent key, if the key is a hash whose fields have all expired.
     #[inline(always)]
     pub(crate) fn unless_emptied<R>(
         &mut self,
@@ -174,14 +176,14 @@ impl Session {
         self.peek(key, now, |entry| is_there(&entry, now)) == Some(true)
     }
 
-    /// As [`exists`](Self::exists), and counts as an access, whatever the [`Origin`](crate::Origin).
+    /// Like [`exists`](Self::exists), and counts as an access, whatever the [`Origin`](crate::Origin).
     pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
         self.mark_accesses(|session| {
             session.read(key, now, |entry| is_there(&entry, now)) == Some(true)
         })
     }
 
-    /// As [`get`](Self::get), and does not count as an access.
+    /// Like [`get`](Self::get), but does not count as an access.
     pub fn peek_value<R>(
         &mut self,
         key: &[u8],
@@ -191,7 +193,7 @@ impl Session {
         self.peek(key, now, |entry| view_entry_at(&entry, now, f)).flatten()
     }
 
-    /// The record of accesses to the key, by the eviction policy or without one; None if the key is absent.
+    /// The recorded accesses to the key, in the form of the eviction policy; None if the key is absent.
     pub fn accesses(&mut self, key: &[u8], now: u64) -> Option<Accesses> {
         let (policy, tick, dates) = (self.eviction.policy(), self.tick(), self.dates_accesses());
         let _reading = self.gate.read(self.gate_hash(key));
@@ -211,22 +213,22 @@ impl Session {
         self.peek(key, now, |entry| is_there(&entry, now).then_some(entry.expire_at)).flatten()
     }
 
-    /// A number that any later write of the key changes; never used twice in a store's life.
-    /// For [`SetCondition::IfVersion`](crate::SetCondition::IfVersion).
+    /// The key's version, which every later write of the key changes and which is never used twice in a store's life;
+    /// None if the key is absent. For [`SetCondition::IfVersion`](crate::SetCondition::IfVersion).
     pub fn version(&mut self, key: &[u8], now: u64) -> Result<Option<u64>, StoreError> {
-        // A write to the gate: the item may be given its first version.
+        // A write in the gate, because the item may get its first version.
         self.admit_little()?;
         Ok(self.change_in_order(key.into(), |key, _| key.version(now)))
     }
 
-    /// Bytes of memory that the key's item takes.
+    /// Memory of the key's item, in bytes; None if the key is absent.
     pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
         let footprint = |entry: Entry<'_>| entry.footprint + long_text::base_bytes(&entry);
         self.peek(key, now, |entry| is_there(&entry, now).then(|| footprint(entry))).flatten()
     }
 }
 
-/// Where a part of a string of this length begins and ends. Out-of-range ends are clamped, an inverted range is empty.
+/// The begin and end of a part of a string of this length. Ends out of range are clamped; an inverted range is empty.
 fn range(len: usize, start: i64, end: i64) -> (usize, usize) {
     let len = i64::try_from(len).expect("values are shorter than 4 GiB");
     if start < 0 && end < 0 && start > end {
@@ -237,6 +239,6 @@ fn range(len: usize, start: i64, end: i64) -> (usize, usize) {
     if start > end {
         return (0, 0);
     }
-    // Both are in 0..len now: start >= 0 by from_end, start <= end <= len - 1.
+    // Both are in 0..len here: start >= 0 by from_end, start <= end <= len - 1.
     (start as usize, end as usize + 1)
 }

@@ -1,40 +1,40 @@
-//! The limit on removals from a container: removed elements are lost unless the reply has room for all of them.
+//! A size limit for elements removed from a container: they would be lost if the reply could not hold all of them.
 
 use crate::error::StoreError;
 
-/// Room for the elements taken out of a container, in the bytes of their receiver.
+/// The capacity of a reply for removed elements, in the bytes of its format.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Bytes in all.
+    /// Total capacity in bytes.
     pub bytes: usize,
-    /// Bytes that a part takes there.
+    /// Bytes that a part takes in the reply.
     pub cost: fn(&[u8]) -> usize,
 }
 
-/// Room that is being filled.
+/// A capacity that is being used up.
 #[derive(Debug)]
 pub(crate) struct Filling {
     room: Room,
     left: usize,
-    /// A single part fits in any room: it could not be taken otherwise.
+    /// A single part always fits: otherwise it could never be removed.
     is_single: bool,
 }
 
 impl Room {
-    /// Room for whatever there is.
+    /// No limit.
     pub const ENDLESS: Room = Room { bytes: usize::MAX, cost: <[u8]>::len };
 
-    /// Begins with room for that many parts.
+    /// Begins to fill the capacity with this many parts.
     pub(crate) fn for_parts(self, n: usize) -> Filling {
         Filling { room: self, left: self.bytes, is_single: n == 1 }
     }
 }
 
 impl Filling {
-    /// Adds a part.
+    /// Accounts for a part.
     ///
     /// # Errors
-    /// [`StoreError::ValuesTooLong`] if there is no room for it.
+    /// [`StoreError::ValuesTooLong`] if the part does not fit.
     pub(crate) fn add(&mut self, part: &[u8]) -> Result<(), StoreError> {
         if self.is_single {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Sorted sets: single-key reads, and single-key writes that decide on changes of members. A key without members is
-//! absent. The expiry stays.
+//! Operations on sorted sets: single-key reads, and single-key writes that decide on changes of members. A key without
+//! members is absent. The expiry stays.
 
 use std::collections::BTreeMap;
 
@@ -14,32 +14,32 @@ use crate::scored::interval::Interval;
 use crate::scored::{Change, ScoredRef, SortedSet, Tally};
 use crate::session::Session;
 
-/// With more pairs than this in one addition, an index of them is quicker than a walk for each.
+/// Number of pairs in one addition above which an index of the members is faster than a walk for each pair.
 const WALKS_MAX: usize = 8;
 
-/// Which members an addition may touch.
+/// Conditions of an addition. By default every pair is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddOptions {
-    /// Only those that are not there (NX).
+    /// Only add new members (NX).
     pub if_absent: bool,
-    /// Only those that are there (XX).
+    /// Only update existing members (XX).
     pub if_present: bool,
-    /// Those that are there only to a higher score (GT).
+    /// Update existing members only to a higher score (GT).
     pub if_greater: bool,
-    /// Those that are there only to a lower score (LT).
+    /// Update existing members only to a lower score (LT).
     pub if_less: bool,
 }
 
 /// The result of an addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Added {
-    /// Members that were not there.
+    /// Number of new members.
     pub added: usize,
-    /// Members that got another score.
+    /// Number of existing members whose score changed.
     pub moved: usize,
 }
 
-/// A member and its score, on their own.
+/// An owned member and its score.
 pub type OwnedScored = (Vec<u8>, f64);
 
 impl AddOptions {
@@ -55,7 +55,7 @@ impl AddOptions {
 }
 
 impl Session {
-    /// Hands the sorted set to `f`, for a short time: writers of it wait. None if the key is absent.
+    /// Calls `f` with the sorted set. Writers wait meanwhile, so `f` must be short. None if the key is absent.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -68,10 +68,10 @@ impl Session {
         self.read_container::<SortedSet, R>(key, now, f)
     }
 
-    /// As [`scored`](Self::scored), for a walk over much of it: writers of a large set do not wait for `f`.
+    /// Like [`scored`](Self::scored), for a walk over much of it: writers of a large set do not wait for `f`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`scored`](Self::scored).
     pub fn scored_walk<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -81,7 +81,7 @@ impl Session {
         self.walk_container::<SortedSet, R>(key, now, f)
     }
 
-    /// Gives members scores, one after the other, where the options allow it.
+    /// Sets the scores of members, one after the other, if the options allow it.
     ///
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::NotANumber`] for NaN, [`StoreError::ValueTooLong`], and those of every
@@ -103,10 +103,10 @@ impl Session {
         Ok(Added { added: tally.added, moved: tally.moved })
     }
 
-    /// Adds to a member's score, an absent one counting as 0, and returns the sum; None if the options do not allow it.
+    /// Adds to a member's score (0 if it is absent), and returns the sum; None if the options do not allow it.
     ///
     /// # Errors
-    /// [`StoreError::Overflow`] if the sum is NaN, and as [`scored_add`](Self::scored_add).
+    /// [`StoreError::Overflow`] if the sum is NaN, and those of [`scored_add`](Self::scored_add).
     pub fn scored_incr<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -139,10 +139,10 @@ impl Session {
         Ok(sum)
     }
 
-    /// Removes members and returns how many were there. With the last one goes the key.
+    /// Removes members and returns the number of removed ones. Removes the key with its last member.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`], and those of every write but for want of memory.
+    /// [`StoreError::WrongType`], and those of every write except [`StoreError::OutOfMemory`].
     pub fn scored_remove(
         &mut self,
         key: &[u8],
@@ -154,10 +154,10 @@ impl Session {
         Ok(tally.removed)
     }
 
-    /// Removes the members of an interval and returns how many these were.
+    /// Removes the members of an interval and returns their number.
     ///
     /// # Errors
-    /// As [`scored_remove`](Self::scored_remove).
+    /// Those of [`scored_remove`](Self::scored_remove).
     pub fn scored_remove_interval(
         &mut self,
         key: &[u8],
@@ -171,11 +171,11 @@ impl Session {
         Ok(tally.removed)
     }
 
-    /// Takes up to `n` members of the lowest scores, or of the highest ones, in that order.
+    /// Removes up to `n` members with the lowest scores, or the highest ones, and returns them in that order.
     ///
     /// # Errors
-    /// As [`scored_remove`](Self::scored_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if there is no
-    /// `room` for several members.
+    /// Those of [`scored_remove`](Self::scored_remove); [`StoreError::ValuesTooLong`], and nothing is removed, if
+    /// several members do not fit `room`.
     pub fn scored_pop(
         &mut self,
         key: &[u8],
@@ -191,7 +191,7 @@ impl Session {
             let ranks = if is_max { len - n..len } else { 0..n };
             let (mut members, mut filling, mut fits) = (Vec::new(), room.for_parts(n), Ok(()));
             scored.each(ranks.clone(), is_max, |entry| {
-                // Results beyond the room are not gathered.
+                // Members that do not fit are not collected.
                 if fits.is_ok() {
                     fits = filling.add(entry.member);
                     members.push((entry.member.to_vec(), entry.score));
@@ -206,7 +206,7 @@ impl Session {
         Ok(members)
     }
 
-    /// A change that leaves less than before.
+    /// Makes changes that only remove members.
     fn reduce<'c, R>(
         &mut self,
         key: &[u8],
@@ -219,26 +219,26 @@ impl Session {
     }
 }
 
-/// The change that removes these ranks, if there are any.
+/// The change that removes the ranks `from..to`, if there are any.
 fn without<'c>(from: usize, to: usize) -> Changes<'c, Change<'c>> {
     let change = (from < to).then_some(Change::RemoveRanks(from, to));
     change.into()
 }
 
-/// The changes that an addition comes to. Each pair meets the effect of those before it.
+/// The changes for an addition. Each pair sees the effect of the previous ones.
 fn additions<'c>(
     scored: ScoredRef<'_>,
     pairs: &[(f64, &'c [u8])],
     options: AddOptions,
 ) -> Changes<'c, Change<'c>> {
     if let [(score, member)] = *pairs {
-        // The change itself checks the member's score again.
+        // Without conditions the change itself compares the scores.
         let is_allowed =
             options == AddOptions::default() || options.allow(scored.score(member), score);
         return is_allowed.then_some(Change::Put(member, score)).into();
     }
     let mut changes = Vec::with_capacity(pairs.len());
-    // A packed set is walked over once, and not for each pair.
+    // Walks over a packed set once, instead of once for each pair.
     let is_indexed = scored.is_packed() && pairs.len() > WALKS_MAX;
     let mut index: BTreeMap<&[u8], f64> = BTreeMap::new();
     if is_indexed {

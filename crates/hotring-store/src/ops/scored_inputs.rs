@@ -1,4 +1,4 @@
-//! Sorted sets, and sets as sorted sets, as they are at one moment: the inputs of operations on several of them.
+//! Snapshots of several sorted sets or sets at one moment: the inputs of operations such as ZUNION.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use crate::scored::{ScoredRef, SortedSet};
 use crate::session::Session;
 use hotring_containers::Scored;
 
-/// The members that a key brings in: those of a sorted set, or those of a set, each with the score 1. They stay as they
-/// are for as long as one wants. Large ones are not copied.
+/// A snapshot of one input: the members of a sorted set, or of a set with the score 1 each. It never changes and can be
+/// kept. A large input is shared, not copied.
 #[derive(Debug, Default)]
 pub struct ScoredInput(Held);
 
@@ -33,19 +33,19 @@ impl Default for Held {
     }
 }
 
-/// An input that is asked for the scores of many members.
+/// An input prepared for many lookups of scores.
 #[derive(Debug)]
 pub struct ScoredAsked<'a>(Lookup<'a>);
 
 #[derive(Debug)]
 enum Lookup<'a> {
     Scored(ScoredRef<'a>),
-    /// A packed one that is too long for a walk each time.
+    /// The members of a packed set that is too long for a walk for each lookup.
     Indexed(HashMap<&'a [u8], f64>),
     Set(Asked<'a>),
 }
 
-/// Up to this many members of a packed set a walk costs about as much as a table of them.
+/// Number of members of a packed set up to which a walk costs about as much as an index.
 const WALK_MAX: usize = 32;
 
 impl ScoredInput {
@@ -86,7 +86,7 @@ impl ScoredInput {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -102,7 +102,7 @@ impl ScoredInput {
         }
     }
 
-    /// The same, to be asked for scores.
+    /// Prepares the input for lookups of scores.
     pub fn asked(&self) -> ScoredAsked<'_> {
         ScoredAsked(match (&self.0, self.scored()) {
             (Held::Set(set), _) => Lookup::Set(Asked::new(set.view())),
@@ -128,7 +128,7 @@ impl ScoredAsked<'_> {
 }
 
 impl Session {
-    /// The inputs under these keys, all as they are at one moment.
+    /// The inputs of these keys, all at one moment.
     ///
     /// # Errors
     /// [`StoreError::WrongType`] if any key holds neither a sorted set nor a set.
@@ -141,7 +141,7 @@ impl Session {
     }
 }
 
-/// The inputs, as one look after the other finds them.
+/// Reads the inputs one after the other; the caller ensures that they are of one moment.
 fn inputs(index: &mut Index, keys: &[&[u8]], now: u64) -> Result<Vec<ScoredInput>, StoreError> {
     let (mut inputs, mut space) = (Vec::with_capacity(keys.len()), no_keys());
     for batch in keys.chunks(PREFETCH_KEYS) {

@@ -1,4 +1,4 @@
-//! SET with its conditions, and the single-key operations that replace or remove a value whole.
+//! SET with its conditions, and the other single-key operations that replace or remove an entire string.
 
 use hotring_index::{Action, Buffer, Entry, Expiry, Key};
 use twox_hash::XxHash3_64;
@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::sync::Arc;
 use crate::value::{Text, copied, encode, encode_block, is_string, reborrow, view_entry};
 
-/// When a set takes place.
+/// The condition of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetCondition<'a> {
     /// Always.
@@ -32,7 +32,7 @@ pub enum SetCondition<'a> {
 }
 
 impl SetCondition<'_> {
-    /// Whether it looks at the string, so that there has to be one.
+    /// Whether the condition compares the string, so that the value must be one.
     fn is_on_string(self) -> bool {
         match self {
             Self::Always | Self::IfAbsent | Self::IfPresent | Self::IfVersion(_) => false,
@@ -64,8 +64,8 @@ fn digest_of(entry: &Entry<'_>) -> u64 {
     view_entry(entry, |value| value.with_bytes(digest))
 }
 
-/// The hash by which a value is compared without being sent: XXH3 with 64 bits and no seed, as Redis
-/// has it. Equal values have equal digests; values of strangers' choice may have, too.
+/// The hash that stands for a value in comparisons: 64-bit XXH3 without a seed, as in Redis. Equal values have equal
+/// digests. The hash is not cryptographic, so an attacker can build different values with equal digests.
 pub fn digest(value: &[u8]) -> u64 {
     XxHash3_64::oneshot(value)
 }
@@ -96,24 +96,24 @@ impl SetExpiry {
 /// Options of [`Session::set`]. The default is a plain SET.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetOptions<'a> {
-    /// When the set takes place.
+    /// The condition of the set.
     pub condition: SetCondition<'a>,
     /// The new expiry.
     pub expiry: SetExpiry,
-    /// Return the old value, also when the condition fails.
+    /// Whether to return the old value, even if the condition fails.
     pub return_old: bool,
-    /// Where the value has arrived, if that is a buffer of this store: it need not be copied from there then, if it
-    /// is long and most of the buffer ([`Buffer::share`]).
+    /// The buffer of this store that contains the value, if there is one: a long value that fills most of the buffer is
+    /// shared instead of copied ([`Buffer::share`]).
     pub buffer: Option<&'a Arc<Buffer>>,
 }
 
 impl SetOptions<'_> {
-    /// Set only an absent key.
+    /// Options that set only an absent key.
     pub fn if_absent() -> Self {
         SetOptions { condition: SetCondition::IfAbsent, ..Self::default() }
     }
 
-    /// Set only a present key.
+    /// Options that set only a present key.
     pub fn if_present() -> Self {
         SetOptions { condition: SetCondition::IfPresent, ..Self::default() }
     }
@@ -122,9 +122,9 @@ impl SetOptions<'_> {
 /// The result of [`Session::set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOutcome {
-    /// The condition held and the set took place.
+    /// Whether the condition held and the set took place.
     pub stored: bool,
-    /// The old value, if it was asked for and there was one.
+    /// The old value, if it was requested and existed.
     pub old: Option<Text>,
 }
 
@@ -152,7 +152,7 @@ impl Session {
             }
         };
         let expiry = options.expiry.of_item(now);
-        // Without one this is a removal.
+        // An expiry in the past makes this a removal, which needs no memory.
         if expiry.is_some() {
             self.admit()?;
         }
@@ -163,7 +163,7 @@ impl Session {
             return Ok(SetOutcome { stored: true, old: None });
         }
         let needs_string = options.return_old || options.condition.is_on_string();
-        // A long string may be changing in place, which no compare-and-swap notices.
+        // Under the order lock: a long string may change in place, which no compare-and-swap notices.
         self.change_in_order(key, |key, _| {
             key.run(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {

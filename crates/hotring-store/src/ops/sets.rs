@@ -1,5 +1,5 @@
-//! Sets: reads and writes of one, and operations on several at one moment. A key without members is absent. The expiry
-//! stays, but for results that are stored.
+//! Operations on sets: reads and writes of one set, and operations on several sets at one moment. A key without members
+//! is absent. The expiry stays, except for stored results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,10 +18,10 @@ use crate::set::large::Members;
 use crate::set::{Change, Member, Set, SetForm, SetRef};
 use crate::value::{len_of, reborrow};
 
-/// A walk over all members is quicker than the way to each where more than one in `WALK_FROM` is chosen.
+/// If more than one in `WALK_FROM` members is chosen, a walk over all of them is faster than a lookup of each.
 const WALK_FROM: usize = 16;
 
-/// A set as it is at one moment, to be used for as long as one wants. A large one is not copied.
+/// A snapshot of a set, which never changes and can be kept. A large set is shared, not copied.
 #[derive(Debug, Default)]
 pub struct SetSnapshot(Held);
 
@@ -38,11 +38,11 @@ enum Held {
 /// An operation on several sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOperation {
-    /// The members that all have.
+    /// The members that all sets have.
     Intersection,
-    /// The members that any has.
+    /// The members that any set has.
     Union,
-    /// The members of the first that no other has.
+    /// The members of the first set that no other set has.
     Difference,
 }
 
@@ -63,7 +63,7 @@ impl SetSnapshot {
         })
     }
 
-    /// The set, an empty one if the key is absent.
+    /// The set; an empty one if the key is absent.
     pub fn view(&self) -> SetRef<'_> {
         match &self.0 {
             Held::Absent => Set::packed(&[]),
@@ -73,17 +73,17 @@ impl SetSnapshot {
         }
     }
 
-    /// Whether the key is there.
+    /// Whether the key is present.
     pub fn is_there(&self) -> bool {
         !matches!(self.0, Held::Absent)
     }
 }
 
-/// A set that is asked for many members.
+/// A set prepared for many membership tests.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     set: SetRef<'a>,
-    /// The members of a long list.
+    /// An index of the members of a long list.
     members: Option<HashSet<&'a [u8]>>,
 }
 
@@ -106,8 +106,8 @@ impl<'a> Asked<'a> {
 }
 
 impl SetOperation {
-    /// Calls `f` with each member that the sets make, once, until it returns false; and `step` with each that is
-    /// looked at.
+    /// Calls `f` once with each member of the result, until it returns false; and `step` for each member that is
+    /// visited.
     pub fn run(
         self,
         sets: &[SetSnapshot],
@@ -141,7 +141,7 @@ impl SetOperation {
     }
 }
 
-/// The smallest set is walked over, so that the others are asked for as few members as can be.
+/// Walks over the smallest set, to minimize the lookups in the others.
 fn intersect(mut sets: Vec<SetRef<'_>>, step: impl FnMut(), mut f: impl FnMut(&[u8]) -> bool) {
     sets.sort_by_key(SetRef::len);
     let Some((smallest, others)) = sets.split_first() else { return };
@@ -152,13 +152,13 @@ fn intersect(mut sets: Vec<SetRef<'_>>, step: impl FnMut(), mut f: impl FnMut(&[
     each(*smallest, step, |member| !others.iter().all(|set| set.contains(member)) || f(member));
 }
 
-/// Walks over a set until `f` returns false; true if it never did.
+/// Calls `f` with each member of a set until it returns false; true if it never did.
 fn each(set: SetRef<'_>, mut step: impl FnMut(), mut f: impl FnMut(&[u8]) -> bool) -> bool {
     set.iter().inspect(|_| step()).all(|member| member.with_bytes(&mut f))
 }
 
 impl Session {
-    /// Hands the set to `f`. None if the key is absent.
+    /// Calls `f` with the set. None if the key is absent.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -171,10 +171,11 @@ impl Session {
         self.read_container::<Set, R>(key, now, f)
     }
 
-    /// As [`set_members`](Self::set_members), for a walk over all of it: writers of a large set do not wait for `f`.
+    /// Like [`set_members`](Self::set_members), for a walk over the entire set: writers of a large set do not wait for
+    /// `f`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`set_members`](Self::set_members).
     pub fn set_walk<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -184,10 +185,10 @@ impl Session {
         self.walk_container::<Set, R>(key, now, f)
     }
 
-    /// Adds members and returns how many were not there.
+    /// Adds members and returns the number of new ones.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the set would be, and those of every write.
+    /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`] if the set would be too long, and those of every write.
     pub fn set_add<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -207,10 +208,10 @@ impl Session {
         Ok(tally.added)
     }
 
-    /// Removes members and returns how many were there. With the last member goes the key.
+    /// Removes members and returns the number of removed ones. Removes the key with its last member.
     ///
     /// # Errors
-    /// As [`set_add`](Self::set_add), but for [`StoreError::OutOfMemory`]: the set without them takes less.
+    /// Those of [`set_add`](Self::set_add) except [`StoreError::OutOfMemory`]: the smaller set takes less memory.
     pub fn set_remove<'k>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -227,12 +228,12 @@ impl Session {
         Ok(tally.removed)
     }
 
-    /// Removes up to this many members, chosen at random, and returns them. `random` answers a number below the given
-    /// one. The log names the members.
+    /// Removes up to `count` members, chosen at random, and returns them. `random` must return a number below its
+    /// argument. The log names the members.
     ///
     /// # Errors
-    /// As [`set_remove`](Self::set_remove); [`StoreError::ValuesTooLong`], and nothing is taken, if there is no `room`
-    /// for several members.
+    /// Those of [`set_remove`](Self::set_remove); [`StoreError::ValuesTooLong`], and nothing is removed, if several
+    /// members do not fit `room`.
     pub fn set_pop(
         &mut self,
         key: &[u8],
@@ -247,7 +248,7 @@ impl Session {
             let (mut popped, mut filling) = (Vec::new(), room.for_parts(n));
             let mut fits = Ok(());
             choose(set, count, &mut random, |member| {
-                // Results beyond the room are not gathered.
+                // Members that do not fit are not collected.
                 if fits.is_ok() {
                     fits = member.with_bytes(|member| filling.add(member));
                     popped.push(member.to_vec());
@@ -260,8 +261,8 @@ impl Session {
         Ok(popped)
     }
 
-    /// Calls `f` with up to this many members, chosen at random, each once. `random` answers a number below the given
-    /// one. None if the key is absent.
+    /// Calls `f` with up to `count` members, chosen at random, each once. `random` must return a number below its
+    /// argument. None if the key is absent.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -276,10 +277,10 @@ impl Session {
         self.set_walk(key, now, |set| choose(set, count, random, f))
     }
 
-    /// Moves a member from one set to another, at one moment for all. False if it was not there.
+    /// Moves a member from one set to another, at one moment for every observer. False if the member was absent.
     ///
     /// # Errors
-    /// As [`set_add`](Self::set_add), of either key.
+    /// Those of [`set_add`](Self::set_add), for either key.
     pub fn set_move(
         &mut self,
         from: &[u8],
@@ -300,11 +301,11 @@ impl Session {
                 return Ok(is_there);
             }
             let (add, remove) = ([Change::add(member)], [Change::remove(member)]);
-            // The steps that may be refused come first.
+            // The step that may fail comes first.
             let (tally, ()) =
                 session.change_container::<Set, _>(to, now, |_| Ok((Changes::Given(&add), ())))?;
             if session.damages() != damages {
-                // It has not come, and must not go.
+                // The member was not added, so it must not be removed.
                 return Ok(false);
             }
             if tally.added > 0 {
@@ -316,7 +317,7 @@ impl Session {
         })
     }
 
-    /// The sets of these keys, all as they are at one moment.
+    /// Snapshots of the sets of these keys, all at one moment.
     ///
     /// # Errors
     /// [`StoreError::WrongType`] if any key holds another type.
@@ -332,11 +333,11 @@ impl Session {
         self.read_many(keys, |index| snapshots(index, keys, now))
     }
 
-    /// Stores the result of the sets of these keys at `to`, in place of its old value, and returns its length.
-    /// `to` is removed if there are none. All at one moment.
+    /// Stores the result of an operation on the sets of these keys at `to`, replacing its old value, and returns its
+    /// length. Removes `to` if the result is empty. All at one moment for every observer.
     ///
     /// # Errors
-    /// As [`set_add`](Self::set_add) and [`sets_at_once`](Self::sets_at_once).
+    /// Those of [`set_add`](Self::set_add) and [`sets_at_once`](Self::sets_at_once).
     pub fn set_store(
         &mut self,
         operation: SetOperation,
@@ -351,7 +352,7 @@ impl Session {
             let damages = session.damages();
             let sets = snapshots(&mut session.index, keys, now)?;
             if session.damages() != damages {
-                // The value of `to` must not make way for a result without one of the sets.
+                // A result without one of the sets must not replace the value of `to`.
                 return Ok(0);
             }
             let mut builder = Builder::new(&session.containers);
@@ -382,7 +383,7 @@ impl Session {
         })
     }
 
-    /// The form of a set with these members; None without members.
+    /// Encodes a set with these members; None without members.
     pub(crate) fn encode_set<'m>(
         &mut self,
         members: impl Iterator<Item = &'m [u8]>,
@@ -397,7 +398,7 @@ impl Session {
     }
 }
 
-/// The sets of these keys, as one look after the other finds them.
+/// Reads the sets one after the other; the caller ensures that they are of one moment.
 fn snapshots(index: &mut Index, keys: &[&[u8]], now: u64) -> Result<Vec<SetSnapshot>, StoreError> {
     let (mut sets, mut space) = (Vec::with_capacity(keys.len()), no_keys());
     for batch in keys.chunks(PREFETCH_KEYS) {
@@ -409,7 +410,7 @@ fn snapshots(index: &mut Index, keys: &[&[u8]], now: u64) -> Result<Vec<SetSnaps
     Ok(sets)
 }
 
-/// Calls `f` with up to `count` members, each once, every choice of them being as likely as any other.
+/// Calls `f` with up to `count` different members; all selections are equally likely.
 fn choose<'a>(
     set: SetRef<'a>,
     count: usize,
@@ -426,9 +427,9 @@ fn choose<'a>(
     if set.form() == SetForm::Table && count > len / WALK_FROM {
         return choose_in_walk(set, count, random, f);
     }
-    // A list finds a rank by a walk.
+    // A list finds a rank only by a walk, so its members are collected once.
     let list: Option<Vec<Member<'a>>> = (set.form() == SetForm::List).then(|| set.iter().collect());
-    // The steps of a shuffle of all ranks, of which only those are noted that have moved.
+    // The first steps of a shuffle of all ranks. Only the ranks that have moved are stored.
     let mut moved: HashMap<usize, usize> = HashMap::new();
     for first in 0..count {
         let at = first + random(len - first);
@@ -443,7 +444,7 @@ fn choose<'a>(
     }
 }
 
-/// The same, of a set that has more, in one walk: each member is chosen with the chance that is left.
+/// Like `choose`, in one walk over a set with more than `count` members: each is chosen with the remaining probability.
 fn choose_in_walk<'a>(
     set: SetRef<'a>,
     count: usize,

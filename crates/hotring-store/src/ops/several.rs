@@ -1,8 +1,8 @@
 //! Operations on several keys, each atomic to every observer.
 //!
-//! Reads take an optimistic snapshot ([`Session::read_many`]); writes hold the stripes of their
-//! keys. Under `Hold::WriteOnce` a key must change at most once, because single-key readers that
-//! came before the hold may still look (the gate's header says why that is enough).
+//! Reads take an optimistic snapshot ([`Session::read_many`]); writes hold their keys. Under `Hold::WriteOnce` a key
+//! must change at most once, because single-key readers that began before the hold may still read (the gate's header
+//! explains why that suffices).
 
 use std::borrow::Cow;
 
@@ -19,15 +19,15 @@ use crate::session::Session;
 use crate::value::{ValueRef, detach_entry, encode, len_of, reborrow};
 use hotring_index::AnySession as Index;
 
-/// Keys that may be read for nothing, because other sessions' writes spoil the snapshot, before the
-/// stripes are held instead.
+/// Keys that may be read in vain, because writes of other sessions invalidate the snapshot, before the keys are held
+/// instead.
 const SPOILT_READS_MAX: usize = 64;
-/// A snapshot buffer above this is given back after use.
+/// A larger snapshot buffer, in bytes, is freed after use.
 const SNAPSHOT_LEN_KEPT: usize = 1 << 20;
-/// Up to this many pairs, looking for a key's later copy pair by pair beats sorting.
+/// Number of pairs up to which a quadratic search for repeated keys is faster than sorting.
 const PAIRS_QUADRATIC: usize = 16;
 
-/// When [`Session::mset_ex`] takes place.
+/// The condition of [`Session::mset_ex`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MSetCondition {
     /// Always.
@@ -42,8 +42,8 @@ pub enum MSetCondition {
 type Pair<'p> = (&'p [u8], &'p [u8]);
 
 impl Session {
-    /// Calls `f` with each key's number and value, in order; the values are those of one moment. A
-    /// key that does not hold a string counts as absent.
+    /// Calls `f` with each key's position and value, in order; the values are those of one moment. A key that does not
+    /// hold a string counts as absent.
     pub fn mget(
         &mut self,
         keys: &[&[u8]],
@@ -54,13 +54,13 @@ impl Session {
             .expect("no values are longer than memory");
     }
 
-    /// As [`mget`](Self::mget), for callers with a limit: the values are copied first, which takes
-    /// up to `bytes_max` bytes and one value more. Long ones are not, but count; `f` is told where they lie
+    /// Like [`mget`](Self::mget), for callers with a limit: the values are copied first, which takes up to `bytes_max`
+    /// bytes and one more value. Long values are shared instead of copied, but count; `f` gets their blocks
     /// ([`get_shared`](Self::get_shared)).
     ///
     /// # Errors
-    /// [`StoreError::ValuesTooLong`] if the values of several keys are longer than that together;
-    /// `f` has not been called then.
+    /// [`StoreError::ValuesTooLong`] if the values of several keys together are longer than that; then `f` has not been
+    /// called.
     pub fn mget_within(
         &mut self,
         keys: &[&[u8]],
@@ -83,14 +83,14 @@ impl Session {
                 f(i, value, block);
             }
         }
-        // Shares would keep their memory.
+        // Kept shares would prevent their memory from being freed.
         if gathered.shared_len == 0 && gathered.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
             self.gathered = gathered;
         }
         if fits { Ok(()) } else { Err(StoreError::ValuesTooLong { len_max: bytes_max }) }
     }
 
-    /// How many of the keys are present at one moment; a key that is named twice counts twice.
+    /// Number of the keys that are present at one moment; a key that is named twice counts twice.
     pub fn exists_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
         if let [key] = keys {
             return usize::from(self.exists(key, now));
@@ -116,7 +116,8 @@ impl Session {
         })
     }
 
-    /// As [`exists_many`](Self::exists_many), and counts as an access, as every read does.
+    /// Like [`exists_many`](Self::exists_many), and counts as an access to each key, whatever the
+    /// [`Origin`](crate::Origin).
     pub fn touch_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
         self.mark_accesses(|session| {
             session.count_many(keys, |index, key| {
@@ -125,7 +126,7 @@ impl Session {
         })
     }
 
-    /// Removes the keys and returns how many were present.
+    /// Removes the keys and returns the number of removed ones.
     pub fn remove_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
         if let [key] = keys {
             return usize::from(self.remove(key, now));
@@ -140,12 +141,12 @@ impl Session {
         self.mset_ex(pairs, MSetCondition::Always, SetExpiry::Clear, now).map(|_| ())
     }
 
-    /// As [`mset`](Self::mset), but only if none of the keys is present. True if it set them.
+    /// Like [`mset`](Self::mset), but only if none of the keys is present. True if it set them.
     pub fn mset_nx(&mut self, pairs: &[(&[u8], &[u8])], now: u64) -> Result<bool, StoreError> {
         self.mset_ex(pairs, MSetCondition::IfNonePresent, SetExpiry::Clear, now)
     }
 
-    /// As [`mset`](Self::mset), under a condition and with one expiry for all. True if it set them.
+    /// Like [`mset`](Self::mset), under a condition and with one expiry for all. True if it set them.
     pub fn mset_ex(
         &mut self,
         pairs: &[(&[u8], &[u8])],
@@ -173,21 +174,20 @@ impl Session {
         }))
     }
 
-    /// Gives `from`'s value, earlier values and expiry to `to`, in place of all that it had, and
-    /// removes `from`.
-    /// A key that is renamed to itself stays as it is.
+    /// Moves `from`'s value, earlier values and expiry to `to`, replacing everything of `to`. Renaming a key to itself
+    /// has no effect.
     pub fn rename(&mut self, from: &[u8], to: &[u8], now: u64) -> Result<(), StoreError> {
         self.move_item(from, to, true, now).map(|_| ())
     }
 
-    /// As [`rename`](Self::rename), but only if `to` is absent. True if it renamed.
+    /// Like [`rename`](Self::rename), but only if `to` is absent. True if it renamed the key.
     pub fn rename_nx(&mut self, from: &[u8], to: &[u8], now: u64) -> Result<bool, StoreError> {
         self.move_item(from, to, false, now)
     }
 
-    /// Gives a copy of `from`'s value, earlier values and expiry to `to`, which must be absent unless
-    /// `replace`. A long value they have together, until one of them is written.
-    /// False if it was not, or `from` is absent, or both are one key.
+    /// Copies `from`'s value, earlier values and expiry to `to`, which must be absent unless `replace` is set. A long
+    /// value is shared until one of the keys is written. False if nothing was copied: `to` is present, `from` is
+    /// absent, or both are the same key.
     pub fn copy(
         &mut self,
         from: &[u8],
@@ -213,14 +213,13 @@ impl Session {
         })
     }
 
-    /// Runs `f` with the keys to itself: no other session sees a state in the middle of it, and
-    /// none changes them meanwhile. No keys stand for the whole store. Other sessions' operations
-    /// on these keys wait, so `f` should be short. Operations in `f` may be refused one by one
-    /// ([`StoreError::Stalled`]); ask [`Session::admit`] first.
+    /// Runs `f` while this session holds the keys: no other session sees a state in the middle of `f`, and none changes
+    /// the keys meanwhile. An empty list stands for all keys of the store. Other sessions' operations on these keys
+    /// wait, so `f` should be short. Operations in `f` may fail individually ([`StoreError::Stalled`]); call
+    /// [`Session::admit`] first.
     ///
     /// # Panics
-    /// If `f` touches a key that is not among `keys`: to wait for that key while holding others could wait
-    /// forever.
+    /// If `f` accesses a key that is not among `keys`: waiting for that key while holding others could deadlock.
     pub fn exclusive<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Session) -> R) -> R {
         let keys = if keys.is_empty() { Keys::All } else { self.keys(keys.iter().copied()) };
         self.hold(&keys, Hold::Exclusive, f)
@@ -249,7 +248,7 @@ impl Session {
         keys: impl IntoIterator<Item = &'k [u8]> + Clone,
         f: impl FnOnce(&mut Session) -> R,
     ) -> R {
-        // Before the hold, to keep it short.
+        // Prefetched before the hold, to keep it short.
         let mut prefetched = no_keys();
         let n =
             prefetched.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
@@ -275,7 +274,7 @@ impl Session {
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
-            // A reader of the old name may still be at it, and must not see changes made under the new one.
+            // A reader may still read under the old name, and must not see changes made under the new one.
             let value = session.unshared(value);
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             session.enter_due(to, due_of_new(&value), now);
@@ -284,13 +283,13 @@ impl Session {
         })
     }
 
-    /// Whether the key is absent, and not only damaged: that would be overwritten.
+    /// Whether the key is absent and not just damaged: a damaged item must not be overwritten.
     pub(crate) fn is_free(&mut self, key: &[u8], now: u64) -> bool {
         let damages = self.index.damages();
         !self.exists(key, now) && self.index.damages() == damages
     }
 
-    /// The value, or another large container with the same parts: keys must never share an object that changes.
+    /// The value, or a copy if it is a large container: keys must never share an object that changes.
     fn unshared(&self, value: NewValue<'static>) -> NewValue<'static> {
         let copy = match &value {
             NewValue::Block { block, .. } => large::copy_of(block, &self.store),
@@ -299,7 +298,7 @@ impl Session {
         copy.unwrap_or(value)
     }
 
-    /// A key's value, ready to be put under another key.
+    /// A key's value, to be stored under another key, and its expiry.
     fn detached(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
         self.read(key, now, |entry| {
             let expiry = entry.expire_at.map_or(Expiry::Never, Expiry::At);
@@ -332,7 +331,7 @@ fn keys_of<'k>(pairs: &[(&'k [u8], &[u8])]) -> impl Iterator<Item = &'k [u8]> + 
     pairs.iter().map(|(key, _)| *key)
 }
 
-/// One pair for each key, the last one that names it: a key changes once in a hold.
+/// The last pair of each key, because a key must change only once in a hold.
 fn last_of_each<'p>(pairs: &'p [Pair<'p>]) -> Cow<'p, [Pair<'p>]> {
     if pairs.len() <= PAIRS_QUADRATIC {
         let is_last = |i: usize| !keys_of(&pairs[i + 1..]).any(|later| later == pairs[i].0);

@@ -1,4 +1,4 @@
-//! APPEND and SETRANGE, and the common parts of all operations that change a part of a string: single-key writes.
+//! APPEND and SETRANGE, and the shared code of all operations that change a part of a string: single-key writes.
 
 use hotring_index::{Action, Expiry};
 
@@ -10,8 +10,7 @@ use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, view_string};
 
 impl Session {
-    /// Adds `tail` to the end of the value, an absent one counting as empty, and returns the new
-    /// length. The expiry stays.
+    /// Appends `tail` to the value (empty if the key is absent), and returns the new length. The expiry stays.
     pub fn append(&mut self, key: &[u8], tail: &[u8], now: u64) -> Result<usize, StoreError> {
         self.check_key(key)?;
         self.check_value(tail.len())?;
@@ -21,8 +20,8 @@ impl Session {
         })
     }
 
-    /// Overwrites the value from `offset` on with `patch`, padding with zero bytes up to the
-    /// offset, and returns the new length. An empty patch changes nothing. The expiry stays.
+    /// Overwrites the value from `offset` on with `patch`, padding with zero bytes up to the offset, and returns the
+    /// new length. An empty patch changes nothing. The expiry stays.
     pub fn set_range(
         &mut self,
         key: &[u8],
@@ -36,7 +35,7 @@ impl Session {
         }
         let end = offset.saturating_add(patch.len());
         if let Err(error) = self.check_text(end, patch.len()) {
-            // Redis tells of a wrong type first.
+            // Redis reports a wrong type first.
             return self.strlen(key, now).and(Err(error));
         }
         self.change_text(key, now, |text| {
@@ -45,17 +44,17 @@ impl Session {
         })
     }
 
-    /// Whether a string may be made this long by writing as many bytes.
+    /// Checks whether writing `written` bytes may make a string this long.
     pub(crate) fn check_text(&mut self, len: usize, written: usize) -> Result<(), StoreError> {
-        // A string that stays plain is stored as a whole; of another one zeros take no memory.
+        // A plain string is stored in full; zeros of a string in chunks take no memory.
         let is_plain = len <= self.containers.text_plain_max();
         self.limits.check_value(len)?;
         self.admit_bytes(if is_plain { len } else { written })
     }
 
-    /// Decides on the string that the key holds, an empty one if it is absent, and writes the result; nothing if
-    /// that are no patches. `decide` may be called several times, and should be short: a writer of a long string waits
-    /// for it. The expiry stays.
+    /// Decides on the key's string (an empty one if the key is absent) and applies the patches; writes nothing if there
+    /// are none. `decide` may be called several times, and should be short, because writers of a long string wait for
+    /// it. The expiry stays.
     ///
     /// # Errors
     /// [`StoreError::WrongType`], [`StoreError::ValueTooLong`], and those of every write.
@@ -74,14 +73,14 @@ impl Session {
             let changed = self.change_in_order(key.into(), |write, objects| {
                 write.change_long_text(objects, limits, now, &mut decide)
             })?;
-            // Otherwise another session has replaced it by a short one in between.
+            // Otherwise another session has replaced the string by a short one in the meantime.
             if let Some(result) = changed {
                 return Ok(result);
             }
         }
     }
 
-    /// Changes a string that is plain, and stays so. None if it is not, or would not.
+    /// Changes a string that is plain and stays so; None otherwise.
     fn change_plain_text<'c, R>(
         &mut self,
         key: &[u8],

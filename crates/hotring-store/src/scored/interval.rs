@@ -1,4 +1,4 @@
-//! Parts of a sorted set: by rank, by score, by member.
+//! Intervals of a sorted set: by rank, score or member.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::ScoredRef;
 pub struct ScoreEnd {
     /// The score.
     pub score: f64,
-    /// Whether members of that score are out of the range.
+    /// Whether the range excludes members with that score.
     pub is_exclusive: bool,
 }
 
@@ -18,27 +18,27 @@ pub struct ScoreEnd {
 pub enum MemberEnd<'a> {
     /// Before all members.
     First,
-    /// Behind all members.
+    /// After all members.
     Last,
-    /// This member is in the range.
+    /// The range includes this member.
     Inclusive(&'a [u8]),
-    /// This member is out of it.
+    /// The range excludes this member.
     Exclusive(&'a [u8]),
 }
 
 /// A part of a sorted set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Interval<'a> {
-    /// From a rank to another, both included; negative ones count from the end, -1 is the last.
+    /// From a rank to another, both included; negative ranks count from the end, -1 is the last.
     Ranks(i64, i64),
     /// From a score to another.
     Scores(ScoreEnd, ScoreEnd),
-    /// From a member to another, where all scores are equal.
+    /// From a member to another, for a set in which all scores are equal.
     Members(MemberEnd<'a>, MemberEnd<'a>),
 }
 
 impl ScoredRef<'_> {
-    /// The ranks of an interval's members; `reversed` counts ranks that are given from the end.
+    /// The ranks of an interval's members; with `reversed`, the ranks of the interval count from the end.
     pub fn ranks(&self, interval: &Interval<'_>, reversed: bool) -> Range<usize> {
         let (from, to) = match *interval {
             Interval::Ranks(from, to) => return self.given_ranks(from, to, reversed),
@@ -66,7 +66,7 @@ impl ScoredRef<'_> {
             Ok(rank) => rank.min(len),
             Err(_) => len.saturating_sub(usize::try_from(rank.unsigned_abs()).unwrap_or(len)),
         };
-        // One that lies before the first as an end leaves nothing.
+        // An end before the first member gives an empty range.
         let is_before_all = to < 0 && to.unsigned_abs() > len as u64;
         let start = clamped(from);
         let end = if is_before_all { 0 } else { clamped(to).saturating_add(1).min(len) };
@@ -76,7 +76,8 @@ impl ScoredRef<'_> {
 }
 
 impl MemberEnd<'_> {
-    /// Whether it is above a member; of the member itself by whether it is the upper end.
+    /// Whether the end is above a member. For the member itself it depends on `is_upper`, whether this is the upper
+    /// end.
     fn is_above(&self, member: &[u8], is_upper: bool) -> bool {
         match self {
             MemberEnd::First => false,

@@ -7,17 +7,17 @@ use super::{Change, Tally, push_entry};
 use crate::container::large;
 use crate::container::packed::Head;
 
-/// Bytes of a packed entry beside its member: lengths below 128, and a score.
+/// Bytes of a packed entry in addition to its member: a length below 128, and a score.
 const ENTRY_LEN: usize = 10;
 
 /// The members of a large sorted set. Clone: O(1).
 pub(crate) struct Scores {
     set: ScoredSet,
-    /// Keyed, so that clients cannot choose members of one hash.
+    /// Keyed, so that clients cannot choose members with colliding hashes.
     hasher: SipHasher13,
     /// Bytes of all members.
     len_of_all: usize,
-    /// Parts cut off by changes, if they are large.
+    /// Detached parts that were too many to be freed at once.
     cut: Option<Remains>,
 }
 
@@ -35,14 +35,14 @@ impl std::fmt::Debug for Scores {
 }
 
 impl Scores {
-    /// No members, yet.
+    /// An empty set.
     pub(crate) fn new([a, b]: [u64; 2]) -> Scores {
         let hasher = SipHasher13::new_with_keys(a, b);
         Scores { set: ScoredSet::new(), hasher, len_of_all: 0, cut: None }
     }
 
-    /// These members, the last one of equal ones. None of the scores is NaN. `step` is called all the time, for callers
-    /// that have other work.
+    /// Builds a set of these members; the last of equal ones wins. No score may be NaN. Calls `step` continually, for
+    /// callers with other work.
     pub(crate) fn of<'a>(
         entries: impl Iterator<Item = Scored<'a>>,
         keys: [u64; 2],
@@ -90,7 +90,7 @@ impl Scores {
         self.set.iter_back_from(rank)
     }
 
-    /// All members in an order in which those of several sets are found quickly.
+    /// All members in an order that makes lookups in other sets fast.
     pub(crate) fn iter_by_hash(&self) -> impl Iterator<Item = Scored<'_>> {
         self.set.iter_by_hash()
     }
@@ -102,7 +102,7 @@ impl Scores {
         mut f: impl FnMut(Scored<'a>),
     ) -> u64 {
         large::scan(cursor, count, |from, met| {
-            // One leaf at a time.
+            // Visits one leaf per call.
             self.set.scan(from, 1, |entry| {
                 met.add(entry.member.len());
                 f(entry);
@@ -129,7 +129,7 @@ impl Scores {
         (after.len() == 0).then_some(tally)
     }
 
-    /// Makes changes, in their order.
+    /// Applies changes in their order.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
         let mut tally = Tally::default();
         for change in changes {
@@ -166,7 +166,7 @@ impl Scores {
         let len_of = |from, n| -> usize {
             self.iter_from(from).take(n).map(|entry| entry.member.len()).sum()
         };
-        // The fewer ones are walked over.
+        // Walks over the smaller part.
         let len = if to - from > self.len() / 2 {
             self.len_of_all - len_of(0, from) - len_of(to, self.len() - to)
         } else {
@@ -183,7 +183,7 @@ impl Scores {
         self.hasher.hash(member) as u32
     }
 
-    /// The packed form.
+    /// Encodes the packed form.
     pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
         let head = Head { number, count: self.len() };
         let mut held = head.begin(self.len_of_all + ENTRY_LEN * self.len());
@@ -191,13 +191,13 @@ impl Scores {
         held
     }
 
-    /// Takes the remains, for the caller to free. No members are left then.
+    /// Takes all nodes, for the caller to free, and leaves no members.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
         large::with_cut(std::mem::take(&mut self.set).into_remains(), &mut self.cut)
     }
 
-    /// Takes the parts cut off by changes, for the caller to free.
+    /// Takes the detached parts, for the caller to free.
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         self.cut.take()
     }

@@ -1,8 +1,8 @@
 //! Sorted sets: members with scores, a [`Type`] of container.
 //!
-//! A short one has its members and scores one behind the other ([`crate::container::packed`]), in order of (score,
-//! member): a member and its score are two parts. The score's part is the highest bytes of its bits, without the zeros
-//! that end them: small integers take two bytes. A long one is [`Scores`].
+//! A short sorted set stores its members and scores in sequence ([`crate::container::packed`]), ordered by (score,
+//! member): a member and its score are two parts. The part of a score is its f64 bits, big-endian, without trailing
+//! zero bytes, so that small integers take two bytes. A long sorted set is a [`Scores`].
 
 pub(crate) mod interval;
 pub(crate) mod large;
@@ -31,29 +31,29 @@ enum Form<'a> {
 /// A change of members.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change<'a> {
-    /// Gives a member a score.
+    /// Sets the score of a member.
     Put(&'a [u8], f64),
     /// Removes a member.
     Remove(&'a [u8]),
-    /// Removes the members of these ranks, the second excluded.
+    /// Removes the members from the first rank up to the second, which is excluded.
     RemoveRanks(usize, usize),
 }
 
 /// The effect of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Members that were not there before.
+    /// New members.
     pub(crate) added: usize,
-    /// Members that have another score than before.
+    /// Existing members whose score changed.
     pub(crate) moved: usize,
-    /// Members that are not there any more.
+    /// Removed members.
     pub(crate) removed: usize,
 }
 
-/// The type.
+/// The type of sorted sets.
 pub(crate) enum SortedSet {}
 
-/// Bytes that the lengths of a member and of its score, and the score, take at most.
+/// Maximum bytes of an entry in addition to its member: the lengths of the member and the score, and the score.
 const ENTRY_MAX: usize = 16;
 /// The kind of a change in the log, in the lowest two bits of its first number.
 const PUT: u64 = 0;
@@ -149,8 +149,8 @@ impl Type for SortedSet {
         tally == Tally::default()
     }
 
-    /// The member's length and the kind in one number, the member, the score's part; or the first rank likewise,
-    /// and the number of ranks.
+    /// Encodes changes: the member's length and the kind in one number, the member, the score; or the first rank and
+    /// the kind in one number, and the number of ranks.
     fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
         let len = changes.iter().map(|change| SortedSet::weigh(change).len).sum();
         let mut bytes = Vec::with_capacity(len);
@@ -204,7 +204,7 @@ impl Type for SortedSet {
 }
 
 impl<'a> ScoredRef<'a> {
-    /// The set as it is held in one value; nothing of a large one.
+    /// The packed form; empty for a large set.
     pub(crate) fn held(&self) -> &'a [u8] {
         match self.0 {
             Form::Packed(held) => held,
@@ -212,12 +212,12 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// Whether it is held as one value.
+    /// Whether the set is packed, that is stored as one value.
     pub fn is_packed(&self) -> bool {
         matches!(self.0, Form::Packed(_))
     }
 
-    /// Bytes that it is held in.
+    /// Memory of the set, in bytes.
     pub fn footprint(&self) -> usize {
         match self.0 {
             Form::Packed(held) => held.len(),
@@ -233,7 +233,7 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// Number of members that a walk shows, also of a packed set whose own number is damaged.
+    /// Number of members that a walk shows, even if the count of a packed set is damaged.
     pub fn count(&self) -> usize {
         match self.0 {
             Form::Packed(held) => entries_of(held).count(),
@@ -241,7 +241,7 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// Whether it has no member, which no stored set is.
+    /// Whether the set has no member, which is never true of a stored set.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -267,20 +267,19 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// The number of members before the target: those for which `is_before` is true, which all come before those
-    /// for which it is not.
+    /// Number of members for which `is_before` is true. These must precede all other members.
     pub fn count_before(&self, mut is_before: impl FnMut(Scored<'_>) -> bool) -> usize {
         match self.0 {
             Form::Packed(held) => entries_of(held).take_while(|entry| is_before(*entry)).count(),
             Form::Large(scores) => {
-                // A tree asks for its bounds and for the entries of one leaf.
+                // The tree calls it for the bounds of nodes and for the entries of one leaf.
                 let is_before = std::cell::RefCell::new(is_before);
                 scores.count_before(|entry| is_before.borrow_mut()(entry))
             }
         }
     }
 
-    /// Calls `f` with the members of these ranks, in order or backwards. Ranks behind the end are skipped.
+    /// Calls `f` with the members of these ranks, in order or reversed. Ranks past the end are skipped.
     pub fn each(&self, ranks: Range<usize>, reversed: bool, mut f: impl FnMut(Scored<'a>)) {
         let n = ranks.end.saturating_sub(ranks.start);
         match (self.0, reversed) {
@@ -307,8 +306,8 @@ impl<'a> ScoredRef<'a> {
         self.each(0..usize::MAX, false, f);
     }
 
-    /// Calls `f` with the members, in no order, until it returns false; true if it never did. What it looks for in
-    /// other sets is found near what it looked for before.
+    /// Calls `f` with the members until it returns false; true if it never did. The order is that of hashes for a large
+    /// set, so that successive lookups of the members in other sets are close to each other.
     pub(crate) fn all(&self, f: impl FnMut(Scored<'a>) -> bool) -> bool {
         match self.0 {
             Form::Packed(held) => entries_of(held).all(f),
@@ -317,7 +316,7 @@ impl<'a> ScoredRef<'a> {
     }
 
     /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0.
-    /// A member that is there from the first call to the last is met. A packed set is shown whole.
+    /// Visits every member that exists from the first call to the last. A packed set is shown in full.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Scored<'a>)) -> u64 {
         match self.0 {
             Form::Packed(held) => {
@@ -328,7 +327,7 @@ impl<'a> ScoredRef<'a> {
         }
     }
 
-    /// As [`changed`](Self::changed), of one change: the other bytes are copied as they are.
+    /// Like [`changed`](Self::changed), for one change: copies the other entries unchanged.
     fn changed_once(&self, change: Change<'_>) -> (Tally, Option<Vec<u8>>) {
         let held = self.held();
         let (head, entries) = Head::split(held);
@@ -395,7 +394,7 @@ impl<'a> ScoredRef<'a> {
         (tally, Some(held))
     }
 
-    /// The packed set after these changes, in their order; None if it has no member left.
+    /// The packed form after these changes in their order; None if no member is left.
     fn changed(&self, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
         let mut scores: BTreeMap<&[u8], f64> =
             entries_of(self.held()).map(|entry| (entry.member, entry.score)).collect();
@@ -441,7 +440,7 @@ fn without_sign_of_zero(score: f64) -> f64 {
 fn in_order<'a>(scores: &BTreeMap<&'a [u8], f64>) -> Vec<Scored<'a>> {
     let mut entries: Vec<_> =
         scores.iter().map(|(member, score)| Scored { score: *score, member }).collect();
-    // Stable, and the members are in order: those of equal scores stay so.
+    // The sort is stable, and the map is ordered by member, so members of equal scores stay in order.
     entries.sort_by(|a, b| a.score.partial_cmp(&b.score).expect("no score is NaN"));
     entries
 }
@@ -450,7 +449,7 @@ fn is_before(a: Scored<'_>, b: Scored<'_>) -> bool {
     a.score < b.score || (a.score == b.score && a.member < b.member)
 }
 
-/// Where a member is, with its score, and the place of a new entry.
+/// The score and the range of a member's present entry, and the position of its new entry.
 fn place_of(entries: &[u8], new: Scored<'_>) -> (Option<(f64, Range<usize>)>, usize) {
     let (mut old, mut at) = (None, 0);
     for (entry, range) in places_of(entries) {
@@ -469,7 +468,7 @@ fn entries_of<'a>(held: &'a [u8]) -> impl Iterator<Item = Scored<'a>> + use<'a> 
     places_of(Head::split(held).1).map(|(entry, _)| entry)
 }
 
-/// Entries, and where each is.
+/// The entries of encoded bytes, each with its range of bytes.
 fn places_of<'a>(entries: &'a [u8]) -> impl Iterator<Item = (Scored<'a>, Range<usize>)> + use<'a> {
     let mut rest = entries;
     std::iter::from_fn(move || {
@@ -492,12 +491,12 @@ fn push_score(held: &mut Vec<u8>, score: f64) {
     push(held, &bits.to_be_bytes()[..len]);
 }
 
-/// The score of a part, and the bytes behind it. None for a damaged one; NaN counts as damaged.
+/// Decodes a score, and returns it with the remaining bytes. None if it is damaged or NaN.
 fn split_score(held: &[u8]) -> Option<(f64, &[u8])> {
     let (part, behind) = split(held)?;
     let zeros = size_of::<f64>().checked_sub(part.len())?;
     let bits = part.iter().fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
-    // All 8 bytes are zeros of a score that is 0: as many bits at once are no shift.
+    // A score of 0 has an empty part: then all 64 bits must be shifted, which is not a valid shift.
     let score = f64::from_bits(bits.checked_shl(8 * zeros as u32).unwrap_or(0));
     (!score.is_nan()).then_some((score, behind))
 }

@@ -1,4 +1,4 @@
-//! Sets that are made whole: by operations on several sets, and by values from elsewhere.
+//! Builds complete sets: the results of operations on several sets, and values that are stored in full.
 
 use hotring_index::{AnyIndex, NewValue};
 
@@ -8,23 +8,24 @@ use crate::container::large::{new_value, value_of};
 use crate::container::{ContainerOptions, Contents, Parts, Type};
 use crate::error::StoreError;
 
-/// Bytes of members below which equal ones may stay for the time being.
+/// Bytes of members below which duplicates are not removed yet.
 const SLACK: usize = 1 << 20;
 
-/// A set that gets its members one by one. They are sorted by their hashes, so that a large one is built without a
-/// search for each.
+/// Collects the members of a new set. Sorts them by hash, so that a large set is built without a lookup for each
+/// member.
 pub(crate) struct Builder<'a> {
     options: &'a ContainerOptions,
-    /// An empty set, which knows the members' hashes.
+    /// An empty set, which has the hash function.
     empty: Members,
-    /// All members, one behind the other.
+    /// All members in sequence.
     data: Vec<u8>,
     places: Vec<Place>,
-    /// Bytes of members and places at which equal members go: what comes in many sets must not take the memory of all.
+    /// Bytes of members and places above which duplicates are removed: a member of many sets must not take memory for
+    /// each.
     full: usize,
 }
 
-/// Where a member lies.
+/// The position of a member in `data`.
 #[derive(Clone, Copy)]
 struct Place {
     hash: u32,
@@ -44,7 +45,7 @@ impl<'a> Builder<'a> {
         Builder { options, empty, data: Vec::new(), places: Vec::new(), full: SLACK }
     }
 
-    /// Adds a member, which may be there.
+    /// Adds a member, which may be a duplicate.
     pub(crate) fn add(&mut self, member: &[u8]) {
         let len = u32::try_from(member.len()).expect("members are shorter than 4 GiB");
         self.places.push(Place { hash: self.empty.hash(member), len, start: self.data.len() });
@@ -59,7 +60,7 @@ impl<'a> Builder<'a> {
         self.data.len() + self.places.len() * size_of::<Place>()
     }
 
-    /// Sorts the members by their hashes. Each is there once then.
+    /// Sorts the members by hash and removes duplicates.
     fn sort(&mut self) {
         let Builder { data, places, .. } = self;
         places
@@ -78,8 +79,8 @@ impl<'a> Builder<'a> {
         *data = kept;
     }
 
-    /// The value, and its number of members; None without members. `check` gets the bytes that a record of the log
-    /// takes of it, at most.
+    /// Builds the value, and returns it with its number of members; None without members. `check` gets an upper bound
+    /// of the bytes of the set in a log record.
     ///
     /// # Errors
     /// Those of `check`.

@@ -8,18 +8,18 @@ use super::{Change, Tally};
 use crate::container::large;
 use crate::container::packed::{Head, push};
 
-/// A walk over all members is quicker than an edit for each where changes remove more than one in `WALK_FROM`.
+/// If changes remove more than one in `WALK_FROM` members, a walk over all of them is faster than an edit for each.
 const WALK_FROM: usize = 32;
 
 /// The members of a large set. Clone: O(1).
 pub(crate) struct Members {
-    /// Each with an empty value.
+    /// The members as keys, each with an empty value.
     dict: Dict,
-    /// Keyed, so that clients cannot choose members of one hash.
+    /// Keyed, so that clients cannot choose members with colliding hashes.
     hasher: SipHasher13,
     /// Bytes of all members.
     len_of_all: usize,
-    /// What changes have cut off, if that is much.
+    /// Detached parts that were too many to be freed at once.
     cut: Option<Remains>,
 }
 
@@ -37,13 +37,13 @@ impl std::fmt::Debug for Members {
 }
 
 impl Members {
-    /// None, yet.
+    /// An empty set.
     pub(crate) fn new([a, b]: [u64; 2]) -> Members {
         let hasher = SipHasher13::new_with_keys(a, b);
         Members { dict: Dict::new(), hasher, len_of_all: 0, cut: None }
     }
 
-    /// The same set with these members, which come in the order of their hashes, each once.
+    /// Fills an empty set with these members, which must be sorted by hash and without duplicates.
     pub(super) fn filled<'m>(mut self, members: impl Iterator<Item = (u32, &'m [u8])>) -> Members {
         let len = &mut self.len_of_all;
         self.dict = Dict::of_sorted(members.map(|(hash, key)| {
@@ -85,7 +85,7 @@ impl Members {
         mut f: impl FnMut(&'a [u8]),
     ) -> u64 {
         large::scan(cursor, count, |from, met| {
-            // One leaf at a time.
+            // Visits one leaf per call.
             self.dict.scan(from, 1, |entry| {
                 met.add(entry.key.len());
                 f(entry.key);
@@ -103,7 +103,7 @@ impl Members {
         (after.len() == 0).then_some(tally)
     }
 
-    /// Makes changes, in their order.
+    /// Applies changes in their order.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>]) -> Tally {
         let mut tally = Tally::default();
         if changes.len() > 1
@@ -122,10 +122,10 @@ impl Members {
         tally
     }
 
-    /// True if the member is new.
+    /// Adds a member; true if it is new.
     pub(crate) fn add(&mut self, member: &[u8]) -> bool {
         let hash = self.hash(member);
-        // An edit of shared nodes would copy the nodes on its path for nothing.
+        // Checked first, because an edit would copy shared nodes on its path in vain.
         if self.dict.get(hash, member).is_some() {
             return false;
         }
@@ -141,7 +141,7 @@ impl Members {
         was_there
     }
 
-    /// Removes many members in one walk over all, and returns how many were there.
+    /// Removes many members in one walk over all of them, and returns the number of removed ones.
     fn remove_all(&mut self, changes: &[Change<'_>]) -> usize {
         let mut gone: Vec<(u32, &[u8])> =
             changes.iter().map(|change| (self.hash(&change.member), &*change.member)).collect();
@@ -162,21 +162,21 @@ impl Members {
         self.hasher.hash(member) as u32
     }
 
-    /// The packed form.
+    /// Encodes the packed form.
     pub(crate) fn to_packed(&self, number: u64) -> Vec<u8> {
-        // Lengths of up to 127 bytes take one.
+        // A length of up to 127 takes one byte.
         let mut held = begin_list(Head { number, count: self.len() }, self.len_of_all + self.len());
         self.iter().for_each(|member| push(&mut held, member));
         held
     }
 
-    /// Takes the remains, for the caller to free. No members are left then.
+    /// Takes all nodes, for the caller to free, and leaves no members.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
         large::with_cut(std::mem::take(&mut self.dict).into_remains(), &mut self.cut)
     }
 
-    /// What changes have cut off, to be freed.
+    /// Takes the detached parts, for the caller to free.
     pub(crate) fn take_cut(&mut self) -> Option<Remains> {
         self.cut.take()
     }

@@ -1,7 +1,7 @@
 //! Sets: members, a [`Type`] of container.
 //!
-//! A short set is one value, packed as `packed.rs` says: integers in their order, or members in the order in which they
-//! came. A long one is a [`Members`].
+//! A short set is packed into one value (see `packed.rs`): sorted integers, or members in order of insertion. A long
+//! set is a [`Members`].
 
 pub(crate) mod build;
 pub(crate) mod large;
@@ -25,14 +25,14 @@ enum Form<'a> {
     Large(&'a Members),
 }
 
-/// How a set is held.
+/// The form in which a set is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetForm {
-    /// One value: integers in their order.
+    /// One value: sorted integers.
     Ints,
-    /// One value: members in the order in which they came.
+    /// One value: members in order of insertion.
     List,
-    /// An object that finds each member by its hash.
+    /// An object with a hash table of the members.
     Table,
 }
 
@@ -46,7 +46,7 @@ pub enum Member<'a> {
 }
 
 impl Member<'_> {
-    /// Runs `f` on the text.
+    /// Calls `f` with the text.
     pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match self {
             Member::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
@@ -64,7 +64,7 @@ impl Member<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Change<'a> {
     pub(crate) member: Cow<'a, [u8]>,
-    /// Whether it is added; otherwise it is removed.
+    /// Whether the member is added; otherwise it is removed.
     pub(crate) adds: bool,
 }
 
@@ -81,16 +81,16 @@ impl<'a> Change<'a> {
 /// The effect of changes on a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Members that were not there before.
+    /// New members.
     pub(crate) added: usize,
-    /// Members that are not there any more.
+    /// Removed members.
     pub(crate) removed: usize,
 }
 
-/// The type.
+/// The type of sets.
 pub(crate) enum Set {}
 
-/// Bytes that the length of a member takes at most.
+/// Maximum bytes of the length of a member.
 const LEN_MAX: usize = 5;
 
 impl Type for Set {
@@ -178,7 +178,7 @@ impl Type for Set {
         tally.added + tally.removed == 0
     }
 
-    /// Twice the length of a member, and 1 if it is added; the member.
+    /// Encodes changes: twice the length of the member, plus 1 if it is added; the member.
     fn changes_to_bytes(changes: &[Change<'_>]) -> Vec<u8> {
         let mut bytes =
             Vec::with_capacity(changes.iter().map(|change| Set::weigh(change).len).sum());
@@ -202,7 +202,7 @@ impl Type for Set {
 }
 
 impl<'a> SetRef<'a> {
-    /// The set as it is held in one value; nothing of a large one.
+    /// The packed form; empty for a large set.
     pub(crate) fn held(&self) -> &'a [u8] {
         match self.0 {
             Form::Packed(held) => held,
@@ -210,7 +210,7 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// How it is held.
+    /// The form in which the set is stored.
     pub fn form(&self) -> SetForm {
         match self.0 {
             Form::Packed(held) if Body::of(held).is_ints() => SetForm::Ints,
@@ -219,7 +219,7 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// Bytes that it is held in.
+    /// Memory of the set, in bytes.
     pub fn footprint(&self) -> usize {
         match self.0 {
             Form::Packed(held) => held.len(),
@@ -235,7 +235,7 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// Number of members that a walk shows, also of a packed set whose own number is damaged.
+    /// Number of members that a walk shows, even if the count of a packed set is damaged.
     pub fn count(&self) -> usize {
         match self.0 {
             Form::Packed(held) => Body::of(held).count(),
@@ -243,13 +243,13 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// Whether it has no member, which no stored set is.
+    /// Whether the set has no member, which is never true of a stored set.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The members: integers in their order, those of another packed set in the order in which they came, those of a
-    /// large one in the order of their hashes.
+    /// The members: sorted integers, the members of a list in order of insertion, or those of a large set in order of
+    /// their hashes.
     pub fn iter(&self) -> impl Iterator<Item = Member<'a>> + use<'a> {
         let (packed, large) = match self.0 {
             Form::Packed(held) => (Some(Body::of(held).iter()), None),
@@ -258,7 +258,7 @@ impl<'a> SetRef<'a> {
         packed.into_iter().flatten().chain(large.into_iter().flatten())
     }
 
-    /// Whether it has this member.
+    /// Whether the set contains this member.
     pub fn contains(&self, member: &[u8]) -> bool {
         match self.0 {
             Form::Packed(held) => Body::of(held).contains(member),
@@ -266,7 +266,7 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// The member of a rank, in the order of a walk. None behind the last. O(log n) where the set is large.
+    /// The member at a rank in the order of a walk. None past the end. O(log n) for a large set.
     pub fn of_rank(&self, rank: usize) -> Option<Member<'a>> {
         match self.0 {
             Form::Packed(held) => Body::of(held).of_rank(rank),
@@ -275,7 +275,7 @@ impl<'a> SetRef<'a> {
     }
 
     /// Calls `f` with about `count` members from a cursor on, and returns the next cursor, 0 at the end. Begin with 0.
-    /// A member that is there from the first call to the last is met. A packed set is shown whole.
+    /// Visits every member that exists from the first call to the last. A packed set is shown in full.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Member<'a>)) -> u64 {
         match self.0 {
             Form::Packed(held) => {
@@ -286,15 +286,15 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// Whether looking for a member walks over many.
+    /// Whether a lookup of a member walks over many members.
     pub(crate) fn is_long_list(&self) -> bool {
-        /// Up to this many, a walk costs about as much as a table of them.
+        /// Number of members up to which a walk costs about as much as an index.
         const WALK_MAX: usize = 32;
         self.form() == SetForm::List && self.len() > WALK_MAX
     }
 }
 
-/// The integer that a member stands for, if it is the canonical text of one.
+/// The integer of a member, if the member is its canonical text.
 fn int_of(member: &[u8]) -> Option<i64> {
     parse_int(member)
 }

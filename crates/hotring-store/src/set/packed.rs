@@ -4,8 +4,8 @@
 //!   number of changes | number of members | 0 | length of a member, the member | ...
 //!                                         | 2, 4 or 8: the width | an integer, little endian | ...
 //! ```
-//! A set of integers only is the second, in their order, all as wide as the widest one; another member makes it the
-//! first for good. Input is never trusted: damaged bytes give wrong members, never a panic.
+//! A set with only integers has the second form: sorted, and all as wide as the widest one. Another member changes it
+//! to the first form for good. The bytes may be damaged: they give wrong members, not a panic.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Change, LEN_MAX, Member, Tally, int_of};
 use crate::container::packed::{Head, is_same, push, split};
 
-/// In place of a width: members with their lengths.
+/// Marker in place of a width: a list of members with their lengths.
 const LIST: u8 = 0;
-/// With more changes than this in one operation, an index of the members is quicker than a splice for each.
+/// Number of changes in one operation above which an index of the members is faster than a splice for each.
 const SPLICES_MAX: usize = 8;
-/// Longest text of an integer.
+/// Maximum length of the text of an integer.
 const INT_LEN_MAX: usize = 20;
 
-/// The bytes behind the head.
+/// The bytes after the header.
 #[derive(Clone, Copy)]
 pub(super) enum Body<'a> {
     Ints(Ints<'a>),
@@ -85,16 +85,16 @@ impl Ints<'_> {
         self.bytes.len() / self.width
     }
 
-    /// One of the first [`len`](Self::len).
+    /// The integer at position `i`, which must be below [`len`](Self::len).
     fn at(&self, i: usize) -> i64 {
         let bytes = &self.bytes[i * self.width..][..self.width];
         let mut wide = [0; 8];
         wide[8 - self.width..].copy_from_slice(bytes);
-        // The sign comes along as the word is shifted down.
+        // An arithmetic shift, which extends the sign.
         i64::from_le_bytes(wide) >> (64 - 8 * self.width)
     }
 
-    /// Where it is, or where it would be.
+    /// The position of an integer; as `Err`, the position at which to insert it.
     fn find(&self, n: i64) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -109,7 +109,7 @@ impl Ints<'_> {
     }
 }
 
-/// Bytes that an integer takes, of 2, 4 and 8.
+/// The width that an integer needs: 2, 4 or 8 bytes.
 fn width_of(n: i64) -> usize {
     match (i16::try_from(n), i32::try_from(n)) {
         (Ok(_), _) => 2,
@@ -131,7 +131,7 @@ fn list<'a>(mut rest: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     })
 }
 
-/// Bytes that the set takes at most when another member makes it a list.
+/// Upper bound of the set's length once another member makes it a list.
 pub(super) fn len_max(held: &[u8]) -> usize {
     match Body::of(held) {
         Body::Ints(ints) => held.len() + ints.len() * (INT_LEN_MAX + 1),
@@ -139,7 +139,7 @@ pub(super) fn len_max(held: &[u8]) -> usize {
     }
 }
 
-/// The packed set after these changes, in their order; None if it has no member left, or as before.
+/// The packed form after these changes in their order; None if no member is left, or nothing changed.
 pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
     let number = Head::split(held).0.number + 1;
     if changes.len() > SPLICES_MAX {
@@ -157,7 +157,7 @@ pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec
     (tally, is_set.then(|| now.into_owned()))
 }
 
-/// With one more member. None if it is there.
+/// The packed form with one more member. None if the set has it already.
 fn added(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
     let (Head { count, .. }, body) = Head::split(held);
     let head = Head { number, count: count + 1 };
@@ -180,7 +180,7 @@ fn added(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
             }
             Some(held)
         }
-        // An empty one.
+        // An empty set.
         (Body::List(_), Some(n)) if body.is_empty() => {
             let mut held = head.begin(1 + width_of(n));
             held.push(width_of(n) as u8);
@@ -210,7 +210,7 @@ fn added(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Without a member, of no bytes if it was the last. None if it is not there.
+/// The packed form without a member, empty if it was the last. None if the set does not have it.
 fn removed(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
     let (head, body) = Head::split(held);
     let (start, end) = match Body::of(held) {
@@ -239,14 +239,14 @@ fn removed(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
     Some(held)
 }
 
-/// A set while many changes are made.
+/// A decoded set, for many changes.
 enum Open<'a> {
     Ints(BTreeSet<i64>),
-    /// Members with the numbers by which they came.
+    /// Members with numbers in order of insertion.
     List(BTreeMap<Cow<'a, [u8]>, usize>),
 }
 
-/// As [`changed`], of many changes.
+/// Like [`changed`], for many changes.
 fn changed_together(held: &[u8], number: u64, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
     let mut open = match Body::of(held) {
         Body::Ints(ints) => Open::Ints((0..ints.len()).map(|i| ints.at(i)).collect()),
@@ -307,7 +307,7 @@ impl Open<'_> {
     }
 }
 
-/// Begins the form of a list, with room for this many bytes of members.
+/// Begins the form of a list, with capacity for this many bytes of members.
 pub(super) fn begin_list(head: Head, len: usize) -> Vec<u8> {
     let mut held = head.begin(1 + len);
     held.push(LIST);

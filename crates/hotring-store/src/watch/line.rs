@@ -1,38 +1,41 @@
-//! The line of clients that wait for an element of a key: first come, first served, over all threads.
+//! The line of clients that wait for an element of a key (BLPOP and the like): first come, first served, across
+//! threads.
 //!
 //! # Picture
 //! ```text
 //!   key -> places, in order:  7 -> taker, 9 -> taker, 12 -> taker
 //!                             ^ first come
 //! ```
-//! *Waiting*: hold all keys that are asked; look at each; if none has an element, enter the line of each under one
-//! place, and let go.
-//! *A write* that stores a value with elements under a key with a line notes the key as ready
+//! *Waiting*: hold all requested keys; look at each; if none has an element, enter the line of each under one place,
+//! and release the keys.
+//! *A write* that stores a value with elements under a key with a line marks the key as ready
 //! ([`crate::Session::next_ready`]).
 //! *Serving*, by the session that wrote: hold the key; while it has an element and there is a line, claim the first
-//! taker, and take the element for it.
-//! *The end* of a wait for another reason: the taker refuses to be claimed from then on, and leaves its lines.
+//! taker, and remove the element for it.
+//! *The end* of a wait for another reason: the taker cannot be claimed from then on, and leaves its lines.
 //!
-//! Where a key has a line already, a taker enters behind the others without a hold, looks then, and serves the key if
-//! it has an element: a line begins with a hold, so that the writes in flight know of it.
+//! If a key has a line already, a taker enters behind the others without a hold, looks then, and serves the key if it
+//! has an element. Only the begin of a line needs a hold, so that the writes in flight see it.
 //!
 //! # Invariant
-//! An element and a taker for it do not stay beside each other: if a key has both, a session that wrote the key, or
-//! swapped its database, is about to serve it. A hold excludes the writes of its keys. So a write is over before a
-//! taker has looked, and the taker takes the element itself; or the writer finds the taker's line, and serves it.
+//! An element and a taker for it must not both remain: if a key has both, a session that wrote the key, or swapped its
+//! database, is about to serve it. A hold excludes the writes of its keys. So either a write has ended before a taker
+//! looks, and the taker removes the element itself; or the writer finds the taker's line, and serves it.
 //!
 //! # Why nothing is served twice, and nothing is lost
 //! A taker has one mark for all its keys, and [`Taker::claim`] succeeds once. It is called only with the key held and
-//! an element there: no claim has to be given back. Were it claimed before the look, another key's session could find
-//! it claimed, pass it over and leave its element; after the claim was given back they would stay beside each other.
+//! an element present, so a claim never has to be undone. If a taker were claimed before the look, another key's
+//! session could find it claimed, skip it and leave its element; after the claim was undone, taker and element would
+//! both remain.
 //!
 //! # Databases
 //! Lines belong to the number of a database, as clients know it: two databases that swap their numbers exchange their
-//! lines ([`Watchers::swap_lines`]). A [`Home`] knows where a place's lines are now, and keeps them there meanwhile.
+//! lines ([`Watchers::swap_lines`]). A [`Home`] finds the present lines of a place, and prevents them from moving
+//! meanwhile.
 //!
 //! # Order
-//! Places are numbers that grow. They are given out with all keys held, so that in each line their order is the order
-//! in which the takers came. A newcomer that finds an element and a line serves the line first.
+//! Places are increasing numbers. They are assigned with all keys held, so that the order in each line is the order of
+//! arrival. A newcomer that finds an element and a line must serve the line first.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -43,37 +46,38 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Watchers;
 use crate::gate::stripes_of;
 
-/// One that waits for an element.
+/// A client that waits for an element.
 pub trait Taker: Any + Send + Sync {
-    /// Ends the wait because there is an element for it. True at most once, and never after it has ended otherwise.
-    /// Called under a lock of the line: it must not use the store.
+    /// Ends the wait because there is an element. Must return true at most once, and never after the wait has ended for
+    /// another reason. Called under a lock of the line: it must not use the store.
     fn claim(&self) -> bool;
 }
 
-/// The outcome of serving a taker.
+/// The decision on a taker in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Claims it.
+    /// Claims the taker.
     Takes,
-    /// Passes it over: it waits for a value of another type.
+    /// Skips the taker, which waits for a value of another type.
     Passes,
-    /// Ends: it and those behind it keep their places.
+    /// Stops: the taker and all behind it keep their places.
     Stops,
 }
 
-/// Those who wait for elements of one key, by place.
+/// The takers that wait for elements of one key, by place.
 pub(super) type Line = BTreeMap<u64, StdArc<dyn Taker>>;
 
 /// The function from a key to its stripe.
 pub(crate) type StripeOf<'a> = &'a dyn Fn(&[u8]) -> u32;
 
-/// Where the lines of a place are.
+/// Finds the lines that a place is in.
 pub(crate) trait Home: Send + Sync {
-    /// Calls `f` with those who wait there and with the function from a key to its stripe. No line moves meanwhile.
+    /// Calls `f` with the watchers that have the lines, and with the function from a key to its stripe. No line moves
+    /// meanwhile.
     fn visit(&self, f: &mut dyn FnMut(&Watchers, StripeOf<'_>));
 }
 
-/// A place in the lines of some keys. Left when it is dropped.
+/// A place in the lines of some keys. Dropping it leaves the lines.
 pub struct Place {
     number: u64,
     keys: Vec<Box<[u8]>>,
@@ -81,14 +85,14 @@ pub struct Place {
 }
 
 impl Watchers {
-    /// Has the taker wait for elements of keys that the caller holds, and has found none under; and of others, behind
-    /// those who wait for them. The caller looks at the others afterwards. Their writes in flight began after the line
-    /// did, so they find it, and tell of it.
+    /// Enters the taker into the lines of keys: of `held` keys, which the caller holds and has found without elements,
+    /// and of `others`, behind their takers. The caller must look at the others afterwards. Writes of these keys in
+    /// flight then began after the line did, so they find it, and mark the key as ready.
     ///
-    /// No line may move meanwhile.
+    /// The caller must prevent lines from moving meanwhile.
     ///
     /// # Errors
-    /// One of the others has no line. The place is to be left, once lines may move.
+    /// One of the others has no line. The place must be dropped once lines may move.
     pub(crate) fn line_up<'k>(
         &self,
         home: Box<dyn Home>,
@@ -96,8 +100,8 @@ impl Watchers {
         others: impl Iterator<Item = (u32, &'k [u8])>,
         taker: &StdArc<dyn Taker>,
     ) -> Result<Place, Place> {
-        // ORDERING: Relaxed; the holds of a key order the numbers in its line. Of two that come without holds at once
-        // either may be the first.
+        // ORDERING: Relaxed; the holds of a key order the numbers in its line. Two takers that enter at the same time
+        // without holds may get either order.
         let number = self.places.fetch_add(1, Relaxed);
         let mut place = Place { number, keys: Vec::new(), home };
         for (stripe, key) in others {
@@ -117,15 +121,15 @@ impl Watchers {
         Ok(place)
     }
 
-    /// Says that one waits in a stripe that the caller holds, whose shard is locked.
+    /// Sets the bit of a stripe with a waiter. The caller must hold the key, and have locked the shard.
     fn mark(&self, stripe: u32) {
-        // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
+        // ORDERING: Relaxed; the release of the hold makes the bit visible to later writes.
         self.stripes.0.fetch_or(1 << stripe, Relaxed);
     }
 
-    /// Exchanges all lines with those of another database. `ours` and `theirs` tell the stripe of a key. Called by the
-    /// holder of all stripes, while no place is entered or left. Returns the keys of the lines that have come, here and
-    /// there.
+    /// Exchanges all lines with those of another database. `ours` and `theirs` return the stripe of a key. The caller
+    /// must hold all keys, and prevent places from being entered or left. Returns the keys of the lines that moved
+    /// here, and of those that moved there.
     pub(crate) fn swap_lines(
         &self,
         ours: impl Fn(&[u8]) -> u32,
@@ -133,8 +137,8 @@ impl Watchers {
         theirs: impl Fn(&[u8]) -> u32,
     ) -> [Vec<Box<[u8]>>; 2] {
         let (from_here, from_there) = (self.take_lines(), other.take_lines());
-        // Who comes later must have a higher number than those who have come from there.
-        // ORDERING: Relaxed, as in `line_up`; none is given out meanwhile.
+        // A later taker must get a higher number than those that moved.
+        // ORDERING: Relaxed, as in `line_up`; no place is assigned meanwhile.
         let last = self.places.load(Relaxed).max(other.places.load(Relaxed));
         [self, other].iter().for_each(|watchers| watchers.places.store(last, Relaxed));
         [self.put_lines(from_there, ours), other.put_lines(from_here, theirs)]
@@ -167,7 +171,7 @@ impl Watchers {
         keys
     }
 
-    /// Claims the first taker that can be claimed of those who take a turn. Called by the holder of the key.
+    /// Claims the first taker that `turn` selects and that can be claimed. The caller must hold the key.
     pub(crate) fn claim_first(
         &self,
         stripe: u32,
@@ -184,7 +188,7 @@ impl Watchers {
                 Turn::Stops => break,
                 Turn::Takes => gone.push(*number),
             }
-            // Who cannot be claimed has ended and is about to leave.
+            // A taker that cannot be claimed has ended its wait and is about to leave.
             if taker.claim() {
                 claimed = Some(StdArc::clone(taker));
                 break;
@@ -198,7 +202,7 @@ impl Watchers {
         claimed
     }
 
-    /// Shows those in the key's line to `f`, until it breaks.
+    /// Calls `f` with the takers in the key's line, in order, until it breaks.
     pub(crate) fn walk_line(
         &self,
         stripe: u32,

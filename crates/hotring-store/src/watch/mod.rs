@@ -1,42 +1,41 @@
-//! Who waits for a key to change, and how a write finds them (RHKV, FGCS 2018, section 4.8: the
-//! callback operation).
+//! Watches of keys: waiters for changes, and their notification by writes (RHKV, FGCS 2018, section 4.8: the callback
+//! operation).
 //!
 //! # Picture
 //! ```text
 //!   stripes   one word; bit s: a session waits for a key of stripe s, or all changes are observed
-//!      ^ read by every write, changed when the first comes to a stripe or the last leaves it
-//!   shards[s] under a mutex: key -> those who wait for it
+//!      ^ read by every write, changed when a stripe gets its first waiter or loses its last
+//!   shards[s] under a mutex: key -> its waiters
 //! ```
-//! *Waiting*: hold the key's stripe; look at the key; enter the waiter and set the bit; let go.
-//! *A write*: within the gate, look at the bit; if it is set, ask the shard for the key; write; tell
-//! those who wait, still within the gate.
+//! *Waiting*: hold the key; look at it; enter the waiter and set the bit of its stripe; release the key.
+//! *A write*: within the gate, look at the bit; if it is set, search the shard for the key; write; notify the waiters,
+//! still within the gate.
 //!
-//! # Why no change is missed, and none is told that was seen
-//! A hold excludes the writes of its stripe (G2 in [`crate::gate`]), so that each of them is over before
-//! the first look, which then shows it, or begins after the waiter has entered. Then the
-//! write has found the stripe free after the hold: that Acquire pairs with the Release of the holder,
-//! who had set the bit before. So a write needs no barrier for this, only a Relaxed load, and it knows
-//! before it changes the key whether a session waits. The telling session is within the gate too: it tells of
-//! a write that came after the first look, and never of one before.
+//! # Why no change is missed, and none from before the first look is reported
+//! A hold excludes the writes of its key (G2 in [`crate::gate`]). So each write either has ended before the first look,
+//! which then shows it, or begins after the waiter has entered. In the second case the write has found the key free
+//! after the hold: that Acquire pairs with the Release of the holder, who had set the bit before. So a write needs no
+//! barrier for this, only a Relaxed load, and it knows before it changes the key whether a session waits. The
+//! notification is within the gate, too: it is about a write that came after the first look, and never about one
+//! before.
 //!
-//! Telling sets a mark in the waiter, which stays. A value that changes and changes back before
-//! anybody looks has changed; values are not compared, but with the one that is waited for, by the
-//! write that stores it.
+//! A notification sets a mark in the waiter, which stays. A value that changes and changes back before the waiter looks
+//! has changed: values are not compared, except with an expected value, by the write that stores it.
 //!
-//! Clients that wait for an element of a list or a sorted set stand in a line: [`line`].
+//! Clients that wait for an element of a list or a sorted set have a line: [`line`].
 //!
-//! Expiry is no write. Who waits for any change looks again when the key expires.
+//! Expiry is not a write. A waiter for any change must look again when the key expires.
 //!
-//! # Who is told of everything
-//! An [`Observer`] is told of all changes while one is registered ([`crate::Session::observe`]): then all bits
-//! are set, and stay. They are set by a session that holds all stripes, so that the argument above is the same: a write
-//! is over before the hold, or it finds its bit. A read after the hold therefore either meets
-//! the write's value, or the observer is told of the write.
+//! # Observers
+//! An [`Observer`] is notified of all changes while that is enabled ([`crate::Session::observe`]): then all bits are
+//! set, and stay. A session that holds all keys sets them, so that the argument above applies: a write has ended before
+//! the hold, or finds its bit. Therefore, after the hold, a read sees the write's value, or the observer is notified of
+//! the write.
 //!
 //! # Cost
-//! Writes of keys in stripes without a waiter pay the load. Others lock the shard for a search; a
-//! write of a key that is waited for copies its value, and wakes all that it concerns. While all changes are
-//! observed every write pays for the call of the observer.
+//! Writes of keys in stripes without a waiter pay for the load. Other writes lock the shard for a search; a write of a
+//! key with waiters copies its value, and wakes those concerned. While all changes are observed, every write pays for
+//! the call of the observer.
 
 mod line;
 
@@ -52,7 +51,7 @@ use line::Line;
 pub(crate) use line::{Home, StripeOf};
 pub use line::{Place, Taker, Turn};
 
-/// Those who wait, by key: for changes, and for elements.
+/// The waiters of one stripe, by key: for changes, and for elements.
 #[derive(Default)]
 struct Shard {
     waiters: BTreeMap<Box<[u8]>, Vec<Arc<Waiter>>>,
@@ -69,36 +68,35 @@ impl Shard {
     }
 }
 
-/// All who wait for keys of a store.
+/// All waiters for keys of a database.
 pub(crate) struct Watchers {
     stripes: Lines<AtomicU64>,
     shards: [Mutex<Shard>; STRIPES],
-    /// Watches that are open.
+    /// Number of open watches.
     open: AtomicU64,
     open_max: AtomicU64,
-    /// The next place in a line.
+    /// The next number for a place in a line.
     places: AtomicU64,
-    /// 1 while the observer is told of all changes.
+    /// 1 while the observer is notified of all changes.
     observed: AtomicU64,
     observer: OnceLock<std::sync::Arc<dyn Observer>>,
 }
 
-/// Who is told of all changes while [`Session::observe`](crate::Session::observe) says so.
+/// An observer of all changes, called while [`Session::observe`](crate::Session::observe) has enabled it.
 pub trait Observer: Send + Sync {
-    /// The key has another value or another expiry, or is gone, by `actor`
-    /// ([`Origin::actor`](crate::Origin::actor)). Called within the write, by its thread: it must neither
-    /// use the store nor wait for a session that does.
+    /// The key has got another value or expiry, or was removed, by `actor` ([`Origin::actor`](crate::Origin::actor)).
+    /// Called within the write, by its thread: it must neither use the store nor wait for a session that does.
     fn changed(&self, key: &[u8], actor: u64);
 
-    /// All keys are gone. Called as [`changed`](Self::changed) is.
+    /// All keys were removed. Called under the rules of [`changed`](Self::changed).
     fn cleared(&self, actor: u64);
 }
 
-/// One who waits.
+/// A waiter for a change of one key.
 struct Waiter {
-    /// The value that is waited for; None for any change.
+    /// The expected value; None for any change.
     expected: Option<Box<[u8]>>,
-    /// The key was there at the first look.
+    /// Whether the key was present at the first look.
     present: bool,
     /// 1 once the awaited change has happened.
     fired: AtomicU64,
@@ -107,11 +105,11 @@ struct Waiter {
 
 /// The effect of a write on a key.
 pub(crate) enum Event<'a> {
-    /// It has another value now: this string, or one of another type.
+    /// A value was stored: this string, or a value of another type.
     Stored(Option<&'a [u8]>),
-    /// It is gone.
+    /// The key was removed.
     Removed,
-    /// It expires at another time.
+    /// The expiry changed.
     Expiry,
 }
 
@@ -120,7 +118,7 @@ impl Event<'_> {
         match (self, &waiter.expected) {
             (Event::Stored(value), Some(expected)) => *value == Some(&**expected),
             (Event::Stored(_), None) => true,
-            // An absent key that is removed is a hash whose fields had all expired: its removal is no write.
+            // The removal of an absent key is that of a hash whose fields had all expired, which is not a write.
             (Event::Removed, None) => waiter.present,
             _ => false,
         }
@@ -129,9 +127,9 @@ impl Event<'_> {
 
 /// The state that a waiter found when it entered.
 pub(crate) struct FirstLook {
-    /// The key was there.
+    /// Whether the key was present.
     pub(crate) present: bool,
-    /// It had the value that is waited for.
+    /// Whether the key had the expected value.
     pub(crate) expected: bool,
 }
 
@@ -148,19 +146,19 @@ impl Watchers {
         }
     }
 
-    /// Takes the one observer that there may be; false if there is one.
+    /// Sets the observer, which cannot be replaced; false if there is one.
     pub(crate) fn set_observer(&self, observer: std::sync::Arc<dyn Observer>) -> bool {
         self.observer.set(observer).is_ok()
     }
 
-    /// Begins to tell the observer of all changes, or ends it. Called by the holder of all stripes.
+    /// Begins or ends the notification of the observer. The caller must hold all keys.
     pub(crate) fn observe(&self, on: bool) {
-        // ORDERING: Relaxed; the release of the hold makes it seen by later writes, and a shard's mutex by
-        // who would take its bit away.
+        // ORDERING: Relaxed; the release of the hold makes it visible to later writes, and a shard's mutex to a session
+        // that would clear its bit.
         self.observed.store(on.into(), Relaxed);
         for stripe in 0..STRIPES {
             let shard = self.shard(stripe);
-            // ORDERING: Relaxed, as the bits in `enter` and `retain`.
+            // ORDERING: Relaxed, as for the bits in `enter` and `tidy`.
             if on {
                 self.stripes.0.fetch_or(1 << stripe, Relaxed);
             } else if shard.is_empty() {
@@ -169,26 +167,26 @@ impl Watchers {
         }
     }
 
-    /// Whether the observer is told of all changes. Who is in the gate, and has to know, asks there.
+    /// Whether the observer is notified of all changes. Exact only for a session within the gate.
     pub(crate) fn is_observed(&self) -> bool {
         // ORDERING: Relaxed; the gate orders it after the hold in which it was set.
         self.observed.load(Relaxed) == 1
     }
 
-    /// Tells the observer of a change, if it wants to know. Called within the gate of that write.
+    /// Notifies the observer of a change, if enabled. Called within the gate of the write.
     pub(crate) fn tell_observer(&self, key: &[u8], actor: u64) {
         if let Some(observer) = self.observer.get().filter(|_| self.is_observed()) {
             observer.changed(key, actor);
         }
     }
 
-    /// Watches that are open.
+    /// Number of open watches.
     pub(crate) fn open(&self) -> u64 {
-        // ORDERING: Relaxed, a number that nothing else is read through.
+        // ORDERING: Relaxed, a number that publishes no other memory.
         self.open.load(Relaxed)
     }
 
-    /// The most that may be open.
+    /// Maximum number of open watches.
     pub(crate) fn open_max(&self) -> u64 {
         // ORDERING: Relaxed, as `open`.
         self.open_max.load(Relaxed)
@@ -199,8 +197,8 @@ impl Watchers {
         self.open_max.store(open_max, Relaxed);
     }
 
-    /// Whether a waiter must be told of a change of the key. Asked within the gate, by the session about to
-    /// change it.
+    /// Whether a waiter or the observer must be notified of a change of the key. The caller must be within the gate of
+    /// the write.
     #[inline]
     pub(crate) fn is_watched(&self, stripe: u32, key: &[u8]) -> bool {
         // ORDERING: Relaxed; the gate orders it after every waiter that entered before this write.
@@ -212,13 +210,13 @@ impl Watchers {
         self.is_observed() || self.is_waited_for(stripe, key)
     }
 
-    /// Whether a session waits for the key. Asked as [`is_watched`](Self::is_watched) is.
+    /// Whether a session waits for the key. Called under the rules of [`is_watched`](Self::is_watched).
     pub(crate) fn is_waited_for(&self, stripe: u32, key: &[u8]) -> bool {
         self.shard(stripe as usize).has(key)
     }
 
-    /// Tells those who wait for the key of the change. Called within the gate of that write. True if the key
-    /// may have an element now, and has a line to be served.
+    /// Notifies the waiters of the key of a change. Called within the gate of the write. True if the key may have an
+    /// element now, and has a line to be served.
     #[must_use]
     pub(crate) fn tell(&self, stripe: u32, key: &[u8], event: &Event<'_>) -> bool {
         let mut woken = Vec::new();
@@ -237,13 +235,12 @@ impl Watchers {
         matches!(event, Event::Stored(_)) && self.has_line(stripe, key)
     }
 
-    /// Tells all who wait, and the observer, that no key is there any more. Called by the holder of all
-    /// stripes.
+    /// Notifies all waiters and the observer that all keys were removed. The caller must hold all keys.
     pub(crate) fn tell_cleared(&self, actor: u64) {
         self.tell_all(actor, |waiter| waiter.present);
     }
 
-    /// Tells all who wait, and the observer, that other keys are there now. Called as `tell_cleared` is.
+    /// Notifies all waiters and the observer that all keys were exchanged. The caller must hold all keys.
     pub(crate) fn tell_swapped(&self, actor: u64) {
         self.tell_all(actor, |_| true);
     }
@@ -270,7 +267,7 @@ impl Watchers {
         }
     }
 
-    /// Drops those who wait for the key and are not to stay.
+    /// Drops the waiters of the key for which `stays` is false.
     fn retain(&self, stripe: usize, key: &[u8], mut stays: impl FnMut(&Arc<Waiter>) -> bool) {
         let mut shard = self.shard(stripe);
         let Some(waiters) = shard.waiters.get_mut(key) else { return };
@@ -281,24 +278,24 @@ impl Watchers {
         self.tidy(stripe, &shard);
     }
 
-    /// Takes the stripe's bit away once none waits there.
+    /// Clears the stripe's bit if no waiter is left in the shard.
     fn tidy(&self, stripe: usize, shard: &Shard) {
         if shard.is_empty() && !self.is_observed() {
-            // ORDERING: Relaxed; the bit changes under the shard's mutex, and who misses that it is
-            // gone finds no waiter in the shard.
+            // ORDERING: Relaxed; the bit changes under the shard's mutex, and a session that still sees it set finds no
+            // waiter in the shard.
             self.stripes.0.fetch_and(!(1 << stripe), Relaxed);
         }
     }
 
     fn shard(&self, stripe: usize) -> MutexGuard<'_, Shard> {
-        // A change that panicked has left a whole map.
+        // A panic in a change leaves a valid map.
         self.shards[stripe].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiter {
     fn fire(&self) {
-        // ORDERING: Release pairs with the Acquire in `has_fired`: who sees the mark sees the write.
+        // ORDERING: Release pairs with the Acquire in `has_fired`: a session that sees the mark sees the write.
         self.fired.store(1, Release);
     }
 
@@ -308,14 +305,14 @@ impl Waiter {
     }
 }
 
-/// Leave to wait: one that was asked for counts among the open watches until it is dropped.
+/// Permission to wait. A permission from [`ask`](Self::ask) counts as an open watch until it is dropped.
 pub(crate) struct Leave {
     watchers: Arc<Watchers>,
     counts: bool,
 }
 
 impl Leave {
-    /// None if as many wait as may.
+    /// None if the maximum number of watches is open.
     pub(crate) fn ask(watchers: &Arc<Watchers>) -> Option<Leave> {
         let max = watchers.open_max();
         let one_more = |open| (open < max).then_some(open + 1);
@@ -324,13 +321,13 @@ impl Leave {
         Some(Leave { watchers: Arc::clone(watchers), counts: true })
     }
 
-    /// Permission for a waiter with a limit of its own.
+    /// Permission for a waiter that the caller limits in another way.
     pub(crate) fn unasked(watchers: &Arc<Watchers>) -> Leave {
         Leave { watchers: Arc::clone(watchers), counts: false }
     }
 
-    /// Has `waker` woken by all changes of the key from now on. Called by the holder of the key's
-    /// stripe, after its first look.
+    /// Enters a waiter, whose `waker` is called on all changes of the key from now on. The caller must hold the key,
+    /// and have looked at it.
     pub(crate) fn enter(
         self,
         (place, stripe): (u8, u32),
@@ -348,7 +345,7 @@ impl Leave {
         if !first.expected {
             let mut shard = self.watchers.shard(stripe as usize);
             shard.waiters.entry(key.into()).or_default().push(Arc::clone(&waiter));
-            // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
+            // ORDERING: Relaxed; the release of the hold makes the bit visible to later writes.
             self.watchers.stripes.0.fetch_or(1 << stripe, Relaxed);
         }
         Watch { key: key.into(), stripe, place, waiter, leave: self }
@@ -364,12 +361,12 @@ impl Drop for Leave {
     }
 }
 
-/// A wait for a key to change, or for a value of it. From [`Session::watch`](crate::Session::watch);
-/// ends when it is dropped.
+/// A wait for a change of a key, or for a value of it, from [`Session::watch`](crate::Session::watch). Dropping it ends
+/// the wait.
 pub struct Watch {
     key: Box<[u8]>,
     stripe: u32,
-    /// Of its database.
+    /// The place of its database.
     pub(crate) place: u8,
     waiter: Arc<Waiter>,
     leave: Leave,
@@ -381,18 +378,18 @@ impl Watch {
         &self.key
     }
 
-    /// Whether a write has made the awaited change. It stays so, whatever happens to the key later.
-    /// This says nothing of expiry: [`Session::look`](crate::Session::look) does.
+    /// Whether a write has made the awaited change. Stays true, whatever happens to the key later. Does not cover
+    /// expiry: [`Session::look`](crate::Session::look) does.
     pub fn has_fired(&self) -> bool {
         self.waiter.has_fired()
     }
 
-    /// Whether the key was there when the watch began.
+    /// Whether the key was present when the watch began.
     pub(crate) fn began_with_the_key(&self) -> bool {
         self.waiter.present
     }
 
-    /// Whether it is over once the key is gone, although no write has removed it.
+    /// Whether the watch fires when the key is absent, although no write has removed it.
     pub(crate) fn ends_with_the_key(&self) -> bool {
         self.waiter.present && self.waiter.expected.is_none()
     }
@@ -400,7 +397,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // A fired waiter was dropped from the shard by the session that fired it.
+        // The session that fired a waiter has removed it from the shard.
         if !self.has_fired() {
             let other = |waiter: &Arc<Waiter>| !Arc::ptr_eq(waiter, &self.waiter);
             self.leave.watchers.retain(self.stripe as usize, &self.key, other);

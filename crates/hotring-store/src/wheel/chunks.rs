@@ -1,16 +1,16 @@
-//! A list of words in chunks: as it grows, no word is copied, and as it empties, its memory goes back.
+//! A bag of words, stored in chunks: no word is copied as it grows, and memory is returned as it empties.
 
 use std::mem::size_of;
 
-/// Words of the smallest chunk.
+/// Words in the smallest chunk.
 const CHUNK_MIN: usize = 8;
-/// Words of the largest: 4 KiB.
+/// Words in the largest chunk: 4 KiB.
 const CHUNK_MAX: usize = 512;
 
-/// A bag of words: last in, first out.
+/// The bag; last in, first out.
 #[derive(Default)]
 pub(super) struct Chunks {
-    /// Each but the last is full, and none is empty.
+    /// All chunks but the last are full, and none is empty.
     chunks: Vec<Vec<u64>>,
     len: usize,
 }
@@ -22,7 +22,7 @@ impl Chunks {
 
     pub(super) fn push(&mut self, word: u64) {
         if self.chunks.last().is_none_or(|chunk| chunk.len() == chunk.capacity()) {
-            // A third more each time: a quarter is unused at most.
+            // Each chunk adds a third, so at most a quarter is unused.
             let capacity = (self.len / 3).clamp(CHUNK_MIN, CHUNK_MAX);
             self.chunks.push(Vec::with_capacity(capacity));
         }
@@ -45,7 +45,7 @@ impl Chunks {
         word
     }
 
-    /// Bytes that it takes beside itself.
+    /// Heap memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let words: usize = match self.chunks.split_last() {
             Some((last, full)) => full.iter().map(Vec::len).sum::<usize>() + last.capacity(),

@@ -1,4 +1,4 @@
-//! The timing wheel: the expiry times of items, by hash.
+//! The timing wheel of a database: the expiry times of items, by hash, so that expired items are found without a scan.
 //!
 //! # Picture
 //! ```text
@@ -6,8 +6,8 @@
 //!       ^ a write that gives an item an expiry enters its hash, once it has taken effect
 //!       | the expirer takes due entries, finds the item by its hash, and removes it if it has expired
 //! ```
-//! An entry is a hash and a time ([`levels`]) and knows no item. If the item is removed, replaced or gets another
-//! expiry, the entry stays. So a session that takes an entry must look at the present item of that hash.
+//! An entry is a hash and a time ([`levels`]), without a reference to an item. If the item is removed, replaced or gets
+//! another expiry, the entry stays. So a session that takes an entry must look at the present item with that hash.
 //!
 //! # Invariants
 //! * **E1** Each item that expires at `e`, or whose hash has a field that does, has an entry that fires at `e` or
@@ -17,25 +17,26 @@
 //!
 //! # Why no item is forgotten (E1)
 //!
-//! A write that gives an item the expiry `e` enters it afterwards, unless its decision saw an expiry that
-//! is not later: for that there is an entry already (E1), or soon will be. The index carries a decision out
-//! only if nothing has changed in between. The expirer looks at the item after taking its entry, and enters
-//! it again at the time that the item has by then, or removes it by a decision of the same kind. A later
-//! expiry set without an entry from then on is later than the one seen, which is entered.
+//! A write that gives an item the expiry `e` enters it afterwards, unless its decision saw an expiry that is not later:
+//! for that there is an entry already (E1), or soon will be. The index carries a decision out only if nothing has
+//! changed in between. The expirer looks at the item after taking its entry, and enters it again with the item's
+//! present expiry, or removes the item by a decision of the same kind. An expiry that is set without an entry from then
+//! on is later than the expiry that was seen, which is entered.
 //!
-//! # How stale entries go (E2)
+//! # Removal of stale entries (E2)
 //!
-//! A key that is set and removed again and again leaves entries whose times may be far away. If there are too many,
-//! new wheels take all new entries, and a walk over all items enters the expiring ones. The previous wheels fire as
-//! before until the walk is over, and then they are dropped. The walk visits an item that is present throughout, and
-//! the storing session has entered any other; so E1 holds for the new wheels alone. An entry that fires early in an
-//! old wheel is entered in the new one. The same is done if the clock has gone back by much, because a wheel cannot.
+//! A key that is set and removed again and again leaves entries whose times may be far ahead. If there are too many,
+//! new wheels take all new entries, and a walk over all items enters the expiring ones. The previous wheels keep firing
+//! until the walk has ended, and are dropped then. The walk visits every item that is present throughout, and the
+//! storing session has entered any other; so E1 holds for the new wheels alone. An entry that fires early in an old
+//! wheel is entered there again. The wheels are also replaced if the clock has gone back by much, because a wheel
+//! cannot go back.
 //!
 //! # Wake-ups
 //!
 //! `wake_before` is a time: a session that makes an earlier entry must wake the expirer. The expirer sets it before it
-//! asks the shards, one by one under their mutexes, for their next due times. So an entry is either seen by that
-//! question or sees the new `wake_before`.
+//! asks the shards, one by one under their mutexes, for their next due times. So each new entry either is seen by the
+//! expirer, or its session sees the new `wake_before`.
 
 mod chunks;
 mod levels;
@@ -51,59 +52,59 @@ use crate::expired::Expired;
 use crate::gate::Lines;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
-/// Shards, by the lowest bits of the hash.
+/// Number of shards, selected by the lowest bits of the hash.
 pub(crate) const SHARDS: usize = 16;
-/// This many entries of items that are gone are always allowed.
+/// Number of stale entries that is always allowed.
 const STALE_MIN: u64 = 65_536;
-/// A clock may go back by this many milliseconds, and entries wait for it.
+/// Milliseconds by which a clock may go back without a replacement of the wheels; entries wait for it.
 const BACK_MAX: u64 = 1_000;
-/// No time is later: the index has no later expiries.
+/// The latest time; the index has no later expiries.
 const TIME_MAX: u64 = 1 << 62;
 
-/// The wheels of one store.
+/// The wheels of one database.
 pub(crate) struct Wheels {
     shards: [Lines<Mutex<Shard>>; SHARDS],
     /// See "Wake-ups".
     wake_before: AtomicU64,
     waker: OnceLock<Waker>,
-    /// The shard that a step begins with, so that none comes last for ever.
+    /// The shard that the next step begins with, so that no shard is always last.
     turn: AtomicU64,
     /// The position of the walk, if there is one.
     walk: Mutex<Option<u64>>,
-    /// Hashes with fields that expire which the last walk has met, or the present one until now.
+    /// Number of hashes with expiring fields that the walk has found: the last one, or the present one so far.
     with_fields: AtomicU64,
     /// Whether a hash ever had a field that expires.
     have_fields: AtomicBool,
-    /// The removed entries.
+    /// Removed keys that have not been reported.
     pub(crate) expired: Expired,
 }
 
-/// The wheels of the hashes with certain lowest bits.
+/// The present wheel of a shard, and the previous one while it is being replaced.
 pub(crate) struct Shard {
     present: Wheel,
     former: Option<Wheel>,
 }
 
-/// An entry that was taken, as it was due.
+/// A due entry that was taken from a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Taken {
     pub(crate) hash: u64,
     is_former: bool,
 }
 
-/// Entries of all shards.
+/// The state of all shards.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) entries: u64,
-    /// When the next one is due at the earliest.
+    /// A lower bound of the next due time.
     pub(crate) next: Option<u64>,
-    /// The time that they have come to.
+    /// The latest present time of the wheels.
     elapsed: u64,
 }
 
 impl Totals {
-    /// Whether the entries are too many for these numbers of items and of those that expire, or the clock has gone
-    /// back.
+    /// Whether the wheels must be replaced: there are too many entries for these numbers of items and of expiring
+    /// items, or the clock has gone back.
     pub(crate) fn is_worn(&self, counts: impl FnOnce() -> (u64, u64), now: u64) -> bool {
         if self.elapsed > now.saturating_add(BACK_MAX) {
             return true;
@@ -130,7 +131,7 @@ impl Wheels {
         }
     }
 
-    /// Enters that an item of this hash expires at `due`. Called when it does so already.
+    /// Enters the expiry of an item with this hash. The write that gives it the expiry must have taken effect.
     pub(crate) fn enter(&self, hash: u64, due: u64, now: u64) {
         self.shard(hash as usize % SHARDS).present.enter(hash, due, now.min(TIME_MAX));
         // ORDERING: Relaxed; the shard's mutex orders it, see "Wake-ups".
@@ -141,7 +142,7 @@ impl Wheels {
 
     #[cold]
     fn wake(&self) {
-        // ORDERING: Relaxed, as above: one thread wakes the expirer, and later ones need not.
+        // ORDERING: Relaxed, as above; the swap lets only one thread wake the expirer.
         if self.wake_before.swap(0, Relaxed) > 0
             && let Some(waker) = self.waker.get()
         {
@@ -154,7 +155,7 @@ impl Wheels {
         self.waker.set(waker).is_ok()
     }
 
-    /// Enters an entry again that was taken too early.
+    /// Enters an entry again whose item is not due yet.
     pub(crate) fn enter_again(&self, taken: Taken, due: u64, now: u64) {
         let mut shard = self.shard(taken.hash as usize % SHARDS);
         if !taken.is_former {
@@ -162,10 +163,10 @@ impl Wheels {
         } else if let Some(former) = &mut shard.former {
             former.enter(taken.hash, due, now.min(TIME_MAX));
         }
-        // With the previous wheel gone the item has its entry in the present one.
+        // Without the previous wheel, the item has its entry in the present one.
     }
 
-    /// The shard to begin with.
+    /// The shard that a step begins with.
     pub(crate) fn turn(&self) -> usize {
         // ORDERING: Relaxed, any number will do.
         self.turn.fetch_add(1, Relaxed) as usize % SHARDS
@@ -192,8 +193,8 @@ impl Wheels {
         steps
     }
 
-    /// The time of the next entry, and the number of entries. A session that enters an earlier one from now
-    /// on wakes the expirer.
+    /// The next due time, and the number of entries. A session that makes an earlier entry from now on wakes the
+    /// expirer.
     pub(crate) fn totals(&self) -> Totals {
         // ORDERING: Relaxed; the mutexes order it, see "Wake-ups".
         self.wake_before.store(u64::MAX, Relaxed);
@@ -206,12 +207,12 @@ impl Wheels {
             }
             totals.elapsed = totals.elapsed.max(shard.present.elapsed());
         }
-        // ORDERING: Relaxed, as above. A wake in between has been given.
+        // ORDERING: Relaxed, as above. A wake-up in between has been delivered.
         self.wake_before.store(totals.next.unwrap_or(u64::MAX), Relaxed);
         totals
     }
 
-    /// Entries, and the bytes that they take.
+    /// Number of entries, and their memory in bytes.
     pub(crate) fn size(&self) -> (u64, u64) {
         let (mut entries, mut bytes) = (0, 0);
         for shard in 0..SHARDS {
@@ -224,7 +225,7 @@ impl Wheels {
         (entries, bytes)
     }
 
-    /// Begins to replace the wheels, unless that is under way.
+    /// Begins to replace the wheels, unless a replacement is in progress.
     pub(crate) fn begin_walk(&self, now: u64) {
         let mut walk = self.lock_walk();
         if walk.is_some() {
@@ -236,13 +237,13 @@ impl Wheels {
             shard.former = Some(former);
         }
         *walk = Some(0);
-        // ORDERING: Relaxed, a number to compare others with.
+        // ORDERING: Relaxed, a statistic.
         self.with_fields.store(0, Relaxed);
     }
 
-    /// Enters that a part of an item of this hash expires at `due`.
+    /// Enters the expiry of a part of an item with this hash.
     pub(crate) fn enter_part(&self, hash: u64, due: u64, now: u64) {
-        // ORDERING: Relaxed; who must see it sees the part, by the item's own order or the gate's.
+        // ORDERING: Relaxed; a session that must see it has seen the part, through the item's own order or the gate's.
         if !self.have_fields.load(Relaxed) {
             self.have_fields.store(true, Relaxed);
         }
@@ -251,13 +252,13 @@ impl Wheels {
 
     /// Whether a hash ever had a field that expires.
     pub(crate) fn have_fields(&self) -> bool {
-        // ORDERING: Relaxed, as where it is set.
+        // ORDERING: Relaxed, as in `enter_part`.
         self.have_fields.load(Relaxed)
     }
 
-    /// Counts that the walk has met a hash with fields that expire.
+    /// Counts a hash with expiring fields that the walk has found.
     pub(crate) fn note_fields(&self) {
-        // ORDERING: Relaxed, as where it begins.
+        // ORDERING: Relaxed, as in `begin_walk`.
         self.with_fields.fetch_add(1, Relaxed);
     }
 
@@ -268,13 +269,13 @@ impl Wheels {
         (items, expiring + self.with_fields.load(Relaxed))
     }
 
-    /// Whether the wheels are being replaced.
+    /// Whether a replacement of the wheels is in progress.
     pub(crate) fn is_walking(&self) -> bool {
         self.lock_walk().is_some()
     }
 
-    /// Has `go` do a part of the walk, from a cursor to the one that it returns, if there is a walk and no other
-    /// session is at it. At the end the previous wheels go.
+    /// Lets `go` do a part of the walk, from a cursor to the cursor that it returns, if there is a walk and no other
+    /// session works on it. Drops the previous wheels at the end.
     pub(crate) fn walk(&self, go: impl FnOnce(u64) -> u64) {
         let Ok(mut walk) = self.walk.try_lock() else { return };
         let Some(cursor) = *walk else { return };
@@ -283,14 +284,14 @@ impl Wheels {
         if walk.is_none() {
             for shard in 0..SHARDS {
                 let former = self.shard(shard).former.take();
-                // Outside of the mutex.
+                // Dropped outside of the mutex.
                 drop(former);
             }
         }
     }
 
-    /// Removes all entries. Called by the holder of all stripes when there are no items. The result should
-    /// be dropped when no session waits for that.
+    /// Removes all entries. The caller must hold all keys, and there must be no items. The result should be dropped
+    /// when no session waits.
     #[must_use]
     pub(crate) fn clear(&self) -> [Shard; SHARDS] {
         std::array::from_fn(|shard| {
@@ -301,12 +302,12 @@ impl Wheels {
     }
 
     fn shard(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        // Nothing within panics but for lack of memory, and an entry that is lost is one key that lives longer.
+        // Only a lack of memory can panic within the lock, and a lost entry only means that one key lives longer.
         self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_walk(&self) -> MutexGuard<'_, Option<u64>> {
-        // A cursor is whole whatever panicked.
+        // A panic leaves a valid cursor.
         self.walk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! `heat`: an item must be visited again soon, and then stays as long as its visits justify among the others.
+//! `heat`, an eviction policy of the S3-FIFO class: a new item must be visited again soon, and then stays as long as it
+//! is visited more often than others.
 //!
 //! # Picture
 //! ```text
@@ -8,19 +9,19 @@
 //!      +------> ( old: a hand goes round in the index's order ) -> visited?  yes: a visit less, stays
 //!                                                                  no:  evicted --> ghosts of the old
 //! ```
-//! This is S3-FIFO (Yang and others, SOSP 2023) with CLOCK in place of its main queue, so that an old item costs
-//! three bits in the item and nothing here; and the share of the young adapts.
+//! This is S3-FIFO (Yang and others, SOSP 2023) with CLOCK instead of its main queue, so that an old item costs three
+//! bits in the item and no memory here; and the share of the young adapts.
 //!
 //! # Words
-//! *Visits*: accesses since the item was last looked at, counted up to `VISITS_MAX`. *Young*: on probation.
-//! A *look* shows an item to the policy. The *hand* is a position in the order of reversed hashes, so that the index
-//! can walk without memory of its own. *Ghosts* are hashes of evicted items.
+//! *Visits*: accesses since the last look at the item, counted up to `VISITS_MAX`. *Young*: on probation. A *look*
+//! shows an item to the policy. The *hand* is a position in the order of reversed hashes, so that the index can walk
+//! without memory of its own. *Ghosts* are hashes of evicted items.
 //!
 //! # The share of the young
-//! Young items are evicted when they exceed their share of all items, otherwise old ones. A ghost hit is a miss that
-//! more memory would have avoided: one of a young item raises the share, one of an old item lowers it. The ghosts of
-//! the young are the larger table, because they also identify known keys; only their newest part tells how slightly
-//! more memory would do.
+//! Young items are evicted while they exceed their share of all items, otherwise old ones. A ghost hit is a miss that
+//! more memory would have avoided: a hit of a young item raises the share, a hit of an old item lowers it. The ghosts
+//! of the young are the larger table, because they also identify known keys; only their newest part tells the benefit
+//! of slightly more memory.
 //!
 //! # Bounds
 //! H1. A call of [`Heat::evict`] looks at `LOOKS` items at most, of which `QUEUE_LOOKS` are of the queue, and requests
@@ -39,17 +40,17 @@ use super::queue::Queue;
 #[cfg(test)]
 mod tests;
 
-/// Visits that are counted.
+/// Maximum of the visit counter.
 pub const VISITS_MAX: u8 = 2;
 
-/// Looks an eviction, and those of them at young items that come up.
+/// Maximum looks of an eviction, and the part of them that may be at young items from the queue.
 const LOOKS: usize = 65;
 const QUEUE_LOOKS: usize = 48;
-/// Entries that the queue may have whatever the number of items.
+/// Entries that the queue may always have, however few items there are.
 const QUEUE_FREE: usize = 1 << 16;
-/// Rounds of the hand in which each young item that it meets becomes old once.
+/// Rounds of the hand after which each young item that it passes has become old.
 const ROUNDS: u64 = 64;
-/// The least and the greatest share of the young.
+/// Minimum and maximum share of the young.
 const SHARE_MIN: f64 = 0.1;
 const SHARE_MAX: f64 = 0.9;
 /// The step by which a ghost hit moves the share. The steps, the sizes of the tables and `FRESH` come from
@@ -63,42 +64,42 @@ const FRESH: usize = LANES / 4;
 /// The meaning of an item's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// How often it was visited since it was last looked at, up to [`VISITS_MAX`].
+    /// Visits since the last look at the item, up to [`VISITS_MAX`].
     pub visits: u8,
-    /// It is on probation.
+    /// Whether the item is on probation.
     pub young: bool,
 }
 
 /// The policy's verdict on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays, with these bits.
+    /// The item stays, with these bits.
     Keep(Marks),
-    /// It goes.
+    /// The item is evicted.
     Evict,
 }
 
-/// How it ended.
+/// The result of carrying out verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
     /// There was no item.
     Absent,
-    /// All that were shown are still there.
+    /// All shown items are kept.
     Kept,
-    /// The last one that was shown is gone.
+    /// The last shown item was evicted.
     Evicted,
 }
 
 /// The items, by their 48-bit hashes.
 pub trait Items {
-    /// Items that there are.
+    /// Number of items.
     fn count(&self) -> usize;
 
     /// Shows the item with this hash, if there is one, to `verdict`, and carries the verdict out.
     fn judge(&mut self, hash: u64, verdict: impl FnMut(Marks) -> Verdict) -> Judged;
 
-    /// Shows items from `hand` on, in the order of reversed hashes, one after the other until one is evicted or
-    /// `looks` were shown. Returns where to go on, 0 at the end, and how it ended. A hand of 0 restarts.
+    /// Shows items from `hand` on, in the order of reversed hashes, until one is evicted or `looks` were shown. Returns
+    /// the next hand, 0 at the end, and the result. A hand of 0 restarts.
     fn judge_next(
         &mut self,
         hand: u64,
@@ -113,10 +114,10 @@ pub struct Heat {
     queue: Queue,
     young_ghosts: Ghosts,
     old_ghosts: Ghosts,
-    /// The part of all items that the young may be.
+    /// Maximum share of young items among all items.
     share: f64,
     hand: u64,
-    /// How often the hand has come round.
+    /// Number of rounds that the hand has completed.
     round: u64,
     /// Items at the last eviction.
     count: usize,
@@ -129,7 +130,7 @@ impl Default for Heat {
 }
 
 impl Heat {
-    /// Knows no item.
+    /// A policy that knows no item.
     pub const fn new() -> Self {
         Heat {
             queue: Queue::new(),
@@ -142,7 +143,8 @@ impl Heat {
         }
     }
 
-    /// Notes a new key. True if it begins young, false if it begins old, as one that is known from before.
+    /// Notes a new key. True if it begins young, false if it begins old because it was evicted recently or the queue is
+    /// full.
     pub fn entered(&mut self, hash: u64) -> bool {
         let known = self.known(hash);
         let young = !known && self.queue.len() < self.count.max(QUEUE_FREE);
@@ -152,7 +154,7 @@ impl Heat {
         young
     }
 
-    /// Evicts one item; false if none could be.
+    /// Evicts one item; false if none can be evicted.
     pub fn evict(&mut self, items: &mut impl Items) -> bool {
         self.count = items.count();
         self.young_ghosts.fit(self.count / 2);
@@ -174,12 +176,12 @@ impl Heat {
         false
     }
 
-    /// Memory that the policy takes.
+    /// Memory of the policy, in bytes.
     pub fn bytes(&self) -> usize {
         self.queue.bytes() + self.young_ghosts.bytes() + self.old_ghosts.bytes()
     }
 
-    /// Whether the key was evicted lately; if so, it says whether the young or the old want more room.
+    /// Whether the key was evicted recently; if so, adapts the share of the young.
     fn known(&mut self, hash: u64) -> bool {
         let (young, old) = (self.young_ghosts.take(hash), self.old_ghosts.take(hash));
         let items = match (young, old) {
@@ -192,7 +194,7 @@ impl Heat {
         young.is_some() || old.is_some()
     }
 
-    /// Whether the young are more than their share, or all that there are.
+    /// Whether the young exceed their share, or are all items.
     fn young_too_many(&self) -> bool {
         let young = self.queue.len();
         young as f64 > self.share * self.count as f64 || young >= self.count
@@ -203,7 +205,7 @@ impl Heat {
         let judged = items.judge(hash, |marks| match marks {
             Marks { visits: 0, young: true } => Verdict::Evict,
             Marks { young: true, .. } => Verdict::Keep(Marks { visits: 0, young: false }),
-            // The entry is an earlier one of a key that was removed and came back, and is known by now.
+            // The entry is stale: the key was removed, came back, and is old already.
             old => Verdict::Keep(old),
         });
         if judged == Judged::Evicted {
@@ -217,7 +219,8 @@ impl Heat {
         let (all, round, none_young) = (*looks, self.round, self.queue.len() == 0);
         let (mut shown, mut last) = (0, None);
         let (hand, judged) = items.judge_next(self.hand, all, |hash, marks| {
-            // The items may ask again when another session has changed one meanwhile; that is a look, too.
+            // `verdict` may be called again for an item that another session has changed meanwhile; that counts as a
+            // look, too.
             shown += 1;
             let young = marks.young && !none_young && hash % ROUNDS != round % ROUNDS;
             last = Some((hash, marks.young));

@@ -1,4 +1,4 @@
-//! Removing keys whose time has come: a step with a budget over the timing wheel ([`crate::wheel`]).
+//! Removing expired keys and fields: a step with a budget over the timing wheel ([`crate::wheel`]).
 
 use crate::changes::remove_expired;
 use crate::container::due_of_value;
@@ -7,26 +7,26 @@ use crate::session::Session;
 use crate::sync::Arc;
 use crate::wheel::{SHARDS, Taken, Wheels};
 
-/// Steps that are taken in a shard under its mutex: about 10 µs, if all of them are entries that move down.
+/// Steps taken in a shard under its mutex: about 10 µs if all entries move to a lower level.
 const STEPS: usize = 512;
-/// Items that the walk over all of them visits in a call.
+/// Items that the walk over all items visits in one call.
 const WALK_ITEMS: usize = 512;
 
 /// The result of [`Session::expire_due`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryStep {
-    /// Keys that it removed.
+    /// Number of removed keys.
     pub removed: usize,
-    /// When to call it again, in Unix milliseconds: not after `now` if there is more to do at once, None if no key
-    /// expires. A key may get an earlier expiry meanwhile
+    /// The time of the next call, in Unix milliseconds: not after `now` if there is more to do at once, None if no key
+    /// expires. A key may get an earlier expiry in the meantime
     /// ([`Store::set_expiry_waker`](crate::Store::set_expiry_waker)).
     pub next: Option<u64>,
 }
 
 impl Session {
-    /// Calls `f` with each key that [`Session::expire_due`] has removed, by whatever session, for which no call of the
-    /// two has called it yet, and with how many milliseconds its time was over then. Others that do so meanwhile wait.
-    /// A session that calls this before it reports a write reports earlier expiries first.
+    /// Calls `f` with each key that any session's [`Session::expire_due`] has removed and that has not been reported
+    /// yet by this function or that one, and with the milliseconds between its expiry and its removal. Concurrent
+    /// callers wait. A session must call this before it reports a write, so that earlier expiries are reported first.
     pub fn tell_expired(&mut self, mut f: impl FnMut(&[u8], u64)) {
         for Gone { key, late } in self.wheels.expired.lock().drain(..) {
             self.hooks.watchers.tell_observer(&key, 0);
@@ -34,14 +34,14 @@ impl Session {
         }
     }
 
-    /// Removes keys whose time is over, and calls `f` with each and with how many milliseconds ago that was, unless
-    /// another session has been faster with [`Session::tell_expired`]. The
-    /// store's observer is told of them ([`Session::observe`]), this session's changes are not. Fields of hashes whose
-    /// time is over are removed, too, as by a write of this session ([`Changed::Fields`](crate::Changed::Fields)).
+    /// Removes expired keys, and calls `f` with each and with the milliseconds since its expiry, unless another session
+    /// has reported the key first with [`Session::tell_expired`]. The removals are reported to the store's observer
+    /// ([`Session::observe`]), but not recorded in this session's changes. Also removes expired fields of hashes, like
+    /// a write of this session ([`Changed::Fields`](crate::Changed::Fields)).
     ///
-    /// Takes about `budget` steps: entries of the timing wheel that are due, whether their keys are still there or
-    /// not, or that come nearer to it; and now and then a part of a walk over all items, as large. Some
-    /// microseconds each at most.
+    /// Takes about `budget` steps: entries of the timing wheel that are due, whether or not their keys still exist, or
+    /// that move to a lower level; and occasionally a part of a walk over all items of the same size. A step takes some
+    /// microseconds at most.
     pub fn expire_due(
         &mut self,
         now: u64,
@@ -49,7 +49,7 @@ impl Session {
         mut f: impl FnMut(&[u8], u64),
     ) -> ExpiryStep {
         let wheels = Arc::clone(&self.wheels);
-        // Kept while the shards are let go.
+        // Outlives the locks of the shards.
         let mut entries: Vec<Taken> = Vec::new();
         let (mut left, mut removed) = (budget.max(1), 0);
         let first = wheels.turn();
@@ -60,7 +60,7 @@ impl Session {
                 let steps = wheels.take(shard, now, asked, &mut entries);
                 is_over = steps < asked;
                 left -= steps;
-                // A key that is set with an expiry again and again has an entry for each; one sees to it.
+                // A key may have several entries, because each new expiry may add one; one suffices.
                 entries.sort_unstable();
                 entries.dedup();
                 for taken in entries.drain(..) {
@@ -78,7 +78,7 @@ impl Session {
         ExpiryStep { removed, next }
     }
 
-    /// Sees to the items of one entry's hash. Returns how many it removed.
+    /// Removes the expired items with one entry's hash. Returns the number of removed items.
     fn expire_entry(
         &mut self,
         wheels: &Wheels,
@@ -90,7 +90,7 @@ impl Session {
         loop {
             let (mut key, mut later) = (None, None::<u64>);
             let mut with_fields = None;
-            // Outside of the gate, as whatever is found here is looked at again within.
+            // Outside of the gate, because everything found here is checked again within it.
             self.index.with_hash(taken.hash, |entry| {
                 let due = due_of_value(entry.value, entry.block());
                 match entry.expire_at {
@@ -107,9 +107,9 @@ impl Session {
             let mut is_removed = false;
             if let Some(key) = key {
                 let hash = self.gate_hash(&key);
-                // As a write, so that no exclusive closure loses a key in the middle.
+                // A write in the gate, so that no exclusive closure loses a key in the middle.
                 let Some(_writing) = self.gate.write_unless_held(hash) else {
-                    // Other keys are not to wait for a script that holds this one.
+                    // Other keys must not wait for a script that holds this one.
                     wheels.enter_again(taken, now + 1, now);
                     return removed;
                 };
@@ -119,16 +119,16 @@ impl Session {
                         expired.push(Gone { key, late: now - at });
                         is_removed = true;
                     }
-                    // Its time has changed in between.
+                    // Its expiry has changed in the meantime.
                     at => later = [later, at].into_iter().flatten().min(),
                 }
             }
             if is_removed {
                 removed += 1;
-                // Outside of the gate: there may be many to be told.
+                // Outside of the gate, because there may be many keys to report.
                 self.tell_expired(&mut *f);
             } else if let Some(key) = with_fields {
-                // The rest of them, and the time of the next one, are seen then.
+                // The new entry takes care of the remaining fields, and of the next expiry.
                 let at = if self.remove_due_fields(&key, now, false) { now } else { now + 1 };
                 wheels.enter_again(taken, at, now);
                 return removed;
@@ -138,11 +138,11 @@ impl Session {
                 }
                 return removed;
             }
-            // There may be another one of this hash.
+            // There may be another expired item with this hash.
         }
     }
 
-    /// Does a part of the walk that replaces the wheels, if that is under way.
+    /// Does a part of the walk that rebuilds the wheels, if one is in progress.
     fn walk_some(&mut self, wheels: &Wheels, now: u64) {
         wheels.walk(|cursor| {
             self.index.scan_hashes(cursor, WALK_ITEMS, |hash, entry| {

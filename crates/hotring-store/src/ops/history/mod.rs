@@ -1,5 +1,5 @@
-//! HISTORY and ROLLBACK: a key's earlier values. Reading them is a single-key read, restoring one a
-//! single-key write.
+//! HISTORY and ROLLBACK: a key's earlier values. Reading them is a single-key read, restoring one is a single-key
+//! write.
 
 use hotring_index::{Action, Expiry};
 
@@ -10,11 +10,10 @@ use crate::session::Session;
 use crate::value::encode_owned;
 
 impl Session {
-    /// Hands the key's version and earlier values to `f`. None if the key is absent. While the
-    /// history is off ([`Options::history`](crate::Options::history) is 0) there are no earlier values
-    /// and the version stays 1.
+    /// Calls `f` with the key's version and earlier values. None if the key is absent. While the history is off
+    /// ([`Options::history`](crate::Options::history) is 0) there are no earlier values and the version is always 1.
     ///
-    /// The value, its version and the earlier values change as one. O(n) in the bytes kept.
+    /// The value, its version and the earlier values change atomically. O(n) in the bytes kept.
     pub fn history<R>(
         &mut self,
         key: &[u8],
@@ -24,9 +23,8 @@ impl Session {
         self.read(key, now, |entry| f(History::of(entry.value)))
     }
 
-    /// Restores the earlier value of this version: a write like any other, which keeps the
-    /// present value as an earlier one and gets the next version. The expiry stays. False if the key
-    /// is absent or this version of it is not kept (any more).
+    /// Restores the earlier value of this version: a write like any other, which keeps the present value as an earlier
+    /// one and gets the next version. The expiry stays. False if the key is absent or does not have this version.
     ///
     /// # Errors
     /// [`StoreError::HistoryOff`], [`StoreError::Stalled`]

@@ -1,5 +1,5 @@
-//! A value with its metadata ([`crate::metadata`]) and its expiry, read and decided on as one: a single-key read
-//! and a single-key write.
+//! Items: a value with its metadata ([`crate::metadata`]) and its expiry, read and updated atomically. A single-key
+//! read and a single-key write.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::session::Limits;
 use crate::session::Session;
 use crate::value::{ValueRef, is_string, view, view_large};
 
-/// A value and all that is kept with it.
+/// A value and the data stored with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     /// The value. A hash has no metadata.
     pub value: ValueRef<'a>,
-    /// The memcached data kept with it.
+    /// The metadata stored with the value.
     pub metadata: Metadata,
-    /// When it expires, in Unix milliseconds.
+    /// The expiry in Unix milliseconds.
     pub expire_at: Option<u64>,
-    /// Bytes of memory that the item takes.
+    /// Memory of the item, in bytes.
     pub memory: usize,
 }
 
@@ -43,8 +43,8 @@ pub enum ItemAction<'a> {
         /// The new expiry.
         expiry: SetExpiry,
     },
-    /// Leaves the value, and gives it other metadata and another expiry. Does nothing if the key is absent. A hash
-    /// only gets the expiry.
+    /// Keeps the value, and changes its metadata and its expiry. Does nothing if the key is absent. A hash only gets
+    /// the expiry.
     Amend {
         /// The metadata.
         metadata: Metadata,
@@ -55,26 +55,25 @@ pub enum ItemAction<'a> {
     Remove,
 }
 
-/// Unique numbers of values: each is greater than all before it, in the life of a store, and than
+/// The source of unique numbers for values: each is greater than all before it in the life of the store, and than
 /// [`Options::unique_base`](crate::Options::unique_base).
 #[derive(Clone, Debug)]
 pub struct UniqueNumbers(Arc<AtomicU64>);
 
 impl UniqueNumbers {
-    /// The next number. Drawn within a decision of [`Session::update_item`], a later value of a key
-    /// has a greater one.
+    /// The next number. If it is drawn within the decision of [`Session::update_item`], later values of a key have
+    /// greater numbers.
     pub fn next(&self) -> u64 {
-        // ORDERING: Relaxed, nothing else is read through the number.
+        // ORDERING: Relaxed, the number publishes no other memory.
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// As [`next`](Self::next), and greater than the number that the value had before: a caller may have
-    /// chosen that.
+    /// Like [`next`](Self::next), and greater than the value's old number, which a caller may have chosen.
     pub fn next_after(&self, old: Option<u64>) -> u64 {
         self.next().max(old.map_or(0, |old| old.saturating_add(1)))
     }
 
-    /// Whether a number can have been given before now: it is not greater than the last one.
+    /// Whether a number may have been given already: it is not greater than the last one.
     pub fn is_given(&self, number: u64) -> bool {
         // ORDERING: Relaxed, as above.
         number <= self.0.load(Ordering::Relaxed)
@@ -87,14 +86,14 @@ impl Session {
         UniqueNumbers(self.last_unique.clone())
     }
 
-    /// Hands the key's item to `f`. None if it is absent.
+    /// Calls `f` with the key's item. None if the key is absent.
     #[inline]
     pub fn item<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Item<'_>) -> R) -> Option<R> {
         self.read(key, now, |entry| show(&entry, f))
     }
 
-    /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
-    /// with the key's item at that time; the result of the call whose decision took effect is returned.
+    /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time with the key's
+    /// current item. Returns the result of the call whose decision took effect.
     ///
     /// # Errors
     /// Those of every write that takes memory; a removal takes none.
@@ -106,11 +105,11 @@ impl Session {
     ) -> Result<R, StoreError> {
         self.check_key(key)?;
         self.enter_new();
-        // Only a write that takes memory needs room, and the decision tells whether it does.
+        // Only a write that takes memory must be admitted, and only the decision tells whether it does.
         let mut admitted = (!self.index.is_refusing()).then_some(Ok(()));
         let limits = self.limits;
         loop {
-            // A long string may be changing in place, which no compare-and-swap notices.
+            // Under the order lock: a long string may change in place, which no compare-and-swap notices.
             let decided = self.change_in_order(key.into(), |key, _| {
                 key.run(now, |entry| {
                     let (action, result) = match &entry {
@@ -151,7 +150,7 @@ fn show<R>(entry: &Entry<'_>, f: impl FnOnce(Item<'_>) -> R) -> R {
     })
 }
 
-/// The change of the item, and its meaning to the key.
+/// The change of the item, and its meaning for history, observers and log.
 fn act<'x>(
     action: ItemAction<'x>,
     entry: Option<&Entry<'_>>,

@@ -1,8 +1,8 @@
-//! Whether a key has been written since one looked: for transactions that are to fail if it has.
+//! Detects writes of keys, for optimistic transactions (WATCH).
 //!
-//! A key that is there gets a version, and whatever writes it, its expiry included, leaves an item
-//! without that version: writers pay nothing for it. A key that is not there has no item to carry one;
-//! it is waited for ([`crate::watch`]), so that one that has come and gone again is noticed too.
+//! A present key gets a version, and every write of it, including a change of its expiry, leaves an item without that
+//! version: that costs writers nothing. An absent key has no item for a version, so a [`crate::watch`] waits for it,
+//! which also notices a key that has been created and removed again.
 
 use std::task::Waker;
 
@@ -13,15 +13,14 @@ use crate::error::StoreError;
 use crate::session::Session;
 use crate::watch::{Leave, Watch};
 
-/// The state of a key at one moment, to ask later whether it has been written since
-/// ([`Session::is_unchanged`]).
+/// The state of a key at one moment, to be compared later ([`Session::is_unchanged`]).
 #[derive(Debug)]
 pub struct KeyState(State);
 
 #[derive(Debug)]
 enum State {
     Present {
-        /// The number of its database, its place, and a mark that tells whether another has got the number since.
+        /// The number of its database, the place, and a stamp that differs if the number has got another place since.
         number: u8,
         place: u8,
         stamp: u64,
@@ -50,8 +49,8 @@ impl KeyState {
 }
 
 impl Session {
-    /// Remembers the key's present state. Each of these takes a little memory, and one of an absent key makes
-    /// writes of the same stripe slower while it is kept; how many there may be is up to the caller.
+    /// Remembers the key's present state. A state takes a little memory, and the state of an absent key slows writes of
+    /// the same stripe while it exists; the caller must limit their number.
     ///
     /// # Errors
     /// [`StoreError::KeyTooLong`], [`StoreError::Stalled`]
@@ -59,7 +58,7 @@ impl Session {
         self.check_key(key)?;
         loop {
             let (number, place) = (self.selected, self.place);
-            // Before the version and the watch: after a swap in between the stamp differs. Its lowest byte is the
+            // Read before the version and the watch: after a swap in between the stamp differs. Its lowest byte is the
             // place.
             let stamp = self.databases.stamp(number);
             if stamp as u8 != place {
@@ -72,15 +71,15 @@ impl Session {
             }
             let leave = Leave::unasked(&self.hooks.watchers);
             let watch = self.enter(leave, key, None, Waker::noop().clone(), now);
-            // Otherwise it has come in between, or the number has got another place.
+            // Otherwise the key has been created in between, or the number has got another place.
             if !watch.began_with_the_key() && self.databases.stamp(number) == stamp {
                 return Ok(KeyState(State::Absent(watch)));
             }
         }
     }
 
-    /// Whether nothing has written the key since then, nor has it expired. The answer stays
-    /// true as long as the key is this session's alone ([`Session::exclusive`]).
+    /// Whether the key has neither been written nor expired since then. The answer stays true while this session holds
+    /// the key ([`Session::exclusive`]).
     pub fn is_unchanged(&mut self, state: &KeyState, now: u64) -> bool {
         match &state.0 {
             State::Present { number, stamp, .. } if self.databases.stamp(*number) != *stamp => {

@@ -1,4 +1,4 @@
-//! Waiting for an element of a key, and serving those who wait ([`crate::watch`]).
+//! Waiting for elements of keys, and serving the waiting clients ([`crate::watch`]).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::session::Session;
 use crate::watch::{Place, Taker, Turn};
 
 impl Session {
-    /// Has the taker wait for elements of keys of the selected database, behind all who wait for the same already,
-    /// until it is claimed or the place is dropped. It may be claimed from now on. It stays with the number of the
-    /// database when that [gets another place](Session::swap).
+    /// Enters the taker into the lines of keys of the selected database, behind all takers already there, until it is
+    /// claimed or the place is dropped. It may be claimed at once. It stays with the number of the database if the
+    /// number [gets another place](Session::swap).
     ///
     /// * `held`: the caller must hold these ([`Session::exclusive_in_selected`]), and have found no element.
     /// * `others` need not be held. None if one of them has no line, or the number has another place; otherwise the
@@ -31,7 +31,7 @@ impl Session {
         let kept = self.databases.keep_lines();
         let is_there = self.databases.place(number) == self.place;
         let place = is_there.then(|| self.hooks.watchers.line_up(home, held, others, taker));
-        // Leaving a place asks the lines to stay as well.
+        // Dropping a place calls `keep_lines`, too.
         drop(kept);
         place?.ok()
     }
@@ -41,8 +41,8 @@ impl Session {
         self.hooks.watchers.has_line(self.stripe(key), key)
     }
 
-    /// Claims the first taker in the key's line whose turn it is, as `turn` says of each. Who gets one must take an
-    /// element for it. The caller must hold the key, and have found an element. `turn` must not use the store.
+    /// Claims the first taker in the key's line whose turn it is, as `turn` decides for each. The caller must hold the
+    /// key and have found an element, and must remove an element for the claimed taker. `turn` must not use the store.
     pub fn claim_first(
         &mut self,
         key: &[u8],
@@ -51,7 +51,7 @@ impl Session {
         self.hooks.watchers.claim_first(self.stripe(key), key, turn)
     }
 
-    /// Shows those in the key's line to `f`, in order, until it breaks. `f` must not use the store.
+    /// Calls `f` with the takers in the key's line, in order, until it breaks. `f` must not use the store.
     pub fn walk_line(
         &self,
         key: &[u8],
@@ -60,24 +60,24 @@ impl Session {
         self.hooks.watchers.walk_line(self.stripe(key), key, f)
     }
 
-    /// Whether writes of this session have stored values under keys that have a line. Whoever uses lines must serve
+    /// Whether writes of this session have stored values under keys with a line. A session that uses lines must serve
     /// them at the end of an operation, outside of holds.
     #[inline(always)]
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The first of the keys that this session has to serve, with the place of its database.
+    /// Removes and returns the first key that this session must serve, with the place of its database.
     pub fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         self.ready.pop_front()
     }
 
-    /// The last record of the log that this session's writes have made since the effects were taken.
+    /// The log position of the last record of this session's writes since the effects were taken.
     pub fn last_logged(&self) -> Option<Lsn> {
         self.logging.last
     }
 
-    /// Counts a record of another session among this one's: this session's next acknowledgement covers it.
+    /// Treats a record of another session like one of this session: its next acknowledgement covers the record.
     pub fn note_logged(&mut self, lsn: Lsn) {
         self.logging.last = self.logging.last.max(Some(lsn));
     }

@@ -1,5 +1,5 @@
-//! Waiting for a key to change. Entering holds the key's stripe for a moment ([`crate::watch`]), looking
-//! is a single-key read.
+//! Waiting for changes of keys. Entering a watch holds its key for a moment ([`crate::watch`]); a look is a single-key
+//! read.
 
 use std::task::Waker;
 
@@ -17,19 +17,19 @@ use crate::watch::{FirstLook, Leave, Watch};
 pub enum Watched {
     /// The awaited change has happened.
     Fired,
-    /// Not yet.
+    /// The change has not happened yet.
     Waiting {
-        /// Look again at this Unix millisecond, when the key expires, unless the waker is woken before.
+        /// Look again at this Unix millisecond, when the key expires, unless the waker is called before.
         until: Option<u64>,
     },
 }
 
-/// While a key is held, a waiter for its expiry looks again after this many milliseconds.
+/// Milliseconds after which a waiter for a key's expiry looks again if the key is held.
 const HELD_PAUSE_MS: u64 = 2;
 
 impl Session {
-    /// Waits, without blocking, until the key changes, or with `expected` until it has this value.
-    /// From then on [`Watch::has_fired`], and `waker` has been woken. Dropping the watch ends it.
+    /// Opens a watch, which fires, without blocking, when the key changes, or with `expected` when the key has this
+    /// value. Then [`Watch::has_fired`] is true and `waker` has been called. Dropping the watch ends it.
     ///
     /// * A change is a write of the value that takes place, also of the value that was there; a
     ///   removal, by whatever operation; or the expiry of the key. A refused write, a removal of an
@@ -40,8 +40,8 @@ impl Session {
     /// * The store reads no clock: for expiry the caller calls [`Session::look`] when woken, and at the
     ///   time that this gave.
     ///
-    /// The waker is called by the writing thread, within the write: it must not use the store itself.
-    /// O(log n) in the number of watches; holds the key's stripe for that long.
+    /// The writing thread calls the waker within the write: it must not use the store. O(log n) in the number of
+    /// watches; holds the key for that long.
     ///
     /// # Errors
     /// [`StoreError::TooManyWatches`], [`StoreError::KeyTooLong`], [`StoreError::ValueTooLong`]
@@ -82,7 +82,7 @@ impl Session {
         })
     }
 
-    /// Looks whether the awaited change has happened, expiry included.
+    /// Checks whether the awaited change has happened, expiry included.
     pub fn look(&mut self, watch: &Watch, now: u64) -> Watched {
         if watch.has_fired() {
             return Watched::Fired;
@@ -97,7 +97,7 @@ impl Session {
         let damages = self.index.damages();
         let hash = self.gate_hash(watch.key());
         let Some(reading) = self.gate.read_unless_held(hash) else {
-            // Who looks does not wait: its thread has other connections to serve, the holder's among them.
+            // A look must not wait: its thread serves other connections, possibly the holder's.
             return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
         };
         let there = |entry: Entry<'_>| is_there(&entry, now).then_some(entry.expire_at);
@@ -106,7 +106,7 @@ impl Session {
         match expiry.flatten() {
             Some(until) => Watched::Waiting { until },
             None if self.index.damages() != damages => {
-                // Not for a look: a reader of the key learns of it. To repair it is a write.
+                // Damage is not reported here: a reader of the key reports it, and a write repairs it.
                 self.take_damage();
                 Watched::Waiting { until: None }
             }

@@ -12,16 +12,16 @@
 //!
 //!   entry  | 16 bits of its time | 48 bits of its hash |
 //! ```
-//! An entry is on the level of the highest group in which its time differs from the present one. When the
-//! time comes to a slot above level 0, its entries move down, each to where it then belongs. Nothing is ever
-//! moved but then, so that an entry moves once for each level.
+//! An entry is on the level of the highest group in which its time differs from the present time. When the present time
+//! reaches a slot above level 0, the slot's entries move down, each to its new level. Entries move only then, so each
+//! moves at most once per level.
 //!
 //! # The precision of an entry
 //!
-//! The slot determines the groups from its level on, and the entry's 16 bits those below: exactly up to
-//! level 2, which is 4 minutes ahead. Above that the 16 bits are the highest ones and the time is rounded
-//! down, on level 4 (12 days) to 256 ms. So an entry may fire early by a small share of its time, but never
-//! late. The caller then looks at the item and enters it again.
+//! The slot determines the groups from its level on, and the entry's 16 bits the groups below: exactly up to level 2,
+//! which is up to 4 minutes ahead. Above that the 16 bits are the highest ones and the time is rounded down, on level 4
+//! (12 days) to 256 ms. So an entry may fire early by a small fraction of its time, but never late. The caller then
+//! looks at the item and enters it again.
 //!
 //! # Invariants
 //! * **W1** An entry on level L differs from `elapsed` in the group L of its time, which is later, and in no group
@@ -38,19 +38,19 @@ use super::chunks::Chunks;
 const BITS: u32 = 6;
 /// Slots of a level.
 const SLOTS: usize = 1 << BITS;
-/// Groups, and levels.
+/// Number of groups, and of levels.
 const LEVELS: usize = 8;
-/// All times that the levels tell apart.
+/// Number of times that the levels distinguish.
 const SPAN: u64 = 1 << (BITS * LEVELS as u32);
 /// Bits of a hash.
 const HASH_BITS: u32 = 48;
 const HASH_MASK: u64 = (1 << HASH_BITS) - 1;
-/// Bits of its time that an entry has.
+/// Bits of its time that an entry stores.
 const TIME_BITS: u32 = 64 - HASH_BITS;
 
 /// A timing wheel.
 pub(super) struct Wheel {
-    /// The current time: everything due until then has been taken.
+    /// The present time of the wheel: everything due until then has been taken.
     elapsed: u64,
     levels: [Level; LEVELS],
     open: Chunks,
@@ -62,16 +62,16 @@ pub(super) struct Wheel {
 struct Level {
     /// Bit s: slot s has entries.
     occupied: u64,
-    /// None before the first entry, then all of them.
+    /// Empty before the first entry, then all slots.
     slots: Vec<Chunks>,
 }
 
 /// The result of one step of a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An entry of this hash is due.
+    /// An entry with this hash is due.
     Due(u64),
-    /// Something has moved.
+    /// Entries have moved.
     Moved,
     /// There is nothing to do before [`Wheel::until`].
     Done,
@@ -96,16 +96,16 @@ impl Wheel {
         self.elapsed
     }
 
-    /// Bytes that it takes beside itself.
+    /// Heap memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let slots = self.levels.iter().flat_map(|level| &level.slots);
         slots.map(|slot| size_of::<Chunks>() + slot.bytes()).sum::<usize>() + self.open.bytes()
     }
 
-    /// Has an entry fire at a time.
+    /// Enters a hash, to fire at the time `due`.
     pub(super) fn enter(&mut self, hash: u64, due: u64, now: u64) {
         if self.len == 0 {
-            // Nothing hinders it from coming to the present at once.
+            // An empty wheel can advance to the present at once.
             self.elapsed = self.elapsed.max(now);
         }
         self.place(hash, due);
@@ -113,7 +113,7 @@ impl Wheel {
     }
 
     fn place(&mut self, hash: u64, due: u64) {
-        // At the end of the span there is nothing later left: `max` again.
+        // At the end of the span no later time is left, so `max` applies again.
         let end = self.elapsed | (SPAN - 1);
         let due = due.max(self.elapsed + 1).min(end).max(self.elapsed + 1);
         let differs = (due ^ self.elapsed) & (SPAN - 1);
@@ -129,7 +129,7 @@ impl Wheel {
         level.slots[slot].push(word);
     }
 
-    /// The time before which there is nothing to do.
+    /// The time before which there is nothing to do; None if there are no entries.
     pub(super) fn until(&self) -> Option<u64> {
         if self.open.is_empty() {
             self.next().map(|(_, _, start)| start)
@@ -159,7 +159,7 @@ impl Wheel {
         }
     }
 
-    /// The next place of an entry when the time of its slot has come.
+    /// Handles an entry whose slot has come: it is due, or moves down.
     fn take(&mut self, word: u64, now: u64) -> Step {
         let hash = word & HASH_MASK;
         // The slot begins at `elapsed`, with zeros in the groups below.
@@ -172,7 +172,7 @@ impl Wheel {
         Step::Moved
     }
 
-    /// The next slot with entries: its level, its number, and when it begins.
+    /// The next slot with entries: its level, its number, and its begin.
     fn next(&self) -> Option<(usize, usize, u64)> {
         // All entries of a level are due before those of higher levels (W1).
         let level = self.levels.iter().position(|level| level.occupied != 0)?;
@@ -188,7 +188,7 @@ impl Wheel {
     }
 }
 
-/// Bits of a time that an entry on a level does not know.
+/// Number of low bits of a time that an entry on this level does not store.
 fn dropped(level: u32) -> u32 {
     (BITS * level).saturating_sub(TIME_BITS)
 }
