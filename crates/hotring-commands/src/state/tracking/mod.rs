@@ -16,9 +16,9 @@
 //!   to track must enter the registry first and then hold the entire store for a moment: all later changes are
 //!   reported. After the last client has left, the background task holds the entire store as well, checks again that no
 //!   client tracks, and then ends the reports.
-//! * **T2** *A change finds each read that misses it.* The read must enter its key before it reads the value; the change
-//!   must take place before it looks for the key; both use the shard's mutex. If the change locks the mutex first, the
-//!   read follows the change and sees it. Broadcasts follow from T1 alone.
+//! * **T2** *A change finds each read that misses it.* The read must enter its key before it reads the value; the
+//!   change must take place before it looks for the key; both use the shard's mutex. If the change locks the mutex
+//!   first, the read follows the change and sees it. Broadcasts follow from T1 alone.
 //! * **T3** *The message follows the reply.* The message enters the inbox after the key was entered, and the
 //!   connection's task must not move messages to its output between entering the key and the reply. (A redirected
 //!   message arrives on another connection; the client must order the two, as with Redis. HELLO 2 on that connection
