@@ -1,4 +1,4 @@
-//! The clock. All other code gets the time from here or as an argument.
+//! Wall-clock time and monotonic time. Most code gets the time as an argument.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
