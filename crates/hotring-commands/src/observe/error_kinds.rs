@@ -12,7 +12,7 @@ const KINDS_MAX: usize = 128;
 /// The kind under which all further kinds are counted.
 const OTHERS: &str = "ERRORSTATS_OVERFLOW";
 
-/// The length limit of a kind in bytes. A longer first word is not a kind.
+/// A kind must be shorter than this many bytes. A longer first word is not a kind.
 const KIND_LEN_MAX: usize = 32;
 
 /// One thread's counts.
