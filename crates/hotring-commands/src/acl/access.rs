@@ -59,7 +59,8 @@ impl Access {
         Access::of(user, true)
     }
 
-    /// The rights of a connection that must authenticate, even if the default user needs no password at the start.
+    /// The rights of a connection whose authentication was revoked: it must authenticate again, unless the default user
+    /// needs no password.
     pub(crate) fn unauthenticated(default: Arc<User>) -> Self {
         Access::of(default, false)
     }

@@ -56,7 +56,7 @@ impl ChannelKind {
 /// Users by their names.
 type Users = BTreeMap<Box<[u8]>, Arc<User>>;
 
-/// The user that a connection has at its start.
+/// The user of a new connection, before it authenticates.
 const DEFAULT: &[u8] = b"default";
 
 /// All users, and recent denials.
@@ -121,7 +121,7 @@ impl Acl {
         self.read().get(name).cloned()
     }
 
-    /// The user that a connection has at its start.
+    /// The user of a new connection, before it authenticates.
     pub(crate) fn default_user(&self) -> Arc<User> {
         self.user(DEFAULT).expect("the default user is always there")
     }

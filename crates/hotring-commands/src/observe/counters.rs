@@ -143,7 +143,7 @@ const fn rejected(labels: &'static [(&'static str, &'static str)]) -> Counted {
         .stat("rejected_connections")
 }
 
-/// Connections closed because of a limit.
+/// The presentation of a counter of connections closed because of a limit.
 const fn closed(labels: &'static [(&'static str, &'static str)]) -> Counted {
     metric(Group::Closes, "connections_closed_total", "Connections closed because of a limit")
         .labelled(labels)

@@ -32,7 +32,7 @@ pub struct IndexSettings {
     pub mercury_locking: MercuryLocking,
     /// The number of slots in a bucket of G-Cuckoo: 1 or 4.
     pub gcuckoo_slots: u32,
-    /// How G-Cuckoo keeps operations apart.
+    /// The method by which G-Cuckoo isolates concurrent operations.
     pub gcuckoo_atomicity: GCuckooAtomicity,
     /// The number of entries in each thread's cache of recent items, with G-Cuckoo; 0 for none.
     pub gcuckoo_cache: usize,
@@ -129,7 +129,7 @@ named! {
 }
 
 named! {
-    /// How G-Cuckoo keeps operations apart.
+    /// The method by which G-Cuckoo isolates concurrent operations.
     GCuckooAtomicity {
         Optimistic = "optimistic",
         Lock = "lock",

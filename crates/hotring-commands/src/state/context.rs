@@ -38,7 +38,7 @@ pub(crate) struct Context<'a> {
     /// The maximum total length of the pending replies. A command whose reply may be much longer than its request and
     /// one value must check this limit as it proceeds.
     pub reply_len_max: usize,
-    /// Unix milliseconds, read once for the whole batch of requests.
+    /// Unix milliseconds, read once for the entire batch of requests.
     pub now: u64,
     /// This thread's session of the store.
     pub store: &'a mut Session,

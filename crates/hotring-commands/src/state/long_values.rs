@@ -1,7 +1,7 @@
 //! Zero-copy transfer of long values between a connection's buffers and the store: the store may keep the buffer in
 //! which a request has arrived, and a reply may be sent from the blocks of the store.
 //!
-//! Each thread has one [`LongValues`]. The socket sets the buffer of a request before the request runs, and takes out
+//! Each thread has one `LongValues`. The socket sets the buffer of a request before the request runs, and takes out
 //! the values that belong to the reply afterwards. Callers that do neither (tests, scripts) get all values copied.
 
 use std::sync::Arc;

@@ -66,7 +66,7 @@ bit_set! {
         LOADING = 5 "loading",
         /// Served by a replica with stale data.
         STALE = 6 "stale",
-        /// Costs about as much as the lookup of a key.
+        /// Costs at most about as much as the lookup of a key.
         FAST = 7 "fast",
         /// Served before authentication.
         NO_AUTH = 8 "no_auth",

@@ -11,8 +11,8 @@ pub struct KeyRange {
     pub first: u8,
     /// Index of the last key. -1 is the last argument, and further negative numbers count from the end. With
     /// [`KeyRange::COUNTED`], the argument before the first key is the number of keys. With [`KeyRange::STORED`] and
-    /// [`KeyRange::UNKNOWN`], `first` is not used. With [`KeyRange::STORE`] and [`KeyRange::STOREDIST`], the key
-    /// follows that word, which is searched for from `first` on.
+    /// [`KeyRange::UNKNOWN`], `first` does not locate a key. With [`KeyRange::STORE`] and [`KeyRange::STOREDIST`], the
+    /// key follows that word, which is searched for from `first` on.
     pub last: i8,
     /// The distance from one key to the next.
     pub step: u8,

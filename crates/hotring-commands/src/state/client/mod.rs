@@ -101,7 +101,7 @@ pub enum Closing {
     OutputLimit,
     /// The transaction exceeds the limit of a request; nothing more is sent.
     InputLimit,
-    /// The client has killed itself (CLIENT KILL), or has lost its user or a right.
+    /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }
 

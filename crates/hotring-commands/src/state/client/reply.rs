@@ -53,8 +53,9 @@ impl Client {
         }
     }
 
-    /// Ends a request, unless it waits; `spec` is None if the command is unknown. The reply is in `out[start..]`, after
-    /// any messages. CLIENT REPLY may drop the reply; messages and confirmations of subscriptions stay.
+    /// Ends a request, unless it waits; `spec` is None for an invalid request and at the end of a wait. The reply is in
+    /// `out[start..]`, after any messages. CLIENT REPLY may drop the reply; messages and confirmations of subscriptions
+    /// stay.
     pub(crate) fn end_request(&mut self, spec: Option<&Spec>, start: usize, out: &mut Vec<u8>) {
         if self.wait.is_some() {
             return;
