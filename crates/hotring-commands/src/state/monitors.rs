@@ -52,7 +52,7 @@ impl Monitors {
         self.publish(&clients);
     }
 
-    /// Shows a request that has run, unless the command has the flag SKIP_MONITOR: such a command is never shown, or
+    /// Shows a request that has run, unless the command has the flag `SKIP_MONITOR`: such a command is never shown, or
     /// shows itself.
     pub(crate) fn show(
         &self,
@@ -66,7 +66,7 @@ impl Monitors {
         }
     }
 
-    /// Shows a request, even if its command has the flag SKIP_MONITOR. Administrative commands are never shown: they
+    /// Shows a request, even if its command has the flag `SKIP_MONITOR`. Administrative commands are never shown: they
     /// may hold secrets.
     pub(crate) fn show_always(
         &self,
