@@ -75,7 +75,7 @@ impl Latency {
         self.events().iter().map(|(name, event)| (*name, event.clone())).collect()
     }
 
-    /// Forgets the events of these names, or all of them. Returns their number.
+    /// Removes the events with these names, or all events (None). Returns the number of removed events.
     pub(crate) fn forget(&self, names: Option<Vec<&[u8]>>) -> usize {
         let mut events = self.events();
         let before = events.len();

@@ -58,7 +58,7 @@ impl Default for IndexSettings {
     }
 }
 
-/// An enum whose values have names in settings.
+/// Defines an enum whose values have names in settings.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
         $(#[$doc])*

@@ -43,7 +43,7 @@ pub struct Loading {
     stage: AtomicU8,
     /// Unix milliseconds.
     since: u64,
-    /// Bytes of the snapshot, and those that have been read.
+    /// Bytes of the snapshot, and the number of them that have been read.
     pub total: AtomicU64,
     pub read: AtomicU64,
     /// Records of the log that have been read.

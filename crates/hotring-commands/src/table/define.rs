@@ -93,7 +93,7 @@ pub(super) const fn second(access: Access) -> [KeyRange; 1] {
 pub(super) const fn every(step: u8, access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: -1, step, access }]
 }
-/// All arguments but the last one are keys.
+/// All arguments except the last one are keys.
 pub(super) const fn all_but_last(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: -2, step: 1, access }]
 }

@@ -23,12 +23,12 @@ macro_rules! bit_set {
                 self.0 & other.0 == other.0
             }
 
-            /// Both sets together; `|` for constants.
+            /// The union of both sets, as `|`, but usable in constants.
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// This set without the members of the other.
+            /// The members of this set that are not in `other`.
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
             }

@@ -259,7 +259,7 @@ impl Spec {
         }
     }
 
-    /// The keys of a request of this command, in order; used to prefetch them.
+    /// The keys of a request of this command, in order.
     #[inline]
     pub fn keys_of<'a>(&self, request: ArgsView<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         Keys { request, ranges: self.keys, at: 0, end: 0, step: 0 }

@@ -78,7 +78,7 @@ pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
-/// Finds a command by its name, or a subcommand by its full one, such as `client|id`, in any case.
+/// Finds a command by its name, or a subcommand by its full name, such as `client|id`, in any case.
 pub fn lookup_full(name: &[u8]) -> Option<&'static Spec> {
     match name.iter().position(|byte| *byte == b'|') {
         None => lookup(name),

@@ -39,7 +39,7 @@ pub struct Spec {
     pub id: CommandId,
     /// The lower-case name. The name of a subcommand includes its parent's, such as `client|id`.
     pub name: &'static str,
-    /// The command that this one is a subcommand of.
+    /// The parent command, if this is a subcommand.
     pub parent: Option<CommandId>,
     /// The number of arguments, including the name (and the subcommand's name); negative for a minimum.
     pub arity: i16,
@@ -166,7 +166,7 @@ impl Spec {
         n_args >= self.timed_from
     }
 
-    /// The name without its parent's: `id` of `client|id`.
+    /// The name without the parent's name: `id` of `client|id`.
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit('|').next().expect("rsplit gives at least one part")
     }

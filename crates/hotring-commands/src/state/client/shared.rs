@@ -271,7 +271,8 @@ impl ClientShared {
         matches!(self.waiting.load(Ordering::Relaxed), WAITS | PAUSED)
     }
 
-    /// How CLIENT UNBLOCK has ended the wait, if the connection has not noticed yet.
+    /// The way in which CLIENT UNBLOCK has ended the wait; None if it has not, or if the connection has noticed
+    /// already.
     pub fn unblocked(&self) -> Option<Unblocked> {
         // ORDERING: Relaxed, the word is the entire message.
         unblocked(self.waiting.load(Ordering::Relaxed))
