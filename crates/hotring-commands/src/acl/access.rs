@@ -8,21 +8,21 @@ use super::ChannelKind;
 use super::user::User;
 use crate::table::{CommandId, Flags, Spec};
 
-/// Why a request is not run. The later ones have come further.
+/// The reason why a request is denied, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Denied {
     /// The connection has yet to authenticate.
     Unauthenticated,
     /// The user may not run the command.
     Command,
-    /// Nor use this argument as a key.
+    /// The user may not use this argument as a key.
     Key(usize),
-    /// Nor use this argument as a channel.
+    /// The user may not use this argument as a channel.
     Channel(usize),
 }
 
 impl Denied {
-    /// The error in Redis's words.
+    /// The error reply in Redis's words.
     pub(crate) fn message(self, user: &User, spec: &Spec) -> String {
         match self {
             Denied::Unauthenticated => "NOAUTH Authentication required.".to_string(),
@@ -41,25 +41,26 @@ impl Denied {
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     user: Arc<User>,
-    /// It has given a password, or began when the default user needed none.
+    /// The connection has given a password, or began when the default user needed none.
     authenticated: bool,
-    /// It may do everything, so that no check is needed.
+    /// The connection may do everything, so that requests need no check.
     is_free: bool,
 }
 
 impl Access {
-    /// Of a connection that begins.
+    /// The rights of a new connection.
     pub(crate) fn new(default: Arc<User>) -> Self {
         let authenticated = default.is_open();
         Access::of(default, authenticated)
     }
 
-    /// Of one that has authenticated.
+    /// The rights of a connection that has authenticated.
     pub(crate) fn authenticated(user: Arc<User>) -> Self {
         Access::of(user, true)
     }
 
-    /// Of one that has to do so again.
+    /// The rights of a connection whose authentication was revoked: it must authenticate again, unless the default user
+    /// needs no password.
     pub(crate) fn unauthenticated(default: Arc<User>) -> Self {
         Access::of(default, false)
     }
@@ -69,7 +70,8 @@ impl Access {
         Access { user, authenticated, is_free }
     }
 
-    /// With the user as it is now: None if it is no longer there, or may not listen to all of `listened`.
+    /// The rights after a change of users; `now` is the current user of the name. None if the user was removed, or may
+    /// not listen to all of `listened`.
     pub(super) fn renewed<'a>(
         &self,
         now: Option<Arc<User>>,
@@ -81,23 +83,23 @@ impl Access {
         may_stay.then(|| Access::of(user, self.authenticated))
     }
 
-    /// Its user.
+    /// The connection's user.
     pub(crate) fn user(&self) -> &User {
         &self.user
     }
 
-    /// May it do everything?
+    /// Whether the connection may do everything.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         self.is_free
     }
 
-    /// Does it have to authenticate before it may do anything?
+    /// Whether the connection must authenticate before other commands.
     pub(crate) fn is_locked(&self) -> bool {
         !self.authenticated && !self.user.is_open()
     }
 
-    /// May it run this request?
+    /// Checks whether the connection may run this request.
     pub(crate) fn check(&self, spec: &Spec, args: ArgsView<'_>) -> Result<(), Denied> {
         if self.is_free {
             return Ok(());
@@ -109,7 +111,7 @@ impl Access {
     }
 }
 
-/// Does the request hold a password? Then no log keeps it.
+/// Whether the request may hold a password. Such a request must not appear in any log.
 pub(crate) fn has_secrets(id: CommandId, args: ArgsView<'_>) -> bool {
     match id {
         CommandId::Auth | CommandId::Hello | CommandId::AclSetUser => true,

@@ -1,5 +1,5 @@
-//! The ACL file: a line for each user, `user name rules`, as ACL LIST shows them. It is read as a whole
-//! or not at all. A new one is written beside the old and then renamed, so that a complete file is always there.
+//! The ACL file: one line per user, `user name rules`, as in ACL LIST. Reading a file with faults changes nothing.
+//! Writing replaces the file atomically.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use super::user::{User, join_selectors};
 use super::{RuleError, Users};
 use crate::host::files;
 
-/// Reads users from a file; `new` makes a user of a name. The error lists all faults.
+/// Reads users from a file; `new` creates a user with this name. The error lists all faults.
 pub(super) fn read(path: &Path, new: impl FnMut(&[u8]) -> User) -> Result<Users, String> {
     match fs::read(path) {
         Ok(text) => parse(&text, &path.display().to_string(), new),
@@ -62,7 +62,7 @@ fn parse_user(words: &[&[u8]], new: &mut impl FnMut(&[u8]) -> User) -> Result<Us
         .map_err(|_| "Unmatched parenthesis in selector definition".to_string())?;
     let mut user = new(name);
     for rule in rules {
-        // Other rules may hold passwords, and are not repeated.
+        // Other rules may hold passwords: the error must not repeat them.
         user.apply(&rule).map_err(|why| match why {
             RuleError::UnknownName => {
                 format!("Error in applying operation '{}': {why}", String::from_utf8_lossy(&rule))
@@ -73,7 +73,7 @@ fn parse_user(words: &[&[u8]], new: &mut impl FnMut(&[u8]) -> User) -> Result<Us
     Ok(user)
 }
 
-/// Writes all users to the file. A new one is for its owner only.
+/// Writes all users to the file. Only its owner may access a new file.
 pub(super) fn write(path: &Path, users: &[Arc<User>]) -> io::Result<()> {
     let mut text = Vec::new();
     for user in users {

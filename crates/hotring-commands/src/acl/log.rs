@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A similar denial within these milliseconds is counted in the earlier entry.
+/// A similar denial within this many milliseconds is counted in the earlier entry.
 const GROUPED_MS: u64 = 60_000;
 
-/// Entries searched for a similar one.
+/// The number of latest entries that are searched for a similar one.
 const SEARCHED: usize = 10;
 
-/// Bytes of a key, channel or name that are kept.
+/// The maximum number of kept bytes of a key, channel or name.
 const TEXT_LEN_MAX: usize = 1024;
 
-/// Why something was denied.
+/// The reason of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Auth,
@@ -22,7 +22,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub(crate) const ALL: [Reason; 4] =
         [Reason::Auth, Reason::Command, Reason::Key, Reason::Channel];
 
@@ -91,7 +91,7 @@ struct Kept {
     next_id: u64,
     /// From the latest to the oldest.
     entries: VecDeque<Entry>,
-    /// Denials for each of [`Reason::ALL`], including those that are no longer kept.
+    /// The number of denials for each of [`Reason::ALL`], including those whose entries were dropped.
     counts: [u64; Reason::ALL.len()],
 }
 
@@ -147,7 +147,7 @@ impl DenialLog {
         kept.entries.truncate(len_max);
     }
 
-    /// The latest entries, from the last one on.
+    /// The latest entries, latest first.
     pub(crate) fn latest(&self, count: usize) -> Vec<Entry> {
         self.kept().entries.iter().take(count).cloned().collect()
     }
@@ -157,7 +157,7 @@ impl DenialLog {
         self.kept().entries.clear();
     }
 
-    /// Denials for this reason.
+    /// The number of denials for this reason.
     pub(crate) fn count(&self, reason: Reason) -> u64 {
         self.kept().counts[reason as usize]
     }

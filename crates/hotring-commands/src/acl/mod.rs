@@ -1,4 +1,4 @@
-//! Users: who may connect, and the rights of each. The commands are in `commands/acl.rs`.
+//! Access control lists: the users, their passwords and their rights. The commands are in `commands/acl.rs`.
 //!
 //! ```text
 //!   Acl --- users by name, each an Arc<User> that never changes
@@ -6,13 +6,13 @@
 //!    |            Access ------+   a connection's user; `is_free` if it may do everything
 //!    +--- DenialLog
 //! ```
-//! A connection whose user may do everything is not asked: its executor tests `is_free` once for a batch of
-//! requests, together with what makes a batch special anyway. For all others each request is checked
-//! before it runs or is queued, and once more when its transaction runs.
+//! Requests of a connection whose user may do everything need no checks: the executor tests `is_free` once per batch,
+//! together with other special states of the connection. For all other connections, each request is checked before it
+//! runs or is queued, and again when its transaction runs.
 //!
-//! A change puts another user in the place of the old one and then signals all connections. Each looks for
-//! its user again when it is signalled, which may be its end, and before it runs the requests that it has read: those
-//! sent after the change's reply meet the change.
+//! A change replaces the user by a new one and then signals all connections. A connection must look up its user again
+//! when it is signalled, which may end the connection, and before it runs the requests that it has read. So requests
+//! that were sent after the reply to the change see the change.
 
 mod access;
 mod file;
@@ -39,13 +39,13 @@ use password::Digest;
 use selector::has_spaces;
 use user::join_selectors;
 
-/// What a client listens to by a name.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChannelKind {
     Channel,
     /// All channels whose names match.
     Pattern,
-    /// A channel of SPUBLISH. It has nothing to do with the other channels, nor with patterns.
+    /// A channel of SPUBLISH, separate from other channels and not matched by patterns.
     Shard,
 }
 
@@ -56,7 +56,7 @@ impl ChannelKind {
 /// Users by their names.
 type Users = BTreeMap<Box<[u8]>, Arc<User>>;
 
-/// The user that a connection has at its start.
+/// The user of a new connection, before it authenticates.
 const DEFAULT: &[u8] = b"default";
 
 /// All users, and recent denials.
@@ -68,7 +68,7 @@ pub struct Acl {
     pub log: DenialLog,
 }
 
-/// A faulty rule, in Redis's words.
+/// The fault of a rule. The text is Redis's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleError {
     Syntax,
@@ -106,7 +106,7 @@ impl fmt::Display for RuleError {
 }
 
 impl Acl {
-    /// Only the default user, with this password, or open if it is empty.
+    /// The initial users: only the default user, with this password, or without a password if it is empty.
     pub(crate) fn new(requirepass: &Secret) -> Self {
         let default = default_user(0, requirepass);
         Acl {
@@ -121,25 +121,25 @@ impl Acl {
         self.read().get(name).cloned()
     }
 
-    /// The user that a connection has at its start.
+    /// The user of a new connection, before it authenticates.
     pub(crate) fn default_user(&self) -> Arc<User> {
         self.user(DEFAULT).expect("the default user is always there")
     }
 
-    /// All users, by their names' order.
+    /// All users, in the order of their names.
     pub(crate) fn users(&self) -> Vec<Arc<User>> {
         self.read().values().cloned().collect()
     }
 
-    /// The user of this name and password.
+    /// The user with this name, if it may log in with this password.
     pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
-        // Before the user is looked for, so that the time does not tell whether there is one.
+        // Must come before the lookup, so that the time does not reveal whether the user exists.
         let digest = Digest::of(password);
         self.user(name).filter(|user| user.admits(&digest))
     }
 
-    /// The present rights of a connection after a change of users; None if the connection must end.
-    /// `listened` are its subscriptions.
+    /// The rights of a connection after a change of users; None if the connection must end. `listened` are its
+    /// subscriptions.
     pub(crate) fn renew<'a>(
         &self,
         access: &Access,
@@ -148,10 +148,10 @@ impl Acl {
         access.renewed(self.user(&access.user().name), listened)
     }
 
-    /// Makes a user or changes one, by all of the rules or none.
+    /// Creates or changes a user, applying all of the rules or none.
     pub(crate) fn set_user(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
         if name.is_empty() {
-            // No line of a file could name it.
+            // A line of the ACL file cannot hold an empty name.
             return Err("ERR Usernames can't be empty".to_string());
         }
         if has_spaces(name) {
@@ -175,7 +175,7 @@ impl Acl {
         Ok(())
     }
 
-    /// Removes users; returns how many there were. The default user stays.
+    /// Removes users; returns the number of removed ones. The default user must not be removed.
     pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<usize, &'static str> {
         if names.contains(&DEFAULT) {
             return Err("ERR The 'default' user cannot be removed");
@@ -184,7 +184,7 @@ impl Acl {
         Ok(names.iter().filter(|name| users.remove(**name).is_some()).count())
     }
 
-    /// Gives the default user this password, or none.
+    /// Sets the password of the default user, or makes it need none.
     pub(crate) fn set_default_password(&self, password: &Secret) {
         let mut users = self.write();
         let mut default = User::clone(&users[DEFAULT]);
@@ -192,10 +192,10 @@ impl Acl {
         users.insert(DEFAULT.into(), default.into());
     }
 
-    /// Puts the users of a file in the place of all. Where it does not name the default user, that one is
-    /// as at the beginning, with this password.
+    /// Replaces all users by those of a file. If the file does not name the default user, that user is reset to its
+    /// initial state with this password.
     pub(crate) fn load(&self, path: &Path, requirepass: &Secret) -> Result<(), String> {
-        // Before the lock, which connections wait for.
+        // Read before taking the lock, which connections wait for.
         let mut read = file::read(path, |name| User::new(self.new_id(), name))?;
         for user in read.values().filter(|user| !user.is_on()) {
             tracing::info!(user = %quoted(&user.name), "a user of the ACL file is off");
@@ -203,7 +203,7 @@ impl Acl {
         let default = || default_user(self.new_id(), requirepass).into();
         read.entry(DEFAULT.into()).or_insert_with(default);
         let mut users = self.write();
-        // A connection stays with its user if that has the same name.
+        // A connection keeps its user if the file has a user with the same name.
         for (name, user) in &mut read {
             if let Some(old) = users.get(name) {
                 Arc::make_mut(user).id = old.id;
@@ -215,7 +215,7 @@ impl Acl {
 
     /// Writes all users to a file.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        // Not under the lock, which connections wait for.
+        // Write without holding the lock, which connections wait for.
         file::write(path, &self.users())
     }
 
@@ -225,7 +225,7 @@ impl Acl {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Users> {
-        // A panicking thread has left whole users.
+        // A panic during a change leaves the users consistent.
         self.users.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,4 +1,4 @@
-//! Passwords: as settings hold them, and as users keep them.
+//! Password digests, the form in which users keep passwords.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ impl Digest {
         Digest(Sha256::digest(password).into())
     }
 
-    /// Reads 64 hexadecimal digits, the letters in lower case.
+    /// Parses 64 hexadecimal digits, with letters in lower case.
     pub(super) fn parse(hex: &[u8]) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -37,7 +37,7 @@ impl Digest {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Compares in a time that does not depend on where the two differ.
+    /// Compares in a time that does not depend on where the digests differ.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }

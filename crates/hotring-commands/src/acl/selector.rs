@@ -1,5 +1,5 @@
-//! A selector: which commands may be run, on which keys, with which channels. A user has one, the root,
-//! and may have more; a request is allowed if one of them allows all of it.
+//! A selector: a set of rules about the commands, keys and channels that a user may use. A user has one root selector
+//! and may have more. A request is allowed if a single selector allows all of it.
 
 use hotring_protocol::{ArgsView, glob_match};
 
@@ -10,13 +10,13 @@ use crate::table::{
     lookup_full, specs, subcommands,
 };
 
-/// The rights of one set of rules.
+/// The rights that one set of rules gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selector {
     commands: CommandSet,
-    /// The rules about commands start from all of them, and not from none.
+    /// The rules about commands start from all commands, and not from none.
     starts_from_all: bool,
-    /// The rules about commands since then, in order.
+    /// The further rules about commands, in order.
     rules: Vec<String>,
     /// Commands that are allowed only with this first argument.
     first_args: Vec<(CommandId, Box<[u8]>)>,
@@ -24,7 +24,7 @@ pub(super) struct Selector {
     channels: Patterns<Box<[u8]>>,
 }
 
-/// Everything, or names that match one of these patterns.
+/// Patterns of allowed names: all names, or names that match one of the patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Patterns<P> {
     All,
@@ -39,7 +39,7 @@ struct KeyPattern {
 }
 
 impl KeyPattern {
-    /// Reads `~pattern`, `%R~pattern`, `%W~pattern` or `%RW~pattern`.
+    /// Parses `~pattern`, `%R~pattern`, `%W~pattern` or `%RW~pattern`.
     fn parse(rule: &[u8]) -> Option<Self> {
         let tilde = rule.iter().position(|byte| *byte == b'~')?;
         let (letters, pattern) = (&rule[..tilde], &rule[tilde + 1..]);
@@ -74,7 +74,7 @@ impl KeyPattern {
 }
 
 impl Selector {
-    /// Allows nothing.
+    /// A selector that allows nothing.
     pub(super) fn new() -> Self {
         Selector {
             commands: CommandSet::EMPTY,
@@ -86,7 +86,7 @@ impl Selector {
         }
     }
 
-    /// Reads the rules between the parentheses of a user's further selector.
+    /// Parses the rules between the parentheses of an additional selector.
     pub(super) fn parse(rules: &[u8]) -> Result<Self, RuleError> {
         let mut selector = Selector::new();
         let mut words = rules.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -94,7 +94,7 @@ impl Selector {
         Ok(selector)
     }
 
-    /// Does it allow everything?
+    /// Whether the selector allows everything.
     pub(super) fn allows_all(&self) -> bool {
         self.commands.is_full() && self.keys == Patterns::All && self.channels == Patterns::All
     }
@@ -163,7 +163,7 @@ impl Selector {
         Ok(())
     }
 
-    /// A rule about a command that only Redis has says nothing, and is kept as it stands.
+    /// Keeps a rule about a command that only Redis has. Such a rule has no effect.
     fn note_foreign(&mut self, name: &[u8], allow: bool) -> Result<(), RuleError> {
         if !is_redis_command(name) {
             return Err(RuleError::UnknownName);
@@ -172,7 +172,7 @@ impl Selector {
         Ok(())
     }
 
-    /// `+name`, `+name|subcommand`, or `+name|first-argument` of a command without subcommands.
+    /// Applies `+name`, `+name|subcommand`, or `+name|first-argument` of a command without subcommands.
     fn allow(&mut self, name: &[u8]) -> Result<(), RuleError> {
         if let Some(bar) = name.iter().rposition(|byte| *byte == b'|') {
             let Some(parent) = lookup_full(&name[..bar]) else {
@@ -213,7 +213,7 @@ impl Selector {
         subcommands(spec.id).for_each(|sub| self.commands.set(sub.id, allow));
     }
 
-    /// Keeps a rule for display; rules that it overrides go.
+    /// Keeps a rule for display, and drops the rules that it overrides.
     fn note(&mut self, allow: bool, name: &[u8]) {
         let name = String::from_utf8_lossy(name);
         let is_part = |rule: &str| rule.strip_prefix(&*name).is_some_and(|r| r.starts_with('|'));
@@ -221,7 +221,7 @@ impl Selector {
         self.rules.push(format!("{}{name}", if allow { '+' } else { '-' }));
     }
 
-    /// Whether the request may run. The answer names the last forbidden argument.
+    /// Checks whether the request may run. The error names the first forbidden argument.
     pub(super) fn check(&self, spec: &Spec, args: ArgsView<'_>) -> Result<(), Denied> {
         if !self.allows_command(spec, args) {
             return Err(Denied::Command);
@@ -258,8 +258,8 @@ impl Selector {
             || self.first_args.iter().any(first_arg_fits)
     }
 
-    /// May the value of this key be read, by some command? To look whether there is one is not enough, nor is to
-    /// run scripts, which may do no more than their commands.
+    /// Whether some allowed command may read the value of this key. Commands that only test for existence do not count,
+    /// nor do scripts, which may do no more than the commands that they call.
     pub(super) fn allows_reading(&self, key: &[u8]) -> bool {
         let is_allowed = match &self.keys {
             Patterns::All => true,
@@ -271,7 +271,7 @@ impl Selector {
         is_allowed && specs().any(|spec| self.commands.has(spec.id) && reads(spec))
     }
 
-    /// Does it allow to read every key?
+    /// Whether the key rules allow reading every key.
     pub(super) fn reads_all(&self) -> bool {
         match &self.keys {
             Patterns::All => true,
@@ -279,7 +279,8 @@ impl Selector {
         }
     }
 
-    /// A pattern may be listened to only if it is word for word one of the allowed ones.
+    /// Whether a subscription to this name is allowed. A pattern must be literally equal to one of the allowed
+    /// patterns.
     pub(super) fn allows_channel(&self, kind: ChannelKind, name: &[u8]) -> bool {
         match (&self.channels, kind) {
             (Patterns::All, _) => true,
@@ -290,7 +291,7 @@ impl Selector {
         }
     }
 
-    /// The rules about commands, as one would give them.
+    /// The rules about commands, as arguments of ACL SETUSER.
     pub(super) fn command_rules(&self) -> String {
         let start = if self.starts_from_all { "+@all" } else { "-@all" };
         let mut text = start.to_string();
@@ -317,7 +318,7 @@ impl Selector {
         }
     }
 
-    /// All rules, as a line of an ACL file has them.
+    /// All rules, as in a line of an ACL file.
     pub(super) fn describe(&self) -> Vec<u8> {
         let mut parts = vec![self.key_rules()];
         if self.channels != Patterns::All {
@@ -333,13 +334,13 @@ fn joined(parts: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     parts.collect::<Vec<_>>().join(&b' ')
 }
 
-/// Would it fall apart in a line of an ACL file?
+/// Whether the text contains separators, so that a line of an ACL file cannot hold it as one word.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
-    // The vertical tab is a space in C, not in Rust.
+    // The vertical tab is whitespace in C, but not in Rust.
     text.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b))
 }
 
-/// A bit for each command and subcommand.
+/// A set of commands and subcommands, with one bit for each ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CommandSet([u64; WORDS]);
 
@@ -364,7 +365,7 @@ impl CommandSet {
         }
     }
 
-    /// Bits of no command are never cleared.
+    /// Whether the set contains all commands. Bits that belong to no command are never cleared in a full set.
     fn is_full(self) -> bool {
         self == Self::FULL
     }

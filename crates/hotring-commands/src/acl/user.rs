@@ -8,25 +8,25 @@ use super::selector::Selector;
 use super::{Denied, RuleError};
 use crate::table::Spec;
 
-/// One user. It never changes: a change puts another in its place.
+/// A user. Users in use are immutable: a change replaces the user by a new one.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
-    /// Different for each user that was ever made, also for one of the same name.
+    /// The ID, unique among all users ever created, even if they have the same name.
     pub(super) id: u64,
-    /// Its name, without spaces.
+    /// The name, without whitespace.
     pub name: Box<[u8]>,
     is_on: bool,
-    /// Any password will do.
+    /// Any password is accepted.
     nopass: bool,
     /// RESTORE always checks its input; this is kept for ACL LIST and ACL GETUSER.
     sanitize_payload: bool,
     passwords: Vec<Digest>,
-    /// The root first.
+    /// The selectors, the root first.
     selectors: Vec<Selector>,
 }
 
 impl User {
-    /// A user that is off, has no password and may do nothing.
+    /// A user that is off, has no password and has no rights.
     pub(super) fn new(id: u64, name: &[u8]) -> Self {
         User {
             id,
@@ -39,7 +39,7 @@ impl User {
         }
     }
 
-    /// The initial default user, which anybody may use for anything.
+    /// The initial default user, with all rights and without a password.
     pub(super) fn unrestricted(id: u64, name: &[u8]) -> Self {
         let mut user = User::new(id, name);
         for rule in ["on", "nopass", "+@all", "~*", "&*"] {
@@ -48,33 +48,33 @@ impl User {
         user
     }
 
-    /// Can one be this user without a password?
+    /// Whether connections can be this user without authentication.
     pub(crate) fn is_open(&self) -> bool {
         self.is_on && self.nopass
     }
 
-    /// Does it need no password where one is asked for?
+    /// Whether the user accepts any password.
     pub(crate) fn takes_any_password(&self) -> bool {
         self.nopass
     }
 
-    /// Has an administrator turned it on?
+    /// Whether the user is on.
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// May it do everything?
+    /// Whether the user may do everything.
     pub(super) fn is_unrestricted(&self) -> bool {
         self.selectors.iter().any(Selector::allows_all)
     }
 
-    /// Is this one of its passwords, and may it be used? Takes as long for a wrong one as for a right one.
+    /// Whether the user may log in with this password. The time does not depend on whether the password is right.
     pub(super) fn admits(&self, digest: &Digest) -> bool {
         let is_one = self.passwords.iter().fold(false, |found, one| found | one.is(digest));
         self.is_on && (self.nopass || is_one)
     }
 
-    /// Takes one rule of ACL SETUSER.
+    /// Applies one rule of ACL SETUSER.
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"" => {}
@@ -116,7 +116,8 @@ impl User {
         Ok(())
     }
 
-    /// May it run this request? Where no selector allows it, the answer is the one that came furthest.
+    /// Checks whether the user may run this request. If no selector allows it, the error is that of the selector whose
+    /// checks came furthest.
     pub(crate) fn check(&self, spec: &Spec, args: ArgsView<'_>) -> Result<(), Denied> {
         let mut furthest = Denied::Command;
         for selector in &self.selectors {
@@ -128,22 +129,22 @@ impl User {
         Err(furthest)
     }
 
-    /// May it read this key's value, by some command?
+    /// Whether the user may read this key's value by some command.
     pub(crate) fn may_read(&self, key: &[u8]) -> bool {
         self.selectors.iter().any(|selector| selector.allows_reading(key))
     }
 
-    /// May this request read any key?
+    /// Whether the user may run this request even if it reads any key.
     pub(crate) fn may_read_all(&self, spec: &Spec, args: ArgsView<'_>) -> bool {
         self.selectors.iter().any(|s| s.reads_all() && s.check(spec, args).is_ok())
     }
 
-    /// May it listen to this channel or pattern?
+    /// Whether the user may subscribe to this channel or pattern.
     pub(super) fn may_listen(&self, kind: ChannelKind, name: &[u8]) -> bool {
         self.selectors.iter().any(|selector| selector.allows_channel(kind, name))
     }
 
-    /// Its flags, in Redis's words.
+    /// The user's flags, in Redis's words.
     pub(crate) fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         if self.nopass {
@@ -155,19 +156,19 @@ impl User {
         flags
     }
 
-    /// Its passwords' digests as hexadecimal digits.
+    /// The digests of the user's passwords as hexadecimal digits.
     pub(crate) fn password_digests(&self) -> Vec<String> {
         self.passwords.iter().map(Digest::hex).collect()
     }
 
-    /// Rules of each selector about commands, keys and channels; those of the root first.
+    /// The rules of each selector about commands, keys and channels; the root selector first.
     pub(crate) fn selector_rules(&self) -> Vec<[Vec<u8>; 3]> {
         let rules =
             |s: &Selector| [s.command_rules().into_bytes(), s.key_rules(), s.channel_rules()];
         self.selectors.iter().map(rules).collect()
     }
 
-    /// The line of an ACL file that makes this user.
+    /// The line of an ACL file that creates this user.
     pub(crate) fn describe(&self) -> Vec<u8> {
         let mut parts: Vec<Vec<u8>> = vec![b"user".to_vec(), self.name.to_vec()];
         parts.extend(self.flags().iter().map(|flag| flag.as_bytes().to_vec()));
@@ -179,8 +180,8 @@ impl User {
     }
 }
 
-/// Puts the words of a selector that were torn apart at spaces together again: `(~a* +get)`. An error is
-/// the place of a parenthesis that is not closed.
+/// Joins the words of selectors such as `(~a* +get)`, which were split at spaces. The error is the index of an unclosed
+/// parenthesis.
 pub(super) fn join_selectors(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, usize> {
     let mut joined: Vec<Vec<u8>> = Vec::with_capacity(rules.len());
     let mut open: Option<usize> = None;

@@ -1,10 +1,10 @@
-//! Requests that need keys held by a slow script.
+//! The treatment of requests that need keys held by a slow script: they wait, or are refused with BUSY.
 //!
-//! A script is slow once it has used up its first time slice. From then on such a request must not enter the gate: it
-//! waits outside, checks again from time to time, and is refused with BUSY once the script has held its keys for
-//! `busy-reply-threshold`. A request that entered the gate before the script was slow waits there until the script
-//! ends. So does a request that has waited outside before: the gate serves in order, and a script that is started again
-//! and again must not keep others out between two checks.
+//! A script is slow once it has used up its first time slice. A request that then needs the script's keys must not
+//! enter the gate: the request waits outside, checks again periodically, and is refused with BUSY once the script has
+//! held its keys for `busy-reply-threshold`. A request that entered the gate before the script was slow waits there
+//! until the script ends. So does a request that has already waited outside once: the gate serves in order, and a
+//! script that is started repeatedly must not keep other requests out between two checks.
 
 use hotring_protocol::ArgsView;
 use hotring_store::HoldInfo;
@@ -14,8 +14,8 @@ use crate::state::scripts::{HOLDER, digest, parse_digest};
 use crate::state::thread::ThreadState;
 use crate::table::{CommandId, Flags, Spec};
 
-/// The wait between two checks is this part of the time that the script has held its keys, within these bounds in
-/// milliseconds: long waits must not cost much CPU, and short waits must not become much longer.
+/// The wait between two checks is the time that the script has held its keys, divided by `LOOK_PART`, within the bounds
+/// `LOOK_MIN_MS` and `LOOK_MAX_MS`: long waits must not cost much CPU, and short waits must not become much longer.
 const LOOK_PART: u64 = 16;
 const LOOK_MIN_MS: u64 = 1;
 const LOOK_MAX_MS: u64 = 50;
@@ -29,7 +29,8 @@ enum Needs {
 }
 
 impl ThreadState {
-    /// The wait of a request that needs a slow script's keys, until the script has held them for long.
+    /// The wait of a request that needs a slow script's keys; None if there is none, or if the script has held the keys
+    /// longer than `busy-reply-threshold`.
     pub(super) fn script_wait(
         &self,
         spec: &Spec,
@@ -47,7 +48,7 @@ impl ThreadState {
         (may_run && !self.is_long(info, now)).then_some(Wait::Script { key, since_ms })
     }
 
-    /// Whether a script has held keys of the request for long.
+    /// Whether a script has held keys of the request longer than `busy-reply-threshold`.
     pub(super) fn is_busy(
         &self,
         spec: &Spec,
@@ -59,7 +60,7 @@ impl ThreadState {
     }
 
     /// The time of the next check of a script that has held this key, or any key, since `since_ms`. None if the script
-    /// has ended or has held it for long.
+    /// has ended or has held the key longer than `busy-reply-threshold`.
     pub(super) fn look_at_script(
         &self,
         key: Option<&[u8]>,
@@ -81,7 +82,7 @@ impl ThreadState {
         threshold > 0 && now.saturating_sub(info.since_ms) >= threshold
     }
 
-    /// The script's hold on a key that the request needs, and that key; no key if the request needs all keys.
+    /// A script's hold on a key that the request needs, and that key; no key if the request needs all keys.
     fn script_hold(
         &self,
         spec: &Spec,
@@ -130,7 +131,7 @@ impl ThreadState {
             _ => None,
         };
         if let Some(sha) = sha {
-            // A script that is not known to use only its own keys holds all of them.
+            // A script that is not known to use only its declared keys holds all keys.
             let script = self.server.scripts.find(&sha);
             if script.is_none_or(|script| !script.is_declared()) {
                 return Needs::Everything;

@@ -1,4 +1,4 @@
-//! Tables of requests and their exact replies, for tests.
+//! A test harness that plays tables of requests and checks the exact replies.
 //!
 //! ```text
 //! SET k v EX 10      -> +OK¶
@@ -7,8 +7,8 @@
 //! GET k              -> $-1¶ | _¶
 //! ```
 //!
-//! A line is a request as typed and its reply, with ¶ for CR LF; behind a bar the reply in RESP3 if it differs. `+ n`
-//! lets n milliseconds pass.
+//! A line is a request as typed and its reply, with ¶ for CR LF. If the reply in RESP3 differs, it follows after a bar.
+//! `+ n` lets n milliseconds pass.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::state::server::{Parts, Server};
 /// The time at the start: 2023-11-14, in Unix milliseconds.
 const START: u64 = 1_700_000_000_000;
 
-/// One client's conversation with a server of its own.
+/// A client's conversation with a server, usually of its own.
 pub(crate) struct Dialogue {
     server: Arc<Server>,
     executor: Executor,
@@ -67,7 +67,7 @@ impl Dialogue {
         String::from_utf8_lossy(&out).replace("\r\n", "¶")
     }
 
-    /// The reply of a finished wait, with ¶ for CR LF; empty while it lasts.
+    /// The reply of a finished wait, with ¶ for CR LF; empty while the wait lasts.
     pub(crate) fn ended_wait(&mut self) -> String {
         if self.executor.look(&self.conversation, self.now) != Watched::Fired {
             return String::new();
@@ -77,7 +77,7 @@ impl Dialogue {
         String::from_utf8_lossy(&out).replace("\r\n", "¶")
     }
 
-    /// The ID of its connection.
+    /// The ID of the connection.
     pub(crate) fn id(&self) -> u64 {
         self.conversation.client.shared.id
     }
@@ -96,7 +96,7 @@ impl Dialogue {
     /// The replies to the requests in `input`.
     pub(crate) fn ask(&mut self, input: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        // Between two requests as much time has passed as a wrong password costs.
+        // Assume that the delay after a wrong password has passed since the last request.
         self.conversation.client.penalty = Duration::ZERO;
         let fed = self.executor.feed(&mut self.conversation, input, self.now, &mut out);
         assert_eq!(fed.consumed, input.len(), "{} is not whole", input.escape_ascii());
@@ -108,7 +108,7 @@ impl Dialogue {
         self.now += milliseconds;
     }
 
-    /// Why the conversation must end, if it must.
+    /// The reason why the conversation must end, if it must.
     pub(crate) fn closing(&self) -> Option<Closing> {
         self.conversation.client.closing
     }
@@ -120,7 +120,7 @@ impl Dialogue {
     }
 }
 
-/// Plays a table to a fresh server in each version of the protocol.
+/// Plays a table to a new server in each version of the protocol.
 #[track_caller]
 pub(crate) fn play(table: &str) {
     play_with(&Options::default(), table);

@@ -1,5 +1,4 @@
-//! The server without sockets and threads, for the fuzz target of scripts: requests in, replies out. Built only with
-//! `--cfg fuzzing`.
+//! An in-process server without sockets and threads, for the fuzz target of scripts. Built only with `--cfg fuzzing`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +30,7 @@ impl InProcess {
         InProcess { server, executor }
     }
 
-    /// A fresh connection.
+    /// A new connection.
     pub fn connect(&self) -> Connection {
         // ORDERING: Relaxed, there is only this thread.
         self.server.threads[0].connections.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +38,7 @@ impl InProcess {
         Connection(Conversation::new(shared, &self.server))
     }
 
-    /// The reply to a request; none if it has ended the connection.
+    /// The reply to a request; None if the request has ended the connection.
     pub fn ask(&mut self, connection: &mut Connection, request: &[&[u8]]) -> Option<Vec<u8>> {
         let mut input = format!("*{}\r\n", request.len()).into_bytes();
         for arg in request {
@@ -53,7 +52,7 @@ impl InProcess {
         connection.0.client.closing.is_none().then_some(out)
     }
 
-    /// Forgets a connection.
+    /// Ends a connection.
     pub fn close(&self, connection: Connection) {
         self.server.leave(&connection.0.client.shared);
     }

@@ -1,12 +1,11 @@
-//! Bytes in, bytes out: decodes the requests of a buffer, runs them, and collects the replies.
+//! The executor: decodes the requests in a buffer, runs them, and collects the replies.
 //!
-//! This is the whole server without its sockets. An [`Executor`] belongs to one thread, a
-//! [`Conversation`] to one connection; neither reads, writes or waits.
+//! This is the entire server without its sockets: bytes in, bytes out. An [`Executor`] belongs to one thread, a
+//! [`Conversation`] to one connection; neither must read from a socket, write to one, or block.
 //!
-//! Each protocol has an executor of its own: [`resp`] here, memcached's in [`crate::memcached`]. Both run on the same
+//! Each protocol has its own executor: [`resp`] here, memcached's in [`crate::memcached`]. Both run on the same
 //! [`ThreadState`], and both take requests in batches. A batch is decoded first, then the cache lines of all its keys
-//! are fetched side by side, then the commands run in order: the keys' lines are on their way from memory at the same
-//! time, instead of one after the other.
+//! are prefetched, then the commands run in order: so the cache misses of the keys overlap in time.
 
 mod busy;
 #[cfg(test)]
@@ -35,11 +34,11 @@ use crate::state::thread::ThreadState;
 use resp::RespExecutor;
 pub use waits::WaitEnd;
 
-/// Steps of the store's reclamation, about 1,000 items each, per call of [`Executor::collect`]. A step without anything
-/// to free is a comparison; all of them take at most about a millisecond.
+/// The number of reclamation steps, about 1,000 items each, per call of [`Executor::collect`]. A step with nothing to
+/// free is a comparison; all steps together take at most about a millisecond.
 const COLLECT_STEPS: usize = 16;
 
-/// Arrived bytes per step of eviction; a step evicts at least as many.
+/// The number of received bytes per eviction step. A step evicts at least this many bytes.
 const EVICT_STEP: usize = 128 << 10;
 
 /// One connection's part of the protocol state.
@@ -67,14 +66,14 @@ impl Conversation {
     /// The start of a conversation in memcached's protocol.
     pub fn memcached(shared: Arc<ClientShared>, server: &Server) -> Self {
         let mut client = Client::new(shared, &server.acl);
-        // This protocol has passwords of its own, and no users.
+        // memcached's protocol has its own passwords, and no users.
         client.become_user(Access::authenticated(server.acl.default_user()));
         let talk = Talk::new(server);
         client.show_locked(!talk.is_authenticated());
         Conversation { client, protocol: Protocol::Memcached(Box::new(talk)) }
     }
 
-    /// Whether it is in memcached's protocol.
+    /// Whether the conversation is in memcached's protocol.
     pub fn is_memcached(&self) -> bool {
         matches!(self.protocol, Protocol::Memcached(_))
     }
@@ -96,7 +95,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// The executor of thread `index`; `seed` starts its random numbers.
+    /// The executor of thread `index`; `seed` seeds its random number generator.
     pub fn new(server: Arc<Server>, index: usize, seed: u64) -> Self {
         Executor {
             thread: ThreadState::new(server, index, seed, script::interpreter),
@@ -110,8 +109,8 @@ impl Executor {
         &self.thread.config
     }
 
-    /// As [`feed`](Self::feed), of an input that lies in memory of the store if it is a long one: values are neither
-    /// copied out of it, nor into the replies. Values that belong between the replies are `attached`.
+    /// As [`feed`](Self::feed), without copies of long values. If `input` is in memory of the store (`buffer`), long
+    /// values are not copied out of it. Long values of replies are not copied into `out`, but added to `attached`.
     pub fn feed_zero_copy(
         &mut self,
         conversation: &mut Conversation,
@@ -129,9 +128,8 @@ impl Executor {
         fed
     }
 
-    /// Runs all complete requests at the start of `input` and appends their replies to `out`. Stops
-    /// early when a command ends the connection or has to wait, when `out` grows past the soft limit, or
-    /// after a turn.
+    /// Runs all complete requests at the start of `input` and appends their replies to `out`. Stops early if a command
+    /// ends the connection or has to wait, if `out` exceeds the soft limit, or if the turn is over.
     pub(crate) fn feed(
         &mut self,
         conversation: &mut Conversation,
@@ -151,13 +149,13 @@ impl Executor {
         }
     }
 
-    /// Memory for a request of this length, if there is any.
+    /// A buffer for a request of this length in memory of the store; None if the store has no memory for it.
     pub fn buffer(&self, capacity: usize) -> Option<Buffer> {
         self.thread.server.store.buffer(capacity).ok()
     }
 
-    /// Evicts for this number of arrived bytes, as far as the policy allows, so that the request that
-    /// stores a long value need not evict for all of it at once.
+    /// Evicts for this number of received bytes, as far as the policy allows, so that the request that stores a long
+    /// value need not evict for the entire value at once.
     pub fn evict_for(&mut self, bytes: usize) {
         let ThreadState { server, store, config, .. } = &mut self.thread;
         if server.persist.loading.is_on() {
@@ -176,8 +174,8 @@ impl Executor {
         self.thread.take_logged()
     }
 
-    /// Frees a part of the memory that this thread's commands have removed. Busy threads do so as they go; an idle one
-    /// must call this.
+    /// Frees a part of the memory that this thread's commands have removed. The commands of a busy thread do so as they
+    /// run; an idle thread must call this.
     pub fn collect(&mut self) {
         for _ in 0..COLLECT_STEPS {
             self.thread.store.collect();

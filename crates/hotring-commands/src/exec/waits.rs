@@ -1,4 +1,4 @@
-//! The ends of waits: for a key, a pause, a script, the log or a snapshot.
+//! Checks and ends the waits of connections: for a key, a pause, a script, the log or a snapshot.
 
 use hotring_protocol::Writer;
 use hotring_store::Watched;
@@ -10,7 +10,8 @@ use crate::state::client::{Closing, Unblocked, Wait};
 /// Milliseconds between two checks of a write that waits because the log's queue is full.
 const FULL_PAUSE_MS: u64 = 2;
 
-/// The same for a request that waits for a sync, or for a snapshot.
+/// Milliseconds between two checks of a request that waits for a sync (`SYNC_PAUSE_MS`) or for a snapshot
+/// (`SAVE_PAUSE_MS`).
 const SYNC_PAUSE_MS: u64 = 1;
 const SAVE_PAUSE_MS: u64 = 5;
 
@@ -26,14 +27,14 @@ pub enum WaitEnd {
 }
 
 impl Executor {
-    /// Checks whether the event has happened that the conversation waits for.
+    /// Checks whether the event that the conversation waits for has happened.
     pub fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.thread.store.look(watch, now),
             Some(Wait::Element { blocked, .. }) if blocked.served().is_none() => {
                 Watched::Waiting { until: None }
             }
-            // Another pause may not hold this request back: the request must be checked again.
+            // If the pause has changed, it may not hold this request back: the request must be checked again.
             Some(&Wait::Pause { until, paused }) => {
                 match self.thread.server.clients.pause.lasts(now) {
                     Some(present) if present == (until, paused) => {
@@ -66,7 +67,7 @@ impl Executor {
         }
     }
 
-    /// Ends a wait and writes its reply, if it has one. The requests behind it can be fed again.
+    /// Ends a wait and writes its reply, if it has one. The caller can feed the requests after it again.
     pub fn end_wait(
         &mut self,
         conversation: &mut Conversation,
@@ -92,7 +93,7 @@ impl Executor {
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
-            // A request that had to wait must not run because the server ends.
+            // A request that was held back must not run just because the server ends.
             if end == WaitEnd::Stopping {
                 client.closing = Some(Closing::Killed);
             }

@@ -1,4 +1,4 @@
-//! The only reader of time in the project: everything else gets the time as an argument.
+//! Wall-clock time and monotonic time. Most code gets the time as an argument.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,12 +13,12 @@ pub fn unix_ms() -> u64 {
     since_epoch().as_millis() as u64
 }
 
-/// How long ago a Unix millisecond began; zero if it is not over yet.
+/// The time since a Unix millisecond; zero if it is in the future.
 pub fn since(unix_ms: u64) -> Duration {
     since_epoch().saturating_sub(Duration::from_millis(unix_ms))
 }
 
-/// How long it is until a Unix millisecond begins; zero if it has.
+/// The time until a Unix millisecond; zero if it is in the past.
 pub fn until(unix_ms: u64) -> Duration {
     Duration::from_millis(unix_ms).saturating_sub(since_epoch())
 }

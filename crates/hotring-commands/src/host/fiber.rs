@@ -1,12 +1,13 @@
-//! Stacks of their own for the batches that a thread runs, so that a batch can stop in the middle, deep inside of a
-//! command, while its thread serves other connections.
+//! Stackful coroutines for request batches: a batch runs on its own stack, so that it can be suspended deep inside a
+//! command while its thread serves other connections.
 //!
-//! A [`Fiber`] runs one batch after the other. A batch that stops ([`give_turn`], [`Beside`]) gives its thread back
-//! with a [`Step`] that says when to resume it. Meanwhile it keeps its work, which no other batch uses, and its keys in
-//! the store. So a fiber must never be dropped in the middle: every batch runs to its end.
+//! A [`Fiber`] runs one batch after the other. A batch that is suspended ([`give_turn`], [`Beside`]) returns control to
+//! its thread with a [`Step`], which determines when to resume the batch. A suspended batch keeps its work, which no
+//! other batch uses, and the keys that it holds in the store. So a fiber must never be dropped while its batch is
+//! suspended: every batch must run to its end.
 //!
-//! A batch must not stop while it has a lock of the standard library: the next one of the same thread that asks
-//! for it would wait for ever. Locks that are held where a batch may stop must be taken by [`lock`].
+//! A batch must not be suspended while it holds a lock of the standard library: the next batch of the same thread that
+//! takes the lock would block for ever. Locks that are held where a batch may be suspended must be taken by [`lock`].
 
 #![expect(
     deprecated,
@@ -23,58 +24,59 @@ use hotring_store::Wait;
 
 use generator::{Generator, Gn, get_yield, is_generator, yield_with};
 
-/// Words of a stack: 2 MiB, as for threads. Only touched pages take memory.
+/// The size of a stack in words: 2 MiB, as for threads. Only touched pages take memory.
 const STACK_WORDS: usize = (2 << 20) / size_of::<usize>();
 
-/// How long a batch runs before other connections have a turn.
+/// The time slice of a batch, after which other connections get a turn.
 pub(crate) const SLICE: Duration = Duration::from_millis(1);
 
-/// Steps of a long command between two looks at the clock.
+/// The number of steps of a long command between two readings of the clock.
 const STEPS: u32 = 256;
 
-/// Long commands of one thread that may be in the middle together. Each may have gathered a reply that no limit counts
-/// before its end. Others stop after their first slice.
+/// The maximum number of long commands of one thread that are in progress beyond their first time slice. Each may have
+/// built a part of its reply, which no limit counts before the command ends. Other long commands wait after their first
+/// slice.
 const RESTING_MAX: u32 = 2;
 
 thread_local! {
-    /// Steps since the last look at the clock.
+    /// Steps since the last reading of the clock.
     static STEP: Cell<u32> = const { Cell::new(0) };
-    /// When the present slice began, as far as it was looked.
+    /// The first reading of the clock in the current slice.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// Batches that are in the middle of a long command.
+    /// The number of batches that are suspended in a long command beyond its first slice.
     static RESTING: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The work of one batch.
 pub trait Batch: Any {
-    /// Runs all of it.
+    /// Runs the entire batch.
     fn run(&mut self);
 }
 
-/// How a batch gives its thread back.
+/// The reason why a batch returns control to its thread.
 pub enum Step {
-    /// It is done.
+    /// The batch is done.
     Done(Box<dyn Batch>),
-    /// It continues after other connections have had their turn.
+    /// The batch must be resumed after other connections have had their turn.
     Turn,
-    /// It asks for a waker, and continues at once.
+    /// The batch asks for a waker, and must be resumed at once with [`Fiber::give`].
     Asks,
-    /// It continues when its waker is woken.
+    /// The batch must be resumed when its waker is woken.
     Waits,
 }
 
-/// The result with which a batch continues.
+/// The value with which a batch is started or resumed.
 enum Given {
     Work(Box<dyn Batch>),
     Waker(Waker),
     Nothing,
 }
 
-/// A stack, and the batch that has stopped on it if there is one.
+/// A stack, and the batch that is suspended on it if there is one.
 pub struct Fiber {
-    /// None only while it is dropped.
+    /// None only while the fiber is dropped.
     generator: Option<Generator<'static, Given, Step>>,
-    /// A batch is in the middle.
+    /// A batch is suspended.
     is_busy: bool,
 }
 
@@ -91,18 +93,18 @@ impl Fiber {
         Fiber { generator: Some(generator), is_busy: false }
     }
 
-    /// Begins the batch that `work` has. Only when the one before is done.
+    /// Starts a batch. The previous batch must be done.
     pub fn start(&mut self, work: Box<dyn Batch>) -> Step {
         debug_assert!(!self.is_busy, "one batch after the other");
         self.send(Given::Work(work))
     }
 
-    /// Goes on with the batch that has stopped.
+    /// Resumes the suspended batch.
     pub fn go_on(&mut self) -> Step {
         self.send(Given::Nothing)
     }
 
-    /// Goes on with the batch that has asked for a waker.
+    /// Resumes the batch that has asked for a waker.
     pub fn give(&mut self, waker: Waker) -> Step {
         self.send(Given::Waker(waker))
     }
@@ -120,25 +122,26 @@ impl Drop for Fiber {
     fn drop(&mut self) {
         let Some(mut generator) = self.generator.take() else { return };
         if self.is_busy {
-            // Its stack could only be unwound, which a panic that aborts cannot do. The process is about to end.
+            // Only unwinding could free this stack, which is impossible because panics abort. The process is about to
+            // end, so that the leak is harmless.
             std::mem::forget(generator);
         } else {
-            // Its loop ends, unless it has panicked.
+            // Ends the loop of the fiber, unless it has panicked.
             generator.raw_send(Some(Given::Nothing));
         }
     }
 }
 
-/// Lets the other connections of the thread have a turn, if this runs on a fiber; the thread may do anything else
-/// before this returns.
+/// Gives the other connections of the thread a turn, if this runs on a fiber. The thread may run any other work before
+/// this returns.
 pub(crate) fn give_turn() {
     if is_generator() {
         yield_with(Step::Turn);
     }
 }
 
-/// Called at each step of a long command: lets other connections have a turn when a slice is over. The batch may hold
-/// keys, but nothing of it may be in flight in the store.
+/// Called at each step of a long command: gives other connections a turn when the time slice is over. The batch may
+/// hold keys, but must not have an operation of the store in progress.
 #[inline]
 pub(crate) fn rest() {
     let step = STEP.get() + 1;
@@ -163,7 +166,7 @@ fn end_slice() {
     RESTING.set(RESTING.get() - 1);
 }
 
-/// How a batch waits for keys that another session holds: its thread does other work meanwhile.
+/// The way a batch waits for keys that another session holds: the batch is suspended, and its thread does other work.
 pub(crate) struct Beside;
 
 impl Wait for Beside {
@@ -199,7 +202,7 @@ impl Wait for Beside {
     }
 }
 
-/// As `mutex.lock()`, for a lock with which a batch may stop.
+/// As `mutex.lock()`, for a lock that may be held by a suspended batch.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match mutex.try_lock() {

@@ -1,31 +1,31 @@
-//! Writing a file as a whole: readers see the old text or the new one, also after a power cut.
+//! Atomic replacement of files: readers see the old contents or the new ones, even after a power cut.
 //!
-//! A regular file is written beside its place and renamed over it. Symbolic links are followed first, so that a link
-//! stays one. Anything else (a device, a FIFO, an open file behind `/proc/self/fd`) must never be renamed over: it is
-//! written into, or refused, as the caller decides.
+//! A regular file is written under a temporary name in the same folder and then renamed. Symbolic links are followed
+//! first, so that a link stays a link. Any other path (a device, a FIFO, an open file behind `/proc/self/fd`) must
+//! never be renamed over: the text is written into it, or the path is refused, as the caller decides.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// Links that are followed before they count as a circle, as in Linux.
+/// The maximum number of symbolic links that are followed, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// The treatment of an existing path that is no regular file.
+/// The treatment of an existing path that is not a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// The text is written into it.
+    /// The text is appended to it.
     WriteInto,
     /// The file is not opened.
     Refuse,
 }
 
-/// A file that gets its name when it is whole.
+/// A file that gets its final name when it is complete.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    /// The temporary name; None if the target itself is written.
+    /// The temporary file; None if the target itself is written.
     unfinished: Option<Unfinished>,
 }
 
@@ -38,21 +38,22 @@ struct Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // It is gone if it has got its final name.
+        // Fails if the file has been renamed, which is fine.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 impl NewFile {
-    /// Begins a file that will stand at `path`. It has the rights and the owner of the one that it replaces, or is for
-    /// its owner only.
+    /// Begins a file that will replace `path`. The new file gets the permissions and the owner of the old one; without
+    /// an old file, only its owner may access it.
     ///
     /// # Errors
-    /// `path` is a directory, or special and to be refused; links form a circle; the system refuses a step.
+    /// `path` is a directory, or a special file that must be refused; there are too many symbolic links; a system call
+    /// fails.
     pub fn create(path: &Path, special: Special) -> io::Result<NewFile> {
         match (place(path)?, special) {
             (Place::Special(path), Special::WriteInto) => {
-                // An open file behind a descriptor keeps its contents.
+                // Append, so that an open file behind a descriptor keeps its contents.
                 let file = OpenOptions::new().append(true).open(path)?;
                 Ok(NewFile { file, unfinished: None })
             }
@@ -67,14 +68,14 @@ impl NewFile {
         let path = end.with_file_name(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            // Left by a process with the same number, or a link planted to another file.
+            // A process with the same ID has left this file, or an attacker has placed a link here.
             _ => {}
         }
-        // No other user may open it before it has its rights: it may hold secrets.
+        // No other user must be able to open the file before it has its permissions: it may hold secrets.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let unfinished = Unfinished { path, end };
         if let Some(old) = old {
-            // Only root may give a file away; another owner's file becomes the writer's.
+            // Only root may change the owner. Otherwise the new file belongs to the writer.
             let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
             file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
         }
@@ -84,15 +85,15 @@ impl NewFile {
     /// Appends bytes.
     ///
     /// # Errors
-    /// As the system has them: a full disk, a pipe without a reader.
+    /// The errors of the system, such as a full disk or a pipe without a reader.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)
     }
 
-    /// Puts the file in its place, on the disk.
+    /// Syncs the file and renames it to its final name, durably.
     ///
     /// # Errors
-    /// It cannot be synced or renamed; the old file stays.
+    /// The file cannot be synced or renamed; the old file stays.
     pub fn publish(self) -> io::Result<()> {
         let Some(unfinished) = &self.unfinished else { return Ok(()) };
         self.file.sync_all()?;
@@ -101,7 +102,7 @@ impl NewFile {
     }
 }
 
-/// Replaces the regular file at `path`, or makes one, with this text.
+/// Replaces the contents of the regular file at `path`, or creates the file.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = NewFile::create(path, Special::Refuse)?;
     file.write(text)?;
@@ -110,13 +111,13 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 /// The target of a path.
 enum Place {
-    /// A regular file, if there is one yet.
+    /// A regular file; None if it does not exist yet.
     File(PathBuf, Option<Metadata>),
-    /// Anything that a rename would destroy.
+    /// Any other kind of file, which a rename would destroy.
     Special(PathBuf),
 }
 
-/// Follows links to the file to write.
+/// Follows symbolic links to the file to write.
 fn place(path: &Path) -> io::Result<Place> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -133,7 +134,7 @@ fn place(path: &Path) -> io::Result<Place> {
         if found.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // A link there stands for an open file, whatever its text says.
+        // A link in `/proc` stands for an open file, regardless of its text.
         let is_magic = || folder_of(&path).canonicalize().map(|folder| folder.starts_with("/proc"));
         if !found.is_symlink() || is_magic()? {
             return Ok(Place::Special(path));

@@ -1,4 +1,4 @@
-//! The process and its machine: time, random numbers, files, threads, fibers.
+//! The interface to the operating system: time, files, threads, fibers, and errors at the start.
 
 pub mod clock;
 pub mod fiber;

@@ -1,8 +1,8 @@
-//! Why a server cannot start.
+//! The error of a server that cannot start.
 
 use std::fmt;
 
-/// The reason why a server cannot start, printed for the person who started it.
+/// The reason why a server cannot start, printed for the operator.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StartError(String);
 

@@ -1,4 +1,4 @@
-//! Threads: their names, and how they and their event loops are made.
+//! Creation of threads and their event loops, and the names of threads.
 
 use std::thread::JoinHandle;
 
@@ -6,7 +6,7 @@ use tokio::runtime::LocalRuntime;
 
 use crate::host::start_error::StartError;
 
-/// The name of I/O thread `index` and of its session.
+/// The name of I/O thread `index` and of its session of the store.
 pub fn io_name(index: usize) -> String {
     format!("hotring-io-{index}")
 }

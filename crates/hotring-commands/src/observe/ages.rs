@@ -1,22 +1,22 @@
-//! When the ticks were that date accesses under an LRU policy, for OBJECT IDLETIME.
+//! Maps the ticks that date accesses under an LRU policy to wall-clock time, for OBJECT IDLETIME.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Ticks come round: one that is 256 ticks ago looks like now. No age that is said is more than this.
+/// The maximum reported age in ticks. Ticks wrap around: a tick that is 256 ticks ago looks like the current one.
 const AGE_MAX: u8 = 191;
 
-/// By how many ticks the age grows with each doubling of a time beyond the first known tick.
+/// The number of ticks by which the age grows for each doubling of the time before the first known tick.
 const STEPS_A_DOUBLING: f64 = 4.0;
 
-/// The dates of ticks.
+/// The wall-clock times of ticks.
 #[derive(Default)]
 pub struct Ages(Mutex<Known>);
 
 struct Known {
-    /// The Unix milliseconds at which each tick was seen first.
+    /// The Unix milliseconds at which each tick was first seen; 0 if it was not.
     begun: [u64; 256],
     last: u8,
-    /// The Unix milliseconds of the oldest access that was not this server's.
+    /// The Unix milliseconds of the oldest access to a restored key.
     oldest: u64,
 }
 
@@ -27,23 +27,23 @@ impl Default for Known {
 }
 
 impl Ages {
-    /// Records the present tick.
+    /// Records the current tick.
     pub fn note(&self, tick: impl FnOnce() -> u8, now: u64) {
         let mut known = self.lock();
-        // Asked under the lock: ticks must not go back.
+        // The tick must be read under the lock, so that ticks are recorded in order.
         known.note(tick(), now);
     }
 
-    /// The age in ticks of an access to a restored key, this many milliseconds ago, rounded down. Ticks before
-    /// the first known one have no dates, so older accesses get ages that grow with the logarithm of the time
-    /// beyond it: keys that a new server restores must stay in the order of their idle times.
+    /// The age in ticks, rounded down, of an access to a restored key this many milliseconds ago. Ticks before the
+    /// first known one have no dates. An older access therefore gets an age that grows with the logarithm of the time
+    /// before that tick: keys that a new server restores must stay in the order of their idle times.
     pub(crate) fn age(&self, milliseconds: u64, now: u64) -> u8 {
         let mut known = self.lock();
         known.oldest = known.oldest.min(now.saturating_sub(milliseconds));
         known.age(milliseconds, now)
     }
 
-    /// The least time in milliseconds since an access with this age.
+    /// The minimum time in milliseconds since an access with this age.
     pub(crate) fn since(&self, age: u8, now: u64) -> u64 {
         self.lock().since(age, now)
     }
@@ -55,7 +55,7 @@ impl Ages {
 
 impl Known {
     fn note(&mut self, tick: u8, now: u64) {
-        // Those that were passed over began by now, too.
+        // Ticks that were skipped have begun by now as well.
         let passed = tick.wrapping_sub(self.last);
         (0..passed).for_each(|back| self.begun[usize::from(tick.wrapping_sub(back))] = now);
         self.last = tick;
@@ -82,17 +82,17 @@ impl Known {
         // The inverse of `age` for times beyond the first tick.
         let seconds = (f64::from(age - known) / STEPS_A_DOUBLING).exp2() - 1.0;
         let time = ended.saturating_add((seconds * 1000.0) as u64);
-        // Bits that another policy left may look like any age.
+        // Limit the result: bits that another policy has left may look like any age.
         time.min(now.saturating_sub(self.oldest)).max(ended)
     }
 
-    /// The oldest tick with a date, of those up to this age: its age, and how many milliseconds ago it ended.
+    /// The oldest tick with a date, up to this age: its age in ticks, and the milliseconds since its end.
     fn last_known(&self, age: u8, now: u64) -> (u8, u64) {
         (0..=age).rev().find_map(|age| Some((age, self.ended(age, now)?))).unwrap_or((0, 0))
     }
 
-    /// How many milliseconds ago the tick ended that was `age` ticks ago; 0 for the present one, None if the
-    /// server has not seen it.
+    /// The milliseconds since the end of the tick that was `age` ticks ago; 0 for the current tick, None if the server
+    /// has not seen it.
     fn ended(&self, age: u8, now: u64) -> Option<u64> {
         if age == 0 {
             return Some(0);

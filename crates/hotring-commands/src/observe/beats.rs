@@ -1,4 +1,4 @@
-//! Beats by which a thread shows that it is not stuck (`hotring-server`'s `tasks/watchdog.rs`).
+//! Heartbeats by which a thread shows the watchdog (`hotring-server`'s `tasks/watchdog.rs`) that it is not stuck.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ pub const BEAT: Duration = Duration::from_millis(100);
 /// One thread's beats.
 #[derive(Debug, Default)]
 pub struct Beats {
-    /// Milliseconds from the server's start to the last one; 0 before the first, and behind the last.
+    /// Milliseconds from the server's start to the last beat; 0 before the first beat, and after the thread's end.
     last: AtomicU64,
-    /// The log says that there are none.
+    /// The server's log has reported that the thread is stuck.
     pub is_told: AtomicBool,
 }
 
 impl Beats {
-    /// The thread goes round.
+    /// Records a beat: the thread's event loop is running.
     pub fn beat(&self, started: Instant) {
         // ORDERING: Relaxed, a figure that is compared with a time.
         self.last.store(since(started).max(1), Ordering::Relaxed);
     }
 
-    /// The thread has ended.
+    /// Ends the beats, because the thread has ended.
     pub fn end(&self) {
         self.last.store(0, Ordering::Relaxed);
     }
 
-    /// How long ago the last one was.
+    /// The time since the last beat; zero if the thread has no beats.
     pub fn age(&self, started: Instant) -> Duration {
         // ORDERING: Relaxed, as in `beat`.
         match self.last.load(Ordering::Relaxed) {

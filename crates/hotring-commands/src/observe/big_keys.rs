@@ -1,23 +1,23 @@
-//! The keys with the largest values, found by a slow walk over all keys that goes round and round.
+//! The list of keys with the largest values, found by a slow, continuous walk over all keys.
 //!
-//! The list has the findings of the last whole round, and of the present one so far. A round takes
-//! its time: about three minutes for each million keys.
+//! The list has the findings of the last complete round and of the current one so far. A round takes about three
+//! minutes for each million keys.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use hotring_store::Session;
 
-/// Keys in a step; some 50 µs.
+/// The number of keys per step, which takes about 50 µs.
 const STEP_KEYS: usize = 512;
 
-/// Keys that are kept.
+/// The number of listed keys.
 const KEPT: usize = 10;
 
-/// Longer ones are not kept.
+/// The maximum length in bytes of a listed key.
 const KEY_LEN_MAX: usize = 4 << 10;
 
-/// Bytes of a key that are shown to people.
+/// The maximum number of displayed bytes of a key.
 const KEY_LEN_SHOWN: usize = 64;
 
 /// A key and the bytes of its value.
@@ -32,13 +32,13 @@ pub struct BigKey {
 pub struct BigKeys(Mutex<Walk>);
 
 impl BigKeys {
-    /// Looks at the next keys.
+    /// Takes one step: visits the next keys.
     pub fn step(&self, store: &mut Session, now: u64) {
-        // Asked rarely, and each step leaves it whole.
+        // The lock is rarely contended, and a panic leaves the walk consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).step(store, now);
     }
 
-    /// The largest, the largest first.
+    /// The keys with the largest values, largest first.
     pub fn largest(&self) -> Vec<BigKey> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).largest()
     }
@@ -47,17 +47,17 @@ impl BigKeys {
 /// The walk and its findings.
 #[derive(Debug, Default)]
 struct Walk {
-    /// The place of the database that it is in.
+    /// The place of the database that the walk is in.
     place: u8,
     cursor: u64,
-    /// The largest last.
+    /// The findings of the current round, largest last.
     found: Vec<BigKey>,
-    /// Of the last whole round.
+    /// The findings of the last complete round.
     before: Vec<BigKey>,
 }
 
 impl Walk {
-    /// Looks at the next keys.
+    /// Takes one step: visits the next keys.
     fn step(&mut self, store: &mut Session, now: u64) {
         let (found, from) = (&mut self.found, self.cursor);
         self.cursor = store.within(self.place, |store| {
@@ -67,7 +67,7 @@ impl Walk {
                     keep(found, key, bytes);
                 }
             });
-            // A damaged item is found by the next read.
+            // Ignore damage: the next read of a damaged item reports it.
             store.take_damage();
             next
         });
@@ -80,11 +80,11 @@ impl Walk {
         }
     }
 
-    /// The largest, the largest first.
+    /// The keys with the largest values, largest first.
     fn largest(&self) -> Vec<BigKey> {
         let mut all: Vec<BigKey> = self.found.iter().chain(&self.before).cloned().collect();
         all.sort_by(|a, b| b.cmp(a));
-        // Both rounds may have met a key: it is shown once, as it was largest.
+        // Both rounds may have found the same key, which is shown once, with its largest value.
         let mut keys = HashSet::new();
         all.retain(|big| keys.insert(big.key.clone()));
         all.truncate(KEPT);
@@ -92,7 +92,7 @@ impl Walk {
     }
 }
 
-/// A key for people to read, or its beginning.
+/// A key, or its beginning, as printable text.
 pub fn shown(key: &[u8]) -> String {
     let start = &key[..key.len().min(KEY_LEN_SHOWN)];
     let more = if start.len() < key.len() { "…" } else { "" };

@@ -1,4 +1,4 @@
-//! The counters of each command.
+//! The counters of each command: calls, errors, refusals and times.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::observe::histogram::{Distribution, Histogram};
 /// One thread's counters of a protocol's `N` commands, in the order of their numbers.
 #[derive(Debug)]
 pub struct ByCommand<const N: usize> {
-    /// Calls. Separate from the rest, because every request writes one of these: the counters of common commands share
-    /// one or two cache lines.
+    /// Calls. They are separate from the other counters because every request writes one of them: so the counters of
+    /// common commands share one or two cache lines.
     calls: [Counter; N],
     rest: Box<[UncommonCounts]>,
     timed: Counter,
@@ -34,7 +34,7 @@ impl<const N: usize> Default for ByCommand<N> {
 }
 
 impl<const N: usize> ByCommand<N> {
-    /// Counts a call, whatever its outcome.
+    /// Counts a call, regardless of its outcome.
     #[inline]
     pub(crate) fn call(&self, command: usize) {
         self.calls[command].add(1);
@@ -50,9 +50,9 @@ impl<const N: usize> ByCommand<N> {
         self.rest[command].rejected.add(1);
     }
 
-    /// Counts a call as a request that was refused before it ran: it found no memory.
+    /// Counts a call that has failed for lack of memory as a request that was refused before it ran.
     pub(crate) fn refuse(&self, command: usize) {
-        // The sum wraps: one less.
+        // The sum wraps, so that this subtracts one.
         self.calls[command].add(u64::MAX);
         self.reject(command);
     }
@@ -85,7 +85,7 @@ pub struct CommandTotals {
     pub calls: u64,
     /// Calls that answered with an error.
     pub failed: u64,
-    /// Requests that were refused before it ran.
+    /// Requests that were refused before the command ran.
     pub rejected: u64,
     /// Times of the timed calls.
     pub times: Distribution,

@@ -1,9 +1,9 @@
-//! The list of counters. One entry defines a counter: its field, its sum over all threads, its reset, its line of
-//! `INFO` and its metric come from it.
+//! The list of counters. One entry defines a counter, with its field, its sum over all threads, its reset, its line of
+//! `INFO` and its metric.
 //!
-//! Each counter is written by one thread only and summed by readers.
-//! It is an atomic only so that another thread may read it: the owner adds with a plain load
-//! and store, which costs no more than an ordinary addition and shares no cache line.
+//! Each counter must be written by one thread only; readers sum the counters of all threads. Counters are atomics only
+//! so that other threads may read them: the owner adds with a plain load and store, which cost no more than an ordinary
+//! addition. No two threads write to the same cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,21 +17,21 @@ use crate::table::COMMAND_IDS;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Only the owning thread calls this: concurrent additions would be lost.
+    /// Adds `n`. Only the owning thread may call this: concurrent additions would be lost.
     #[inline]
     pub fn add(&self, n: u64) {
         // ORDERING: Relaxed, statistics only; no other memory is read through this value.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// The value as it is now.
+    /// The current value.
     pub fn value(&self) -> u64 {
         // ORDERING: Relaxed, statistics only.
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The part of the page of metrics that a counter is in.
+/// The section of the metrics page that a counter is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Requests,
@@ -44,14 +44,15 @@ pub enum Group {
     Damage,
 }
 
-/// How a counter is shown.
+/// The presentation of a counter in INFO and the metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     pub group: Group,
-    /// The metric's name without the `hotring_` before it, and its help. Counters with one name differ in their labels.
+    /// The metric's name without the prefix `hotring_`, and its help. Counters with the same name differ in their
+    /// labels.
     pub metric: (&'static str, &'static str),
     pub labels: &'static [(&'static str, &'static str)],
-    /// The section of `INFO`, and the name there. Counters with one name are added up.
+    /// The section of `INFO`, and the name there. Counters with the same name are added up.
     info: (&'static str, &'static str),
     pub value: fn(&Totals) -> u64,
 }
@@ -79,8 +80,8 @@ const fn metric(group: Group, name: &'static str, help: &'static str) -> Counted
     Counted { group, metric: (name, help), labels: &[], info: ("", ""), value: |_| 0 }
 }
 
-/// Makes the counters' owners, [`Totals`] and [`COUNTED`] from the list. An owner may have other fields, `with` which
-/// it stands; `sums` are counted elsewhere and only shown here.
+/// Makes the structs of counters, [`Totals`] and [`COUNTED`] from the list. `with` introduces further fields of a
+/// struct. `sums` are counted elsewhere and only presented here.
 macro_rules! counters {
     (
         $($(#[$about:meta])* struct $owner:ident {
@@ -113,7 +114,7 @@ macro_rules! counters {
         pub struct Totals {
             $($($(#[$doc])* pub $name: u64,)*)*
             $($(#[$sum_doc])* pub $sum: u64,)*
-            /// How late expired items were removed.
+            /// The delays between expiry and removal of items.
             pub expire_lag: Distribution,
         }
 
@@ -133,7 +134,7 @@ macro_rules! counters {
     };
 }
 
-/// Connections refused before they sent anything.
+/// The presentation of a counter of connections refused before they sent anything.
 const fn rejected(labels: &'static [(&'static str, &'static str)]) -> Counted {
     let help = "Connections refused because of maxclients, or by protected mode";
     // Redis counts both as one.
@@ -142,7 +143,7 @@ const fn rejected(labels: &'static [(&'static str, &'static str)]) -> Counted {
         .stat("rejected_connections")
 }
 
-/// Connections closed because of a limit.
+/// The presentation of a counter of connections closed because of a limit.
 const fn closed(labels: &'static [(&'static str, &'static str)]) -> Counted {
     metric(Group::Closes, "connections_closed_total", "Connections closed because of a limit")
         .labelled(labels)
@@ -173,8 +174,8 @@ counters! {
             "keyspace_misses_total",
             "Lookups that did not find their key",
         ).stat("keyspace_misses");
-        /// Expired items that the expirer removed. Not those that a command met and removed or
-        /// replaced: the index does that without telling.
+        /// Expired items that the expirer removed. Items that a command met and removed or replaced do not count: the
+        /// index does not report them.
         expired_keys = metric(
             Group::Keys,
             "expired_keys_total",
@@ -195,7 +196,7 @@ counters! {
         /// Connections closed because a request was too large.
         input_limit_closed = closed(&[("limit", "query-buffer")])
             .stat("client_query_buffer_limit_disconnections");
-        /// Connections closed because too much waited to be sent.
+        /// Connections closed because too many bytes were unsent.
         output_limit_closed = closed(&[("limit", "output-buffer")])
             .stat("client_output_buffer_limit_disconnections");
         /// Bytes received from clients.
@@ -220,13 +221,13 @@ counters! {
             "Commands that met an item with a wrong checksum",
         ).info("Checksums", "damaged_reads");
     } with {
-        /// The errors by kind, of RESP.
+        /// The error replies of RESP by kind.
         error_kinds: ErrorKinds,
-        /// The counters of each command, by its id.
+        /// The counters of each command, by ID.
         by_command: ByCommand<COMMAND_IDS>,
     }
 
-    /// Counts of connections outside of the threads that serve them.
+    /// The counters of connections that the accepting thread writes.
     struct AcceptCounters {
         /// Connections accepted since the start.
         accepted = metric(
@@ -276,11 +277,11 @@ impl Totals {
     }
 }
 
-/// Where the counters stood at the last CONFIG RESETSTAT.
+/// The values of the counters at the last CONFIG RESETSTAT.
 #[derive(Debug, Default)]
 pub(crate) struct Base {
     pub totals: Totals,
-    /// One for each command by its id; none before the first reset.
+    /// The totals of each command, by ID; empty before the first reset.
     pub commands: Vec<CommandTotals>,
 }
 

@@ -1,17 +1,18 @@
-//! How often requests were answered with an error, by its first word (INFO errorstats).
+//! Counts of error replies by the first word of the error (INFO errorstats).
 //!
-//! Each thread has its own: only readers of the figures wait for the lock.
+//! Each thread has its own counts, so that their lock is contended only while another thread reads them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most kinds that a thread keeps apart: scripts make up as many as they like.
+/// The maximum number of kinds that a thread distinguishes. There must be a limit because scripts can make up any
+/// number of kinds.
 const KINDS_MAX: usize = 128;
 
-/// The kind under which all further ones are counted.
+/// The kind under which all further kinds are counted.
 const OTHERS: &str = "ERRORSTATS_OVERFLOW";
 
-/// A first word that is longer is none.
+/// A kind must be shorter than this many bytes. A longer first word is not a kind.
 const KIND_LEN_MAX: usize = 32;
 
 /// One thread's counts.
@@ -37,18 +38,18 @@ impl ErrorKinds {
         }
     }
 
-    /// Counts from zero again.
+    /// Resets the counts.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        // A change that panicked has left a whole map.
+        // A panic during a change leaves the map consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The first word, in characters that a line of INFO may have.
+/// The first word of an error, with characters that a line of INFO cannot hold replaced.
 fn kind(error: &str) -> String {
     let word = error.split_once(' ').map(|(word, _)| word);
     let word = word.filter(|word| !word.is_empty() && word.len() < KIND_LEN_MAX).unwrap_or("ERR");

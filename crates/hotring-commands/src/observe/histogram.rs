@@ -1,25 +1,23 @@
-//! How long commands took, as counts of times between bounds that double.
+//! Histograms of durations, with bucket bounds that double.
 //!
-//! One thread writes a [`Histogram`], all threads may read it; the sum over several threads is a
-//! [`Distribution`].
+//! One thread writes a [`Histogram`], and all threads may read it. The sum over several threads is a [`Distribution`].
 
 use std::time::Duration;
 
 use crate::observe::counters::Counter;
 
-/// Bounds; times above the last one (16.8 s) are counted behind it.
+/// The number of bounds. Times above the last bound (16.8 s) are counted in one more bucket.
 pub const BOUNDS: usize = 28;
 
-/// The bound of the first count in nanoseconds. Doubling it comes by whole microseconds, as Redis's
-/// histograms do.
+/// The bound of the first bucket in nanoseconds. Its doublings include 1 µs, 2 µs and so on, as in Redis's histograms.
 const FIRST_NS: u64 = 125;
 
-/// The `i`th bound in nanoseconds: times up to it, and above the one before, are counted there.
+/// The `i`th bound in nanoseconds. The bucket counts times up to this bound and above the previous one.
 pub const fn bound_ns(i: usize) -> u64 {
     FIRST_NS << i
 }
 
-/// Times that one thread notes.
+/// The histogram of one thread's times.
 #[derive(Debug, Default)]
 pub struct Histogram {
     counts: [Counter; BOUNDS + 1],
@@ -35,7 +33,7 @@ impl Histogram {
     }
 }
 
-/// Where a time is counted.
+/// The index of the bucket of a time.
 fn place(ns: u64) -> usize {
     let doublings = u64::BITS - (ns.saturating_sub(1) / FIRST_NS).leading_zeros();
     (doublings as usize).min(BOUNDS)
@@ -44,7 +42,7 @@ fn place(ns: u64) -> usize {
 /// The sum of histograms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
-    /// As in [`Histogram`]: one for each bound, and one behind them.
+    /// The counts of the buckets: one for each bound, and one for longer times.
     pub counts: [u64; BOUNDS + 1],
     pub sum_ns: u64,
 }
@@ -64,13 +62,13 @@ impl Distribution {
         self.sum_ns = self.sum_ns.saturating_sub(base.sum_ns);
     }
 
-    /// How many times were noted.
+    /// The number of noted times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How many times were no longer than a number of microseconds, for each bound of whole ones that has more than
-    /// the one before. The last one has all the rest.
+    /// The cumulative counts: for bounds in whole microseconds, the number of times up to the bound. Bounds that add no
+    /// times are left out. The last bound includes all longer times.
     pub(crate) fn cumulated_us(&self) -> Vec<(u64, u64)> {
         let mut cumulated: Vec<(u64, u64)> = Vec::new();
         let mut sum = 0;
@@ -87,20 +85,19 @@ impl Distribution {
         cumulated
     }
 
-    /// Microseconds on average, 0 without times.
+    /// The average in microseconds; 0 without times.
     pub fn mean_us(&self) -> f64 {
         self.sum_ns as f64 / 1000.0 / self.count().max(1) as f64
     }
 
-    /// The time in microseconds that a share of `q` (0 to 1) of the calls did not exceed. Between two
-    /// bounds times are assumed to be spread evenly.
+    /// The `q` quantile (0 to 1) in microseconds. Times between two bounds are assumed to be spread evenly.
     pub fn quantile_us(&self, q: f64) -> f64 {
         let rank = q * self.count() as f64;
         let mut below = 0;
         for (i, &count) in self.counts.iter().enumerate() {
             if count > 0 && (below + count) as f64 >= rank {
                 let low = if i == 0 { 0 } else { bound_ns(i - 1) };
-                // Nothing is known of the last ones but that they are longer.
+                // The times in the last bucket are only known to be longer than the last bound.
                 let high = if i == BOUNDS { low } else { bound_ns(i) };
                 let share = (rank - below as f64).max(0.0) / count as f64;
                 return (low as f64 + share * (high - low) as f64) / 1000.0;

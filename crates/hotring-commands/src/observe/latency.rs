@@ -1,28 +1,27 @@
-//! Slow events by kind, for LATENCY: the latest times of each.
+//! The latest times of slow events, by kind of event, for LATENCY.
 //!
-//! As for SLOWLOG, only requests that can take long are timed, and stretches of the removal of expired
-//! keys.
+//! Timed are requests that can take long, as for SLOWLOG, and runs of the removal of expired keys.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Samples kept per event, one per second.
+/// The maximum number of samples per event, one per second.
 const SAMPLES_MAX: usize = 160;
 
-/// A command.
+/// The event of a slow command.
 pub(crate) const COMMAND: &str = "command";
-/// A stretch of the removal of expired keys.
+/// The event of a slow run of the removal of expired keys.
 pub const EXPIRE_CYCLE: &str = "expire-cycle";
 
-/// Unix second and milliseconds.
+/// The Unix second of an event, and its duration in milliseconds.
 pub(crate) type Sample = (u64, u64);
 
 /// All events.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// The least time in milliseconds that is kept; 0 for none.
+    /// The minimum duration in milliseconds of a kept event; 0 keeps none.
     threshold: AtomicU64,
     events: Mutex<BTreeMap<&'static str, Event>>,
 }
@@ -30,9 +29,9 @@ pub struct Latency {
 /// One kind of event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event {
-    /// The latest last.
+    /// The samples, latest last.
     pub samples: VecDeque<Sample>,
-    /// The longest ever.
+    /// The longest duration ever, in milliseconds.
     pub max: u64,
 }
 
@@ -42,11 +41,11 @@ impl Latency {
     }
 
     pub(crate) fn set_threshold(&self, threshold: u64) {
-        // ORDERING: Relaxed, nothing else is read through it.
+        // ORDERING: Relaxed, no other memory is read through this value.
         self.threshold.store(threshold, Ordering::Relaxed);
     }
 
-    /// Keeps the time if it was long. `now` is in Unix milliseconds.
+    /// Keeps an event if its duration reaches the threshold. `now` is in Unix milliseconds.
     pub fn note(&self, event: &'static str, took: Duration, now: u64) {
         // ORDERING: Relaxed, as above.
         let threshold = self.threshold.load(Ordering::Relaxed);
@@ -62,7 +61,7 @@ impl Latency {
         let event = events.entry(event).or_default();
         event.max = event.max.max(took);
         match event.samples.back_mut() {
-            // One a second: the longest.
+            // Keep one sample per second, the longest.
             Some((last, longest)) if *last == second => *longest = took.max(*longest),
             _ => event.samples.push_back((second, took)),
         }
@@ -76,7 +75,7 @@ impl Latency {
         self.events().iter().map(|(name, event)| (*name, event.clone())).collect()
     }
 
-    /// Forgets the events of these names, or all of them. Returns their number.
+    /// Removes the events with these names, or all events (None). Returns the number of removed events.
     pub(crate) fn forget(&self, names: Option<Vec<&[u8]>>) -> usize {
         let mut events = self.events();
         let before = events.len();

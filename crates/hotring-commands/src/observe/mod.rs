@@ -1,4 +1,5 @@
-//! Counts and times, each written by one thread, for INFO, the metrics and the status page.
+//! Measurements for INFO, LATENCY, SLOWLOG, the metrics and the status page: counters, histograms, rates, slow
+//! requests, big keys.
 
 pub mod ages;
 pub mod beats;

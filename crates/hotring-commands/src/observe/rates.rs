@@ -1,4 +1,4 @@
-//! Rates: the counters of every second of the last two minutes, and their growth.
+//! The growth rates of counters for every second of the last two minutes.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::observe::counters::Totals;
 
-/// Seconds that are kept.
+/// The number of samples, one per second.
 const SAMPLES_MAX: usize = 121;
 
 /// The counters at one time.
@@ -20,7 +20,7 @@ struct Sample {
     output_bytes: u64,
 }
 
-/// The rates of each second.
+/// The growth of the counters per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     pub commands: f64,
@@ -46,19 +46,19 @@ impl Rate {
         }
     }
 
-    /// The share of lookups that found their key, None without lookups.
+    /// The share of lookups that found their key; None without lookups.
     pub fn hit_ratio(&self) -> Option<f64> {
         let lookups = self.hits + self.misses;
         (lookups > 0.0).then(|| self.hits / lookups)
     }
 }
 
-/// The last samples. The background task adds them, any thread reads them.
+/// The last samples. The background task adds them, and any thread may read them.
 #[derive(Debug, Default)]
 pub struct Rates(Mutex<VecDeque<Sample>>);
 
 impl Rates {
-    /// Adds the counters as they are at `at`.
+    /// Adds a sample of the counters at the time `at`.
     pub fn note(&self, at: Instant, totals: &Totals) {
         let sample = Sample {
             at,
@@ -84,7 +84,7 @@ impl Rates {
         }
     }
 
-    /// The rates of all seconds that are kept, the oldest first.
+    /// The rates of all sampled seconds, oldest first.
     pub fn all(&self) -> Vec<Rate> {
         let samples = self.lock();
         let pairs = samples.iter().zip(samples.iter().skip(1));

@@ -1,9 +1,10 @@
-//! The requests that took longest to run, for SLOWLOG: the last few, with their times.
+//! The latest slow requests with their durations, for SLOWLOG.
 //!
-//! The table of commands and each request decide on timing. Timed are commands that walk over keys, hashes,
-//! bits or long values, those about the server, and all others where they have many arguments or many bytes. A GET or
-//! SET of a short value is not: reading the clock would cost more than the figure is worth. So its wait for a session
-//! that holds the key is not seen here; that session's command is.
+//! The command table and the size of the request decide whether a request is timed. Timed are commands that walk over
+//! keys, hashes, bits or long values, commands about the server, and all other commands if they have many arguments or
+//! many bytes. A GET or SET of a short value is not timed: reading the clock would cost more than the figure is worth.
+//! So the wait of such a command for a session that holds its key does not appear here, but that session's command
+//! does.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -12,21 +13,21 @@ use std::time::Duration;
 
 use hotring_protocol::ArgsView;
 
-/// Arguments of a request that are kept.
+/// The maximum number of kept arguments of a request.
 const ARGS_MAX: usize = 32;
-/// Bytes of an argument that are kept.
+/// The maximum number of kept bytes of an argument.
 const ARG_LEN_MAX: usize = 128;
 
-/// One request that took long.
+/// A slow request.
 #[derive(Debug)]
 pub(crate) struct SlowRequest {
     /// Counts from 0, over the life of the process.
     pub id: u64,
     /// Unix seconds.
     pub at: u64,
-    /// Microseconds.
+    /// The duration in microseconds.
     pub took: u64,
-    /// The arguments, or as much of them as is kept.
+    /// The arguments, shortened.
     pub args: Vec<Vec<u8>>,
     /// The client's address.
     pub peer: String,
@@ -37,7 +38,7 @@ pub(crate) struct SlowRequest {
 /// The log, shared by all threads.
 #[derive(Debug)]
 pub struct SlowLog {
-    /// Microseconds from which on a request is kept; negative for none.
+    /// The minimum duration in microseconds of a kept request; negative to keep none.
     threshold: AtomicI64,
     len_max: AtomicUsize,
     kept: Mutex<Kept>,
@@ -46,7 +47,7 @@ pub struct SlowLog {
 #[derive(Debug, Default)]
 struct Kept {
     next_id: u64,
-    /// The latest first.
+    /// The requests, latest first.
     requests: VecDeque<Arc<SlowRequest>>,
 }
 
@@ -56,15 +57,15 @@ impl SlowLog {
         SlowLog { threshold: threshold.into(), len_max: len_max.into(), kept }
     }
 
-    /// Takes other settings.
+    /// Applies changed settings.
     pub(crate) fn set(&self, threshold: i64, len_max: usize) {
-        // ORDERING: Relaxed, nothing else is read through either value; so for all that follow.
+        // ORDERING: Relaxed, here and below: no other memory is read through either value.
         self.threshold.store(threshold, Ordering::Relaxed);
         self.len_max.store(len_max, Ordering::Relaxed);
         self.kept().requests.truncate(len_max);
     }
 
-    /// Keeps a request if it took long enough. `who` gives its client's address and name.
+    /// Keeps a request if its duration reaches the threshold. `who` returns the client's address and name.
     pub(crate) fn note(
         &self,
         args: ArgsView<'_>,
@@ -93,17 +94,17 @@ impl SlowLog {
         kept.requests.truncate(len_max);
     }
 
-    /// The latest requests, the last one first.
+    /// The latest requests, latest first.
     pub(crate) fn latest(&self, count: usize) -> Vec<Arc<SlowRequest>> {
         self.kept().requests.iter().take(count).cloned().collect()
     }
 
-    /// How many there are.
+    /// The number of kept requests.
     pub fn len(&self) -> usize {
         self.kept().requests.len()
     }
 
-    /// Forgets them.
+    /// Removes all requests.
     pub(crate) fn clear(&self) {
         self.kept().requests.clear();
     }
@@ -113,7 +114,7 @@ impl SlowLog {
     }
 }
 
-/// As much of the arguments as is kept, with a word about the rest, as Redis puts it.
+/// The arguments, shortened to the limits, with a note about the omitted part in Redis's words.
 fn shortened(args: ArgsView<'_>) -> Vec<Vec<u8>> {
     let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
     let shorten = |arg: &[u8]| match arg.len().checked_sub(ARG_LEN_MAX) {

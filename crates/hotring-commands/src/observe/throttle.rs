@@ -1,11 +1,11 @@
-//! Limits how often one kind of line is written to the server log.
+//! A rate limit for one kind of line in the server's log.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Time between two lines of one kind, in milliseconds.
 const INTERVAL_MS: u64 = 10_000;
 
-/// Allows one line per interval, whatever the number of threads that ask.
+/// Allows one line per interval, regardless of the number of threads that ask.
 #[derive(Debug, Default)]
 pub struct Throttle {
     /// Unix milliseconds of the last line, 0 before the first.

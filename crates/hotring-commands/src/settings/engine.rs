@@ -1,5 +1,5 @@
-//! The engine of the index and its settings: from names and numbers to the index's own
-//! types. Settings that exclude each other are refused here, in the words of the settings.
+//! Converts the settings of the index and its engine to the index's own types, and refuses settings that exclude each
+//! other. Errors use the names of the settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,34 +7,34 @@ use std::str::FromStr;
 use hotring_engines::{Atomicity, EngineChoice, Expander, GCuckooConfig, MercuryConfig};
 use hotring_store::index::{Config as IndexConfig, Growth, RcuCounts, Strategy};
 
-/// The settings that decide about the index, each as the table of settings has it.
+/// The settings of the index, with the values of the table of settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexSettings {
     /// The engine.
     pub engine: Engine,
-    /// How HotRing finds hot items.
+    /// The strategy by which HotRing finds hot items.
     pub strategy: IndexStrategy,
-    /// R: one access in this many may move a hint of HotRing's; 0 for the strategy's default.
+    /// R: one access in this many may move a hint of HotRing; 0 for the strategy's default.
     pub period: u32,
-    /// Whether sampling begins fewer rounds where they bring nothing.
+    /// Whether sampling begins fewer rounds where rounds bring no improvement.
     pub backoff: bool,
-    /// For which item sampling counts a write that replaces one.
+    /// The item for which sampling counts a write that replaces an item.
     pub rcu_counts: IndexRcuCounts,
-    /// Items visited by a lookup above which HotRing's table grows; 0 for the default for its slots.
+    /// The number of items visited per lookup above which HotRing's table grows; 0 for the default for its slots.
     pub visits_max: f64,
-    /// Items a slot below which it never does; 0 as above.
+    /// The number of items per slot below which the table never grows; 0 for the default.
     pub items_min: f64,
-    /// Items a slot above which it always does; 0 as above.
+    /// The number of items per slot above which the table always grows; 0 for the default.
     pub items_max: f64,
-    /// Bytes of table a key below which the table grows; 0 for the engine's default.
+    /// The bytes of table per key below which the table grows; 0 for the engine's default.
     pub bytes_per_key: u32,
     /// The kind of Mercury's locks.
     pub mercury_locking: MercuryLocking,
-    /// Slots in a bucket of G-Cuckoo: 1 or 4.
+    /// The number of slots in a bucket of G-Cuckoo: 1 or 4.
     pub gcuckoo_slots: u32,
-    /// How G-Cuckoo keeps operations apart.
+    /// The method by which G-Cuckoo isolates concurrent operations.
     pub gcuckoo_atomicity: GCuckooAtomicity,
-    /// Entries of each thread's cache of recent items, with G-Cuckoo; 0 for none.
+    /// The number of entries in each thread's cache of recent items, with G-Cuckoo; 0 for none.
     pub gcuckoo_cache: usize,
 }
 
@@ -58,7 +58,7 @@ impl Default for IndexSettings {
     }
 }
 
-/// An enum whose values have names in settings.
+/// Defines an enum whose values have names in settings.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -101,7 +101,7 @@ named! {
 }
 
 named! {
-    /// How HotRing finds hot items; `Auto` is for engines that have no choice.
+    /// The strategy by which HotRing finds hot items; `Auto` is the only value for other engines.
     IndexStrategy {
         Auto = "auto",
         Vote = "vote",
@@ -112,7 +112,7 @@ named! {
 }
 
 named! {
-    /// For which item HotRing counts a write that replaces one.
+    /// The item for which HotRing counts a write that replaces an item.
     IndexRcuCounts {
         Item = "item",
         Predecessor = "predecessor",
@@ -129,7 +129,7 @@ named! {
 }
 
 named! {
-    /// How G-Cuckoo keeps operations apart.
+    /// The method by which G-Cuckoo isolates concurrent operations.
     GCuckooAtomicity {
         Optimistic = "optimistic",
         Lock = "lock",
@@ -139,7 +139,7 @@ named! {
 }
 
 impl IndexSettings {
-    /// The engine and the index's settings.
+    /// The engine and the configuration of the index; an error if settings exclude each other.
     pub fn resolve(&self) -> Result<(EngineChoice, IndexConfig), String> {
         self.refuse_strangers()?;
         let mut config = IndexConfig::default();
@@ -179,7 +179,7 @@ impl IndexSettings {
                     _ => EngineChoice::GCuckoo,
                 }
             }
-            // Not every processor has it.
+            // The parser refuses this engine on processors that cannot run it.
             Engine::Lines => self.engine.to_string().parse()?,
         };
         Ok((choice, config))
@@ -210,7 +210,7 @@ impl IndexSettings {
         Ok(choice)
     }
 
-    /// When the table of HotRing doubles, if that is set.
+    /// Sets the thresholds at which HotRing's table doubles, if any of the settings is given.
     fn thresholds(&self, hints: usize, growth: &mut Option<Growth>) -> Result<(), String> {
         let set = [self.visits_max, self.items_min, self.items_max];
         if set == [0.0; 3] {

@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 
-/// Which connections may.
+/// The connections that may use a dangerous command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guard {
-    /// None.
+    /// No connections.
     #[default]
     No,
-    /// All.
+    /// All connections.
     Yes,
-    /// Those from the same machine.
+    /// Connections from the same machine.
     Local,
 }
 
@@ -18,7 +18,7 @@ impl Guard {
     const NAMES: [(Guard, &'static str); 3] =
         [(Guard::No, "no"), (Guard::Yes, "yes"), (Guard::Local, "local")];
 
-    /// Redis's word for it.
+    /// Redis's name of the value.
     pub(crate) fn name(self) -> &'static str {
         Self::NAMES.iter().find(|n| n.0 == self).map_or("no", |n| n.1)
     }
@@ -28,14 +28,14 @@ impl Guard {
         named.map(|n| n.0).ok_or_else(|| "must be 'no', 'yes' or 'local'".to_string())
     }
 
-    /// May a connection from this address, as CLIENT LIST shows it?
+    /// Whether a connection from this address, as shown by CLIENT LIST, may use the command.
     pub(crate) fn allows(self, peer: &str) -> bool {
         match self {
             Guard::No => false,
             Guard::Yes => true,
             Guard::Local => {
                 let is_loopback = |a: SocketAddr| a.ip().to_canonical().is_loopback();
-                // A unix socket is named by its path.
+                // The address of a connection by a unix socket is the socket's path.
                 peer.starts_with('/') || peer.parse().is_ok_and(is_loopback)
             }
         }

@@ -1,4 +1,4 @@
-//! Settings: their values, the table that names and explains each, and the sources that they are read from.
+//! Settings: their values, the table that names and explains each setting, and the sources of the values.
 
 pub mod config;
 pub(crate) mod engine;

@@ -1,4 +1,4 @@
-//! How the values of settings are read and written.
+//! Parsers and formatters for the values of settings.
 
 use std::str::FromStr;
 
@@ -8,21 +8,21 @@ where
 {
     match text.parse::<T>() {
         Ok(n) if n >= min && n <= max => Ok(n),
-        // A number too large for the type, or a negative one, is a number all the same.
+        // A number that the type cannot hold is out of range, and not malformed.
         Ok(_) => Err(out_of_range(min, max)),
         Err(_) if text.parse::<i64>().is_ok() => Err(out_of_range(min, max)),
         Err(_) => Err(format!("must be a whole number from {min} to {max}")),
     }
 }
 
-/// Redis's numbers have 64 bits and a sign: no more is promised.
+/// The error of a number out of range. The named maximum is at most that of Redis's signed 64-bit numbers.
 fn out_of_range(min: impl std::fmt::Display, max: impl std::fmt::Display) -> String {
     let max = max.to_string();
     let max = max.parse::<i64>().unwrap_or(i64::MAX);
     format!("must be between {min} and {max} inclusive")
 }
 
-/// A number that need not be whole, or 0 for none.
+/// Parses a number that need not be whole, or 0 for the default.
 pub(super) fn fraction(text: &str, min: f64, max: f64) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(n) if n == 0.0 || (min..=max).contains(&n) => Ok(n),
@@ -42,13 +42,13 @@ pub(super) fn yes_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_string()
 }
 
-/// One of some names, in any case.
+/// Parses one of several names, in any case.
 pub(super) fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
     let found = names.iter().find(|name| name.eq_ignore_ascii_case(text));
     found.copied().ok_or_else(|| format!("must be one of the following: {}", names.join(", ")))
 }
 
-/// The fault of a value, in the words of Redis's CONFIG SET.
+/// The error of a value, in the words of Redis's CONFIG SET.
 pub(super) fn in_redis_words(why: &str) -> String {
     if why.starts_with("must be a whole number") {
         "argument couldn't be parsed into an integer".to_string()
@@ -63,7 +63,7 @@ pub(super) fn in_redis_words(why: &str) -> String {
     }
 }
 
-/// A number of bytes with Redis's units: `k` is 1000, `kb` is 1024, likewise `m`, `mb`, `g`, `gb`.
+/// Parses a number of bytes with Redis's units: `k` is 1000, `kb` is 1024, likewise `m`, `mb`, `g`, `gb`.
 pub(super) fn size(text: &str, min: usize) -> Result<usize, String> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -1,4 +1,5 @@
-//! A client that waits for an element of a list or sorted set, and its reply once a session has served it.
+//! A client that waits in a blocking command for an element of a list or sorted set, and the reply that another
+//! session makes for it.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -15,18 +16,18 @@ use crate::table::Spec;
 pub(crate) enum Want {
     /// One element of a list (BLPOP, BRPOP).
     Element(End),
-    /// Up to this many (BLMPOP).
+    /// Up to this many elements of a list (BLMPOP).
     Elements(End, usize),
-    /// One element, which goes to another list (BLMOVE, BRPOPLPUSH).
+    /// One element of a list, to be moved to another list (BLMOVE, BRPOPLPUSH).
     Move { from: End, to: End, destination: Box<[u8]> },
     /// The member with the lowest or the highest score of a sorted set (BZPOPMIN, BZPOPMAX).
     Member(End),
-    /// Up to this many of those (BZMPOP).
+    /// Up to this many such members (BZMPOP).
     Members(End, usize),
 }
 
 impl Want {
-    /// Redis's name of the type that it is taken from.
+    /// Redis's name of the key's required type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Want::Element(_) | Want::Elements(..) | Want::Move { .. } => "list",
@@ -34,7 +35,7 @@ impl Want {
         }
     }
 
-    /// The key that the element goes to.
+    /// The key of the list that receives the element.
     pub(crate) fn destination(&self) -> Option<&[u8]> {
         match self {
             Want::Move { destination, .. } => Some(destination),
@@ -43,7 +44,7 @@ impl Want {
     }
 }
 
-/// A client that waits. It is claimed at most once, by the session that has an element for it.
+/// A client that waits. At most one session claims it, when that session has an element for it.
 #[derive(Debug)]
 pub struct Blocked {
     pub(crate) client: Arc<ClientShared>,
@@ -57,7 +58,7 @@ pub struct Blocked {
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) reply: Vec<u8>,
-    /// The record of the log that the reply acknowledges.
+    /// The log record of the change that the reply acknowledges.
     pub(crate) logged: Option<Lsn>,
 }
 
@@ -71,7 +72,7 @@ impl Blocked {
         Blocked { client, version, spec, want, served: OnceLock::new() }
     }
 
-    /// All takers of this server are clients.
+    /// The client behind a taker. All takers of this server are clients.
     pub(crate) fn of(taker: &dyn Taker) -> &Blocked {
         (taker as &dyn Any).downcast_ref().expect("only clients wait in the lines of a server")
     }

@@ -1,5 +1,5 @@
-//! Memory of the process that none of its parts counts. `hotring-server`'s `tasks/bound.rs` measures it and keeps the
-//! process within `maxmemory`.
+//! Memory of the process that no component accounts for. `hotring-server`'s `tasks/bound.rs` measures this memory and
+//! keeps the process within `maxmemory`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use std::thread::Thread;
 /// The latest measurements.
 #[derive(Default)]
 pub struct Found {
-    /// Bytes that no part of the process counts.
+    /// Bytes that no component accounts for.
     pub unexplained: AtomicU64,
     /// Free bytes between counted items.
     pub waste: AtomicU64,
-    /// Used memory when it was first looked at.
+    /// Used memory at the first measurement.
     first: OnceLock<u64>,
-    /// The most that it was at any look.
+    /// The highest used memory at any measurement.
     peak: AtomicU64,
     pub thread: OnceLock<Thread>,
 }
@@ -35,7 +35,7 @@ impl Found {
         self.peak.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Used memory at the first look and the most at any, of which this may be one.
+    /// Records a measurement, and returns the first and the highest one.
     pub(crate) fn first_and_peak(&self, bytes: u64) -> (u64, u64) {
         self.note_used(bytes);
         let first = self.first.get().copied().unwrap_or(bytes);

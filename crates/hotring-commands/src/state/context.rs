@@ -14,15 +14,15 @@ use crate::state::interpreter::{Interpreter, NewInterpreter};
 use crate::state::long_values::LongValues;
 use crate::state::server::Server;
 
-/// The state that only commands of one thread use, beside its session of the store.
+/// The state that only the commands of one thread use, in addition to the thread's session of the store.
 pub(crate) struct ThreadLocals {
-    /// Its random numbers.
+    /// The thread's random number generator.
     pub random: Rng,
-    /// The script interpreter, once a script has run. Taken out while a script runs.
+    /// The script interpreter; None before the first script, and while a script runs.
     pub interpreter: Option<Box<dyn Interpreter>>,
-    /// Makes the interpreter.
+    /// The constructor of the interpreter.
     pub new_interpreter: NewInterpreter,
-    /// Long values that need no copy. Taken out while the reply goes elsewhere than to the client.
+    /// Long values that need no copy. Taken out while the reply does not go to the client.
     pub long_values: LongValues,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Context<'a> {
     pub args: ArgsView<'a>,
     /// The hash of the request's first key, if it is known.
     pub key_hash: KeyHash,
-    /// Where the reply goes; exactly one reply, unless the command returns a failure.
+    /// The writer of the reply. The command must write exactly one reply, unless it returns a failure.
     pub reply: Writer<'a>,
-    /// Longest total of the pending replies. A command whose reply may be much longer than its request and
-    /// one value must check it as it proceeds.
+    /// The maximum total length of the pending replies. A command whose reply may be much longer than its request and
+    /// one value must check this limit as it proceeds.
     pub reply_len_max: usize,
-    /// Unix milliseconds, read once for the whole batch of requests.
+    /// Unix milliseconds, read once for the entire batch of requests.
     pub now: u64,
     /// This thread's session of the store.
     pub store: &'a mut Session,
@@ -66,7 +66,7 @@ impl<'a> Context<'a> {
         store.exclusive_in_selected(keys, run)
     }
 
-    /// As [`alone`](Self::alone), in the place where the store's session is.
+    /// As [`alone`](Self::alone), for the keys of the database that the store's session is in.
     pub(crate) fn alone_here<R>(
         &mut self,
         keys: &[&[u8]],
@@ -76,18 +76,18 @@ impl<'a> Context<'a> {
         store.exclusive(keys, run)
     }
 
-    /// Runs `f`, whose writes were admitted together and store up to this number of bytes.
+    /// Runs `f`, whose writes are admitted together and may store up to `bytes` bytes.
     pub(crate) fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let (store, run) = self.split(f);
         store.admitted(bytes, run)
     }
 
-    /// Says whether this client's requests count as accesses to keys from now on.
+    /// Sets whether this client's requests count as accesses to keys.
     pub(crate) fn mark_accesses(&mut self, marks_accesses: bool) {
         self.store.act(Origin { marks_accesses, ..self.store.origin() });
     }
 
-    /// The store, and `f` as a function that gets this context with the store again.
+    /// Splits the context into the store, and `f` as a function of the store that gets the complete context again.
     fn split<R>(
         &mut self,
         f: impl FnOnce(&mut Context<'_>) -> R,
@@ -134,12 +134,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Bytes that the reply may still grow by.
+    /// The number of bytes by which the reply may still grow.
     pub(crate) fn reply_left(&self) -> usize {
         self.reply_len_max.saturating_sub(self.replied())
     }
 
-    /// Room in the reply for values that are taken out of a container, which goes on with `before`.
+    /// The space that the reply has left for values that a command removes from a container, when the reply continues
+    /// with the bulk string `before`.
     pub(crate) fn room(&self, before: &[u8]) -> Room {
         let bytes = self.reply_left().saturating_sub(HEAD_LEN_MAX + bulk_len(before));
         Room { bytes, cost: bulk_len }
@@ -150,7 +151,7 @@ impl<'a> Context<'a> {
         if self.replied() > self.reply_len_max { Err(Failure::ReplyTooLong) } else { Ok(()) }
     }
 
-    /// Length of the reply, with the values that are not copied into it.
+    /// Length of the reply, including the values that are sent without being copied into it.
     fn replied(&self) -> usize {
         self.reply.written() + self.locals.long_values.len
     }

@@ -1,8 +1,8 @@
 //! The shared state of the write-ahead log, and its effect on requests. The log's threads are in `hotring-server`'s
 //! `tasks/write_log.rs`.
 //!
-//! A reply waits for the log in its connection (`socket`), not in a thread. Writes are refused while the log is in
-//! trouble, unless the settings let the server go on without it.
+//! A reply that depends on the log waits in its connection (`socket`) and must not block a thread. Writes are refused
+//! while the log is in trouble, unless the settings let the server continue without the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ struct Parts {
 }
 
 impl Durability {
-    /// The state for a log without a server.
+    /// The state for a log without a server, for tests.
     #[cfg(feature = "testing")]
     pub fn of(log: Arc<Log>, snapshots: Snapshots) -> Durability {
         let parts = OnceLock::from(Parts { log, snapshots });
@@ -47,7 +47,7 @@ impl Durability {
         self.is_abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Follows changed settings.
+    /// Applies changed settings.
     pub fn change(&self, new: &LogSettings) {
         if let Some(log) = self.log() {
             log.set_when(new.when);
@@ -66,7 +66,7 @@ impl Durability {
         Some(&self.parts.get()?.log)
     }
 
-    /// Closes the log: no session writes any more, and the rest must be written and synced.
+    /// Closes the log, which then writes and syncs the remaining records. No session may write afterwards.
     pub fn close(&self) {
         if let Some(Parts { log, snapshots }) = self.parts.get() {
             snapshots.close();
@@ -80,18 +80,18 @@ impl Durability {
         self.log().is_none_or(|log| log.has_reached(lsn))
     }
 
-    /// Ready once they may be acknowledged, or with the reason why they must not be.
+    /// Ready once writes up to this record may be acknowledged, or with the reason why they must not be.
     pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
         let Some(log) = self.log() else { return Poll::Ready(Ok(())) };
         log.poll_reached(lsn, waker)
     }
 
-    /// Why the log is not being written, if it is not.
+    /// The reason why the log is not being written; None if it is.
     pub fn trouble(&self) -> Option<Trouble> {
         self.log()?.trouble()
     }
 
-    /// Whether the log is not yet synced up to this record, but still may be.
+    /// Whether the log is not synced up to this record yet, but a sync is still possible.
     pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
         let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.may_pass);
         !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && may(log))
@@ -114,14 +114,14 @@ impl Durability {
         self.is_full() || self.refuses(settings).is_some()
     }
 
-    /// Whether the log has been given up.
+    /// Whether the log was abandoned.
     pub fn is_abandoned(&self) -> bool {
-        // ORDERING: Relaxed; a thread that sees it a moment late refuses one write more.
+        // ORDERING: Relaxed; a thread that sees the flag a moment late refuses one more write.
         self.is_abandoned.load(Ordering::Relaxed)
     }
 }
 
-/// The error of a write that is not logged. Clients know the code from Redis.
+/// The error reply to a write that cannot be logged. The code is Redis's, which clients know.
 pub fn refusal(trouble: &Trouble) -> String {
     let end = match trouble.may_pass {
         true => "it is tried again each second",

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::observe::histogram::Histogram;
 
-/// The thread as others see it.
+/// The state of the thread that other threads may read.
 #[derive(Debug, Default)]
 pub struct Expirer {
     pub thread: OnceLock<Thread>,
-    /// The delays between expiry and removal of keys. Only the thread itself writes it.
+    /// The delays between expiry and removal of keys. Only the expirer's thread writes it.
     pub lag: Histogram,
     /// The longest delay in nanoseconds since the start or the last CONFIG RESETSTAT.
     lag_max: AtomicU64,

@@ -15,7 +15,7 @@ pub struct Facts<'a> {
     /// The counters since the last CONFIG RESETSTAT.
     pub totals: Totals,
     pub store: Stats,
-    /// The thread that keeps removed memory from being freed.
+    /// The thread that prevents removed memory from being freed, if there is one.
     pub stalled: Option<Stalled>,
     pub config: Arc<Config>,
     /// Unix milliseconds.
@@ -77,7 +77,7 @@ pub fn cpu_seconds() -> Option<(f64, f64)> {
     seconds_in("/proc/self/stat")
 }
 
-/// The same of its first thread, which accepts connections and works in the background.
+/// As [`cpu_seconds`], for the first thread, which accepts connections and runs background tasks.
 pub fn main_thread_seconds() -> Option<(f64, f64)> {
     let process = std::process::id();
     seconds_in(&format!("/proc/self/task/{process}/stat"))

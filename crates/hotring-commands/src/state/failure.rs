@@ -1,7 +1,7 @@
-//! The failure of a command: returned by its function instead of writing a reply.
+//! The failure of a command, which the command's function returns instead of writing a reply.
 //!
-//! Dispatch turns a `Failure` into the error reply and counts it, so that no command writes errors
-//! itself. The texts are Redis's own wherever Redis has one, because clients match on them.
+//! Dispatch turns a `Failure` into the error reply and counts it; commands must not write errors themselves. The texts
+//! are those of Redis wherever Redis has one, because clients match on them.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use hotring_store::{NumberKind, StoreError};
 
 use crate::table::quoted;
 
-/// The result of a command's function: the reply has been written, or the reason why not.
+/// The result of a command's function: `Ok` if the reply has been written.
 pub(crate) type Outcome = Result<(), Failure>;
 
 /// The reason why a command has no ordinary reply.
@@ -21,15 +21,15 @@ pub(crate) enum Failure {
     NotAnInteger,
     /// The number of arguments is wrong for this command or subcommand (its lower-case name).
     Arity(Cow<'static, str>),
-    /// The reply is longer than may wait for the client: the connection ends instead.
+    /// The reply exceeds the output limit: the connection ends instead.
     ReplyTooLong,
-    /// The item of this key is damaged.
+    /// The item of this key fails its checksum.
     Damaged(Box<[u8]>),
     /// The store refused.
     Store(StoreError),
     /// Any other text; the first word is the error code (`ERR ...`).
     Text(Cow<'static, str>),
-    /// The same, of a command of a script, with which it has been counted.
+    /// As [`Failure::Text`], from a command that a script has called: it has been counted already.
     Counted(String),
 }
 
@@ -56,7 +56,7 @@ impl Failure {
             Failure::Store(error @ StoreError::WrongType) => {
                 format!("WRONGTYPE {}", text_of(error)).into()
             }
-            // Clients know the code, and the beginning of the text, from `maxmemory`.
+            // The code and the beginning of the text are those of the error for `maxmemory`, which clients know.
             Failure::Store(StoreError::Stalled(stalled)) => format!(
                 "OOM command not allowed when {} bytes of removed values wait for thread '{}', \
                  which does not leave its command; the limit is {} (unreclaimed-limit). Reads and \
@@ -77,7 +77,7 @@ impl Failure {
     }
 }
 
-/// Why the store refused, in Redis's words where it has some.
+/// The text of a store error without its code, in Redis's words where Redis has such an error.
 pub(crate) fn text_of(error: &StoreError) -> Cow<'static, str> {
     Cow::Borrowed(match error {
         StoreError::ValueTooLong { .. } => {

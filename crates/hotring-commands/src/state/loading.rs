@@ -1,5 +1,5 @@
-//! The start of a server with data on disk: clients can connect at once, and more requests are served as loading
-//! advances.
+//! The stages of loading data from disk at the start: clients can connect at once, and the server serves more requests
+//! as loading advances.
 //!
 //! ```text
 //!   NOTHING   the hottest part of the snapshot is read, then the log     all requests with keys get -LOADING
@@ -19,7 +19,7 @@ use hotring_store::Session;
 use crate::host::clock;
 use crate::table::{CommandId, Flags, Spec};
 
-/// If the first stage ends this soon, it is not reported: new connections wait that long.
+/// New connections wait up to this long for the end of the first stage, so that a quick start is invisible to clients.
 const GRACE: Duration = Duration::from_millis(250);
 const GRACE_STEP: Duration = Duration::from_millis(1);
 
@@ -43,16 +43,16 @@ pub struct Loading {
     stage: AtomicU8,
     /// Unix milliseconds.
     since: u64,
-    /// Bytes of the snapshot, and those that have been read.
+    /// Bytes of the snapshot, and the number of them that have been read.
     pub total: AtomicU64,
     pub read: AtomicU64,
     /// Records of the log that have been read.
     pub records: AtomicU64,
-    /// Why the rest could not be read.
+    /// The reason why the rest of the snapshot could not be read.
     failure: Mutex<Option<String>>,
 }
 
-/// The progress as reported.
+/// The progress of loading at one moment, for INFO and the server's log.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadingStatus {
     pub stage: Stage,
@@ -64,14 +64,14 @@ pub struct LoadingStatus {
 }
 
 impl LoadingStatus {
-    /// The part of the snapshot that has been read.
+    /// The part of the snapshot that has been read, in percent.
     pub fn percent(&self) -> f64 {
         self.read as f64 * 100.0 / self.total.max(1) as f64
     }
 }
 
 impl Loading {
-    /// The state at the start of a server, which may have data to load.
+    /// The state at the start of a server; `is_due` if it has data to load.
     pub(crate) fn new(is_due: bool) -> Loading {
         let stage = if is_due { Stage::Nothing } else { Stage::All };
         Loading {
@@ -94,12 +94,12 @@ impl Loading {
         }
     }
 
-    /// Whether something is still to be loaded.
+    /// Whether loading is in progress.
     pub fn is_on(&self) -> bool {
         self.stage() != Stage::All
     }
 
-    /// Waits a short time for the first stage to end.
+    /// Waits up to 250 ms for the first stage to end.
     pub async fn grace(&self) {
         let begun = clock::monotonic();
         while self.stage() == Stage::Nothing && begun.elapsed() < GRACE {
@@ -113,7 +113,7 @@ impl Loading {
         self.stage.store(stage as u8, Ordering::Release);
     }
 
-    /// The progress for INFO and the log.
+    /// The progress for INFO and the server's log.
     pub fn status(&self) -> LoadingStatus {
         // ORDERING: Relaxed, figures.
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -121,18 +121,19 @@ impl Loading {
         LoadingStatus { stage: self.stage(), since: self.since, total, read, records }
     }
 
-    /// Records that the rest could not be read.
+    /// Records that the rest of the snapshot could not be read.
     pub fn fail(&self, why: String) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
-    /// Why loading has failed, if it has.
+    /// The reason why loading has failed; None if it has not.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether this request must be refused for now. `now` is the time at which it would run: a key that has expired by
-    /// then counts as absent, because some commands remove it, and the rest may have an earlier version of it.
+    /// Whether this request must be refused until more is loaded. `now` is the time at which the request would run: a
+    /// key that has expired by then counts as absent, because some commands remove such a key, and the rest of the
+    /// snapshot may hold an earlier version of it.
     #[cold]
     pub(crate) fn refuses(
         &self,
@@ -169,7 +170,7 @@ impl Loading {
     }
 }
 
-/// Whether there are keys, and all are in the store. They stay there until everything is loaded.
+/// Whether there are keys, and all of them are in the store. They stay there until everything is loaded.
 fn has_all<'k>(store: &mut Session, keys: impl IntoIterator<Item = &'k [u8]>, now: u64) -> bool {
     let mut keys = keys.into_iter().peekable();
     keys.peek().is_some() && keys.all(|key| store.is_stored(key, now))

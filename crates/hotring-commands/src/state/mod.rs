@@ -1,5 +1,5 @@
-//! The state of a server: shared by all threads ([`server`]), of a thread ([`thread`]), of a connection ([`client`]),
-//! and of one command ([`context`]).
+//! The state of a server, by its scope: shared by all threads ([`server`]), of one thread ([`thread`]), of one
+//! connection ([`client`]), and of one command ([`context`]).
 
 pub mod batching;
 pub mod blocked;

@@ -1,7 +1,7 @@
-//! MONITOR: the connections that see every request, and their format.
+//! MONITOR: the connections that are shown every request, and the format of the shown lines.
 //!
-//! Threads check for monitors once per batch, together with the settings: a request pays nothing for it. A request is
-//! shown after it has run, a script before its commands.
+//! Threads check for monitors once per batch, together with the settings: without monitors, MONITOR costs a request
+//! nothing. A request is shown after it has run, but a script is shown before its commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use crate::state::client::ClientShared;
 use crate::state::settings::Settings;
 use crate::table::{Flags, Spec};
 
-/// The connections that see all requests.
+/// The connections that are shown all requests.
 #[derive(Default)]
 pub struct Monitors {
     clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
@@ -32,9 +32,9 @@ pub(crate) enum From<'a> {
 }
 
 impl Monitors {
-    /// Whether there are any.
+    /// Whether there are any monitors.
     pub(crate) fn any(&self) -> bool {
-        // ORDERING: Relaxed; a new monitor sees requests from some moment on.
+        // ORDERING: Relaxed; it is not defined from which request on a new monitor sees the requests of other threads.
         self.len.load(Ordering::Relaxed) > 0
     }
 
@@ -52,7 +52,8 @@ impl Monitors {
         self.publish(&clients);
     }
 
-    /// Shows a request that has run, unless its command says when it is shown, or that it never is.
+    /// Shows a request that has run, unless the command has the flag `SKIP_MONITOR`: such a command is never shown, or
+    /// shows itself.
     pub(crate) fn show(
         &self,
         spec: &Spec,
@@ -65,7 +66,8 @@ impl Monitors {
         }
     }
 
-    /// Shows a request. Requests of administrators are not shown: they may hold secrets.
+    /// Shows a request, even if its command has the flag `SKIP_MONITOR`. Administrative commands are never shown: they
+    /// may hold secrets.
     pub(crate) fn show_always(
         &self,
         spec: &Spec,

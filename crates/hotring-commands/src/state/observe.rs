@@ -11,7 +11,7 @@ use crate::observe::slowlog::SlowLog;
 use crate::settings::config::Config;
 use crate::state::warnings::Warnings;
 
-/// The measurements beside those of each thread.
+/// The measurements that are not kept per thread.
 pub struct Observe {
     /// The accepting thread's counters.
     pub accepts: AcceptCounters,
@@ -27,7 +27,7 @@ pub struct Observe {
     pub slowlog: SlowLog,
     /// Maps the store's access times to wall-clock time.
     pub ages: Ages,
-    /// The store's count of changed access notes before the first client.
+    /// The store's count of changed access marks before the first client connects.
     pub notings_at_start: u64,
     /// The keys with the largest values.
     pub big_keys: BigKeys,
@@ -50,7 +50,7 @@ impl Observe {
         }
     }
 
-    /// Follows changed settings.
+    /// Applies changed settings.
     pub(super) fn set_limits(&self, config: &Config) {
         self.slowlog.set(config.slowlog_threshold_us, config.slowlog_len_max);
         self.latency.set_threshold(config.latency_threshold_ms);

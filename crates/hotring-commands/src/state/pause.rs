@@ -1,11 +1,11 @@
 //! The state of CLIENT PAUSE.
 //!
-//! Threads notice a pause as they notice new settings, before their next batch of requests: without a pause no request
-//! pays for it. Waiting connections check again at the end of the pause, or when they are woken.
+//! Threads notice a pause in the same way as new settings, before their next batch of requests: without a pause, the
+//! check costs a request nothing. Waiting connections check again at the end of the pause, or when they are woken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The requests that wait.
+/// The requests that a pause holds back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
     /// Requests that may write.
@@ -14,13 +14,13 @@ pub enum Paused {
     Everything,
 }
 
-/// The current pause: twice the Unix millisecond of its end, and 1 if all requests wait; 0 for none.
+/// The current pause in one word: twice the Unix millisecond of its end, plus 1 if all requests wait; 0 for no pause.
 #[derive(Debug, Default)]
 pub struct ClientPause(AtomicU64);
 
-// ORDERING: Relaxed throughout: the word is the whole state.
+// ORDERING: Relaxed throughout: the word is the entire state.
 impl ClientPause {
-    /// Begins a pause. A pause that is in force becomes neither shorter nor milder.
+    /// Begins a pause. A pause that is in force must become neither shorter nor less strict.
     pub fn begin(&self, until: u64, paused: Paused, now: u64) {
         let merge = |before| {
             let (until_before, everything_before) = parts(before);

@@ -1,4 +1,4 @@
-//! The data's way to disk and back: the log with its snapshots, and their loading at the start.
+//! Persistence: the log with its snapshots, and loading them at the start.
 
 use crate::settings::config::Config;
 use crate::state::durability::Durability;

@@ -1,4 +1,4 @@
-//! The identity of the process, where it listens, and whether it is about to end.
+//! The state of the server process: its identity, its addresses, and whether it is about to end.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::host::clock;
 use crate::state::tls::Tls;
 
-/// The process that serves.
+/// The server process.
 pub struct Process {
     /// 40 hexadecimal digits, different in each process.
     pub run_id: String,
@@ -17,7 +17,7 @@ pub struct Process {
     pub started: Instant,
     /// The start in Unix milliseconds. Read once: corrections of the clock must not move it.
     pub started_at: u64,
-    /// The TCP addresses that are bound.
+    /// The TCP addresses on which the server listens.
     pub addresses: Vec<SocketAddr>,
     /// The unix socket, if there is one.
     pub unix_path: Option<PathBuf>,

@@ -3,9 +3,9 @@
 //! ```text
 //!   PUBLISH --> Channels, under one lock --> inbox of each subscriber --> its task sends it
 //! ```
-//! The lock is held until the message is in all inboxes: all subscribers get all messages in the same order, as from
-//! Redis. A publisher never waits for a subscriber's network. An inbox is bounded: a subscriber that does not read its
-//! messages is disconnected ([`crate::state::client::ClientShared::deliver`]).
+//! The lock must be held until the message is in all inboxes, so that all subscribers get all messages in the same
+//! order, as in Redis. A publisher never waits for a subscriber's network. An inbox is bounded: a subscriber that does
+//! not read its messages is disconnected ([`crate::state::client::ClientShared::deliver`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ type Listeners = BTreeMap<u64, Arc<ClientShared>>;
 #[derive(Default)]
 pub struct PubSub {
     channels: Mutex<Channels>,
-    /// Names in `channels`: without any, no lookup is needed.
+    /// The number of names in `channels`. If it is 0, publishers need not take the lock.
     len: AtomicUsize,
 }
 
@@ -35,20 +35,20 @@ struct Channels {
 }
 
 impl Channels {
-    /// The plain channels, or those of shards.
+    /// The plain channels, or the shard channels.
     fn of(&self, is_shard: bool) -> &HashMap<Box<[u8]>, Listeners> {
         if is_shard { &self.shards } else { &self.named }
     }
 }
 
-/// How many names have subscribers.
+/// Numbers of names that have subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Plain channels.
     pub channels: usize,
-    /// Patterns of their names.
+    /// Patterns of plain channels.
     pub patterns: usize,
-    /// Channels of shards.
+    /// Shard channels.
     pub shards: usize,
 }
 
@@ -104,7 +104,7 @@ impl PubSub {
         delivered
     }
 
-    /// The same for the subscribers of a shard channel.
+    /// As [`publish`](Self::publish), for the subscribers of a shard channel.
     pub(crate) fn publish_to_shard(
         &self,
         channel: &[u8],
@@ -118,18 +118,18 @@ impl PubSub {
         deliver(channels.shards.get(channel), inbox_max, &[b"smessage", channel, message])
     }
 
-    /// The channels with subscribers whose names match: the plain ones or those of shards.
+    /// The names of the plain channels, or of the shard channels, that have subscribers and match the pattern.
     pub(crate) fn channels(&self, is_shard: bool, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob_match(pattern, name));
         self.lock().of(is_shard).keys().filter(|name| fits(name)).cloned().collect()
     }
 
-    /// Number of subscribers of such a channel, without those of patterns.
+    /// Number of subscribers of a plain channel or a shard channel, not counting subscribers of patterns.
     pub(crate) fn listeners(&self, is_shard: bool, channel: &[u8]) -> usize {
         self.lock().of(is_shard).get(channel).map_or(0, Listeners::len)
     }
 
-    /// Numbers of what has subscribers.
+    /// The numbers of channels and patterns that have subscribers.
     pub fn counts(&self) -> Counts {
         let channels = self.lock();
         Counts {
@@ -141,8 +141,8 @@ impl PubSub {
 
     /// Whether there are no subscribers.
     fn is_empty(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `publish_len`: a thread that was told of a subscriber
-        // finds it so here.
+        // ORDERING: Acquire pairs with the Release in `publish_len`: a thread that knows of a subscriber also sees the
+        // length that includes it.
         self.len.load(Ordering::Acquire) == 0
     }
 
@@ -153,12 +153,12 @@ impl PubSub {
     }
 
     fn lock(&self) -> MutexGuard<'_, Channels> {
-        // A change that panicked has left whole maps.
+        // A panic during a change leaves the maps consistent.
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Puts a message into the inboxes of these subscribers; returns how many they are.
+/// Puts a message into the inboxes of these subscribers; returns their number.
 fn deliver(listeners: Option<&Listeners>, inbox_max: usize, parts: &[&[u8]]) -> usize {
     let listeners = listeners.into_iter().flat_map(Listeners::values);
     listeners.map(|listener| listener.deliver(inbox_max, |w| push(w, parts))).count()

@@ -1,4 +1,4 @@
-//! Messages that clients get without a request for each: Pub/Sub, MONITOR, and invalidations of client-side caches.
+//! Messages that the server pushes to clients: Pub/Sub, MONITOR, and invalidations of client-side caches.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use crate::state::monitors::Monitors;
 use crate::state::pubsub::PubSub;
 use crate::state::tracking::Tracking;
 
-/// The receivers of messages.
+/// The registered receivers of pushed messages.
 pub struct Push {
     /// The subscriptions to channels and patterns.
     pub pubsub: PubSub,
-    /// The connections that see every request.
+    /// The connections that are shown every request.
     pub monitors: Monitors,
-    /// Client-side caching: which connection tracks which keys.
+    /// Client-side caching: the keys that each connection tracks.
     pub tracking: Arc<Tracking>,
 }
 

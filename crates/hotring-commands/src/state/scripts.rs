@@ -1,8 +1,8 @@
-//! The cache of scripts, shared by all threads, and the scripts that run.
+//! The cache of scripts, shared by all threads, and the state of running scripts.
 //!
-//! The cache has the texts; a thread compiles a script when it first runs it ([`crate::script`]). Scripts of EVAL are
-//! evicted for others, the longest unused first. Scripts of SCRIPT LOAD stay, because clients rely on that; a full
-//! cache refuses new ones.
+//! The cache holds the texts; each thread compiles a script when it first runs the script ([`crate::script`]). Scripts
+//! of EVAL are evicted to make space for others, least recently used first. Scripts of SCRIPT LOAD must stay, because
+//! clients rely on them; a full cache refuses new ones.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::state::reach;
 /// The label of a session that holds keys for a script.
 pub(crate) const HOLDER: u32 = 1;
 
-/// The error of a request whose keys a script holds for long.
+/// The error of a request whose keys a script has held longer than `busy-reply-threshold`.
 pub(crate) const BUSY: &str =
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
@@ -30,22 +30,22 @@ pub(crate) const DIGEST_LEN: usize = 2 * size_of::<Sha>();
 /// Approximate memory of a cached script beyond its text.
 const ENTRY_LEN: usize = 512;
 
-/// A script.
+/// A cached script.
 #[derive(Debug)]
 pub(crate) struct Script {
     /// The digest in hexadecimal.
     pub name: String,
     /// The text for Lua.
     pub code: Box<[u8]>,
-    /// It declares that it writes nothing (`no-writes`).
+    /// The script's flags declare that it writes nothing (`no-writes`).
     pub no_writes: bool,
-    /// It has a line of flags without `no-writes`.
+    /// The script has a line of flags without `no-writes`.
     pub writes: bool,
-    /// It uses no keys but those that it declares.
+    /// The script uses only the keys that it declares, as far as is known.
     is_declared: AtomicBool,
-    /// It was loaded by SCRIPT LOAD.
+    /// The script was loaded by SCRIPT LOAD.
     kept: AtomicBool,
-    /// Unix milliseconds of its last use.
+    /// Unix milliseconds of the last use.
     used_at: AtomicU64,
 }
 
@@ -89,18 +89,18 @@ impl Script {
         })
     }
 
-    /// Whether it is known to use no keys but those that it declares.
+    /// Whether the script is known to use only the keys that it declares.
     pub(crate) fn is_declared(&self) -> bool {
         // ORDERING: Relaxed, here and for the other fields: each is an independent hint.
         self.is_declared.load(Ordering::Relaxed)
     }
 
-    /// Records that a run has used another key. It is never taken back.
+    /// Records that a run has used an undeclared key. This record is permanent.
     pub(crate) fn note_other_key(&self) {
         self.is_declared.store(false, Ordering::Relaxed);
     }
 
-    /// Has the next run hold only its declared keys, whatever its text proves.
+    /// Makes the next run hold only its declared keys, regardless of what the text proves.
     #[cfg(test)]
     pub(crate) fn believe(&self) {
         self.is_declared.store(true, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Script {
 
     /// Records a use.
     pub(crate) fn note_use(&self, now: u64) {
-        // All threads read this line for each run: it is written once a millisecond at most.
+        // All threads read this cache line for each run: it must be written at most once a millisecond.
         if self.used_at.load(Ordering::Relaxed) != now {
             self.used_at.store(now, Ordering::Relaxed);
         }
@@ -124,7 +124,7 @@ struct Head {
     /// Length of the flags, which Lua must not see; the line end stays, so that line numbers are right.
     len: usize,
     no_writes: bool,
-    /// It uses undeclared keys.
+    /// The script may use undeclared keys (`allow-cross-slot-keys`).
     is_wide: bool,
 }
 
@@ -145,7 +145,7 @@ impl Head {
             let Some(flags) = word.strip_prefix("flags=") else {
                 return Err(format!("ERR Unknown lua shebang option: {word}").into());
             };
-            // No flags at all are none; between commas there must be one.
+            // `flags=` alone is an empty list; otherwise each element must be a flag.
             for flag in flags.split(',').filter(|_| !flags.is_empty()) {
                 match flag {
                     "no-writes" => head.no_writes = true,
@@ -165,7 +165,7 @@ impl Head {
 #[derive(Debug, Default)]
 pub struct Scripts {
     cache: Mutex<Cache>,
-    /// Changes when scripts leave it.
+    /// Changes when scripts leave the cache.
     version: AtomicU64,
     /// The activity of each interpreter, while it exists.
     running: Mutex<Vec<Weak<Running>>>,
@@ -173,7 +173,7 @@ pub struct Scripts {
     interpreters: Arc<AtomicUsize>,
     /// Number of slow scripts.
     pub slow: Arc<Slow>,
-    /// The lines that they write into the server's log.
+    /// The lines that scripts write to the server's log.
     pub lines: Arc<Lines>,
 }
 
@@ -182,19 +182,19 @@ pub struct Scripts {
 pub struct Slow(AtomicU64);
 
 impl Slow {
-    // ORDERING: Relaxed throughout: a thread that sees a slow script late waits for its keys in the gate meanwhile.
-    /// Whether there are any.
+    // ORDERING: Relaxed throughout: a thread that sees a slow script late waits for the script's keys in the gate.
+    /// Whether there are slow scripts.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// One more.
+    /// Counts a script that has become slow.
     pub(crate) fn begin(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less.
+    /// Counts the end of a slow script.
     pub(crate) fn end(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -203,14 +203,15 @@ impl Slow {
 #[derive(Debug, Default)]
 struct Cache {
     scripts: HashMap<Sha, Arc<Script>>,
-    /// Of all of them together.
+    /// Total memory of the cached scripts.
     len: usize,
 }
 
 impl Scripts {
-    /// Changes when scripts leave the cache: threads must drop their compiled scripts.
+    /// The version of the cache, which changes when scripts leave it: threads must then drop their compiled scripts.
     pub(crate) fn version(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `left`: a thread that sees the change misses the scripts.
+        // ORDERING: Acquire pairs with the Release in `left`: a thread that sees the new version does not find the
+        // removed scripts.
         self.version.load(Ordering::Acquire)
     }
 
@@ -219,7 +220,7 @@ impl Scripts {
         self.lock().scripts.get(sha).cloned()
     }
 
-    /// Adds a script of EVAL, if it fits beside the scripts that must stay.
+    /// Adds a script of EVAL, if it fits next to the scripts that must stay.
     pub(crate) fn add(&self, sha: Sha, script: &Arc<Script>, len_max: usize) {
         let mut cache = self.lock();
         if cache.evict_for(script.len(), len_max) {
@@ -230,7 +231,7 @@ impl Scripts {
         }
     }
 
-    /// Adds a script that must stay.
+    /// Adds a script of SCRIPT LOAD, which must stay.
     pub(crate) fn load(
         &self,
         sha: Sha,
@@ -259,7 +260,7 @@ impl Scripts {
         self.left();
     }
 
-    /// A place for the activity of an interpreter.
+    /// Registers an interpreter; its activity is reported through the result.
     pub fn show(&self) -> Arc<Running> {
         let shown = Arc::new(Running::of(&self.interpreters));
         let mut running = self.running();
@@ -310,8 +311,8 @@ impl Cache {
         }
     }
 
-    /// Evicts scripts, the longest unused first, if `more` bytes do not fit; at least an eighth of the limit, because
-    /// each eviction visits all scripts. True if any was evicted.
+    /// Evicts scripts, least recently used first, if `more` bytes do not fit. Frees at least an eighth of the limit,
+    /// because each eviction visits all scripts. True if any script was evicted.
     fn evict_for(&mut self, more: usize, len_max: usize) -> bool {
         if self.len + more <= len_max || more > len_max {
             return false;
@@ -337,7 +338,7 @@ impl Cache {
     }
 }
 
-/// The lines that scripts write into the server's log: a limited number per second, and the count of the others.
+/// The rate limit of the lines that scripts write to the server's log, and the count of dropped lines.
 #[derive(Debug, Default)]
 pub struct Lines(Mutex<Second>);
 
@@ -349,8 +350,8 @@ struct Second {
 }
 
 impl Lines {
-    /// Whether another line is allowed, with at most `max` per second (0: no limit); and the number of lines that were
-    /// dropped since the last one.
+    /// Some if another line is allowed, with at most `max` per second (0: no limit). The value is the number of lines
+    /// that were dropped since the last allowed one.
     pub(crate) fn next(&self, now: Instant, max: u64) -> Option<u64> {
         let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |began: Instant| now.duration_since(began) >= Duration::from_secs(1);
@@ -383,7 +384,7 @@ impl Drop for Running {
     }
 }
 
-/// Memory that an interpreter may take in any case.
+/// The minimum memory limit of an interpreter in bytes, even if the total is exhausted.
 const LEAST: usize = 1 << 20;
 
 const NOTHING: u8 = 0;
@@ -402,7 +403,7 @@ pub(crate) enum Kill {
     TooLate,
 }
 
-// ORDERING: Relaxed throughout: the word is the whole message, and its changes have one order.
+// ORDERING: Relaxed throughout: the word is the entire message, and all threads see its changes in the same order.
 impl Running {
     fn of(all: &Arc<AtomicUsize>) -> Self {
         Running { state: AtomicU8::new(NOTHING), memory: AtomicUsize::new(0), all: all.clone() }
@@ -416,7 +417,8 @@ impl Running {
         };
     }
 
-    /// The limit of this interpreter if all together may take this much: it falls with the rest.
+    /// The memory limit of this interpreter, if all interpreters together may take `all_max`. The limit shrinks with
+    /// the unused part of that total.
     pub(crate) fn share(&self, all_max: usize) -> usize {
         all_max.saturating_sub(self.all.load(Ordering::Relaxed)).saturating_mul(2).max(LEAST)
     }

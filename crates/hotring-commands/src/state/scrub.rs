@@ -1,19 +1,19 @@
-//! The walk of SCRUB over all items: its control and its progress.
+//! The walk of SCRUB, which verifies the checksums of all items: its control and its progress.
 //!
-//! The background task takes the steps. All others see a copy of its status, which is updated between two steps, so
-//! that no client waits for a step.
+//! The background task takes the steps. All other threads see a copy of its status, which is updated between two steps,
+//! so that no client waits for a step.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_store::Session;
 use hotring_store::index::{Scrub, ScrubCounts};
 
-/// Items, or KiB of items, per step; about 100 µs.
+/// The number of items, or KiB of items, per step. A step takes about 100 µs.
 const STEP_ITEMS: usize = 512;
-/// Damaged keys that are reported.
+/// The maximum number of reported damaged keys.
 const KEYS_MAX: usize = 100;
 
-/// Bytes of a key that are shown.
+/// The maximum number of shown bytes of a key.
 const KEY_LEN_SHOWN: usize = 1 << 10;
 
 /// The phase of a walk.
@@ -61,11 +61,11 @@ pub struct Status {
 #[derive(Debug, Default)]
 pub struct Scrubber(Mutex<Status>);
 
-/// The background task's own half.
+/// The state of a walk that only the background task uses.
 pub struct Walk {
     number: u64,
     scrub: Scrub,
-    /// The place of the database that it is in.
+    /// The place of the database that the walk is in.
     place: u8,
 }
 
@@ -108,8 +108,8 @@ impl Scrubber {
         is_running
     }
 
-    /// Takes a step, if a walk is under way and its rate allows one at the Unix millisecond `now`; false if there is
-    /// nothing to do for now. A single long item is checked in one step.
+    /// Takes a step, if a walk is under way and its rate allows a step at the Unix millisecond `now`; false if there is
+    /// nothing to do at that time. A single long item is checked in one step.
     pub fn step(&self, walk: &mut Walk, store: &mut Session, now: u64) -> bool {
         let Some((number, budget)) = self.work(now) else { return false };
         if walk.number != number {
@@ -125,7 +125,7 @@ impl Scrubber {
         self.publish(walk, now)
     }
 
-    /// The number of the current walk, and the items that are due.
+    /// The number of the current walk, and the number of items that may be checked.
     fn work(&self, now: u64) -> Option<(u64, usize)> {
         let status = self.lock();
         let seconds_1000 = now.saturating_sub(status.started_at);

@@ -1,4 +1,4 @@
-//! The state that all threads share, in parts, and the operations that touch several parts.
+//! The state that all threads of a server share, divided into parts, and the operations that touch several parts.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -45,9 +45,9 @@ pub struct Server {
 pub struct Parts {
     /// The keys and values.
     pub store: Store,
-    /// The settings, with real addresses and a real number of threads.
+    /// The settings, with the actual addresses and the actual number of threads.
     pub config: Config,
-    /// The TCP addresses that are bound.
+    /// The TCP addresses on which the server listens.
     pub addresses: Vec<SocketAddr>,
     /// The shared state of memcached's protocol.
     pub memcached: memcached::Shared,
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// Applies `change` to the settings, one at a time; nothing changes if it fails.
+    /// Applies `change` to the settings. Changes are serialized; nothing changes if `change` fails.
     pub(crate) fn change_config<E: From<String>>(
         &self,
         change: impl FnOnce(&Config) -> Result<Config, E>,
@@ -134,7 +134,7 @@ impl Server {
         Ok(())
     }
 
-    /// Reloads the files that the settings name. A fault in a file is logged, and its previous contents stay in force.
+    /// Reloads the ACL file and the files of TLS. A fault in a file is logged, and its previous contents stay in force.
     pub fn reload(&self) {
         match self.load_users() {
             Some(Ok(())) => tracing::info!("the ACL file is reloaded"),
@@ -182,7 +182,7 @@ impl Server {
         !peer.to_canonical().is_loopback() && self.settings.config().protected_mode && is_open
     }
 
-    /// Forgets a connection that has ended; a second call does nothing.
+    /// Removes a connection that has ended; a second call does nothing.
     pub fn leave(&self, client: &ClientShared) {
         if self.clients.remove(client) {
             // ORDERING: Relaxed, a hint for balancing.
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// Asks all threads to finish the received requests and end.
+    /// Asks all threads to finish the received requests and then to end.
     pub fn stop(&self) {
         self.process.stop();
         self.store.wake_maintenance();

@@ -1,4 +1,4 @@
-//! The settings in force, which CONFIG SET changes while the server runs.
+//! The settings in force, which CONFIG SET can change while the server runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -13,8 +13,9 @@ pub type SetLogLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
 pub struct Settings {
     config: RwLock<Arc<Config>>,
     version: AtomicU64,
-    /// Held by a thread that changes the settings, or reads or writes a file that they name, from reading the settings
-    /// to the end: the effect must match the settings in force. Requests do not wait for it.
+    /// Held by a thread that changes the settings, or reads or writes a file that the settings name. The thread must
+    /// hold this lock from reading the settings to the end, so that the effect matches the settings in force. Requests
+    /// do not wait for this lock.
     changing: Mutex<()>,
     set_log_level: SetLogLevel,
 }
@@ -29,12 +30,12 @@ impl Settings {
         }
     }
 
-    /// The settings as they are now.
+    /// The current settings.
     pub fn config(&self) -> Arc<Config> {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts other settings in force. The caller must hold [`lock_changing`](Self::lock_changing).
+    /// Replaces the settings. The caller must hold [`lock_changing`](Self::lock_changing).
     pub(super) fn replace(&self, changed: Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed);
         self.renew();
@@ -44,7 +45,8 @@ impl Settings {
         (self.set_log_level)(level);
     }
 
-    /// Changes with the settings and the observers. A thread keeps a copy of the settings and compares this.
+    /// The version of the settings and the observers. A thread keeps a copy of the settings, and reads them again when
+    /// the version has changed.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in `renew`.
@@ -57,9 +59,9 @@ impl Settings {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Keeps others from changing the settings.
+    /// Locks the settings against changes by other threads.
     pub fn lock_changing(&self) -> MutexGuard<'_, ()> {
-        // Some changes wait for sessions that hold keys.
+        // Must be a fiber lock: some changes wait for sessions that hold keys.
         fiber::lock(&self.changing)
     }
 }

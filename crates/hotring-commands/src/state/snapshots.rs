@@ -10,13 +10,13 @@ use hotring_log::{Id, Log, Lsn, Storage};
 use crate::host::clock;
 use crate::settings::config::SnapshotSettings;
 
-/// Time between two checks whether a snapshot is due.
+/// The interval between two checks whether a snapshot is due.
 pub const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The schedule waits this long after a failure, as Redis's does.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The same after the failure of a snapshot that was due because of the log's length.
+/// After a failure, the schedule waits this long before the log's length makes another snapshot due.
 const RETRY_LENGTH: Duration = Duration::from_secs(120);
 
 /// The snapshots of a server that has a log.
@@ -35,7 +35,7 @@ struct State {
     ended: u64,
     /// The start of the current snapshot.
     since: Option<Instant>,
-    /// Its progress, from 0 to 1.
+    /// The progress of the current snapshot, from 0 to 1.
     progress: f64,
     /// The time that the last one took, or why it failed.
     last: Option<Result<Duration, String>>,
@@ -56,13 +56,14 @@ pub struct Saved {
     pub after: Lsn,
     /// Bytes of that snapshot.
     pub len: u64,
-    /// Bytes of the log behind it that the start has found, without the `Log::length` bytes since.
+    /// Bytes of the log after that snapshot that the server has found at its start, not including the `Log::length`
+    /// bytes written since.
     pub log: u64,
     /// `Log::length` when the snapshot was begun.
     pub log_since: u64,
 }
 
-/// The state as reported.
+/// The state of snapshots at one moment, for INFO and the metrics.
 #[derive(Clone, Debug)]
 pub struct SnapshotStatus {
     /// Time since the start of the current snapshot.
@@ -73,16 +74,16 @@ pub struct SnapshotStatus {
     pub last: Option<Result<Duration, String>>,
     /// The completion of the last one in Unix milliseconds.
     pub saved_at: Option<u64>,
-    /// Records since.
+    /// Log records since the last snapshot.
     pub changes: u64,
-    /// Bytes of the last one.
+    /// Bytes of the last snapshot.
     pub len: u64,
-    /// Bytes of the log since.
+    /// Bytes of the log since the last snapshot.
     pub log_len: u64,
 }
 
 impl Snapshots {
-    /// The snapshots of this log, with those on disk.
+    /// The state of a server with this log; `saved` describes the snapshot and the log on disk.
     pub fn new(storage: Arc<dyn Storage>, id: Id, log: Arc<Log>, saved: Saved) -> Snapshots {
         let now = clock::monotonic();
         let state = State {
@@ -103,7 +104,7 @@ impl Snapshots {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics between its changes.
+        // No code panics between changes of the state, so that a poisoned state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +119,7 @@ impl Snapshots {
         Some(state.wanted)
     }
 
-    /// Requests a snapshot after the one that is under way, if there is one.
+    /// Requests a snapshot after the current one, if there is one. Returns the number of the requested snapshot.
     pub(crate) fn ask_for_next(&self) -> u64 {
         let mut state = self.state();
         state.wanted = state.begun + 1;
@@ -144,7 +145,7 @@ impl Snapshots {
         SnapshotStatus {
             running: match state.since {
                 Some(since) => Some(now.saturating_duration_since(since)),
-                // It has been asked for.
+                // A requested snapshot counts as running.
                 None => (state.wanted > state.ended).then_some(Duration::ZERO),
             },
             progress: state.progress,
@@ -156,7 +157,7 @@ impl Snapshots {
         }
     }
 
-    /// Bytes of the log behind the last snapshot.
+    /// Bytes of the log after the last snapshot.
     fn log_len(&self, state: &State) -> u64 {
         let Saved { log, log_since, .. } = state.saved_files;
         log + self.log.length().saturating_sub(log_since)
@@ -166,7 +167,7 @@ impl Snapshots {
     /// number. A second request gets the same snapshot: later writes are in the log.
     pub(crate) fn ask_and_end(&self) -> u64 {
         let mut state = self.state();
-        // One that is under way may lack writes since its start.
+        // The current snapshot may lack writes since its start.
         let next = state.begun + 1;
         let number = *state.ends.get_or_insert(next);
         state.wanted = state.wanted.max(number);
@@ -174,19 +175,19 @@ impl Snapshots {
         number
     }
 
-    /// Cancels that request; false if there was none.
+    /// Cancels the request of [`ask_and_end`](Self::ask_and_end); false if there was none.
     pub(crate) fn do_not_end(&self) -> bool {
         self.state().ends.take().is_some()
     }
 
-    /// Ends snapshots with the server: an incomplete one is given up.
+    /// Ends snapshots when the server ends: an incomplete snapshot is abandoned.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.wake.notify_all();
     }
 
     /// Begins a snapshot if one was requested, or if `may_be_due` and the schedule requires one; otherwise waits for at
-    /// most [`CHECK_INTERVAL`]. Returns whether it has begun one; None if the server ends.
+    /// most [`CHECK_INTERVAL`]. Returns whether it has begun a snapshot; None if the server ends.
     pub fn begin_or_wait(&self, may_be_due: bool, settings: &SnapshotSettings) -> Option<bool> {
         let mut state = self.state();
         if state.is_closed {
@@ -231,7 +232,7 @@ impl Snapshots {
         points.iter().any(|point| seconds >= point.seconds && changes >= point.changes.max(1))
     }
 
-    /// Waits for `time`, or until something changes. An error if the server ends.
+    /// Waits for `time`, or until the state changes. Fails if the server ends.
     pub fn rest(&self, time: Duration) -> Result<(), Box<dyn Error>> {
         let state = self.state();
         if state.is_closed {
@@ -241,13 +242,14 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Ends the current snapshot. Calls `stop` if the server must end with it.
+    /// Ends the current snapshot. Calls `stop` if the server must end after this snapshot.
     pub fn end(&self, result: Result<Saved, Box<dyn Error>>, stop: impl FnOnce()) {
         let mut state = self.state();
         let begun = state.begun;
         let ends = state.ends.take_if(|number| *number <= begun).is_some();
         if ends && result.is_ok() {
-            // Waiting clients see the stop when they see the snapshot, and not before: they check under the same lock.
+            // Waiting clients check under the same lock, so that they see the stop and the end of the snapshot
+            // together.
             stop();
         }
         let now = clock::monotonic();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::acl::ChannelKind;
 use crate::table::CommandId;
 
-/// Names of channels and of shard channels, and patterns.
+/// The names of channels and shard channels, and the patterns, that a connection has subscribed to.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     channels: BTreeSet<Box<[u8]>>,
@@ -16,7 +16,7 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Names of this kind.
+    /// The names of this kind.
     pub(crate) fn of(&self, kind: ChannelKind) -> &BTreeSet<Box<[u8]>> {
         match kind {
             ChannelKind::Channel => &self.channels,
@@ -31,12 +31,12 @@ impl Subscriptions {
         ChannelKind::ALL.into_iter().flat_map(of)
     }
 
-    /// Number of all names.
+    /// The number of all names.
     pub(crate) fn len(&self) -> usize {
         ChannelKind::ALL.into_iter().map(|kind| self.of(kind).len()).sum()
     }
 
-    /// The number that confirms a change of this kind: channels and patterns are counted together.
+    /// The number in the confirmation of a change of this kind: channels and patterns are counted together.
     pub(crate) fn confirmed(&self, kind: ChannelKind) -> usize {
         match kind {
             ChannelKind::Channel | ChannelKind::Pattern => {
@@ -51,7 +51,7 @@ impl Subscriptions {
         self.names_len
     }
 
-    /// Adds a name; false if it is there.
+    /// Adds a name; false if it was there already.
     pub(crate) fn insert(&mut self, kind: ChannelKind, name: &[u8]) -> bool {
         let is_new = self.of_mut(kind).insert(name.into());
         self.names_len += if is_new { name.len() } else { 0 };
@@ -74,7 +74,7 @@ impl Subscriptions {
     }
 }
 
-/// Whether the answer of a command is not a reply but a message.
+/// Whether a command is answered by messages that confirm subscriptions, and not by a reply.
 pub(crate) fn is_confirmed(id: CommandId) -> bool {
     use CommandId as Id;
     matches!(
@@ -88,8 +88,8 @@ pub(crate) fn is_confirmed(id: CommandId) -> bool {
     )
 }
 
-/// Whether a RESP2 connection with subscriptions may send this command. RESP2 has no type of its own for messages: they
-/// look like replies.
+/// Whether a RESP2 connection with subscriptions may send this command. Most commands must be refused, because RESP2
+/// has no separate type for messages: they look like replies.
 pub(crate) fn is_allowed_while_listening(id: CommandId) -> bool {
     use CommandId as Id;
     is_confirmed(id) || matches!(id, Id::Ping | Id::Quit | Id::Reset)

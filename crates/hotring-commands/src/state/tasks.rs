@@ -7,7 +7,7 @@ use crate::state::bound;
 use crate::state::expirer::Expirer;
 use crate::state::scrub::Scrubber;
 
-/// The background threads as others see them.
+/// The state of the background threads that other threads may use.
 #[derive(Default)]
 pub struct Tasks {
     /// The thread that removes expired keys.
@@ -21,7 +21,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Makes all of them check whether the server stops.
+    /// Makes all background threads check whether the server stops.
     pub(super) fn wake(&self) {
         self.expirer.wake();
         self.bound.wake();

@@ -1,4 +1,4 @@
-//! The state that one thread runs requests with. The executors of both protocols share it.
+//! The state of one thread for running requests. The executors of both protocols share it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,18 +23,18 @@ use crate::state::thread_shared::ThreadShared;
 /// The state of a thread that runs requests.
 pub(crate) struct ThreadState {
     pub server: Arc<Server>,
-    /// The index of its part in [`Server::threads`].
+    /// The index of this thread in [`Server::threads`].
     pub index: usize,
     pub store: Session,
     pub locals: ThreadLocals,
     /// The settings, as of the start of the current run.
     pub config: Arc<Config>,
     config_version: u64,
-    /// The limits of authenticated RESP clients, which follow from the settings.
+    /// The limits of authenticated RESP clients, as derived from the settings.
     pub limits: Limits,
     /// A script is slow: requests that need its keys wait outside the gate, or are refused.
     pub is_slow: bool,
-    /// Each request must be checked before it runs, or observed after it.
+    /// Each request must be checked before it runs, or observed afterwards.
     pub is_watched: bool,
     pub sampler: Sampler,
     pub notes: Notes,
@@ -43,14 +43,14 @@ pub(crate) struct ThreadState {
 }
 
 impl ThreadState {
-    /// The state of thread `index`; `seed` starts its random numbers.
+    /// The state of thread `index`; `seed` seeds its random number generator.
     pub(crate) fn new(
         server: Arc<Server>,
         index: usize,
         seed: u64,
         new_interpreter: NewInterpreter,
     ) -> Self {
-        // The version first: a change in between is seen by the next comparison.
+        // The version must be read first: the next comparison then sees a change in between.
         let config_version = server.settings.version();
         let config = server.settings.config();
         let mut thread = ThreadState {
@@ -77,7 +77,7 @@ impl ThreadState {
         thread
     }
 
-    /// The part of this thread that others may read.
+    /// The part of this thread's state that other threads may read.
     #[inline]
     pub(crate) fn shared(&self) -> &ThreadShared {
         &self.server.threads[self.index]
@@ -86,7 +86,7 @@ impl ThreadState {
     /// Begins a run of requests of this client; false if the client has lost its user.
     #[inline(always)]
     pub(crate) fn begin_run(&mut self, client: &mut Client, now: u64) -> bool {
-        // The input has been read: requests sent after the change of a user meet the change.
+        // Must come after the input was read: requests that were sent after a change of users must see the change.
         if client.shared.signals() & USERS_CHANGED != 0 && !client.renew_access(&self.server.acl) {
             return false;
         }
@@ -102,7 +102,7 @@ impl ThreadState {
         // No reply acknowledges the flush.
         self.take_logged();
         if self.server.persist.durability.is_full() || is_flush_paused {
-            // The flush must come before the first request that no pause holds back.
+            // Check each request: the flush must come before the first request that the pause does not hold back.
             self.is_watched = true;
         }
         self.is_timed = self.sampler.begin_run(&mut self.locals.random);
@@ -116,7 +116,7 @@ impl ThreadState {
         let Effects { logged, damage, changes } = self.store.take_effects();
         debug_assert!(changes.is_empty(), "each request has told of its changes: {changes:?}");
         if let Some(damaged) = damage {
-            // None of the commands has met it.
+            // No command has reported the damage.
             self.shared().counters.damaged_reads.add(1);
             let key = damaged.key.unwrap_or_default();
             self.server.observe.warnings.damage(&key, clock::unix_ms());
@@ -124,7 +124,7 @@ impl ThreadState {
         logged
     }
 
-    /// The length that the replies of a run may reach: the hard limit minus the unsent replies.
+    /// The maximum length of the replies of a run: the hard limit minus the unsent replies.
     #[inline]
     pub(crate) fn reply_len_max(&self, client: &Client) -> usize {
         // ORDERING: Relaxed, written by this thread.
@@ -141,7 +141,7 @@ impl ThreadState {
         self.server.memcached.flush_if_due(&mut self.store, &self.server.clients.pause, now)
     }
 
-    /// Follows changes of the settings, and of whether a script is slow.
+    /// Updates this thread's copy of the settings, and whether a script is slow.
     #[inline]
     pub(crate) fn refresh_config(&mut self) {
         let version = self.server.settings.version();

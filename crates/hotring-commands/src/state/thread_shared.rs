@@ -1,4 +1,4 @@
-//! The part of each I/O thread's state that others read.
+//! The part of each I/O thread's state that other threads may read.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -7,17 +7,17 @@ use crate::observe::counters::Counters;
 use crate::state::hot_keys::HotKeys;
 use crate::state::memcached::Counts as MemcachedCounts;
 
-/// One I/O thread as others see it.
+/// The state of one I/O thread that other threads may read.
 #[derive(Debug, Default)]
 pub struct ThreadShared {
-    /// Its counters.
+    /// The thread's counters.
     pub counters: Counters,
-    /// Its counters of memcached's protocol.
+    /// The thread's counters of memcached's protocol.
     pub memcached: MemcachedCounts,
-    /// Its number of connections, by which new connections are balanced.
+    /// The number of connections, by which the acceptor balances new connections.
     pub connections: AtomicUsize,
-    /// Its heartbeat, for the watchdog.
+    /// The thread's heartbeat, for the watchdog.
     pub beats: Beats,
-    /// The keys that its requests name most often.
+    /// The keys that the thread's requests name most often.
     pub hot_keys: HotKeys,
 }

@@ -1,7 +1,7 @@
 //! TLS: the certificates and keys for new connections.
 //!
-//! A connection's handshake runs on the thread that will serve it (`worker`); from there on it is a stream
-//! like any other. When the files are reloaded, open connections keep their certificates.
+//! A connection's handshake runs on the thread that will serve the connection (`worker`); afterwards the connection is
+//! a stream like any other. When the files are reloaded, open connections keep their certificates.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion
 
 use crate::settings::config::{AuthClients, Protocols, TlsSettings};
 
-/// The versions that a setting names.
+/// The TLS versions that the setting allows.
 fn versions(protocols: Protocols) -> Vec<&'static SupportedProtocolVersion> {
     match protocols {
         Protocols::Both => vec![&TLS13, &TLS12],
@@ -55,7 +55,7 @@ impl Tls {
 }
 
 fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
-    // Chosen here and not for the whole process, because the server may be embedded.
+    // Chosen here and not for the entire process, because the server may be embedded.
     let provider = Arc::new(ring::default_provider());
     let certificates = certificates(named(&settings.cert_file, "tls-cert-file")?)?;
     let key_file = named(&settings.key_file, "tls-key-file")?;

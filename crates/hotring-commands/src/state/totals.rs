@@ -48,7 +48,7 @@ impl Server {
         specs().map(sum).collect()
     }
 
-    /// The same of memcached's commands, by their names.
+    /// The counters of each of memcached's commands since the start.
     pub fn memcached_totals_ever(&self) -> Vec<(&'static str, CommandTotals)> {
         let mut all = vec![CommandTotals::default(); memcached::NAMES.len()];
         for thread in &self.threads {
@@ -65,8 +65,8 @@ impl Server {
         kinds
     }
 
-    /// Counts from zero again. Each counter belongs to its thread, and no other thread may set it: the present values
-    /// are subtracted from now on.
+    /// Resets the counters. Each counter belongs to its thread, and no other thread may set it: instead the current
+    /// values are recorded, to be subtracted from later ones.
     pub(crate) fn reset_totals(&self) {
         self.memcached.reset(&self.threads);
         self.tasks.expirer.reset();

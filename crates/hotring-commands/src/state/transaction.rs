@@ -22,20 +22,20 @@ pub struct Transaction {
 pub struct Queue {
     requests: KeptArgs,
     specs: Vec<&'static Spec>,
-    /// A command was refused, so EXEC must be refused as well.
+    /// A command was refused: EXEC must be refused as well.
     pub refused: bool,
 }
 
 /// The outcome of offering a request to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// It is in the queue.
+    /// The request is queued.
     Yes,
-    /// It must run at once.
+    /// The request must run at once.
     Runs,
-    /// It may not be part of a transaction.
+    /// The request must not be part of a transaction.
     Refused,
-    /// The queue takes more memory than a connection's requests may.
+    /// The queue exceeds the memory limit of a connection's requests.
     TooMuch,
 }
 
@@ -73,12 +73,12 @@ impl Transaction {
         self.queue = Some(Box::default());
     }
 
-    /// Ends the transaction and returns its queue.
+    /// Ends the transaction and the watches; returns the queue and the watched keys.
     pub(crate) fn take(&mut self) -> (Option<Box<Queue>>, Vec<Arc<KeyState>>) {
         (self.queue.take(), std::mem::take(&mut self.watched))
     }
 
-    /// Marks the transaction as failed.
+    /// Marks the transaction as failed: EXEC will be refused.
     pub(crate) fn refuse(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.refused = true;
@@ -96,7 +96,7 @@ impl Transaction {
         let Some(queue) = &mut self.queue else { return Queued::Runs };
         match spec.id {
             Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset => Queued::Runs,
-            // Within EXEC it would put replies out of step.
+            // Within EXEC it would drop some replies of the transaction, and the client would lose count.
             Id::ClientReply => Queued::Refused,
             _ if spec.flags.contains(Flags::NO_MULTI) => Queued::Refused,
             _ => {
@@ -108,7 +108,7 @@ impl Transaction {
     }
 }
 
-/// The error of an EXEC that ran nothing because of another error.
+/// The error of an EXEC that has run no command because of another error.
 pub(crate) fn aborted(error: &str) -> String {
     let cause = error.strip_prefix("ERR ").unwrap_or(error);
     format!("EXECABORT Transaction discarded because of: {cause}")

@@ -1,5 +1,5 @@
-//! Warnings in the server's own log, each at most once in an interval whatever the number of threads that meet its
-//! cause.
+//! Warnings in the server's own log. Each is logged at most once in an interval, regardless of how many threads meet
+//! its cause.
 
 #[cfg(any(test, feature = "testing"))]
 use std::sync::Mutex;
@@ -13,12 +13,12 @@ use crate::state::client::ClientShared;
 use crate::state::settings::Settings;
 use crate::table::quoted;
 
-/// Held by each test that has a stalled thread. If a thread without a log is the first to reach a log line, `tracing`
-/// may drop that line from then on for all threads, also for the test that looks for it.
+/// Must be held by each test that has a stalled thread. If a thread without a log subscriber is the first to reach a
+/// log line, `tracing` may drop that line for all threads afterwards, including the test that looks for it.
 #[cfg(any(test, feature = "testing"))]
 pub static STALLING: Mutex<()> = Mutex::new(());
 
-/// When each of the warnings was logged.
+/// The rate limit of each warning.
 #[derive(Debug, Default)]
 pub struct Warnings {
     stalled: Throttle,
@@ -58,8 +58,7 @@ impl Warnings {
         }
     }
 
-    /// Warns that a client gives wrong passwords. The user name may be a password in the wrong place: it must not be
-    /// logged.
+    /// Warns that a client gives wrong passwords. The user name must not be logged: it may be a misplaced password.
     #[cold]
     pub(crate) fn login(&self, client: &ClientShared, acl: &Acl, now: u64) {
         if self.login.allows(now) {

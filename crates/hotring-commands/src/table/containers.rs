@@ -1,6 +1,6 @@
-//! The list of commands on hashes, lists, sets and sorted sets, in the form of `list.rs`.
+//! The list of commands on hashes, lists, sets and sorted sets, in the format of `list.rs`.
 
-/// Passes the commands that it is given, and those on containers, to the list of GEO and HyperLogLog.
+/// Passes the given commands, and the commands on containers, to the list of GEO and HyperLogLog.
 macro_rules! with_containers {
     ($make:ident commands { $($commands:tt)* }) => { $crate::table::with_geo! { $make
     commands { $($commands)*

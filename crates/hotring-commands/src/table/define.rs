@@ -1,9 +1,8 @@
-//! The means to write the list of commands: the macro that makes a table of it, and names for
-//! common properties.
+//! The macro that makes the command table from the list of commands, and constants for common properties.
 
 use super::{Access, Categories, Flags, KeyRange};
 
-/// Makes the ids and the two tables from the list. Leaves the handlers out.
+/// Makes the IDs and the two tables from the list. Ignores the handlers.
 macro_rules! specs {
     (
         commands {
@@ -22,7 +21,7 @@ macro_rules! specs {
             $(#[doc = concat!("`", $sub_name, "`")] $sub,)*
         }
 
-        /// The commands, in the order of their ids.
+        /// The commands, in the order of their IDs.
         pub(super) static COMMANDS: [Spec; [$(CommandId::$id),*].len()] = [
             $(Spec::new(CommandId::$id, $name, $arity, Group::$group)$(.$set($($value),*))*,)*
         ];
@@ -32,7 +31,7 @@ macro_rules! specs {
                 .child_of(CommandId::$parent)$(.$sub_set($($sub_value),*))*,)*
         ];
 
-        /// By the ids of the commands, whether one has subcommands.
+        /// Whether each command has subcommands, by ID.
         pub(super) static PARENTS: [bool; COMMANDS.len()] = {
             let mut parents = [false; COMMANDS.len()];
             $(parents[CommandId::$parent as usize] = true;)*
@@ -47,7 +46,7 @@ pub(super) const READ: Flags = Flags::READONLY;
 pub(super) const READ_FAST: Flags = READ.with(FAST);
 pub(super) const WRITE: Flags = Flags::WRITE;
 pub(super) const WRITE_FAST: Flags = WRITE.with(FAST);
-/// Writes that may need more memory than there is.
+/// Writes that may need more memory.
 pub(super) const GROW: Flags = WRITE.with(Flags::DENYOOM);
 pub(super) const GROW_FAST: Flags = GROW.with(FAST);
 /// Served at any time.
@@ -55,10 +54,10 @@ pub(super) const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
 pub(super) const ALWAYS_FAST: Flags = ALWAYS.with(FAST);
 /// Served at any time, but not to scripts.
 pub(super) const DIRECT: Flags = ALWAYS.with(Flags::NOSCRIPT);
-/// Served to clients that have yet to authenticate. From then on a connection may do more or less.
+/// Served to clients that have yet to authenticate. Such a command may change the rights of the connection.
 pub(super) const GREETING: Flags =
     DIRECT.with(FAST).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY).with(Flags::ENDS_BATCH);
-/// For administrators, also by scripts.
+/// For administrators, and also callable by scripts.
 pub(super) const WATCHING: Flags = ALWAYS.with(Flags::ADMIN);
 pub(super) const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
 pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
@@ -66,13 +65,13 @@ pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::
 pub(super) const USERS: Flags = ADMIN.with(Flags::ENDS_BATCH);
 /// Commands of transactions.
 pub(super) const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
-/// Sends messages, or asks for them.
+/// Sends messages, or subscribes to them.
 pub(super) const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
-/// Asks for messages. From then on a connection may do less.
+/// Subscribes to messages, which may restrict the later commands of the connection.
 pub(super) const SUBSCRIBING: Flags = MESSAGES.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
-/// May keep its connection waiting.
+/// May block its connection.
 pub(super) const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
-/// Writes, and may keep its connection waiting; not within a transaction or script.
+/// Writes, and may block its connection, except within a transaction or script.
 pub(super) const WAITING: Flags = WRITE.with(Flags::BLOCKING).with(Flags::ENDS_BATCH);
 /// Runs a script.
 pub(super) const SCRIPT: Flags = Flags::NOSCRIPT
@@ -82,31 +81,31 @@ pub(super) const SCRIPT: Flags = Flags::NOSCRIPT
     .with(Flags::MOVABLE_KEYS);
 pub(super) const SCRIPT_READ: Flags = SCRIPT.with(READ);
 
-/// The argument behind the name is the one key.
+/// The argument after the name is the only key.
 pub(super) const fn one(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: 1, step: 1, access }]
 }
-/// The argument behind the subcommand's name is the one key.
+/// The argument after the subcommand's name is the only key.
 pub(super) const fn second(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 2, last: 2, step: 1, access }]
 }
-/// Every `step`th argument is a key.
+/// Every `step`th argument is a key, from the first on.
 pub(super) const fn every(step: u8, access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: -1, step, access }]
 }
-/// All arguments but the last one are keys.
+/// All arguments except the last one are keys.
 pub(super) const fn all_but_last(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: -2, step: 1, access }]
 }
-/// As many keys as the second argument says, behind it.
+/// The second argument is the number of keys, which follow it.
 pub(super) const fn counted(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access }]
 }
-/// As many keys as the first argument says, behind it.
+/// The first argument is the number of keys, which follow it.
 pub(super) const fn counted_first(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 2, last: KeyRange::COUNTED, step: 1, access }]
 }
-/// Two keys, each used in its own way.
+/// The first two arguments are keys with different uses.
 pub(super) const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
     [
         KeyRange { first: 1, last: 1, step: 1, access: from },
@@ -114,13 +113,13 @@ pub(super) const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
     ]
 }
 
-/// The key of GEORADIUS and GEORADIUSBYMEMBER, and that in which they store, which is named from this argument on.
+/// The key of GEORADIUS and GEORADIUSBYMEMBER, and the destination key, which options from argument `from` on may name.
 pub(super) const fn geo_stored(from: u8) -> [KeyRange; 3] {
     let store = KeyRange { first: from, last: KeyRange::STORE, step: 1, access: Access::Overwrite };
     [one(Access::Read)[0], store, KeyRange { last: KeyRange::STOREDIST, ..store }]
 }
 
-/// The first argument is a key that gets the result of the others.
+/// The first argument is the destination key; all others are source keys.
 pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     [
         KeyRange { first: 1, last: 1, step: 1, access: to },
@@ -128,7 +127,7 @@ pub(super) const fn into(to: Access) -> [KeyRange; 2] {
     ]
 }
 
-/// The first argument is a key that gets the result of the others, as many as the second argument says.
+/// The first argument is the destination key; the second is the number of source keys, which follow it.
 pub(super) const fn into_from_counted() -> [KeyRange; 2] {
     [
         KeyRange { first: 1, last: 1, step: 1, access: Access::Overwrite },
@@ -150,10 +149,10 @@ pub(super) const EACH_PLACE: &str = "O(n + log m): n members near the area, m in
 pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
 pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
 pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";
-/// A short hash is searched field by field, but its length has a bound.
+/// Holds for short hashes as well, although they are searched field by field: their length is bounded.
 pub(super) const EACH_FIELD: &str = "O(n) in the number of fields named";
 pub(super) const WHOLE_HASH: &str = "O(n) in the number of fields";
-/// A place in a short list is found element by element.
+/// Holds for short lists as well, although they are searched element by element: their length is bounded.
 pub(super) const IN_LIST: &str = "O(log n) in the number of elements";
 pub(super) const EACH_ELEMENT: &str = "O(n) in the number of elements";
 pub(super) const EACH_MEMBER: &str = "O(n) in the number of members named";
@@ -162,14 +161,14 @@ pub(super) const SMALLEST_SET: &str = "O(n m): n members of the smallest set, m 
 pub(super) const SORTS: &str = "O(n + m log m): m elements sorted, n answered";
 pub(super) const ALL_SETS: &str = "O(n) in the number of all members";
 pub(super) const BY_SCRIPT: &str = "the cost of the script";
-/// In place of a version of Redis, for commands that Redis does not have.
+/// Replaces the version of Redis for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";
 pub(super) const WHOLE_STORE: &str = "O(n) in the number of all keys";
-/// The key that SORT reads, and those that its patterns name.
+/// The key that SORT reads, and the keys that its patterns name.
 pub(super) const SORTED: [KeyRange; 2] = [
     KeyRange { first: 1, last: 1, step: 1, access: Access::Read },
     KeyRange { first: 1, last: KeyRange::UNKNOWN, step: 1, access: Access::Read },
 ];
-/// The types that SORT takes.
+/// The categories of the types that SORT accepts.
 pub(super) const SORTABLE: Categories =
     Categories::LIST.with(Categories::SET).with(Categories::SORTED_SET).with(Categories::DANGEROUS);

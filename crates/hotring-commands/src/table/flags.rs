@@ -1,4 +1,4 @@
-//! Flags of commands and categories of access control, under the names Redis gives them.
+//! Flags of commands and categories of access control, with Redis's names.
 
 use std::ops::BitOr;
 
@@ -23,12 +23,12 @@ macro_rules! bit_set {
                 self.0 & other.0 == other.0
             }
 
-            /// Both sets together; `|` for constants.
+            /// The union of both sets, as `|`, but usable in constants.
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// This set without the members of the other.
+            /// The members of this set that are not in `other`.
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
             }
@@ -50,13 +50,13 @@ macro_rules! bit_set {
 }
 
 bit_set! {
-    /// The properties of a command, for servers and clients.
+    /// Properties of a command, for the server and for clients.
     Flags {
         /// May change data.
         WRITE = 0 "write",
         /// Never changes data.
         READONLY = 1 "readonly",
-        /// May need more memory: refused when there is none.
+        /// May need more memory: refused if `maxmemory` is reached.
         DENYOOM = 2 "denyoom",
         /// For administrators.
         ADMIN = 3 "admin",
@@ -64,9 +64,9 @@ bit_set! {
         NOSCRIPT = 4 "noscript",
         /// Served while data is being loaded.
         LOADING = 5 "loading",
-        /// Served by a replica that may be behind.
+        /// Served by a replica with stale data.
         STALE = 6 "stale",
-        /// Costs no more than about a key's lookup.
+        /// Costs at most about as much as the lookup of a key.
         FAST = 7 "fast",
         /// Served before authentication.
         NO_AUTH = 8 "no_auth",
@@ -80,22 +80,22 @@ bit_set! {
         MOVABLE_KEYS = 12 "movablekeys",
         /// About messages between clients.
         PUBSUB = 14 "pubsub",
-        /// Not worth a line in a log of slow commands.
+        /// Does not appear in the log of slow commands.
         SKIP_SLOWLOG = 13 "skip_slowlog",
-        /// MONITOR shows it in another way, or not at all.
+        /// MONITOR shows the command at another time, or not at all.
         SKIP_MONITOR = 15 "skip_monitor",
         /// May have no keys.
         NO_MANDATORY_KEYS = 16 "no_mandatory_keys",
         /// Must not be called while data is being loaded in the background.
         NO_ASYNC_LOADING = 17 "no_async_loading",
-        /// May change the treatment of later requests, which must be decoded after it has run. Redis has no
-        /// name for it.
+        /// May change the treatment of later requests, which must be decoded after this command has run. Redis has no
+        /// name for this flag.
         ENDS_BATCH = 31 "",
     }
 }
 
 bit_set! {
-    /// Categories of access control. Redis's rules may also name those without a command here.
+    /// Categories of access control. Categories without a command exist because Redis's rules may name them.
     Categories {
         /// Keys of any type.
         KEYSPACE = 0 "@keyspace",
@@ -111,7 +111,7 @@ bit_set! {
         FAST = 5 "@fast",
         /// Not cheap.
         SLOW = 6 "@slow",
-        /// Can harm or expose others.
+        /// Can harm other clients or expose their data.
         DANGEROUS = 7 "@dangerous",
         /// About the connection.
         CONNECTION = 8 "@connection",
@@ -168,11 +168,11 @@ impl Categories {
             Group::SortedSet => Self::SORTED_SET,
             Group::Geo => Self::GEO,
             Group::HyperLogLog => Self::HYPERLOGLOG,
-            // Commands that only report on it are not in the category.
+            // Not every command of these groups is in the category of the same name.
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };
-        // The commands that a script calls are checked for its reads.
+        // A script's reads are checked when it calls commands.
         let read = if matches!(group, Group::Scripting) { Self::NONE } else { Self::READ };
         let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };
         by_group

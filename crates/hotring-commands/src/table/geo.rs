@@ -1,6 +1,6 @@
-//! The list of commands on places and on estimated counts, in the form of `list.rs`.
+//! The list of GEO and HyperLogLog commands, in the format of `list.rs`.
 
-/// Passes the commands that it is given, and those on places and estimated counts, to the list of subcommands.
+/// Passes the given commands, and those of GEO and HyperLogLog, to the list of subcommands.
 macro_rules! with_geo {
     ($make:ident commands { $($commands:tt)* }) => { $crate::table::with_subcommands! { $make
     commands { $($commands)*

@@ -1,20 +1,20 @@
-//! Which arguments of a request are keys.
+//! The positions of keys among the arguments of a request, and the use of each key.
 
 use super::{CommandId, Flags, Group, Spec};
 use hotring_protocol::ArgsView;
 use hotring_protocol::parse_i64;
 
-/// A run of arguments that are keys.
+/// A range of arguments that are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// Index of the first key; the command's name has index 0.
     pub first: u8,
-    /// Index of the last key; -1 is the last argument, [`KeyRange::COUNTED`] as many as the argument
-    /// before the first says. With [`KeyRange::STORED`] and [`KeyRange::UNKNOWN`] the request tells the first, too;
-    /// with [`KeyRange::STORE`] and [`KeyRange::STOREDIST`] the key is behind that word, which is looked for from the
-    /// first on.
+    /// Index of the last key. -1 is the last argument, and further negative numbers count from the end. With
+    /// [`KeyRange::COUNTED`], the argument before the first key is the number of keys. With [`KeyRange::STORED`] and
+    /// [`KeyRange::UNKNOWN`], `first` does not locate a key. With [`KeyRange::STORE`] and [`KeyRange::STOREDIST`], the
+    /// key follows that word, which is searched for from `first` on.
     pub last: i8,
-    /// From one key to the next.
+    /// The distance from one key to the next.
     pub step: u8,
     /// The use of the keys.
     pub access: Access,
@@ -27,21 +27,21 @@ pub enum Access {
     Read,
     /// Reads the values, and may keep derived results with them.
     ReadCached,
-    /// Looks at the keys, not at the values.
+    /// Looks at the keys, but not at the contents of the values.
     Look,
     /// Reads and changes the values.
     Modify,
-    /// As `Modify`, or only one of both, depending on the options.
+    /// As `Modify` or `Overwrite`, depending on the options.
     Vary,
-    /// Reads, and with some subcommands changes the values.
+    /// As `Read` or `Modify`, depending on the subcommands.
     VaryFields,
-    /// Reads and removes.
+    /// Reads and removes the value or a part of it.
     Take,
     /// Removes a part of the value without reading it.
     Reduce,
-    /// Replaces, whatever the value was.
+    /// Replaces the value, regardless of the old one.
     Overwrite,
-    /// Creates keys, and leaves existing ones.
+    /// Creates keys, and leaves existing keys unchanged.
     Create,
     /// Adds to the value without reading it.
     Extend,
@@ -49,18 +49,18 @@ pub enum Access {
     Merge,
     /// Changes a part or a property without reading.
     Adjust,
-    /// Removes, whatever the value was.
+    /// Removes the key, regardless of the value.
     Remove,
-    /// Removes, with some options only if the value is a certain one.
+    /// As `Remove` or `Take`, depending on the options.
     RemoveIf,
-    /// Whatever a script does with it.
+    /// Any use, as a script decides.
     Script,
-    /// It is a channel's name, not a key.
+    /// The argument is a channel's name, not a key.
     Channel,
 }
 
 impl Access {
-    /// Redis's names for it, as the flags of a key specification.
+    /// Redis's names for the use, as the flags of a key specification.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Read => &["RO", "access"],
@@ -81,24 +81,24 @@ impl Access {
         }
     }
 
-    /// Does it tell something of the values?
+    /// Whether the use reveals something about the values.
     pub fn reads(self) -> bool {
         self.names().contains(&"access")
     }
 
-    /// Does it change the values, or remove them?
+    /// Whether the use changes or removes the values.
     pub fn writes(self) -> bool {
         ["update", "insert", "delete"].iter().any(|what| self.names().contains(what))
     }
 
-    /// The use in this request, where that depends on the options.
+    /// The use in this request, which may depend on the options.
     fn in_request(self, request: ArgsView<'_>) -> Self {
         match self {
             Self::Vary if !request.tail(3).iter().any(is_question) => Self::Overwrite,
             Self::Vary => Self::Modify,
             Self::VaryFields if !request.tail(2).iter().any(is_change) => Self::Read,
             Self::VaryFields => Self::Modify,
-            // With more than the key it answers whether the value is the given one.
+            // With further arguments the reply reveals whether the value equals the given one.
             Self::RemoveIf if request.len() > 2 => Self::Take,
             Self::RemoveIf => Self::Remove,
             other => other,
@@ -106,35 +106,35 @@ impl Access {
     }
 }
 
-/// Is it an option of SET that makes it tell of the value that was there?
+/// Whether this option makes the reply of SET reveal something about the old value.
 fn is_question(option: &[u8]) -> bool {
     let questions = [&b"get"[..], b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
     questions.iter().any(|question| option.eq_ignore_ascii_case(question))
 }
 
-/// Is it a subcommand of BITFIELD that writes?
+/// Whether this subcommand of BITFIELD writes.
 fn is_change(option: &[u8]) -> bool {
     [&b"set"[..], b"incrby"].iter().any(|change| option.eq_ignore_ascii_case(change))
 }
 
 impl KeyRange {
-    /// In place of the last key: the argument before the first key is the number of keys.
+    /// Value of `last`: the argument before the first key is the number of keys.
     pub const COUNTED: i8 = i8::MIN;
-    /// The same: the key is behind the last STORE among the options of SORT.
+    /// Value of `last`: the key follows the last STORE among the options of SORT.
     pub const STORED: i8 = i8::MIN + 1;
-    /// The same: the keys are not among the arguments.
+    /// Value of `last`: the keys are not among the arguments.
     pub const UNKNOWN: i8 = i8::MIN + 2;
-    /// The same: behind the word STORE.
+    /// Value of `last`: the key follows the word STORE.
     pub const STORE: i8 = i8::MIN + 3;
-    /// The same: behind the word STOREDIST.
+    /// Value of `last`: the key follows the word STOREDIST.
     pub const STOREDIST: i8 = i8::MIN + 4;
 
-    /// Whether the table does not say where the keys are.
+    /// Whether the table does not specify the positions of the keys.
     pub fn is_unknown(self) -> bool {
         matches!(self.last, Self::STORED | Self::UNKNOWN)
     }
 
-    /// The word that the key is behind, if it is behind one.
+    /// The word that precedes the key, if there is one.
     pub fn keyword(self) -> Option<&'static str> {
         match self.last {
             Self::STORE => Some("STORE"),
@@ -143,7 +143,7 @@ impl KeyRange {
         }
     }
 
-    /// Index of the first key of a request, and the one behind the last key; they may be behind the request's end.
+    /// The range of argument positions from the first key to the last. It may extend beyond the request's end.
     #[inline]
     fn places(self, request: ArgsView<'_>) -> std::ops::Range<usize> {
         match usize::try_from(self.last) {
@@ -167,7 +167,7 @@ impl KeyRange {
         }
     }
 
-    /// Where that depends on the request: kept out of the code inlined for all commands.
+    /// The index of the last key, if it depends on the request. Not inlined, because most commands do not need it.
     fn moving_last_idx(self, request: ArgsView<'_>) -> usize {
         if self.last != Self::COUNTED {
             return request.len().saturating_sub(usize::from(self.last.unsigned_abs()));
@@ -175,12 +175,12 @@ impl KeyRange {
         let first = usize::from(self.first);
         let count = request.get(first - 1).and_then(parse_i64).unwrap_or(0);
         let count = usize::try_from(count).unwrap_or(0).min(request.len());
-        // No keys end before the first.
+        // Without keys, the last index is before the first.
         (first + count * usize::from(self.step)).saturating_sub(usize::from(self.step))
     }
 }
 
-/// Where the key is behind the last STORE or STOREDIST, which are looked for from `first` on.
+/// The position of the key that follows the last STORE or STOREDIST, searched for from `first` on.
 fn last_store(request: ArgsView<'_>, first: usize) -> Option<usize> {
     let (mut place, mut i) = (None, first);
     while i + 1 < request.len() {
@@ -194,12 +194,12 @@ fn last_store(request: ArgsView<'_>, first: usize) -> Option<usize> {
     place
 }
 
-/// The key in which GEORADIUS and GEORADIUSBYMEMBER store their result, if asked to.
+/// The key in which GEORADIUS and GEORADIUSBYMEMBER store their result, if the request names one.
 pub(crate) fn stored_key(request: ArgsView<'_>, first: usize) -> Option<&[u8]> {
     last_store(request, first).map(|place| request.at(place))
 }
 
-/// Where SORT's destination is among its arguments.
+/// The position of SORT's destination key among its arguments.
 fn stored_place(request: ArgsView<'_>) -> Option<usize> {
     let (mut place, mut i) = (None, 2);
     while let Some(word) = request.get(i) {
@@ -217,13 +217,13 @@ fn stored_place(request: ArgsView<'_>) -> Option<usize> {
 }
 
 impl Spec {
-    /// First, last and step over all keys, as `COMMAND` gives them; zeros without keys,
-    /// or where the request says how many there are.
+    /// First, last and step over all keys, as in the reply of `COMMAND`; zeros if there are no keys, or if an argument
+    /// is the number of keys.
     pub fn key_positions(&self) -> (i64, i64, i64) {
         let ranges = if self.keys.is_empty() { self.routed_by } else { self.keys };
         match (ranges.first(), ranges.last()) {
             (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
-            // As in Redis, those that the table has no places for are left out.
+            // As in Redis, keys without fixed positions are left out.
             (Some(first), Some(last))
                 if last.last == KeyRange::COUNTED
                     || last.is_unknown()
@@ -249,8 +249,7 @@ impl Spec {
             || self.keys.is_empty() && touches
     }
 
-    /// Whether a request of this many arguments may access keys of another database than the one that was selected
-    /// before it.
+    /// Whether a request with this many arguments may access keys of another database than the selected one.
     pub(crate) fn may_leave_database(&self, n_args: usize) -> bool {
         match self.id {
             CommandId::Select | CommandId::Move => true,
@@ -260,7 +259,7 @@ impl Spec {
         }
     }
 
-    /// The keys of a request of this command, in order; used to prefetch them.
+    /// The keys of a request of this command, in order.
     #[inline]
     pub fn keys_of<'a>(&self, request: ArgsView<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         Keys { request, ranges: self.keys, at: 0, end: 0, step: 0 }
@@ -268,7 +267,7 @@ impl Spec {
 }
 
 impl Spec {
-    /// Where the keys of a request are among its arguments, and the use of each.
+    /// The positions of the keys among the arguments of a request, and the use of each key.
     pub fn uses_of(&self, request: ArgsView<'_>) -> impl Iterator<Item = (usize, Access)> {
         self.keys.iter().flat_map(move |range| {
             let places = range.places(request);
@@ -279,13 +278,13 @@ impl Spec {
     }
 }
 
-/// The keys of one request. Written out, because every request of a batch passes here: adapters of
-/// iterators take twice as many instructions.
+/// Iterator over the keys of one request. Written by hand because every request of a batch runs it: iterator adapters
+/// take twice as many instructions.
 struct Keys<'a> {
     request: ArgsView<'a>,
-    /// The arguments behind the present range.
+    /// The ranges after the current one.
     ranges: &'static [KeyRange],
-    /// The next key, if it is before the end of the present range.
+    /// The position of the next key, if it is before `end`, the end of the current range.
     at: usize,
     end: usize,
     step: usize,

@@ -1,20 +1,20 @@
-//! The list of commands: one entry for each, with its name, arity, group, handler, flags, keys, cost and text, and
-//! whether it is timed. Arity, flags, key positions and tips are Redis's, because clients and cluster-aware proxies
-//! decide by them.
+//! The list of commands: one entry per command, with its name, arity, group, handler, flags, keys, cost and text, and
+//! whether the command is timed. Arity, flags, key positions and tips must be Redis's, because clients and
+//! cluster-aware proxies depend on them.
 //!
-//! `quick()` marks a command that is timed only with many arguments, `quick_below()` one with an argument that may ask
-//! for much; every other command is always timed. The handler is a function of `crate::commands`, which expands the
-//! list a second time: the specifications must lie below the handlers, because access control and the state of
-//! connections use them.
+//! `quick()` marks a command that is timed only with many arguments. `quick_below(n)` marks a command that is timed
+//! from `n` arguments on, because an argument may ask for much work. All other commands are always timed. The handler
+//! is a function of `crate::commands`, which expands the list a second time: the specifications must be in a layer
+//! below the handlers, because access control and the state of connections use the specifications.
 //!
-//! In the syntax upper-case words stand for themselves, lower-case words for values,
-//! brackets enclose optional parts, `<` and `>` required ones, bars separate alternatives, and `[x ...]`
-//! behind x says that x may be repeated. `syntax.rs` reads it.
+//! In the syntax, upper-case words stand for themselves and lower-case words for values. Brackets enclose optional
+//! parts, `<` and `>` enclose required parts, bars separate alternatives, and `[x ...]` after x means that x may be
+//! repeated. `syntax.rs` parses it.
 
 use super::define::*;
 use super::{Access, Categories, Flags, Group, KeyRange, Spec};
 
-/// Passes the list, with those of the containers and of the subcommands, to the macro of this name.
+/// Passes the complete list, with the commands of the other files and the subcommands, to the macro `make`.
 macro_rules! all_commands {
     ($make:ident) => { $crate::table::with_containers! { $make
     commands {

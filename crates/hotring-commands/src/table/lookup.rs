@@ -1,13 +1,13 @@
-//! Finds the command of a request by its first words.
+//! Looks up the command of a request by its first words, in a hash table that is built at compile time.
 
 use std::fmt;
 
 use super::{CommandId, Spec, is_redis_command, list, subcommands};
 use hotring_protocol::{ArgsView, Called};
 
-/// Places of the hash table; over three times the number of commands.
+/// The number of slots in the hash table; more than three times the number of commands.
 const PLACES: usize = 1024;
-/// A place that no command took.
+/// An empty slot.
 const FREE: u8 = u8::MAX;
 const _: () = assert!(list::COMMANDS.len() < PLACES / 3);
 
@@ -23,16 +23,17 @@ const NAME_LEN_MAX: usize = {
     max
 };
 
-/// Commands about a cluster. They are not in the table, and a Redis without one has only this answer to them.
+/// Commands about a cluster. They are not in the command table: a Redis without a cluster refuses all of them with the
+/// same error.
 const OF_CLUSTERS: &[&str] = &["cluster", "asking", "readonly", "readwrite"];
 
-/// Is it a command whose first argument names a subcommand?
+/// Whether the command has subcommands, which its first argument names.
 #[inline]
 pub(super) fn has_subcommands(id: CommandId) -> bool {
     list::PARENTS.get(id as usize) == Some(&true)
 }
 
-/// Index into the table of commands by hash, filled at compile time.
+/// The hash table: indices into the command table, filled at compile time.
 static PLACE: [u8; PLACES] = places();
 
 const fn places() -> [u8; PLACES] {
@@ -49,7 +50,7 @@ const fn places() -> [u8; PLACES] {
     places
 }
 
-/// A hash that letters' case doesn't change. No user's data is kept by it.
+/// A hash that ignores the case of letters. It need not resist attacks, because no user data is stored by it.
 const fn hash(name: &[u8]) -> usize {
     let mut hash = name.len() as u32;
     let mut i = 0;
@@ -63,7 +64,7 @@ const fn hash(name: &[u8]) -> usize {
 /// Finds a command by its name in any case. Subcommands are found by [`resolve`].
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
-    // Longer than any command: not worth hashing, however long it is.
+    // Do not hash a name that is longer than any command.
     if name.len() > NAME_LEN_MAX {
         return None;
     }
@@ -77,7 +78,7 @@ pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
-/// Finds a command by its name, or a subcommand by its full one, such as `client|id`, in any case.
+/// Finds a command by its name, or a subcommand by its full name, such as `client|id`, in any case.
 pub fn lookup_full(name: &[u8]) -> Option<&'static Spec> {
     match name.iter().position(|byte| *byte == b'|') {
         None => lookup(name),
@@ -123,8 +124,8 @@ fn subcommand<'a>(
         .ok_or(CommandError::UnknownSubcommand(spec, name))
 }
 
-/// A request that calls no command, or calls it with a wrong number of arguments. Its
-/// text is Redis's reply, code included.
+/// The error of a request that calls no command, or has a wrong number of arguments. The text is Redis's reply, error
+/// code included.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum CommandError<'a> {
@@ -134,11 +135,11 @@ pub enum CommandError<'a> {
     UnknownSubcommand(&'static Spec, &'a [u8]),
     /// Too many or too few arguments.
     WrongArity(&'static Spec),
-    /// It is about a cluster.
+    /// The command is about a cluster, which this server does not support.
     Cluster(ArgsView<'a>),
 }
 
-/// Bytes of a request that an error repeats at most.
+/// The maximum number of bytes of a request that an error repeats.
 const QUOTED_MAX: usize = 128;
 
 impl fmt::Display for CommandError<'_> {
@@ -180,7 +181,7 @@ impl fmt::Display for CommandError<'_> {
 
 impl std::error::Error for CommandError<'_> {}
 
-/// A part of a request as errors repeat it: at most 128 bytes.
+/// A part of a request for an error text, cut to 128 bytes.
 pub fn quoted(text: &[u8]) -> impl fmt::Display {
     String::from_utf8_lossy(&text[..text.len().min(QUOTED_MAX)])
 }

@@ -1,4 +1,4 @@
-//! The table as a page of documentation.
+//! Generates the documentation page of all commands from the command table.
 
 use std::fmt::{self, Write};
 
@@ -42,7 +42,7 @@ fn write_page(page: &mut String) -> fmt::Result {
         page.push_str("| command | what it does | cost | since |\n");
         page.push_str("| --- | --- | --- | --- |\n");
         for spec in commands().iter().filter(|spec| spec.group == group) {
-            // A command that only holds others cannot be called.
+            // A command that only holds subcommands cannot be called itself.
             if subcommands(spec.id).next().is_none() || spec.takes(1) {
                 write_row(page, spec)?;
             }

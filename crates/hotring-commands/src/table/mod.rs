@@ -1,10 +1,10 @@
-//! The one table of commands.
+//! The command table, the single source of every property of a command.
 //!
-//! `list.rs` and `sublist.rs` hold it, written with the macros of `define.rs`. From it come the name lookup and the
-//! check of the number of arguments ([`resolve`]), the [`CommandId`], the replies
-//! of `COMMAND` (`reply.rs`), the place of the keys in a request (`keys.rs`), the
-//! page of documentation (`markdown.rs`), and the handlers in `crate::commands`, by id. A command that is not in the
-//! table does not exist; one that is there is served.
+//! The table is in `list.rs`, `containers.rs`, `geo.rs` and `sublist.rs`, written with the macros of `define.rs`. The
+//! following are derived from it: name lookup and the check of the number of arguments ([`resolve`]), the
+//! [`CommandId`], the replies of `COMMAND` (`reply.rs`), the positions of keys in a request (`keys.rs`), the
+//! documentation page (`markdown.rs`), and the handlers in `crate::commands`, by ID. The server serves exactly the
+//! commands in the table.
 
 mod containers;
 mod define;
@@ -35,44 +35,45 @@ pub(crate) use sublist::with_subcommands;
 /// One command or subcommand.
 #[derive(Debug)]
 pub struct Spec {
-    /// Its number, which counters and handlers are found by.
+    /// The ID, which is the index of the command's counters and handler.
     pub id: CommandId,
-    /// Lower-case name; of a subcommand with its parent's, as `client|id`.
+    /// The lower-case name. The name of a subcommand includes its parent's, such as `client|id`.
     pub name: &'static str,
-    /// The command that this one is a subcommand of.
+    /// The parent command, if this is a subcommand.
     pub parent: Option<CommandId>,
-    /// Number of arguments with the name (and the subcommand's name); negative: at least.
+    /// The number of arguments, including the name (and the subcommand's name); negative for a minimum.
     pub arity: i16,
     /// The properties of the command, for servers and clients.
     pub flags: Flags,
-    /// Categories of access control besides those that follow from group and flags.
+    /// Categories of access control in addition to those implied by group and flags.
     extra_categories: Categories,
-    /// Which arguments are keys.
+    /// The arguments that are keys.
     pub keys: &'static [KeyRange],
-    /// Which arguments are no keys, though the clients of a cluster choose a server by them as by keys.
+    /// The arguments that are not keys, but by which the clients of a cluster choose a server as by keys.
     routed_by: &'static [KeyRange],
-    /// The place of the only key, where every request has one: nearly all requests are such.
+    /// The position of the key, if every request has exactly one; otherwise 0. A fast path for most requests.
     sole_key: u8,
-    /// Where the documentation files it.
+    /// The group in the documentation.
     pub group: Group,
-    /// The first version of Redis that has it; `hotring` where Redis has no such command.
+    /// The first version of Redis that has the command; `hotring` if Redis has no such command.
     pub since: &'static str,
-    /// Syntax of the arguments behind the name.
+    /// The syntax of the arguments after the name.
     pub syntax: &'static str,
-    /// Order of its cost.
+    /// The complexity of the command.
     pub complexity: &'static str,
     /// A summary, one sentence.
     pub summary: &'static str,
-    /// Hints for clients that spread requests over several servers.
+    /// Hints for clients that distribute requests over several servers.
     pub tips: &'static [&'static str],
-    /// From this many arguments on, the name counted, it is worth the time to read a clock twice.
+    /// The minimum number of arguments, including the name, of a timed request. With fewer arguments the command is too
+    /// quick to read a clock twice.
     timed_from: usize,
 }
 
-/// A command that is quick for one key is timed from this many arguments on: it takes some microseconds then.
+/// A command that is quick for one key is timed from this many arguments on, because it then takes some microseconds.
 const TIMED_ARGS: usize = 64;
 
-/// Where the documentation files a command.
+/// The group of a command in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// About the connection itself.
@@ -127,15 +128,15 @@ impl Group {
     }
 }
 
-/// All commands without subcommands, in the table's order.
+/// All commands, not including subcommands, in the table's order.
 pub fn commands() -> &'static [Spec] {
     &list::COMMANDS
 }
 
-/// How many ids there are: each [`CommandId`] as a number is below this.
+/// The number of IDs: each [`CommandId`] as a number is below this.
 pub const COMMAND_IDS: usize = list::COMMANDS.len() + list::SUBCOMMANDS.len();
 
-/// All commands and subcommands, in the order of their ids.
+/// All commands and subcommands, in the order of their IDs.
 pub fn specs() -> impl Iterator<Item = &'static Spec> {
     list::COMMANDS.iter().chain(&list::SUBCOMMANDS)
 }
@@ -146,26 +147,26 @@ pub fn subcommands(of: CommandId) -> impl Iterator<Item = &'static Spec> {
 }
 
 impl Spec {
-    /// Is `n_args`, which counts the name, a number of arguments that the command takes?
+    /// Whether the command takes `n_args` arguments, including the name.
     #[inline]
     pub fn takes(&self, n_args: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { n_args >= arity } else { n_args == arity }
     }
 
-    /// The place of the key, if every request has exactly one.
+    /// The position of the key, if every request has exactly one.
     #[inline]
     pub fn sole_key(&self) -> Option<usize> {
         (self.sole_key > 0).then_some(self.sole_key.into())
     }
 
-    /// Whether a request of this many arguments may take long, so that its time is taken.
+    /// Whether a request with this many arguments may take long and must be timed.
     #[inline]
     pub fn is_timed(&self, n_args: usize) -> bool {
         n_args >= self.timed_from
     }
 
-    /// The name without its parent's: `id` of `client|id`.
+    /// The name without the parent's name: `id` of `client|id`.
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit('|').next().expect("rsplit gives at least one part")
     }
@@ -176,7 +177,7 @@ impl Spec {
         let is_parent = subcommands(self.id).next().is_some();
         let group = if is_parent { Group::Server } else { self.group };
         let implied = Categories::implied_by(group, self.flags);
-        // A command that names its types does not take any.
+        // A command that names its types is not for keys of any type.
         match self.extra_categories.contains(Categories::LIST) {
             true => self.extra_categories | implied.without(Categories::KEYSPACE),
             false => self.extra_categories | implied,
@@ -244,12 +245,12 @@ impl Spec {
         Self { summary, ..self }
     }
 
-    /// With few arguments it takes hardly longer than to read a clock.
+    /// Marks a command that, with few arguments, takes hardly longer than reading a clock: it is then not timed.
     const fn quick(self) -> Self {
         Self { timed_from: TIMED_ARGS, ..self }
     }
 
-    /// As [`quick`](Self::quick), with fewer arguments than this, which may ask for much.
+    /// As [`quick`](Self::quick), but timed from `n_args` arguments on, because an argument may ask for much work.
     const fn quick_below(self, n_args: usize) -> Self {
         Self { timed_from: n_args, ..self }
     }

@@ -1,28 +1,28 @@
-//! The names of Redis's commands, present here or not: for pages that compare, and for access rules that
-//! come from a Redis.
+//! The names of all of Redis's commands, including those that do not exist here, for comparison pages and for access
+//! rules that come from a Redis.
 
-/// By group; subcommands stand behind their command.
+/// The names by group. The subcommands of a command follow it in parentheses.
 const COMMANDS: &str = include_str!("redis-commands.txt");
 
 /// A command of Redis 8 without its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisCommand {
-    /// Its group in Redis's documentation.
+    /// The command's group in Redis's documentation.
     pub group: &'static str,
-    /// In lower case.
+    /// The name in lower case.
     pub name: String,
-    /// In lower case; most commands have none.
+    /// The names of the subcommands in lower case; most commands have none.
     pub subcommands: Vec<String>,
 }
 
-/// All commands of Redis, by groups.
+/// All commands of Redis, ordered by group.
 pub fn redis_commands() -> Vec<RedisCommand> {
     let lines = COMMANDS.lines().filter(|line| !line.starts_with('#'));
     let groups = lines.filter_map(|line| line.split_once(": "));
     groups.flat_map(|(group, names)| of_group(group, names)).collect()
 }
 
-/// Whether Redis has a command of this name, or a subcommand of a full one such as `client|id`, in any case.
+/// Whether Redis has a command of this name, or a subcommand of this full name, such as `client|id`, in any case.
 pub fn is_redis_command(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let (command, sub) = match name.split_once('|') {
@@ -36,7 +36,7 @@ pub fn is_redis_command(name: &[u8]) -> bool {
     redis_commands().iter().any(|known| known.name == command && has(known))
 }
 
-/// `GET CLIENT(ID INFO)` as `get`, and `client` with its subcommands `id` and `info`.
+/// Parses the names of a group: `GET CLIENT(ID INFO)` gives `get`, and `client` with the subcommands `id` and `info`.
 fn of_group(group: &'static str, names: &str) -> Vec<RedisCommand> {
     let mut all: Vec<RedisCommand> = Vec::new();
     let mut is_inside = false;

@@ -1,4 +1,4 @@
-//! The table as `COMMAND`, `COMMAND INFO` and `COMMAND DOCS` reply it.
+//! The replies of `COMMAND`, `COMMAND INFO` and `COMMAND DOCS`, from the command table.
 
 use super::syntax::{self, Argument, Kind};
 use super::{KeyRange, Spec, subcommands};
@@ -24,7 +24,7 @@ pub fn command_info(spec: &Spec, reply: &mut Writer<'_>) {
         key_range(*range, reply);
     }
     match subcommands(spec.id).count() {
-        // Redis answers none as an empty set, and some as an array.
+        // As Redis does, write no subcommands as an empty set, and some as an array.
         0 => reply.set(0),
         count => reply.array(count),
     }
@@ -40,7 +40,7 @@ fn name_set(reply: &mut Writer<'_>, names: impl Iterator<Item = &'static str> + 
     }
 }
 
-/// Where keys begin and how to find the others, in the form of Redis 7.
+/// Writes the specification of a range of keys, in the format of Redis 7.
 fn key_range(range: KeyRange, reply: &mut Writer<'_>) {
     reply.map(3);
     reply.bulk(b"flags");
@@ -79,7 +79,7 @@ fn key_range(range: KeyRange, reply: &mut Writer<'_>) {
     reply.int(0);
 }
 
-/// Where to look for the first key.
+/// Writes the part of the specification that locates the first key.
 fn begin_search(range: KeyRange, is_counted: bool, reply: &mut Writer<'_>) {
     reply.bulk(b"begin_search");
     reply.map(2);
@@ -100,7 +100,7 @@ fn begin_search(range: KeyRange, is_counted: bool, reply: &mut Writer<'_>) {
     reply.int(first - i64::from(is_counted));
 }
 
-/// How to find keys whose number stands before them.
+/// Writes the part of the specification that locates keys whose number precedes them.
 fn counted_keys(range: KeyRange, reply: &mut Writer<'_>) {
     pair(reply, "type", "keynum");
     reply.bulk(b"spec");
@@ -111,8 +111,7 @@ fn counted_keys(range: KeyRange, reply: &mut Writer<'_>) {
     }
 }
 
-/// Writes one command's name and documentation, as a pair of the map that
-/// `COMMAND DOCS` replies.
+/// Writes one command's name and documentation, as a pair of the map in the reply of `COMMAND DOCS`.
 pub fn command_docs(spec: &Spec, reply: &mut Writer<'_>) {
     let arguments = syntax::parse(spec.syntax);
     let n_subcommands = subcommands(spec.id).count();
@@ -165,7 +164,7 @@ fn argument(argument: &Argument, reply: &mut Writer<'_>) {
     }
     if kind == "key" {
         reply.bulk(b"key_spec_index");
-        // The second of two keys that are used differently has a specification of its own.
+        // The second of two keys with different uses has its own specification.
         reply.int(matches!(name.as_str(), "newkey" | "destination").into());
     }
     if let Some(token) = token {
@@ -190,7 +189,7 @@ fn argument(argument: &Argument, reply: &mut Writer<'_>) {
     }
 }
 
-/// The type of a value, which its name tells.
+/// The type of a value, derived from its name.
 fn value_type(name: &str) -> &'static str {
     match name {
         "key" | "newkey" | "source" | "destination" => "key",

@@ -1,6 +1,6 @@
-//! The list of subcommands, in the form of `list.rs`, each behind the name of its command.
+//! The list of subcommands, in the format of `list.rs`.
 
-/// Passes the commands that it is given, and the subcommands, to the macro `make`.
+/// Passes the given commands, and the subcommands, to the macro `make`.
 macro_rules! with_subcommands {
     ($make:ident $($commands:tt)*) => { $make! { $($commands)*
     subcommands {

@@ -1,10 +1,10 @@
-//! Reads the syntax text of a command into a tree, for `COMMAND DOCS`.
+//! Parses the syntax text of a command into a tree, for `COMMAND DOCS`.
 
 /// One argument, or a group of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Argument {
     pub kind: Kind,
-    /// The word that has to stand before the value.
+    /// The word that must precede the value.
     pub token: Option<&'static str>,
     pub optional: bool,
     pub multiple: bool,
@@ -16,13 +16,13 @@ pub(super) enum Kind {
     Token(&'static str),
     /// A value, under the name that the syntax gives it.
     Value(&'static str),
-    /// One of several.
+    /// One of several arguments.
     OneOf(Vec<Argument>),
-    /// All of several.
+    /// Several arguments, all of them required.
     Block(Vec<Argument>),
 }
 
-/// Reads a syntax text. The texts are in the table, so that a bad one fails the tests.
+/// Parses a syntax text. Panics if the text is malformed; the tests parse all texts of the table.
 pub(super) fn parse(syntax: &'static str) -> Vec<Argument> {
     let mut rest = syntax;
     let parsed = alternatives(&mut rest);
@@ -30,7 +30,7 @@ pub(super) fn parse(syntax: &'static str) -> Vec<Argument> {
     parsed
 }
 
-/// Reads sequences between bars up to a closing bracket; two or more become one choice.
+/// Parses sequences separated by bars, up to a closing bracket; two or more sequences become one choice.
 fn alternatives(rest: &mut &'static str) -> Vec<Argument> {
     let mut choices = vec![sequence(rest)];
     while let Some(tail) = rest.strip_prefix('|') {
@@ -68,7 +68,7 @@ fn sequence(rest: &mut &'static str) -> Vec<Argument> {
     }
 }
 
-/// Adds a word; a value right behind a token takes the token as its own.
+/// Adds a word. A value right after a token takes that token as its own.
 fn push_word(items: &mut Vec<Argument>, word: &'static str) {
     if word.starts_with(|c: char| c.is_ascii_uppercase()) {
         return items.push(plain(Kind::Token(word)));
@@ -81,8 +81,7 @@ fn push_word(items: &mut Vec<Argument>, word: &'static str) {
     items.push(value);
 }
 
-/// Adds the contents of brackets, or, if those are `[x ...]` behind x, marks x as
-/// repeatable.
+/// Adds the contents of brackets. If they are `[x ...]` after x, marks x as repeatable instead.
 fn optional_group(items: &mut Vec<Argument>, mut group: Vec<Argument>) {
     let multiple = group.last().is_some_and(|last| last.kind == Kind::Value("..."));
     if multiple {
@@ -95,7 +94,7 @@ fn optional_group(items: &mut Vec<Argument>, mut group: Vec<Argument>) {
     items.push(Argument { optional, multiple, ..block(group) });
 }
 
-/// Several arguments as one; one stays as it is.
+/// Combines several arguments into one; a single argument is returned unchanged.
 fn block(mut items: Vec<Argument>) -> Argument {
     if items.len() == 1 { items.swap_remove(0) } else { plain(Kind::Block(items)) }
 }

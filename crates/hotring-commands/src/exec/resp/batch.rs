@@ -1,4 +1,4 @@
-//! A batch: requests that are decoded together, and whose keys are prefetched together.
+//! A batch of RESP requests, which are decoded together, and whose keys are prefetched together.
 
 use hotring_protocol::{Args, ArgsView, Decoded, Decoder, Limits, PrefixCache, ProtocolError};
 use hotring_store::{Key, KeyHash, Session};
@@ -6,7 +6,7 @@ use hotring_store::{Key, KeyHash, Session};
 use crate::state::batching::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 use crate::table::{Flags, Spec, called};
 
-/// A thread's storage for batches, one after the other.
+/// A thread's storage for the current batch, reused for each batch.
 pub(super) struct Batch {
     requests: Vec<Request>,
     /// The hash of each request's first key, if the key was prefetched.
@@ -28,11 +28,11 @@ struct Request {
     spec: Option<&'static Spec>,
 }
 
-/// Why a batch has fewer requests than it may have.
+/// The reason why a batch has fewer requests than it may have.
 pub(super) enum Stop {
     /// The input has no more complete requests.
     Incomplete,
-    /// The next bytes are no request.
+    /// The next bytes are not a valid request.
     Broken(ProtocolError),
 }
 
@@ -48,8 +48,9 @@ impl Batch {
         }
     }
 
-    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`. A request that may wait is the last of its batch:
-    /// requests behind it would be decoded again after each of many waits. So is one that changes how others run.
+    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`. A request that may wait must be the last of its
+    /// batch: requests after it would be decoded again after each of many waits. A request that changes how later ones
+    /// run must be the last as well.
     pub(super) fn decode(
         &mut self,
         decoder: &mut Decoder,
@@ -82,7 +83,7 @@ impl Batch {
         None
     }
 
-    /// Fetches the cache lines of all keys of the batch side by side, if there are enough.
+    /// Prefetches the cache lines of all keys of the batch, if the batch has at least [`PREFETCH_MIN`] requests.
     pub(super) fn prefetch(&mut self, input: &[u8], store: &mut Session) {
         self.place = store.place();
         if self.len < PREFETCH_MIN {
@@ -128,20 +129,20 @@ impl Batch {
         self.requests[i].start
     }
 
-    /// Its command; None if no command has this name and takes this number of arguments.
+    /// The command of the `i`th request; None if no command has this name and takes this number of arguments.
     #[inline]
     pub(super) fn spec(&self, i: usize) -> Option<&'static Spec> {
         self.requests[i].spec
     }
 
-    /// Its arguments.
+    /// The arguments of the `i`th request.
     #[inline]
     pub(super) fn args<'a>(&'a self, i: usize, input: &'a [u8]) -> ArgsView<'a> {
         let request = &self.requests[i];
         request.args.view(&input[request.start..])
     }
 
-    /// The hash of its first key, if the key was prefetched.
+    /// The hash of the `i`th request's first key, if the key was prefetched.
     #[inline]
     pub(super) fn key_hash(&self, i: usize) -> KeyHash {
         self.key_hashes[i]

@@ -1,5 +1,6 @@
-//! Batches whose requests are checked one at a time: a request may have to wait for the end of a pause, for the log or
-//! for a script, may be refused or queued in a transaction, and may be timed, published and shown to monitors.
+//! The slow path of the RESP executor, which checks the requests of a batch one at a time. A request may have to wait
+//! for the end of a pause, for the log or for a script, may be refused or queued in a transaction, and may be timed,
+//! published and shown to monitors.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use crate::state::transaction::Queued;
 use crate::table::Spec;
 
 impl RespExecutor {
-    /// As [`execute`](Self::execute) for the whole batch, with all checks before and after each request.
+    /// As [`execute`](Self::execute) for the entire batch, with all checks before and after each request.
     pub(super) fn execute_checked(
         &mut self,
         thread: &mut ThreadState,
@@ -73,8 +74,8 @@ impl RespExecutor {
         thread.script_wait(spec, args, client, run.now)
     }
 
-    /// The pause that a request has to wait for, if there is one. Forbidden requests are refused at once, and clients
-    /// that have not authenticated do not wait: they must not queue much behind such a request.
+    /// The wait for a pause or for the log, if the request must wait. Forbidden requests are refused at once. Clients
+    /// that have not authenticated never wait: they must not queue much input behind a waiting request.
     fn pause_of(
         &self,
         thread: &mut ThreadState,
@@ -100,7 +101,8 @@ impl RespExecutor {
         may_run.then_some(wait)
     }
 
-    /// Answers a request without running it: the client may not run it now, or it goes into a transaction.
+    /// Answers a request without running it, if the request is refused or queued in a transaction; otherwise returns
+    /// false.
     fn is_answered(
         &self,
         thread: &mut ThreadState,
@@ -126,7 +128,7 @@ impl RespExecutor {
         true
     }
 
-    /// Why the client may not run a request now.
+    /// The error if the client must not run the request now.
     fn refusal(
         &self,
         thread: &mut ThreadState,
@@ -155,7 +157,7 @@ impl RespExecutor {
         is_refused.then(|| only_while_listening(spec).into())
     }
 
-    /// Runs one request, and times, publishes and shows it where that is asked for.
+    /// Runs one request; if required, times it, publishes its changes and shows it to monitors.
     fn execute_observed(
         &mut self,
         thread: &mut ThreadState,
@@ -173,7 +175,7 @@ impl RespExecutor {
                 &thread.server.push.tracking,
             );
         }
-        // Messages that arrive in between must not keep a request that has begun from running.
+        // Messages that have just arrived must not prevent a request that has begun from running.
         let unlimited = Run { out_max: usize::MAX, ..*run };
         self.execute(thread, i..i + 1, &unlimited, client, out);
         let Some(spec) = self.batch.spec(i) else { return };
@@ -191,7 +193,7 @@ impl RespExecutor {
 /// Times one request of a sampled run.
 struct Timer {
     begun: Instant,
-    /// Timed commands until then.
+    /// The number of timed commands at that time.
     timed: u64,
 }
 
@@ -200,7 +202,7 @@ impl Timer {
         Timer { begun: clock::monotonic(), timed: thread.shared().counters.by_command.timed() }
     }
 
-    /// How long the request took; None if it is one of those that are always timed.
+    /// The duration of the request; None if the request has been timed already, as some always are.
     fn stop(self, thread: &ThreadState) -> Option<Duration> {
         let is_untimed = thread.shared().counters.by_command.timed() == self.timed;
         is_untimed.then(|| self.begun.elapsed())

@@ -1,7 +1,7 @@
 //! The executor of RESP: decodes batches of requests and runs them.
 //!
-//! [`RespExecutor::execute`] runs the requests of most batches. Where a request may have to wait, be refused or be
-//! observed, [`checked`] runs them one at a time.
+//! [`RespExecutor::execute`] runs the requests of most batches. If a request may have to wait, be refused or be
+//! observed, [`checked`] runs the requests one at a time.
 
 mod batch;
 mod checked;
@@ -23,7 +23,7 @@ use crate::state::transaction::aborted;
 use crate::table::{CommandError, CommandId, Spec, resolve};
 use batch::{Batch, Stop};
 
-/// Runs RESP requests. A thread has one, for all its connections.
+/// Runs RESP requests. Each thread has one executor for all its connections.
 pub(super) struct RespExecutor {
     batch: Batch,
 }
@@ -33,7 +33,7 @@ struct Run<'a> {
     input: &'a [u8],
     now: u64,
     reply_len_max: usize,
-    /// No request begins when there is more output than this.
+    /// No request begins if the output is longer than this.
     out_max: usize,
 }
 
@@ -59,7 +59,7 @@ impl RespExecutor {
         let fed = loop {
             let stop = self.take_batch(thread, (client, decoder), input, start, now);
             let len = self.batch.len;
-            // Requests that change this are the last of their batches, or their batches are checked anyway.
+            // A request that changes these conditions is the last of its batch, or its batch is checked anyway.
             let is_plain = client.is_plain() && !thread.is_watched && !thread.is_timed;
             let out_max = out_start.saturating_add(match is_plain {
                 true => thread.config.output_soft_max,
@@ -97,12 +97,12 @@ impl RespExecutor {
             self.note_keys(thread, client, input, now);
         }
         self.batch.prefetch(input, &mut thread.store);
-        // All long requests are timed: reading their arguments may take long, whatever the command.
+        // All long requests are timed: reading their arguments may take long, regardless of the command.
         thread.is_timed |= self.batch.end - start >= TURN_LEN;
         stop
     }
 
-    /// The end of the run after `ran` requests of the batch; None if the next batch follows.
+    /// The outcome of the run, if it ends after `ran` requests of the batch; None if the next batch follows.
     #[inline(always)]
     fn end_of_run(
         &mut self,
@@ -118,17 +118,17 @@ impl RespExecutor {
         }
         let waits = client.wait().is_some();
         if ran < self.batch.len {
-            // The tail that the decoder remembers is no longer the next thing it will see.
+            // The decoder remembers an incomplete request at the end of the input, but must continue before it.
             *decoder = Decoder::new();
             return Some(Fed { consumed: self.batch.start(ran), stalled: !waits });
         }
         let consumed = self.batch.end;
         if waits {
-            // A request that may wait is the last of its batch: nothing behind it has been decoded.
+            // A request that may wait is the last of its batch: nothing after it has been decoded.
             return Some(Fed { consumed, stalled: false });
         }
         match stop {
-            // A wrong password holds back the requests behind it.
+            // A wrong password delays the requests after it.
             None if consumed < input.len()
                 && (consumed >= TURN_LEN || !client.penalty.is_zero()) =>
             {
@@ -147,8 +147,8 @@ impl RespExecutor {
         }
     }
 
-    /// Runs requests of the batch until the output is long, or one of them ends the connection or waits.
-    /// Returns how many it has run.
+    /// Runs requests of the batch until the output exceeds `run.out_max`, or a request ends the connection or waits.
+    /// Returns the number of requests that have run.
     fn execute(
         &mut self,
         thread: &mut ThreadState,
@@ -176,9 +176,9 @@ impl RespExecutor {
                 break;
             }
             context.args = self.batch.args(i, run.input);
-            // Another client may have swapped the database since the request before it.
+            // Another client may have swapped the database since the previous request.
             context.store.select(context.client.database);
-            // A request before it may have gone to another database, whose hashes differ.
+            // A previous request may have selected another database, whose hashes differ.
             let is_same = context.store.place() == self.batch.place;
             context.key_hash = if is_same { self.batch.key_hash(i) } else { KeyHash::UNKNOWN };
             match self.batch.spec(i) {
@@ -217,7 +217,7 @@ impl RespExecutor {
     }
 }
 
-/// Counts the commands of a run, once for all of them.
+/// Counts the commands of a run, with one update of the counter.
 fn count(thread: &ThreadState, client: &Client, commands: u64) {
     thread.shared().counters.commands.add(commands);
     if let Some(id) = client.last {
@@ -233,11 +233,11 @@ fn close_broken(client: &mut Client, error: &ProtocolError, out: &mut Vec<u8>) {
     client.closing = Some(Closing::Protocol);
 }
 
-/// Answers a request that names no command or has a wrong number of arguments.
+/// Refuses a request that names no command or has a wrong number of arguments.
 #[cold]
 fn refuse(c: &mut Context<'_>) {
     let Err(error) = resolve(c.args) else { return };
-    // A browser sends these when a page makes it talk to this port. Redis closes the connection as well.
+    // A browser sends these words when a page makes it connect to this port. Redis closes the connection as well.
     let browser =
         |name: &[u8]| name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:");
     if matches!(error, CommandError::Unknown(_)) && c.args.get(0).is_some_and(browser) {

@@ -1,12 +1,12 @@
-//! `list-max-listpack-size`: up to where a list is kept as one value.
+//! `list-max-listpack-size`: the limit up to which a list is stored as one value.
 
 use super::Config;
 
-/// Most bytes of a list whose elements are counted.
+/// The maximum bytes of a list stored as one value, if the setting limits the number of elements.
 const SAFE_LEN: usize = 8 << 10;
 
 impl Config {
-    /// Most elements and bytes of a list that is kept as one value.
+    /// The maximum elements and bytes of a list that is stored as one value.
     pub fn list_packed_max(&self) -> (usize, usize) {
         match self.list_packed_max {
             // -1 for 4 KiB, to -5 for 64 KiB.

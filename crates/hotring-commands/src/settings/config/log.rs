@@ -7,28 +7,28 @@ use hotring_log::When;
 /// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Whether there is one.
+    /// Whether the server writes a log.
     pub is_on: bool,
-    /// When a write is acknowledged.
+    /// The state of a write at which it is acknowledged.
     pub when: When,
-    /// The folder of its files.
+    /// The folder of the log and the snapshots.
     pub data: PathBuf,
-    /// Length of a file at which the next begins, in bytes.
+    /// The length of a log file in bytes at which the next file begins.
     pub segment_len: usize,
-    /// Bytes that may wait to be written, before writes have to wait.
+    /// The number of unwritten bytes above which writes have to wait.
     pub queue_max: usize,
     /// The treatment of writes while the log fails.
     pub on_error: OnError,
-    /// How and when snapshots are written.
+    /// The settings of snapshots.
     pub snapshots: SnapshotSettings,
 }
 
 /// The treatment of writes while the log fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// They are refused.
+    /// Writes are refused.
     Stop,
-    /// They go on, and are lost when the server ends.
+    /// Writes continue, and are lost when the server ends.
     Continue,
 }
 
@@ -47,7 +47,7 @@ impl Default for LogSettings {
 }
 
 impl LogSettings {
-    /// When writes are acknowledged, as the setting has it.
+    /// The value of the setting `log`.
     pub fn name(&self) -> &'static str {
         match self.when {
             _ if !self.is_on => "off",
@@ -57,7 +57,7 @@ impl LogSettings {
         }
     }
 
-    /// Whether they may come after these while the server runs.
+    /// Checks whether these settings may replace `old` while the server runs.
     pub(crate) fn check_after(&self, old: &LogSettings) -> Result<(), String> {
         if old.is_on != self.is_on {
             return Err("a log can be begun or ended at the start of the server only".to_string());
@@ -65,7 +65,7 @@ impl LogSettings {
         self.check()
     }
 
-    /// Whether they go together.
+    /// Checks whether the settings are consistent.
     pub fn check(&self) -> Result<(), String> {
         match self.is_on || self.snapshots.points.is_empty() {
             true => Ok(()),
@@ -77,22 +77,22 @@ impl LogSettings {
 /// The settings of snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
-    /// Bytes written in a second, at most; 0 for no limit.
+    /// The maximum number of bytes written per second; 0 for no limit.
     pub rate: usize,
-    /// When one is due; never if there is none.
+    /// The save points, each of which makes a snapshot due.
     pub points: Vec<SavePoint>,
-    /// One is due, too, if the log since the last one exceeds this percentage of it; never if this is 0.
+    /// A snapshot is also due if the log since the last snapshot exceeds this percentage of that snapshot; 0 for never.
     pub log_percent: u64,
-    /// Bytes of the log below which it is not.
+    /// The minimum bytes of the log that make a snapshot due by `log_percent`.
     pub log_min: usize,
 }
 
-/// A snapshot is due so long after the last one, if there have been this many changes.
+/// A save point: a snapshot is due this long after the last one, if there have been this many changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
-    /// The time.
+    /// Seconds since the last snapshot.
     pub seconds: u64,
-    /// The changes.
+    /// The minimum number of changes since the last snapshot.
     pub changes: u64,
 }
 

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 pub struct MemcachedSettings {
     /// `ADDR:PORT` of each listener; empty means none.
     pub listen: Vec<String>,
-    /// Names and passwords.
+    /// The file of names and passwords; None if clients need not authenticate.
     pub auth_file: Option<PathBuf>,
-    /// Longest value that is stored by this protocol.
+    /// The maximum length of a value that this protocol stores, in bytes.
     pub value_len_max: usize,
-    /// Longest line that names keys.
+    /// The maximum length of a line that names keys, in bytes.
     pub line_len_max: usize,
-    /// Prefixes of keys that are counted.
+    /// The maximum number of key prefixes that `stats detail` counts.
     pub prefixes_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! All settings of a server, as values. `settings` names each and reads them from their sources.
+//! The values of all settings of a server. `settings` names each setting and reads the values from their sources.
 
 mod list;
 mod log;
@@ -27,45 +27,45 @@ pub use tls::{AuthClients, Protocols, TlsSettings};
 /// All settings of a server. `settings/` names and explains each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file that was read, which CONFIG REWRITE writes.
+    /// The configuration file that was read, which CONFIG REWRITE rewrites.
     pub file: Option<PathBuf>,
-    /// The settings that CONFIG SET has set since: CONFIG REWRITE writes these.
+    /// The settings that CONFIG SET has changed, which CONFIG REWRITE must write.
     pub changed: BTreeSet<&'static str>,
     /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
     pub listen: Vec<String>,
-    /// Addresses to listen on.
+    /// The addresses to listen on.
     pub bind: Vec<String>,
     /// The port for `bind`.
     pub port: u16,
-    /// Path of the unix socket, if any.
+    /// The path of the unix socket, if any.
     pub unixsocket: Option<PathBuf>,
-    /// Permission bits of the unix socket's file.
+    /// The permission bits of the unix socket's file.
     pub unixsocketperm: u32,
     /// Whether to refuse other machines while the default user needs no password.
     pub protected_mode: bool,
     /// The default user's password; empty for none.
     pub requirepass: Secret,
-    /// The file of users.
+    /// The ACL file.
     pub aclfile: Option<PathBuf>,
-    /// Entries that ACL LOG keeps.
+    /// The maximum number of entries that ACL LOG keeps.
     pub acllog_len_max: usize,
-    /// Milliseconds that each wrong password holds back its connection's replies.
+    /// Milliseconds by which each wrong password delays its connection's replies.
     pub auth_failure_delay_ms: u64,
-    /// Who may change settings that name files while the server runs.
+    /// The access setting for changing settings that name files while the server runs.
     pub enable_protected_configs: Guard,
-    /// TLS, if it is spoken.
+    /// The settings of TLS.
     pub tls: TlsSettings,
-    /// Seconds that a connection has to shake hands by TLS, and to authenticate; 0 for ever.
+    /// Seconds within which a connection must complete its TLS handshake and authenticate; 0 for no limit.
     pub handshake_timeout_s: u64,
-    /// memcached's protocol.
+    /// The settings of memcached's protocol.
     pub memcached: MemcachedSettings,
-    /// Threads that serve connections; 0 means one for each available core.
+    /// The number of threads that serve connections; 0 means one for each available core.
     pub threads: usize,
-    /// Connections at one time.
+    /// The maximum number of connections.
     pub maxclients: usize,
-    /// Connections that may wait for keys at one time.
+    /// The maximum number of connections that wait for keys at the same time.
     pub waiting_max: u64,
-    /// Keys that one connection may watch.
+    /// The maximum number of keys that one connection may watch.
     pub watched_max: usize,
     /// Idle seconds after which a connection is closed; 0 never.
     pub timeout_s: u64,
@@ -73,110 +73,112 @@ pub struct Config {
     pub request_timeout_s: u64,
     /// Seconds of silence before TCP probes; 0 never.
     pub tcp_keepalive_s: u64,
-    /// The kernel's queue of connections that are not yet accepted.
+    /// The length of the kernel's queue of connections that are not accepted yet.
     pub tcp_backlog: u32,
-    /// Largest unfinished request, in bytes.
+    /// The maximum length of an unfinished request, in bytes.
     pub query_buffer_max: usize,
     /// Unsent bytes above which a connection is not read from.
     pub output_soft_max: usize,
-    /// Seconds after which a connection is closed that is above that and fetches nothing; 0 never.
+    /// Seconds after which a connection is closed whose unsent bytes have exceeded `output_soft_max` for this long
+    /// without progress; 0 never.
     pub output_soft_s: u64,
     /// Unsent bytes above which a connection is closed; 0 never.
     pub output_hard_max: usize,
-    /// Bytes that the buffers of all connections may take; 0 for no limit.
+    /// The maximum bytes of the buffers of all connections; 0 for no limit.
     pub client_memory_max: usize,
-    /// Unsent bytes above which a connection that listens gets no more messages and is closed; 0 never.
+    /// Unsent bytes above which a connection that receives messages is closed; 0 never.
     pub subscriber_output_max: usize,
-    /// Which changes of keys are published.
+    /// The changes of keys that are published.
     pub notify: Notify,
-    /// Channels and patterns that one connection may listen to.
+    /// The maximum number of channels and patterns that one connection may subscribe to.
     pub subscriptions_max: usize,
-    /// Keys that connections keep copies of; 0 for no limit.
+    /// The maximum number of keys in the table of CLIENT TRACKING; 0 for no limit.
     pub tracking_keys_max: usize,
-    /// Bytes that these may take in the server; 0 for no limit.
+    /// The maximum bytes of the table of CLIENT TRACKING; 0 for no limit.
     pub tracking_memory_max: usize,
-    /// Bytes of removed values that may wait for a thread that does not leave its command, before
-    /// writes are refused; 0 for no limit.
+    /// Bytes of removed values, waiting for a thread that does not leave its command, above which writes are refused; 0
+    /// for no limit.
     pub unreclaimed_max: usize,
-    /// Bytes of data, connections and scripts, above which keys are evicted or writes refused; 0 is no limit.
+    /// Bytes of data, connections and scripts above which keys are evicted or writes are refused; 0 for no limit.
     pub memory_max: usize,
-    /// The process is this server's alone: its uncounted memory counts, too.
+    /// The process contains nothing but this server, so that the process's unaccounted memory counts as well.
     pub owns_process: bool,
-    /// The eviction policy at that limit.
+    /// The eviction policy at `memory_max`.
     pub eviction: EvictionOptions,
-    /// The operator has set it. Otherwise nothing in a log is evicted.
+    /// The operator has set the policy. Otherwise a server with a log evicts nothing.
     pub policy_is_chosen: bool,
-    /// Minutes after which counts of accesses are one less; 0 never.
+    /// Minutes after which the access counters of LFU policies decrease by one; 0 never.
     pub lfu_decay_min: u64,
     /// The share of `memory_max` that pinned keys may take, in percent.
     pub pinned_percent: u8,
-    /// Whether items have checksums, and who looks at them.
+    /// Whether items have checksums, and the operations that verify them.
     pub checksum: Checksum,
-    /// Earlier values that are kept of each key; 0 for none.
+    /// The number of earlier values that are kept of each key; 0 for none.
     pub history: usize,
-    /// Bytes that the earlier values of one key may take.
+    /// The maximum bytes of the earlier values of one key.
     pub history_bytes_max: usize,
-    /// Databases that clients may select.
+    /// The number of databases.
     pub databases: usize,
     pub hash_packed_fields_max: usize,
     pub hash_packed_len_max: usize,
     pub set_packed_ints_max: usize,
     pub set_packed_members_max: usize,
     pub set_packed_len_max: usize,
-    /// Most bytes of an estimated count in its sparse form.
+    /// The maximum bytes of a HyperLogLog in its sparse form.
     pub hll_sparse_max: usize,
-    /// Values given for settings without effect.
+    /// The given values of settings without effect.
     pub passive: Given,
-    /// Limits of unsent replies that were given and have no effect.
+    /// The given limits of unsent replies that have no effect.
     pub idle_output_limits: IdleOutputLimits,
     pub scored_packed_members_max: usize,
     pub scored_packed_len_max: usize,
     pub text_plain_max: usize,
-    /// Of a list that is kept as one value: its elements, or by -1 to -5 its bytes, as Redis says it.
+    /// The limit of a list that is stored as one value: a number of elements, or, as in Redis, -1 to -5 for 4 to 64
+    /// KiB.
     pub list_packed_max: i64,
     /// Accepted, without effect.
     pub list_compress_depth: u32,
-    /// Longest key.
+    /// The maximum length of a key in bytes.
     pub key_len_max: usize,
-    /// Longest argument of a request.
+    /// The maximum length of an argument of a request in bytes.
     pub bulk_len_max: usize,
-    /// Most arguments of a request.
+    /// The maximum number of arguments of a request.
     pub args_max: usize,
-    /// Longest line of an inline request.
+    /// The maximum length of an inline request's line in bytes.
     pub inline_len_max: usize,
-    /// Milliseconds that a script may run; 0 for no limit.
+    /// The maximum run time of a script in milliseconds; 0 for no limit.
     pub lua_time_ms: u64,
-    /// Milliseconds from which on others are told that it is busy; 0 for never.
+    /// Milliseconds after which requests for keys that a script holds are refused with BUSY; 0 never.
     pub busy_reply_ms: u64,
-    /// Instructions that a script may run through; 0 for no limit.
+    /// The maximum number of instructions that a script may execute; 0 for no limit.
     pub lua_steps_max: u64,
-    /// Lines that scripts may write into the log in a second; 0 for no limit.
+    /// The maximum number of lines per second that scripts may write to the server's log; 0 for no limit.
     pub lua_log_max: u64,
-    /// Memory that each thread's Lua may take.
+    /// The maximum memory of each thread's Lua interpreter in bytes.
     pub lua_memory_max: usize,
-    /// Memory that the known scripts may take.
+    /// The maximum memory of the script cache in bytes.
     pub script_cache_max: usize,
-    /// The index underneath.
+    /// The settings of the index.
     pub index: IndexSettings,
-    /// Microseconds from which on SLOWLOG keeps a request; negative for none.
+    /// The minimum duration in microseconds of a request in SLOWLOG; negative for none.
     pub slowlog_threshold_us: i64,
-    /// Requests that SLOWLOG keeps.
+    /// The maximum number of requests that SLOWLOG keeps.
     pub slowlog_len_max: usize,
-    /// Milliseconds from which on LATENCY keeps an event; 0 for never.
+    /// The minimum duration in milliseconds of an event in LATENCY; 0 for none.
     pub latency_threshold_ms: u64,
-    /// Who may use DEBUG.
+    /// The access setting for DEBUG.
     pub debug_command: Guard,
-    /// Durability.
+    /// The settings of the write-ahead log.
     pub log: LogSettings,
-    /// The least severe message that is logged.
+    /// The lowest severity of logged messages.
     pub log_level: LogLevel,
-    /// How it is written.
+    /// The format of logged messages.
     pub log_format: LogFormat,
     /// `ADDR:PORT` for metrics, health checks and the status page, if any.
     pub admin: Option<String>,
-    /// Milliseconds after which a thread that does not go round is called stuck; 0 for never.
+    /// Milliseconds without a beat after which a thread is reported as stuck; 0 never.
     pub watchdog_ms: u64,
-    /// Seconds after which a process that was asked to end does so whatever it waits for; 0 for never.
+    /// Seconds after which a process that was asked to end exits even if it still waits for something; 0 never.
     pub shutdown_timeout_s: u64,
 }
 
@@ -269,7 +271,7 @@ impl Default for Config {
     }
 }
 
-/// Limits of unsent replies that were given and have no effect: bytes, and seconds above the soft one.
+/// The given limits of unsent replies that have no effect: bytes, and for a soft limit also seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleOutputLimits {
     pub(crate) normal_soft: (usize, u64),
@@ -279,7 +281,7 @@ pub struct IdleOutputLimits {
 }
 
 impl Default for IdleOutputLimits {
-    /// There are no replicas: they have Redis's limits.
+    /// Redis's limits, also for replicas, which this server does not have.
     fn default() -> Self {
         IdleOutputLimits {
             normal_soft: (0, 0),
@@ -290,7 +292,7 @@ impl Default for IdleOutputLimits {
     }
 }
 
-/// How much is logged, by Redis's names.
+/// The level of the server's log, with Redis's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// Nothing at all.
@@ -335,20 +337,20 @@ impl LogLevel {
     }
 }
 
-/// How a line of the log is written.
+/// The format of a line in the server's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// A readable line.
     Human,
-    /// For programs: one JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 impl Config {
-    /// Gives the store its limits of memory.
+    /// Sets the memory limits and the eviction policy of the store.
     ///
     /// # Errors
-    /// The index cannot record accesses as the policy needs, and there is a limit.
+    /// `maxmemory` is set, and the index cannot record accesses in the way that the policy needs.
     pub fn limit_memory(&self, store: &Store) -> Result<(), String> {
         let bytes = |max| if max == 0 { u64::MAX } else { max as u64 };
         match store.set_eviction(self.eviction) {
@@ -367,7 +369,7 @@ impl Config {
         Ok(())
     }
 
-    /// Memory that the scripts of a thread may take.
+    /// The maximum memory of one thread's scripts in bytes.
     pub(crate) fn lua_memory(&self) -> usize {
         self.lua_memory_max.min(memory::part_of(self.memory_max))
     }
@@ -375,20 +377,20 @@ impl Config {
     /// The addresses to bind, as text.
     pub fn addresses(&self) -> Vec<String> {
         match (self.listen.as_slice(), self.port) {
-            // As Redis's files ask for TLS or a unix socket alone.
+            // As in Redis, `port 0` is for servers with only TLS or a unix socket.
             ([], 0) if self.listens_elsewhere() => Vec::new(),
             ([], port) => self.bound_to(port),
             (listen, _) => listen.to_vec(),
         }
     }
 
-    /// Whether it listens for something else than plain TCP connections of Redis's protocol.
+    /// Whether the server listens for anything else than plain TCP connections of Redis's protocol.
     fn listens_elsewhere(&self) -> bool {
         let others = [&self.tls_addresses(), &self.memcached.listen];
         self.unixsocket.is_some() || others.iter().any(|addresses| !addresses.is_empty())
     }
 
-    /// The same for TLS.
+    /// The addresses to bind for TLS, as text.
     pub fn tls_addresses(&self) -> Vec<String> {
         match (self.tls.listen.as_slice(), self.tls.port) {
             ([], 0) => Vec::new(),
@@ -400,7 +402,7 @@ impl Config {
     /// The addresses of `bind` with a port.
     fn bound_to(&self, port: u16) -> Vec<String> {
         let with_port = |text: &String| {
-            // It may be missing: the code that binds it sees the '-', too.
+            // A leading '-' means that the address may be missing. Keep the '-' for the code that binds the address.
             let (optional, address) = match text.strip_prefix('-') {
                 Some(address) => ("-", address),
                 None => ("", text.as_str()),

@@ -1,6 +1,6 @@
-//! `notify-keyspace-events`: which changes of keys are published, and on which channels.
+//! `notify-keyspace-events`: the changes of keys that are published, and the channels for them.
 
-/// The classes of events that are told, and by which channels.
+/// The classes of events that are published, and the kinds of channels, as a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notify(u16);
 
@@ -16,7 +16,7 @@ pub(crate) const NEW: u16 = 1 << 11;
 pub(crate) const KEYSPACE: u16 = 1 << 12;
 pub(crate) const KEYEVENT: u16 = 1 << 13;
 
-/// Redis's letters, from the lowest bit on. Types that are not there, and streams, have no events.
+/// Redis's letters, from the lowest bit on. Modules, streams and key misses have no events here.
 const LETTERS: &str = "g$lszhexdtmnKE";
 const MISSES: u16 = 1 << 10;
 /// The classes of the letter A.
@@ -58,7 +58,7 @@ impl Notify {
         self.0 & classes == classes
     }
 
-    /// Whether anything is told.
+    /// Whether any event is published.
     pub fn is_on(self) -> bool {
         self.0 & (KEYSPACE | KEYEVENT) != 0 && self.0 & !(KEYSPACE | KEYEVENT) != 0
     }

@@ -1,13 +1,13 @@
-//! A text that no log and no error may show.
+//! A wrapper for secret settings, which prevents them from appearing in logs and errors.
 
 use std::fmt;
 
-/// A text that no log and no error may show.
+/// A text that must not appear in any log or error.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text` out of sight.
+    /// Wraps `text`.
     pub fn new(text: &str) -> Self {
         Secret(text.to_string())
     }

@@ -9,38 +9,38 @@ pub struct TlsSettings {
     pub listen: Vec<String>,
     /// The port for the addresses of `bind`; 0 for none.
     pub port: u16,
-    /// PEM file of the server's certificate and those between it and a root.
+    /// The PEM file of the server's certificate and the intermediate certificates.
     pub cert_file: Option<PathBuf>,
-    /// PEM file of its private key.
+    /// The PEM file of the certificate's private key.
     pub key_file: Option<PathBuf>,
-    /// PEM file of the certificates that clients' ones have to come from.
+    /// The PEM file of the authorities that must have issued clients' certificates.
     pub ca_cert_file: Option<PathBuf>,
     /// Whether clients have to show a certificate.
     pub auth_clients: AuthClients,
-    /// Which versions are spoken.
+    /// The accepted versions of TLS.
     pub protocols: Protocols,
 }
 
 /// Whether clients have to show a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthClients {
-    /// They have to.
+    /// Clients must present a valid certificate.
     #[default]
     Yes,
-    /// They are not asked.
+    /// Clients are not asked for a certificate.
     No,
-    /// They are asked; if they show one it has to be good.
+    /// Clients may present a certificate, which then must be valid.
     Optional,
 }
 
-/// Which versions of the protocol are spoken.
+/// The accepted versions of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocols {
-    /// 1.2 and 1.3.
+    /// TLS 1.2 and 1.3.
     #[default]
     Both,
-    /// 1.2 alone.
+    /// TLS 1.2 only.
     Tls12,
-    /// 1.3 alone.
+    /// TLS 1.3 only.
     Tls13,
 }

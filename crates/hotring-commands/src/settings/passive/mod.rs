@@ -1,7 +1,8 @@
-//! Settings of Redis that have no effect here: they say how Redis's own parts work, or ask for a missing feature.
+//! Settings of Redis that have no effect here: they tune Redis's own components, or ask for a missing feature.
 //!
-//! Tools read and set them, and a redis.conf has them. So they have a value: Redis's default, or one from the file or
-//! CONFIG SET. One that asks for a missing feature takes only values that do not ask for it.
+//! Tools read and set these settings, and a redis.conf contains them. So they have a value: Redis's default, or a value
+//! from the file or CONFIG SET. A setting that asks for a missing feature must accept only values that do not ask for
+//! it.
 
 mod table;
 
@@ -17,22 +18,22 @@ pub struct Passive {
     pub name: &'static str,
     /// Redis's older name, or "".
     pub alias: &'static str,
-    /// The value that holds until another one is given.
+    /// The default value.
     pub default: &'static str,
-    /// When it may be changed.
+    /// When the setting may be changed.
     pub change: Change,
     kind: Kind,
-    /// The feature that it asks for, and the values with which it does not.
+    /// The missing feature that the setting asks for, and the values that do not ask for it.
     pub(crate) missing: Option<(&'static str, &'static [&'static str])>,
 }
 
-/// The values that Redis takes.
+/// The values that Redis accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bool,
-    /// From a number to another.
+    /// An integer from the first number to the second.
     Int(i64, i64),
-    /// Bytes, and the least number of them.
+    /// A number of bytes, at least this many.
     Size(usize),
     OneOf(&'static [&'static str]),
     Text,
@@ -40,7 +41,7 @@ enum Kind {
     Scores,
     /// Numbers from 0 to 100.
     Percentiles,
-    /// A line of a file that CONFIG does not know.
+    /// A directive of a redis.conf that CONFIG does not know.
     Directive,
 }
 
@@ -69,7 +70,7 @@ impl Passive {
         Self { missing: Some((what, harmless)), ..self }
     }
 
-    /// The value as Redis would show it; the error is Redis's.
+    /// The value as Redis would show it. The error text is Redis's.
     fn parse(&self, value: &str) -> Result<String, String> {
         match self.kind {
             Kind::Bool => boolean(value).map(super::values::yes_no),
@@ -119,7 +120,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Passive> {
 pub struct Given(BTreeMap<&'static str, String>);
 
 impl Given {
-    /// Takes a value if Redis takes it and it asks for nothing that is missing.
+    /// Sets a value, if Redis accepts the value and it asks for no missing feature.
     pub(crate) fn set(&mut self, passive: &'static Passive, value: &str) -> Result<(), String> {
         let parsed = passive.parse(value)?;
         if let Some((what, harmless)) = passive.missing
@@ -131,7 +132,7 @@ impl Given {
         Ok(())
     }
 
-    /// All that CONFIG GET shows, each under all its names, with their values.
+    /// The names and values that CONFIG GET shows. A setting with an alias appears under both names.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let known = table::PASSIVE.iter().filter(|passive| passive.kind != Kind::Directive);
         known.flat_map(|passive| {

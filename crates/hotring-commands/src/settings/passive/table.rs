@@ -1,15 +1,15 @@
-//! The names themselves. Defaults and bounds are those of Redis 7.
+//! The table of Redis's settings without effect. Defaults and bounds are those of Redis 7.
 
 use super::Kind::{Bool, Int, OneOf, Percentiles, Scores, Size, Text};
 use super::{Passive, directive, protected, running, starting};
 
-/// Greatest number of C's `int`.
+/// The maximum of C's `int`.
 const INT_MAX: i64 = i32::MAX as i64;
 const NONE: &[&str] = &[""];
 const NO: &[&str] = &["no"];
 const OF_NOBODY: &[&str] = &["", "no one"];
 
-/// The line for an unchanged default user that Redis's CONFIG REWRITE adds.
+/// The lines that Redis's CONFIG REWRITE writes for an unchanged default user.
 const OPEN_USER: &[&str] =
     &["default on nopass ~* &* +@all", "default on nopass sanitize-payload ~* &* +@all"];
 

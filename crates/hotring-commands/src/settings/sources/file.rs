@@ -1,7 +1,7 @@
-//! The configuration file: TOML, one setting a line under the names that flags have too.
+//! The TOML configuration file. Its keys are the names of the command-line flags.
 //!
-//! [`read`] takes settings from it, [`rewrite`] puts changed ones back (CONFIG REWRITE) and leaves
-//! comments, order and everything else in it as they are.
+//! [`read`] takes settings from the file. [`rewrite`] writes changed settings back (CONFIG REWRITE), and must leave
+//! comments, order and everything else in the file unchanged.
 
 use std::fs;
 use std::io;
@@ -15,11 +15,11 @@ use crate::host::files;
 use crate::host::start_error::StartError;
 use crate::settings::config::Config;
 
-/// The type of a value.
+/// The end of the error for a value of a wrong type.
 const KINDS: &str =
     "must be a string, a whole number in plain decimal, true, false, or a list of strings";
 
-/// Takes settings from the TOML text of a file; `source` names it in errors.
+/// Takes settings from the TOML text of a file; `source` names the file in errors.
 pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), StartError> {
     let document = Document::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -30,7 +30,7 @@ pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), 
     for (name, item) in document.as_table() {
         let at = document.as_table().key(name).and_then(|key| key.span());
         let from = format!("{source}, line {}", line_of(text, at.map_or(0, |span| span.start)));
-        // An unknown name is reported first: a heading may be the start of another program's file.
+        // An unknown name is reported first: a table header may come from another program's file.
         let value = match (find(name), value_text(item)) {
             (Some(setting), _) if seen.contains(&setting.name) => {
                 return Err(StartError::new(format!("{from}: {} is set twice", setting.name)));
@@ -51,7 +51,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
 }
 
-/// The value as it would be written behind a flag; a list with spaces between its parts.
+/// The value as it would be written after a flag. The elements of a list are joined by spaces.
 fn value_text(item: &Item) -> Option<String> {
     match item.as_value()? {
         Value::Array(parts) => {
@@ -65,19 +65,20 @@ fn value_text(item: &Item) -> Option<String> {
     }
 }
 
-/// Whether the text in the file equals that of `value_text`. It is not for `0o660`, whose digits would be others.
+/// Whether the text in the file equals that of `value_text`. This excludes numbers such as `0o660`, whose decimal
+/// digits would differ.
 fn is_literal(item: &Item, text: &str) -> bool {
     let Some(Value::Integer(number)) = item.as_value() else { return true };
     let written = number.span().and_then(|span| text.get(span)).unwrap_or_default();
     written.replace('_', "").trim_start_matches('+') == number.value().to_string()
 }
 
-/// A setting's value as TOML has it.
+/// A setting's value as TOML.
 pub fn toml_value(text: &str) -> String {
     value(text).to_string()
 }
 
-/// Numbers, yes and no have no quotes.
+/// A setting's value as TOML: a number, a boolean for `yes` and `no`, or a string.
 fn value(text: &str) -> Value {
     match (text, text.parse::<i64>()) {
         ("yes", _) => true.into(),
@@ -87,8 +88,8 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Writes the settings that CONFIG SET has changed into their file. Those that came from elsewhere, as a
-/// password from the environment, are not to get into it.
+/// Writes the settings that CONFIG SET has changed to the file. Settings from other sources, such as a password from
+/// the environment, must not be written.
 pub(crate) fn rewrite(path: &Path, config: &Config) -> io::Result<()> {
     let text = fs::read_to_string(path)?;
     files::replace(path, rewritten(&text, config)?.as_bytes())
@@ -116,7 +117,7 @@ fn rewritten(text: &str, config: &Config) -> io::Result<String> {
     Ok(document.to_string())
 }
 
-/// Where a document sets it, in any spelling.
+/// The item of a document that sets this setting, under any of its names.
 fn own_item<'a>(document: &'a mut DocumentMut, setting: &Setting) -> Option<&'a mut Item> {
     let names = |key: &str| find(key).is_some_and(|found| found.name == setting.name);
     let key = document.iter().map(|(key, _)| key.to_string()).find(|key| names(key))?;

@@ -1,10 +1,9 @@
-//! The server's configuration and the places that it comes from.
+//! The sources of the server's configuration: files, environment variables, and CONFIG SET.
 //!
-//! Later sources win: defaults, then `HOTRING_DEFAULT_...` variables, which are the defaults of a container's image,
-//! then a redis.conf, if one is named (`redis_conf`), then the TOML file of `--config` (`file`), then
-//! `HOTRING_...` variables, then flags. All of them have the same names, which are those of CONFIG GET and
-//! CONFIG SET too. A name that is no setting is refused wherever it stands: a server that does something else
-//! than was asked for is worse than none.
+//! Later sources win: defaults, then `HOTRING_DEFAULT_...` variables, which are the defaults of a container image, then
+//! a redis.conf, if one is given (`redis_conf`), then the TOML file of `--config` (`file`), then `HOTRING_...`
+//! variables, then flags. All sources use the same names, which are also those of CONFIG GET and CONFIG SET. An unknown
+//! name must be refused in every source: no server is better than one that does not do what it was asked for.
 
 mod file;
 mod redis_conf;
@@ -25,11 +24,11 @@ pub(crate) use file::rewrite as rewrite_file;
 pub use file::toml_value;
 pub use redis_conf::{Counterpart, counterpart};
 
-/// How variables begin that are other defaults.
+/// The prefix of variables that replace defaults.
 const DEFAULTS: &str = "HOTRING_DEFAULT_";
 
 impl Config {
-    /// Sets one setting by name. `from` says where the text came from, for the error.
+    /// Sets one setting by name. `from` describes the source in errors.
     pub fn set(&mut self, name: &str, value: &str, from: &str) -> Result<(), StartError> {
         let Some(setting) = find(name) else {
             let hint = nearest(name).map(|n| format!("; did you mean '{n}'?")).unwrap_or_default();
@@ -37,7 +36,7 @@ impl Config {
         };
         (setting.set)(self, value).map_err(|why| {
             let name = setting.name;
-            // Some texts are Redis's own sentences.
+            // Some errors are complete sentences from Redis.
             StartError::new(match why.starts_with(char::is_uppercase) {
                 true => format!("{from}: {name} '{value}': {why}"),
                 false => format!("{from}: {name} {why}, not '{value}'"),
@@ -45,17 +44,17 @@ impl Config {
         })
     }
 
-    /// Reads a TOML file, in which settings stand under their names.
+    /// Reads a TOML file of settings.
     pub fn read_file(&mut self, path: &Path) -> Result<(), StartError> {
         let text = read_to_string(path)?;
         file::read(self, &text, &path.display().to_string())?;
-        // The folder that the server runs in may be another one by the time that it is written.
+        // The path must be absolute: the working folder may have changed when the file is rewritten.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         self.file = Some(path);
         Ok(())
     }
 
-    /// Reads a redis.conf; returns which of its lines have no effect here.
+    /// Reads a redis.conf; returns a message for each line without effect here.
     pub fn read_redis_conf(&mut self, path: &Path) -> Result<Vec<String>, StartError> {
         redis_conf::read_file(self, path)
     }
@@ -71,8 +70,8 @@ impl Config {
         })
     }
 
-    /// Reads defaults, weaker than all other sources, from `HOTRING_DEFAULT_...` variables: an image of a container
-    /// must be reachable from outside, and its users' files must win over it.
+    /// Reads defaults, weaker than all other sources, from `HOTRING_DEFAULT_...` variables. A container image needs
+    /// them: its server must be reachable from outside, and the user's files must override that.
     pub fn read_default_environment(
         &mut self,
         variables: impl Iterator<Item = (OsString, OsString)>,
@@ -95,7 +94,7 @@ impl Config {
         self.forget_addresses(named.iter().map(|(name, ..)| name.as_str()));
         for (name, variable, value) in named {
             let from = format!("environment variable {variable}");
-            // It may be a password: to go on without it would leave the server open.
+            // The value may be a password: a server that ignored it would be open.
             let Ok(value) = value.into_string() else {
                 return Err(StartError::new(format!("{from}: its value is not UTF-8")));
             };
@@ -104,8 +103,8 @@ impl Config {
         Ok(())
     }
 
-    /// The strongest source alone decides on the addresses: forgets those of weaker ones, before
-    /// this one sets `names`. In one and the same source `listen` goes before `bind` and `port`.
+    /// Removes the addresses of weaker sources, before a source sets `names`: the strongest source alone decides on the
+    /// addresses. Within one source, `listen` overrides `bind` and `port`.
     pub fn forget_addresses<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         for setting in names.into_iter().filter_map(find) {
             match setting.name {
@@ -117,7 +116,7 @@ impl Config {
     }
 }
 
-/// Applies CONFIG SET of a connection from `peer`: all of `changes` or none; the error is Redis's text.
+/// Applies CONFIG SET from a connection with the address `peer`: all of `changes` or none. The error text is Redis's.
 pub(crate) fn change_running(
     config: &Config,
     changes: &[(String, String)],
@@ -168,7 +167,7 @@ fn read_to_string(path: &Path) -> Result<String, StartError> {
         .map_err(|e| StartError::new(format!("cannot read {}: {e}", path.display())))
 }
 
-/// The setting's name that is nearest to a mistyped one, if one is near.
+/// The name of the setting that is nearest to a mistyped name, if the distance is at most 2.
 fn nearest(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     let closest = settings().map(|s| (distance(&lower, s.name), s.name)).min()?;

@@ -1,4 +1,4 @@
-//! Settings of how keys and values are kept.
+//! Settings of the storage of keys and values.
 
 use hotring_store::index::Checksum;
 
@@ -158,5 +158,5 @@ pub(super) static DATA: &[Setting] = &[
     },
 ];
 
-/// With the longest value below the 4 GiB that the store can keep for one key.
+/// Together with the longest value, this must stay below the 4 GiB that the store can hold for one key.
 const HISTORY_BYTES_LIMIT: usize = 1 << 30;

@@ -1,5 +1,5 @@
-//! Settings for research: other engines than the default, and how the default one is tuned in papers. A
-//! server in production needs none of them.
+//! Settings for research: engines other than the default one, and the parameters of the default engine that papers
+//! tune. A server in production needs none of these settings.
 
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{boolean, fraction, number, yes_no};

@@ -1,4 +1,4 @@
-//! Settings that clients and tools ask for and that have one value here.
+//! Settings that clients and tools ask for, but that have only one value here.
 
 use crate::settings::config::Config;
 use crate::settings::setting::{Change, Setting};

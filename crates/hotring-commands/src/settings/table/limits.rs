@@ -1,4 +1,4 @@
-//! Limits of one connection, or of all together.
+//! Settings of limits: connections, buffers, requests, memory and eviction.
 
 use super::output_limits;
 use crate::settings::eviction::{parse_policy, policy_name};
@@ -286,7 +286,8 @@ pub(super) static LIMITS: &[Setting] = &[
     },
 ];
 
-/// Less would be reached without anybody being stalled: a busy thread has 256 KiB at a time.
+/// A lower limit would be reached even without a stalled thread: a busy thread holds 256 KiB of removed values at a
+/// time.
 const UNRECLAIMED_LEAST: usize = 1 << 20;
 
 /// The store's own limit for one value.

@@ -1,9 +1,8 @@
-//! The table of settings: flags, environment, configuration file, CONFIG GET, CONFIG SET and the
-//! help text all come from this one table, which has
-//! a file for each family.
+//! The table of settings, with one file per family. Flags, environment variables, the configuration file, CONFIG GET,
+//! CONFIG SET and the help text are all derived from this table.
 //!
-//! Names are Redis's wherever Redis has the setting. A fixed setting is one that Redis clients and
-//! tools ask for and that has only one value here; it can be read, and "set" to that value.
+//! Names are Redis's wherever Redis has the setting. A fixed setting is a setting that Redis clients and tools ask for
+//! and that has only one value here. It can be read, and "set" to that value.
 
 mod data;
 mod diagnosis;
@@ -21,7 +20,7 @@ mod tls;
 
 use super::setting::Setting;
 
-/// Finds a setting by its name or second spelling, in any case.
+/// Finds a setting by its name or alias, in any case.
 pub fn find(name: &str) -> Option<&'static Setting> {
     settings().find(|s| {
         s.name.eq_ignore_ascii_case(name)
@@ -29,7 +28,7 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     })
 }
 
-/// Whether only research needs a setting: help and documentation show it last.
+/// Whether only research needs a setting. Help and documentation show such settings last.
 pub fn is_for_research(setting: &Setting) -> bool {
     engines::ENGINES.iter().any(|other| std::ptr::eq(other, setting))
 }

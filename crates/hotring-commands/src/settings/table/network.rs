@@ -1,4 +1,4 @@
-//! Settings of where and how the server listens.
+//! Settings of the server's addresses, sockets and I/O threads.
 
 use std::path::PathBuf;
 

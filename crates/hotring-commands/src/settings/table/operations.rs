@@ -1,4 +1,4 @@
-//! Settings of how the server is watched from outside.
+//! Settings for operating the server: the admin listener, the watchdog, the shutdown and the log format.
 
 use crate::settings::config::LogFormat;
 use crate::settings::setting::{Change, Setting};
@@ -61,5 +61,5 @@ pub(super) static OPERATIONS: &[Setting] = &[
     },
 ];
 
-/// A thread that is well says so ten times a second.
+/// The minimum of `watchdog-period`, five times the interval between two beats of a running thread.
 const WATCHDOG_LEAST_MS: u64 = 500;

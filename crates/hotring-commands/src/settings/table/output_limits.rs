@@ -1,4 +1,4 @@
-//! `client-output-buffer-limit` as Redis has it: a class of clients and its three limits, for one class or several.
+//! `client-output-buffer-limit` in Redis's format: one or several classes of clients, each with three limits.
 
 use crate::settings::config::Config;
 use crate::settings::values::size;

@@ -1,4 +1,4 @@
-//! Settings of scripts: how long, how much, how many.
+//! Settings of scripts: limits of time, memory and log lines.
 
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{number, size};

@@ -1,41 +1,43 @@
-//! Which requests are noted for the list of hot keys: about [`NOTES_A_SECOND`] of a thread's in a second, all of them
-//! when there are fewer, however long pipelines are and however many connections there are.
+//! Chooses the requests that are noted for the list of hot keys: about [`NOTES_A_SECOND`] requests of each thread per
+//! second, or all requests if there are fewer, regardless of pipeline length and the number of connections.
 //!
-//! Each request is chosen or passed over for itself, with the same chance as all others of its time, whatever it asks
-//! for. So the steps from one to the next have a geometric distribution. They are drawn one at a time: a batch that
-//! has no request to note costs a subtraction. A noted request stands for all those of which it was chosen. The chance
-//! changes with the rate of requests, at which a step that has begun is drawn again: it has no memory.
+//! Each request is chosen independently, and with the same probability as all other requests of that time, whatever
+//! its command. The gaps between noted requests therefore have a geometric distribution. They are drawn one at a time,
+//! so that a batch without a noted request costs one subtraction. The weight of a noted request is the number of
+//! requests that it stands for. The probability follows the request rate. When the probability changes, the current gap
+//! is drawn again; this causes no bias because the geometric distribution is memoryless.
 
 use fastrand::Rng;
 
-/// Two standard deviations and some more above the 2,000 that the list needs for its bounds; each costs some 500
-/// instructions.
+/// The list needs 2,000 notes a second for its bounds; this is more than two standard deviations above that. Each note
+/// costs about 500 instructions.
 pub(crate) const NOTES_A_SECOND: f64 = 3_000.0;
 
-/// The rate of requests is looked at after this many milliseconds.
+/// The interval in milliseconds at which the request rate is measured.
 const LOOK_MS: u64 = 125;
 const LOOKS_A_SECOND: usize = 8;
 const NOTES_A_LOOK: u32 = (NOTES_A_SECOND / LOOKS_A_SECOND as f64) as u32;
 
-/// When requests suddenly become many, the chance halves after this many notes, and after each [`NOTES_A_LOOK`] more.
+/// Within one interval, the probability halves after this many notes, and again after each further [`NOTES_A_LOOK`].
+/// This bounds the cost of a sudden rise in the request rate.
 const NOTES_A_LOOK_MAX: u32 = 4 * NOTES_A_LOOK;
 
-/// Chooses a thread's requests.
+/// Chooses which requests of one thread are noted.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    /// Requests that are passed over until the next one is noted.
+    /// The number of requests to skip before the next noted one.
     left: u64,
     /// The initial value of `left`.
     drawn: u64,
-    /// One request of this many is noted.
+    /// One request in this many is noted, on average.
     one_of: f64,
-    /// When the rate was looked at, in Unix milliseconds.
+    /// The last measurement of the rate, in Unix milliseconds.
     looked_at: u64,
-    /// Requests since, up to the last note, and notes.
+    /// Requests since that measurement, up to the last note, and the number of notes.
     passed: u64,
     noted: u32,
     noted_max: u32,
-    /// Requests of the last second, a number for each look.
+    /// Requests of the last second, one count per interval.
     before: [u64; LOOKS_A_SECOND],
 }
 
@@ -58,13 +60,13 @@ impl Notes {
     /// Begins a run of requests.
     #[inline]
     pub(crate) fn begin_run(&mut self, random: &mut Rng, now: u64) {
-        // A clock that was put back is far ahead, so to speak.
+        // If the clock was set back, the difference wraps and exceeds the interval.
         if now.wrapping_sub(self.looked_at) >= LOOK_MS {
             self.look(random, now);
         }
     }
 
-    /// Passes over this many requests if none of them must be noted.
+    /// Skips `len` requests and returns true if none of them must be noted.
     #[inline]
     pub(crate) fn pass(&mut self, len: usize) -> bool {
         match self.left.checked_sub(len as u64) {
@@ -76,7 +78,7 @@ impl Notes {
         }
     }
 
-    /// How many of the next `len` requests come before one that is noted, and its weight; None if none is.
+    /// The index of the first of the next `len` requests that must be noted, and its weight; None if there is none.
     pub(crate) fn next(&mut self, len: usize, random: &mut Rng) -> Option<(usize, f64)> {
         if self.pass(len) {
             return None;
@@ -92,7 +94,7 @@ impl Notes {
         Some(next)
     }
 
-    /// Finds the chance that fits the rate of requests.
+    /// Measures the request rate and sets the probability accordingly.
     #[cold]
     fn look(&mut self, random: &mut Rng, now: u64) {
         let passed = self.passed + self.drawn - self.left;
@@ -103,8 +105,8 @@ impl Notes {
         }
         let second: u64 = self.before.iter().sum();
         let latest = self.before[0] * LOOKS_A_SECOND as u64;
-        // The lower rate: of requests that come at intervals all are noted if they are few in a second, and after the
-        // end of a rush all are noted soon.
+        // The lower of the two rates: short bursts are noted completely if they are few requests per second, and all
+        // requests are noted again soon after a peak.
         self.one_of = (second.min(latest) as f64 / NOTES_A_SECOND).max(1.0);
         let since = now.wrapping_sub(self.looked_at) % LOOK_MS;
         (self.looked_at, self.passed) = (now - since, 0);
@@ -113,7 +115,7 @@ impl Notes {
     }
 
     fn draw(&mut self, random: &mut Rng) {
-        // From above 0 up to 1.
+        // Uniform in (0, 1], because `ln` of 0 is infinite.
         let even = ((random.u64(..) >> 11) + 1) as f64 / (1u64 << 53) as f64;
         let missed = 1.0 - 1.0 / self.one_of;
         self.left = if missed > 0.0 { (even.ln() / missed.ln()) as u64 } else { 0 };

@@ -1,22 +1,23 @@
-//! Chooses the runs whose requests are timed. Reading the clock twice for every GET would be a large part of its time.
+//! Chooses the runs whose requests are timed. Reading the clock twice for every GET would take a large part of its
+//! time.
 //!
-//! The steps between sampled runs are random, so that no periodic order of requests is sampled at the same place each
-//! time. They are drawn one at a time: all other runs only count down.
+//! The gaps between sampled runs are random, so that a periodic request pattern is not always sampled at the same
+//! position. They are drawn one at a time: all other runs only decrement a counter.
 
 use fastrand::Rng;
 
-/// One in this many runs, on average.
+/// One in this many runs is sampled, on average.
 pub(crate) const SAMPLED_RUN: u32 = 256;
 
-/// Chooses a thread's runs.
+/// Chooses which runs of one thread are sampled.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
-    /// Runs until the next one.
+    /// The number of runs to skip before the next sampled run.
     left: u32,
 }
 
 impl Sampler {
-    /// Begins a run; true if it is sampled. The first one is.
+    /// Begins a run; true if the run is sampled. The first run is.
     #[inline]
     pub(crate) fn begin_run(&mut self, random: &mut Rng) -> bool {
         match self.left.checked_sub(1) {
@@ -31,7 +32,7 @@ impl Sampler {
         }
     }
 
-    /// Draws the step to the next one: 1 to 511 runs, all equally likely.
+    /// Draws the distance to the next sampled run: 1 to 511 runs, all equally likely.
     #[cold]
     fn draw(&mut self, random: &mut Rng) {
         let steps = u64::from(2 * SAMPLED_RUN - 1);

@@ -1,11 +1,11 @@
-//! The inbox of a connection: messages from any thread.
+//! The inbox of a connection: encoded messages from other threads that the connection has yet to send.
 //!
 //! ```text
 //!   any thread --> inbox, encoded           --> the connection's task, between two replies
 //! ```
-//! The kind and encoding of messages depend on the connection's choice. The inbox holds that state under the
-//! same lock as the messages: messages always match the last request, and none may follow the reply that ends their
-//! subscription.
+//! The connection chooses the kind and the encoding of its messages. The inbox holds that choice under the same lock as
+//! the messages. So messages always match the last request, and no message of a subscription follows the reply that
+//! ends the subscription.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{MutexGuard, PoisonError};
@@ -20,8 +20,8 @@ pub(super) struct Inbox {
     /// Invalidations of cached keys. Must not be sent before a reply that was under way when they arrived: that reply
     /// may contain the old value.
     invalidations: Vec<u8>,
-    /// Messages of channels and of MONITOR. Sent behind the invalidations: a publisher that announces a change of a key
-    /// relies on that.
+    /// Messages of channels and of MONITOR. They must be sent after the invalidations: a publisher that announces a
+    /// change of a key relies on this order.
     messages: Vec<u8>,
     version: Version,
     /// The connection has subscriptions.
@@ -54,13 +54,13 @@ impl Inbox {
     }
 }
 
-/// Each inbox may take this many times the rest of the total.
+/// Each inbox may take up to this many times the unused part of the total limit.
 const SHARE: usize = 2;
-/// Each inbox may take this in any case.
+/// The minimum limit of an inbox in bytes, even if the total is exhausted.
 const LEAST: usize = 4 << 10;
 
-/// The memory of all inboxes. The limit of each falls with the rest of the total, so that inboxes of connections that
-/// read always have space, however many others do not read.
+/// The total memory of all inboxes. The limit of each inbox shrinks with the unused part of the total, so that
+/// connections that read their messages always have space, even if many others do not read.
 #[derive(Debug)]
 pub struct Inboxes {
     memory: AtomicUsize,
@@ -103,13 +103,14 @@ impl Inboxes {
 }
 
 impl ClientShared {
-    /// Puts a message that `write` encodes into the inbox. If then more than `max` bytes are unsent (0: no limit), the
-    /// connection must end.
+    /// Appends the message that `write` encodes. If more than `max` bytes are unsent afterwards (0: no limit), the
+    /// inbox is cleared and the connection must end.
     pub fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
         self.put(max, |inbox| write(&mut Writer::new(&mut inbox.messages, inbox.version)));
     }
 
-    /// The same for an invalidation. RESP2 has no such messages: there only subscribers get it, and only `by_channel`.
+    /// As [`deliver`](Self::deliver), for an invalidation. RESP2 has no push messages: a RESP2 connection gets the
+    /// invalidation only if it has subscriptions and `by_channel` is set.
     pub(crate) fn invalidate(
         &self,
         max: usize,
@@ -151,8 +152,8 @@ impl ClientShared {
         }
     }
 
-    /// Moves the messages to `out`. Not after a change of users that is still to be handled: the messages may have
-    /// arrived after the change, and the user may have lost the right to them.
+    /// Moves the messages to `out`, unless a change of users has not been handled yet: the messages may have arrived
+    /// after the change, and the user may have lost the right to them.
     pub fn fetch(&self, out: &mut Vec<u8>) {
         self.fetch_from(&mut self.inbox(), out);
     }
@@ -172,8 +173,8 @@ impl ClientShared {
         self.inbox().listens = listens;
     }
 
-    /// Moves the messages, without invalidations, to `out` and sets whether there are still subscriptions: no messages
-    /// of the ended ones may follow. Does nothing and returns false if users have changed.
+    /// Moves the messages, without invalidations, to `out` and sets whether there are still subscriptions. No message
+    /// of an ended subscription may follow. Does nothing and returns false if users have changed.
     pub(super) fn end_messages(&self, listens: bool, out: &mut Vec<u8>) -> bool {
         let mut inbox = self.inbox();
         if self.have_users_changed() {
@@ -197,15 +198,15 @@ impl ClientShared {
         true
     }
 
-    /// The caller must hold the lock of the inbox: a thread that put a message there after the reply to the change has
-    /// made the signal visible by the same lock.
+    /// Whether a change of users has not been handled yet. The caller must hold the lock of the inbox: a thread that
+    /// appended a message after the reply to the change has made the signal visible through the same lock.
     fn have_users_changed(&self) -> bool {
-        // ORDERING: Relaxed, as that says.
+        // ORDERING: Relaxed, the lock of the inbox makes the signal visible, as described above.
         self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0
     }
 
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // A panic in the middle of a message would leave half of it, but nothing panics there.
+        // A panic while a message is encoded would leave an incomplete message, but the encoders do not panic.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

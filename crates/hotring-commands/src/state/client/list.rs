@@ -31,7 +31,7 @@ impl Clients {
         clients
     }
 
-    /// Follows changed settings.
+    /// Applies changed settings.
     pub(in crate::state) fn set_limits(&self, config: &Config) {
         self.inboxes.set_max(memory::messages_of(config.memory_max));
     }
@@ -41,7 +41,7 @@ impl Clients {
         self.inboxes.memory()
     }
 
-    /// Enters a new connection, served by `thread`. The acceptor has counted it already.
+    /// Registers a new connection, served by `thread`. The acceptor has counted it already.
     pub fn enter(&self, peer: String, local: String, thread: usize) -> Arc<ClientShared> {
         // ORDERING: Relaxed, only uniqueness matters.
         let id = self.id_last.fetch_add(1, Ordering::Relaxed) + 1;
@@ -57,7 +57,7 @@ impl Clients {
         self.lock().remove(&client.id).is_some()
     }
 
-    /// Connections with waiting requests of any kind.
+    /// Number of connections whose request waits, for any reason.
     pub fn blocked(&self) -> usize {
         self.all().iter().filter(|client| client.is_blocked()).count()
     }
@@ -82,12 +82,12 @@ impl Clients {
         self.lock().values().map(|client| client.buffers_memory()).sum()
     }
 
-    /// Of these, bytes that the store does not count.
+    /// Bytes of these buffers that the store does not count.
     pub fn memory_outside_store(&self) -> usize {
         self.lock().values().map(|client| client.memory_outside_store()).sum()
     }
 
-    /// Makes all connections look up their users again.
+    /// Makes all connections look up their users again, because users have changed.
     pub(crate) fn users_changed(&self) {
         self.lock().values().for_each(|client| client.users_changed());
     }

@@ -1,14 +1,14 @@
-//! The memory of a connection, as far as other threads may read it.
+//! The memory use of a connection, published for other threads.
 
 use std::sync::atomic::Ordering;
 
 use super::{Client, ClientShared};
 
-/// Memory of a name beyond its bytes, which are in two lists: the nodes of both, and the allocator's overhead.
+/// Bytes of overhead per name. Each name is in two lists; this covers the nodes of both and the allocator's overhead.
 const NAME_MEMORY: usize = 160;
 
 impl Client {
-    /// Publishes the memory of its names.
+    /// Publishes the memory of the names of subscriptions, tracking prefixes and watched keys.
     pub(super) fn publish_names(&self) {
         let prefixes = self.tracking().into_iter().flat_map(|options| &options.prefixes);
         let others = prefixes.map(|prefix| prefix.len());
@@ -23,12 +23,12 @@ impl Client {
 }
 
 impl ClientShared {
-    /// Memory of the buffers and lists.
+    /// Bytes of the buffers, the lists and the inbox.
     pub fn buffers_memory(&self) -> usize {
         self.own_memory() + self.inbox().memory()
     }
 
-    /// The same without the inbox.
+    /// As [`buffers_memory`](Self::buffers_memory), without the inbox.
     pub(crate) fn own_memory(&self) -> usize {
         let buffers = [&self.input_len, &self.input_free, &self.output_memory];
         let lists = [&self.queued_len, &self.names_memory];

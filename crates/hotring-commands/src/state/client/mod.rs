@@ -51,17 +51,17 @@ pub struct Client {
     access: Access,
     /// The delay after a wrong password.
     pub penalty: Duration,
-    /// The last command, published once a batch.
+    /// The last command, published once per batch.
     pub last: Option<CommandId>,
     /// Set when the connection must end once the written replies are sent.
     pub closing: Option<Closing>,
-    /// The wait of the last command. The next command must not run before its reply.
+    /// The wait of the last command. The next command must not run before the reply to the last one.
     wait: Option<Wait>,
-    /// The next request has waited outside the gate for a slow script, and must not do so again.
+    /// The next request has waited outside the gate for a slow script, and must not wait there again.
     pub(crate) has_waited_for_script: bool,
     /// MULTI and WATCH.
     pub transaction: Transaction,
-    /// Its subscriptions.
+    /// The subscriptions to channels, patterns and shard channels.
     pub subscriptions: Subscriptions,
     /// The connection is a monitor.
     pub monitors: bool,
@@ -71,7 +71,7 @@ pub struct Client {
     replies: Replies,
     /// Bytes of messages sent before the reply to this request.
     before_len: usize,
-    /// The messages before the reply of the transaction that runs.
+    /// The messages to send before the reply of the running transaction.
     before: Option<Before>,
     /// A script of the client runs commands.
     pub(crate) runs_script: bool,
@@ -93,15 +93,15 @@ const MUTES: u8 = 8;
 pub enum Closing {
     /// The client asked for it, or has closed its side.
     Asked,
-    /// The input is not the protocol.
+    /// The input violates the protocol.
     Protocol,
-    /// The input is a browser's: an attacker may be using one.
+    /// The input is an HTTP request: an attacker may be using a browser to send it.
     CrossProtocol,
     /// A reply would exceed the output limit; nothing more is sent.
     OutputLimit,
     /// The transaction exceeds the limit of a request; nothing more is sent.
     InputLimit,
-    /// The client has killed itself (CLIENT KILL), or the server ends.
+    /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }
 
@@ -132,19 +132,19 @@ impl Client {
         client
     }
 
-    /// Selects a database for the requests from now on; the store's session has to follow.
+    /// Selects a database for the next requests. The caller must switch the store's session as well.
     pub(crate) fn select(&mut self, number: u8) {
         self.database = number;
-        // ORDERING: Relaxed, a figure for people.
+        // ORDERING: Relaxed, the number is only displayed.
         self.shared.database.store(number, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Publishes whether the user must authenticate.
+    /// Publishes whether the client must authenticate before other commands.
     fn publish_lock(&self) {
         self.show_locked(self.access.is_locked());
     }
 
-    /// Publishes whether the client must authenticate, in the way of its protocol.
+    /// As `publish_lock`, for a protocol with its own way to authenticate.
     pub(crate) fn show_locked(&self, is_locked: bool) {
         let since = if is_locked { clock::unix_ms() } else { 0 };
         // ORDERING: Relaxed, compared with a timeout.
@@ -161,7 +161,7 @@ impl Client {
         self.special = if is_so { self.special | special } else { self.special & !special };
     }
 
-    /// Whether the requests behind the last one must not run now.
+    /// Whether the requests after the last one must not run yet.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
         self.closing.is_some() || self.wait.is_some()
@@ -205,8 +205,9 @@ impl Client {
         stays
     }
 
-    /// Unsent bytes above which the connection is not read. Few before authentication: clients that cannot authenticate
-    /// must not make the server keep replies. `handshake-timeout` ends those that read none.
+    /// The number of unsent bytes above which the connection is not read. The limit is low before authentication:
+    /// clients that cannot authenticate must not make the server keep replies. `handshake-timeout` ends clients that
+    /// read no reply.
     pub fn output_soft_max(&self, config: &Config) -> usize {
         // ORDERING: Relaxed, written by this thread.
         match self.shared.locked_since.load(Ordering::Relaxed) {
@@ -220,7 +221,7 @@ impl Client {
         self.version == Version::Resp2 && self.subscriptions.len() > 0
     }
 
-    /// Publishes the number of subscriptions. Must follow each change of them.
+    /// Publishes the number of subscriptions. Must be called after each change of the subscriptions.
     pub(crate) fn publish_subscriptions(&mut self) {
         let listens = self.subscriptions.len() > 0;
         self.mark(LISTENS, listens);
@@ -236,7 +237,7 @@ impl Client {
         self.publish_names();
     }
 
-    /// Queues a request if a transaction is open and the request belongs there.
+    /// Queues a request if a transaction is open and the request is one that transactions queue.
     pub(crate) fn queue(
         &mut self,
         spec: &'static Spec,
@@ -278,7 +279,7 @@ impl Client {
         self.publish_names();
     }
 
-    /// Publishes the length of the transaction. Must follow each change of it.
+    /// Publishes the length of the transaction's queue. Must be called after each change of the queue.
     pub(crate) fn publish_transaction(&mut self) {
         self.mark(QUEUES, self.transaction.is_open());
         let queue = self.transaction.queue();
@@ -300,7 +301,7 @@ impl Client {
         self.tracking.as_deref_mut()
     }
 
-    /// Begins or ends tracking, and publishes that.
+    /// Begins tracking with these options, or ends it (None), and publishes the state.
     pub(crate) fn track(&mut self, options: Option<tracking::Options>) {
         self.mark(TRACKS, options.is_some());
         self.shared.show_tracking(options.as_ref());

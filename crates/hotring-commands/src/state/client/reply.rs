@@ -1,4 +1,4 @@
-//! The reply to a request, and the messages that must come before it.
+//! The reply to a request, and the messages that must be sent before the reply.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ pub(super) struct Before {
     messages: Vec<u8>,
     /// The connection had subscriptions when the transaction began.
     listened: bool,
-    /// The protocol version at that time, which the reply has.
+    /// The protocol version at that time, which is also the version of the reply.
     version: Version,
 }
 
@@ -53,8 +53,9 @@ impl Client {
         }
     }
 
-    /// Ends a request, unless it waits; `spec` is None if it was no command. Its reply is in `out[start..]`, behind
-    /// messages. A reply that is not wanted is dropped; messages and confirmations of subscriptions stay.
+    /// Ends a request, unless it waits; `spec` is None for an invalid request and at the end of a wait. The reply is in
+    /// `out[start..]`, after any messages. CLIENT REPLY may drop the reply; messages and confirmations of subscriptions
+    /// stay.
     pub(crate) fn end_request(&mut self, spec: Option<&Spec>, start: usize, out: &mut Vec<u8>) {
         if self.wait.is_some() {
             return;
@@ -72,7 +73,7 @@ impl Client {
         }
     }
 
-    /// CLIENT CACHING applies to this request, or to a whole transaction.
+    /// Ends the effect of CLIENT CACHING, which applies to one request or one entire transaction.
     fn end_caching(&mut self, spec: Option<&Spec>) {
         let is_about_connection = spec.is_some_and(|spec| spec.parent == Some(CommandId::Client));
         if let Some(tracking) = &mut self.tracking
@@ -85,15 +86,15 @@ impl Client {
 
     /// Appends the messages that have arrived.
     pub(crate) fn fetch_messages(&self, out: &mut Vec<u8>) {
-        // A connection that is being closed may have lost the right to them.
+        // A connection that is being closed may have lost the right to the messages.
         if self.shared.signals() & MESSAGES != 0 && self.closing.is_none() {
             self.shared.fetch(out);
         }
     }
 
-    /// Moves the messages that have arrived before the reply, which has not begun: a subscription or tracking has
-    /// ended, and none of its messages may follow the reply. Must be called before the subscriptions are forgotten,
-    /// because users may have changed.
+    /// Moves the messages that have arrived to before the reply, which must not have begun. Called when a subscription
+    /// or tracking has ended: none of its messages may follow the reply. Must be called before the subscriptions are
+    /// removed from the client, because users may have changed and the check of their rights needs the subscriptions.
     pub(crate) fn end_messages(&mut self, listens: bool, acl: &Acl, out: &mut Vec<u8>) {
         let mut messages = Vec::new();
         while !self.shared.end_messages(listens, &mut messages) {
@@ -104,11 +105,11 @@ impl Client {
         self.put_before(&messages, out);
     }
 
-    /// Puts messages before the reply, which has not begun, or before the reply of the whole transaction.
+    /// Puts messages before the reply, which must not have begun, or before the reply of the entire transaction.
     fn put_before(&mut self, messages: &[u8], out: &mut Vec<u8>) {
         match &mut self.before {
-            // A client that does not know yet of its subscription or of the new version would take a message
-            // for a reply.
+            // The client does not know yet of its subscription or of the new version: it would take a message for a
+            // reply.
             Some(before) if before.version != self.version => {}
             Some(before) if self.version == Version::Resp2 && !before.listened => {}
             Some(before) => before.messages.extend_from_slice(messages),
@@ -119,13 +120,14 @@ impl Client {
         }
     }
 
-    /// Begins to run a transaction.
+    /// Begins the run of a transaction (EXEC).
     pub(crate) fn begin_exec(&mut self) {
         let listened = self.subscriptions.len() > 0;
         self.before = Some(Before { messages: Vec::new(), listened, version: self.version });
     }
 
-    /// Limits the bytes of messages before a transaction's reply; drops them and returns false if there are too many.
+    /// Limits the messages before a transaction's reply to `len_max` bytes. If they are longer, drops them and returns
+    /// false.
     pub(crate) fn check_before(&mut self, len_max: usize) -> bool {
         let Some(before) = &mut self.before else { return true };
         let fits = before.messages.len() <= len_max;
@@ -142,7 +144,8 @@ impl Client {
         drop(out.splice(start..start, messages));
     }
 
-    /// Sets the protocol version. Messages that have arrived are in the previous version and go before the reply.
+    /// Sets the protocol version. Messages that have arrived are encoded in the previous version and go before the
+    /// reply.
     pub(crate) fn speak(&mut self, version: Version, acl: &Acl, out: &mut Vec<u8>) {
         if version != self.version {
             let mut messages = Vec::new();
@@ -155,8 +158,8 @@ impl Client {
         }
         self.version = version;
         let number = if version == Version::Resp3 { 3 } else { 2 };
-        // ORDERING: Relaxed here and for every other field of `ClientShared`: each is only shown to
-        // people, and none guards other memory.
+        // ORDERING: Relaxed here and for every other figure of `ClientShared`: each is only displayed, and none
+        // guards other memory.
         self.shared.protocol.store(number, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,5 @@
-//! The part of a connection's state that any thread may read, and the signals to its task.
+//! The part of a connection's state that any thread may read, and the signals by which threads notify the connection's
+//! task.
 
 use std::borrow::Cow;
 use std::sync::atomic::{
@@ -13,27 +14,29 @@ use super::inbox::{Inbox, Inboxes};
 use crate::state::tracking;
 use crate::table::CommandId;
 
-/// How CLIENT UNBLOCK has ended a wait.
+/// The way in which CLIENT UNBLOCK has ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unblocked {
-    /// As after its time limit.
+    /// As if the time limit had passed.
     TimedOut,
     /// With an error.
     Failed,
 }
 
-/// Values of [`ClientShared::waiting`]: no wait; a wait for a key; one that CLIENT UNBLOCK has ended and its own thread
-/// has not noticed; the end of a pause.
+/// Values of [`ClientShared::waiting`]. `RUNS`: no wait. `WAITS`: a wait for a key. `TIMED_OUT` and `FAILED`: a wait
+/// that CLIENT UNBLOCK has ended, which the connection's own thread has not noticed yet. `PAUSED`: any other wait, such
+/// as for the end of a pause.
 pub(super) const RUNS: u8 = 0;
 pub(super) const WAITS: u8 = 1;
 const TIMED_OUT: u8 = 2;
 const FAILED: u8 = 3;
 pub(super) const PAUSED: u8 = 4;
-/// A wait for an element that there is: the reply is on its way. And one that its own thread has ended.
+/// `CLAIMED`: a session has an element for the client, and the reply is on its way. `ENDED`: the connection's own
+/// thread has ended the wait.
 const CLAIMED: u8 = 5;
 const ENDED: u8 = 6;
 
-/// Names that a client has given. Boxed, here and below, as there may be many thousands of clients.
+/// The names of a client. Strings are boxed, here and below, because there may be many thousands of clients.
 #[derive(Clone, Debug)]
 pub struct Labels {
     /// The user.
@@ -69,7 +72,7 @@ pub struct ClientShared {
     pub protocol: AtomicU8,
     /// Bytes of the unfinished request.
     pub input_len: AtomicUsize,
-    /// Reserved bytes beyond these.
+    /// Reserved bytes of the input buffer beyond `input_len`.
     pub input_free: AtomicUsize,
     /// The start of the current unfinished request in Unix milliseconds; 0 if there is none.
     pub request_since: AtomicU64,
@@ -77,7 +80,7 @@ pub struct ClientShared {
     pub locked_since: AtomicU64,
     /// Unsent bytes.
     pub unsent_len: AtomicUsize,
-    /// Memory of the unsent bytes, with this connection's share of long values.
+    /// Memory of the unsent bytes, including this connection's share of long values.
     pub output_memory: AtomicUsize,
     /// Memory of both buffers that the store does not count.
     pub buffers_outside_store: AtomicUsize,
@@ -116,18 +119,18 @@ pub struct ClientShared {
     pub(super) signals: AtomicU8,
     pub(super) inbox: Mutex<Inbox>,
     waker: Mutex<Option<Waker>>,
-    /// The total that its inbox counts in.
+    /// The total that includes this connection's inbox.
     pub(super) inboxes: Arc<Inboxes>,
 }
 
 /// CLIENT TRACKING ON.
 pub const TRACKING: u8 = 1;
-/// With BCAST.
+/// CLIENT TRACKING ON with BCAST.
 pub const BROADCASTS: u8 = 2;
 /// The connection that invalidations were redirected to has ended.
 pub const BROKEN_REDIRECT: u8 = 4;
 
-/// A client or task asked the connection to end.
+/// A client or a background task has asked the connection to end.
 pub const KILLED: u8 = 1;
 /// The inbox has messages.
 pub const MESSAGES: u8 = 2;
@@ -144,7 +147,7 @@ pub(super) fn unblocked(waiting: u8) -> Option<Unblocked> {
     }
 }
 
-/// A key that the connection waits for has changed.
+/// Called when a key that the connection waits for has changed.
 impl Wake for ClientShared {
     fn wake(self: Arc<Self>) {
         ClientShared::wake(&self);
@@ -199,7 +202,7 @@ impl ClientShared {
         }
     }
 
-    /// The same, with its inbox counted in `inboxes`.
+    /// This connection, with its inbox counted in `inboxes`.
     pub(crate) fn counted_in(self, inboxes: &Arc<Inboxes>) -> Self {
         ClientShared { inboxes: inboxes.clone(), ..self }
     }
@@ -209,7 +212,7 @@ impl ClientShared {
         self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes these names.
+    /// Changes the names that the client has given.
     pub(crate) fn relabel(&self, change: impl FnOnce(&mut Labels)) {
         change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -248,28 +251,30 @@ impl ClientShared {
 
     /// Asks the connection to end at once; unsent bytes are dropped.
     pub fn kill(&self) {
-        // No element goes to it from now on.
+        // Ends the wait first, so that no session serves an element to this connection.
         self.end_if_waits(FAILED);
-        // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
+        // ORDERING: Release pairs with the Acquire in `signals`; the lock of the waker would suffice.
         self.signals.fetch_or(KILLED, Ordering::Release);
         self.wake();
     }
 
     /// Whether a request waits.
     pub fn is_waiting(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
+        // ORDERING: Acquire pairs with the Release in `Client::end_wait`: a thread that sees no wait also sees the
+        // `active_at` that the end of the wait has set.
         self.waiting.load(Ordering::Acquire) != RUNS
     }
 
-    /// Whether a request waits, and nothing has ended that yet.
+    /// Whether a request waits, and nothing has ended the wait yet.
     pub(crate) fn is_blocked(&self) -> bool {
         // ORDERING: Relaxed, shown to people.
         matches!(self.waiting.load(Ordering::Relaxed), WAITS | PAUSED)
     }
 
-    /// How CLIENT UNBLOCK has ended the wait, if the connection has not noticed yet.
+    /// The way in which CLIENT UNBLOCK has ended the wait; None if it has not, or if the connection has noticed
+    /// already.
     pub fn unblocked(&self) -> Option<Unblocked> {
-        // ORDERING: Relaxed, the word is the whole message.
+        // ORDERING: Relaxed, the word is the entire message.
         unblocked(self.waiting.load(Ordering::Relaxed))
     }
 
@@ -286,34 +291,36 @@ impl ClientShared {
         has_ended
     }
 
-    /// Begins a wait for an element. Must come before the client stands in a line.
+    /// Begins a wait for an element. Must be called before the client enters the queue of a key.
     pub(crate) fn await_element(&self) {
         // ORDERING: Release, as in `Client::begin_wait`.
         self.waiting.store(WAITS, Ordering::Release);
     }
 
-    /// Takes that back; false if an element is on its way.
+    /// Takes back [`await_element`](Self::await_element); false if an element is on its way.
     pub(crate) fn withdraw(&self) -> bool {
         self.end_if_waits(RUNS)
     }
 
-    /// Ends the wait because there is an element for it. True at most once for each wait; its reply must follow.
+    /// Ends the wait because a session has an element for the client. Returns true at most once for each wait; that
+    /// session must then provide the reply.
     pub(crate) fn claim(&self) -> bool {
         self.end_if_waits(CLAIMED)
     }
 
-    /// Ends the wait for a key, for its own thread; false if an element is on its way.
+    /// Ends the wait for a key on behalf of the connection's own thread; false if an element is on its way.
     pub fn end_own_wait(&self) -> bool {
         // ORDERING: Relaxed, as in `end_if_waits`.
         self.end_if_waits(ENDED) || self.waiting.load(Ordering::Relaxed) != CLAIMED
     }
 
     fn end_if_waits(&self, ended: u8) -> bool {
-        // ORDERING: Relaxed, as in `unblocked`: one end of the wait comes first, and the word is all that it says.
+        // ORDERING: Relaxed, as in `unblocked`: exactly one attempt to end the wait succeeds, and the word is its
+        // entire message.
         self.waiting.compare_exchange(WAITS, ended, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends delivery: the messages are dropped, and later ones as well.
+    /// Ends delivery: drops the messages in the inbox and all later ones.
     pub(crate) fn leave(&self) {
         let mut inbox = self.inbox();
         // ORDERING: Relaxed, here and in `has_left`: readers that depend on it hold the lock of the inbox.
@@ -328,7 +335,7 @@ impl ClientShared {
 
     /// Whether there are subscriptions.
     pub(crate) fn listens(&self) -> bool {
-        // ORDERING: Relaxed, two figures that are each published on their own.
+        // ORDERING: Relaxed, three counts that are each published independently.
         let counts = [&self.channels, &self.patterns, &self.shards];
         counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
     }
@@ -351,7 +358,8 @@ impl ClientShared {
 
     /// Signals that users have changed.
     pub(crate) fn users_changed(&self) {
-        // ORDERING: Release pairs with the Acquire in `signals`: a thread that sees it finds the users as changed.
+        // ORDERING: Release pairs with the Acquire in `signals`: a thread that sees the signal also sees the changed
+        // users.
         self.signals.fetch_or(USERS_CHANGED, Ordering::Release);
         self.wake();
     }

@@ -1,4 +1,5 @@
-//! The wait of a connection: its next request must not run before the end.
+//! The wait of a connection, such as a blocking command or a pause. The connection's next request must not run before
+//! the wait ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +13,7 @@ use super::shared::{PAUSED, RUNS, Unblocked, WAITS, unblocked};
 use crate::state::blocked::Blocked;
 use crate::state::pause::Paused;
 
-/// A wait: the connection must not run its next request before the end.
+/// A wait. The connection must not run its next request before the wait ends.
 #[derive(Debug)]
 pub enum Wait {
     /// The last request waits for a key.
@@ -24,23 +25,23 @@ pub enum Wait {
     },
     /// The last request waits for an element of a key.
     Element {
-        /// The client, as shown to those that serve it.
+        /// The client, as visible to the sessions that may serve it.
         blocked: Arc<Blocked>,
-        /// Its place in the lines; None once an element is on its way.
+        /// The position in the queues of the keys; None once an element is on its way.
         place: Option<Place>,
         /// The time limit; None for ever.
         limit: Option<Duration>,
     },
-    /// The next request waits for the end of a CLIENT PAUSE. It has not begun.
+    /// The next request, which has not begun, waits for the end of a CLIENT PAUSE.
     Pause {
-        /// Its end in Unix milliseconds.
+        /// The end of the pause in Unix milliseconds.
         until: u64,
         /// The requests that the pause holds back.
         paused: Paused,
     },
-    /// The next request waits for space in the log's queue. It has not begun.
+    /// The next request, which has not begun, waits for space in the log's queue.
     Log,
-    /// The next request waits for the end of a slow script that holds its keys. It has not begun.
+    /// The next request, which has not begun, waits for the end of a slow script that holds its keys.
     Script {
         /// A key that the script holds; None if the request needs all keys.
         key: Option<Box<[u8]>>,
@@ -56,15 +57,15 @@ pub enum Wait {
     },
     /// The last request waits for a snapshot.
     Save {
-        /// Its number.
+        /// The number of the snapshot.
         number: u64,
-        /// The server must end afterwards.
+        /// The server must shut down afterwards.
         ends: bool,
     },
 }
 
 impl Client {
-    /// Whether a command may wait: within a transaction or a script none does.
+    /// Whether a command may wait. Commands in a transaction or a script must not.
     pub(crate) fn may_wait(&self) -> bool {
         self.before.is_none() && !self.runs_script
     }
@@ -75,10 +76,10 @@ impl Client {
         self.wait.as_ref()
     }
 
-    /// Begins a wait; the command's reply comes when it ends.
+    /// Begins a wait. The command's reply follows when the wait ends.
     pub fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
-            // It has begun already, and may be over.
+            // `await_element` has begun this wait already, and the wait may be over.
             Wait::Element { .. } => return self.wait = Some(wait),
             Wait::Key { .. } => WAITS,
             Wait::Pause { .. }
@@ -88,20 +89,20 @@ impl Client {
             | Wait::Save { .. } => PAUSED,
         };
         self.wait = Some(wait);
-        // ORDERING: Release pairs with the Acquire in `is_waiting`: a thread that sees the wait finds its place in the
-        // queue of its key.
+        // ORDERING: Release pairs with the Acquire in `is_waiting`: a thread that sees the wait also sees the client's
+        // position in the queue of its key.
         self.shared.waiting.store(waiting, Ordering::Release);
     }
 
-    /// Ends the wait at the Unix millisecond `now`. Returns how another thread has ended it, if one has: its client
-    /// relies on that.
+    /// Ends the wait at the Unix millisecond `now`. If CLIENT UNBLOCK has ended the wait, returns the way it did. The
+    /// connection must then reply accordingly: the client that has sent CLIENT UNBLOCK relies on it.
     pub fn end_wait(&mut self, now: u64) -> Option<Unblocked> {
         self.wait = None;
         self.publish_transaction();
         // ORDERING: Relaxed, before the Release below.
         self.shared.active_at.store(now, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire of the task that closes idle connections: if it sees the end of
-        // the wait, it counts the idle time from there.
+        // ORDERING: Release pairs with the Acquire in `is_waiting`, for the task that closes idle connections: if that
+        // task sees the end of the wait, it counts the idle time from there.
         unblocked(self.shared.waiting.swap(RUNS, Ordering::Release))
     }
 }

@@ -1,12 +1,13 @@
-//! The keys that requests name most often, estimated from a sample, with bounds.
+//! The list of hot keys: the keys that requests name most often, estimated from a sample, with bounds.
 //!
-//! The executor notes some thousand requests a second ([`crate::exec`] says which), each with its keys or without any,
-//! and each with a weight: for how many requests it stands. The list covers the last [`SPANS`] seconds. Each
-//! second has sums of its own, which go when it is over, whether or not there are requests.
+//! The executor notes a few thousand requests a second ([`crate::state::batching`] chooses them), with or without keys.
+//! Each note has a weight: the number of requests that the noted one stands for. The list covers the last [`SPANS`]
+//! seconds. Sums are kept per second, and each is dropped when its second leaves that window, whether or not there are
+//! requests.
 //!
-//! A thread keeps sums of [`SETS`] times [`WAYS`] keys by the algorithm *Space-Saving* (Metwally, Agrawal, El Abbadi,
-//! 2005) in each set: a key that has none takes the place of the lowest, and it is remembered how much of its sum is
-//! another's. That is part of the bounds, as is the chance of the sample.
+//! A thread keeps the sums of [`SETS`] times [`WAYS`] keys. Each set uses the algorithm *Space-Saving* (Metwally,
+//! Agrawal, El Abbadi, 2005): a key without an entry replaces the entry with the lowest sum, and the new entry records
+//! which part of its sum belongs to earlier keys. The bounds account for that part and for the error of the sample.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,31 +18,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::state::thread_shared::ThreadShared;
 
-/// The shares are over this many seconds, with the current one.
+/// The number of seconds that the shares cover, including the current one.
 pub const SPANS: usize = 10;
 const SPAN_MS: u64 = 1000;
 
-/// A key has its place in one of these sets, and a set has these places: where 3,000 requests a second are noted, a key
-/// that gets one in 1,000 has one in any case.
+/// The hash of a key selects one of `SETS` sets, which has `WAYS` entries. If 3,000 requests a second are noted, a key
+/// that is in one request of 1,000 always has an entry.
 const SETS: usize = 64;
 const WAYS: usize = 16;
 
-/// Longer keys are not noted.
+/// The maximum length in bytes of a noted key.
 const KEY_LEN_MAX: usize = 1 << 10;
 
-/// At most this many keys of a request are noted, and stand for the others.
+/// The maximum number of noted keys of one request. If it has more, the noted keys stand for the others.
 const KEYS_MAX: usize = 16;
 
-/// Fewer notes do not distinguish a key.
+/// The minimum number of notes of a listed key: fewer may be chance.
 const NOTES_MIN: u32 = 2;
 
-/// Bounds are this many standard deviations away: 19 shares of 20 are within.
+/// The distance of the bounds in standard deviations: 19 shares of 20 are within the bounds.
 const DEVIATIONS: f64 = 2.0;
 
-/// From this many notes on the bounds are as far to one side as to the other.
+/// The minimum number of notes for bounds that are symmetric around the share.
 const EVEN_MIN: f64 = 64.0;
 
-/// The notes of one thread. The thread writes; others read now and then.
+/// The notes of one thread. The thread itself writes; other threads read occasionally.
 #[derive(Debug, Default)]
 pub struct HotKeys(Mutex<Sketch>);
 
@@ -50,13 +51,13 @@ struct Sketch {
     hasher: RandomState,
     /// Empty until the first note.
     sets: Vec<Vec<Kept>>,
-    /// The sums of all requests, also of those without a key in a set.
+    /// The sums of all noted requests, including those without an entry in a set.
     all: [Sum; SPANS],
-    /// The present second, counted from 1970. Its sums are at this number modulo [`SPANS`].
+    /// The current second in Unix time. Its sums are at this number modulo [`SPANS`].
     span: u64,
 }
 
-/// A key that has a place.
+/// The entry of a key in a set.
 #[derive(Debug)]
 struct Kept {
     hash: u64,
@@ -64,33 +65,34 @@ struct Kept {
     key: Box<[u8]>,
     /// The notes of the key itself.
     counted: [Sum; SPANS],
-    /// The weights of the keys that had this place before.
+    /// The weights of the keys that had this entry before.
     others: [f32; SPANS],
-    /// All weights together.
+    /// The sum of all weights, including those of the earlier keys.
     weight: f32,
 }
 
-/// Notes, added up.
+/// The sum of several notes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     notes: u32,
     weight: f32,
-    /// The squares of the weights: with few heavy notes less is certain than with many light ones.
+    /// The sum of the squared weights: few heavy notes give a less certain estimate than many light ones.
     squares: f32,
 }
 
-/// The number of a database, and a key.
+/// The name of an entry: the number of a database, and a key.
 type Name = (u8, Box<[u8]>);
 
-/// A key, and which part of all requests name it.
+/// A key, and the share of all requests that name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotKey {
     /// The number of the database that clients had selected.
     pub database: u8,
     pub key: Box<[u8]>,
-    /// From 0 to 1. Those of several keys may add up to more, as a request may have several.
+    /// The share, from 0 to 1. The shares of all keys may add up to more than 1, because a request may name several
+    /// keys.
     pub share: f64,
-    /// With 19 chances in 20 it is between these two.
+    /// The bounds: with 95 % probability the share is between `low` and `high`.
     pub low: f64,
     pub high: f64,
     /// Notes of the key.
@@ -98,7 +100,7 @@ pub struct HotKey {
 }
 
 impl HotKeys {
-    /// Notes a request in a database that stands for `weight` requests.
+    /// Notes a request with these keys in a database. The request stands for `weight` requests.
     #[cold]
     pub(crate) fn note<'a, K: Iterator<Item = &'a [u8]>>(
         &self,
@@ -108,7 +110,7 @@ impl HotKeys {
         random: u64,
         now: u64,
     ) {
-        // A reader holds the lock: one note is lost.
+        // If a reader holds the lock, this note is dropped: the thread must not wait.
         let Ok(mut sketch) = self.0.try_lock() else { return };
         sketch.move_to(now);
         let at = sketch.place();
@@ -134,7 +136,7 @@ impl HotKeys {
     }
 }
 
-/// The hottest keys of all threads, at most `len` of those that `shown` wants, the hottest first.
+/// The hottest keys of all threads, hottest first: at most `len` keys that `shown` accepts.
 pub fn hottest(
     threads: &[ThreadShared],
     now: u64,
@@ -175,7 +177,7 @@ pub fn notes(threads: &[ThreadShared], now: u64) -> u64 {
 }
 
 impl HotKey {
-    /// The key, behind the number of its database where that is not 0.
+    /// The key, prefixed with the number of its database unless that is 0.
     pub fn name(&self) -> Cow<'_, [u8]> {
         match self.database {
             0 => Cow::Borrowed(&self.key),
@@ -185,9 +187,9 @@ impl HotKey {
 
     fn new((database, key): Name, counted: Sum, others: f64, all: f32) -> Self {
         let (weight, all) = (f64::from(counted.weight), f64::from(all));
-        // Where a request has many keys and one of them many times, that one may seem to be in more requests.
+        // If a request has many keys, the weight of each noted key is an estimate, which may exceed the total.
         let share = (weight / all).min(1.0);
-        // As many notes of one weight tell as much.
+        // The effective number of notes: this many notes of equal weight would be equally certain.
         let notes = weight * weight / f64::from(counted.squares);
         let (low, high) = bounds(share, notes);
         let high = (high + others / all).min(1.0);
@@ -195,14 +197,15 @@ impl HotKey {
     }
 }
 
-/// Where the share is of which this many notes make this one.
+/// The confidence interval of a share that is estimated from this many notes.
 fn bounds(share: f64, notes: f64) -> (f64, f64) {
     let all = notes / share;
     let square = DEVIATIONS * DEVIATIONS;
     let (middle, deviation) = if notes >= EVEN_MIN {
         (share, (share * (1.0 - share) / all).sqrt())
     } else {
-        // Wilson's interval: of few notes those that were missed by chance may be more than those that were met.
+        // Wilson's interval: with few notes, more may be missing by chance than are there by chance, so that the
+        // interval is not symmetric.
         let scale = 1.0 + square / all;
         let deviation = (share * (1.0 - share) / all + square / (4.0 * all * all)).sqrt();
         ((share + square / (2.0 * all)) / scale, deviation / scale)
@@ -244,7 +247,7 @@ impl Sketch {
         *lowest = new;
     }
 
-    /// The most that may have been noted of a key without a place.
+    /// The maximum weight that may have been noted for a key without an entry.
     fn unseen(&self, database: u8, key: &[u8]) -> f32 {
         let hash = self.hash(database, key);
         let Some(set) = self.sets.get(hash as usize % SETS) else { return 0.0 };
@@ -258,12 +261,12 @@ impl Sketch {
         self.hasher.hash_one((database, key))
     }
 
-    /// Where the present second's sums are.
+    /// The index of the sums of the current second.
     fn place(&self) -> usize {
         (self.span % SPANS as u64) as usize
     }
 
-    /// Forgets requests older than the seconds that are kept.
+    /// Advances to the second of `now` and drops the sums of seconds that have left the window.
     fn move_to(&mut self, now: u64) {
         let span = now / SPAN_MS;
         if span != self.span {
@@ -273,7 +276,7 @@ impl Sketch {
 
     #[cold]
     fn forget_until(&mut self, span: u64) {
-        // A clock that was put back a little goes on with the second that it had, until it is there again.
+        // If the clock was set back a little, the latest second continues until the clock reaches it again.
         if span < self.span && self.span - span < SPANS as u64 {
             return;
         }

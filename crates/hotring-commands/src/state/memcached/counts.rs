@@ -1,4 +1,4 @@
-//! One thread's counters of this protocol, by memcached's names.
+//! One thread's counters of memcached's protocol, with memcached's names.
 
 use hotring_protocol::memcached::NAMES as COMMANDS;
 

@@ -1,4 +1,5 @@
-//! `stats detail on|off|dump`: counters by the prefixes of keys, up to the first colon. Off until a client turns it on.
+//! `stats detail on|off|dump`: counters per key prefix, which ends at the first colon. Counting is off until a client
+//! turns it on.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,7 +37,7 @@ pub(crate) enum Done {
 impl Detail {
     /// Starts or stops counting. The counters keep their values.
     pub(crate) fn turn(&self, on: bool) {
-        // ORDERING: Relaxed, here and below: one request more or less makes no difference.
+        // ORDERING: Relaxed, here and below: counting one request more or less makes no difference.
         self.is_on.store(on, Ordering::Relaxed);
     }
 

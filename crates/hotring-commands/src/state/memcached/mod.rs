@@ -1,4 +1,4 @@
-//! State of memcached's protocol that connections and threads share; its commands are in
+//! State of memcached's protocol that connections and threads share. The protocol's commands are in
 //! [`crate::memcached`].
 
 mod counts;

@@ -1,4 +1,4 @@
-//! The state that all connections of this protocol share.
+//! The state that all connections of memcached's protocol share: addresses, users, the scheduled flush, and counters.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::settings::config::MemcachedSettings;
 use crate::state::pause::ClientPause;
 use crate::state::thread_shared::ThreadShared;
 
-/// The shared state of the protocol.
+/// The state that all connections of memcached's protocol share.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// The addresses that are bound for it.
+    /// The addresses on which the server listens for this protocol.
     pub addresses: Vec<SocketAddr>,
     /// A client has asked for access times of items.
     pub accesses: AtomicBool,
@@ -35,7 +35,7 @@ pub struct Shared {
     flush_at: AtomicU64,
     /// Held by a thread that changes `flush_at` or empties the store. Must not be taken inside the store's gate.
     flushing: Mutex<()>,
-    /// The counters at the last reset.
+    /// The sums of the counters at the last reset.
     base: Mutex<Sums>,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
     /// Schedules a flush at this Unix millisecond, in place of an earlier schedule.
     pub(crate) fn flush_at(&self, at: u64) {
         let _alone = self.alone();
-        // ORDERING: Relaxed, a moment: nothing else is read through it.
+        // ORDERING: Relaxed, a time alone: no other memory is read through it.
         self.flush_at.store(at, Ordering::Relaxed);
     }
 
@@ -64,24 +64,24 @@ impl Shared {
         self.flush_at.store(0, Ordering::Release);
     }
 
-    /// Empties the store if a flush is due; true if a pause holds it back. Must be called before each run of requests
-    /// of either protocol: values that are stored after the scheduled time must survive.
+    /// Empties the store if a flush is due; true if a pause holds the flush back. Must be called before each run of
+    /// requests of either protocol: values that are stored after the scheduled time must survive.
     #[inline]
     pub fn flush_if_due(&self, store: &mut Session, pause: &ClientPause, now: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `flush`: a thread that finds it done writes after it.
+        // ORDERING: Acquire pairs with the Release in `flush`: a thread that finds the flush done writes after it.
         let at = self.flush_at.load(Ordering::Acquire);
         at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), || clear(store))
     }
 
-    /// One of the threads that call this at the same time empties the store. The others wait, because the
-    /// flush must not remove values that they are about to store. False if a pause holds it back.
+    /// Performs the flush; false if a pause holds it back. If several threads call this at the same time, one of them
+    /// empties the store. The others must wait, because the flush must not remove values that they are about to store.
     #[cold]
     fn flush(&self, at: u64, is_paused: bool, clear: impl FnOnce()) -> bool {
         if is_paused {
             return false;
         }
         let _alone = self.alone();
-        // ORDERING: Relaxed, changed under the lock alone.
+        // ORDERING: Relaxed, changed only under the lock.
         if self.flush_at.load(Ordering::Relaxed) == at {
             clear();
             // ORDERING: Release pairs with the Acquire in `flush_if_due`.
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     fn alone(&self) -> MutexGuard<'_, ()> {
-        // A flush waits for sessions that hold keys.
+        // Must be a fiber lock: a flush waits for sessions that hold keys.
         fiber::lock(&self.flushing)
     }
 
@@ -103,14 +103,14 @@ impl Shared {
         sums
     }
 
-    /// Counts from zero again.
+    /// Resets the sums to zero.
     pub(crate) fn reset(&self, threads: &[ThreadShared]) {
         *self.base.lock().unwrap_or_else(PoisonError::into_inner) = sums_ever(threads);
         self.detail.reset();
     }
 }
 
-/// memcached's keys are in database 0.
+/// Removes all keys of database 0, which holds memcached's keys.
 fn clear(store: &mut Session) {
     store.within(store.place_of(0), Session::clear);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::host::start_error::StartError;
 
-/// Most users of a file.
+/// The maximum number of users in a file.
 const USERS_MAX: usize = 1_000;
 
 /// Names and passwords.
@@ -51,14 +51,14 @@ impl Users {
         }
     }
 
-    /// Whether there is a user of this name with this password. The time taken does not depend on the user.
+    /// Whether there is a user of this name with this password. The time taken does not depend on which user matches.
     pub(crate) fn has(&self, name: &[u8], password: &[u8]) -> bool {
         let is = |user: &User| same(&user.name, name) & same(&user.password, password);
         self.0.iter().fold(false, |found, user| found | is(user))
     }
 }
 
-/// Compares in a time that does not depend on the length of the common prefix.
+/// Compares two byte strings in a time that does not depend on the length of their common prefix.
 fn same(secret: &[u8], given: &[u8]) -> bool {
     let differences = (0..given.len()).fold(secret.len() ^ given.len(), |differences, i| {
         let secret = secret.get(i).copied().unwrap_or_default();

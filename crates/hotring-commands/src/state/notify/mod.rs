@@ -1,7 +1,7 @@
 //! Keyspace notifications: messages on `__keyspace@N__:KEY` and `__keyevent@N__:EVENT` about changes of keys.
 //!
-//! The store's session records its changes while the setting asks for any ([`hotring_store::Change`]); here they get
-//! Redis's names. With the setting off, no command pays for it.
+//! The store's session records its changes ([`hotring_store::Change`]) while the setting asks for any event. This
+//! module translates them to Redis's event names. With the setting off, notifications cost a command nothing.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &C
     let changes = take_changes(store, server, config);
     let teller = Teller { pubsub: &server.push.pubsub, config, store };
     if spec.id == CommandId::SMove {
-        // Redis takes the member away first, and reports expired keys before that.
+        // Redis removes the member from the source first, and reports expired keys before that.
         let expired = changes.iter().take_while(|change| change.what == Changed::Expired).count();
         let (expired, moved) = changes.split_at(expired);
         for change in expired.iter().chain(moved.iter().rev()) {
@@ -41,7 +41,7 @@ pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &C
     }
 }
 
-/// The changes of the last command. Expired keys are published before them.
+/// Takes the changes of the last command. If there are any, publishes the expired keys first, as they come before.
 fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Change> {
     let changes = store.take_changes();
     if !changes.is_empty() {
@@ -63,7 +63,7 @@ pub fn expired((number, key): (u8, &[u8]), pubsub: &PubSub, config: &Config) {
     publish(pubsub, config, EXPIRED, "expired", (number, key));
 }
 
-/// Publishes that fields of hashes have expired, which the session has removed.
+/// Publishes the expiry of hash fields that the session has removed.
 pub fn expired_fields(store: &mut Session, pubsub: &PubSub, config: &Config) {
     let changes = store.take_changes();
     let teller = Teller { pubsub, config, store };
@@ -112,7 +112,7 @@ impl Teller<'_> {
             return;
         }
         match change.what {
-            // It keeps its own counts, which is no change for others.
+            // PFCOUNT stores only its cached count, which is no change to clients.
             Changed::Stored { .. } if spec.id == CommandId::PfCount => {}
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);
@@ -129,7 +129,8 @@ impl Teller<'_> {
                 self.event(GENERIC, "rename_from", change);
             }
             Changed::Removed => {
-                // The removal of the last part removes the key. A result without members only removes it.
+                // A command that removes the last element of a key has two events: its own, and `del`. A command that
+                // stores an empty result only has `del`.
                 let is_part = match spec.id {
                     CommandId::SInterStore | CommandId::SUnionStore | CommandId::SDiffStore => {
                         false
@@ -212,7 +213,7 @@ fn publish(pubsub: &PubSub, config: &Config, class: u16, event: &str, (number, k
     }
 }
 
-/// Whether the command removes members, and the key with the last one.
+/// Whether the command removes members of a sorted set, and the key with the last member.
 fn is_part_of_sorted_set(spec: &Spec) -> bool {
     use CommandId as Id;
     let stores = [Id::ZUnionStore, Id::ZInterStore, Id::ZDiffStore, Id::ZRangeStore];

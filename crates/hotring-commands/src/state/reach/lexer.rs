@@ -1,16 +1,17 @@
-//! The tokens of Lua 5.1, exactly as its own lexer separates them: a string that ended elsewhere would hide code.
+//! A lexer for Lua 5.1. It must separate tokens exactly as Lua's own lexer does: a string that ended elsewhere would
+//! hide code.
 
 use memchr::{memchr, memchr2};
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'t> {
-    /// A keyword or a sign.
+    /// A keyword, an operator or a punctuation mark.
     Sign(&'t [u8]),
     Name(&'t [u8]),
-    /// A string whose bytes are those of the text.
+    /// A string literal without escapes: the string's bytes are those of the source text.
     Text(&'t [u8]),
-    /// Any other string.
+    /// Any other string literal.
     Encoded,
     Number(&'t [u8]),
     End,
@@ -42,7 +43,7 @@ const KEYWORDS: [&[u8]; 21] = [
 
 const LONG_SIGNS: [&[u8]; 6] = [b"...", b"..", b"==", b"~=", b"<=", b">="];
 
-/// Reads tokens. A copy reads ahead.
+/// Reads tokens. To look ahead, copy the lexer and read from the copy.
 #[derive(Clone, Copy)]
 pub(super) struct Lexer<'t> {
     rest: &'t [u8],
@@ -53,7 +54,7 @@ impl<'t> Lexer<'t> {
         Lexer { rest: text }
     }
 
-    /// The next token. None if Lua would refuse the text, or might.
+    /// The next token; None if Lua refuses the text or might refuse it.
     pub(super) fn next(&mut self) -> Option<Token<'t>> {
         self.skip_blank()?;
         let Some(&first) = self.rest.first() else { return Some(Token::End) };
@@ -86,7 +87,7 @@ impl<'t> Lexer<'t> {
         self.take(len)
     }
 
-    /// Skips space and comments.
+    /// Skips whitespace and comments.
     fn skip_blank(&mut self) -> Option<()> {
         loop {
             self.take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r'));
@@ -102,7 +103,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Lua takes whatever looks like a part of a number, and refuses what is none then.
+    /// Reads a number. As Lua does, takes all characters that look like a part of a number; Lua then refuses the text
+    /// if they form no number.
     fn number(&mut self) -> Token<'t> {
         let start = self.rest;
         self.take_while(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -133,7 +135,7 @@ impl<'t> Lexer<'t> {
         Some(if is_plain { Token::Text(text) } else { Token::Encoded })
     }
 
-    /// Skips a text in long brackets of this level.
+    /// Skips a string or comment in long brackets of this level.
     fn long_text(&mut self, level: usize) -> Option<()> {
         self.take(level + 2);
         loop {
@@ -171,7 +173,7 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The number of signs between the opening brackets of a long text, if one begins here.
+/// The level of the long bracket that begins here, which is the number of `=` in it; None if there is no long bracket.
 fn long_level(text: &[u8]) -> Option<usize> {
     let rest = text.strip_prefix(b"[")?;
     let level = rest.iter().take_while(|byte| **byte == b'=').count();

@@ -1,28 +1,29 @@
-//! The grammar of Lua 5.1, with what the text tells of each value.
+//! A parser for Lua 5.1 that tracks which values are keys, commands or neither.
 //!
-//! Nothing is built: the parser follows values through expressions and local variables as it reads, and gives up
-//! where one that must be known goes elsewhere. It may accept texts that Lua refuses, as these never run.
+//! The parser builds no syntax tree. It follows values through expressions and local variables as it reads, and gives
+//! up if a value that must be tracked is used in a way that cannot be followed. It may accept texts that Lua refuses,
+//! because these never run.
 
 use super::lexer::{Lexer, Token};
 use super::value::Value;
 
-/// Limits as Lua has them, and to bound the stack and the time: functions in functions count as one here.
+/// Lua's own limits, which also bound the stack and the time of the parser. Here nested functions share them.
 const DEPTH_MAX: usize = 100;
 const LOCALS_MAX: usize = 200;
 const LIST_MAX: usize = 256;
 
-/// The priority of a unary operator.
+/// The precedence of a unary operator.
 const UNARY: u8 = 8;
 
-/// Globals that lead to others by another name, or to code that is not in the text.
+/// Globals that give access to other globals by another name, or to code that is not in the text.
 const UNKNOWN: [&[u8]; 7] =
     [b"_G", b"getfenv", b"load", b"loadstring", b"rawset", b"setfenv", b"setmetatable"];
 
-/// Reads a text. Each function returns None as soon as nothing can be proved.
+/// Parses a text. Each function returns None as soon as a proof is impossible.
 pub(super) struct Parser<'t> {
     lexer: Lexer<'t>,
     token: Token<'t>,
-    /// The local variables that are in scope. The value of one never changes, except if it is [`Value::Other`].
+    /// The local variables in scope. A variable must never be assigned to unless its value is [`Value::Other`].
     locals: Vec<(&'t [u8], Value<'t>)>,
     depth: usize,
 }
@@ -34,7 +35,7 @@ impl<'t> Parser<'t> {
         Some(Parser { lexer, token, locals: Vec::new(), depth: 0 })
     }
 
-    /// Reads everything.
+    /// Parses the entire text.
     pub(super) fn all(mut self) -> Option<()> {
         self.block()?;
         (self.token == Token::End).then_some(())
@@ -84,7 +85,7 @@ impl<'t> Parser<'t> {
         (self.locals.len() < LOCALS_MAX).then(|| self.locals.push((name, value)))
     }
 
-    /// Reads something whose local variables end with it.
+    /// Parses a construct with its own scope: its local variables end with it.
     fn scope(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
         let n_locals = self.locals.len();
         read(self)?;
@@ -104,7 +105,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `do` and a block up to `end`.
+    /// Parses `do`, a block and `end`.
     fn body(&mut self) -> Option<()> {
         self.expect(b"do")?;
         self.scope(Self::block)?;
@@ -209,7 +210,7 @@ impl<'t> Parser<'t> {
         self.function(is_method)
     }
 
-    /// The parameters and the body of a function.
+    /// Parses the parameters and the body of a function.
     fn function(&mut self, is_method: bool) -> Option<()> {
         self.expect(b"(")?;
         self.scope(|parser| {
@@ -241,7 +242,7 @@ impl<'t> Parser<'t> {
         self.plain_list()
     }
 
-    /// Expressions, of which only the last may be several values.
+    /// Parses a list of expressions, of which only the last may yield several values.
     fn list(&mut self) -> Option<Vec<Value<'t>>> {
         let mut values = vec![self.expression(0)?];
         while self.accept(b",")? {
@@ -262,7 +263,7 @@ impl<'t> Parser<'t> {
         self.expression(0)?.plain()
     }
 
-    /// Operands joined by operators of a higher priority than this.
+    /// Parses operands that are joined by operators of a higher precedence than `priority`.
     fn expression(&mut self, priority: u8) -> Option<Value<'t>> {
         self.deeper(|parser| {
             let mut value = parser.operand()?;
@@ -352,8 +353,8 @@ impl<'t> Parser<'t> {
         Some((value, false))
     }
 
-    /// A variable or a value in parentheses, with indices and calls behind it; and whether the script may assign to
-    /// this place.
+    /// Parses a variable or a value in parentheses, followed by indices and calls. Also returns whether the script may
+    /// assign to that expression.
     fn suffixed(&mut self) -> Option<(Value<'t>, bool)> {
         let (mut value, mut may_assign) = match self.token {
             Token::Name(name) => {
@@ -396,7 +397,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The arguments of a call: a list, one string or one table.
+    /// Parses the arguments of a call: a list, one string or one table.
     fn arguments(&mut self) -> Option<Vec<Value<'t>>> {
         if self.token == Token::Sign(b"{") || !self.accept(b"(")? {
             return Some(vec![self.operand()?]);
@@ -407,7 +408,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// How tightly a binary operator binds what is left and right of it.
+/// The precedence of a binary operator towards its left and its right operand; None if it is no binary operator.
 fn priorities(operator: &[u8]) -> Option<(u8, u8)> {
     Some(match operator {
         b"or" => (1, 1),

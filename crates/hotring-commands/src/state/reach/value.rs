@@ -1,13 +1,13 @@
-//! What the text of a script tells of a value.
+//! The abstract values of the static analysis: what is known about a Lua value before the script runs.
 
 use crate::table::{KeyRange, Spec, lookup, subcommands};
 
-/// What is known of a value before the script runs.
+/// What is known about a value before the script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'t> {
-    /// One of the declared keys, or nil, which is no argument of a command.
+    /// One of the declared keys, or nil, which commands refuse as an argument.
     Key,
-    /// `KEYS` itself. Whoever got hold of it could change it.
+    /// `KEYS` itself. It must be tracked: code that gets hold of `KEYS` could change it.
     Keys,
     /// `redis` itself.
     Redis,
@@ -17,27 +17,27 @@ pub(super) enum Value<'t> {
     Unpack,
     /// `ipairs` or `pairs`.
     Walk,
-    /// What `ipairs(KEYS)` returns: `KEYS` is in it.
+    /// The result of `ipairs(KEYS)`, which contains `KEYS`.
     Walked,
     Text(&'t [u8]),
     Number(usize),
-    /// Any number of declared keys. At the end of a list only.
+    /// Any number of declared keys. Only at the end of a list.
     Unpacked,
-    /// Any number of unknown values. At the end of a list only.
+    /// Any number of unknown values. Only at the end of a list.
     Many,
     /// One unknown value.
     Other,
 }
 
 impl<'t> Value<'t> {
-    /// A number that is written in a few digits.
+    /// A number literal. Only integers of at most four digits are known values.
     pub(super) fn number(text: &[u8]) -> Self {
         let is_short = text.len() <= 4 && text.iter().all(u8::is_ascii_digit);
         let number = std::str::from_utf8(text).ok().filter(|_| is_short);
         number.and_then(|text| text.parse().ok()).map_or(Value::Other, Value::Number)
     }
 
-    /// Whether the script may do with it whatever it wants.
+    /// Some if the script may use the value in any way; None if its use must be tracked.
     pub(super) fn plain(self) -> Option<()> {
         let must_be_known =
             matches!(self, Value::Keys | Value::Redis | Value::Call | Value::Walked);
@@ -48,7 +48,7 @@ impl<'t> Value<'t> {
         values.iter().try_for_each(|value| value.plain())
     }
 
-    /// The first value, where only one fits.
+    /// The value after truncation to one value, as Lua does where only one fits.
     pub(super) fn single(self) -> Self {
         match self {
             Value::Unpacked => Value::Key,
@@ -57,9 +57,10 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// What variable number `i` gets of these. None if it gets hold of what it must not.
+    /// The value that variable number `i` gets from an assignment of `values`. None if a variable must not hold that
+    /// value.
     pub(super) fn assigned(values: &[Self], i: usize) -> Option<Self> {
-        // Behind the last value: its other values, or nil.
+        // Variables beyond the last expression get its further values, or nil.
         let value = match (values.get(i), values.last()) {
             (Some(value), _) => value.single(),
             (None, Some(Value::Unpacked)) => Value::Key,
@@ -78,9 +79,9 @@ impl<'t> Value<'t> {
         Value::all_plain(&[first, second])?;
         Some(match (operator, first, second) {
             (b"or", Value::Key, Value::Key) => Value::Key,
-            // A first value that is not true is no argument of a command.
+            // If the first value is false or nil, so is the result, and commands refuse it as an argument.
             (b"and", _, Value::Key) => Value::Key,
-            // It is always there.
+            // `unpack` always exists, so that `or` yields it.
             (b"or", Value::Unpack, _) => Value::Unpack,
             _ => Value::Other,
         })
@@ -121,7 +122,7 @@ impl<'t> Value<'t> {
     }
 }
 
-/// Whether a command with these arguments, its name first, uses no keys but declared ones.
+/// Whether a command with these arguments, its name first, uses only declared keys.
 fn names_declared_keys(args: &[Value<'_>]) -> bool {
     let Some(spec) = command(args) else { return false };
     let (named, more) = match args.split_last() {
@@ -139,7 +140,7 @@ fn names_declared_keys(args: &[Value<'_>]) -> bool {
     !spec.may_touch_any_key() && !spec.may_leave_database(n_args) && spec.keys.iter().all(is_given)
 }
 
-/// The command or subcommand, if the text names it.
+/// The command or subcommand, if the text names it literally.
 fn command(args: &[Value<'_>]) -> Option<&'static Spec> {
     let Some(Value::Text(name)) = args.first() else { return None };
     let spec = lookup(name)?;
@@ -150,7 +151,8 @@ fn command(args: &[Value<'_>]) -> Option<&'static Spec> {
     subcommands(spec.id).find(|sub| sub.own_name().as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The arguments from the first key up to behind the last; all of the rest where that is not known.
+/// The range of argument positions from the first key to the last. If the number of keys is unknown, the range covers
+/// all remaining arguments; None if the position of the keys is unknown.
 fn places(range: KeyRange, named: &[Value<'_>], n_args: usize) -> Option<std::ops::Range<usize>> {
     let first = usize::from(range.first);
     let end = match range.last {

@@ -1,4 +1,5 @@
-//! Client-side caching (CLIENT TRACKING): which connection tracks which keys, and how it learns of changes.
+//! Client-side caching (CLIENT TRACKING): records the keys that each connection has read, and sends the connection a
+//! message when one of them changes.
 //!
 //! # Picture
 //! ```text
@@ -6,34 +7,39 @@
 //!   a change by any client     --> shards, within the change: the key is taken out,
 //!                                  and a message goes into the inbox of each connection
 //! ```
-//! The store reports changes ([`hotring_store::Observer`]), whatever their cause: a command of either protocol, a
-//! script, a transaction, expiry, FLUSHALL. It does so only while a client tracks, and reads pay nothing for it.
+//! The store reports changes of any cause ([`hotring_store::Observer`]): a command of either protocol, a script, a
+//! transaction, expiry, FLUSHALL. It reports only while a client tracks, and the reports cost reads nothing.
 //! Connections in broadcast mode are in no shard: they are found by their prefixes.
 //!
 //! # Why no message is lost
 //! * **T1** *The store reports each change that a read of a tracking client may not have seen.* A client that begins
-//!   to track enters the registry first and then holds the whole store for a moment: all later changes are reported.
-//!   After the last client has left, the background task ends the reports, in a hold in which it checks again.
-//! * **T2** *A change finds each read that misses it.* The read enters its key and then reads it; the change takes
-//!   place and then looks for the key; both use the shard's mutex. If the change locks it first, the read follows the
-//!   change and sees it. Broadcasts follow from T1 alone.
-//! * **T3** *The message follows the reply.* It enters the inbox after the key was entered, and the connection's task
-//!   must not move messages to its output between entering the key and the reply. (A redirected message arrives on
-//!   another connection; the client must order the two, as with Redis. HELLO 2 on that connection ends its messages.)
+//!   to track must enter the registry first and then hold the entire store for a moment: all later changes are
+//!   reported. After the last client has left, the background task holds the entire store as well, checks again that no
+//!   client tracks, and then ends the reports.
+//! * **T2** *A change finds each read that misses it.* The read must enter its key before it reads the value; the
+//!   change must take place before it looks for the key; both use the shard's mutex. If the change locks the mutex
+//!   first, the read follows the change and sees it. Broadcasts follow from T1 alone.
+//! * **T3** *The message follows the reply.* The message enters the inbox after the key was entered, and the
+//!   connection's task must not move messages to its output between entering the key and the reply. (A redirected
+//!   message arrives on another connection; the client must order the two, as with Redis. HELLO 2 on that connection
+//!   ends its messages.)
 //!
-//! Hence each reader that is taken out of a shard gets a message behind its last reply, also after an eviction. A
+//! Hence each reader that is taken out of a shard gets a message after its last reply, also after an eviction. A
 //! superfluous message is harmless: the client reads the key again.
 //!
 //! # Order of locks
-//! The store's gate; the registry; a shard or an inbox. A thread must not wait for the gate while it holds another one.
+//! The store's gate; the registry; a shard or an inbox. A thread must not wait for the gate while it holds another
+//! lock.
 //!
 //! # Bounds
 //! `tracking-table-max-keys` bounds the keys. `tracking-table-max-memory`, at most a part of `maxmemory`, bounds
-//! their memory together with the lists of their readers. Above a limit keys are evicted from each shard in turn: a
-//! session evicts as many as it has just entered, and the background task approaches a lowered limit step by step.
+//! their memory together with the lists of their readers. Above a limit, keys are evicted from each shard in turn: a
+//! session evicts in proportion to the keys that it has just entered, and the background task approaches a lowered
+//! limit step by step.
 //!
-//! The entries of a client that stops tracking remain. They match no client, because each start gets a new number. A
-//! walk in the background drops them once they may be a large part of the table, or once no client tracks.
+//! The entries of a client that stops tracking remain in the table. They match no client, because each TRACKING ON gets
+//! a new number. A walk in the background drops these entries once they may be a large part of the table, or once no
+//! client tracks.
 
 mod prefixes;
 mod table;
@@ -54,10 +60,10 @@ use table::{ENTRY_LEN, Place, Size, Table};
 /// The channel of invalidations for RESP2 connections.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// A read evicts at most this many keys, and twice as many as it enters.
+/// A read evicts at most this many keys, plus twice as many as it enters.
 const TAKEN_OUT: usize = 16;
 
-/// The entries of clients that stopped are dropped once they may be one in this many.
+/// Entries of clients that stopped tracking are dropped once one entry in this many may be such an entry.
 const LEFT_SHARE: usize = 4;
 
 /// The options of a connection that tracks.
@@ -66,13 +72,13 @@ pub(crate) struct Options {
     /// The number of the connection from TRACKING ON to OFF.
     pub number: u64,
     pub mode: Mode,
-    /// Its own writes cause no messages to it.
+    /// The connection gets no messages about its own writes (NOLOOP).
     pub no_loop: bool,
-    /// The connection to which its messages are redirected.
+    /// The ID of the connection to which messages are redirected.
     pub redirect: Option<u64>,
     /// The prefixes of broadcast mode.
     pub prefixes: BTreeSet<Box<[u8]>>,
-    /// CLIENT CACHING has made the next request an exception.
+    /// CLIENT CACHING has made the next request an exception to the mode.
     pub caching: bool,
     /// Pairs of a key and this connection in the table.
     pub entered: usize,
@@ -88,7 +94,7 @@ pub(crate) enum Mode {
     OptIn,
     /// The keys that it reads, except after CLIENT CACHING NO.
     OptOut,
-    /// All keys with its prefixes.
+    /// All keys with the connection's prefixes.
     Broadcast,
 }
 
@@ -110,9 +116,9 @@ pub struct Tracking {
     registry: RwLock<Registry>,
     /// The last number given to a connection.
     number_last: AtomicU64,
-    /// Number of prefixes in the registry: without any, no lookup is needed.
+    /// The number of prefixes in the registry. If it is 0, changes need no lookup of prefixes.
     prefixes: AtomicUsize,
-    /// Pairs of clients that have stopped tracking since the last walk began to drop such pairs.
+    /// The number of pairs of clients that have stopped tracking, except pairs that a finished walk has dropped.
     left: AtomicUsize,
     key_len_max: AtomicUsize,
     inbox_max: AtomicUsize,
@@ -136,7 +142,7 @@ struct Tracker {
 #[derive(Default)]
 pub struct Walk {
     place: Option<Place>,
-    /// `Tracking::left` at its start.
+    /// `Tracking::left` at the start of the walk.
     left: usize,
 }
 
@@ -162,7 +168,7 @@ impl Tracking {
         tracking
     }
 
-    /// Follows changed settings.
+    /// Applies changed settings.
     pub(crate) fn set_limits(&self, config: &Config) {
         let memory_max = match (config.tracking_memory_max, memory::part_of(config.memory_max)) {
             (0, usize::MAX) => 0,
@@ -170,7 +176,7 @@ impl Tracking {
             (max, part) => max.min(part),
         };
         self.table.set_limits(config.tracking_keys_max, memory_max);
-        // ORDERING: Relaxed, here and for all counts: limits and figures that nothing else is read through.
+        // ORDERING: Relaxed, here and for all counts: limits and figures, through which no other memory is read.
         self.inbox_max.store(config.subscriber_output_max, Ordering::Relaxed);
     }
 
@@ -193,7 +199,8 @@ impl Tracking {
         self.number_last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Enters a connection or changes its options; `added` are its new prefixes. Must come before the hold of T1.
+    /// Registers a connection or changes its options; `added` are its new prefixes. Must be called before the hold of
+    /// T1.
     pub(crate) fn enter(
         &self,
         client: &Arc<ClientShared>,
@@ -221,7 +228,7 @@ impl Tracking {
         self.left.fetch_add(options.entered, Ordering::Relaxed);
     }
 
-    /// Evicts keys while the table is over a limit, at most `count`.
+    /// Evicts up to `count` keys while the table is over a limit.
     pub fn evict_excess(&self, count: usize) {
         for _ in 0..count {
             let Some((key, readers)) = self.table.take_excess() else { return };
@@ -229,13 +236,14 @@ impl Tracking {
         }
     }
 
-    /// Takes a step of dropping the entries of clients that stopped tracking; false if there is nothing to do.
+    /// Takes one step of a walk that drops the entries of clients that stopped tracking; false if there is nothing to
+    /// do.
     pub fn drop_left(&self, walk: &mut Walk) -> bool {
         if walk.place.is_none() && self.is_much_left() {
             *walk = Walk { place: Some(Place::default()), left: self.left.load(Ordering::Relaxed) };
         }
         let Some(place) = &mut walk.place else { return false };
-        // The lock keeps clients from beginning to track during this step: the dropped entries belong to none.
+        // The lock prevents clients from beginning to track during this step, so that no dropped entry is in use.
         let registry = self.registry();
         let goes_on = self.table.drop_some(place, |number| registry.trackers.contains_key(&number));
         if !goes_on {
@@ -250,7 +258,7 @@ impl Tracking {
         pairs > 0 && (left > pairs / LEFT_SHARE || !self.any())
     }
 
-    /// Sends a change by `actor` to the readers of a key, and perhaps to connections in broadcast mode.
+    /// Reports a change by `actor` to the readers of a key and, if `broadcast`, to connections in broadcast mode.
     fn tell(&self, key: &[u8], readers: &[u64], broadcast: bool, actor: u64) {
         if readers.is_empty() && !broadcast {
             return;
@@ -258,7 +266,8 @@ impl Tracking {
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
         let registry = self.registry();
         let is_told = |tracker: &&Tracker| !(tracker.no_loop && tracker.client.id == actor);
-        // Each gets it once: connections in broadcast mode enter no keys, and their prefixes do not overlap.
+        // Each connection gets the message once: connections in broadcast mode enter no keys, and the prefixes of one
+        // connection do not overlap.
         let broadcasters = broadcast.then(|| registry.prefixes.readers_of(key));
         let numbers = readers.iter().copied().chain(broadcasters.into_iter().flatten());
         let trackers = numbers.filter_map(|number| registry.trackers.get(&number));
@@ -266,7 +275,7 @@ impl Tracking {
     }
 
     fn publish(&self, registry: &Registry) {
-        // ORDERING: Relaxed; the hold of T1 orders it before all changes that must find the clients.
+        // ORDERING: Relaxed; the hold of T1 orders this store before all changes that must find the clients.
         self.prefixes.store(registry.prefixes.len(), Ordering::Relaxed);
     }
 
@@ -290,13 +299,13 @@ impl Observer for Tracking {
     fn cleared(&self, _: u64) {
         self.table.clear();
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
-        // Also to the client that did it: NOLOOP is about single keys.
+        // The client that has cleared the store gets the message as well: NOLOOP applies to single keys only.
         self.registry().trackers.values().for_each(|tracker| tracker.tell(None, inbox_max));
     }
 }
 
 impl Tracker {
-    /// Sends one key, or that all have changed.
+    /// Sends the invalidation of one key, or of all keys (None).
     fn tell(&self, key: Option<&[u8]>, inbox_max: usize) {
         let (told, by_channel) = match &self.redirect {
             None => (&self.client, false),
@@ -325,7 +334,7 @@ impl Tracker {
         });
     }
 
-    /// Sends, in place of each message, that the connection to redirect to has ended.
+    /// Sends, instead of an invalidation, the message that the connection to redirect to has ended.
     fn tell_of_end(&self, other: u64, inbox_max: usize) {
         self.client.note_broken_redirect();
         self.client.invalidate(inbox_max, false, |w| {

@@ -1,4 +1,4 @@
-//! The prefixes of broadcast mode, with their readers.
+//! The key prefixes of broadcast mode, with the connections that read them.
 //!
 //! Finding all prefixes of a key takes one pass over the key and a lookup for each length of prefixes: the hash of a
 //! prefix is extended byte by byte.
@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// All prefixes.
 #[derive(Default)]
 pub(super) struct Prefixes {
-    /// By length, and by the hash of their bytes one by one.
+    /// The prefixes by length, and by the hash of their bytes, hashed one by one.
     by_len: BTreeMap<usize, HashMap<u64, Vec<Prefix>>>,
     hasher: RandomState,
     len: usize,
@@ -60,7 +60,7 @@ impl Prefixes {
         }
     }
 
-    /// The readers of all prefixes of the key; a reader of several appears several times.
+    /// The readers of all prefixes of the key. A reader of several prefixes appears several times.
     pub(super) fn readers_of(&self, key: &[u8]) -> impl Iterator<Item = u64> {
         let (mut hasher, mut hashed) = (self.hasher.build_hasher(), 0);
         let of_key = self.by_len.range(..=key.len()).filter_map(move |(&len, of_len)| {

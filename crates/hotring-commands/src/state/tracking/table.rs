@@ -1,7 +1,7 @@
 //! The table of CLIENT TRACKING: the tracked keys with their readers.
 //!
-//! It is divided into shards, each a map under a mutex. It knows readers by number only and sends no messages:
-//! [`super`] does.
+//! The table is divided into shards, each a map under a mutex. It knows readers only by number and sends no messages;
+//! [`super`] sends them.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,15 +9,15 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// With this many shards, threads that write at the same time rarely meet in one.
+/// The number of shards: enough that threads that write at the same time rarely lock the same shard.
 const SHARDS: usize = 64;
 
-/// Memory of a key beyond its bytes and its list, for the node of the map and the allocator: 86 to 111 bytes with
-/// glibc, measured over keys of 8 to 1000 bytes.
+/// Bytes of memory per key beyond its bytes and its list, for the node of the map and the allocator: 86 to 111 bytes
+/// with glibc, measured with keys of 8 to 1000 bytes.
 pub(super) const ENTRY_LEN: usize = 96;
 
-/// Pairs per step of a walk under the lock of a shard, plus those of one key; about 50 µs. A key counts as at least
-/// `KEY_PAIRS`.
+/// The number of pairs that a step of a walk visits under the lock of a shard, plus the pairs of one key; about 50 µs.
+/// A key counts as at least `KEY_PAIRS` pairs.
 const STEP_PAIRS: usize = 1024;
 const KEY_PAIRS: usize = 4;
 
@@ -47,9 +47,9 @@ impl Default for Shards {
 
 #[derive(Default)]
 struct Shard {
-    /// The readers of each key, by number in order.
+    /// The readers of each key, as sorted numbers.
     readers: BTreeMap<Box<[u8]>, Vec<u64>>,
-    /// The last evicted key: the next one follows it.
+    /// The last evicted key. The next eviction takes the key that follows it.
     taken_out: Box<[u8]>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Place {
 // ORDERING: Relaxed for all figures: nothing else is read through them. A pair is added under the lock of its shard and
 // subtracted later: no sum falls below 0.
 impl Table {
-    /// Sets the limits, 0 for none.
+    /// Sets the limits; 0 for no limit.
     pub(super) fn set_limits(&self, keys_max: usize, memory_max: usize) {
         let limit = |max| if max == 0 { usize::MAX } else { max };
         self.keys_max.store(limit(keys_max), Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Table {
             || size.memory > self.memory_max.load(Ordering::Relaxed)
     }
 
-    /// Enters that `reader` reads a key; returns the growth in bytes, or None if the pair was there.
+    /// Records that `reader` reads a key; returns the growth in bytes, or None if the pair was there already.
     pub(super) fn enter(&self, key: &[u8], reader: u64) -> Option<usize> {
         let mut shard = self.shard(key);
         let mut more = Size { keys: 0, pairs: 1, memory: 0 };
@@ -133,7 +133,7 @@ impl Table {
         }
     }
 
-    /// Evicts a key if the table is over a limit, from each shard in turn; returns its readers.
+    /// Evicts a key if the table is over a limit, from each shard in turn; returns the key and its readers.
     pub(super) fn take_excess(&self) -> Option<(Box<[u8]>, Vec<u64>)> {
         if !self.is_over() {
             return None;
@@ -145,7 +145,7 @@ impl Table {
         Some((key, readers))
     }
 
-    /// Takes one step of a walk that drops the readers that must not stay; false behind the last key.
+    /// Takes one step of a walk that drops all readers except those that `stays` accepts; false after the last key.
     pub(super) fn drop_some(&self, place: &mut Place, stays: impl Fn(u64) -> bool) -> bool {
         let Some(shard) = self.shards.0.get(place.shard) else { return false };
         let mut shard = lock(shard);

@@ -1,9 +1,11 @@
-//! Settings from a `redis.conf`. Lines with a counterpart here are taken. Lines that only tune a part that works
-//! differently here are reported and ignored. Lines that ask for a missing feature are refused: the server must not
-//! start without a feature that the file asks for. For directives that the file does not have, Redis's defaults apply:
-//! a server that kept less or evicted more than Redis would lose data silently.
+//! Reads settings from a `redis.conf`.
 //!
-//! Lines are split as Redis splits them, which is how it splits an inline request.
+//! Lines with a counterpart here take effect. Lines that only tune a component that works differently here are reported
+//! and ignored. Lines that ask for a missing feature are refused: the server must not start without a feature that the
+//! file asks for. For directives that are not in the file, Redis's defaults must apply: a server that kept less or
+//! evicted more than Redis would lose data silently.
+//!
+//! Lines are split into words as in Redis, by the rules for inline requests.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,7 @@ const INCLUDES_MAX: usize = 8;
 /// The directive for the limits of unsent replies by class of client.
 const OUTPUT_LIMIT: &str = "client-output-buffer-limit";
 
-/// Redis's defaults that differ from ours.
+/// The defaults of Redis that differ from those of this server.
 const DEFAULTS: &[(&str, &str)] = &[
     ("bind", "* -::*"),
     ("lua-time-limit", "0"),
@@ -30,11 +32,11 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("save", "3600 1 300 100 60 10000"),
 ];
 
-/// Redis's older names of directives, where the older name is another setting here. Redis never ends a script by
-/// itself.
+/// Redis's older names of directives that name a different setting here: `lua-time-limit` ends a script here, which
+/// Redis never does by itself.
 const RENAMED: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
 
-/// The data files of Redis: the directive that names each, its default, and the way to import it.
+/// The data files of Redis: the directive that names each file, its default, and the way to import the file.
 const REDIS_FILES: &[(&str, &str, &str)] = &[
     ("dbfilename", "dump.rdb", "take its keys over with: hotring import FILE"),
     (
@@ -47,17 +49,17 @@ const REDIS_FILES: &[(&str, &str, &str)] = &[
 /// The counterpart of a redis.conf directive.
 #[derive(Clone, Copy, Debug)]
 pub enum Counterpart {
-    /// This setting.
+    /// A setting of this server.
     Setting(&'static Setting),
-    /// Settings for this part of it.
+    /// Settings of this server for the described part of the directive.
     Partly(&'static str),
-    /// Nothing: it tunes a part of Redis that is not here.
+    /// Nothing: the directive tunes a component of Redis that does not exist here.
     WithoutEffect,
     /// An error: the directive asks for a missing feature.
     Missing {
         /// The feature.
         what: &'static str,
-        /// Values with which it does not ask for it, and has no effect.
+        /// Values with which the directive does not ask for the feature, and has no effect.
         harmless: &'static [&'static str],
     },
     /// An error: there is no setting of this name.
@@ -81,11 +83,11 @@ pub fn counterpart(directive: &str) -> Counterpart {
     }
 }
 
-/// A line that is no comment.
+/// A line that is not a comment.
 struct Line {
-    /// Where it stands, for errors.
+    /// The file and line number, for errors.
     from: String,
-    /// In lower case.
+    /// The directive in lower case.
     name: String,
     values: Vec<String>,
 }
@@ -110,14 +112,14 @@ pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>,
     Ok(notes)
 }
 
-/// The last line of this name.
+/// The last line with this directive, under any of its names.
 fn said<'a>(lines: &'a [Line], name: &str) -> Option<&'a Line> {
     let is_setting = |line: &&Line| find(&line.name).is_some_and(|s| s.name == name);
     lines.iter().rev().find(|line| line.name == name || is_setting(line))
 }
 
-/// Redis keeps snapshots without a log, and does so by default. Here snapshots need a log: it is kept too, in the way
-/// that costs least.
+/// Turns on the log if the file asks for snapshots, and returns a message. Redis writes snapshots without a log, even
+/// by default. Here snapshots need a log, which is then written in the cheapest mode.
 fn keep_snapshots(config: &mut Config, source: &str) -> Option<String> {
     if config.log.is_on || config.log.snapshots.points.is_empty() {
         return None;
@@ -145,7 +147,7 @@ fn files_of_redis(config: &Config, lines: &[Line]) -> Vec<String> {
     if config.log.is_on { found.collect() } else { Vec::new() }
 }
 
-/// Collects the lines of a file and of those that it includes, in order.
+/// Collects the lines of a file and of the files that it includes, in order.
 fn read_included(path: &Path, depth: usize, lines: &mut Vec<Line>) -> Result<(), StartError> {
     let text = super::read_to_string(path)?;
     for (i, line) in text.lines().enumerate() {
@@ -170,12 +172,12 @@ fn read_included(path: &Path, depth: usize, lines: &mut Vec<Line>) -> Result<(),
     Ok(())
 }
 
-/// A name in a file is looked for beside that file, wherever the server was started.
+/// Resolves a path in a file relative to the folder of that file, regardless of the working folder.
 fn beside(path: &Path, file: &str) -> PathBuf {
     path.parent().unwrap_or(Path::new(".")).join(file)
 }
 
-/// The words of a line; none of a comment.
+/// The words of a line; empty for a comment.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -187,7 +189,8 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     match Decoder::new().decode(input.as_bytes(), &limits, &mut args) {
         Ok(Decoded::Request { .. }) => {
             let words = args.view(input.as_bytes()).iter();
-            // `\x` may stand for bytes that are no UTF-8. They must not be replaced: it may be a password.
+            // `\x` may stand for bytes that are not UTF-8. They must not be replaced, because the word may be a
+            // password.
             let texts = words.map(|word| String::from_utf8(word.to_vec()));
             texts.collect::<Result<_, _>>().map_err(|_| "a value is not UTF-8".to_string())
         }
@@ -196,7 +199,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Takes one line; returns a message if it has no effect.
+/// Applies one line; returns a message if the line has no effect.
 fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
     let Line { from, name, values } = line;
     let value = values.join(" ");
@@ -211,7 +214,7 @@ fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> 
              do without"
         ))),
         Counterpart::Partly(_) => take_output_limit(config, line),
-        // Each line adds to those before, and an empty one takes them away.
+        // Each line adds to the previous ones, and an empty line removes them.
         Counterpart::Setting(setting) if setting.name == "save" && !value.is_empty() => {
             let all = format!("{} {value}", (setting.get)(config));
             config.set(name, &all, from).map(|()| None)
@@ -222,7 +225,7 @@ fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> 
     }
 }
 
-/// Keeps the value for CONFIG GET, if Redis would take it; returns a message.
+/// Keeps the value for CONFIG GET, if Redis would accept it; returns a message.
 fn without_effect(config: &mut Config, Line { from, name, .. }: &Line, value: &str) -> String {
     let passive = passive::find(name).expect("it has been found");
     match config.passive.set(passive, value) {
@@ -231,7 +234,8 @@ fn without_effect(config: &mut Config, Line { from, name, .. }: &Line, value: &s
     }
 }
 
-/// `client-output-buffer-limit CLASS HARD SOFT SECONDS ...`: the hard limits of those classes that there are.
+/// Applies `client-output-buffer-limit CLASS HARD SOFT SECONDS ...`, of which the hard limits of the classes `normal`
+/// and `pubsub` have an effect; returns a message if a soft limit has none.
 fn take_output_limit(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
     let Line { from, name, values } = line;
     config.set(name, &values.join(" "), from)?;
