@@ -10,7 +10,7 @@ use super::subject::{Memory, Subject};
 use super::values::{self, Values};
 use super::{BoundsArgs, Scenario};
 
-/// The permitted difference between reported and measured growth, as a share of the latter.
+/// The permitted difference between reported and measured growth, as a fraction of the measured one.
 const PROMISE: f64 = 0.03;
 /// The average number of writes per key, in random order.
 const TURNS: u64 = 3;

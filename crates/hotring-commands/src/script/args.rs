@@ -1,8 +1,8 @@
 //! Collects and checks the arguments of Rust functions that scripts call, and raises Lua's errors for wrong ones.
 //!
 //! Each string or table that Rust holds occupies one of mlua's 8,000 reference slots. Running out of slots ends the
-//! process, and so does filling Lua's stack completely. Hence no function may take so many arguments that fewer than
-//! [`STACK_RESERVE`] slots remain free, and none may keep references after it returns.
+//! process, and so does filling Lua's stack completely. Hence every function must leave at least [`STACK_RESERVE`]
+//! slots free, whatever its number of arguments, and must keep no reference after it returns.
 
 use mlua::{
     Error, FromLua, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, String as Text, Value,
