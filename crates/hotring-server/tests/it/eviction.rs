@@ -308,18 +308,27 @@ fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
     }
 }
 
-/// Regression test: the key was taken for one that the transaction does not hold, which ended the process.
+/// Regression test: the wrong key was asked for, which is not held, and the process ended.
 #[test]
-fn a_transaction_restores_the_frequency_of_a_key() {
+fn what_holds_a_key_restores_its_frequency() {
     let server = server(EvictionPolicy::AllKeysLfu);
     let mut wire = server.connect();
     assert_eq!(wire.say("SET k v"), ok());
     let Reply::Bulk(dump) = wire.say("DUMP k") else { panic!("it is there") };
+    let is_restored = |wire: &mut Wire| {
+        matches!(wire.say("OBJECT FREQ k"), Reply::Int(199 | 200))
+            && wire.say("DEL k") == Reply::Int(1)
+    };
+    let script = "return redis.call('RESTORE', KEYS[1], 0, ARGV[1], 'REPLACE', 'FREQ', 200)";
+    wire.send(&request::<&[u8]>(&[b"EVAL", script.as_bytes(), b"1", b"k", &dump]));
+    assert_eq!(wire.reply(), ok());
+    assert!(is_restored(&mut wire));
     assert_eq!(wire.say("MULTI"), ok());
-    wire.send(&request(&[b"RESTORE", b"k", b"0", &dump, b"REPLACE", b"FREQ", b"200"]));
+    assert_eq!(wire.say("SET other v").text(), "QUEUED");
+    wire.send(&request::<&[u8]>(&[b"RESTORE", b"k", b"0", &dump, b"FREQ", b"200"]));
     assert_eq!(wire.reply().text(), "QUEUED");
-    assert_eq!(wire.say("EXEC"), Reply::Array(vec![ok()]));
-    assert!(matches!(wire.say("OBJECT FREQ k"), Reply::Int(199 | 200)));
+    assert_eq!(wire.say("EXEC"), Reply::Array(vec![ok(), ok()]));
+    assert!(is_restored(&mut wire));
 }
 
 #[test]
