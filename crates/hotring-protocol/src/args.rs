@@ -180,7 +180,7 @@ impl KeptArgs {
         self.ends.len()
     }
 
-    /// True if there are none.
+    /// True if there are no requests.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

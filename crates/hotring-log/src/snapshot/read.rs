@@ -37,7 +37,7 @@ struct Next {
     items: u64,
 }
 
-/// A block and its place.
+/// A block's offset, head, and length of its items.
 struct Block {
     at: u64,
     head: [u8; HEAD_LEN],
@@ -53,9 +53,10 @@ impl Snapshot {
         Ok(Some(ends.snapshot(header, seed, Some(counts))))
     }
 
-    /// Opens the newest snapshot despite damage to its header, footer or length, which is returned
-    /// beside it: each block can be read on its own, and without any the log behind it is still
-    /// valid. `id` is the log's, if known; without it, a snapshot without a header cannot be saved.
+    /// Opens the newest snapshot despite damage to its header, footer or length, and returns that
+    /// damage too. Each block can be read on its own, and the log behind the snapshot is valid even
+    /// if no block is. `id` is the log's ID, if known; without an ID, a file too short for a header
+    /// and a footer cannot be salvaged.
     pub fn salvage(
         storage: &dyn Storage,
         id: Option<Id>,
@@ -72,7 +73,7 @@ impl Snapshot {
         let header = Header { id: id.unwrap_or_default(), after };
         let (header, seed) = match Header::read(&ends.header) {
             Some(Ok(header)) if header.after == after => (header, ends.seed()),
-            // The header's content is known.
+            // With the ID, the header's content and hence its checksum are known.
             _ if id.is_some() => (header, word(&header.to_bytes(), HEADER_LEN - 4)),
             _ if ends.footer_at.is_none() => return Err(fault),
             _ => (header, ends.seed()),
@@ -100,12 +101,12 @@ impl Snapshot {
         self.end
     }
 
-    /// Items in it.
+    /// The number of items; 0 if the footer is unreadable.
     pub fn items(&self) -> u64 {
         self.counts.map_or(0, |[_, items]| items)
     }
 
-    /// Bytes in it.
+    /// The length of the file in bytes.
     #[expect(clippy::len_without_is_empty, reason = "it has a header")]
     pub fn len(&self) -> u64 {
         self.len
@@ -121,7 +122,7 @@ impl Snapshot {
         apply: &mut dyn FnMut(&[Effect<'_>]),
     ) -> Result<Option<u64>, SnapshotError> {
         let Some(Block { at, head, len }) = self.take(class)? else { return Ok(None) };
-        // The file has this many bytes.
+        // `take` has checked that the file has this many bytes.
         let len = usize::try_from(len).map_err(|_| self.damaged(at, "a block is too long"))?;
         buffer.resize(len, 0);
         self.read(buffer, at + HEAD_LEN as u64)?;
@@ -141,7 +142,7 @@ impl Snapshot {
 
     /// Takes the next block, if it is of this class or a hotter one.
     fn take(&self, class: u8) -> Result<Option<Block>, SnapshotError> {
-        // No code panics while it changes this.
+        // No code panics while it changes `next`.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = next.at;
         if at == self.blocks_end {
