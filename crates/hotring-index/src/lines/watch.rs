@@ -1,4 +1,5 @@
-//! The allocator of unit tests: it knows what a thread allocates, and what it does so under a LOCK.
+//! The allocator of unit tests: counts the bytes that a thread has allocated, and its calls under a
+//! LOCK.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
