@@ -18,7 +18,7 @@ pub enum Form {
     Avx512,
     /// Two comparisons of 32 bytes.
     Avx2,
-    /// Four loads of 16 bytes, compared in pairs, for processors with AVX only.
+    /// Two comparisons of 16 bytes, for processors with AVX but not AVX2.
     Sse2,
     /// Word by word, for all other processors.
     Plain,
