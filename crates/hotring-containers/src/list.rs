@@ -21,7 +21,7 @@ struct Run {
 }
 
 impl Run {
-    /// Where the element at `i` begins; behind the last one, the end.
+    /// The offset of the element at `i`; for `i` behind the last element, the end of the bytes.
     fn start(&self, i: usize) -> usize {
         if i + 1 == self.len() && self.last > 0 {
             return self.last as usize;
@@ -245,7 +245,7 @@ impl<'a> Iterator for Forward<'a> {
 
 struct Backward<'a> {
     leaves: Leaves<'a, Run>,
-    /// Where the leaf's elements begin.
+    /// The offsets of the leaf's elements.
     starts: [u32; Run::LEN_MAX + 1],
     /// Elements of the leaf that are still to come.
     left: usize,

@@ -83,7 +83,7 @@ impl Row {
         (Scored { score: f64::from_le_bytes(*score), member: &self.data[member..end] }, end)
     }
 
-    /// Where the entry at `i` begins; behind the last one, the end.
+    /// The offset of the entry at `i`; for `i` behind the last entry, the end of the bytes.
     fn start(&self, i: usize) -> usize {
         (0..i).fold(0, |at, _| self.at(at).1)
     }
@@ -415,7 +415,7 @@ impl<'a> Iterator for Forward<'a> {
 
 struct Backward<'a> {
     leaves: Leaves<'a, Row>,
-    /// Where the leaf's entries begin.
+    /// The offsets of the leaf's entries.
     starts: [u32; Row::LEN_MAX + 1],
     /// Entries of the leaf that are still to come.
     left: usize,

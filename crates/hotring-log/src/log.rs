@@ -136,7 +136,7 @@ struct Waiter {
 }
 
 impl Log {
-    /// How long a record may stay queued while no session waits for it.
+    /// The longest time that a record may stay queued while no session waits for it.
     pub const LINGER: Duration = Duration::from_millis(10);
 
     /// Queued bytes above which the writer is woken although no session waits.
@@ -277,7 +277,7 @@ impl Log {
         self.bytes_handed.load(Ordering::Relaxed).saturating_sub(done)
     }
 
-    /// Why nothing can be written at present, if so.
+    /// The reason why nothing can be written at present, if any.
     pub fn trouble(&self) -> Option<Trouble> {
         // ORDERING: Relaxed; a caller that reads false too early learns of the trouble from
         // `poll_reached`.

@@ -132,7 +132,7 @@ pub struct Records {
     attached: Vec<(usize, Attached)>,
     attached_len: usize,
     count: u64,
-    /// Where the last record begins.
+    /// The offset of the last record.
     last: usize,
 }
 
@@ -295,7 +295,7 @@ pub(crate) struct Group {
     attached: Vec<(usize, Attached)>,
     attached_len: usize,
     count: u64,
-    /// Where the bytes to write begin.
+    /// The offset of the first byte to write.
     start: usize,
 }
 

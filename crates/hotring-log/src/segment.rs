@@ -47,7 +47,7 @@ pub(crate) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
     Damaged,
-    /// Of a later version.
+    /// The file has a later version of the format.
     Format(u32),
 }
 
@@ -132,7 +132,7 @@ pub fn remove_before(storage: &dyn Storage, first: Lsn) -> io::Result<usize> {
 /// The segment that is being written.
 pub(crate) struct Segment {
     pub(crate) file: Arc<dyn File>,
-    /// Where the last record ends.
+    /// The offset at which the last record ends.
     len: u64,
 }
 

@@ -114,7 +114,7 @@ pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
 }
 
 /// Removes everything that the snapshot of this number replaces: older snapshots, and segments that
-/// hold only records up to that number. The snapshot must be complete and on the disk. Returns the
+/// hold only records up to this number. The snapshot must be complete and on the disk. Returns the
 /// number of files.
 pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
     let files = storage.list()?.into_iter();

@@ -70,7 +70,7 @@ pub struct Part {
     pub first: Lsn,
     /// Records in complete batches.
     pub records: u64,
-    /// Where the last complete batch ends.
+    /// The offset at which the last complete batch ends.
     pub end: u64,
     /// The length of the file.
     pub len: u64,
@@ -125,8 +125,8 @@ impl Window {
         Ok(self.buffer.get((at - self.from) as usize..).unwrap_or_default())
     }
 
-    /// Reads the file from `have` to `end` in pieces, so that the buffer never grows ahead of the
-    /// data.
+    /// Reads the file from `have` to `end` in pieces, so that the buffer never grows beyond the
+    /// data read.
     fn fill(&mut self, mut have: u64, end: u64) -> io::Result<()> {
         while have < end {
             let old = self.buffer.len();
@@ -214,7 +214,7 @@ pub(crate) struct Reading<'a, 'b> {
     pub(crate) end: u64,
     /// Bytes of batches that were not handed over.
     pub(crate) skipped: u64,
-    /// Where the records of the incomplete batch begin.
+    /// The offsets of the records of the incomplete batch.
     pub(crate) batch: Vec<u64>,
 }
 
@@ -310,7 +310,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// The parts of a record besides its effect.
+/// A copy of the parts of a record other than its effect, which does not borrow the window.
 struct Seen {
     lsn: Lsn,
     more: bool,

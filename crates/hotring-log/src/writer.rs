@@ -6,7 +6,8 @@
 //!
 //! **Faults.** If a group cannot be written, the file is cut back to the group before. On a full
 //! disk the group is kept and retried once a second. Any other failure, and every failed sync, is
-//! permanent: the file's content is in doubt, and nothing may be written or acknowledged any more.
+//! permanent: the file's content is in doubt, and nothing may be written or acknowledged
+//! afterwards.
 
 use std::io;
 use std::sync::Arc;
@@ -120,7 +121,7 @@ impl Writer {
     pub fn step(&mut self, now: Duration) -> bool {
         // Read first: records queued before the close are taken below.
         let closed = self.log.is_closed();
-        // The same for requested syncs.
+        // Taken first, too: records queued before the request are written below.
         let wished = self.log.takes_sync_wish();
         self.idle += 1;
         while self.has_work() {

@@ -146,7 +146,7 @@ impl<'a> ArgsView<'a> {
 pub struct KeptArgs {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// Where each request ends in `spans`.
+    /// For each request, the index in `spans` at which it ends.
     ends: Vec<usize>,
 }
 

@@ -69,7 +69,7 @@ impl<C: Copy> Default for PrefixCache<C> {
 
 impl<C: Copy> PrefixCache<C> {
     /// Decodes the request at the start of `input`, as [`Decoder::decode`] does, and returns its command as well, or
-    /// None if there is none. `resolve` finds commands and must be the same function in every call.
+    /// None if the request has no known command. `resolve` finds commands and must be the same function in every call.
     ///
     /// # Errors
     ///

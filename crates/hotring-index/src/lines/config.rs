@@ -2,7 +2,7 @@
 
 use super::lane::Form;
 
-/// How a [`Lines`](super::Lines) is built.
+/// The settings of a [`Lines`](super::Lines).
 #[derive(Clone, Debug)]
 pub struct LinesConfig {
     /// The secret of the permutation of keys: take it from the system's random numbers.

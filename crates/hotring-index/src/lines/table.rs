@@ -125,7 +125,7 @@ impl Shape {
         unsafe { NonNull::from(line).offset_from(self.start) as u64 }
     }
 
-    /// Where a hash belongs.
+    /// The home of a hash.
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> Home {
         let product = u128::from(hash) * u128::from(self.lines);
@@ -366,9 +366,9 @@ impl Table {
         (self.shape.lines() + self.shape.spare()) * size_of::<Line>() as u64
     }
 
-    /// Counts homes of one window as moved on, and gives back the pages that no home needs any more: a window's lines
-    /// have items of its own homes and of those of the window before, so both must have moved on. They are counted
-    /// one by one, as later homes may move on before earlier ones.
+    /// Counts homes of one window as moved on, and gives back the pages that no home needs: a window's lines have
+    /// items of its own homes and of those of the window before, so both must have moved on. They are counted one by
+    /// one, as later homes may move on before earlier ones.
     pub(super) fn count_moved(&self, homes: Range<u64>) {
         let (window, number) = ((homes.start / WINDOW) as usize, homes.end - homes.start);
         if let Some(count) = self.windows.get(window) {

@@ -30,7 +30,7 @@ pub(super) fn bytes() -> i64 {
     BYTES.get()
 }
 
-/// How often the thread has called the allocator while it had a LOCK.
+/// The number of calls of the allocator that the thread has made while it had a LOCK.
 pub(super) fn calls_under_lock() -> u64 {
     CALLS_UNDER_LOCK.get()
 }

@@ -24,7 +24,7 @@ pub struct Snapshot {
     end: Lsn,
     /// Blocks and items, if the footer is readable.
     counts: Option<[u64; 2]>,
-    /// Where the footer begins, or the end of the file if it is unreadable.
+    /// The offset of the footer, or the end of the file if the footer is unreadable.
     blocks_end: u64,
     next: Mutex<Next>,
 }
@@ -135,7 +135,7 @@ impl Snapshot {
         Ok(Some((HEAD_LEN + len) as u64))
     }
 
-    /// Where the next block begins.
+    /// The offset of the next block.
     pub(super) fn next_at(&self) -> u64 {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).at
     }
@@ -198,7 +198,7 @@ struct Ends {
     header: [u8; HEADER_LEN],
     footer: [u8; FOOTER_LEN],
     len: u64,
-    /// Where the footer begins; None if the file is too short for both.
+    /// The offset of the footer; None if the file is too short for header and footer.
     footer_at: Option<u64>,
 }
 
@@ -262,7 +262,7 @@ impl Ends {
     /// Makes the snapshot, with the footer's numbers if they are known.
     fn snapshot(self, header: Header, seed: u32, footer: Option<[u64; 3]>) -> Snapshot {
         let Ends { place, name, file, len, footer_at, .. } = self;
-        // Without a footer, everything may be blocks.
+        // Without a footer, the rest of the file may be blocks.
         let blocks_end = footer.and(footer_at).unwrap_or(len).max(HEADER_LEN as u64);
         let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
         let end = footer.map_or(header.after, |[.., end]| end);

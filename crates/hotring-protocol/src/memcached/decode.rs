@@ -59,7 +59,7 @@ pub struct Request {
     data: Place,
 }
 
-/// Where the data of a request is.
+/// The place of a request's data block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]

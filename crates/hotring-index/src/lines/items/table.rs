@@ -83,7 +83,7 @@ impl Shape {
         unsafe { self.start.add(index as usize).as_ref() }
     }
 
-    /// Where a position belongs.
+    /// The home of a position.
     #[inline(always)]
     pub(super) fn home(&self, position: u64) -> Home {
         let product = u128::from(position) * u128::from(self.lines);

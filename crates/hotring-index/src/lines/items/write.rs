@@ -21,7 +21,7 @@ use crate::lines::relocate::lower_reach;
 use crate::lines::write::{lock, raise_reach, unlock};
 use crate::session::Pinned;
 
-/// Where an item was put.
+/// The place into which an item was put.
 pub(super) enum Placed<'t> {
     Lane(&'t Lane),
     Stash,
