@@ -54,7 +54,8 @@ impl<const S: usize> Tables<S> for Words<S> {
 impl<const S: usize> Pair<S> {
     /// Empty tables with this number of buckets each, a power of two. Each key serves as its own hash.
     ///
-    /// # Panics If `buckets` is not a power of two.
+    /// # Panics
+    /// If `buckets` is not a power of two.
     pub fn new(buckets: u32) -> Self {
         Self::with_places(buckets, Places::of)
     }

@@ -13,7 +13,7 @@
 //! slot per bucket, as in the paper, the kicks may never end. The page keeps the cuckoo graph
 //! ([`graph`]), which predicts that, and then the item goes to the stash. With `S` = 4 slots there is
 //! nearly always a vacancy within four kicks, and a breadth-first search finds the nearest
-//! ([`vacancy`]). In both cases nothing moves before the whole path is known.
+//! ([`vacancy`]). In both cases nothing moves before the entire path is known.
 //!
 //! # Why pages
 //!

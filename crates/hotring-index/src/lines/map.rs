@@ -318,8 +318,8 @@ impl Registry {
             self.tables.pop_front();
             #[cfg(loom)]
             {
-                // The table stays allocated, so that a late use fails an assertion instead of being
-                // undefined. ORDERING: Relaxed: under loom one thread runs at a time.
+                // The table stays allocated, so that a late use fails an assertion instead of being undefined.
+                // ORDERING: Relaxed: under loom one thread runs at a time.
                 table.life.is_freed.store(true, Ordering::Relaxed);
                 self.freed.push(first);
                 continue;

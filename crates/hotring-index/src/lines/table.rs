@@ -309,8 +309,9 @@ impl Table {
     /// The next table, if there is one.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Table> {
-        // ORDERING: Acquire pairs with the Release in `set_next`. SAFETY: a table is freed only when no session
-        // announces it or an earlier table, and after the earlier tables.
+        // ORDERING: Acquire pairs with the Release in `set_next`.
+        // SAFETY: a table is freed only when no session announces it or an earlier table, and after the earlier
+        // tables.
         let next = unsafe { self.next.load(Ordering::Acquire).as_ref() };
         #[cfg(loom)]
         self.life.look();

@@ -12,7 +12,8 @@ pub(super) fn of(item: Item) -> u64 {
 
 /// The item of a handle.
 ///
-/// # Safety The handle is from `of`, and P holds for the item.
+/// # Safety
+/// The handle is from `of`, and P holds for the item.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(super) unsafe fn item(handle: u64) -> Item {

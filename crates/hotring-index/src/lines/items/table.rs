@@ -207,8 +207,8 @@ impl Table {
     /// The next table, if there is one.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Table> {
-        // ORDERING: Acquire pairs with the Release in `set_next`. SAFETY: tables are freed in order, after a grace
-        // period: this table is kept, so a later table is, too.
+        // ORDERING: Acquire pairs with the Release in `set_next`.
+        // SAFETY: tables are freed in order, after a grace period: this table is kept, so a later table is, too.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 
