@@ -149,8 +149,8 @@ impl<C: Copy> PrefixCache<C> {
         let name = args.spans[0];
         let (at, name_len) = name.place();
         let (end, command) = (at + name_len + 2, Some(command));
-        // Longer numbers in the header shift the name to another offset; such requests are not
-        // cached.
+        // Longer numbers in the header shift the name to another offset, which only long entries
+        // store.
         if at == NAME_AT && end <= COMPARED {
             let mask = u128::MAX >> (8 * (COMPARED - end));
             self.entries[slot_of(bytes)] =

@@ -13,8 +13,8 @@
 //! | free in lanes 1 to 3 | none | 6-11, 14-15 | 6-11, 14-19 | 6-11, 14-23 |
 //!
 //! In a table of fewer than 65,536 lines, lane 0 has the control bits and the other three lanes have items: there a
-//! quotient may begin at bit 6. Byte strings would need free bits in all four lanes for expiry and eviction. At s =
-//! 16, lane 0 has only one: such a table would need more lines, or fewer control bits in lane 0.
+//! quotient may begin at bit 6. Byte strings would need free bits in all four lanes for expiry and eviction. In a
+//! table of 65,536 lines, lane 0 has only one: such a table would need more lines, or fewer control bits in lane 0.
 
 /// Bits of a hash, and of a word. Under loom a lane is one word for both halves, and hashes are shorter, so that even
 /// the smallest table has space for its control bits.

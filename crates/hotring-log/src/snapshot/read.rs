@@ -55,8 +55,8 @@ impl Snapshot {
 
     /// Opens the newest snapshot despite damage to its header, footer or length, and returns that
     /// damage too. Each block can be read on its own, and the log behind the snapshot is valid even
-    /// if no block is. `id` is the log's ID, if known; without an ID, a file too short for a header
-    /// and a footer cannot be salvaged.
+    /// if no block is. `id` is the log's ID, if known; without an ID, a file cannot be salvaged if
+    /// its header is unreadable and it is too short for a header and a footer.
     pub fn salvage(
         storage: &dyn Storage,
         id: Option<Id>,
