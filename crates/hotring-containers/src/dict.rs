@@ -1,4 +1,4 @@
-//! A dictionary: values by key, in the order of the keys' hashes.
+//! A dictionary from byte strings to byte strings, ordered by the keys' hashes.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
 
 /// Bytes of a hash.
 const HASH: usize = size_of::<u32>();
-/// Bytes before the key, at least.
+/// The fewest bytes before the key: the hash, and two lengths of one byte.
 const HEAD: usize = HASH + 2;
 
-/// Byte strings by byte strings. Get, insert, remove: O(log n), with 64 children a node. Clone: O(1).
+/// A map from byte strings to byte strings. Get, insert, remove: O(log n), with 64 children a node. Clone: O(1).
 ///
-/// Callers give each key with its hash, always the same. Keys of equal hashes share a leaf, so the hash
-/// must be one that clients cannot foresee.
+/// Callers pass each key with its hash, which must always be the same. Keys with equal hashes share a leaf, so clients
+/// must not be able to predict the hash.
 #[derive(Clone, Default)]
 pub struct Dict {
     tree: Tree<Bucket>,
@@ -28,15 +28,15 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-/// Entries of a range of hashes, in no order: hash, length of the key, length of the value, key, value; one
-/// behind the other.
+/// The entries of a range of hashes, packed in no particular order. Each is hash, length of the key, length of the
+/// value, key, value.
 #[derive(Clone, Default)]
 struct Bucket {
     data: Vec<u8>,
     len: u16,
 }
 
-/// Where an entry lies.
+/// The offsets of an entry's parts.
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,
@@ -124,7 +124,8 @@ impl Bucket {
         kept
     }
 
-    /// The same without unused bytes. Nothing is left in this one, which keeps its memory.
+    /// Moves all entries to a new bucket without unused bytes. This bucket keeps its memory for the
+    /// next entries.
     fn take_filled(&mut self) -> Bucket {
         let filled = self.clone();
         self.data.clear();
@@ -173,7 +174,8 @@ impl Leaf for Bucket {
         let mut hashes: Vec<u32> = self.places().map(|place| self.hash(place.start)).collect();
         hashes.sort_unstable();
         let middle = hashes.len() / 2;
-        // The first hash from the middle on that its neighbour does not have; before it, if there is none.
+        // The split is at the first hash from the middle on that differs from its predecessor; if there is none, at
+        // the last such hash before the middle.
         let differs = |i: &usize| hashes[*i] != hashes[*i - 1];
         let at =
             (middle..hashes.len()).find(differs).or_else(|| (1..middle).rev().find(differs))?;
@@ -211,7 +213,7 @@ impl Dict {
         Dict::default()
     }
 
-    /// A dictionary of these entries, which come in the order of their hashes, and no key twice. O(n)
+    /// Builds a dictionary from entries, which must be in the order of their hashes and have distinct keys. O(n).
     pub fn of_sorted<'a>(entries: impl Iterator<Item = (u32, Entry<'a>)>) -> Dict {
         let (mut leaves, mut bucket, mut last) = (Vec::new(), Bucket::default(), 0);
         let mut bound = 0;
@@ -235,12 +237,12 @@ impl Dict {
         self.tree.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory in use.
     pub fn footprint(&self) -> usize {
         self.tree.footprint()
     }
@@ -257,7 +259,7 @@ impl Dict {
         self.replace(hash, key, value, |_| ()).is_none()
     }
 
-    /// Stores a value under a key that is not there, as the caller has seen: the leaf is not searched again.
+    /// Stores a value under a key that must be absent: the leaf is not searched.
     pub fn insert_new(&mut self, hash: u32, key: &[u8], value: &[u8]) {
         self.tree.edit(
             |inner| inner.child_of_bound(|bound| *bound <= hash),
@@ -301,8 +303,8 @@ impl Dict {
         )
     }
 
-    /// Keeps the entries for which `keep`, which gets their hashes, too, is true. What is returned is what there was,
-    /// to be freed. One walk, and no edit for each entry: O(n)
+    /// Keeps the entries for which `keep`, which gets their hashes, too, is true. Returns the old nodes, to be freed.
+    /// One walk instead of an edit for each entry: O(n).
     pub fn retain(&mut self, mut keep: impl FnMut(u32, Entry<'_>) -> bool) -> Remains {
         let (mut kept, mut bound): (Vec<(u32, Bucket)>, u32) = (Vec::new(), 0);
         let mut leaves = self.tree.leaves(|_| 0);
@@ -320,7 +322,8 @@ impl Dict {
         std::mem::replace(&mut self.tree, Tree::of_leaves(kept)).remains()
     }
 
-    /// The entry of a rank, in the order of a walk: for a random one. None behind the last.
+    /// The entry at a rank in the order of [`iter`](Self::iter), for drawing random entries. None
+    /// behind the last.
     pub fn entry_of_rank(&self, rank: usize) -> Option<Entry<'_>> {
         if rank >= self.len() {
             return None;
@@ -329,16 +332,16 @@ impl Dict {
         bucket.places().nth(i).map(|place| bucket.entry(place))
     }
 
-    /// All entries, in the order of their hashes, nearly.
+    /// All entries, in the order of their hashes except within a leaf.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
         Walk { leaves: self.tree.leaves(|_| 0), at: 0 }
     }
 
-    /// Calls `f` with the entries whose hashes are `from` or above, and with some just below, until it has
-    /// been called `at_least` times. Returns where to go on, None at the end.
+    /// Calls `f` with the entries whose hashes are `from` or above, and with some just below, until it has been called
+    /// `at_least` times. Returns the hash at which to continue, None at the end.
     ///
-    /// A series of calls, each of which begins where the last one ended, shows each entry that is there
-    /// all the time at least once, whatever is changed in between.
+    /// A series of calls, each of which begins where the last one ended, visits each entry that is present throughout
+    /// at least once, whatever changes in between.
     pub fn scan<'a>(
         &'a self,
         from: u32,
@@ -364,7 +367,7 @@ impl Dict {
         self.tree.check();
     }
 
-    /// Takes it apart.
+    /// Dismantles the dictionary, to be freed in steps.
     pub fn into_remains(self) -> Remains {
         self.tree.remains()
     }

@@ -1,13 +1,13 @@
-//! Bytes of packed entries: lengths, and changes in the middle.
+//! Operations on the bytes of packed entries: encoding lengths, and replacing bytes in the middle.
 //!
 //! A length takes 7 bits a byte, lowest first, with the highest bit set on all but the last byte.
 
-/// Bytes that a buffer grows by, at least.
+/// Buffers grow to a multiple of this many bytes.
 const STEP: usize = 64;
-/// Unused bytes from which on a buffer is cut back.
+/// A buffer with more unused bytes than this is shrunk.
 const SLACK_MAX: usize = 256;
 
-/// Bytes that a length takes.
+/// Bytes that an encoded length takes.
 pub(crate) fn len_of_len(len: usize) -> usize {
     let bits = usize::BITS - len.leading_zeros();
     bits.div_ceil(7).max(1) as usize
@@ -25,7 +25,7 @@ pub(crate) fn write_len(out: &mut [u8], mut len: usize) -> usize {
     at + 1
 }
 
-/// Reads a length, and returns it with the place behind it.
+/// Reads a length, and returns it with the offset behind it.
 #[inline]
 pub(crate) fn read_len(data: &[u8], at: usize) -> (usize, usize) {
     let first = data[at];
@@ -54,7 +54,7 @@ pub(crate) fn open(data: &mut Vec<u8>, from: usize, to: usize, gap: usize) -> &m
     let (old, behind) = (data.len(), from + gap);
     let len = old - (to - from) + gap;
     if len > data.capacity() {
-        // Little by little: doubling would leave a quarter of all memory unused.
+        // In small steps: doubling would leave a quarter of all memory unused.
         data.reserve_exact(len.next_multiple_of(STEP) - old);
     }
     if len > old {
@@ -78,7 +78,7 @@ pub(crate) fn split_off(data: &mut Vec<u8>, at: usize) -> Vec<u8> {
     right
 }
 
-/// Appends a whole buffer.
+/// Appends the bytes of another buffer.
 pub(crate) fn append(data: &mut Vec<u8>, right: &[u8]) {
     let at = data.len();
     open(data, at, at, right.len()).copy_from_slice(right);

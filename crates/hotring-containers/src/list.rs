@@ -1,4 +1,4 @@
-//! A list: elements by position.
+//! A list: byte strings addressed by position.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ pub struct List {
     tree: Tree<Run>,
 }
 
-/// Elements: length, bytes; one behind the other.
+/// Packed elements, each with its length before its bytes.
 #[derive(Clone, Default)]
 struct Run {
     data: Vec<u8>,
     len: u16,
-    /// Where the last element begins, 0 if that is not known: queues look there before each removal.
+    /// The offset of the last element, 0 if unknown: queues read it before each removal.
     last: u32,
 }
 
 impl Run {
-    /// Where the element at `i` begins; behind the last one, the end.
+    /// The offset of the element at `i`; for `i` behind the last element, the end of the bytes.
     fn start(&self, i: usize) -> usize {
         if i + 1 == self.len() && self.last > 0 {
             return self.last as usize;
@@ -61,7 +61,7 @@ impl Run {
     }
 }
 
-/// Writes an element in the place of others.
+/// Replaces a range of bytes by an element.
 fn put(data: &mut Vec<u8>, place: Range<usize>, element: &[u8]) {
     let gap = open(data, place.start, place.end, len_of_len(element.len()) + element.len());
     let at = write_len(gap, element.len());
@@ -105,7 +105,7 @@ impl Leaf for Run {
 
     fn remove_run(&mut self, at: usize, n: usize) {
         if at > 0 && at + n == self.len() {
-            // The one before is the next that a queue looks at.
+            // A queue reads the previous element next.
             let last = self.start(at - 1);
             let end = self.bytes(last).end;
             let len = self.data.len();
@@ -135,12 +135,12 @@ impl List {
         self.tree.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory in use.
     pub fn footprint(&self) -> usize {
         self.tree.footprint()
     }
@@ -159,12 +159,12 @@ impl List {
         self.insert(self.len(), element);
     }
 
-    /// Puts an element before the first.
+    /// Prepends an element.
     pub fn push_front(&mut self, element: &[u8]) {
         self.insert(0, element);
     }
 
-    /// Puts an element before the one at a position, or behind the last.
+    /// Inserts an element before the one at a position, or at the end.
     ///
     /// # Panics
     /// The position is behind the end.
@@ -173,7 +173,7 @@ impl List {
         self.tree.edit_rank(at, |run, i| run.insert(i, element));
     }
 
-    /// Puts another element in the place of the one at a position; false if there is none.
+    /// Replaces the element at a position; false if there is none.
     pub fn set(&mut self, at: usize, element: &[u8]) -> bool {
         if at >= self.len() {
             return false;
@@ -182,11 +182,11 @@ impl List {
         true
     }
 
-    /// Removes the elements of these positions. O(log n)
+    /// Removes the elements of these positions and returns their nodes, to be freed. O(log n).
     pub fn remove(&mut self, range: Range<usize>) -> Remains {
         let to = range.end.min(self.len());
         if to == range.start + 1 {
-            // The one that queues need all the time.
+            // The common case: a queue removes one element.
             self.tree.edit_rank(range.start, |run, i| run.remove_run(i, 1));
             return Remains::default();
         }
@@ -215,7 +215,7 @@ impl List {
         self.tree.check();
     }
 
-    /// Takes it apart.
+    /// Dismantles the list, to be freed in steps.
     pub fn into_remains(self) -> Remains {
         self.tree.remains()
     }
@@ -245,7 +245,7 @@ impl<'a> Iterator for Forward<'a> {
 
 struct Backward<'a> {
     leaves: Leaves<'a, Run>,
-    /// Where the leaf's elements begin.
+    /// The offsets of the leaf's elements.
     starts: [u32; Run::LEN_MAX + 1],
     /// Elements of the leaf that are still to come.
     left: usize,

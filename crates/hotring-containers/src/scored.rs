@@ -1,4 +1,4 @@
-//! A set whose members have scores, and ranks by them.
+//! A set whose members have scores and are ranked by them.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -10,13 +10,13 @@ use crate::tree::{Edge, Leaf, Leaves, Remains, Tree};
 
 /// Bytes of a score.
 const SCORE: usize = size_of::<f64>();
-/// A walk over all members is quicker than an edit for each where more than one in `WALK_FROM` goes.
+/// If more than one in `WALK_FROM` members is removed, a walk over all members is faster than an edit for each.
 const WALK_FROM: usize = 32;
 
-/// Members with scores, ordered by score, those of equal scores by bytes. Score, rank, insert, remove:
-/// O(log n), with 64 children a node. Clone: O(1).
+/// Members with scores, ordered by score and then by bytes. Score, rank, insert, remove: O(log n), with 64 children a
+/// node. Clone: O(1).
 ///
-/// No score is NaN. Callers give each member with its hash, as for [`Dict`].
+/// A score must not be NaN. Callers pass each member with its hash, as for [`Dict`].
 #[derive(Clone, Default)]
 pub struct ScoredSet {
     order: Tree<Row>,
@@ -38,18 +38,18 @@ pub struct Scored<'a> {
 pub enum Inserted {
     /// The member is new.
     New,
-    /// It had this score.
+    /// The member had this score before.
     Had(f64),
 }
 
-/// Entries in order: score, length of the member, member; one behind the other.
+/// Packed entries in order. Each is score, length of the member, member.
 #[derive(Clone, Default)]
 struct Row {
     data: Vec<u8>,
     len: u16,
 }
 
-/// A member with its score, on its own.
+/// An owned member with its score.
 #[derive(Clone)]
 struct Bound {
     score: f64,
@@ -74,7 +74,7 @@ impl Scored<'_> {
 }
 
 impl Row {
-    /// The entry at a place, and the place behind it.
+    /// The entry at an offset, and the offset behind it.
     #[inline]
     fn at(&self, start: usize) -> (Scored<'_>, usize) {
         let score = self.data[start..].first_chunk().expect("an entry begins with its score");
@@ -83,12 +83,12 @@ impl Row {
         (Scored { score: f64::from_le_bytes(*score), member: &self.data[member..end] }, end)
     }
 
-    /// Where the entry at `i` begins; behind the last one, the end.
+    /// The offset of the entry at `i`; for `i` behind the last entry, the end of the bytes.
     fn start(&self, i: usize) -> usize {
         (0..i).fold(0, |at, _| self.at(at).1)
     }
 
-    /// The first entry not before the target: its position in bytes, and the number of entries before it.
+    /// The first entry not before the target: its byte offset, and the number of entries before it.
     fn find(&self, is_before: impl Fn(Scored<'_>) -> bool) -> (usize, usize) {
         let (mut start, mut i) = (0, 0);
         while start < self.data.len() {
@@ -115,7 +115,8 @@ impl Row {
         self.len += 1;
     }
 
-    /// The same without unused bytes, and its first entry. Nothing is left in this one, which keeps its memory.
+    /// Moves all entries to a new row without unused bytes, and returns the row with its first entry. This row keeps
+    /// its memory for the next entries.
     fn take_filled(&mut self) -> (Bound, Row) {
         let filled = (self.bound(), self.clone());
         self.data.clear();
@@ -138,7 +139,7 @@ impl Row {
 }
 
 impl Leaf for Row {
-    /// The lowest entry that there was when the leaf was made.
+    /// The lowest entry of the leaf when the leaf was created.
     type Bound = Bound;
 
     // Each operation walks over one leaf or two.
@@ -184,9 +185,9 @@ impl ScoredSet {
         ScoredSet::default()
     }
 
-    /// A set of these members with their hashes, the last one of equal members. Each member is left in `members` once,
-    /// in order. O(n log n), without an edit for each member. `step` is called all the time, for callers that have
-    /// other work.
+    /// Builds a set from members with their hashes; of equal members, the last one counts. `members` then holds each
+    /// member once, in order. O(n log n), without an edit for each member. `step` is called throughout, for callers
+    /// that have other work.
     ///
     /// # Panics
     /// A score is NaN.
@@ -232,12 +233,12 @@ impl ScoredSet {
         self.scores.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory in use.
     pub fn footprint(&self) -> usize {
         self.order.footprint() + self.scores.footprint()
     }
@@ -278,7 +279,7 @@ impl ScoredSet {
         );
     }
 
-    /// How many members come before a member of the set with its score.
+    /// The rank of a member of the set that has this score: the number of members before it.
     pub fn rank(&self, score: f64, member: &[u8]) -> usize {
         let entry = Scored { score, member };
         self.count_before(|other| other.is_before(entry))
@@ -313,7 +314,8 @@ impl ScoredSet {
         back
     }
 
-    /// All members in the order of their hashes, nearly: quicker where others of that order are looked for on the way.
+    /// All members in the order of [`Dict::iter`]: faster for a caller that looks each of them up in another container
+    /// of that order.
     pub fn iter_by_hash(&self) -> impl Iterator<Item = Scored<'_>> {
         self.scores.iter().map(|entry| Scored { score: score_of(entry.value), member: entry.key })
     }
@@ -330,8 +332,8 @@ impl ScoredSet {
         })
     }
 
-    /// Removes the members of these ranks; what is left of them is to be freed. `hash` gives a member's hash. Few of
-    /// all members take an edit each, more of them one walk over all: O(min(k log n, n))
+    /// Removes the members of these ranks and returns their nodes, to be freed. `hash` computes a member's hash. Few
+    /// members take an edit each, many take one walk over all: O(min(k log n, n)).
     pub fn remove_ranks(&mut self, ranks: Range<usize>, hash: impl Fn(&[u8]) -> u32) -> Remains {
         let to = ranks.end.min(self.len());
         let from = ranks.start.min(to);
@@ -359,7 +361,7 @@ impl ScoredSet {
         }
     }
 
-    /// The member of a rank; None behind the last.
+    /// The member at a rank; None behind the last.
     fn entry_of_rank(&self, rank: usize) -> Option<Scored<'_>> {
         if rank >= self.order.len() {
             return None;
@@ -380,7 +382,7 @@ impl ScoredSet {
         assert_eq!(self.order.len(), self.scores.len());
     }
 
-    /// Takes it apart.
+    /// Dismantles the set, to be freed in steps.
     pub fn into_remains(self) -> Remains {
         self.order.remains().and(self.scores.into_remains())
     }
@@ -413,7 +415,7 @@ impl<'a> Iterator for Forward<'a> {
 
 struct Backward<'a> {
     leaves: Leaves<'a, Row>,
-    /// Where the leaf's entries begin.
+    /// The offsets of the leaf's entries.
     starts: [u32; Row::LEN_MAX + 1],
     /// Entries of the leaf that are still to come.
     left: usize,

@@ -1,18 +1,18 @@
-//! A long string: bytes by position, which are written over and appended to, never moved.
+//! A long string of bytes that is overwritten and appended to in place.
 //!
 //! ```text
 //!   Inner   children  c0   none   c2        a chunk or an inner node each, by the bits of the position
 //!                     |           |
 //!                   chunk       chunk       up to CHUNK bytes; behind its end there are zeros
 //! ```
-//! A chunk that is not there is shown from the *base*, a string in one piece that the text began with, and behind
-//! the end of that as zeros. So a text over a base is made in O(1), and holes take no memory. Whenever a write
-//! copies a chunk out of the base it copies another one, too: once half of the chunks have been written the base is
-//! not needed any more, and goes.
+//! A missing chunk reads as the same bytes of the *base*, the contiguous string that the text was created from, and as
+//! zeros behind the base's end. So creating a text over a base is O(1), and holes take no memory. A write that copies
+//! a chunk out of the base also copies a second one: once half of the chunks have been written, the base is not needed
+//! and is dropped.
 //!
 //! # Invariants
 //! * A node changes only while it is not shared, as in `tree.rs`.
-//! * The base shows no byte of a chunk that is there.
+//! * No byte of a present chunk is read from the base.
 //! * No chunk is longer than [`CHUNK`], none reaches behind the end of the text, and neither does the base.
 
 use std::ops::{Deref, Range};
@@ -26,11 +26,11 @@ const CHUNK: usize = 16 << 10;
 const BITS: u32 = 5;
 /// Children of an inner node.
 const CHILDREN: usize = 1 << BITS;
-/// Bytes that a new chunk has room for, at least.
+/// The least capacity of a chunk that a write has grown, in bytes.
 const ROOM_MIN: usize = 64;
 
-/// A string of bytes that changes in place, over a base. Read, write: O(log n) plus the bytes read or written.
-/// Clone: O(1).
+/// A string of bytes that changes in place, on top of an immutable base. Read, write: O(log n) plus the bytes read or
+/// written. Clone: O(1).
 #[derive(Clone)]
 pub struct Text<B> {
     root: Option<Node>,
@@ -38,18 +38,18 @@ pub struct Text<B> {
     height: u32,
     len: usize,
     base: Option<B>,
-    /// Chunks before this one are not shown from the base.
+    /// All chunks before this one are present: none of them is read from the base.
     moved: usize,
     /// Bytes of all nodes.
     heap: usize,
 }
 
-/// Bytes one behind the other.
+/// A contiguous part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// These.
+    /// These bytes.
     Bytes(&'a [u8]),
-    /// As many zeros, which take no memory.
+    /// This many zeros, which take no memory.
     Zeros(usize),
 }
 
@@ -61,11 +61,11 @@ enum Node {
 
 type Inner = [Option<Node>; CHILDREN];
 
-/// With room at its end, for appends.
+/// The bytes of a chunk, with spare capacity for appends.
 struct Chunk(Vec<u8>);
 
 impl Clone for Chunk {
-    /// Keeps the room.
+    /// Keeps the spare capacity.
     fn clone(&self) -> Chunk {
         let mut data = Vec::with_capacity(self.0.capacity());
         data.extend_from_slice(&self.0);
@@ -112,7 +112,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         Self::default()
     }
 
-    /// A text that has these bytes. O(1)
+    /// A text with the bytes of `base`. O(1).
     pub fn over(base: B) -> Self {
         Text { len: base.len(), base: Some(base), ..Self::default() }
     }
@@ -122,17 +122,17 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of memory that it takes, without the base.
+    /// Bytes of memory in use, without the base.
     pub fn footprint(&self) -> usize {
         self.heap
     }
 
-    /// The string it began with, as long as bytes are shown from there.
+    /// The string that the text was created from, while any byte is read from it.
     pub fn base(&self) -> Option<&B> {
         self.base.as_ref()
     }
@@ -143,7 +143,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         is_inside.then(|| self.present(at / CHUNK).get(at % CHUNK).copied().unwrap_or(0))
     }
 
-    /// The bytes of these positions, piece by piece; of those that there are.
+    /// The bytes of these positions, piece by piece. Positions behind the end are left out.
     pub fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = Piece<'_>> {
         let (mut at, end) = (range.start, range.end.min(self.len));
         std::iter::from_fn(move || {
@@ -167,14 +167,14 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         }
         let mut next = at / CHUNK + 1;
         while next * CHUNK < end && self.present(next).is_empty() {
-            // Behind all that is missing there: as many chunks as that node would have had.
+            // Skips all chunks below the missing node.
             let missing = self.find(next).err().map_or(0, |height| BITS * height);
             next = ((next >> missing) + 1) << missing;
         }
         Some(Piece::Zeros((next * CHUNK).min(end) - at))
     }
 
-    /// A copy of the bytes of these positions; of those that there are.
+    /// A copy of the bytes of these positions. Positions behind the end are left out.
     pub fn copy(&self, range: Range<usize>) -> Vec<u8> {
         let len = range.end.min(self.len).saturating_sub(range.start);
         let mut copy = Vec::with_capacity(len);
@@ -187,7 +187,8 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         copy
     }
 
-    /// Writes bytes from a position on. Between the end and there, the text is filled with zeros.
+    /// Writes bytes from a position on. A gap between the end and the position is filled with
+    /// zeros.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         let (mut at, mut bytes) = (at, bytes);
         self.grow(at + bytes.len());
@@ -205,7 +206,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
     /// Appends zeros up to this length.
     pub fn grow(&mut self, len: usize) {
         self.len = self.len.max(len);
-        // The highest chunk needs a place.
+        // The tree must be high enough for the last chunk.
         while self.len.div_ceil(CHUNK) > 1 << (BITS * self.height) {
             if let Some(root) = self.root.take() {
                 let mut inner = Inner::default();
@@ -217,7 +218,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         }
     }
 
-    /// Writes within one chunk. True if the base had bytes there.
+    /// Writes within one chunk. True if the chunk's bytes were copied out of the base.
     fn write_chunk(&mut self, i: usize, at: usize, bytes: &[u8]) -> bool {
         let Text { root, height, base, heap, .. } = self;
         let slot = slot(root, *height, i, heap);
@@ -238,7 +239,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         !below.is_empty()
     }
 
-    /// Copies one more chunk out of the base, or gives it up.
+    /// Copies one more chunk out of the base; drops the base once no chunk is left there.
     fn move_one(&mut self) {
         let Some(base) = &self.base else { return };
         let chunks = base.len().div_ceil(CHUNK);
@@ -253,7 +254,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         }
     }
 
-    /// The bytes held of a chunk: behind them there are zeros.
+    /// The stored bytes of a chunk; the rest of the chunk is zeros.
     fn present(&self, i: usize) -> &[u8] {
         self.chunk(i).map_or_else(|| base_part(self.base.as_ref(), i), |chunk| &chunk.0)
     }
@@ -262,7 +263,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         self.find(i).ok()
     }
 
-    /// A chunk, or how many levels are below the place of the node that is missing on the way to it.
+    /// A chunk; if a node on the path to it is missing, the number of levels below that node.
     fn find(&self, i: usize) -> Result<&Chunk, u32> {
         let mut height = self.height;
         let mut node = self.root.as_ref().ok_or(height)?;
@@ -277,7 +278,7 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         }
     }
 
-    /// Takes it apart.
+    /// Dismantles the text, to be freed in steps.
     pub fn into_remains(self) -> Remains {
         Remains::new(self.root.into_iter().collect::<Vec<Node>>())
     }
@@ -312,12 +313,13 @@ fn base_part<B: Deref<Target = [u8]>>(base: Option<&B>, i: usize) -> &[u8] {
     &rest[..rest.len().min(CHUNK)]
 }
 
-/// The child of an inner node that has a chunk, with this many levels of inner nodes below.
+/// The index of the child that leads to chunk `i`, in an inner node with this many levels of inner
+/// nodes below.
 fn child(i: usize, height: u32) -> usize {
     (i >> (BITS * height)) % CHILDREN
 }
 
-/// The place of a chunk, with the inner nodes that lead there.
+/// The slot of a chunk. Creates the missing inner nodes on the path to it.
 fn slot<'a>(
     root: &'a mut Option<Node>,
     height: u32,
@@ -341,7 +343,7 @@ impl Dismantle for Vec<Node> {
         let node = self.pop()?;
         let bytes = node.own_bytes();
         if let Node::Inner(inner) = node
-            // One that is shared lives on in a clone.
+            // A shared node lives on in a clone.
             && let Ok(inner) = Arc::try_unwrap(inner)
         {
             self.extend(inner.into_iter().flatten());

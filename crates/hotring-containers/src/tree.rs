@@ -5,13 +5,14 @@
 //!          counts    17   40   9         entries below each child: an entry's rank is found by sums
 //!          bounds       b1   b2          b2 is above the last entry of c1, at or below the first of c2
 //! ```
-//! Entries have ranks from 0. Trees whose entries have an order find their way by `bounds`, others by
-//! `counts`; the order itself is the leaves' business ([`Leaf::Bound`]).
+//! Entries have ranks from 0. An ordered tree is searched by `bounds`, any other tree by `counts`; the leaf type
+//! defines the order ([`Leaf::Bound`]).
 //!
 //! # Invariants
-//! * A node changes only while it is not shared. [`Arc::make_mut`] copies one that is, so that a clone
-//!   of the tree never changes.
-//! * No leaf is empty but that of an empty tree. The root has at least two children, if it has any.
+//! * A node changes only while it is not shared. [`Arc::make_mut`] copies a shared node first, so that a clone of the
+//!   tree never changes.
+//! * No leaf is empty, except the only leaf of an empty tree. The root has at least two children,
+//!   if it has any.
 //! * `counts` are exact, and so is `below`, for all nodes of this tree, shared or not.
 
 mod build;
@@ -26,19 +27,19 @@ pub(crate) use leaves::Leaves;
 
 /// Children of an inner node.
 const CHILDREN_MAX: usize = 64;
-/// With one more a node is split.
+/// Capacity of an inner node: a node with this many children is split at once.
 const ROOM: usize = CHILDREN_MAX + 1;
-/// With fewer it is merged with a neighbour, if both fit in one.
+/// A node with fewer children is merged with a neighbour, if both fit in one node.
 const CHILDREN_MIN: usize = 16;
-/// Children of a node that comes from a merge: it must not split again at once.
+/// The most children of a merged node, so that it does not split again at once.
 const MERGED_MAX: usize = 48;
 
-/// Bytes of a leaf with more than one entry.
+/// The most bytes of a leaf with more than one entry.
 const BYTES_MAX: usize = 2048;
 
 /// Packed entries.
 pub(crate) trait Leaf: Clone + Default + Send + Sync + 'static {
-    /// Separates neighbours.
+    /// The key that separates a leaf from its left neighbour; `()` if entries have no order.
     type Bound: Clone + Send + Sync;
 
     /// Most entries of a leaf.
@@ -55,28 +56,28 @@ pub(crate) trait Leaf: Clone + Default + Send + Sync + 'static {
         self.data().capacity()
     }
 
-    /// Whether it must be split, if it can be.
+    /// Whether the leaf must be split, if it can be.
     fn is_full(&self) -> bool {
         self.len() > Self::LEN_MAX || (self.data().len() > BYTES_MAX && self.len() > 1)
     }
 
-    /// Whether a tree that is made as a whole puts no more entries in it.
+    /// Whether a bulk build must begin the next leaf.
     fn is_filled(&self) -> bool {
         self.len() >= Self::LEN_MAX * 3 / 4 || self.data().len() >= BYTES_MAX * 3 / 4
     }
 
-    /// Whether it must be merged with a neighbour that it fits in.
+    /// Whether the leaf must be merged with a neighbour, if both fit in one leaf.
     fn is_sparse(&self) -> bool {
         self.len() < Self::LEN_MAX / 4 && self.data().len() < BYTES_MAX / 4
     }
 
-    /// Whether both fit in one leaf that is not soon full.
+    /// Whether both leaves fit in one leaf with space for more entries.
     fn fits_with(&self, right: &Self) -> bool {
         self.len() + right.len() <= Self::LEN_MAX * 3 / 4
             && self.data().len() + right.data().len() <= BYTES_MAX * 3 / 4
     }
 
-    /// Moves the upper part to a new leaf, and returns it with its bound. None if all stay together.
+    /// Moves the upper part to a new leaf, and returns it with its bound. None if the entries cannot be separated.
     fn split(&mut self, edge: Edge) -> Option<(Self::Bound, Self)>;
 
     /// Appends a right neighbour's entries.
@@ -86,8 +87,8 @@ pub(crate) trait Leaf: Clone + Default + Send + Sync + 'static {
     fn remove_run(&mut self, at: usize, n: usize);
 }
 
-/// Where in the tree the leaf that is split lies. One that grows at an end of the tree will grow there
-/// again, so the part that stays behind is left full.
+/// The position in the tree of a leaf that is split. A leaf that grows at an end of the tree will grow there again, so
+/// the part that stays behind is left full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Edge {
     Start,
@@ -100,7 +101,7 @@ enum Node<L: Leaf> {
     Inner(Arc<Inner<L>>),
 }
 
-/// See the picture above.
+/// An inner node; the module's header has a picture.
 pub(crate) struct Inner<L: Leaf> {
     pub(crate) counts: ArrayVec<usize, ROOM>,
     pub(crate) bounds: ArrayVec<L::Bound, ROOM>,
@@ -179,9 +180,9 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Puts the numbers right on a path to a leaf that has changed and may be too full or too sparse, and the leaf
-    /// itself, which had `leaf_bytes` before. Returns the number of entries that the subtree has then, and the part
-    /// that no longer fits.
+    /// Restores the invariants along `path` after a change of the leaf at its end: counts, byte totals and the sizes
+    /// of nodes. The leaf had `leaf_bytes` before and may be too full or too sparse. Returns the number of entries in
+    /// the subtree, and the part that was split off, if any.
     fn mend(&mut self, leaf_bytes: usize, edges: Edges, path: &[u8]) -> (usize, Option<Split<L>>) {
         match self {
             Node::Leaf(leaf) => {
@@ -194,7 +195,8 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Removes the entries of ranks `from..to`, in part. Nodes that go whole are pushed to `gone`.
+    /// Removes the entries of ranks `from..to`, which must not be all entries of the node. Nodes
+    /// that are removed entirely are pushed to `gone`.
     fn cut(&mut self, from: usize, to: usize, gone: &mut Vec<Node<L>>) {
         match self {
             Node::Leaf(leaf) => Arc::make_mut(leaf).remove_run(from, to - from),
@@ -203,10 +205,11 @@ impl<L: Leaf> Node<L> {
     }
 }
 
-/// A part that no longer fits, and its bound.
+/// A node that was split off, and its bound.
 type Split<L> = (<L as Leaf>::Bound, Node<L>);
 
-/// Children of inner nodes, from the root to a leaf: each node but the lowest has two at least.
+/// The index of the child in each inner node, from the root to a leaf. Each node but the lowest has
+/// at least two children.
 type Path = ArrayVec<u8, { usize::BITS as usize }>;
 
 /// Whether a node lies at the start of the tree, and at its end.
@@ -227,8 +230,8 @@ impl Edges {
 }
 
 impl<L: Leaf> Inner<L> {
-    /// The child that has this rank, which becomes the rank within it. The last one has the rank behind
-    /// its end too.
+    /// The child that contains this rank; `rank` becomes the rank within the child. The rank behind the end belongs to
+    /// the last child.
     pub(crate) fn child_of_rank(&self, rank: &mut usize) -> usize {
         for (i, count) in self.counts.iter().enumerate() {
             if *rank < *count {
@@ -297,7 +300,7 @@ impl<L: Leaf> Inner<L> {
         (bound, Node::Inner(Arc::new(right)))
     }
 
-    /// Takes the child away if it is empty; if it is sparse, merges it with a neighbour that it fits in.
+    /// Removes child `i` if it is empty; otherwise merges it with a neighbour, if both fit in one node.
     fn merge(&mut self, i: usize) {
         if self.children.len() == 1 {
             return;
@@ -330,11 +333,12 @@ impl<L: Leaf> Inner<L> {
             _ => return,
         }
         self.counts[left] += self.counts[left + 1];
-        // The left one has its entries.
+        // The left node has taken over the entries of the right one.
         drop(self.take_children(left + 1, left + 2));
     }
 
-    /// Takes children away, with the bounds on their left; with those on their right from the first on.
+    /// Removes children and the bounds on their left. If the first child is among them, removes the bounds on their
+    /// right instead.
     fn take_children(&mut self, from: usize, to: usize) -> Drain<'_, Node<L>, ROOM> {
         let bounds = from.saturating_sub(1);
         let n = (to - from).min(self.bounds.len() - bounds);
@@ -395,7 +399,7 @@ impl<L: Leaf> Tree<L> {
         self.root.bytes()
     }
 
-    /// The leaf that `choose` leads to.
+    /// The leaf that is reached by following `choose` in each inner node.
     #[inline]
     pub(crate) fn leaf(&self, mut choose: impl FnMut(&Inner<L>) -> usize) -> &L {
         let mut node = &self.root;
@@ -417,7 +421,7 @@ impl<L: Leaf> Tree<L> {
         (leaf, rank)
     }
 
-    /// Changes one leaf, to which `choose` leads.
+    /// Changes the leaf that is reached by following `choose`, and restores the invariants.
     pub(crate) fn edit<R>(
         &mut self,
         mut choose: impl FnMut(&Inner<L>) -> usize,
@@ -497,7 +501,7 @@ impl<L: Leaf> Tree<L> {
         Remains::new(gone)
     }
 
-    /// Takes inner nodes with one child away from the top.
+    /// Removes inner nodes with one child from the top of the tree.
     fn lower(&mut self) {
         while let Node::Inner(inner) = &self.root {
             let [child] = &inner.children[..] else { break };
@@ -513,7 +517,7 @@ impl<L: Leaf> Tree<L> {
         change: impl FnOnce(&mut L, usize) -> R,
     ) -> R {
         if rank + 1 >= self.len {
-            // Where queues and logs work: the way there needs no sums.
+            // Queues and logs work at the end, which is found without summing counts.
             let behind = rank + 1 - self.len;
             return self.edit(Inner::last, |leaf| {
                 let i = (leaf.len() + behind).saturating_sub(1);
@@ -566,12 +570,12 @@ impl<L: Leaf> Tree<L> {
     }
 }
 
-/// Remains of containers, freed a part at a time. Dropping them frees all at once.
+/// The nodes of dismantled containers, to be freed in steps. Dropping them frees all at once.
 #[derive(Default)]
 pub struct Remains(Vec<Box<dyn Dismantle>>);
 
 pub(crate) trait Dismantle: Send + Sync {
-    /// Frees one node, and returns its bytes; None if there is none left.
+    /// Frees one node, and returns its bytes; None if no node is left.
     fn free_one(&mut self) -> Option<usize>;
 }
 
@@ -580,7 +584,7 @@ impl<L: Leaf> Dismantle for Vec<Node<L>> {
         let node = self.pop()?;
         let bytes = node.own_bytes();
         if let Node::Inner(inner) = node
-            // One that is shared lives on in a clone.
+            // A shared node lives on in a clone.
             && let Ok(inner) = Arc::try_unwrap(inner)
         {
             self.extend(inner.children);
@@ -608,7 +612,7 @@ impl Remains {
         freed.or_else(|| self.0.last().map(|_| 0))
     }
 
-    /// Both of them.
+    /// Joins the nodes of both.
     pub fn and(mut self, other: Remains) -> Remains {
         self.0.extend(other.0);
         self

@@ -1,4 +1,4 @@
-//! An engine that is chosen when the program runs.
+//! Choosing an engine at run time, by name.
 
 use crate::{Chaining, GCuckoo, Locking, Mercury, OsMutex, TestAndSet};
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]
@@ -6,10 +6,10 @@ use hotring_index::ItemLines;
 use hotring_index::{AnyIndex, Bytes, Config, ConfigError, Engine, Index, Maintain, Ring};
 use std::sync::Arc;
 
-/// Defines the choice from one list of engines, some of which are not everywhere.
+/// Defines the choice from one list of engines, some of which exist only on some platforms.
 macro_rules! engines {
     ($($(#[$doc:meta])* $name:ident, $text:literal => $open:expr $(, if $cfg:meta)?;)+) => {
-        /// Which engine an index has.
+        /// The engine of an index.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
         #[non_exhaustive]
         pub enum EngineChoice {

@@ -1,5 +1,5 @@
-//! The wrong variants of these engines' steps, for the suites of the model checkers. Not in ordinary
-//! builds.
+//! The wrong variants of these engines' steps, by which the suites of the model checkers are tested. Not compiled into
+//! ordinary builds.
 
 use hotring_index::checks::Fault as Any;
 
@@ -13,16 +13,16 @@ macro_rules! faults {
             /// Items are published with Relaxed: of the ring and of chains.
             pub const RelaxedPublish: Any = Any::RelaxedPublish;
             $($(#[$doc])* pub const $name: Any = Any::Engine(stringify!($name));)*
-            /// All that only these engines have.
+            /// All wrong variants of these engines.
             pub const ALL: &'static [Any] = &[$(Self::$name,)*];
         }
     };
 }
 
 faults! {
-    /// Mercury: a bucket that has moved meanwhile is taken for the one that it was.
+    /// Mercury: a session does not notice that a bucket has moved meanwhile.
     MovedUnseen,
-    /// Mercury: a bucket is shown to have moved before its items are in the larger table.
+    /// Mercury: a bucket is marked as moved before its items are in the larger table.
     MovedEarly,
     /// Mercury: buckets are counted as moved before they are.
     CountEarly,
@@ -30,26 +30,26 @@ faults! {
     CountRelaxed,
     /// Mercury: the state changes without the sessions' locks.
     NoThreadLocks,
-    /// Leaving items are copied without being sealed.
+    /// Chaining: leaving items are copied without being sealed.
     ChainUnsealed,
-    /// Its values are copied without being frozen.
+    /// Chaining: values of leaving items are copied without being frozen.
     ChainUnfrozen,
-    /// It is retired when it is marked, and again when it is unlinked.
+    /// Chaining: a leaving item is retired when it is marked, and again when it is unlinked.
     ChainRetires,
-    /// It is marked before the sibling is ready.
+    /// Chaining: a leaving item is marked before the sibling is ready.
     ChainMarksEarly,
-    /// A miss in a chain is not looked at again although its bucket was split meanwhile.
+    /// Chaining: a miss does not look again although its bucket was split meanwhile.
     ChainUnnoticed,
-    /// An insert ignores items that came to the head of its chain after its walk.
+    /// Chaining: an insert ignores items that came to the head of its chain after its walk.
     ChainBlindInsert,
-    /// G-Cuckoo: a miss does not look at versions.
+    /// G-Cuckoo: a miss does not check versions.
     NoVersions,
-    /// The slots on a path of kicks are not compared under the locks.
+    /// G-Cuckoo: the slots on a path of kicks are not compared under the locks.
     TrustPath,
-    /// Whether the key is present is not asked again under the locks.
+    /// G-Cuckoo: an insert does not check under the locks that the key is absent.
     TrustAbsence,
-    /// A page is split while others change it.
+    /// G-Cuckoo: a page is split while others change it.
     SplitUnfrozen,
-    /// A scan copies a page while others change it.
+    /// G-Cuckoo: a scan copies a page while others change it.
     TornScan,
 }

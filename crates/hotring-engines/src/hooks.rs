@@ -1,11 +1,11 @@
-//! The rare steps of these engines: see `hotring_index::hooks`.
+//! The rare steps of these engines, which tests count; see `hotring_index::hooks`.
 
 hotring_index::rare_steps! {
     /// An insert lost the compare-exchange that links.
     LinkLost,
-    /// A replacement lost the one that marks.
+    /// A replacement lost the compare-exchange that marks.
     ReplaceLost,
-    /// A removal lost the one that marks.
+    /// A removal lost the compare-exchange that marks.
     KillLost,
     /// A walk could not cut dead items out and restarted.
     CutLost,
@@ -19,13 +19,13 @@ hotring_index::rare_steps! {
     Grown,
     /// A doubling in steps began.
     ExpansionBegun,
-    /// It came to its end.
+    /// A doubling in steps ended.
     Expanded,
-    /// A bucket had moved by the time that it was locked.
+    /// A bucket had moved by the time it was locked.
     MovedMeanwhile,
-    /// A split of a chain was begun by two.
+    /// Two sessions began the same split of a chain.
     FreezeLost,
-    /// A split of a chain was finished by another one.
+    /// Another session finished a split of a chain.
     SplitHelped,
     /// An item changed while it was being sealed.
     SealLost,
@@ -33,23 +33,23 @@ hotring_index::rare_steps! {
     SealedMet,
     /// Copies came too late to be used.
     CopiesUnused,
-    /// Copying ended, as others had done it.
+    /// Copying ended early, as another session's copies were published.
     CopyingEnded,
     /// A reader looked again, as something had moved meanwhile.
     LookedAgain,
     /// G-Cuckoo: a replaced item led to its copy.
     CopyFollowed,
-    /// A reader took the locks in the end.
+    /// A reader took the locks after too many looks.
     Impatient,
     /// A path had changed since it was found.
     PathLost,
     /// An item went to the stash.
     Stashed,
-    /// An item came back from there.
+    /// An item came back from the stash.
     Unstashed,
     /// The graph was rebuilt.
     GraphRebuilt,
-    /// A page was to be split that had been split meanwhile.
+    /// A split found that the page had been split meanwhile.
     SplitLate,
     /// A scan looked at a bucket or a page again, as it had changed meanwhile.
     ScannedAgain,

@@ -1,12 +1,12 @@
-//! Engines for [`hotring_index`] that are here to be compared with HotRing: the baseline of its paper and
-//! two other papers' designs, on the same items, hashes, memory and reclamation.
+//! Engines for [`hotring_index`] that serve as comparison for HotRing: the baseline of its paper and two other papers'
+//! designs, on the same items, hashes, memory and reclamation.
 //!
 //! * [`Chaining`]: lock-free chains.
 //! * [`Mercury`]: chains with a lock in each bucket.
-//! * [`GCuckoo`]: a cuckoo hash table that knows before the first kick whether there is room.
+//! * [`GCuckoo`]: a cuckoo hash table that knows before the first kick whether there is a vacancy.
 //!
-//! Each is a type parameter of [`hotring_index::Index`], with its proof in its module's header. A store
-//! takes any of them, HotRing with one movable head, or lines, as [`EngineChoice::open`] returns it.
+//! Each is a type parameter of [`hotring_index::Index`], with its proof in its module's header. [`EngineChoice::open`]
+//! opens any of them by name, and also HotRing with one movable head, and lines; a store takes the result.
 //!
 //! ```
 //! use hotring_engines::MercuryHash;

@@ -2,10 +2,10 @@
 
 use hotring_index::EngineConfig;
 
-/// How operations of G-Cuckoo are kept apart (RHKV section 4.6).
+/// How operations of G-Cuckoo are made atomic (RHKV section 4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Atomicity {
-    /// Writers lock, readers look at versions and look again if something moved.
+    /// Writers lock; readers check versions and look again if something moved.
     #[default]
     Optimistic,
     /// Readers lock, too.
@@ -13,14 +13,14 @@ pub enum Atomicity {
     /// As `Lock`, with the prefixes by which processors with hardware lock elision run it without
     /// taking the lock, and which others ignore.
     Hle,
-    /// Hardware transactions, and the lock where they abort; only where the processor has them.
+    /// Hardware transactions, and the lock after an abort. Requires a processor that has them.
     Rtm,
 }
 
 /// Settings of G-Cuckoo alone.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GCuckooConfig {
-    /// How operations are kept apart.
+    /// How operations are made atomic.
     pub atomicity: Atomicity,
     /// Entries of each session's cache of recent items, a power of two; 0 for none.
     pub cache_entries: usize,
@@ -46,7 +46,7 @@ pub enum Expander {
     /// The inserting sessions, a few buckets at a time. Needs no thread.
     #[default]
     Sessions,
-    /// A thread of the caller's that does nothing else, as in the paper.
+    /// A dedicated thread of the caller, as in the paper.
     Thread,
 }
 

@@ -1,12 +1,13 @@
 //! The queue between sessions and the log's writer: sessions append records, one writer takes them,
 //! and a session whose reply depends on durability waits for the writer.
 //!
-//! A record's number is its place in the queue. One mutex guards the queue and is held only while
-//! records are copied. Sessions must not hold any lock that the writer needs when they take it.
+//! A record's number is its position in the queue. One mutex guards the queue and is held only
+//! while records are copied. A session that locks the queue must not hold any lock that the writer
+//! needs.
 //!
 //! The writer publishes its position before it scans the waiters; a waiter re-checks the position
-//! after registering its waker. So no wake-up is lost. `tests/model_log` checks this code in every
-//! order of its steps.
+//! after registering its waker. So no wake-up is lost. `tests/model_log` model-checks this code
+//! under every interleaving.
 
 use std::fmt;
 use std::io;
@@ -52,9 +53,9 @@ pub struct Trouble {
     pub what: &'static str,
     /// The system's error.
     pub error: Arc<io::Error>,
-    /// Whether it is retried: the disk is full, and nothing that was written is in doubt. Any other
-    /// failure is permanent, as written data may be lost although a second attempt succeeds;
-    /// records handed over from now on are dropped.
+    /// Whether the operation is retried: the disk is full, and no written data is in doubt. Any
+    /// other failure is permanent, because written data may be lost even if a second attempt
+    /// succeeds; records handed over after such a failure are dropped.
     pub may_pass: bool,
 }
 
@@ -135,7 +136,7 @@ struct Waiter {
 }
 
 impl Log {
-    /// How long a record may stay queued while no session waits for it.
+    /// The longest time that a record may stay queued while no session waits for it.
     pub const LINGER: Duration = Duration::from_millis(10);
 
     /// Queued bytes above which the writer is woken although no session waits.
@@ -262,7 +263,7 @@ impl Log {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// The number of syncs; with the number of records, it tells how many share a sync.
+    /// The number of successful syncs. Records divided by syncs is the mean size of a group commit.
     pub fn syncs(&self) -> u64 {
         // ORDERING: Relaxed, a figure.
         self.syncs.load(Ordering::Relaxed)
@@ -276,7 +277,7 @@ impl Log {
         self.bytes_handed.load(Ordering::Relaxed).saturating_sub(done)
     }
 
-    /// Why nothing can be written at present, if so.
+    /// The reason why nothing can be written at present, if any.
     pub fn trouble(&self) -> Option<Trouble> {
         // ORDERING: Relaxed; a caller that reads false too early learns of the trouble from
         // `poll_reached`.
@@ -358,8 +359,9 @@ impl Log {
         self.hurry();
     }
 
-    /// Whether a requested segment is not there yet. If it cannot be created there is trouble or,
-    /// on a full disk, the log continues in the present one.
+    /// Whether a requested segment has not been created yet. If it cannot be created, the request
+    /// ends with [`trouble`](Self::trouble) or, on a full disk, with the log continuing in the
+    /// present segment.
     pub fn wants_segment(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `ends_segment_wish`: a caller that reads
         // false finds the file.

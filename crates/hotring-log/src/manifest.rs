@@ -6,9 +6,10 @@
 //!
 //!  magic 8 | format u32 | zero u32 | store's id 16 | synced u64 | zero 20 | CRC-32C u32
 //! ```
-//! `synced`: all records up to this one were synced. It is written once per segment, with the first sync of a
-//! record in it, before that sync counts: so no segment with a synced record is newer. It gets its name once it is on
-//! the disk, and the names of the segments must be there before.
+//! `synced`: all records up to this one were synced. The manifest is written once per segment, with the first sync of
+//! a record in that segment and before that sync counts. So no segment with a synced record is newer than the
+//! manifest. The file gets its name once its content is on the disk; the names of the segments must be on the disk
+//! before.
 
 use std::io;
 
@@ -20,7 +21,7 @@ use crate::storage::{Storage, read_all_at};
 const LEN: usize = 64;
 const MAGIC: &[u8; 8] = b"hotr-man";
 
-/// The version that is written; readers accept it and those before.
+/// The version that is written; readers accept it and all earlier versions.
 const FORMAT: u32 = 1;
 
 /// The content of the manifest.
@@ -66,7 +67,7 @@ impl Manifest {
     /// must be synced.
     pub(crate) fn write(self, storage: &dyn Storage) -> io::Result<()> {
         let file = match storage.create(UNFINISHED_MANIFEST) {
-            // Left by a crash or by a failed attempt. It is written over, not removed: after a
+            // Left by a crash or by a failed attempt. The file is overwritten, not removed: after a
             // removal, a power cut could leave the old bytes under the new name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 storage.open_to_write(UNFINISHED_MANIFEST)?

@@ -23,7 +23,7 @@ pub(crate) fn snapshot(after: Lsn) -> String {
     format!("snapshot-{after:020}.hrs")
 }
 
-/// The same snapshot while it is being written.
+/// The snapshot with this number while it is being written.
 pub(crate) fn unfinished_snapshot(after: Lsn) -> String {
     format!("snapshot-{after:020}.tmp")
 }

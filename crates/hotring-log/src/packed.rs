@@ -13,7 +13,8 @@ pub fn pack(effect: &Effect<'_>, scratch: &mut Records, to: &mut Vec<u8>) {
     to.extend_from_slice(body);
 }
 
-/// Most effects handed out at once: enough for the receiver to fetch their memory in parallel.
+/// The largest number of effects handed out at once: enough for the receiver to prefetch the memory
+/// of all of them in parallel.
 pub const UNPACKED_MAX: usize = 32;
 
 /// Hands out the effects in order. Returns their number; None if the bytes are not packed effects.

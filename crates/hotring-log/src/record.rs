@@ -1,4 +1,4 @@
-//! The format of records, and writing them; `record/read.rs` reads them. Only these two files know it.
+//! Encodes log records; `record/read.rs` decodes them. No other file knows the format.
 //!
 //! ```text
 //!  length u32 | CRC-32C u32 | sequence number u64 | body, of that length
@@ -15,13 +15,15 @@
 //!         order:   number u8 of the database that each number stands for from here on, for all 256
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
-//! Numbers are little endian. The checksum is of the sequence number and the body. A length is never 0, so that
-//! zeros are no record. The form of a value and a change are the store's; the log does not interpret them.
+//! Integers are little-endian. The checksum covers the sequence number and the body. A length is never 0, so zeros are
+//! never taken for a record. The store defines the form of a value and the content of a change; the log does not
+//! interpret them.
 //!
-//! A durable record belongs to the log itself and is not counted: instead of a number it has the store's
-//! mark, which tells it from bytes in a value that look like one.
+//! A durable record belongs to the log itself and has no sequence number. In its place it carries the store's mark,
+//! which distinguishes it from bytes in a value that look like a durable record.
 //!
-//! Records of one batch follow each other and take effect together: the last of them is the one without 0x80.
+//! The records of a batch are consecutive and take effect together; the last record of a batch is the one without
+//! 0x80.
 
 mod read;
 
@@ -81,22 +83,24 @@ pub enum Effect<'a> {
     Change {
         /// The key.
         key: &'a [u8],
-        /// Changes of this value up to this one, as the store counts them: a value that is younger than the
-        /// record has the change already.
+        /// The number of changes to this value up to and including this one, as the store counts them. A value newer
+        /// than the record already includes the change.
         number: u64,
         /// The change, in the store's representation.
         change: &'a [u8],
     },
     /// All keys and pins of the database are removed.
     Clear,
-    /// The effects behind it are on this database, up to the end of the batch or block. At first that is 0.
+    /// Selects the database of the effects that follow, to the end of the batch or block. Each batch and block begins
+    /// with database 0.
     Database {
-        /// As the store counts them, whatever clients call it.
+        /// The store's own number, which can differ from the number that clients use; see
+        /// [`Effect::Order`].
         number: u8,
     },
-    /// From here on clients call the databases so.
+    /// Maps the database numbers of clients to those of the store, from this record on.
     Order {
-        /// The database that each number stands for.
+        /// The store's database for each client number.
         order: &'a [u8; 256],
     },
     /// The key must not be evicted.
@@ -111,7 +115,7 @@ pub enum Effect<'a> {
     },
     /// Written by the log: all records up to this one were synced when this record was written.
     Durable {
-        /// The last of them.
+        /// The last of these records.
         upto: Lsn,
     },
 }
@@ -119,15 +123,16 @@ pub enum Effect<'a> {
 /// A long, shared value that is not copied into the records.
 pub type Attached = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Records without numbers yet: the effect of one write, or of several that take effect together.
+/// Records that have no numbers yet: the effect of one write, or of several that take effect
+/// together.
 #[derive(Default)]
 pub struct Records {
     bytes: Vec<u8>,
-    /// Values and their places in `bytes`, each at the end of a record.
+    /// Values and their positions in `bytes`, each at the end of a record.
     attached: Vec<(usize, Attached)>,
     attached_len: usize,
     count: u64,
-    /// Where the last record begins.
+    /// The offset of the last record.
     last: usize,
 }
 
@@ -142,22 +147,22 @@ pub struct Mark {
 }
 
 impl Records {
-    /// None.
+    /// Makes an empty list of records.
     pub fn new() -> Records {
         Records::default()
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many there are.
+    /// The number of records.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes that they will take in the log.
+    /// Bytes that the records will take in the log.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.attached_len
     }
@@ -290,7 +295,7 @@ pub(crate) struct Group {
     attached: Vec<(usize, Attached)>,
     attached_len: usize,
     count: u64,
-    /// Where the bytes to write begin.
+    /// The offset of the first byte to write.
     start: usize,
 }
 
@@ -372,7 +377,7 @@ fn number(
         let len = u32::from_le_bytes(word(&bytes[at..])) as usize;
         bytes[at + 8..at + HEAD_LEN].copy_from_slice(&lsn.to_le_bytes());
         let end = at + HEAD_LEN + len;
-        // Its value is elsewhere if one is attached before the record would end.
+        // The record's value is attached if the next attachment lies before the end of the record.
         let value = attached.next_if(|(place, _)| *place <= end);
         let inline_end = value.map_or(end, |(place, _)| *place);
         let mut crc = crc32c::crc32c(&bytes[at + 8..inline_end]);

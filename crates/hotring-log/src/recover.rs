@@ -1,12 +1,13 @@
 //! Recovery: reads the log, hands out its effects, and cuts off records that a crash left unfinished.
 //!
-//! The rule for damage: durable records and headers say up to which record the log was synced, and
-//! such a claim is true wherever it is found. Up to there everything must be intact; if it is not,
-//! that is an error, and a person decides. Behind it, an unreadable record is the trace of a crash:
-//! it is cut off together with everything that follows, as records must never have a gap.
+//! The rule for damage: durable records and headers claim that the log was synced up to some
+//! record, and such a claim is true wherever it is found. Up to the highest claim every record must
+//! be intact; otherwise recovery fails, and the operator must decide. Behind it, an unreadable
+//! record is the trace of a crash: recovery cuts it off together with everything that follows,
+//! because records must never have a gap.
 //!
 //! Afterwards the log continues in a new segment whose header claims that the kept records are
-//! synced; they are by then.
+//! synced; recovery syncs them first.
 
 use std::fmt;
 use std::io;
@@ -30,7 +31,7 @@ pub struct Recovered {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The same for the records that were needed, without others in the same segments.
+    /// Bytes of the records that were needed, without earlier records in the same segments.
     pub needed: u64,
     /// Bytes of unfinished writes that were cut off.
     pub cut: u64,
@@ -196,8 +197,8 @@ fn to_the_end(apply: &mut Apply<'_>) -> impl FnMut(Lsn, &[Effect<'_>]) -> Contro
     }
 }
 
-/// Like [`recover`], if it is known from elsewhere that all records up to `synced` were synced. If
-/// `take` breaks, it ends with [`RecoverError::Stopped`] and changes nothing.
+/// Like [`recover`], for a caller that knows from another source that all records up to `synced`
+/// were synced. If `take` breaks, recovery ends with [`RecoverError::Stopped`] and changes nothing.
 pub fn recover_behind(
     storage: &dyn Storage,
     id: Option<Id>,
@@ -251,7 +252,7 @@ pub struct Checked {
     pub error: Option<RecoverError>,
 }
 
-/// Checks the effect of [`recover`] without changing anything.
+/// Reports the result that [`recover`] would have, without changing anything.
 pub fn check(
     storage: &dyn Storage,
     id: Option<Id>,
@@ -333,10 +334,10 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Reads on until the end, or to the first damage.
+    /// Reads to the end, or to the first damage.
     fn run(&mut self, apply: &mut Take<'_>) -> Result<Option<Broken>, RecoverError> {
-        // How the previous segment ended, if not properly. That does not matter if the next one
-        // follows the records read: then nothing is missing between them.
+        // The damage at which the previous segment ended, if any. It is harmless if the next
+        // segment follows the records read: then nothing is missing between the two.
         let mut before: Option<Broken> = None;
         for index in 0..self.segments.len() {
             let (first, name) = self.segments[index].clone();
@@ -456,7 +457,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Decides whether the lost records may be lost; returns up to where the log was synced.
+    /// Fails if any of the lost records had been synced; otherwise returns the last synced record.
     fn judge(&mut self, broken: &Broken) -> Result<Lsn, RecoverError> {
         let mut synced = self.claim;
         for index in broken.index..self.segments.len() {
@@ -484,8 +485,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Cuts off everything behind the last complete batch, and segments without any. Returns how
-    /// many bytes of it were not just preallocated space.
+    /// Cuts off everything behind the last complete batch, and removes segments without one.
+    /// Returns the number of bytes cut off, without preallocated space.
     fn cut(&mut self, broken: Option<&Broken>) -> Result<u64, RecoverError> {
         while self.parts.last().is_some_and(|part| part.records == 0) {
             self.parts.pop();

@@ -7,9 +7,9 @@
 //!  records ...
 //!  zeros up to the length that was preallocated
 //! ```
-//! `synced`: all records up to this one were synced when the segment was begun. `chain`: the checksum of the
-//! record before the first; a segment must follow that one and no other. The last four of the header's 64 bytes are the
-//! checksum of the others, in every version of the format, so that damage is told from a later version.
+//! `synced`: all records up to this one were synced when the segment was begun. `chain`: the checksum of the record
+//! before the first; a segment must follow exactly that record. In every version of the format, the last four of the
+//! header's 64 bytes are the checksum of the other 60, so that damage is distinguishable from a later version.
 
 use std::io;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub(crate) const HEADER_LEN: u64 = 64;
 
 const MAGIC: &[u8; 8] = b"hotr-log";
 
-/// The version that is written; readers accept it and those before. 2: there are databases, and changes of parts of
-/// values.
+/// The version that is written; readers accept it and all earlier versions. Version 2 added databases and changes of
+/// parts of values.
 const FORMAT: u32 = 2;
 
 /// The mark of the store's durable records.
@@ -47,12 +47,12 @@ pub(crate) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
     Damaged,
-    /// Of a later version.
+    /// The file has a later version of the format.
     Format(u32),
 }
 
-/// Checks the magic, the checksum and the format of a header, and returns the store's ID. Up to there the headers of
-/// all files of the log are alike. `newest` is the newest format that can be read.
+/// Checks the magic, the checksum and the format of a header, and returns the store's ID. All files of the log share
+/// this part of the header. `newest` is the newest format that can be read.
 pub(crate) fn check_header(
     bytes: &[u8; HEADER_LEN as usize],
     magic: &[u8; 8],
@@ -132,13 +132,13 @@ pub fn remove_before(storage: &dyn Storage, first: Lsn) -> io::Result<usize> {
 /// The segment that is being written.
 pub(crate) struct Segment {
     pub(crate) file: Arc<dyn File>,
-    /// Where the last record ends.
+    /// The offset at which the last record ends.
     len: u64,
 }
 
 impl Segment {
-    /// Begins a segment. Removes the rest of one that could not be begun; if that fails too, the
-    /// next attempt does.
+    /// Begins a segment. If that fails, removes the incomplete file; if the removal fails too, the
+    /// next attempt, with `is_again`, removes it.
     pub(crate) fn create(
         storage: &dyn Storage,
         header: Header,
@@ -161,14 +161,14 @@ impl Segment {
         Ok(Segment { file, len: HEADER_LEN })
     }
 
-    /// Whether `more` bytes belong into the next segment. A segment has at least one record,
-    /// however long.
+    /// Whether `more` bytes belong in the next segment. A segment has at least one record, however
+    /// long.
     pub(crate) fn is_full(&self, more: u64, max: u64) -> bool {
         self.len > HEADER_LEN && self.len + more > max
     }
 
-    /// Writes behind the last record. After a failure, [`end`](Self::end) restores the state
-    /// before.
+    /// Writes behind the last record. After a failure, [`end`](Self::end) restores the previous
+    /// state.
     pub(crate) fn write<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         let mut at = self.len;
         for piece in pieces {

@@ -1,4 +1,4 @@
-//! Snapshots: the state of all keys in one file, so that the log before it can go.
+//! Snapshots: the state of all keys in one file, so that the log before it can be removed.
 //!
 //! ```text
 //!  snapshot-<number of the record behind which the log goes on, 20 digits>.hrs
@@ -10,16 +10,16 @@
 //!
 //!  item    length u32 | the body of a record: a put, or a pin
 //! ```
-//! `after`: the last record that was handed over when the first key was read. `end`: the same when the last
-//! key had been. Each key is stored as it was met, so the file is not the state of one moment: the log's records behind
-//! `after` must be replayed over it, up to `end` at least. Replaying a record over a newer value does no harm,
-//! because the newer value's record follows.
+//! `after`: the last record that was handed over when the first key was read. `end`: the last record that was handed
+//! over when the last key had been read. Each key is stored as it was when it was read, so the file is not a
+//! point-in-time state: the log's records behind `after` must be replayed over it, up to `end` at least. Replaying a
+//! record over a newer value does no harm, because the newer value's record follows.
 //!
 //! The checksum of a block or the footer continues the header's, so that a block of another file is never taken for one
 //! of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than once.
 //!
-//! The file is written under a temporary name and gets its own once it is complete and on the disk, and the log is
-//! synced up to `end`. Until then no older file may be touched.
+//! The file is written under a temporary name and gets its final name once it is complete and on the disk, and the log
+//! is synced up to `end`. Until then no older file may be touched.
 
 mod read;
 mod repair;
@@ -50,13 +50,14 @@ const HEAD_CRC_AT: usize = 24;
 /// The class of items that must be loaded first: pins, and the hottest keys.
 pub const HOTTEST: u8 = 0;
 /// The class of all other items. Blocks are in the order of their classes, so that more classes may
-/// be added between.
+/// be added in between.
 pub const ALL: u8 = 255;
 
 const MAGIC: &[u8; 8] = b"hotr-snp";
 const FOOTER_MAGIC: &[u8; 8] = b"hotr-end";
 
-/// The version that is written; readers accept it and those before. 2: there are forms of long hashes, and databases.
+/// The version that is written; readers accept it and all earlier versions. Version 2 added databases and the forms of
+/// long hashes.
 const FORMAT: u32 = 2;
 
 /// The header of a snapshot.
@@ -112,8 +113,9 @@ pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
     Ok(left.len())
 }
 
-/// Removes everything that the snapshot of this number replaces: older ones, and segments with
-/// records up to it. It must be complete and on the disk. Returns the number of files.
+/// Removes everything that the snapshot of this number replaces: older snapshots, and segments that
+/// hold only records up to this number. The snapshot must be complete and on the disk. Returns the
+/// number of files.
 pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
     let files = storage.list()?.into_iter();
     let is_older = |name: &String| names::snapshot_after(name).is_some_and(|number| number < after);

@@ -15,7 +15,7 @@ pub use memory::Memory;
 
 /// A directory.
 pub trait Storage: Send + Sync {
-    /// The name shown to people.
+    /// The name of the directory, for messages.
     fn place(&self) -> String;
 
     /// The names of the files.
@@ -42,7 +42,7 @@ pub trait Storage: Send + Sync {
 
 /// A file.
 pub trait File: Send + Sync {
-    /// Bytes in it.
+    /// The length in bytes.
     fn size(&self) -> io::Result<u64>;
 
     /// Reads at `at`. Fewer bytes than the buffer holds do not mean the end; 0 bytes do.
@@ -67,7 +67,7 @@ pub trait File: Send + Sync {
     fn preallocate(&self, len: u64) -> io::Result<()>;
 }
 
-/// Fills the buffer.
+/// Fills the buffer with the bytes at `at`. An error if the file ends before.
 pub(crate) fn read_all_at(file: &dyn File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.read_at(bytes, at) {

@@ -4,8 +4,8 @@
 //! [`Syncer`] does so every second on its own thread, while the writer goes on. When the oldest
 //! unsynced bytes are [`OVERDUE`] old the writer waits, so that a power cut never loses more.
 //!
-//! Only one sync may run at a time: of two that wait for the same failed write, the system reports
-//! the error to only one.
+//! Only one sync may run at a time: if two syncs wait for the same failed write, the system reports
+//! the error to only one of them.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) struct Unsynced {
 #[derive(Default)]
 struct State {
     files: Vec<Arc<dyn File>>,
-    /// Names have changed.
+    /// Names in the directory have changed.
     directory: bool,
     /// The first record of the newest segment, if the manifest does not include it yet.
     begun: Option<Lsn>,
@@ -47,7 +47,7 @@ struct State {
     since: Option<Duration>,
     /// The same for the sync under way.
     syncing: Option<Duration>,
-    /// The syncer must not wait for its time.
+    /// A sync was requested: the syncer must not wait for the next second.
     wished: bool,
     closed: bool,
 }
@@ -126,8 +126,8 @@ impl Unsynced {
             Ok(()) => self.log.has_synced(last),
             Err(trouble) => {
                 self.log.set_trouble(Some(trouble));
-                // The writer's owner checks for trouble after each step, and the next may be far
-                // away.
+                // The writer's owner checks for trouble after each step, so this wakes the writer
+                // for one.
                 self.log.sync_soon();
             }
         }
@@ -142,9 +142,9 @@ impl Unsynced {
         Ok(())
     }
 
-    /// Updates the manifest for a segment with synced records. If the disk is full, that waits
-    /// until the next sync: the records are safe, only the loss of the whole file would go
-    /// unnoticed.
+    /// Updates the manifest for a segment with synced records. On a full disk the update is left to
+    /// the next sync: the records are safe, and only the loss of the entire segment would go
+    /// unnoticed until then.
     fn vouch(&self, begun: Option<Lsn>, synced: Lsn) -> Result<(), Trouble> {
         let Some(first) = begun else { return Ok(()) };
         let written = Manifest { id: self.id, synced }.write(&*self.storage);
@@ -170,8 +170,8 @@ impl Unsynced {
     }
 }
 
-/// Syncs each second if writes are acknowledged earlier. Runs on a thread of the owner: `while
-/// syncer.wait() { syncer.step() }`.
+/// Syncs each second if writes are acknowledged before they are synced. Runs on a thread of the
+/// owner: `while syncer.wait() { syncer.step() }`.
 pub struct Syncer {
     pub(crate) unsynced: Arc<Unsynced>,
 }

@@ -13,14 +13,14 @@ use crate::storage::{File, Storage};
 /// Bytes read at once.
 const PIECE: u64 = 1 << 20;
 
-/// The kind of damage at a place of the log.
+/// The kind of damage found in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The header of the segment cannot be read.
     Header,
     /// The segment does not follow the previous one.
     Chain,
-    /// A record is where another is expected.
+    /// A record has another number than the expected one.
     Number {
         /// Its number.
         found: Lsn,
@@ -52,9 +52,9 @@ impl fmt::Display for Damage {
 /// A place where the log cannot be read any further.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Broken {
-    /// Which of the segments.
+    /// The index of the segment.
     pub(crate) index: usize,
-    /// Where in it.
+    /// The byte offset in the segment.
     pub(crate) at: u64,
     pub(crate) damage: Damage,
     /// The first record that is incomplete or in an incomplete batch.
@@ -66,11 +66,11 @@ pub(crate) struct Broken {
 pub struct Part {
     /// The segment's name.
     pub name: String,
-    /// The number of the first record, as the name tells it.
+    /// The number of the first record, according to the name.
     pub first: Lsn,
     /// Records in complete batches.
     pub records: u64,
-    /// Where the last complete batch ends.
+    /// The offset at which the last complete batch ends.
     pub end: u64,
     /// The length of the file.
     pub len: u64,
@@ -92,7 +92,7 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// A window on a file.
+/// A sliding window on a file: the part that is in memory.
 pub(crate) struct Window {
     file: Arc<dyn File>,
     len: u64,
@@ -125,8 +125,8 @@ impl Window {
         Ok(self.buffer.get((at - self.from) as usize..).unwrap_or_default())
     }
 
-    /// Reads the file from `have` to `end` in pieces, so that the buffer never grows ahead of the
-    /// data.
+    /// Reads the file from `have` to `end` in pieces, so that the buffer never grows beyond the
+    /// data read.
     fn fill(&mut self, mut have: u64, end: u64) -> io::Result<()> {
         while have < end {
             let old = self.buffer.len();
@@ -155,7 +155,8 @@ impl Window {
     /// Searches the file from `at` on: the highest number in a durable record, and where the last
     /// non-zero byte ends.
     pub(crate) fn remains(&mut self, at: u64, mark: Option<u64>) -> io::Result<(Lsn, u64)> {
-        // A record that spans two pieces begins this close to the end of the first.
+        // A durable record that spans two pieces begins less than this far from the end of the
+        // first.
         const OVERLAP: u64 = 64;
         let (mut claim, mut end) = (0, at);
         let (mut file_at, file_end) = (at, self.len);
@@ -183,7 +184,7 @@ impl Window {
     }
 }
 
-/// Whether all are zeros.
+/// Whether all bytes are zero.
 fn is_zero(bytes: &[u8]) -> bool {
     // Parts without an early exit are compared with vector instructions.
     bytes.chunks(4096).all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
@@ -192,7 +193,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// Receiver of records: the number of the last record, and all effects of its batch.
 pub type Apply<'a> = dyn FnMut(Lsn, &[Effect<'_>]) + 'a;
 
-/// The same, with the choice to stop.
+/// Like [`Apply`], but the receiver can stop the walk.
 pub type Take<'a> = dyn FnMut(Lsn, &[Effect<'_>]) -> ControlFlow<()> + 'a;
 
 /// Reads the records of a segment.
@@ -206,19 +207,19 @@ pub(crate) struct Reading<'a, 'b> {
     pub(crate) next: Lsn,
     /// The checksum of the last record in a complete batch.
     pub(crate) chain: u32,
-    /// The highest number up to which all records are known to be synced.
+    /// The last record that is known to have been synced.
     pub(crate) claim: Lsn,
     /// Records in complete batches, and where the last of them ends.
     pub(crate) records: u64,
     pub(crate) end: u64,
     /// Bytes of batches that were not handed over.
     pub(crate) skipped: u64,
-    /// Where the records of the incomplete batch begin.
+    /// The offsets of the records of the incomplete batch.
     pub(crate) batch: Vec<u64>,
 }
 
 impl Reading<'_, '_> {
-    /// Reads to the end; returns where and why it stopped earlier.
+    /// Reads to the end; if reading stops earlier, returns the offset and the damage.
     pub(crate) fn run(&mut self) -> Result<Option<(u64, Damage)>, Refused> {
         let (mut at, mut needed) = (HEADER_LEN, HEAD_LEN as u64 + 1);
         loop {
@@ -309,7 +310,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// The parts of a record besides its effect.
+/// A copy of the parts of a record other than its effect, which does not borrow the window.
 struct Seen {
     lsn: Lsn,
     more: bool,

@@ -6,7 +6,8 @@
 //!
 //! **Faults.** If a group cannot be written, the file is cut back to the group before. On a full
 //! disk the group is kept and retried once a second. Any other failure, and every failed sync, is
-//! permanent: the file's content is in doubt, and nothing may be written or acknowledged any more.
+//! permanent: the file's content is in doubt, and nothing may be written or acknowledged
+//! afterwards.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::syncer::{Syncer, Unsynced};
 pub struct Options {
     /// The store's id, which is in every segment.
     pub id: Id,
-    /// Bytes at which the next segment begins.
+    /// Length in bytes at which a segment is full and the next one begins.
     pub segment_len: u64,
 }
 
@@ -52,7 +53,7 @@ pub struct Writer {
     segment: Option<Segment>,
     /// The checksum of the last record.
     chain: u32,
-    /// Up to where the log itself says that it is synced.
+    /// The last record that the written log itself claims to be synced.
     claimed: Lsn,
     /// When the failed operation is retried.
     retry_at: Option<Duration>,
@@ -120,7 +121,7 @@ impl Writer {
     pub fn step(&mut self, now: Duration) -> bool {
         // Read first: records queued before the close are taken below.
         let closed = self.log.is_closed();
-        // The same for requested syncs.
+        // Taken first, too: records queued before the request are written below.
         let wished = self.log.takes_sync_wish();
         self.idle += 1;
         while self.has_work() {
@@ -212,8 +213,8 @@ impl Writer {
         let crc = self.group.seal(self.first, durable);
         let segment = self.segment.as_mut().expect("a segment was begun");
         if let Err(error) = segment.write(self.group.pieces()) {
-            // If the group goes to another segment, the bytes cut off here must not come back
-            // beside it.
+            // The group may go to another segment, so the bytes cut off here must not reappear as a
+            // second copy.
             let cut = segment.end();
             self.unsynced.touched(&segment.file);
             cut.map_err(Trouble::during("cutting off what could not be written to the log"))?;
@@ -234,7 +235,7 @@ impl Writer {
         let Options { id, segment_len } = self.options;
         let synced = self.log.synced();
         let header = Header { id, first: self.first, synced, chain: self.chain };
-        // Not longer for a long group: it may be the only one.
+        // The preallocated length does not grow for a long group, which may be the only one.
         let is_again = self.retry_at.is_some();
         let begun = Segment::create(&*self.storage, header, segment_len, is_again);
         self.unsynced.directory_changed();
@@ -252,7 +253,7 @@ impl Writer {
 
     /// Frees the preallocated space behind the last record.
     fn end_segment(&mut self) -> Result<(), Trouble> {
-        // Need not survive a power cut: zeros are not records.
+        // The truncation need not survive a power cut: zeros are not records.
         let ended = self.segment.take().map_or(Ok(()), |segment| segment.end());
         ended.map_err(Trouble::during("ending a segment of the log"))
     }

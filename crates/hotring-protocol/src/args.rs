@@ -146,7 +146,7 @@ impl<'a> ArgsView<'a> {
 pub struct KeptArgs {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// Where each request ends in `spans`.
+    /// For each request, the index in `spans` at which it ends.
     ends: Vec<usize>,
 }
 
@@ -180,7 +180,7 @@ impl KeptArgs {
         self.ends.len()
     }
 
-    /// True if there are none.
+    /// True if there are no requests.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

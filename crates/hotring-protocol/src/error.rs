@@ -7,21 +7,21 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The number after `*` is not a number, or more than the limit.
+    /// The text after `*` is not a number, or the number exceeds the limit.
     InvalidMultibulkLength,
     /// More arguments than a client may send before it has authenticated.
     UnauthenticatedMultibulkLength,
-    /// The number after `$` is not a number, negative, or more than the limit.
+    /// The text after `$` is not a number, or the number is negative or exceeds the limit.
     InvalidBulkLength,
     /// A longer argument than a client may send before it has authenticated.
     UnauthenticatedBulkLength,
     /// An argument that does not begin with `$`, and its first byte.
     ExpectedBulk(u8),
-    /// An inline request without an end.
+    /// An inline request without a line end within the limit.
     TooBigInlineRequest,
-    /// A `*` line without an end.
+    /// A `*` line without a line end within the limit.
     TooBigMultibulkCount,
-    /// A `$` line without an end.
+    /// A `$` line without a line end within the limit.
     TooBigBulkCount,
     /// An inline request with an open quote, or text right after a closed one.
     UnbalancedQuotes,

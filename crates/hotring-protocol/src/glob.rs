@@ -1,14 +1,14 @@
 //! Glob patterns of `KEYS` and `SCAN MATCH`, over bytes.
 //!
 //! `*` matches any run, `?` any byte, `[abc]`, `[a-c]`, `[^abc]` one byte of a set, `\x` the byte x
-//! itself. Odd patterns mean what they mean to Redis: an open class ends with the pattern, a range
-//! may be reversed, a final `\` is literal.
+//! itself. Malformed patterns have the meaning that Redis gives them: an open class ends with the
+//! pattern, a range may be reversed, a final `\` is literal.
 //!
-//! Only the last `*` is ever retried: any match that an earlier one could give, the last one gives
-//! too. So the cost is at most the product of the two lengths, and a pattern like `*a*a*a*a*b` is
-//! not exponential.
+//! Only the last `*` is ever retried: any match that retrying an earlier `*` could find, retrying
+//! the last one finds too. So the cost is at most the product of the two lengths, and a pattern
+//! like `*a*a*a*a*b` is not exponential.
 
-/// Does `pattern` match all of `text`?
+/// Whether `pattern` matches the entire `text`.
 ///
 /// ```
 /// use hotring_protocol::glob_match;
@@ -30,7 +30,7 @@ pub fn glob_match(pattern: &[u8], text: &[u8]) -> bool {
             continue;
         }
         if t == text.len() {
-            // A longer run for the star only shortens the rest of the text.
+            // A retry cannot help: a longer run for the star only shortens the rest of the text.
             return p == pattern.len();
         }
         match match_one(&pattern[p..], text[t]) {

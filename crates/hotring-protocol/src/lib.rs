@@ -1,11 +1,10 @@
 //! The Redis protocol (RESP2 and RESP3) and memcached's text protocol ([`memcached`]) as pure functions
 //! from bytes to bytes.
 //!
-//! The crate owns the wire formats: how requests are decoded
-//! ([`Decoder`]; [`PrefixCache`] finds the command as well), how replies are written ([`Writer`]) and read
-//! ([`ReplyReader`], or [`find_part`] without copies).
-//! It must not read sockets or clocks, knows neither the commands nor the store, and allocates nothing per request once
-//! its buffers have grown to their working size.
+//! The crate owns the wire formats. [`Decoder`] decodes requests, and [`PrefixCache`] also finds the command.
+//! [`Writer`] writes replies; [`ReplyReader`] reads them, and [`find_part`] does so without copies. The crate must not
+//! read sockets or clocks and must know neither the commands nor the store. It allocates nothing per request once its
+//! buffers have grown to their working size.
 //!
 //! ```
 //! use hotring_protocol::{Args, Decoded, Decoder, Limits, Version, Writer};

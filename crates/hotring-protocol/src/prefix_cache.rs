@@ -1,6 +1,6 @@
 //! A cache from the first bytes of a request to its command, for pipelines.
 //!
-//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`PrefixCache`] keeps such
+//! Requests of a pipeline often begin with the same bytes, such as `*2\r\n$3\r\nGET\r\n`. [`PrefixCache`] keeps such
 //! prefixes, up to the end of the command's name, with the decoded header and the command. A request with a cached
 //! prefix is decoded from behind it, without a lookup in the table of commands.
 
@@ -22,7 +22,7 @@ const ENTRIES: usize = 16;
 pub struct Called<C> {
     /// The command.
     pub command: C,
-    /// Whether every request with this name and this number of arguments calls it.
+    /// Whether every request with this name and this number of arguments calls this command.
     pub by_name_alone: bool,
 }
 
@@ -44,7 +44,8 @@ struct Entry<C> {
     command: Option<C>,
 }
 
-/// A prefix with a longer name. Long entries are apart from short ones, so that these pay nothing for them.
+/// A prefix with a longer name. Long entries are stored apart from short ones, so that short names do not pay for long
+/// ones.
 #[derive(Clone, Copy, Debug)]
 struct LongEntry<C> {
     bytes: [u128; 2],
@@ -68,7 +69,7 @@ impl<C: Copy> Default for PrefixCache<C> {
 
 impl<C: Copy> PrefixCache<C> {
     /// Decodes the request at the start of `input`, as [`Decoder::decode`] does, and returns its command as well, or
-    /// None if there is none. `resolve` finds commands and must be the same function in every call.
+    /// None if the request has no known command. `resolve` finds commands and must be the same function in every call.
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl<C: Copy> PrefixCache<C> {
         }
     }
 
-    /// As [`decode`](Self::decode), of a request without a short entry.
+    /// Like [`decode`](Self::decode), for a request without a short entry.
     #[inline(never)]
     fn decode_long(
         &mut self,
@@ -142,13 +143,14 @@ impl<C: Copy> PrefixCache<C> {
         Ok((decoded, called.map(|called| called.command)))
     }
 
-    /// Caches the prefix of a request if it is short.
+    /// Caches the prefix of a request if it fits an entry.
     fn insert(&mut self, input: &[u8], args: &Args, command: C) {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let name = args.spans[0];
         let (at, name_len) = name.place();
         let (end, command) = (at + name_len + 2, Some(command));
-        // Behind longer numbers the name is elsewhere.
+        // Longer numbers in the header shift the name to another offset, which only long entries
+        // store.
         if at == NAME_AT && end <= COMPARED {
             let mask = u128::MAX >> (8 * (COMPARED - end));
             self.entries[slot_of(bytes)] =
@@ -172,7 +174,7 @@ fn first_bytes(input: &[u8]) -> Option<u128> {
     input.first_chunk::<COMPARED>().map(|bytes| u128::from_le_bytes(*bytes))
 }
 
-/// The entry for these bytes, by the number of arguments, the length of the name and its first letters.
+/// The slot for these bytes: a hash of the number of arguments, the length of the name and its first letters.
 fn slot_of(bytes: u128) -> usize {
     let (numbers, name) = (bytes as u64, (bytes >> 64) as u64);
     let mixed = (name & 0xffff_ffff) ^ (numbers >> 8 & 0xff) << 32 ^ (numbers >> 40 & 0xff) << 40;

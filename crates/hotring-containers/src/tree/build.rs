@@ -1,4 +1,4 @@
-//! Trees that are made whole, without an edit for each entry.
+//! Bulk construction of trees from their leaves, without an edit for each entry.
 
 use arrayvec::ArrayVec;
 use triomphe::Arc;
@@ -6,8 +6,8 @@ use triomphe::Arc;
 use super::{Inner, Leaf, MERGED_MAX, Node, Split, Tree};
 
 impl<L: Leaf> Tree<L> {
-    /// A tree of these leaves in their order, none of them empty. Each comes with the bound between the leaf before
-    /// and itself. O(leaves)
+    /// Builds a tree from leaves in their order, none of which may be empty. Each leaf comes with the bound between
+    /// its predecessor and itself. O(leaves).
     pub(crate) fn of_leaves(leaves: impl IntoIterator<Item = (L::Bound, L)>) -> Tree<L> {
         let leaves = leaves.into_iter();
         let mut level: Vec<Split<L>> =
@@ -20,7 +20,8 @@ impl<L: Leaf> Tree<L> {
     }
 }
 
-/// The inner nodes above these nodes. All have about as many children, and room for more.
+/// The inner nodes above these nodes. The children are spread evenly, and each node has capacity
+/// for more.
 fn level_above<L: Leaf>(level: Vec<Split<L>>) -> Vec<Split<L>> {
     let len = level.len();
     let n = len.div_ceil(MERGED_MAX);

@@ -3,7 +3,7 @@
 use super::{Inner, Leaf, Node, Tree};
 
 impl<L: Leaf> Tree<L> {
-    /// All leaves from the one on that `choose` leads to.
+    /// A walk over the leaves that begins with the leaf that `choose` leads to.
     pub(crate) fn leaves(&self, mut choose: impl FnMut(&Inner<L>) -> usize) -> Leaves<'_, L> {
         let mut path = Vec::new();
         let mut node = &self.root;
@@ -27,7 +27,7 @@ pub(crate) struct Leaves<'a, L: Leaf> {
 }
 
 impl<'a, L: Leaf> Leaves<'a, L> {
-    /// Where the walk is.
+    /// The current leaf.
     pub(crate) fn leaf(&self) -> &'a L {
         self.leaf
     }
@@ -37,7 +37,7 @@ impl<'a, L: Leaf> Leaves<'a, L> {
         self.turn(|inner, i| if i + 1 < inner.children.len() { Some(i + 1) } else { None }, |_| 0)
     }
 
-    /// Goes to the leaf before; false if there is none.
+    /// Goes to the previous leaf; false if there is none.
     pub(crate) fn backward(&mut self) -> bool {
         self.turn(|_, i| i.checked_sub(1), |inner| inner.children.len() - 1)
     }

@@ -12,7 +12,7 @@ use hotring_index::word::{MADE_WITH, MARK, Next, REPL};
 use hotring_index::{order, wrong};
 
 impl Chaining {
-    /// Links a private item at the head of the home where `found` did not find its key.
+    /// Links a private item at the head of the home in which `found` has missed its key.
     pub(crate) fn link_item<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         found: &Found<Place<'s>>,
@@ -43,7 +43,7 @@ impl Chaining {
         item.next().store(made | successor, Ordering::Relaxed);
     }
 
-    /// Replaces the live item `old` by the private `copy`: old out and new in by one CAS.
+    /// Replaces the live item `old` by the private `copy` with one CAS.
     pub(crate) fn replace_item<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         hash: u64,
@@ -95,15 +95,15 @@ impl Chaining {
         let after = with_address(place.pred_word, successor);
         // ORDERING: AcqRel, as in `pass`.
         if !cas(place.pred, place.pred_word, after, Ordering::AcqRel, Step::UnlinkLeft) {
-            // In the bucket where it died: its key may have another home by now.
+            // Tidies the bucket in which the item died: its key may have another home by now.
             Self::tidy(p, place.home.index);
         } else {
             p.retire(dead);
         }
     }
 
-    /// Marks an item dead wherever it is; the unlinking is left to a walk. False: it is dead, or
-    /// about to leave; as REPL says, its key lives on then.
+    /// Marks an item dead wherever it is; a later walk unlinks it. False: the item is dead already,
+    /// or is about to leave; in that case REPL says that its key lives on.
     pub(crate) fn kill_item<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
         let next = hit.item.next();
         let mut word = hit.word;

@@ -1,4 +1,4 @@
-//! A look at chains at rest, for model checkers.
+//! Checks the invariants of chains at rest, for model checkers.
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{SEALED, address};

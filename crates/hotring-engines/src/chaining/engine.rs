@@ -1,4 +1,4 @@
-//! Chaining Hash as an engine: which of its steps is which of [`Engine`]'s.
+//! Implements [`Engine`] and its companion traits for Chaining Hash.
 
 use crate::chaining::Chaining;
 use crate::chaining::grow::splits_an_insert;
@@ -20,7 +20,7 @@ const BYTES_PER_KEY_DEFAULT: f64 = 8.0;
 unsafe impl Engine for Chaining {
     const NAME: &'static str = "chaining";
     type Local = ();
-    /// The hash itself: a writer may find that its bucket has been split, and then looks again.
+    /// The hash itself: a writer that finds its bucket split must look for the bucket again.
     type Bucket = u64;
     type Place<'s> = Place<'s>;
     type Reservation = ();

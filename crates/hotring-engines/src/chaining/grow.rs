@@ -1,4 +1,4 @@
-//! When the table doubles, and which sessions split its buckets.
+//! Growth: the rule by which the table doubles, and the share of the splits that each session does.
 //!
 //! A doubling is one CAS on the mask. A bucket is split when a writer comes to it, and the rest in
 //! small shares: each insert takes the next few buckets in turn, so that a doubling is complete long
@@ -17,7 +17,8 @@ const SPLITS_AN_INSERT: u64 = match () {
     () if cfg!(shuttle) => 1,
     () => 4,
 };
-/// The upper bound: in a table of more than 4 KiB per key, a request for a key may wait for it.
+/// The upper bound of that number. An insert waits for its splits, and a table of more than 4 KiB
+/// per key would need even more of them.
 const SPLITS_AN_INSERT_MAX: u64 = 1024;
 /// Buckets looked at at once when the next doubling is due before the last is complete: as long as a
 /// table that began too small has not caught up. Some hundred microseconds.
@@ -25,8 +26,8 @@ const SPLITS_TO_CATCH_UP: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8192 };
 /// Buckets looked at in one step: some 50 microseconds with short chains of small items.
 const SPLITS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
-/// How many buckets an insert looks at: twice as many as there are for each insert until the next
-/// doubling is due.
+/// The number of buckets that an insert looks at: twice the number of buckets per insert until the
+/// next doubling is due.
 pub(crate) fn splits_an_insert(bytes_per_key: f64) -> u64 {
     let wanted = (2.0 * bytes_per_key / BUCKET as f64).ceil() as u64;
     wanted.clamp(SPLITS_AN_INSERT, SPLITS_AN_INSERT_MAX)
@@ -69,8 +70,8 @@ impl Chaining {
         doubled
     }
 
-    /// A share of the remaining splits, for collecting sessions. Not while limbo exceeds its limit, because
-    /// leaving items would add to it.
+    /// Does a share of the remaining splits, for collecting sessions. Does nothing while limbo exceeds its limit,
+    /// because leaving items would add to it.
     pub(crate) fn step_growth<K: Kind>(p: &mut Pinned<'_, K, Self>) {
         if !p.local.participant.is_over_limit() {
             Self::split_some(p, SPLITS_A_STEP);

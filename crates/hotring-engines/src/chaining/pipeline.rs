@@ -1,8 +1,8 @@
-//! Many lookups in flight, so that the memory they wait for is fetched side by side.
+//! Batches: many lookups in flight, so that the memory they wait for is fetched in parallel.
 //!
-//! A *conveyor* of fixed distance: while key i asks for its bucket, key i - d reads its bucket and
-//! asks for the first item, and key i - 2d looks at that item. Keys whose item comes later in the
-//! chain are collected, and go on in turns, one item each.
+//! Lookups move on a *conveyor* of fixed distance d: while key i prefetches its bucket, key i - d
+//! reads its bucket and prefetches the first item, and key i - 2d looks at that item. Keys whose
+//! item comes later in the chain are collected and continue in turns, one item each.
 
 use crate::chaining::Chaining;
 use crate::chaining::search::Home;
@@ -18,10 +18,10 @@ const FLIGHTS_MAX: usize = 64;
 /// A lookup on its way through a chain.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// Which key of the batch.
+    /// The index of the key in the batch.
     key: usize,
     home: Home,
-    /// The next item, which has been asked for; 0 at the end of the chain.
+    /// The next item, which has been prefetched; 0 at the end of the chain.
     at: u64,
     visits: u32,
 }
@@ -29,7 +29,7 @@ struct Walk {
 const IDLE: Walk =
     Walk { key: 0, home: Home { index: 0, head: Head::new(0, 0) }, at: 0, visits: 0 };
 
-/// Those that go on in turns.
+/// The lookups that continue in turns.
 struct Walks {
     walks: [Walk; FLIGHTS_MAX],
     n: usize,
@@ -40,7 +40,7 @@ impl Walks {
         Self { walks: [IDLE; FLIGHTS_MAX], n: 0 }
     }
 
-    /// True when there is no room for another one.
+    /// Adds a lookup; true if the list is full then.
     fn push(&mut self, walk: Walk) -> bool {
         self.walks[self.n] = walk;
         self.n += 1;
@@ -110,14 +110,14 @@ impl Batch for Chaining {
 }
 
 impl Chaining {
-    /// Asks for the word of a hash's bucket.
+    /// Prefetches the word of a hash's bucket.
     #[inline(always)]
     fn ask<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64) {
         let index = hash & p.engine.table.mask();
         prefetch(std::ptr::from_ref(p.engine.table.word(index)).cast());
     }
 
-    /// Reads the bucket, and asks for its first item.
+    /// Reads the bucket, and prefetches its first item.
     #[inline(always)]
     fn take_off<K: Kind>(p: &Pinned<'_, K, Self>, key: usize, hash: u64) -> Walk {
         let home = Self::home(p, hash);
@@ -126,7 +126,8 @@ impl Chaining {
         Walk { key, home, at, visits: 0 }
     }
 
-    /// Looks at one item, and asks for the next; the hit or miss, if that was the last one.
+    /// Looks at one item, and prefetches the next. Returns the hit or the miss if the lookup ends
+    /// here.
     #[inline(always)]
     fn step_walk<K: Kind>(
         p: &Pinned<'_, K, Self>,
@@ -173,7 +174,7 @@ impl Chaining {
         }
     }
 
-    /// One step of each.
+    /// Does one step of each lookup.
     #[inline(always)]
     fn round<'k, K: Kind>(
         p: &Pinned<'_, K, Self>,

@@ -1,4 +1,4 @@
-//! Finding: a key's home, the walk of readers with its second look, and the walk of writers.
+//! Finding items: a key's home, the walk of readers with its second look, and the walk of writers.
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{Head, SEALED, address, with_address};
@@ -10,7 +10,7 @@ use hotring_index::toolkit::{Item, Kind};
 use hotring_index::word::{MARK, Next};
 use hotring_index::{sometimes, wrong};
 
-/// Lookups between two that are counted, on average.
+/// One lookup in this many is counted, on average.
 const PERIOD: u32 = if cfg!(shuttle) { 2 } else { 64 };
 
 /// A bucket, and its word when it was the home of a key (C5).
@@ -23,7 +23,7 @@ pub(crate) struct Home {
 /// Where the walk of a writer ended.
 pub struct Place<'s> {
     pub(crate) home: Home,
-    /// The word before the item that was found, and the value it had.
+    /// The word that leads to the item that was found, and the value of that word.
     pub(crate) pred: &'s AtomicU64,
     pub(crate) pred_word: u64,
 }
@@ -56,7 +56,8 @@ impl Chaining {
         loop {
             let head = p.engine.table.head(index);
             if !head.is_ready() {
-                // Not before this load; the parent is looked at later, and so tells more.
+                // The bucket was not ready at this load. Its keys are in the parent, which is read
+                // later and so is at least as recent.
                 index &= !(1 << (63 - index.leading_zeros()));
                 continue;
             }
@@ -77,8 +78,8 @@ impl Chaining {
         }
     }
 
-    /// The second look: whether the bucket that a walk ended in was the home of the hash all along.
-    /// If not, where to go on.
+    /// The second look: None if the bucket that a walk ended in was the home of the hash
+    /// throughout. Otherwise the home in which the walk must go on.
     #[inline(always)]
     pub(crate) fn moved_on<K: Kind>(
         p: &Pinned<'_, K, Self>,
@@ -86,7 +87,7 @@ impl Chaining {
         hash: u64,
     ) -> Option<Home> {
         let now = p.engine.table.head(home.index);
-        // A word that differs in its address only has not been split.
+        // If the word differs only in its address, the bucket has not been split.
         if now.level() == home.head.level() && !now.is_frozen() {
             return None;
         }
@@ -98,7 +99,7 @@ impl Chaining {
         Some(now)
     }
 
-    /// The live item with this key: the read path. Counts as an access.
+    /// The live item with this key: the read path. Notes an access.
     #[inline(always)]
     pub(crate) fn read_item<K: Kind>(
         p: &mut Pinned<'_, K, Self>,
@@ -176,7 +177,7 @@ impl Chaining {
 
     // --- writers
 
-    /// The key's live item, or that there is none, and where.
+    /// The key's live item, if any, and the place at which the walk ended.
     pub(crate) fn find_item<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
@@ -190,7 +191,8 @@ impl Chaining {
         }
     }
 
-    /// The home of a hash, split as far as the table requires, and not being split.
+    /// The home of a hash for writers. Splits it as far as the table requires, and finishes a split
+    /// under way.
     #[inline(always)]
     fn home_to_write<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64) -> Home {
         loop {
@@ -204,7 +206,7 @@ impl Chaining {
             } else if head.holds(index, hash) {
                 return Home { index, head };
             }
-            // Else the table has doubled again since.
+            // Otherwise the table has doubled again since.
         }
     }
 
@@ -238,7 +240,7 @@ impl Chaining {
                 return Some(Found { hit: None, place: Place { home, pred, pred_word } });
             }
             if word.is(SEALED) {
-                // The bucket is being split since the walk began.
+                // A split of the bucket has begun since the walk began.
                 sometimes!(SealedMet);
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Splitting a bucket: six steps, each of which any session can take, and finish for another.
+//! Splitting a bucket in six steps, each of which any session can do for another one.
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{Head, SEALED, address, low_bits};
@@ -18,8 +18,8 @@ struct Copies {
 }
 
 impl Chaining {
-    /// Splits a bucket that is ready, if it is not on the table's level yet, and finishes the split
-    /// that another session has begun. The caller must look again: it may have been too late or too early.
+    /// Splits a bucket that is ready, if it is not on the table's level yet, and finishes a split that another session
+    /// has begun. The caller must read the bucket again, as the call may have come too late or too early.
     #[cold]
     #[inline(never)]
     pub(crate) fn split<K: Kind>(p: &mut Pinned<'_, K, Self>, index: u64) {
@@ -60,7 +60,7 @@ impl Chaining {
         }
     }
 
-    /// Step 4.
+    /// Step 4: publishes the copies as the sibling's chain.
     fn publish<K: Kind>(p: &mut Pinned<'_, K, Self>, head: Head, sibling: u64, copies: &Copies) {
         let word = p.engine.table.word(sibling);
         let after = Head::new(head.level() + 1, copies.first);
@@ -74,7 +74,8 @@ impl Chaining {
         }
     }
 
-    /// Steps 2 and 3. None: the sibling is ready, so copies are no longer needed.
+    /// Steps 2 and 3: seals and copies the leaving items. None: the sibling is ready, so the copies
+    /// are not needed.
     fn copy_leaving<K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         head: Head,
@@ -107,8 +108,8 @@ impl Chaining {
         Some(copies)
     }
 
-    /// Whether an item leaves for this sibling. An item that left for another one before and is still
-    /// linked does not.
+    /// Whether an item leaves for this sibling. False for an item that left for another sibling before and is still
+    /// linked.
     fn leaves<K: Kind>(p: &Pinned<'_, K, Self>, item: Item, head: Head, sibling: u64) -> bool {
         low_bits(p.shared.kind.item_hash(item), head.level() + 1) == sibling
     }
@@ -118,7 +119,7 @@ impl Chaining {
         Next(item.next().load(Ordering::Acquire))
     }
 
-    /// Seals an item unless it is dead; its word from then on, and whether it was live.
+    /// Seals an item unless it is dead. Returns its word from then on, and whether it was live.
     fn seal<K: Kind>(p: &Pinned<'_, K, Self>, item: Item) -> (Next, bool) {
         let mut word = Self::next(item);
         loop {
@@ -160,7 +161,7 @@ impl Chaining {
         }
     }
 
-    /// Step 5, once the sibling is ready.
+    /// Step 5: marks the sealed items. The sibling must be ready.
     fn mark_left<K: Kind>(p: &mut Pinned<'_, K, Self>, head: Head, sibling: u64) {
         let mut at = head.first();
         while at != 0 {

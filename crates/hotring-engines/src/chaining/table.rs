@@ -1,4 +1,4 @@
-//! The table: one reserved range of bucket words, of which the lower `mask + 1` are in use.
+//! The table: a reserved range of bucket words, of which the first `mask + 1` are in use.
 
 use crate::chaining::word::Head;
 use hotring_index::sync::{AtomicU64, Ordering, TallyU64};
@@ -10,7 +10,7 @@ use std::io;
 /// Bytes of a bucket.
 pub(crate) const BUCKET: usize = size_of::<u64>();
 
-/// A word that shares its line with nothing that others change.
+/// A word that shares its cache line with no other data.
 #[repr(align(128))]
 struct Alone<T>(T);
 
@@ -19,7 +19,8 @@ pub(crate) struct Table {
     mask: Alone<AtomicU64>,
     /// Buckets that are ready: `mask + 1` when the last doubling is complete.
     ready: Alone<AtomicU64>,
-    /// Where the next share of the splits begins, in any of the laps.
+    /// The bucket at which the next share of the splits begins, modulo the number of buckets to
+    /// split.
     cursor: Alone<TallyU64>,
     initial: u64,
     words: Words,
@@ -32,7 +33,7 @@ impl Table {
         let words = loop {
             match Words::reserve(len, config.huge_pages) {
                 Ok(words) => break words,
-                // A limit on addresses (ulimit -v, overcommit): a smaller table is still a table.
+                // The system limits addresses (ulimit -v, overcommit): a smaller table will do.
                 Err(_) if len / 2 >= initial && len > 1 => len /= 2,
                 Err(error) => return Err(ConfigError::NoMemory(error)),
             }
@@ -57,7 +58,7 @@ impl Table {
         self.words.word(index)
     }
 
-    /// A bucket's word as it is now.
+    /// The present word of a bucket.
     #[inline(always)]
     pub(crate) fn head(&self, index: u64) -> Head {
         // ORDERING: Acquire pairs with the CASes that link, unlink, freeze and publish.
@@ -75,7 +76,7 @@ impl Table {
         self.mask().trailing_ones()
     }
 
-    /// Whether a doubling has splits to be done.
+    /// Whether a doubling still has splits to do.
     #[inline(always)]
     pub(crate) fn is_growing(&self) -> bool {
         // ORDERING: Acquire, as in `double`.
@@ -94,7 +95,7 @@ impl Table {
         self.mask.0.compare_exchange(mask, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Notes that a split is done; once for each.
+    /// Counts a finished split; must be called once for each split.
     pub(crate) fn count_split(&self) {
         // ORDERING: AcqRel, see `double`.
         self.ready.0.fetch_add(1, Ordering::AcqRel);
@@ -103,7 +104,7 @@ impl Table {
     /// The next `n` buckets to split (of a table with at least two).
     pub(crate) fn next_to_split(&self, n: u64) -> impl Iterator<Item = u64> {
         let half = self.mask() >> 1;
-        // ORDERING: Relaxed, a number of a turn.
+        // ORDERING: Relaxed, a counter through which nothing is read.
         let from = self.cursor.0.fetch_add(n, Ordering::Relaxed);
         (from..from + n).map(move |turn| turn & half)
     }
@@ -117,7 +118,7 @@ impl Table {
     }
 }
 
-/// The words: zeroed memory of the system, touched only where used.
+/// The words, in zeroed memory from the system, of which only used pages are touched.
 #[cfg(not(any(loom, shuttle)))]
 struct Words {
     start: *const AtomicU64,
@@ -152,7 +153,7 @@ impl Words {
     }
 }
 
-/// The words under a checker, which has to be told of each atomic.
+/// The words under a checker, which must know each atomic.
 #[cfg(any(loom, shuttle))]
 struct Words(Box<[AtomicU64]>);
 

@@ -1,4 +1,4 @@
-//! The words of chains: layout and predicates, nothing that touches memory.
+//! The words of chains: layout and predicates. Nothing here accesses memory.
 //!
 //! ```text
 //! bucket     63 .. 58    57      56 .. 48  47 ......... 3   2 .. 0
@@ -7,7 +7,7 @@
 //!            -           SIGN REPL -       successor, or 0  -  SEALED  MARK
 //! ```
 //!
-//! * A bucket's word that is 0 is not ready: its keys are still in the bucket that it is split from.
+//! * A bucket whose word is 0 is not ready: its keys are still in the bucket that it is split from.
 //! * FROZEN: the bucket is being split. The word changes only once more, to the next level.
 //! * SEALED: the item is leaving its bucket, or has left it if MARK is set. REPL is set with it, as
 //!   its key lives on in a copy.
@@ -15,7 +15,7 @@
 
 use hotring_index::word::{ADDRESS, HINTED};
 
-/// In the place of HINTED: chains have no hints.
+/// Uses the bit of HINTED, as chains have no hints.
 pub(crate) const SEALED: u64 = HINTED;
 
 const FROZEN_BIT: u64 = 1 << 57;
@@ -27,14 +27,14 @@ pub(crate) fn address(word: u64) -> u64 {
     word & ADDRESS
 }
 
-/// The same flags with another item.
+/// The same flags with another item's address.
 #[inline(always)]
 pub(crate) fn with_address(word: u64, address: u64) -> u64 {
     debug_assert!(address & !ADDRESS == 0, "an item address");
     word & !ADDRESS | address
 }
 
-/// The lowest bits of a hash, as many as the argument says.
+/// The lowest `level` bits of a hash.
 #[inline(always)]
 pub(crate) fn low_bits(hash: u64, level: u32) -> u64 {
     hash & ((1 << level) - 1)
@@ -59,7 +59,7 @@ impl Head {
         self.0 & FROZEN_BIT != 0
     }
 
-    /// Of a bucket that is ready: how many hash bits its items have in common.
+    /// The number of hash bits that the bucket's items have in common. The bucket must be ready.
     #[inline(always)]
     pub(crate) fn level(self) -> u32 {
         debug_assert!(self.is_ready(), "a bucket that is not ready has no level");
@@ -92,7 +92,7 @@ impl Head {
         1 << self.level()
     }
 
-    /// The bucket that bucket `index` is split into, beside itself.
+    /// The second half when bucket `index` is split; the first half is the bucket itself.
     pub(crate) fn sibling(self, index: u64) -> u64 {
         index | self.leaving()
     }

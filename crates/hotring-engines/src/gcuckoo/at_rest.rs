@@ -1,4 +1,4 @@
-//! A look at a table at rest, for the suites of the model checkers.
+//! Checks the invariants of a table at rest, for the suites of the model checkers.
 
 use super::GCuckoo;
 use super::lock::{FROZEN, LOCKED};

@@ -14,7 +14,7 @@ pub(crate) struct Recent {
     pub(crate) slot: u32,
 }
 
-/// A place for each hash, which the last item keeps.
+/// A direct-mapped cache: a hash has one entry, which the last item with that entry occupies.
 #[derive(Default)]
 pub(crate) struct Cache(Box<[Recent]>);
 
@@ -29,12 +29,12 @@ impl Cache {
         self.0.is_empty()
     }
 
-    /// The high bits: those below choose pages.
+    /// The entry of a hash, by high bits of a product, as the low bits of hashes choose pages.
     fn index(&self, hash: u64) -> usize {
         (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.0.len() - 1)
     }
 
-    /// Where the item of this hash was last.
+    /// The last known position of the item of this hash.
     pub(crate) fn recall(&self, hash: u64) -> Option<Recent> {
         let recent = self.0[self.index(hash)];
         (recent.hash == hash && recent.word != 0).then_some(recent)

@@ -21,7 +21,7 @@ macro_rules! counts {
             $($(#[$doc])* pub $name: u64,)*
             /// The longest path of kicks.
             pub path_max: u64,
-            /// Kicks for insertions that then had no place. Always 0: whether there is one is known
+            /// Kicks for insertions that then found no vacancy. Always 0, as a vacancy is known
             /// before the first kick.
             pub kicks_wasted: u64,
             /// Items in stashes now.
@@ -30,7 +30,7 @@ macro_rules! counts {
             pub pages: u64,
             /// Whether this processor has hardware transactions.
             pub htm_supported: bool,
-            /// Whether they are used.
+            /// Whether hardware transactions are used.
             pub htm_enabled: bool,
         }
 
@@ -55,7 +55,7 @@ macro_rules! counts {
                 })
             }
 
-            /// All of it by name, for reports.
+            /// All fields by name, for reports.
             pub(crate) fn fields(&self) -> Vec<(&'static str, u64)> {
                 let mut fields = vec![$((stringify!($name), self.$name),)*];
                 fields.extend([
@@ -75,32 +75,32 @@ macro_rules! counts {
 counts! {
     /// Items that insertions moved.
     kicks,
-    /// Of these, for insertions that succeeded.
+    /// Of these, items moved for insertions that succeeded.
     kicks_used,
     /// Items that went into a stash.
     stashed,
     /// Items that came back from a stash into the tables.
     unstashed,
-    /// Insertions of which was known beforehand that there is no room: case C3. With one slot a
-    /// bucket.
+    /// Insertions known in advance to have no vacancy: case C3. Only with one slot per bucket.
     predetermined,
-    /// Of these, where the graph said maybe, after removals, and a walk that moves nothing told.
+    /// Of these, insertions for which the graph said maybe, after removals, and a walk that moves
+    /// nothing decided.
     maybes,
     /// Pages that were split.
     splits,
     /// Times that a reader looked again, as something had moved.
     retries,
-    /// Readers that took the locks, as something moved again and again.
+    /// Readers that took the locks, as their groups kept changing.
     impatient,
     /// Transactions that committed.
     htm_commits,
     /// Transactions that aborted.
     htm_aborts,
-    /// Operations that took the lock in the end.
+    /// Operations that took the lock after aborted transactions.
     htm_fallbacks,
     /// Lookups that asked the cache of recent items.
     cache_lookups,
-    /// Of these, those that it answered.
+    /// Of these, lookups that the cache answered.
     cache_hits,
 }
 

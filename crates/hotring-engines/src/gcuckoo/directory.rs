@@ -1,4 +1,4 @@
-//! The directory: which page a hash belongs to (extendible hashing, Fagin 1979, by the low bits).
+//! The directory: maps hashes to pages (extendible hashing, Fagin 1979, by the low bits).
 //!
 //! ```text
 //! front: mask 7    0   1   2   3   4   5   6   7        entry = hash & mask
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A page of depth d is in each entry whose low d bits are its prefix. Splitting it stores the two
-//! halves in its entries, one after the other; as a hash has one entry, one store decides for it.
-//! If the page has only one entry, the front is doubled first: a copy with all entries twice.
+//! halves in its entries, one after the other; as a hash has one entry, a single store moves it to
+//! its half. If the page has only one entry, the front is doubled first: a copy with all entries
+//! twice.
 //!
 //! A replaced page or front may still be read by sessions pinned before, and is freed after a grace period.
 //! An old front may lead to a page that has been split since. Its contents are those at the split, and the
@@ -19,8 +20,8 @@ use hotring_index::sync::spin::SpinMutex;
 use hotring_index::sync::{AtomicPtr, Ordering, TallyU64};
 use std::ptr::NonNull;
 
-/// Most entries of the front for each page. Without a limit, keys that are alike in their low bits
-/// would make it grow without end. Twice to four times as many are usual.
+/// The most entries of the front per page. Without a limit, keys with equal low bits would make the
+/// front grow without end. Two to four entries per page are usual.
 const ENTRIES_A_PAGE: usize = 64;
 /// Replaced pages and fronts freed in one step.
 const FREE_STEP: usize = 64;
@@ -30,7 +31,7 @@ struct Front<const S: usize> {
     pages: Box<[AtomicPtr<Page<S>>]>,
 }
 
-/// Something that was replaced, of which the front is kept by its own pointer.
+/// A replaced page or front that waits to be freed.
 enum Replaced<const S: usize> {
     Page(NonNull<Page<S>>),
     Front(NonNull<Front<S>>),
@@ -51,7 +52,8 @@ impl<const S: usize> Replaced<S> {
 
 /// State that only the holder of the directory's lock changes.
 struct Structure<const S: usize> {
-    /// With the tag of the grace period after which no session has it.
+    /// Replaced pages and fronts, each with the tag of the grace period after which no session uses
+    /// it.
     replaced: Vec<(u64, Replaced<S>)>,
 }
 
@@ -69,7 +71,7 @@ pub(crate) struct Directory<const S: usize> {
 }
 
 impl<const S: usize> Directory<S> {
-    /// Of `pages` empty pages, a power of two, that may become up to `pages_max`.
+    /// A directory of `pages` empty pages, a power of two, that may grow to `pages_max` pages.
     pub(crate) fn new(pages: usize, pages_max: usize, buckets: u32) -> Self {
         let depth = pages.trailing_zeros();
         let page = |prefix| leak(Page::new(depth, prefix as u64, buckets));
@@ -93,13 +95,14 @@ impl<const S: usize> Directory<S> {
         unsafe { &*front }
     }
 
-    /// The page of a hash. Under a pin, or with the directory's lock, and used until it ends.
+    /// The page of a hash. The caller must be pinned, or hold the directory's lock, while it uses
+    /// the page.
     #[inline(always)]
     pub(crate) fn page(&self, hash: u64) -> &Page<S> {
         let front = self.front();
         // ORDERING: Acquire pairs with the Release in `publish`.
         let page = front.pages[(hash & front.mask) as usize].load(Ordering::Acquire);
-        // SAFETY: likewise.
+        // SAFETY: as in `front`: a page, too, is freed after a grace period.
         unsafe { &*page }
     }
 
@@ -108,8 +111,8 @@ impl<const S: usize> Directory<S> {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Whether the page of this depth may be split, and room for its halves if so. `grace` begins a
-    /// grace period.
+    /// Whether a page of this depth may be split; if so, makes sure that the front has entries for
+    /// both halves. `grace` begins a grace period.
     pub(crate) fn widen(&self, depth: u32, grace: impl FnOnce() -> u64) -> bool {
         let mut structure = self.structure.lock();
         if self.pages() >= self.pages_max || depth == DEPTH_MAX {
@@ -134,7 +137,7 @@ impl<const S: usize> Directory<S> {
         true
     }
 
-    /// Puts the halves of a page that is frozen in its place. `grace` begins a grace period.
+    /// Replaces a frozen page by its halves. `grace` begins a grace period.
     pub(crate) fn publish(&self, old: &Page<S>, halves: [Page<S>; 2], grace: impl Fn() -> u64) {
         let mut structure = self.structure.lock();
         let halves = halves.map(leak);
@@ -163,7 +166,7 @@ impl<const S: usize> Directory<S> {
     /// Frees some memory that no session can reach any more, according to `is_over`.
     pub(crate) fn free(&self, is_over: impl Fn(u64) -> bool) {
         let Some(mut structure) = self.structure.try_lock() else { return };
-        // The oldest are in front, nearly.
+        // The oldest come first, approximately.
         let n = structure.replaced.iter().take(FREE_STEP).take_while(|r| is_over(r.0)).count();
         let free: Vec<_> = structure.replaced.drain(..n).collect();
         // ORDERING: Relaxed, advice.
@@ -175,7 +178,7 @@ impl<const S: usize> Directory<S> {
         }
     }
 
-    /// Each page once. Nothing is split meanwhile.
+    /// Calls `f` with each page once. No page is split meanwhile.
     pub(crate) fn for_each(&self, f: impl FnMut(&Page<S>)) {
         let _structure = self.structure.lock();
         self.visit(f);

@@ -1,4 +1,4 @@
-//! G-Cuckoo as an engine: which of its steps is which of [`Engine`]'s.
+//! Implements [`Engine`] and its companion traits for G-Cuckoo.
 
 use super::place::{Places, tag_of};
 use super::tables::slots;
@@ -10,7 +10,7 @@ use hotring_index::toolkit::{Item, Kind};
 use hotring_index::toolkit::{prefetch, prefetch_item};
 use hotring_index::{Config, ConfigError};
 
-/// Keys of a batch that are on their way together.
+/// The most keys of a batch that are in flight together.
 const CHUNK: usize = 64;
 
 // SAFETY: the module's header proves the requirements of `Engine`.

@@ -1,8 +1,8 @@
 //! The cuckoo graph of a page with one slot a bucket (RHKV sections 4.3 and 4.7).
 //!
-//! A bucket is a vertex, an item an edge from the bucket that it is in to its other one. A vertex
-//! has at most one edge out, and none if the bucket is vacant. So a connected part, of V vertices
-//! and E edges, is one of two things:
+//! A bucket is a vertex, an item an edge from the bucket that it is in to its other bucket. A
+//! vertex has at most one edge out, and none if the bucket is vacant. So a connected part, of V
+//! vertices and E edges, is one of two things:
 //!
 //! * a tree, E = V - 1: *non-maximal*, with exactly one vacancy, and every walk ends there;
 //! * with one loop, E = V: *maximal*, without vacancy, and every walk is endless.
@@ -12,11 +12,11 @@
 //!
 //! # Removals
 //!
-//! The paper has none. One lowers E of its part and makes the part *dirty*: what it was may have
-//! come apart, which union-find does not undo. E = V still means that there is no vacancy: each
-//! of the true parts within has at most as many edges as vertices, and a sum of these is equal only
-//! if each is. E < V in a dirty part means *maybe*: there is a vacancy, but perhaps not in reach.
-//! A walk that moves nothing tells. After many removals the graph is rebuilt.
+//! The paper has no removals. A removal lowers E of its part and makes the part *dirty*: the part
+//! may have come apart, which union-find cannot represent. E = V still means that there is no
+//! vacancy: each of the true parts within has at most as many edges as vertices, and a sum of these
+//! is equal only if each is. E < V in a dirty part means *maybe*: there is a vacancy, but perhaps
+//! not in reach. A walk that moves nothing decides. After many removals the graph is rebuilt.
 
 use super::place::Places;
 
@@ -31,11 +31,12 @@ pub enum Case {
     C1,
     /// One in a non-maximal part, one in a maximal one.
     C2,
-    /// Both in maximal parts: there is no room.
+    /// Both in maximal parts: there is no vacancy.
     C3,
 }
 
-/// A case, and from where a walk ends at a vacancy: for certain, if nothing was removed.
+/// A case, and the buckets from which a walk ends at a vacancy; that is certain if nothing was
+/// removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
     pub(crate) case: Case,
@@ -45,18 +46,18 @@ pub(crate) struct Forecast {
 const ROOT: u32 = 1 << 31;
 const DIRTY: u32 = 1 << 31;
 
-/// Which parts the buckets form, and how many vertices and edges each has.
+/// The connected parts that the buckets form, with the number of vertices and edges of each.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// The parent; of a root its vertices and ROOT.
+    /// The parent of a vertex; for a root, its number of vertices and ROOT.
     up: Box<[u32]>,
-    /// Of a root: its edges, and DIRTY.
+    /// For a root: its number of edges, and DIRTY.
     edges: Box<[u32]>,
     removed: usize,
 }
 
 impl Graph {
-    /// Without edges.
+    /// A graph without edges.
     pub(crate) fn new(vertices: u32) -> Self {
         debug_assert!(vertices < ROOT);
         let n = vertices as usize;
@@ -77,7 +78,7 @@ impl Graph {
             if beyond & ROOT != 0 {
                 return parent;
             }
-            // Half as long next time.
+            // Path halving: the path is half as long next time.
             self.up[vertex as usize] = beyond;
             vertex = beyond;
         }
@@ -96,7 +97,7 @@ impl Graph {
         self.edge_count(root) >= self.vertices(root)
     }
 
-    /// A bucket without items, as far as the graph goes back.
+    /// Whether a bucket has had no items since the graph was built.
     fn is_new(&self, root: u32) -> bool {
         self.up[root as usize] == ROOT | 1 && self.edges[root as usize] == 0
     }
@@ -147,7 +148,7 @@ impl Graph {
         self.removed * 4 > self.up.len()
     }
 
-    /// Rebuilds the graph from all items that there are. O(vertices).
+    /// Rebuilds the graph from all items in the tables. O(vertices).
     pub(crate) fn rebuild(&mut self, items: impl Iterator<Item = Places>) {
         self.up.fill(ROOT | 1);
         self.edges.fill(0);

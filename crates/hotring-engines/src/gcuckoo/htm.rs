@@ -1,14 +1,14 @@
 //! Hardware transactional memory (RHKV section 4.6): transactions and lock elision by inline
 //! assembly, and the policy that decides when the lock is taken instead.
 //!
-//! A transaction reads the lock words first: whoever takes one of them for real aborts it. It
-//! allocates nothing and calls no system. After an abort it is tried again only where the processor
-//! says that this may help, or where we aborted it ourselves because a lock was held.
+//! A transaction reads the lock words first, so that a session that takes one of these locks aborts
+//! it. A transaction must not allocate or call the system. After an abort it is retried only if the
+//! processor says that this may help, or if we aborted it ourselves because a lock was held.
 //!
-//! What was run: the path of aborts, under valgrind, which executes XBEGIN as an abort. **The path
-//! of commits has never run on hardware**: no machine that this was written on has it. A mock runs
-//! the policy (`tests`), and under shuttle the engine itself commits: there a transaction is one
-//! step without interruption, which is what hardware promises.
+//! The path of aborts was tested under valgrind, which executes XBEGIN as an abort. **The path of
+//! commits has never run on hardware**: no machine used for development has transactions. A mock
+//! tests the policy (`tests`), and under shuttle the engine itself commits: there a transaction is
+//! one step without interruption, as hardware promises.
 
 use super::counts::Counts;
 use super::lock::{FROZEN, LOCKED};
@@ -17,21 +17,21 @@ use hotring_index::sync::AtomicU64;
 use hotring_index::sync::Ordering;
 use hotring_index::sync::spin::SpinWait;
 
-/// Tries after the first one.
+/// Retries after the first attempt.
 const RETRIES_MAX: u32 = 5;
 /// The code of our own aborts.
 const BUSY: u32 = 0xff;
 /// Rounds that a transaction waits for a lock to become free before it is restarted.
 const ROUNDS_MAX: u32 = 8;
 
-/// Why a transaction did not commit, as EAX says it.
+/// The reason why a transaction did not commit, as in EAX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abort(pub(crate) u32);
 
 impl Abort {
     const EXPLICIT: u32 = 1;
     const RETRY: u32 = 1 << 1;
-    /// Our own: a lock was held.
+    /// Our own abort: a lock was held.
     pub(crate) const LOCK_HELD: Self = Self(Self::EXPLICIT | BUSY << 24);
 
     fn may_retry(self) -> bool {
@@ -43,11 +43,11 @@ impl Abort {
     }
 }
 
-/// The three instructions, so that a mock can stand for them.
+/// The three instructions, as a trait so that a mock can replace them.
 pub(crate) trait Htm {
     /// Begins a transaction. An abort later on returns from here a second time.
     fn begin(&self) -> Result<(), Abort>;
-    /// Makes all that was done since visible at once.
+    /// Commits: makes all changes since `begin` visible at once.
     fn end(&self);
     /// Aborts because a lock is held. Hardware continues at `begin`; a mock returns the same result,
     /// without having done anything in between.
@@ -92,7 +92,8 @@ pub(crate) fn elide<R>(
     None
 }
 
-/// Whether this processor runs transactions: CPUID leaf 7 says RTM, and not that it aborts all.
+/// Whether this processor runs transactions: CPUID leaf 7 reports RTM, and does not report that all
+/// of them abort.
 pub(crate) fn is_supported() -> bool {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
     {
@@ -112,7 +113,7 @@ pub(crate) fn is_supported() -> bool {
 /// Whether the instructions exist at all.
 pub(crate) const IS_X86: bool = cfg!(target_arch = "x86_64");
 
-/// The processor's.
+/// The instructions of the processor.
 pub(crate) struct Hardware;
 
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
@@ -143,7 +144,7 @@ impl Htm for Hardware {
     }
 }
 
-/// Stands for the processor: a transaction is one step of the schedule, and some abort.
+/// Simulates the processor: a transaction is one step of the schedule, and some abort.
 #[cfg(shuttle)]
 impl Htm for Hardware {
     fn begin(&self) -> Result<(), Abort> {
@@ -179,7 +180,7 @@ impl Htm for Hardware {
     }
 }
 
-/// A compare-exchange that also begins an elided section, where the processor knows that.
+/// A compare-exchange that also begins an elided section, if the processor supports that.
 #[inline(always)]
 pub(crate) fn acquire_elided(word: &AtomicU64, old: u64, new: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]

@@ -1,5 +1,5 @@
-//! One pair of tables of plain numbers: a page's treatment of its items, without items, locks and readers.
-//! For measuring kicks, and for tests that choose the buckets.
+//! One pair of tables of plain numbers: the algorithm of a page without items, locks and readers. Serves to measure
+//! kicks, and tests that choose the buckets.
 
 use super::graph::{Case, Graph};
 use super::place::Places;
@@ -10,11 +10,11 @@ use std::cell::Cell;
 /// The outcome of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inserted {
-    /// The case that the graph foretold (RHKV section 4.7.1), with one slot a bucket.
+    /// The case that the graph predicted (RHKV section 4.7.1); only with one slot per bucket.
     pub case: Option<Case>,
-    /// Items that moved.
+    /// The number of items that moved.
     pub kicks: usize,
-    /// There was no room: the key is in the stash, and nothing has moved.
+    /// There was no vacancy: the key is in the stash, and nothing has moved.
     pub stashed: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct Pair<const S: usize> {
     maybes: usize,
 }
 
-/// Where a key belongs, in tables with this number of buckets.
+/// Computes the two buckets of a key in tables with this number of buckets.
 type Place = fn(u64, u32) -> Places;
 
 struct Words<const S: usize> {
@@ -52,10 +52,10 @@ impl<const S: usize> Tables<S> for Words<S> {
 }
 
 impl<const S: usize> Pair<S> {
-    /// Empty tables with this number of buckets each, a power of two. Keys are taken for their own hashes.
+    /// Empty tables with this number of buckets each, a power of two. Each key serves as its own hash.
     ///
     /// # Panics
-    /// If it is not one.
+    /// If `buckets` is not a power of two.
     pub fn new(buckets: u32) -> Self {
         Self::with_places(buckets, Places::of)
     }
@@ -89,7 +89,7 @@ impl<const S: usize> Pair<S> {
         self.stash.len()
     }
 
-    /// Insertions of which the graph said maybe, and a walk that moved nothing found no room.
+    /// Insertions for which the graph said maybe, and a walk that moved nothing found no vacancy.
     pub fn maybes(&self) -> usize {
         self.maybes
     }
@@ -98,7 +98,7 @@ impl<const S: usize> Pair<S> {
         (self.words.place)(key, self.words.buckets)
     }
 
-    /// Inserts a key that is not there.
+    /// Inserts a key, which must be absent.
     pub fn insert(&mut self, key: u64) -> Inserted {
         let inserted = self.insert_into_tables(key);
         if inserted.stashed {
@@ -136,13 +136,13 @@ impl<const S: usize> Pair<S> {
         both.find(|&slot| self.words.word(slot) == key)
     }
 
-    /// Whether a key is there.
+    /// Whether a key is present.
     pub fn contains(&self, key: u64) -> bool {
         self.slot_of(key).is_some() || self.stash.contains(&key)
     }
 
-    /// Removes a key, and brings keys back from the stash for which there is room now; true if it
-    /// was there.
+    /// Removes a key, and moves keys that fit into the tables now out of the stash; true if the key
+    /// was present.
     pub fn remove(&mut self, key: u64) -> bool {
         let Some(slot) = self.slot_of(key) else {
             let index = self.stash.iter().position(|&other| other == key);
@@ -164,7 +164,7 @@ impl<const S: usize> Pair<S> {
         true
     }
 
-    /// Whether the graph takes the part of a bucket for maximal.
+    /// Whether the graph considers the part of a bucket maximal.
     #[cfg(test)]
     pub(crate) fn is_full(&mut self, bucket: u32) -> bool {
         self.graph.as_mut().expect("one slot a bucket").is_full(bucket)

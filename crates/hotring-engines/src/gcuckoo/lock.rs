@@ -1,4 +1,5 @@
-//! Locks: a word for each group of buckets, which is also their version, and one lock a page.
+//! The locks of a page: one for the page, and one word for each group of buckets, which is both its
+//! lock and its version.
 //!
 //! ```text
 //! group   63 ............. 2   1        0
@@ -11,8 +12,8 @@
 //! * The version grows by one with each change if readers check versions ([`Atomicity::Optimistic`]). In
 //!   the other modes a release must restore the previous word, or hardware elides nothing.
 //!
-//! A session takes the page's lock, if it needs it, before those of groups, and these in the order
-//! of their numbers, so that no two wait for each other.
+//! A session must take the page's lock, if it needs it, before the locks of groups, and groups in
+//! the order of their numbers, so that no two sessions wait for each other.
 
 use super::htm;
 use crate::settings::Atomicity;
@@ -42,18 +43,18 @@ impl Groups {
     /// A group's word, before or after the group is read.
     #[inline(always)]
     pub(crate) fn look(&self, group: u32) -> u64 {
-        // ORDERING: Acquire pairs with the Release of `release`: what is read after it is at least
-        // as new. As the second look it comes after the Acquire loads of the slots, and a slot that
-        // was changed meanwhile was so after LOCKED was set.
+        // ORDERING: Acquire pairs with the Release of `release`: later loads read values at least
+        // as new. As the second look this load comes after the Acquire loads of the slots, and a
+        // slot that was changed meanwhile was changed after LOCKED was set.
         self.0[group as usize].load(Ordering::Acquire)
     }
 
-    /// The words of some groups, put together.
+    /// The bitwise or of the words of some groups.
     pub(crate) fn look_at(&self, groups: &[u32]) -> u64 {
         groups.iter().fold(0, |all, &group| all | self.look(group))
     }
 
-    /// Takes some groups, in ascending order. Takes none if one is frozen.
+    /// Locks some groups, in ascending order. Locks none if one is frozen.
     pub(crate) fn take(&self, groups: &[u32], mode: Atomicity) -> Result<(), Frozen> {
         debug_assert!(groups.is_sorted_by(|a, b| a < b), "or two sessions wait for each other");
         for (i, &group) in groups.iter().enumerate() {
@@ -91,7 +92,7 @@ impl Groups {
         }
     }
 
-    /// Gives groups back; `changed`: something in them may be different now.
+    /// Unlocks groups; `changed`: their content may have changed.
     pub(crate) fn release(&self, groups: &[u32], mode: Atomicity, changed: bool) {
         let bump = if changed && mode == Atomicity::Optimistic { VERSION_ONE } else { 0 };
         for &group in groups.iter().rev() {
@@ -107,9 +108,8 @@ impl Groups {
         }
     }
 
-    /// Stops all further changes of all groups, once changes under way are done. All groups are locked
-    /// before the first one is frozen, so a session that finds one frozen knows that the whole page is at
-    /// rest. Scans rely on that.
+    /// Freezes all groups, once changes under way are done. All groups are locked before the first one is frozen, so a
+    /// session that finds one frozen group knows that the entire page is at rest. Scans rely on that.
     pub(crate) fn freeze(&self) {
         for group in 0..self.len() {
             // The page's lock is held, so no other session freezes it.

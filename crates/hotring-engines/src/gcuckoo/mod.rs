@@ -1,5 +1,5 @@
-//! G-Cuckoo: a cuckoo hash table that knows before the first kick whether there is room (Wu, Huang
-//! and Zhou, "RHKV", FGCS 2018, sections 4.3, 4.6, 4.7 and 5), made concurrent, growing, and able to forget.
+//! G-Cuckoo: a cuckoo hash table that knows before the first kick whether there is a vacancy (Wu, Huang and Zhou,
+//! "RHKV", FGCS 2018, sections 4.3, 4.6, 4.7 and 5), extended by concurrency, growth and removal.
 //!
 //! ```text
 //!  directory            page (a pair of tables, a stash)             items
@@ -13,7 +13,7 @@
 //! slot per bucket, as in the paper, the kicks may never end. The page keeps the cuckoo graph
 //! ([`graph`]), which predicts that, and then the item goes to the stash. With `S` = 4 slots there is
 //! nearly always a vacancy within four kicks, and a breadth-first search finds the nearest
-//! ([`vacancy`]). In both cases nothing moves before the whole path is known.
+//! ([`vacancy`]). In both cases nothing moves before the entire path is known.
 //!
 //! # Why pages
 //!
@@ -39,24 +39,22 @@
 //!
 //! # Why answers are right
 //!
-//! A hit is a load of an unmarked word of an item with the key that was found in the table: it was
-//! live at that moment (V4), wherever its word was read, even in a page that was split since. A miss
-//! saw the versions of both groups unchanged and unlocked from before its look to after it, so at
-//! the first moment no word of the key was there (V2). If the page was replaced, then after the
-//! reader had found it in the directory, hence within its operation; just before that the page was
-//! the key's, and held what the reader saw (V5). A writer compares everything under the locks: that
-//! the page is not frozen, that the key is absent, or that the item to go is still there.
+//! A hit is a load of an unmarked word of an item with the key that was found in the table: it was live at that moment
+//! (V4), wherever its word was read, even in a page that was split since. A miss saw the versions of both groups
+//! unchanged and unlocked from before its look to after it, so at the first moment no word of the key was there (V2).
+//! If the page was replaced, that happened after the reader had found it in the directory, hence within its operation;
+//! just before that the page was the key's, and had the content that the reader saw (V5). A writer compares everything
+//! under the locks: that the page is not frozen, that the key is absent, or that the item to remove is still there.
 //!
 //! Items read from the table are not freed before the pin ends (V1, and E3 of the collector).
 //! Pages wait for a grace period, too.
 //!
 //! # Progress
 //!
-//! Readers never wait for a hit. A miss waits while a writer of one of its two groups is at work, and
-//! takes the locks itself after some rounds. Writers of one group wait for each other, those of a
-//! page while it is split. Equal hashes cannot make an insertion fail or loop: an item without a
-//! vacancy goes to the stash, which grows; a page is split only while that can help
-//! ([`write`], `is_crowded`; [`directory`], `ENTRIES_A_PAGE`).
+//! Readers never wait for a hit. A miss waits while a writer of one of its two groups is at work, and takes the locks
+//! itself after some rounds. Writers of one group wait for each other; writers of a page wait while it is split. Equal
+//! hashes cannot make an insertion fail or loop: an item without a vacancy goes to the stash, which grows; a page is
+//! split only while that can help ([`write`], `is_crowded`; [`directory`], `ENTRIES_A_PAGE`).
 
 #[cfg(any(loom, shuttle))]
 mod at_rest;
@@ -90,8 +88,9 @@ use hotring_index::sync::Arc;
 use hotring_index::{Config, ConfigError, Growth};
 use page::Scratch;
 
-/// Buckets in each table of a page: 32 KiB of slots with four, 16 KiB and as much of the graph with
-/// one. Splitting such a page takes about a tenth of a millisecond.
+/// Buckets in each table of a page. With four slots per bucket, a page has 32 KiB of slots; with
+/// one, 16 KiB of slots and as much for the graph. Splitting such a page takes about a tenth of a
+/// millisecond.
 const PAGE_BUCKETS: usize = 512;
 const PAGE_BUCKETS_SINGLE: usize = 1024;
 
@@ -111,13 +110,13 @@ pub struct GCuckoo<const S: usize = 4> {
     ledger: Arc<Ledger>,
 }
 
-/// A session's part.
+/// A session's part of the engine.
 #[doc(hidden)]
 pub struct Local {
     counts: Arc<Counts>,
     ledger: Arc<Ledger>,
     scratch: Scratch,
-    /// The copies made by a scan.
+    /// Buffer for the words that a scan copies.
     words: Vec<u64>,
     cache: Cache,
 }

@@ -21,11 +21,11 @@ use std::ptr::{NonNull, null_mut};
 
 /// Buckets that share a lock.
 const GROUP_BUCKETS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
-/// Items of a stash that is not crowded. Of 200 tables with one slot a bucket, filled to 0.45, none
-/// ever had more than 8 in theirs.
+/// The most items of a stash that is not crowded. Of 200 tables with one slot per bucket, filled to
+/// 0.45, none ever had more than 8 stashed items.
 pub(crate) const STASH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
-/// Pages lie in reversed order of the low bits of hashes, tags in that of those above; byte strings
-/// have 48 of them.
+/// The greatest depth of a page: the page's prefix and the tag above it must fit into a hash of a
+/// byte string, which has 48 bits.
 pub(crate) const DEPTH_MAX: u32 = 48 - TAG_BITS;
 
 /// A line of slots: a bucket never straddles two.
@@ -37,9 +37,9 @@ struct Line([AtomicU64; 8]);
 type Shelf = Box<[AtomicU64]>;
 
 pub(crate) struct Page<const S: usize> {
-    /// Bits of the hash that all its items share.
+    /// The number of hash bits that all its items share.
     pub(crate) depth: u32,
-    /// These bits.
+    /// The value of these bits.
     pub(crate) prefix: u64,
     /// Buckets of each table, a power of two.
     pub(crate) buckets: u32,
@@ -54,12 +54,12 @@ pub(crate) struct Page<const S: usize> {
 
 /// State that only the holder of the page's lock reads.
 pub(crate) struct State {
-    /// With one slot a bucket.
+    /// The cuckoo graph, only with one slot per bucket.
     pub(crate) graph: Option<Graph>,
-    /// Items in the tables, with one slot a bucket.
+    /// Items in the tables, counted only with one slot per bucket.
     pub(crate) items: usize,
-    /// All stashes that the page ever had; each is twice as large as the one before, and readers
-    /// may still look at any. They go with the page.
+    /// All stashes that the page ever had, each twice as large as the previous one. Readers may
+    /// still use any of them, so they are freed with the page.
     shelves: Vec<NonNull<Shelf>>,
     /// The position of the search for an item that may leave the stash.
     pub(crate) next: usize,
@@ -73,7 +73,7 @@ unsafe impl Sync for State {}
 impl Drop for State {
     fn drop(&mut self) {
         for &shelf in &self.shelves {
-            // SAFETY: leaked from a box by `room`, and met once.
+            // SAFETY: leaked from a box by `free_stash_slot`, and freed only here, once.
             drop(unsafe { Box::from_raw(shelf.as_ptr()) });
         }
     }
@@ -88,7 +88,7 @@ pub(crate) struct Scratch {
     pub(crate) groups: Vec<u32>,
 }
 
-/// Where an item is.
+/// The place of an item in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
     Slot(u32),
@@ -139,7 +139,7 @@ impl<const S: usize> Page<S> {
         Places::of(hash, self.buckets)
     }
 
-    /// The contents of a slot, if it is this item's.
+    /// The word of a slot that holds this item.
     #[inline(always)]
     pub(crate) fn entry(&self, hash: u64, item: Item) -> Entry {
         Entry::new(tag_of(hash, self.depth), item.address())
@@ -164,13 +164,13 @@ impl<const S: usize> Page<S> {
         self.slot(slot).store(word, Ordering::Release);
     }
 
-    /// Which slots of a bucket have a tag, slot k as bit k. Without branches: which it is cannot be
-    /// predicted.
+    /// The set of slots of a bucket that have a tag, with bit k for slot k. Free of branches, which
+    /// could not be predicted.
     #[inline(always)]
     pub(crate) fn matches(&self, bucket: u32, tag: u64) -> u32 {
         let first = bucket as usize * S;
         let words = &self.lines[first / 8].0[first % 8..first % 8 + S];
-        // ORDERING: Acquire, as in `load`: of a miss these are the only loads.
+        // ORDERING: Acquire, as in `load`: in a miss these are the only loads.
         let tags = words.iter().map(|word| Entry(word.load(Ordering::Acquire)).tag());
         tags.enumerate().fold(0, |set, (k, other)| set | u32::from(other == tag) << k)
     }
@@ -204,9 +204,9 @@ impl<const S: usize> Page<S> {
     }
 
     pub(crate) fn shelf(&self) -> &[AtomicU64] {
-        // ORDERING: Acquire pairs with the Release in `room`.
+        // ORDERING: Acquire pairs with the Release in `free_stash_slot`.
         let shelf = self.shelf.load(Ordering::Acquire);
-        // SAFETY: shelves go with the page.
+        // SAFETY: shelves are freed with the page.
         unsafe { shelf.as_ref() }.map_or(&[], |shelf| shelf)
     }
 
@@ -216,7 +216,8 @@ impl<const S: usize> Page<S> {
         Entry(self.shelf()[index].load(Ordering::Acquire))
     }
 
-    /// A vacant word of the stash, which is made larger if there is none. Under the page's lock.
+    /// The index of a vacant word of the stash, which is enlarged if there is none. Must be called
+    /// under the page's lock.
     pub(crate) fn free_stash_slot(&self, state: &mut State) -> usize {
         let shelf = self.shelf();
         if let Some(index) = (0..shelf.len()).find(|&i| self.load_stash(i).is_vacant()) {
@@ -232,7 +233,8 @@ impl<const S: usize> Page<S> {
         shelf.len()
     }
 
-    /// Puts a word into a place that `room` gave. Under the page's lock and those of both groups.
+    /// Puts a word at an index from `free_stash_slot`. Must be called under the page's lock and the
+    /// locks of both groups.
     pub(crate) fn stash(&self, index: usize, word: u64) {
         // ORDERING: Release, as in `store`.
         self.shelf()[index].store(word, Ordering::Release);
@@ -241,7 +243,7 @@ impl<const S: usize> Page<S> {
         self.stashed.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes a word out. Under the same locks.
+    /// Removes a word. Must be called under the same locks.
     pub(crate) fn unstash(&self, index: usize) {
         // ORDERING: Release, as in `store`.
         self.shelf()[index].store(0, Ordering::Release);
@@ -249,7 +251,7 @@ impl<const S: usize> Page<S> {
         self.stashed.fetch_add(u64::MAX, Ordering::Release);
     }
 
-    /// Puts another version of the same key where an item was. Under the same locks.
+    /// Replaces an item by another version of the same key. Must be called under the same locks.
     pub(crate) fn put(&self, spot: Spot, word: Entry) {
         match spot {
             Spot::Slot(slot) => self.store(slot, word.0),
@@ -258,8 +260,8 @@ impl<const S: usize> Page<S> {
         }
     }
 
-    /// All words of tables and stash that are not vacant. They belong together only if
-    /// the page does not change meanwhile.
+    /// All words of tables and stash that are not vacant. They are a consistent state only if the
+    /// page does not change meanwhile.
     pub(crate) fn words(&self) -> impl Iterator<Item = Entry> {
         let slots = (0..self.slots() as u32).map(|slot| self.load(slot));
         let shelf = if self.stashed() == 0 { &[][..] } else { self.shelf() };
@@ -299,7 +301,7 @@ impl State {
     }
 }
 
-/// A page as a pair of tables: an item's other bucket is looked up in the item.
+/// A page as a pair of tables, in which an item's other bucket is computed from the item's hash.
 pub(crate) struct View<'a, K, const S: usize> {
     pub(crate) page: &'a Page<S>,
     pub(crate) kind: &'a K,
@@ -323,8 +325,8 @@ impl<K: Kind, const S: usize> View<'_, K, S> {
         self.page.places(self.kind.item_hash(self.item(word)))
     }
 
-    /// Looks for a vacancy, moving nothing, and leaves the path to it in `scratch`, none if there
-    /// is none.
+    /// Looks for a vacancy without moving anything, and leaves the path to it in `scratch`; an
+    /// empty path if there is no vacancy.
     pub(crate) fn plan(&self, state: &mut State, at: Places, scratch: &mut Scratch) -> Outlook {
         match &mut state.graph {
             Some(graph) => predetermined(self, graph, at, &mut scratch.path),
@@ -332,7 +334,7 @@ impl<K: Kind, const S: usize> View<'_, K, S> {
         }
     }
 
-    /// As `plan`, with several slots a bucket, where no graph is kept.
+    /// Like `plan`, for several slots per bucket, where no graph is kept.
     pub(crate) fn search(&self, at: Places, scratch: &mut Scratch) -> Outlook {
         search(self, at, &mut scratch.nodes, &mut scratch.path);
         Outlook::Searched

@@ -1,4 +1,4 @@
-//! Where a hash belongs in a page, and the word that says which item is there.
+//! The mapping of a hash to its page, tag and buckets, and the layout of a slot's word.
 //!
 //! ```text
 //! hash   63 .................. depth + 16 | depth + 15 .. depth | depth - 1 .. 0
@@ -7,10 +7,10 @@
 //!        tag        item        -          0: vacant
 //! ```
 //!
-//! The page and the tag come from the hash as it is, so that in the order of bit-reversed hashes a
-//! page is one range, and tags say in which part of it an item lies: a scan need not look at items
-//! that it does not visit. The buckets come from all bits of the hash, mixed once more: neighbours
-//! in that order are no neighbours in the tables.
+//! The page and the tag are unmixed bits of the hash. So in the order of bit-reversed hashes a page
+//! is one range, and a tag tells in which part of the range an item lies: a scan need not read
+//! items that it does not visit. The buckets come from all bits of the hash, mixed once more, so
+//! that neighbours in that order are not neighbours in the tables.
 
 /// Bits of a tag.
 pub(crate) const TAG_BITS: u32 = 16;
@@ -34,7 +34,7 @@ impl Places {
         Self { one: mixed as u32 & mask, two: ((mixed >> 32) as u32 & mask) + buckets }
     }
 
-    /// The one of the two that is not `bucket`.
+    /// The key's bucket other than `bucket`.
     #[inline(always)]
     pub(crate) fn other(self, bucket: u32) -> u32 {
         if bucket == self.one { self.two } else { self.one }

@@ -13,9 +13,9 @@ use hotring_index::toolkit::{Item, Kind};
 use hotring_index::word::{MARK, Next, REPL};
 use hotring_index::{sometimes, wrong};
 
-/// Looks in vain after which a reader takes the locks: others may go on changing the groups.
+/// Failed looks after which a reader takes the locks, as writers may go on changing the groups.
 const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
-/// Lookups of which one is counted.
+/// One lookup in this many is counted.
 const PERIOD: u32 = 64;
 
 /// Items that a look touched.
@@ -148,7 +148,7 @@ impl<const S: usize> GCuckoo<S> {
         found.map(|(hit, ..)| hit)
     }
 
-    /// The item of a key, or for certain that there is none.
+    /// The item of a key; None if the key is certainly absent.
     #[inline(always)]
     pub(crate) fn seek<K: Kind>(
         p: &Pinned<'_, K, Self>,
@@ -210,8 +210,8 @@ impl<const S: usize> GCuckoo<S> {
             let found = Self::examine(p, page, at, goal, &mut touched);
             (found, touched)
         };
-        // A frozen page never changes: its items were there when its halves replaced it, or still are, and
-        // we have found the page in the directory since we began (V5).
+        // A frozen page never changes. Its content is current, or was when its halves replaced it, and we found the
+        // page in the directory after our operation began (V5).
         let (found, touched) =
             Self::atomically(p, page, &groups[..n], false, look).unwrap_or_else(|_| look());
         *visits += touched;

@@ -1,8 +1,8 @@
-//! Visiting the whole table, in the order of bit-reversed hashes.
+//! Scanning the entire table, in the order of bit-reversed hashes.
 //!
 //! A page is one range of that order, and within it tags say where an item lies. A scan copies the
-//! words of a part of a page, all at one moment, so that no kick hides an item from it, and looks
-//! only at those items that it comes to visit. A part is as wide as holds a few items, then wider.
+//! words of a part of a page, all at one moment, so that no kick hides an item from it, and reads
+//! only those items that it visits. The first part is sized for a few items, later parts are wider.
 
 use super::GCuckoo;
 use super::lock::{Frozen, LOCKED};
@@ -17,15 +17,16 @@ use std::ops::Range;
 
 /// Items that the first part should hold; a scan that continues takes four times as many each time.
 const WANTED_MIN: u64 = 32;
-/// Slots that cost as much as an item to pass.
+/// Passing this many slots counts as much as an item.
 const SLOTS_AN_ITEM: usize = 64;
-/// Work in vain, in items, after which a scan that visits few returns: eight pages are empty.
+/// Passed slots, counted in items, after which a scan that visits few items returns: eight empty
+/// pages.
 const WORK_MAX: usize = 512;
-/// Looks at a page without locks, before all of its groups are locked.
+/// Attempts to copy from a page without locks, before all of its groups are locked.
 const LOOKS_MAX: u32 = 2;
 
 const POSITION_SHIFT: u32 = 48;
-/// Positions of a page, as far as tags tell.
+/// The number of positions in a page that tags distinguish.
 const POSITIONS: u64 = 1 << TAG_BITS;
 
 impl<const S: usize> Scan for GCuckoo<S> {
@@ -42,7 +43,7 @@ impl<const S: usize> Scan for GCuckoo<S> {
         loop {
             let page = Self::page(p, at.reverse_bits());
             let first = (at - page.base()) >> (POSITION_SHIFT - page.depth);
-            // Two thirds full, unless it is known better.
+            // Assumes a page that is two thirds full until items have been counted.
             let items = in_page.unwrap_or(page.slots() * 2 / 3).max(1) as u64;
             let width = (POSITIONS.saturating_mul(wanted) / items).max(1);
             let end = first.saturating_add(width).min(POSITIONS);
@@ -65,9 +66,9 @@ impl<const S: usize> Scan for GCuckoo<S> {
 }
 
 impl<const S: usize> GCuckoo<S> {
-    /// Visits items from the position `from` on, until `f` says that it is enough, and then those
-    /// with the same tag. Returns where to go on, if it did not visit all. `f` gets None for an item
-    /// that is gone.
+    /// Visits items from the position `from` on until `f` returns true, and then the rest of the items with the same
+    /// tag. Returns the position at which to continue, None if all items were visited. `f` gets None for an item that
+    /// was removed.
     fn visit<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -83,10 +84,11 @@ impl<const S: usize> GCuckoo<S> {
                 return Some(start);
             }
             last = Some(position);
-            // Only the address is left; the tag's place has the position.
+            // Keeps only the address: the bits of the tag hold the position.
             let item = Self::view(p, page).item(Entry(word & !(u64::MAX << POSITION_SHIFT)));
             let at = p.shared.kind.item_hash(item).reverse_bits();
-            // One that is elsewhere by its hash is damaged: shown with the beginning of its tag.
+            // An item whose hash implies another position is damaged: it is visited at the
+            // beginning of its tag.
             let shift = POSITION_SHIFT - page.depth;
             let is_ours = at.wrapping_sub(page.base()) >> shift == position;
             if (if is_ours { at } else { start }) >= from {
@@ -97,8 +99,8 @@ impl<const S: usize> GCuckoo<S> {
         None
     }
 
-    /// Copies the words of a part of a page, with their positions in the place of their tags, as
-    /// they are at one moment. Returns how many there are in the whole page.
+    /// Copies the words of a part of a page as they are at one moment, with positions instead of
+    /// tags. Returns the number of items in the entire page.
     fn copy_words<'s, K: Kind>(
         p: &Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -139,7 +141,7 @@ impl<const S: usize> GCuckoo<S> {
     }
 }
 
-/// Where a tag with its bits reversed begins; for the one after the last, where the page ends.
+/// The first position of a bit-reversed tag; for the tag after the last, the end of the page.
 fn position_of<const S: usize>(page: &Page<S>, tag: u64) -> u64 {
     if tag == POSITIONS {
         return page.end();

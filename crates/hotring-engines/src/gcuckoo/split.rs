@@ -1,8 +1,8 @@
 //! Growth: a page that is too full is split into two, by one more bit of the hash.
 //!
-//! The paper leaves resizing out, and of rehashing everything it only says that it takes long. Here
-//! one operation pays for one page at most, some 4,000 slots. Readers go on with the old page
-//! meanwhile, and need not know; writers of this page wait until its halves are in the directory.
+//! The paper leaves out resizing, and says of rehashing everything only that it takes long. Here
+//! one operation pays for one page at most, some 4,000 slots. Readers continue with the old page
+//! meanwhile; writers of this page wait until its halves are in the directory.
 
 use super::GCuckoo;
 use super::lock::FROZEN;
@@ -13,11 +13,11 @@ use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::prefetch_item;
 use hotring_index::{sometimes, wrong};
 
-/// Items that are prefetched before the one that is moved.
+/// The distance between the item that is prefetched and the item that is moved.
 const PREFETCH_DISTANCE: usize = 16;
 
 impl<const S: usize> GCuckoo<S> {
-    /// Splits a page. False if another session has, or the page must not be split further.
+    /// Splits a page. False if another session has split it, or if it must not be split further.
     #[cold]
     pub(crate) fn split<'s, K: Kind>(p: &mut Pinned<'s, K, Self>, page: &'s Page<S>) -> bool {
         let directory = &p.engine.directory;
@@ -30,7 +30,7 @@ impl<const S: usize> GCuckoo<S> {
         if !directory.widen(page.depth, || participant.grace()) {
             return false;
         }
-        // From here on the page is as it is (V5).
+        // From here on the page does not change (V5).
         if !wrong!(p, SplitUnfrozen) {
             page.groups.freeze();
         }
@@ -42,7 +42,7 @@ impl<const S: usize> GCuckoo<S> {
         true
     }
 
-    /// Both halves of a page that is frozen.
+    /// Makes both halves of a frozen page.
     fn halve<'s, K: Kind>(p: &Pinned<'s, K, Self>, page: &'s Page<S>) -> [Page<S>; 2] {
         let half = |bit: u64| {
             let prefix = page.prefix | bit << page.depth;

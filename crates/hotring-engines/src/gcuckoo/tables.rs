@@ -1,4 +1,5 @@
-//! A pair of tables, as the search for a vacancy sees it, and the path of kicks that it finds.
+//! A pair of tables as the search for a vacancy sees it, and the path of kicks that the search
+//! finds.
 //!
 //! Nothing here knows of items, locks or readers: the same code runs over the atomic words of a
 //! page, over a page that is still private, and over plain numbers ([`super::lab`]).
@@ -32,7 +33,7 @@ pub(crate) struct Step {
     pub(crate) word: u64,
 }
 
-/// Slots from one of a key's own to a vacant one: the item in each moves to the next. Empty if there is no
+/// Slots from one of a key's own slots to a vacant slot: the item in each moves to the next. Empty if there is no
 /// vacancy.
 #[derive(Debug, Default)]
 pub(crate) struct Path(pub(crate) Vec<Step>);
@@ -48,18 +49,18 @@ impl Path {
         self.0.push(Step { slot, word: 0 });
     }
 
-    /// Items that have to move.
+    /// The number of items that have to move.
     pub(crate) fn kicks(&self) -> usize {
         self.0.len().saturating_sub(1)
     }
 
-    /// Whether everything on the path is still as it was found.
+    /// Whether all slots on the path still hold the words that were found.
     pub(crate) fn holds<const S: usize>(&self, tables: &impl Tables<S>) -> bool {
         self.0.iter().all(|step| tables.word(step.slot) == step.word)
     }
 
     /// Whether no slot is on the path twice. A search of tables that others change meanwhile may
-    /// come by one again.
+    /// visit a slot twice.
     pub(crate) fn is_simple(&self) -> bool {
         let slots = |from: usize| self.0[from..].iter().map(|step| step.slot);
         slots(0).enumerate().all(|(i, slot)| slots(i + 1).all(|later| later != slot))

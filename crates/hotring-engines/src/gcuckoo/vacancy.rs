@@ -8,12 +8,12 @@ use super::graph::{Case, Graph};
 use super::place::Places;
 use super::tables::{Path, Step, Tables, slots};
 
-/// Buckets that a search in breadth looks at: with 4 slots all that are at most four kicks away.
-/// Below a load of 0.95 it looks at 16 on average.
+/// The most buckets that a breadth-first search visits: with 4 slots per bucket, all buckets within
+/// four kicks. Below a load of 0.95 it visits 16 on average.
 const BUCKETS_MAX: usize = if cfg!(any(loom, shuttle)) { 10 } else { 682 };
 
-/// Walks from bucket to bucket, moving nothing; false if that is an endless loop, which is noticed
-/// (Brent 1980) after at most three times as many steps as it has buckets.
+/// Walks from bucket to bucket without moving anything. False if the walk is an endless loop, which
+/// is detected (Brent 1980) after at most three times as many steps as it has buckets.
 pub(crate) fn walk<const S: usize>(tables: &impl Tables<S>, from: u32, path: &mut Path) -> bool {
     debug_assert_eq!(S, 1, "with more slots there is a choice");
     path.0.clear();
@@ -38,16 +38,16 @@ pub(crate) fn walk<const S: usize>(tables: &impl Tables<S>, from: u32, path: &mu
 /// The prediction for an insertion, before anything moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// The graph says which case it is.
+    /// The graph has predicted the case.
     Foretold(Case),
     /// The graph said maybe, as there were removals, and a walk that moved nothing found no
     /// vacancy: case C3.
     Tried,
-    /// There is no graph; a search has looked.
+    /// There is no graph; a search was done instead.
     Searched,
 }
 
-/// The path to a vacancy for a new item, according to the graph; none if there is none.
+/// Finds the path to a vacancy for a new item by the graph; an empty path if there is no vacancy.
 pub(crate) fn predetermined<const S: usize>(
     tables: &impl Tables<S>,
     graph: &mut Graph,
@@ -65,12 +65,12 @@ pub(crate) fn predetermined<const S: usize>(
         if walk(tables, side, path) {
             return Outlook::Foretold(forecast.case);
         }
-        // Maybe was no, as there were removals; or an item is damaged, and its hash leads elsewhere.
+        // The graph's maybe was a no, as there were removals; or an item is damaged, and its hash leads elsewhere.
     }
     if forecast.case == Case::C3 { Outlook::Foretold(Case::C3) } else { Outlook::Tried }
 }
 
-/// A bucket that a search has come by.
+/// A bucket that a search has visited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     bucket: u32,
@@ -98,7 +98,8 @@ pub(crate) fn search<const S: usize>(
         }
         for slot in slots::<S>(bucket) {
             let word = tables.word(slot);
-            // Vacant only now: the search of another session, which re-checks its path.
+            // A vacant slot here was vacated by another session during this search, whose path is
+            // compared later.
             if nodes.len() == BUCKETS_MAX || word == 0 {
                 break;
             }
@@ -109,7 +110,7 @@ pub(crate) fn search<const S: usize>(
     }
 }
 
-/// The way back from a vacancy.
+/// Builds the path by going back from a vacancy to a bucket of the key.
 fn trace(nodes: &[Node], mut at: usize, vacant: u32, path: &mut Path) {
     path.0.push(Step { slot: vacant, word: 0 });
     while at > 1 {

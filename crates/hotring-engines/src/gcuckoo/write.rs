@@ -1,6 +1,6 @@
-//! Putting items in, replacing them, taking them out.
+//! Inserting, replacing and removing items.
 //!
-//! Each of these is one section under the locks of both groups of the key, and of those on the path of
+//! Each operation is one critical section under the locks of both groups of the key, and of the groups on the path of
 //! kicks. The path is found before; under the locks it is only compared, word by word.
 
 use super::GCuckoo;
@@ -19,21 +19,19 @@ use hotring_index::toolkit::{Item, Kind};
 use hotring_index::word::{MADE_WITH, MARK, REPL};
 use hotring_index::{sometimes, wrong};
 
-/// With several slots a bucket, a page is split when it is fuller than this: paths get long soon
+/// With several slots per bucket, a page is split above this load, because paths get long soon
 /// after.
 const LOAD_MAX: (usize, usize) = (90, 100);
-/// With one slot a bucket. At a load of 0.5 case C3 begins.
+/// The same for one slot per bucket. Case C3 begins at a load of 0.5.
 const LOAD_MAX_SINGLE: (usize, usize) = (45, 100);
-/// A page emptier than this is not split because of its stash: otherwise keys with equal buckets could use
-/// up memory.
+/// A page below this load is not split because of its stash: otherwise keys with equal buckets could exhaust memory.
 const LOAD_MIN: (usize, usize) = (25, 100);
-/// A path with this number of kicks is a reason to check the page's load. Below a load of 0.9 most are
-/// shorter.
+/// A path with this number of kicks is a reason to check the page's load. Below a load of 0.9 most paths are shorter.
 const KICKS_MANY: usize = 3;
-/// Items of a stash that are looked at after a removal: could they leave it?
+/// The most items of a stash that a removal tries to move back into the tables.
 const UNSTASH_TRIES: usize = STASH;
 
-/// The outcome of an attempt.
+/// The outcome of an attempt to link an item.
 enum Link {
     Done(Done),
     Present,
@@ -45,7 +43,7 @@ enum Link {
 struct Done {
     kicks: usize,
     stashed: bool,
-    /// Items in the tables now, where that is counted.
+    /// Items in the tables afterwards, if they are counted.
     items: Option<usize>,
 }
 
@@ -55,8 +53,8 @@ fn is_above(n: usize, slots: usize, (a, b): (usize, usize)) -> bool {
 }
 
 impl<const S: usize> GCuckoo<S> {
-    /// Runs `body` with some groups of a page locked, or as a transaction: for others it happens at
-    /// once. It neither allocates nor locks.
+    /// Runs `body` with some groups of a page locked, or as a transaction: other sessions see all
+    /// of its effects at once. `body` must neither allocate nor lock.
     #[inline(always)]
     pub(crate) fn atomically<'s, K: Kind, R>(
         p: &Pinned<'s, K, Self>,
@@ -80,7 +78,7 @@ impl<const S: usize> GCuckoo<S> {
         Ok(result)
     }
 
-    /// Whether a key is present. Under the locks of both its groups.
+    /// Whether a key is present. Must be called under the locks of both its groups.
     fn is_present<'s, K: Kind>(
         p: &Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -99,7 +97,7 @@ impl<const S: usize> GCuckoo<S> {
                 && (0..page.shelf().len()).any(|index| is(page.load_stash(index))))
     }
 
-    /// Puts a private item in; false if its key is present.
+    /// Inserts a private item; false if its key is present.
     pub(crate) fn link_item<K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         goal: KeyGoal<'_, K>,
@@ -137,7 +135,7 @@ impl<const S: usize> GCuckoo<S> {
         }
     }
 
-    /// One slot per bucket: the graph predicts the outcome. Under the page's lock.
+    /// Links with one slot per bucket, under the page's lock: the graph predicts the outcome.
     fn link_foretold<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -165,7 +163,8 @@ impl<const S: usize> GCuckoo<S> {
         Link::Done(Done { items: Some(state.items), ..done })
     }
 
-    /// Several slots a bucket: the nearest vacancy, without the page's lock if there is one.
+    /// Links with several slots per bucket, at the nearest vacancy. Takes the page's lock only if
+    /// there is none.
     fn link_searched<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -180,7 +179,7 @@ impl<const S: usize> GCuckoo<S> {
             let mut state = page.state.lock();
             return Self::link_stashed(p, page, &mut state, at, goal, item);
         }
-        // Others change the tables meanwhile, and may have led the search in a circle.
+        // Other sessions change the tables meanwhile, and may have led the search in a circle.
         if !path.is_simple() {
             return Link::Again;
         }
@@ -221,7 +220,7 @@ impl<const S: usize> GCuckoo<S> {
         link
     }
 
-    /// Links into the stash. Under the page's lock.
+    /// Links into the stash. Must be called under the page's lock.
     fn link_stashed<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -253,8 +252,9 @@ impl<const S: usize> GCuckoo<S> {
         if !p.engine.grows {
             return false;
         }
-        // Not for each item in the stash: where keys are so alike that nothing else is left for
-        // them, splitting is of no use, and takes as many steps as the page has slots.
+        // A stashed item counts only if it makes the stash's size a power of two. If keys are so
+        // alike that they all go to the stash, splitting does not help, and the attempt takes as
+        // many steps as the page has slots.
         let stashed = if done.stashed { page.stashed() } else { 0 };
         let is_mark = stashed.is_power_of_two();
         if done.items.is_none() && done.kicks < KICKS_MANY && !is_mark {
@@ -266,8 +266,8 @@ impl<const S: usize> GCuckoo<S> {
             || (is_mark && stashed >= STASH && is_above(items, page.slots(), LOAD_MIN))
     }
 
-    /// Where an item is. Under the locks of both its groups; the stash only under the page's lock,
-    /// or to learn whether it is there.
+    /// The place of an item. Must be called under the locks of both its groups. Without the page's
+    /// lock, a result in the stash only tells that the item is there.
     fn locate(page: &Page<S>, at: Places, word: Entry) -> Option<Spot> {
         let both = [at.one, at.two].into_iter().flat_map(slots::<S>);
         both.into_iter().find(|&slot| page.load(slot) == word).map(Spot::Slot).or_else(|| {
@@ -277,7 +277,7 @@ impl<const S: usize> GCuckoo<S> {
     }
 
     /// Changes the word of an item wherever it is, as one step: `change` is called under the locks.
-    /// None: the item is in the table no more. With the page's lock, if that was needed.
+    /// None: the item is no longer in the table. Also returns the page's lock, if it was needed.
     fn at_item<'s, K: Kind>(
         p: &Pinned<'s, K, Self>,
         (hash, item): (u64, Item),
@@ -303,14 +303,15 @@ impl<const S: usize> GCuckoo<S> {
             match attempt {
                 Ok(None) => return None,
                 Ok(Some((spot, true))) => return Some((page, spot, state)),
-                // In the stash, which is changed under the page's lock.
+                // The item is in the stash, which must be changed under the page's lock.
                 Ok(Some((_, false))) => with_state = true,
                 Err(Frozen) => wait.wait(),
             }
         }
     }
 
-    /// Puts `copy` in the place of an item of the same key; false if that is in the table no more.
+    /// Replaces an item by `copy`, which has the same key; false if the item is no longer in the
+    /// table.
     pub(crate) fn replace_item<K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         hash: u64,
@@ -336,7 +337,7 @@ impl<const S: usize> GCuckoo<S> {
         true
     }
 
-    /// Takes an item out; false if it is in the table no more.
+    /// Removes an item; false if it is no longer in the table.
     pub(crate) fn kill_item<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         hash: u64,
@@ -372,8 +373,8 @@ impl<const S: usize> GCuckoo<S> {
         true
     }
 
-    /// Brings an item of the stash back into the tables, now that there is room for one more. Under
-    /// the page's lock.
+    /// Moves an item from the stash back into the tables after a removal. Must be called under the
+    /// page's lock.
     fn unstash<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
@@ -406,7 +407,7 @@ impl<const S: usize> GCuckoo<S> {
         if !path.is_empty() && path.is_simple() {
             page.gather_groups(at, path, &mut groups);
             moved = Self::atomically(p, page, &groups, true, || {
-                // The word may be another version's by now.
+                // The word may belong to another version by now.
                 let is_same = path.holds(&view) && page.load_stash(index) == word;
                 if is_same {
                     path.apply(&view, word.0);

@@ -1,5 +1,5 @@
-//! A look at an index at rest, for checkers: every item that is not retired is in the chain that it
-//! belongs to, and in no other, once.
+//! Checks an index at rest, for model checkers: every item that is not retired is in the chain that
+//! it belongs to, exactly once, and in no other chain.
 
 use crate::mercury::locking::{HASMOVED, Locking};
 use crate::mercury::{Mercury, Tables};

@@ -1,4 +1,4 @@
-//! A bucket that is locked, and its chain, which is the holder's alone to read and to change.
+//! A locked bucket and its chain, which only the holder of the lock reads and changes.
 
 use crate::mercury::locking::{Bucket, HASMOVED};
 use hotring_index::sync::spin::is_over;
@@ -7,7 +7,8 @@ use hotring_index::toolkit::Hit;
 use hotring_index::toolkit::Item;
 use hotring_index::word::{Link, MADE_WITH, MARK, Next, REPL};
 
-/// No retirement is later than this, for `Lifetime::seen`: an item in a chain is never retired.
+/// A time later than any retirement, for `Lifetime::check_access`: an item in a chain is never
+/// retired.
 const NEVER: u64 = u64::MAX - 1;
 
 /// A locked bucket. Unlocked when it is dropped.
@@ -17,7 +18,7 @@ pub(crate) struct Held<'t, B: Bucket> {
     word: u64,
 }
 
-/// An item of a chain, and where it is.
+/// An item of a chain, and its predecessor.
 pub(crate) struct Spot {
     before: Option<Item>,
     pub(crate) hit: Hit,
@@ -46,7 +47,7 @@ impl<'t, B: Bucket> Held<'t, B> {
         Items { before: None, link: Next(self.word).link() }
     }
 
-    /// The first item that is wanted, and how many were looked at.
+    /// The first item that `is_wanted` accepts, and the number of items that were looked at.
     #[inline(always)]
     pub(crate) fn search(&self, mut is_wanted: impl FnMut(Item) -> bool) -> (Option<Spot>, u32) {
         let mut visits = 0;
@@ -59,7 +60,7 @@ impl<'t, B: Bucket> Held<'t, B> {
         (None, visits)
     }
 
-    /// Puts a private item in.
+    /// Inserts a private item at the head.
     pub(crate) fn push(&mut self, item: Item) {
         set_next(item, flags(item) & MADE_WITH, Next(self.word).link());
         self.word = item.address();
@@ -72,7 +73,7 @@ impl<'t, B: Bucket> Held<'t, B> {
         self.link_behind(spot, word.link());
     }
 
-    /// Puts the private `copy` in the place of an item, which is dead from now on.
+    /// Replaces an item, which is dead from now on, by the private `copy`.
     pub(crate) fn replace(&mut self, spot: &Spot, copy: Item) {
         let word = spot.hit.word;
         set_next(copy, flags(copy) & MADE_WITH, word.link());
@@ -110,7 +111,7 @@ pub(crate) fn set_next(item: Item, flags: u64, link: Link) {
     item.next().store(Next(flags).with(link).0, Ordering::Release);
 }
 
-/// The items of a chain whose bucket is locked meanwhile, or private.
+/// The items of a chain. Its bucket must be locked or private meanwhile.
 pub(crate) struct Items {
     before: Option<Item>,
     link: Link,

@@ -1,4 +1,5 @@
-//! Mercury as an engine: each step under the lock of one bucket.
+//! Implements [`Engine`] and its companion traits for Mercury: each step runs under the lock of one
+//! bucket.
 
 use crate::mercury::chain::{Held, Items, Spot};
 use crate::mercury::expand::Mover;
@@ -16,7 +17,7 @@ use hotring_index::word::Next;
 use hotring_index::{Config, ConfigError};
 use hotring_index::{sometimes, wrong};
 
-/// Lookups of which one is counted, on average.
+/// One lookup in this many is counted, on average.
 const SAMPLED: u32 = 64;
 /// The most lookups that can be in flight.
 const FLIGHTS_MAX: usize = 64;
@@ -24,7 +25,7 @@ const FLIGHTS_MAX: usize = 64;
 // SAFETY: the module's header proves the requirements of `Engine`.
 unsafe impl<L: Locking> Engine for Mercury<L> {
     const NAME: &'static str = "mercury";
-    /// Section 3, "Memory allocator".
+    /// As in the paper, section 3, "Memory allocator".
     const PRIVATE_CHUNKS: bool = true;
     type Local = Worker<L>;
     type Bucket = ();
@@ -154,7 +155,7 @@ impl<L: Locking> Sizing for Mercury<L> {
         }
     }
 
-    /// Begins to, to be exact.
+    /// Only begins to grow the table; later steps move the buckets.
     fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
         Mover::take(p.shared).is_some_and(|mut mover| mover.begin())
     }
@@ -190,7 +191,8 @@ impl<L: Locking> Mercury<L> {
         f(&mut Self::hold(p, p.engine.tables(&inside), hash).0)
     }
 
-    /// Calls `change` with the place of an item in its locked bucket. False: it is no longer there.
+    /// Calls `change` with an item's position in its locked bucket. False: the item is no longer
+    /// there.
     fn change_item<K: Kind>(
         p: &Pinned<'_, K, Self>,
         hash: u64,
@@ -239,7 +241,7 @@ impl<L: Locking> Mercury<L> {
         (spot.map(|spot| spot.hit), visits)
     }
 
-    /// Notes a lookup, of which a few are counted.
+    /// Counts a lookup if it is one of the sample.
     #[inline(always)]
     fn note<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
         p.local.countdown -= 1;
@@ -251,7 +253,7 @@ impl<L: Locking> Mercury<L> {
     #[cold]
     #[inline(never)]
     fn count<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
-        // At random: a fixed number can fall in step with accesses that repeat.
+        // At random: a fixed period can fall in step with accesses that repeat.
         p.local.countdown = SAMPLED / 2 + (p.local.random() % u64::from(SAMPLED)) as u32;
         p.local.participant.count_accesses(p.engine.is_busy(), SAMPLED);
         p.record().lookups.add(1);
@@ -276,7 +278,7 @@ impl<L: Locking> Batch for Mercury<L> {
             let hash = goal(&p.shared.kind, i).hash;
             *place = tables.current.bucket(hash);
             if let Some(next) = tables.next
-                // ORDERING: Relaxed, a guess which one is going to be wanted.
+                // ORDERING: Relaxed, a guess at the table that the lookup will need.
                 && tables.current.index(hash) < p.engine.moved.0.load(Ordering::Relaxed)
             {
                 *place = next.bucket(hash);

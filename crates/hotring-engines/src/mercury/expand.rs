@@ -1,11 +1,10 @@
-//! The expansion: how buckets move, and which sessions move them (Mercury section 3, "Hash table
+//! The expansion: moves buckets to a table of twice the size (Mercury section 3, "Hash table
 //! expansion").
 //!
-//! *Moving* begins and ends with a change of state; in between, buckets are split in order, a few at a
-//! time. *Leaving* returns the old table's memory, a part at a time, too. The holder of the phase lock does
-//! a step; no session waits for it. [`Expander`] chooses the holder: the inserting sessions, or a thread
-//! that does nothing else, in [`Mover::run`]. If that thread is missing or far behind, sessions replace it,
-//! so that chains do not grow without bound.
+//! *Moving* begins and ends with a change of state; in between, buckets are split in order, a few at a time. *Leaving*
+//! returns the old table's memory, also a part at a time. The holder of the phase lock does a step; no session waits
+//! for that lock. [`Expander`] chooses the holder: the inserting sessions, or a dedicated thread in [`Mover::run`]. If
+//! that thread is missing or far behind, sessions replace it, so that chains do not grow without bound.
 
 use crate::mercury::chain::{Held, Items, set_next};
 use crate::mercury::locking::{Bucket, Locking};
@@ -28,13 +27,14 @@ use std::ptr::null_mut;
 const BUCKETS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 /// Buckets whose first item is prefetched.
 const PREFETCH_DISTANCE: u64 = 8;
-/// Inserts of a session between two steps while the table grows: four buckets for each, so that it
-/// has grown when a quarter of what it has room for has come.
+/// Inserts of a session between two steps while the table grows: four buckets move for each insert,
+/// so that the expansion ends when a quarter of the table's capacity has been inserted.
 const INSERTS_A_STEP: u64 = 16;
 /// Inserts of a session between two looks at the load, or a sixteenth of the buckets if those are
 /// fewer.
 const INSERTS_A_LOOK: u64 = 64;
-/// Items a bucket from which sessions help the thread that should have kept it at one.
+/// Items per bucket above which sessions help the dedicated thread, which should have kept the load
+/// at one.
 const BEHIND: u64 = 4;
 /// Bytes of an old table that go back to the system in one step: a huge page.
 const BYTES_LEFT: u64 = 2 << 20;
@@ -45,7 +45,7 @@ enum Phase<L> {
     Idle,
     /// Buckets of the current table from `from` on have not moved.
     Moving { from: u64 },
-    /// No session is in the old table; its memory from bucket `from` on is still ours.
+    /// No session uses the old table; its memory from bucket `from` on has not been given back yet.
     Leaving { old: Box<Table<L>>, from: u64 },
 }
 
@@ -54,7 +54,7 @@ const IDLE: u64 = 0;
 const MOVING: u64 = 1;
 const LEAVING: u64 = 2;
 
-/// The state of an expansion, and the part of it that sessions read without its lock.
+/// The state of an expansion, and the part of it that sessions read without the phase lock.
 pub(crate) struct Expansion<L> {
     phase: SpinMutex<Phase<L>>,
     grows: bool,
@@ -109,7 +109,7 @@ impl<L: Locking> Expansion<L> {
         self.stage.load(Ordering::Relaxed)
     }
 
-    /// Whether there is a step to do that no thread has been given.
+    /// Whether there is a step to do and no dedicated thread to do it.
     pub(crate) fn waits_for_sessions(&self) -> bool {
         self.stage() != IDLE && !self.bell.is_attended()
     }
@@ -168,7 +168,8 @@ pub(crate) struct Mover<'s, K: Kind, L: Locking> {
 }
 
 impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
-    /// If no other session does. The caller is not inside of an operation.
+    /// Takes the phase lock unless another session holds it. The caller must not be inside an
+    /// operation.
     pub(crate) fn take(shared: &'s Shared<K, Mercury<L>>) -> Option<Self> {
         let phase = shared.engine.expansion.phase.try_lock()?;
         Some(Self { shared, phase })
@@ -186,13 +187,13 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
             match Self::take(shared).map(|mut mover| mover.step()) {
                 Some(true) => {}
                 Some(false) => attendance.sleep(),
-                // A session that had begun before.
+                // A session holds the phase lock.
                 None => spin.wait(),
             }
         }
     }
 
-    /// A bounded part of the work. False if nothing is left for now.
+    /// Does a bounded part of the work. False if nothing is left for now.
     pub(crate) fn step(&mut self) -> bool {
         match mem::take(&mut *self.phase) {
             Phase::Idle => self.is_due() && self.begin(),
@@ -222,7 +223,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         unsafe { self.shared.engine.tables_unchecked() }
     }
 
-    /// Begins to double the table; true if it did. Where there is no memory for it, it does not.
+    /// Begins to double the table; true if it did. False without memory for the larger table, too.
     pub(crate) fn begin(&mut self) -> bool {
         let engine = &self.shared.engine;
         let len = self.tables().current.len() * 2;
@@ -258,7 +259,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         let Tables { current, next } = self.tables();
         let next = next.expect("it moves to another table");
         let to = (from + BUCKETS_A_STEP).min(current.len());
-        // ORDERING: the fault is that it comes before.
+        // ORDERING: Release as below; the fault is that the store comes before the moves.
         wrong!(self, CountEarly => engine.moved.0.store(to, Ordering::Release));
         for index in from..to {
             if index + PREFETCH_DISTANCE < current.len() {
@@ -298,7 +299,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         old
     }
 
-    /// All have moved: the larger table is the only one.
+    /// Ends the move, as all buckets have moved: the larger table becomes the only one.
     fn end(&mut self) {
         let engine = &self.shared.engine;
         let Tables { current, next } = self.tables();
@@ -350,7 +351,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
     }
 }
 
-/// Puts items into the two halves of their bucket.
+/// Distributes items over the two halves of their bucket.
 fn fill<K: Kind, B: Bucket>(kind: &K, items: Items, bit: u64, index: u64, next: &Table<B>) {
     let mut halves = [Link::NONE; 2];
     for spot in items {
@@ -359,12 +360,12 @@ fn fill<K: Kind, B: Bucket>(kind: &K, items: Items, bit: u64, index: u64, next: 
         set_next(hit.item, hit.word.0, *half);
         *half = Link::item(hit.item.address());
     }
-    // No other session comes there yet (M3).
+    // No other session reaches these buckets yet (M3).
     next.bucket(index).fill(halves[0].address());
     next.bucket(index + bit).fill(halves[1].address());
 }
 
-/// By which sessions wake the thread that expands.
+/// Lets sessions wake the dedicated thread.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Mutex<bool>,
@@ -384,7 +385,7 @@ impl Bell {
         self.changed.notify_one();
     }
 
-    /// For one thread at a time.
+    /// Registers the calling thread as the dedicated one; None if there is one already.
     fn attend(&self) -> Option<Attendance<'_>> {
         // ORDERING: Relaxed, chooses one; nothing is read through it.
         (self.attended.swap(1, Ordering::Relaxed) == 0).then_some(Attendance(self))
@@ -395,7 +396,7 @@ impl Bell {
 struct Attendance<'b>(&'b Bell);
 
 impl Attendance<'_> {
-    /// Until another thread rings, or has rung since the last time.
+    /// Sleeps until another thread rings, or returns at once if one has rung since the last time.
     fn sleep(&self) {
         let mut rung = self.0.rung.lock().expect("no code panics under this lock");
         while !mem::take(&mut *rung) {

@@ -27,12 +27,12 @@ pub trait Locking: Bucket {
     const IS_SHARED: bool = true;
 }
 
-/// The lock is a bit of the word with the address of the bucket's first item, so that one fetch serves
-/// both. The default, and the paper's choice.
+/// The lock is a bit of the word with the address of the bucket's first item, so that one fetch gets both. The
+/// default, and the paper's choice.
 pub struct TestAndSet(AtomicU64);
 
-/// The lock is a mutex beside that word, in the same 16 bytes: a session that waits for long sleeps in the
-/// operating system.
+/// The lock is a mutex next to that word, in the same 16 bytes: a session that waits for long sleeps in the operating
+/// system.
 #[repr(C, align(16))]
 pub struct OsMutex {
     mutex: RawMutex,
@@ -48,7 +48,7 @@ impl Locking for NoLock {
     const IS_SHARED: bool = false;
 }
 
-/// The operations of a bucket; all zeros is an empty one.
+/// The operations of a bucket. A bucket of zeros must be empty and unlocked.
 #[doc(hidden)]
 pub trait Bucket: sealed::Bucket + Send + Sync + Sized + 'static {
     /// Takes the lock and returns the word; counts in `waits` if another session has it.
@@ -57,9 +57,9 @@ pub trait Bucket: sealed::Bucket + Send + Sync + Sized + 'static {
     fn unlock(&self, word: u64);
     /// The word at some moment, with or without LOCK.
     fn peek(&self) -> u64;
-    /// The word of a bucket that no other session can reach yet.
+    /// Sets the word of a bucket that no other session can reach yet.
     fn fill(&self, word: u64);
-    /// An empty bucket, where a checker has to be told of each.
+    /// Makes an empty bucket; checkers must know each one.
     #[cfg(any(loom, shuttle))]
     fn empty() -> Self;
 }
@@ -78,8 +78,8 @@ impl Bucket for TestAndSet {
 
     #[inline(always)]
     fn peek(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release of `unlock`: absence, or a move, that a scan has seen
-        // holds for it.
+        // ORDERING: Acquire pairs with the Release of `unlock`: a scan that sees an empty or a moved bucket also sees
+        // what happened before.
         self.0.load(Ordering::Acquire)
     }
 
@@ -182,7 +182,8 @@ impl Bucket for NoLock {
 
     #[inline(always)]
     fn peek(&self) -> u64 {
-        // ORDERING: Relaxed, one session at a time; one comes after the other by `Workers`.
+        // ORDERING: Relaxed, as there is one session at a time; `Workers` orders one session after
+        // the other.
         self.0.load(Ordering::Relaxed)
     }
 

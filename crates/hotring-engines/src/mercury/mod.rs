@@ -12,15 +12,16 @@
 //!                                             +-----------------------+
 //! ```
 //!
-//! A bucket is one word: the address of its first item, LOCK and HASMOVED ([`locking`]). So one fetch lets
-//! an operation find its item, lock the bucket, and see whether the bucket has moved. Readers lock, too.
-//! Their items stay readable afterwards because of their pin.
+//! A bucket is one word: the address of its first item, LOCK and HASMOVED ([`locking`]). So one fetch lets an
+//! operation find its item, lock the bucket, and see whether the bucket has moved. Readers lock, too. Items that they
+//! found stay readable after the unlock because of their pin.
 //!
 //! As soon as there are more items than buckets the table doubles: a new one is made, the buckets
 //! are split into it one by one, each under its own lock alone, and the old one is given back. The
 //! beginning and the end are *changes of state*. A session takes its own *thread lock* before it
-//! looks at tables and gives it back before the operation returns; who changes the state takes all
-//! of them ([`workers`]). No other session ever does, so the lock's line stays with its session.
+//! looks at tables and releases it before the operation returns; a change of state takes the thread
+//! locks of all sessions ([`workers`]). Nothing else takes another session's lock, so the lock's
+//! line stays with its session.
 //!
 //! # Invariants
 //!
@@ -37,44 +38,40 @@
 //!
 //! # Where the paper is silent, or wrong
 //!
-//! The paper has a count r of buckets that were re-hashed, and two invariants: below r a worker goes
-//! to the new table, above r to the old one; for the one bucket in between there is the HASMOVED
-//! bit.
+//! The paper has a count r of re-hashed buckets, and two invariants: below r a worker goes to the new table, above r
+//! to the old table; for bucket r itself there is the HASMOVED bit.
 //!
-//! * The second one holds when r is read, not when the bucket is locked: the expander may have passed
-//!   any number of buckets meanwhile. So *every* bucket of the old table is asked for HASMOVED under
-//!   its lock. With that, r decides nothing in this direction: it may be as old as it likes. Here it
-//!   goes on once for a batch of buckets, so that its line is not fetched again for each.
-//! * In the other direction r must not be early: who reads that a bucket is behind must find its
-//!   items in the new table. The paper names no memory order. The count is stored with Release after
-//!   the batch and loaded with Acquire; with less, a machine that reorders stores shows an empty
-//!   bucket, and a present key is missed.
-//! * That workers may lock a bucket of the new table while the expander fills it is not excluded by
-//!   the paper, nor that it takes their locks, too. M3 says why neither happens.
-//! * The old table is freed after the last change of state. A session that still stood in it would
-//!   have its thread lock (M1), so this needs no grace period; and none keeps a reference to a bucket
-//!   between two of its steps.
+//! * The second invariant holds when r is read, not when the bucket is locked: the expander may have passed any number
+//!   of buckets meanwhile. So HASMOVED must be checked under the lock for *every* bucket of the old table. With that
+//!   check, a stale r does no harm in this direction. Here r advances once for a batch of buckets, so that its line is
+//!   not fetched for each of them.
+//! * In the other direction r must not be early: a session that reads that a bucket is below r must find its items in
+//!   the new table. The paper names no memory order. The count is stored with Release after the batch and loaded with
+//!   Acquire; with less, a machine that reorders stores shows an empty bucket, and a present key is missed.
+//! * The paper does not exclude that workers lock a bucket of the new table while the expander
+//!   fills it, or that the expander takes those locks, too. M3 says why neither happens here.
+//! * The old table is freed after the last change of state. A session that still used it would hold its thread lock
+//!   (M1), so this needs no grace period; and no session keeps a reference to a bucket between two of its steps.
 //!
 //! # Linearization points
 //!
-//! An operation's moment under the bucket's lock. A value that is written in place is as in the ring
-//! (`hotring_index::Ring`).
+//! An operation takes effect at one moment while it holds the bucket's lock. A value that is written in place takes
+//! effect as in the ring (`hotring_index::Ring`).
 //!
 //! # Progress
 //!
-//! Nothing here is lock-free: a thread that is stopped while it holds a bucket stops all who want
-//! that bucket, and stopped in any operation it stops the next change of state, and with it everybody
-//! who begins an operation until it goes on. No lock is held while a caller's closure runs. Over
-//! system calls (memory for tables, waking the expander) only the phase is, which no session waits for;
-//! a scan may have to ask the allocator for a longer list under the lock of a bucket that is crowded.
-//! Locks are taken in one order: phase, sessions' list, thread locks; a thread lock before a bucket's;
-//! and one bucket at a time.
+//! Nothing here is lock-free. A thread that is stopped while it holds a bucket blocks all operations on that bucket. A
+//! thread that is stopped in any operation blocks the next change of state, and thereby all operations that begin
+//! until it resumes. No lock is held while a caller's closure runs. During system calls (memory for tables, waking the
+//! expander) only the phase lock is held, for which no session waits; a scan may have to allocate a longer list under
+//! the lock of a crowded bucket. Locks are taken in one order: phase, sessions' list, thread locks; a thread lock
+//! before a bucket's; and one bucket at a time.
 //!
 //! # Memory orders
 //!
-//! A lock is taken with Acquire and given back with Release; that orders all that is in chains, and
-//! what HASMOVED leads to. The tables' addresses are Relaxed under the thread locks. `moved` is
-//! Release and Acquire (M4). Nothing is SeqCst.
+//! A lock is taken with Acquire and released with Release; that orders the content of chains, and
+//! the items that HASMOVED leads to. The tables' addresses are Relaxed under the thread locks.
+//! `moved` is Release and Acquire (M4). Nothing is SeqCst.
 
 #[cfg(any(loom, shuttle))]
 mod at_rest;
@@ -122,7 +119,7 @@ struct State<L> {
     next: AtomicPtr<Table<L>>,
 }
 
-/// Read by every operation while the table grows, and written now and then (M4).
+/// Read by every operation while the table grows, and written once for a batch of buckets (M4).
 #[repr(align(128))]
 struct Moved(AtomicU64);
 
@@ -179,15 +176,15 @@ impl<L: Locking> Mercury<L> {
         Mover::run(&index.shared, stop);
     }
 
-    /// Lets the thread in [`Mercury::maintain`] ask again whether it is to stop.
+    /// Wakes the thread in [`Mercury::maintain`], so that it calls `stop` again.
     pub fn wake<K: Kind>(index: &Index<K, Self>) {
         index.shared.engine.expansion.bell.ring();
     }
 
-    /// The tables, as they are while the session is inside of an operation.
+    /// The tables, which do not change while the session is inside an operation.
     #[inline(always)]
     pub(crate) fn tables<'w>(&'w self, _inside: &'w Entered<'_, L>) -> Tables<'w, L> {
-        // SAFETY: the session's thread lock is taken, so they stay for now (M1).
+        // SAFETY: the session's thread lock is held, so the tables do not change meanwhile (M1).
         unsafe { self.tables_unchecked() }
     }
 

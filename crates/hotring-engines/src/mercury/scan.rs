@@ -13,14 +13,14 @@ use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::{Hit, Scan};
 use hotring_index::word::{Link, Next};
 
-/// Empty buckets that cost as much as an item to pass, a few lines in a row: a sparse table must
-/// not hold other sessions up.
+/// Passing this many empty buckets, a few cache lines in a row, counts as much as an item, so that
+/// a scan of a sparse table does not hold other sessions up.
 const BUCKETS_AN_ITEM: usize = 32;
-/// Empty buckets passed before the thread lock is given back.
+/// Empty buckets passed before the thread lock is released.
 const BUCKETS_A_STEP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 impl<L: Locking> Scan for Mercury<L> {
-    /// Collects the items of a bucket under its lock, and visits them after.
+    /// Collects the items of a bucket under its lock, and visits them after the unlock.
     fn scan<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         mut cursor: u64,
@@ -67,7 +67,8 @@ impl<L: Locking> Mercury<L> {
             let bucket = table.index(cursor.reverse_bits());
             let is_due = |hit: &Hit| {
                 let hash = p.shared.kind.item_hash(hit.item);
-                // One that is not of this bucket has a damaged hash: shown with its beginning.
+                // An item that does not belong to this bucket has a damaged hash: it is visited at
+                // the beginning of the bucket.
                 let is_ours = table.index(hash) == bucket;
                 if is_ours {
                     hash.reverse_bits() >= cursor

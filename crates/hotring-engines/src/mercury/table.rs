@@ -1,4 +1,4 @@
-//! A table: an array of buckets of fixed length, zeroed memory of the system.
+//! A table: an array of buckets of fixed length, in zeroed memory from the system.
 
 use crate::mercury::locking::Bucket;
 #[cfg(not(any(loom, shuttle)))]
@@ -6,7 +6,7 @@ use hotring_index::toolkit::{HUGE_PAGE, Mapping};
 use std::io;
 
 pub(crate) struct Table<B> {
-    /// Buckets and one less: their number is a power of two.
+    /// The number of buckets, a power of two, minus one.
     mask: u64,
     buckets: Buckets<B>,
 }
@@ -38,8 +38,8 @@ impl<B: Bucket> Table<B> {
         self.buckets.at((hash & self.mask) as usize)
     }
 
-    /// Gives the memory of the buckets from `from` up to `to` back to the system, whole huge pages
-    /// if there are any. They are not used again.
+    /// Gives the memory of the buckets from `from` up to `to` back to the system, in entire huge
+    /// pages if there are any. These buckets must not be used again.
     pub(crate) fn give_back(&self, from: u64, to: u64) {
         self.buckets.give_back(from as usize, to as usize);
     }
@@ -73,13 +73,13 @@ impl<B: Bucket> Buckets<B> {
     }
 
     fn give_back(&self, from: usize, to: usize) {
-        // A refused part goes with the mapping.
+        // A part that is refused is freed with the mapping.
         let _ = self.mapping.give_back(from * size_of::<B>(), to * size_of::<B>());
     }
 }
 
-/// Buckets under a checker, which has to be told of each, and complains if any is used after the
-/// table was given back.
+/// Buckets under a checker, which must know each bucket. Using one after the table was given back
+/// is an error.
 #[cfg(any(loom, shuttle))]
 struct Buckets<B> {
     all: Box<[B]>,

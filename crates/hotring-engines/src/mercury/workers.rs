@@ -6,7 +6,8 @@ use hotring_index::sync::Arc;
 use hotring_index::sync::spin::{SpinLock, SpinMutex, is_over};
 use std::marker::PhantomData;
 
-/// A session's lock. On lines of its own: other sessions write to them only at a change of state.
+/// A session's lock, on cache lines of its own: other sessions write to them only at a change of
+/// state.
 #[repr(align(128))]
 #[derive(Default)]
 struct ThreadLock(SpinLock);
@@ -16,7 +17,8 @@ struct ThreadLock(SpinLock);
 pub(crate) struct Workers(SpinMutex<Vec<Arc<ThreadLock>>>);
 
 impl Workers {
-    /// Registers a new session; None if it would have to be alone and is not.
+    /// Registers a new session; None if the locking scheme allows only one session and there is
+    /// one.
     pub(crate) fn join<L: Locking>(self: &Arc<Self>) -> Option<Worker<L>> {
         let lock = Arc::new(ThreadLock::default());
         let mut all = self.0.lock();
@@ -28,8 +30,8 @@ impl Workers {
         Some(Worker { lock, workers: self.clone(), locking: PhantomData })
     }
 
-    /// Calls `f` while no session is inside of an operation, begins one, or ends. The caller must hold no
-    /// thread lock and no bucket's.
+    /// Calls `f` while no session is inside an operation, begins one, or ends. The caller must hold no thread lock and
+    /// no bucket's.
     pub(crate) fn stop_all<R>(&self, f: impl FnOnce() -> R) -> R {
         let all = self.0.lock();
         all.iter().for_each(|worker| worker.0.lock());
@@ -73,7 +75,7 @@ impl<L: Locking> Drop for Worker<L> {
     }
 }
 
-/// A session inside of an operation: it holds its lock.
+/// A session inside an operation: it holds its thread lock.
 pub(crate) struct Entered<'w, L: Locking>(&'w Worker<L>);
 
 impl<L: Locking> Drop for Entered<'_, L> {

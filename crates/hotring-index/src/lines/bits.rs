@@ -1,4 +1,4 @@
-//! The word of a lane: which bits it has, and what they mean. No memory is touched here.
+//! The layout of a lane's word: its bits and their meaning. Nothing here accesses memory.
 //!
 //! The high bits of a word are the *quotient* of its key's hash, as many as the number of lines leaves over
 //! (`HASH_BITS - s` for `2^s` lines). The low bits are control bits:
@@ -12,12 +12,12 @@
 //! | free in lane 0 | all others | 15 | 15-19 | 15-23 |
 //! | free in lanes 1 to 3 | none | 6-11, 14-15 | 6-11, 14-19 | 6-11, 14-23 |
 //!
-//! A line of fewer than 65,536 has its control bits in lane 0 and items in the other three: a quotient may
-//! begin at bit 6 there. Byte strings would have expiry and eviction in the free bits of lane 0 to 3, at least one at
-//! s = 16: a table of them must have more lines, or lane 0 less.
+//! In a table of fewer than 65,536 lines, lane 0 has the control bits and the other three lanes have items: there a
+//! quotient may begin at bit 6. Byte strings would need free bits in all four lanes for expiry and eviction. In a
+//! table of 65,536 lines, lane 0 has only one: such a table would need more lines, or fewer control bits in lane 0.
 
-/// Bits of a hash, and of a word. Under loom a lane is one word for both halves, and hashes are shorter, so that the
-/// smallest of tables has its control bits.
+/// Bits of a hash, and of a word. Under loom a lane is one word for both halves, and hashes are shorter, so that even
+/// the smallest table has space for its control bits.
 #[cfg(not(loom))]
 pub(super) const HASH_BITS: u32 = 64;
 #[cfg(not(loom))]
@@ -30,30 +30,30 @@ pub(super) const WORD_BITS: u32 = 32;
 /// The highest hash.
 pub(super) const HASH_MAX: u64 = u64::MAX >> (64 - HASH_BITS);
 
-/// The lane has an item.
+/// The lane holds an item.
 pub(super) const LIVE: u64 = 1;
 /// The item is being moved: it must not change, and its lane must not be used again.
 pub(super) const FROZEN: u64 = 1 << 1;
 
 const PROBE_SHIFT: u32 = 2;
-/// Which line of its home's sequence the item is in; 0 is the home line itself.
+/// The number of the item's line in its home's sequence; 0 is the home line itself.
 pub(super) const PROBE: u64 = 15 << PROBE_SHIFT;
 
-/// Of lane 0: a thread inserts keys of this home, or moves the home.
+/// Lane 0 only: a thread inserts keys of this home, or moves the home.
 pub(super) const LOCK: u64 = 1 << 6;
 
 const REACH_SHIFT: u32 = 7;
-/// Of lane 0: the highest PROBE that a key of this home may have.
+/// Lane 0 only: the highest PROBE that a key of this home may have.
 pub(super) const REACH: u64 = 15 << REACH_SHIFT;
 
-/// Of lane 0: keys of this home are here. Without it they are in the next table. Memory that went back to the
-/// system reads as zeros, which says the same.
+/// Lane 0 only: the keys of this home are in this table. If the bit is clear they are in the next table. Memory that
+/// was given back to the system reads as zeros, which means the same.
 pub(super) const ACTIVE: u64 = 1 << 11;
 
-/// How hot an item is, 0 to 3. In tables whose lanes all have items.
+/// The heat of an item, 0 to 3. Only in tables in which all lanes hold items.
 pub(super) const HEAT: u64 = 3 << 12;
 
-/// Of lane 0: an item of this home may have moved outward, so that REACH must not become 0 again.
+/// Lane 0 only: an item of this home may have moved outward, so that REACH must not become 0 again.
 pub(super) const SPREAD: u64 = 1 << 14;
 
 /// The bits of lane 0 that belong to the line and not to the item.
@@ -64,9 +64,9 @@ pub(super) const PROBE_MAX: u64 = if cfg!(loom) { 1 } else { 14 };
 /// The REACH of a home that has keys in the stash.
 pub(super) const STASHED: u64 = 15;
 
-/// The least exponent of a table: its words have room for the control bits of an item.
+/// The least exponent of a table: its words have space for the control bits of an item.
 pub(super) const EXPONENT_MIN: u32 = if cfg!(loom) { 1 } else { 6 };
-/// From this exponent on lane 0 has an item as well.
+/// From this exponent on, lane 0 holds an item as well.
 pub(super) const EXPONENT_FULL: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// The PROBE bits for a number.

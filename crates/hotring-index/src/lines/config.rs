@@ -2,23 +2,23 @@
 
 use super::lane::Form;
 
-/// How a [`Lines`](super::Lines) is built.
+/// The settings of a [`Lines`](super::Lines).
 #[derive(Clone, Debug)]
 pub struct LinesConfig {
     /// The secret of the permutation of keys: take it from the system's random numbers.
     pub seed: [u64; 2],
-    /// Items for which there is room from the start. The map never shrinks below that.
+    /// The number of items for which the first table has capacity. The map never shrinks below it.
     pub capacity: u64,
     /// The share of lanes that may be taken before the table grows, 0.6 to 0.9.
     pub load_max: f64,
-    /// By what the table grows, 1.1 to 8: a smaller factor takes less memory and moves items more often.
+    /// The factor by which the table grows, 1.1 to 8: a smaller factor takes less memory and moves items more often.
     pub factor: f64,
-    /// Whether the table shrinks by itself.
+    /// Whether the table shrinks automatically.
     pub shrinks: bool,
-    /// Whether huge pages are asked for: for the first table, and where
-    /// [`LinesSession::maintain`](super::LinesSession::maintain) is called.
+    /// Whether huge pages are requested: for the first table at once, for later tables by
+    /// [`LinesSession::maintain`](super::LinesSession::maintain).
     pub huge_pages: bool,
-    /// The instructions with which lines are searched; the best that the processor has if `None`.
+    /// The instructions that search lines; `None` picks the best that the processor has.
     pub form: Option<Form>,
     /// A wrong variant, for model checkers.
     #[cfg(loom)]

@@ -1,8 +1,8 @@
 //! Finding items in one table, and following a key from table to table.
 //!
-//! A *hit* takes effect at the 16-byte load of its lane: word and value are of one moment. It needs no other check.
-//! While an item has two copies, in two tables, both are frozen and so have the same value; the new one thaws only
-//! when the old one is gone.
+//! A *hit* takes effect at the 16-byte load of its lane, which reads word and value at one moment. It needs no other
+//! check. While an item has two copies, in two tables, both are frozen and so have the same value; the new one thaws
+//! only when the old one is gone.
 //!
 //! A *miss* reads the control word of the home and its count of moves, then the lines as far as REACH says, then both
 //! again. If the home was ACTIVE both times and the count is the same, no item of it has moved meanwhile. A key that
@@ -15,7 +15,7 @@ use super::lane::{Lane, Line, Pair, Search};
 use super::table::{Home, Shape, Table};
 use crate::core::sync::{Ordering, fence};
 
-/// An item's place, and what it had there.
+/// An item's line and lane, and the content of the lane when it was read.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'t> {
     pub(super) line: &'t Line,
@@ -23,22 +23,23 @@ pub(super) struct Found<'t> {
     pub(super) pair: Pair,
 }
 
-/// What a home line tells of a key.
+/// The result of a look at a key's home line.
 pub(super) enum AtHome {
-    /// It is there, with this value.
+    /// The key is present, with this value.
     Hit(u64),
-    /// It is nowhere.
+    /// The key is absent.
     Miss,
-    /// It may be elsewhere. What word 0 said.
+    /// The key may be in another line, the stash or another table. Holds the control word.
     Further(u64),
 }
 
 impl Shape {
-    /// What the home line alone can tell.
+    /// Looks for a key in the home line alone.
     #[inline(always)]
     pub(super) fn look_at_home<S: Search>(&self, line: &Line, want: u64) -> AtHome {
-        // Before the lanes, and again behind them, as in every miss. A hit does not need it, but one lookup alone has
-        // time for it while it waits, and a miss would have to search twice.
+        // The control word is read before the lanes and again after them, as in every miss. A hit does not need the
+        // first read, but a single lookup has time for it while it waits for memory, and without it a miss would have
+        // to search twice.
         let control = line.control();
         if let Some(found) = self.find_in::<S>(line, want) {
             return AtHome::Hit(found.pair.value);
@@ -49,8 +50,8 @@ impl Shape {
         AtHome::Further(control)
     }
 
-    /// The same after a search of the line that found nothing. That proves nothing: word 0 was not read before it, and
-    /// the item may have been in another line then, and in this one since.
+    /// Like [`look_at_home`](Self::look_at_home), after a search of the line in vain. That search proves nothing: the
+    /// control word was not read before it, so the item may have moved from another line into this one meanwhile.
     #[inline(always)]
     pub(super) fn look_again_at_home<S: Search>(&self, line: &Line, want: u64) -> AtHome {
         let control = line.control();
@@ -63,7 +64,7 @@ impl Shape {
         self.look_at_home::<S>(line, want)
     }
 
-    /// The item in a line, by the word to look for.
+    /// The item of a line that matches the word to look for.
     #[inline(always)]
     pub(super) fn find_in<'t, S: Search>(&self, line: &'t Line, want: u64) -> Option<Found<'t>> {
         let matches = S::matches(line, want, self.mask());
@@ -75,7 +76,7 @@ impl Shape {
         ((pair.word ^ want) & self.mask() == 0).then_some(Found { line, lane, pair })
     }
 
-    /// The item of a home, as far as `reach`. Not in the stash.
+    /// The item of a home in the lines of its sequence up to `reach`. Does not look in the stash.
     #[inline(always)]
     pub(super) fn find<S: Search>(&self, home: Home, reach: u64) -> Option<Found<'_>> {
         let step = self.step(home.want);
@@ -85,7 +86,7 @@ impl Shape {
         })
     }
 
-    /// Calls `see` with each item of a home that is there, except those in the stash.
+    /// Calls `see` with each item of a home, except those in the stash.
     #[inline(always)]
     pub(super) fn each_item<'t, S: Search>(
         &'t self,
@@ -102,7 +103,7 @@ impl Shape {
             }
         };
         look(self.line(index), LIVE, LIVE | PROBE);
-        // What an item's word says of its place says where its home is: the distance is part of the quotient.
+        // The position and the word of an item determine its home: the distance is part of the quotient.
         let mask = LIVE | PROBE | self.step_bits();
         for number in 1..=reach.min(PROBE_MAX) {
             for step in 1..=self.steps_max() {
@@ -113,7 +114,7 @@ impl Shape {
     }
 }
 
-/// The value of a hash, from this table on.
+/// The value of a hash in this table or a later one.
 #[inline(always)]
 pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
     loop {
@@ -140,7 +141,7 @@ pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
     }
 }
 
-/// What a reader must see unchanged after it has looked at the lanes of a home in vain.
+/// The state of a home that must be unchanged after a reader has looked at its lanes in vain.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) reach: u64,
@@ -148,27 +149,29 @@ pub(super) struct Seen {
 }
 
 impl Table {
-    /// Before a look at the lanes of a home. `None`: it has moved on.
+    /// Must be called before a look at the lanes of a home. `None`: the home has moved on.
     #[inline(always)]
     pub(super) fn see(&self, index: u64) -> Option<Seen> {
         let control = self.shape.line(index).control();
         (control & ACTIVE != 0).then(|| Seen { reach: reach_of(control), moves: self.moves(index) })
     }
 
-    /// After it: whether no item of the home has moved meanwhile, to another lane or another table.
+    /// Must be called after the look: whether no item of the home has moved meanwhile, to another
+    /// lane or another table.
     #[inline(always)]
     pub(super) fn is_as(&self, index: u64, seen: Seen) -> bool {
         if wrong!(self, LinesNoSecondLook) {
             return true;
         }
-        // ORDERING: Acquire: the lanes were read before. A lane that was seen empty because its item has moved was so
-        // after ACTIVE was cleared, or the count of moves raised; that is seen then, too.
+        // ORDERING: Acquire: the lanes were read before. If a lane was seen empty because its item has moved, it was
+        // emptied after ACTIVE was cleared or the count of moves was raised; that is seen here, too.
         fence(Ordering::Acquire);
         self.shape.line(index).control() & ACTIVE != 0 && self.moves(index) == seen.moves
     }
 }
 
-/// Whether a home that had only items in its line still has: no item moves outward from it then.
+/// Whether a home whose items were all in its line is still such a home: then no item has moved
+/// outward from it.
 #[inline(always)]
 pub(super) fn is_plain_still(line: &Line) -> bool {
     // ORDERING: Acquire, as in `is_as`: before an item moves out of such a line, its REACH is raised for good.
@@ -176,7 +179,7 @@ pub(super) fn is_plain_still(line: &Line) -> bool {
     is_plain(line.control())
 }
 
-/// Whether a home has keys, and all of them in its line.
+/// Whether a home is ACTIVE and all of its items are in its line.
 #[inline(always)]
 pub(super) fn is_plain(control: u64) -> bool {
     control & (ACTIVE | REACH) == ACTIVE

@@ -1,4 +1,4 @@
-//! What all sessions of a map share: its settings, its tables, and its count.
+//! The state that all sessions of a map share: settings, tables, and the number of items.
 
 use super::config::LinesConfig;
 use super::lane::Form;
@@ -11,18 +11,18 @@ use crate::core::sync::{Arc, AtomicU64, Mutex, Ordering, TallyI64};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-/// The load of a table that was made for a number of items, and the least at which a lack of room in one place makes
+/// The load of a table that is created for a given number of items, and the least load at which a crowded stash makes
 /// the table grow.
 pub(super) const LOAD_MADE: f64 = 0.6;
 
-/// A shrinking table is made for this load, so that it does not grow again soon.
+/// The load for which a smaller table is created on shrinking, so that it does not grow again soon.
 const LOAD_SHRUNK: f64 = 0.4;
 
 /// The load below which a table shrinks.
 const LOAD_MIN: f64 = 0.15;
 
-/// Items in the stash that are no reason to grow: these, and one in as many lines. At a load of 0.8 chance puts one of
-/// some 100,000 items there.
+/// The stash may hold `STASHED_FEW` items, and one more for each `LINES_A_STASHED` lines, before it is a reason to
+/// grow. At a load of 0.8, chance puts about one in 100,000 items there.
 const STASHED_FEW: u64 = 16;
 const LINES_A_STASHED: u64 = 4096;
 
@@ -37,25 +37,27 @@ pub(super) struct Shared {
     pub(super) form: Form,
     config: LinesConfig,
     lines_min: u64,
-    /// Items, as far as sessions have told.
+    /// The number of items that sessions have reported.
     items: TallyI64,
     registry: Mutex<Registry>,
 }
 
 struct Registry {
-    /// In order. All but the last two have been left, and wait for sessions that are still there.
+    /// Tables in order. All but the last two have been left: all their homes have moved on, and
+    /// they wait for sessions that still use them.
     tables: VecDeque<NonNull<Table>>,
     records: Vec<Arc<Record>>,
     #[cfg(loom)]
     freed: Vec<NonNull<Table>>,
 }
 
-/// What others may know of a session.
+/// The part of a session that other threads read.
 #[derive(Default)]
 pub(super) struct Record {
     /// The session uses no table with a lower number.
     generation: AtomicU64,
-    /// Items that it has not told yet. Only the session writes it.
+    /// The change of the number of items that the session has not reported yet. Only the session
+    /// writes it.
     pending: TallyI64,
 }
 
@@ -114,7 +116,7 @@ impl Lines {
         self.len() == 0
     }
 
-    /// Numbers of interest. O(sessions).
+    /// Statistics of the map. O(sessions).
     pub fn stats(&self) -> LinesStats {
         let registry = self.shared.lock();
         // SAFETY: the lock is held, so no table is freed.
@@ -131,20 +133,20 @@ impl Lines {
     }
 }
 
-/// Numbers of a map.
+/// Statistics of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinesStats {
     /// Lines of the newest table.
     pub lines: u64,
-    /// Lanes of it that may have items.
+    /// Lanes of the newest table that may hold items.
     pub room: u64,
-    /// Tables, those included that were left and wait for sessions.
+    /// Tables, including those that have been left and wait for sessions.
     pub tables: u64,
-    /// Bytes of the tables in use. Memory is taken only where a table was touched.
+    /// Bytes of the tables in use. Only pages that were touched take memory.
     pub table_bytes: u64,
     /// Items in the stash.
     pub stashed: u64,
-    /// How often the table has grown or shrunk.
+    /// Times that the table has grown or shrunk.
     pub growths: u64,
 }
 
@@ -167,7 +169,8 @@ fn check(config: &LinesConfig) -> Result<Form, ConfigError> {
     ))
 }
 
-/// The lines with which this many items make this load. Small tables have three lanes a line.
+/// The number of lines at which this many items give this load. Small tables have three lanes a
+/// line.
 fn lines_for(items: u64, load: f64) -> u64 {
     let lines = |lanes: f64| (items as f64 / (lanes * load)).ceil() as u64;
     let (full, small) = (lines(4.0), lines(3.0));
@@ -207,15 +210,15 @@ impl Shared {
         registry.free_left();
     }
 
-    /// Takes over what a session has counted; returns the sum of all that was taken over.
+    /// Adds a session's unreported change to the number of items; returns the sum.
     pub(super) fn count(&self, record: &Record, pending: i64) -> i64 {
         // ORDERING: Relaxed, counts.
         record.pending.store(0, Ordering::Relaxed);
         self.items.fetch_add(pending, Ordering::Relaxed) + pending
     }
 
-    /// Begins to grow or to shrink if this many items ask for it. Only where nothing else is under way, and not at
-    /// all where another thread is about to, or where there is no memory.
+    /// Begins to grow or to shrink if this number of items requires it. Does nothing while another resize is under
+    /// way, while another thread holds the registry's lock, or if there is no memory.
     pub(super) fn fit(&self, items: i64, table: &Table) {
         let (items, room) = (items.max(0) as f64, table.shape.room() as f64);
         let is_high = items > room * self.config.load_max;
@@ -226,13 +229,14 @@ impl Shared {
         }
     }
 
-    /// Begins to shrink to what this many items need.
+    /// Begins to shrink to the size that this many items need.
     pub(super) fn shrink(&self, items: i64, table: &Table) -> bool {
         let lines = lines_for(items.max(0).cast_unsigned(), LOAD_SHRUNK).max(self.lines_min);
         lines < table.shape.lines() && self.resize(table, lines)
     }
 
-    /// An item went to the stash: grows if it has more than chance puts there, and the table as a whole is full enough.
+    /// Called when an item went to the stash: begins to grow if the stash holds more items than chance puts there and
+    /// the load of the table is high enough.
     #[cold]
     pub(super) fn had_no_room(&self, items: i64, table: &Table) {
         let is_many =
@@ -248,7 +252,8 @@ impl Shared {
         self.resize(table, lines_for(room, 1.0))
     }
 
-    /// Gives the newest table, which must be this one, a next one. False: not now.
+    /// Creates the table that follows `table`, which must be the newest one. False: not possible
+    /// now.
     fn resize(&self, table: &Table, lines: u64) -> bool {
         let Ok(mut registry) = self.registry.try_lock() else { return false };
         let newest = *registry.tables.back().expect("there is always one");
@@ -260,7 +265,8 @@ impl Shared {
         if registry.tables.iter().rev().nth(1).is_some_and(|before| !is_left(before)) {
             return false;
         }
-        // Small pages, as one is filled with zeros where an operation touches it. `maintain` makes them huge.
+        // Small pages: the operation that touches a page first waits until the system has filled it with zeros.
+        // `maintain` makes them huge.
         let config = LinesConfig { huge_pages: false, ..self.config.clone() };
         let Ok(next) = Table::new(lines, table.generation + 1, &config) else { return false };
         let next = NonNull::from(Box::leak(next));
@@ -270,7 +276,7 @@ impl Shared {
         true
     }
 
-    /// Frees tables that no session can come to any more.
+    /// Frees tables that no session can reach.
     pub(super) fn free_left(&self) {
         if let Ok(mut registry) = self.registry.try_lock() {
             registry.free_left();
@@ -279,13 +285,14 @@ impl Shared {
 }
 
 impl Record {
-    /// From now on the session uses this table and later ones.
+    /// Declares that the session uses only this table and later ones.
     pub(super) fn announce(&self, table: &Table) {
-        // ORDERING: Release: the session's accesses of tables before come before these are freed.
+        // ORDERING: Release: the session's accesses of earlier tables happen before those tables
+        // are freed.
         self.generation.store(table.generation, Ordering::Release);
     }
 
-    /// Notes what the session has not told yet.
+    /// Publishes the change that the session has not reported yet.
     #[inline(always)]
     pub(super) fn note(&self, pending: i64) {
         // ORDERING: Relaxed, a count.
@@ -294,7 +301,8 @@ impl Record {
 }
 
 impl Registry {
-    /// A session that announces a table comes to it and to later ones only, so that tables go in order.
+    /// Frees left tables in order, up to the oldest table that a session announces: a session reaches only the table
+    /// that it announces and later ones.
     fn free_left(&mut self) {
         // ORDERING: Acquire pairs with the Release in `announce`.
         let announced = self.records.iter().map(|record| record.generation.load(Ordering::Acquire));
@@ -310,14 +318,14 @@ impl Registry {
             self.tables.pop_front();
             #[cfg(loom)]
             {
-                // It stays, so that a use is a complaint and not a fault of the memory.
+                // The table stays allocated, so that a late use fails an assertion instead of being undefined.
                 // ORDERING: Relaxed: under loom one thread runs at a time.
                 table.life.is_freed.store(true, Ordering::Relaxed);
                 self.freed.push(first);
                 continue;
             }
-            // SAFETY: it came from a box; no session is at it or before it, and none can come to it any more: the
-            // tables before it are gone, and new sessions begin with one that has not been left.
+            // SAFETY: the table came from a box. No session uses it or an earlier table, and none can reach it: the
+            // earlier tables are freed, and new sessions begin with a table that has not been left.
             #[cfg(not(loom))]
             drop(unsafe { Box::from_raw(first.as_ptr()) });
         }
@@ -329,7 +337,7 @@ impl Drop for Registry {
         #[cfg(loom)]
         self.tables.extend(self.freed.drain(..));
         for table in self.tables.drain(..) {
-            // SAFETY: it came from a box, and sessions hold the map, so there is none left.
+            // SAFETY: the table came from a box, and sessions hold the map, so no session is left.
             drop(unsafe { Box::from_raw(table.as_ptr()) });
         }
     }

@@ -1,4 +1,5 @@
-//! The memory of a table. Pages come as they are touched, and go back window by window.
+//! The memory of a table. Pages are allocated when they are touched, and given back to the system
+//! window by window.
 
 use super::lane::Line;
 use crate::core::memory::HUGE_PAGE;
@@ -21,7 +22,7 @@ pub(super) enum Memory {
     Pages(Mapping, u64),
 }
 
-/// Tables up to this size are blocks.
+/// Tables of up to this many bytes are blocks.
 #[cfg(not(loom))]
 const BLOCK_MAX: usize = 1 << 20;
 
@@ -51,7 +52,7 @@ impl Memory {
         }
     }
 
-    /// Windows that the following may be called with; the last one may have fewer lines.
+    /// The number of windows for the functions below; the last window may have fewer lines.
     pub(super) fn windows(&self) -> u64 {
         match self {
             Self::Block(..) => 0,
@@ -59,20 +60,20 @@ impl Memory {
         }
     }
 
-    /// Gives the pages of a window back: they read as zeros.
+    /// Gives the pages of a window back to the system: they read as zeros afterwards.
     pub(super) fn give_back(&self, window: u64) {
         self.with(window, |mapping, from, to| _ = mapping.give_back(from, to));
     }
 
-    /// Has pages come before they are touched.
+    /// Allocates the pages of a window before they are touched.
     pub(super) fn populate(&self, window: u64) {
-        // Only advice: where it is refused, pages come as they are touched.
+        // Only advice: if it is refused, pages are allocated when they are touched.
         self.with(window, |mapping, from, to| _ = mapping.populate(from, to));
     }
 
     /// Makes the pages of a window a huge one.
     pub(super) fn collapse(&self, window: u64) {
-        // Only advice: where it is refused, small pages serve.
+        // Only advice: if it is refused, the pages stay small.
         self.with(window, |mapping, from, to| _ = mapping.collapse(from, to));
     }
 
@@ -87,13 +88,15 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Self::Block(start, layout) = self {
-            // SAFETY: it was allocated with this layout, and the table that owns it goes.
+            // SAFETY: the block was allocated with this layout, and the table that owns it is
+            // dropped.
             unsafe { dealloc(start.as_ptr(), *layout) };
         }
     }
 }
 
-// SAFETY: the block is memory like a mapping, which is both; accesses are those of `lane`.
+// SAFETY: a block is memory like a mapping, which is `Send` and `Sync`; all accesses go through
+// `lane`.
 #[cfg(not(loom))]
 unsafe impl Send for Memory {}
 // SAFETY: as above.

@@ -1,9 +1,9 @@
 //! Lines: a map of `u64` to `u64` whose items lie in the table itself, four to a cache line.
 //!
-//! `docs/design/lines.md` has the protocol: words, invariants, memory orders, and why it is right. From the lowest
-//! layer up: `bits`, `lane` (all accesses of the memory), `permutation` (keys to hashes), `stash`, `table`, `lookup`,
-//! `write`, `sweep` (growing and shrinking), `relocate` (moves within a table), `map`, `session`, `pipeline` (batches),
-//! `queue`, `scan`.
+//! `docs/design/lines.md` has the protocol: words, invariants, memory orders, and the correctness argument. The
+//! modules, from the lowest layer up: `bits`, `lane` (all accesses of the memory), `permutation` (keys to hashes),
+//! `stash`, `table`, `lookup`, `write`, `sweep` (growing and shrinking), `relocate` (moves within a table), `map`,
+//! `session`, `pipeline` (batches), `queue`, `scan`.
 
 /// Whether a model checker asked for this wrong variant (`core/faults.rs`).
 macro_rules! wrong {

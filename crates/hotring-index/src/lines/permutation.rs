@@ -1,15 +1,15 @@
 //! The keyed bijection from keys to hashes.
 //!
-//! A hash says where its key is and which key it is, so it must be invertible. Three rounds of an exclusive or with a
-//! secret, a multiplication by a secret odd number and, between them, a reversal of the bytes. A product's high bits
-//! depend on all bits of its factor, its low bits on few; reversed, they change places. So after three rounds each bit
-//! of a key changes the high bits of the hash, which choose the line, in about half of all cases. With two, the highest
-//! bit of a key changed them by the same amount in all keys, and keys could be chosen that stay close together for
-//! every seed.
+//! A hash determines both the position of its key and the key itself, so the function must be invertible. It has three
+//! rounds of an exclusive or with a secret and a multiplication by a secret odd number, with a reversal of the bytes
+//! between rounds. A product's high bits depend on all bits of its factor, its low bits on few; reversed, they change
+//! places. So after three rounds each bit of a key changes the high bits of the hash, which choose the line, in about
+//! half of all cases. With two rounds, the highest bit of a key changed these bits by the same amount in all keys, and
+//! keys could be chosen that stay close together for every seed.
 //!
 //! Three rounds are eight instructions. Four Feistel rounds with keyed products took 24, and more than twice as long.
-//! It is no cipher. A client that measures times may learn something about the seed; what it can do with that is
-//! bounded by the stash and by the rule that only a full table grows.
+//! The permutation is not a cipher: a client that measures times may learn something about the seed. The stash, and
+//! the rule that only a full table grows, bound the harm that such a client can do.
 
 /// Rounds.
 const ROUNDS: usize = 3;

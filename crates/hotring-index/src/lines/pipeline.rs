@@ -1,12 +1,12 @@
-//! Many lookups in flight, so that the lines they wait for are fetched side by side.
+//! Batches: many lookups in flight, so that the lines they wait for are fetched in parallel.
 //!
-//! A lookup asks for its home line and gives way. When its turn comes again it looks at the line: it *lands*, or it
-//! asks for the next line of its home's sequence and goes to the back of the queue. A hit takes one search of 64 bytes
-//! and one load of 16; word 0 is read only where the search finds nothing. What is out of the ordinary (a home that
-//! has moved on, the stash, a miss in a home with further lines) lands by the plain lookup: its lines are in the cache.
+//! A lookup prefetches its home line and pauses. When its turn comes again it looks at the line: it *lands*, or it
+//! prefetches the next line of its home's sequence and goes to the back of the queue. A hit takes one search of 64
+//! bytes and one load of 16; word 0 is read only where the search finds nothing. Rare cases (a home that has moved on,
+//! the stash, a miss in a home with further lines) land by the plain lookup, whose lines are then in the cache.
 //!
-//! Here are batches, whose keys are all known; `queue.rs` has the queue that callers fill. Writes of a batch take
-//! effect one after the other, in order; the lines of later ones are asked for ahead.
+//! The keys of a batch are all known in advance; `queue.rs` has the queue that callers fill one by one. Writes of a
+//! batch take effect one after the other, in order; the lines of later writes are prefetched.
 
 use super::bits::{ACTIVE, PROBE, PROBE_MAX, probe, probe_of, reach_of};
 use super::lane::{Form, Search, by_form};
@@ -15,10 +15,11 @@ use super::session::LinesSession;
 use super::table::{Shape, Table};
 use crate::core::prefetch::{prefetch, prefetch_to_write};
 
-/// Lookups in flight: more than a core has lines under way, so that each has arrived when its turn comes.
+/// Lookups in flight: more than a core can have cache misses outstanding, so that each line has arrived when its turn
+/// comes.
 pub(super) const FLIGHTS: usize = 64;
 
-/// Writes for which lines are asked ahead.
+/// The number of later writes whose lines are prefetched.
 const AHEAD: usize = 24;
 
 /// A lookup under way, in one table.
@@ -30,21 +31,21 @@ pub(super) struct Flight<W> {
     index: u64,
     /// The REACH of the home; 0 until the home line has been seen.
     reach: u32,
-    /// What it is for.
+    /// The caller's token.
     pub(super) what: W,
 }
 
-/// What a look at a line came to.
+/// The result of a look at a line.
 pub(super) enum Step {
     Land(Option<u64>),
-    /// It is under way to its next line.
+    /// The lookup waits for its next line.
     Fly,
     /// The plain lookup must settle it.
     Divert,
 }
 
 impl<W> Flight<W> {
-    /// Asks for the home line of a hash.
+    /// Prefetches the home line of a hash.
     #[inline(always)]
     pub(super) fn take_off(shape: &Shape, hash: u64, what: W) -> Self {
         let home = shape.home(hash);
@@ -52,7 +53,7 @@ impl<W> Flight<W> {
         Self { want: home.want, index: home.index, reach: 0, what }
     }
 
-    /// The same for a write: no other core keeps the line.
+    /// Like `take_off`, for a write: takes the line away from other cores.
     #[inline(always)]
     pub(super) fn take_off_to_write(shape: &Shape, hash: u64, what: W) -> Self {
         let home = shape.home(hash);
@@ -67,7 +68,7 @@ impl<W> Flight<W> {
         Some(found.pair.value)
     }
 
-    /// After a look at the line in vain.
+    /// Decides how to continue after a look at the line in vain.
     #[inline(always)]
     pub(super) fn go_on<S: Search>(&mut self, shape: &Shape) -> Step {
         if self.want & PROBE == 0 {
@@ -148,7 +149,7 @@ impl LinesSession {
         }
     }
 
-    /// Asks for the home line of a key that will be written.
+    /// Prefetches the home line of a key that will be written.
     #[inline(always)]
     fn ask(&self, key: u64) {
         let home = self.shape.home(self.hash(key));
@@ -171,7 +172,7 @@ fn fly<S: Search>(
     for (key, flight) in flights[..airborne].iter_mut().enumerate() {
         *flight = take_off(key);
     }
-    // While there are keys to start, all places are taken.
+    // While there are keys to start, all slots are taken.
     let (mut started, mut turn) = (airborne, 0);
     'full: while started < keys.len() {
         for (at, flight) in flights.iter_mut().enumerate() {
@@ -192,7 +193,8 @@ fn fly<S: Search>(
             started += 1;
         }
     }
-    // The rest in their order, from the place whose turn it is; those that fly on keep that order.
+    // The remaining flights land in order, from the slot whose turn it is; flights that continue
+    // keep their order.
     flights[..airborne].rotate_left(turn);
     while airborne > 0 {
         let mut left = 0;

@@ -1,10 +1,10 @@
 //! A queue of operations in flight, which callers fill one by one.
 //!
-//! A batch loses where it begins and where it ends: its first lookups wait for memory alone, and so do its last ones. A
-//! queue stays full from one caller to the next. An operation gives way once its home line was asked for, and each
-//! later call lets those go on whose turn it is, until one has its answer.
+//! A batch loses time at its beginning and its end, where few lookups are in flight to share the wait for memory. A
+//! queue stays full from one caller to the next. An operation pauses once its home line has been prefetched, and each
+//! later call resumes operations in turn until one has its answer.
 //!
-//! Entries are numbers of lines of the session's table. So the queue must own its session, and starts all lookups again
+//! Entries hold line numbers of the session's table. So the queue must own its session, and must restart all lookups
 //! when the session has gone on to another table.
 
 use super::lane::{Best, Form, Search, by_form};
@@ -25,22 +25,22 @@ pub enum LinesOp {
     Take(u64),
 }
 
-/// What an operation came to.
+/// The answer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinesAnswer {
-    /// Of a lookup or a removal: the value of the key, if it was there.
+    /// Of a lookup or a removal: the value of the key, if it was present.
     Value(Option<u64>),
-    /// Of a put: whether the key was there. Of an insert: whether it was not, and the value was stored.
+    /// Of a put: whether the key was present. Of an insert: whether the value was stored, as the key was absent.
     Done(bool),
 }
 
-/// Up to 64 operations in flight, so that the lines they wait for are fetched side by side: for callers that come one
+/// Up to 64 operations in flight, so that the lines they wait for are fetched in parallel: for callers that come one
 /// by one, such as the connections of a server. One thread uses a queue.
 ///
 /// Operations in flight are concurrent with each other: each takes effect at one moment between its submission and its
-/// answer, in any order. If one must come after another, submit it after the answer of that. Every operation is
-/// answered exactly once. What is in flight when the queue is dropped gets no answer, and writes among it are not
-/// made.
+/// answer, in any order. An operation that must come after another must be submitted after the answer of the other.
+/// Every operation is answered exactly once. Operations in flight when the queue is dropped get no answer, and their
+/// writes are not made.
 ///
 /// ```
 /// # #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))] {
@@ -67,15 +67,15 @@ pub enum LinesAnswer {
 /// ```
 pub struct LinesQueue<T> {
     session: LinesSession,
-    /// A ring. Its `len` entries from `first` on are in flight, in the order of their turns.
+    /// A ring buffer. Its `len` entries from `first` on are in flight, in the order of their turns.
     entries: Box<[Option<Flight<Asked<T>>>; FLIGHTS]>,
     first: usize,
     len: usize,
-    /// Of the table of all entries.
+    /// The generation of the table that all entries refer to.
     generation: u64,
 }
 
-/// What was asked for, and by whom.
+/// An operation, and the caller's token.
 struct Asked<T> {
     op: LinesOp,
     by: T,
@@ -95,7 +95,7 @@ impl<T> LinesQueue<T> {
         Self { session, entries, first: 0, len: 0, generation }
     }
 
-    /// Starts an operation. If as many are in flight as may be, one of them is answered.
+    /// Starts an operation. If the queue is full, answers one of the operations in flight.
     #[inline(always)]
     pub fn submit(&mut self, op: LinesOp, by: T) -> Option<(T, LinesAnswer)> {
         self.keep_up();
@@ -132,7 +132,7 @@ impl<T> LinesQueue<T> {
         by_form!(self.session.form, S => self.land_by::<S>())
     }
 
-    /// Lets entries go on, in turn, until one has its answer.
+    /// Resumes entries in turn until one has its answer.
     #[inline(always)]
     fn land_by<S: Search>(&mut self) -> Option<(T, LinesAnswer)> {
         while self.len > 0 {
@@ -147,7 +147,7 @@ impl<T> LinesQueue<T> {
                         Step::Land(value) => value,
                         Step::Divert => self.settle::<S>(key),
                         Step::Fly => {
-                            // To the last place; where all are taken, that is this one.
+                            // To the end of the ring; if the ring is full, that is the same slot.
                             self.entries.swap(at, (self.first + self.len - 1) % FLIGHTS);
                             continue;
                         }
@@ -164,7 +164,7 @@ impl<T> LinesQueue<T> {
         None
     }
 
-    /// What need not be in flight any longer.
+    /// Runs an operation whose home line has been prefetched.
     fn run(&mut self, op: LinesOp) -> LinesAnswer {
         match op {
             LinesOp::Get(key) => LinesAnswer::Value(self.session.get(key)),
@@ -174,14 +174,14 @@ impl<T> LinesQueue<T> {
         }
     }
 
-    /// By the plain lookup.
+    /// Answers a lookup by the plain path.
     #[cold]
     #[inline(never)]
     fn settle<S: Search>(&self, key: u64) -> Option<u64> {
         look_up::<S>(self.session.table(), self.session.hash(key))
     }
 
-    /// The session may have gone on to another table, in a write or just now.
+    /// Restarts all lookups if the session has gone on to another table, in a write or here.
     #[inline(always)]
     fn keep_up(&mut self) {
         self.session.keep_up();
@@ -204,7 +204,7 @@ impl<T> LinesQueue<T> {
     }
 }
 
-/// The answers of what is in flight, as long as there is something. More may be submitted after the end.
+/// The answers of the operations in flight. More operations may be submitted after the end.
 impl<T> Iterator for LinesQueue<T> {
     type Item = (T, LinesAnswer);
 

@@ -1,17 +1,17 @@
 //! Moves within a table: displaced items come nearer to their homes, hot ones first.
 //!
-//! A move takes place under the LOCK of the item's home, in this order: the item is frozen; a frozen copy is put into a
-//! free lane of its sequence; the home's count of moves is raised; the old lane is cleared; the copy thaws. So a reader
-//! that misses because it looked at the new lane before and at the old one afterwards finds another count than before,
-//! and looks again. The counts have 64 bits and never wrap. A frozen item is not touched: its table is being filled by
-//! the threads that move homes, and the copy is theirs.
+//! A move takes place under the LOCK of the item's home, in this order: the item is frozen; a frozen copy is put into
+//! a free lane of its sequence; the home's count of moves is raised; the old lane is cleared; the copy thaws. So a
+//! reader that misses because it looked at the new lane before the move and at the old lane after it finds that the
+//! count has changed, and looks again. The counts have 64 bits and never wrap. A frozen item is not touched: its table
+//! is being filled by the threads that move homes, and the copy is theirs.
 //!
 //! Items move outward only from a home whose REACH is not 0, and REACH then never becomes 0 again (SPREAD). So a home
 //! with REACH 0 has had no move since it was read, and its misses need no count.
 //!
 //! *Tidying* is paid for by removals: items of a home move inward where lanes have become free, those in the stash
-//! included, and REACH falls to what is needed. It is done at once for the home whose line has got a free lane and for
-//! that of the item that was removed, and for all others in order, some at a time.
+//! included, and REACH falls to what is needed. The home whose line has got a free lane and the home of the removed
+//! item are tidied at once, all other homes in order, some at a time.
 
 use super::bits::{
     FROZEN, HEAT, LIVE, PROBE, PROBE_MAX, SPREAD, STASHED, probe, probe_of, reach_of, with_reach,
@@ -29,7 +29,7 @@ use std::ops::RangeInclusive;
 #[inline(never)]
 pub(super) fn tidy<S: Search>(table: &Table, homes: u64, spare: &mut Spare) {
     for _ in 0..homes {
-        // A table that is being left is tidy soon, in the next one.
+        // If the table is being left, the move to the next table tidies all homes.
         if table.next().is_some() {
             return;
         }
@@ -41,7 +41,7 @@ pub(super) fn tidy<S: Search>(table: &Table, homes: u64, spare: &mut Spare) {
 }
 
 /// After the removal of an item from a line: tidies its home, if it was displaced, and that of the line, whose
-/// displaced items have room now.
+/// displaced items have a free lane now.
 #[cold]
 #[inline(never)]
 pub(super) fn tidy_after<S: Search>(table: &Table, removed: &Found<'_>, spare: &mut Spare) {
@@ -79,7 +79,8 @@ fn tidy_home<S: Search>(table: &Table, index: u64, spare: &mut Spare) {
     unlock(line);
 }
 
-/// Only under LOCK: so REACH is this thread's alone. But lane 0's item may change meanwhile.
+/// Must be called under LOCK, so that no other thread changes REACH; lane 0's item may still change
+/// meanwhile.
 pub(super) fn lower_reach(line: &Line, reach: u64) {
     loop {
         let control = line.control();
@@ -89,8 +90,8 @@ pub(super) fn lower_reach(line: &Line, reach: u64) {
     }
 }
 
-/// Moves items of a home from the stash into lanes that are free now; returns the REACH that these need, STASHED if
-/// some are left. Only under its LOCK.
+/// Moves items of a home from the stash into free lanes; returns the REACH that these need, STASHED if some items are
+/// left. Must be called under the home's LOCK.
 #[cold]
 fn unstash<S: Search>(table: &Table, index: u64, spare: &mut Spare) -> u64 {
     let (hashes, mut needed) = (table.shape.hashes(index), 0);
@@ -114,8 +115,8 @@ fn unstash<S: Search>(table: &Table, index: u64, spare: &mut Spare) -> u64 {
     needed
 }
 
-/// Moves an item to the first free lane of these of its sequence; returns which line of it that is. Only under the
-/// LOCK of its home.
+/// Moves an item to the first free lane in these lines of its sequence; returns the number of the line. Must be called
+/// under the LOCK of its home.
 fn relocate<S: Search>(
     table: &Table,
     index: u64,
@@ -162,8 +163,8 @@ fn place<'t, S: Search>(
     })
 }
 
-/// Notes one of the reads of a key that are noted. A hot item that is displaced comes into its home line, and a cold
-/// item of that line goes further out.
+/// Notes a sampled read of a key. A hot item that is displaced moves into its home line, and a cold item of that line
+/// moves further out.
 #[cold]
 #[inline(never)]
 pub(super) fn warm<S: Search>(table: &Table, hash: u64) {
@@ -175,7 +176,8 @@ pub(super) fn warm<S: Search>(table: &Table, hash: u64) {
     let Some(found) = shape.find::<S>(home, reach_of(line.control())) else { return };
     let word = found.pair.word;
     if word & HEAT != HEAT {
-        // A change of the word by another thread is as good: this is a sample.
+        // If another thread changes the word first, the read is not noted, which is harmless in a
+        // sample.
         let warmer = word + (HEAT & HEAT.wrapping_neg());
         let _ = word & FROZEN != 0 || found.lane.swap_word(word, warmer);
     } else if probe_of(word) > 0
@@ -199,7 +201,7 @@ fn bring_home<S: Search>(table: &Table, home: Home) -> bool {
     moved.is_some()
 }
 
-/// Moves a cold item of a line outward. Where all are warm they become cooler.
+/// Moves a cold item of a line outward. If all items are warm, cools them instead.
 fn make_room<S: Search>(table: &Table, line: &Line, index: u64) -> bool {
     let items = || S::matches(line, LIVE, LIVE | FROZEN).each(line);
     let Some(lane) = items().find(|lane| lane.word() & HEAT == 0) else {
@@ -216,7 +218,7 @@ fn make_room<S: Search>(table: &Table, line: &Line, index: u64) -> bool {
         return false;
     }
     let number = probe_of(pair.word);
-    // The distance of a word that is no item of this line any more is none either.
+    // If the word has stopped being an item of this line, its distance means nothing.
     let Some(index) = index.checked_sub(number * shape.step(pair.word)) else { return false };
     let head = shape.line(index);
     let Some(control) = lock(head) else { return false };

@@ -1,8 +1,8 @@
-//! Visits of all items.
+//! Scanning all items.
 //!
 //! A cursor is the least hash that has not been visited. It means the same in every table, since homes are in the
-//! order of hashes. A home is read as a whole, as for a miss: its items at one moment each, none of which has moved
-//! on meanwhile.
+//! order of hashes. A home is read as a unit, as for a miss: each item is read at one moment, and none has moved
+//! meanwhile.
 
 use super::bits::{HASH_MAX, STASHED};
 use super::lane::{Form, Search, by_form};
@@ -11,11 +11,12 @@ use super::stash::{Stash, Then};
 use super::table::Table;
 use std::ops::RangeInclusive;
 
-/// Homes that one call visits at most, for each item that was asked for and beside.
+/// One call visits at most `HOMES_PER_ITEM` homes for each requested item, and `HOMES_MORE` in
+/// addition.
 const HOMES_PER_ITEM: usize = 4;
 const HOMES_MORE: usize = 64;
 
-/// An item by hash.
+/// A hash and its value.
 type Item = (u64, u64);
 
 impl LinesSession {
@@ -37,9 +38,9 @@ impl LinesSession {
         cursor.unwrap_or(0)
     }
 
-    /// Removes all keys that are there when it begins, one after the other. A key that is inserted meanwhile may be
-    /// removed, too. Each removal is linearizable by itself; together they are not one step. If the map shrinks by
-    /// itself, its memory goes in the steps that follow.
+    /// Removes all keys that are present when the call begins, one by one. A key that is inserted meanwhile may be
+    /// removed, too. Each removal is linearizable by itself; together they are not one step. If the map shrinks
+    /// automatically, its memory is freed in the steps that follow.
     pub fn clear(&mut self) {
         let (mut cursor, mut items) = (Some(0), Vec::new());
         while let Some(from) = cursor {
@@ -50,7 +51,8 @@ impl LinesSession {
         }
     }
 
-    /// The items of a hash's home from that hash on, and the first hash behind.
+    /// Collects the items of a hash's home from that hash on; returns the first hash behind the
+    /// home.
     fn home_of(&mut self, hash: u64, items: &mut Vec<Item>) -> Option<u64> {
         self.keep_up();
         let table = self.table();
@@ -84,8 +86,8 @@ fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> 
     }
 }
 
-/// The items of these hashes in the stash. Room for them is made before, as threads that hold a LOCK may wait for the
-/// stash meanwhile. False: there was too little.
+/// Collects the items of these hashes in the stash. Capacity is reserved before the stash is locked, because threads
+/// that hold a LOCK may wait for that lock. False: the capacity was too small.
 #[cold]
 fn read_stash(stash: &Stash, hashes: &RangeInclusive<u64>, items: &mut Vec<Item>) -> bool {
     let mut has_room = true;

@@ -14,22 +14,22 @@ use std::ptr::NonNull;
 
 /// A thread's access to a map of lines. Sessions are meant to be kept: one per thread.
 ///
-/// A session that is not used keeps the address range of the table that it has used last, though not its memory.
+/// An idle session keeps the address range of the table that it used last, but not its memory.
 pub struct LinesSession {
     permutation: Permutation,
-    /// That of `table`.
+    /// The shape of `table`.
     pub(super) shape: Shape,
     pub(super) form: Form,
-    /// Changes of the number of items that were not told yet, and how many may be.
+    /// The change of the number of items that was not reported to the map yet, and its limit.
     pending: i64,
     pending_max: i64,
     /// Removals since homes were tidied.
     removals: u32,
     /// Reads until the next one is noted.
     until_noted: u32,
-    /// Nodes for the stash: there are some only after a flood.
+    /// Nodes for the stash; none unless keys have collided in masses.
     spare: Spare,
-    /// The one that `record` announces.
+    /// The table that `record` announces.
     table: NonNull<Table>,
     record: Arc<Record>,
     shared: Arc<Shared>,
@@ -38,18 +38,18 @@ pub struct LinesSession {
 // SAFETY: the table is kept by the announcement, whichever thread the session is on.
 unsafe impl Send for LinesSession {}
 
-/// After this many removals a session tidies some homes: all of them once in the time in which all items are removed
-/// about twice.
+/// After `TIDY_EVERY` removals a session tidies `TIDY_HOMES` homes. So each home is tidied once in the time in which
+/// all items are removed about twice.
 const TIDY_EVERY: u32 = 64;
 const TIDY_HOMES: u64 = 16;
 
-/// One read in this many is noted in its item: a prime, which no loop over hot keys is likely to share.
+/// One read in this many is noted in its item: a prime, so that a loop over hot keys is unlikely to fall in step.
 const NOTED_EVERY: u32 = 61;
 
-/// The most that a session keeps to itself of the number of items.
+/// The largest change of the number of items that a session may leave unreported.
 const PENDING_MAX: u64 = 256;
 
-/// Lines of the next table that may have memory before homes move there: 64 MiB.
+/// Lines of the next table that are populated in advance of the homes that move there: 64 MiB.
 const POPULATED_AHEAD: u64 = 1 << 20;
 
 impl LinesSession {
@@ -82,7 +82,7 @@ impl LinesSession {
             match self.look_at_home::<Best>(hash) {
                 AtHome::Hit(value) => return Some(value),
                 AtHome::Miss => {
-                    // As a conditional move, presence would wait for memory.
+                    // Keeps the branch: as a conditional move, presence would wait for memory.
                     std::hint::cold_path();
                     return None;
                 }
@@ -101,7 +101,7 @@ impl LinesSession {
         }
     }
 
-    /// Notes a read of a key, as one read in some does.
+    /// Notes a read of a key, as one read in `NOTED_EVERY` does.
     #[cfg(loom)]
     pub fn note(&mut self, key: u64) {
         self.note_read(self.hash(key));
@@ -172,7 +172,7 @@ impl LinesSession {
         self.change(hash, |_| Then::Write(value))
     }
 
-    /// Stores what `make` makes of the value of a present key, and returns the value that it had. `make` may be called
+    /// Replaces the value of a present key by the result of `make`, and returns the old value. `make` may be called
     /// several times, and must not panic.
     pub fn update(&mut self, key: u64, mut make: impl FnMut(u64) -> u64) -> Option<u64> {
         let hash = self.hash(key);
@@ -215,7 +215,7 @@ impl LinesSession {
         self.remove_hash(hash, decide) == Some(old)
     }
 
-    /// Moves some homes on if the table grows or shrinks. False: there is nothing to move that no other thread moves.
+    /// Moves some homes on if the table is growing or shrinking. False: there are no homes left to claim.
     pub fn growth_step(&mut self) -> bool {
         self.keep_up();
         let (form, (table, spare)) = (self.form, self.parts());
@@ -225,21 +225,21 @@ impl LinesSession {
         has_moved
     }
 
-    /// Begins to grow the table now, if nothing else is under way with it; true if it did. Later writes,
+    /// Begins to grow the table, unless a resize is already under way; true if it did. Later writes,
     /// [`LinesSession::growth_step`] and [`LinesSession::maintain`] do the rest.
     pub fn grow(&mut self) -> bool {
         self.shared.grow(self.newest())
     }
 
-    /// Begins to shrink the table to what its items need, as [`LinesSession::grow`] does, but not below its first size.
+    /// Begins to shrink the table to the size that its items need, as [`LinesSession::grow`] begins to grow it. Never
+    /// shrinks below the first size.
     pub fn shrink(&mut self) -> bool {
         let items = self.tell();
         self.shared.shrink(items, self.newest())
     }
 
-    /// Does a piece of work that no operation should have to do, on the calling thread: puts memory behind pages that
-    /// growth will come to, moves homes on, makes small pages huge ones. At most some milliseconds. False: there is
-    /// none now.
+    /// Does a piece of background work on the calling thread, of at most some milliseconds: populates pages that
+    /// growth will reach, moves homes on, or makes small pages huge. False: there is nothing to do now.
     pub fn maintain(&mut self) -> bool {
         let huge_pages = self.shared.huge_pages();
         match self.moving() {
@@ -322,7 +322,7 @@ impl LinesSession {
         true
     }
 
-    /// Takes part in what growth or shrinking has to do.
+    /// Does a share of the work of growing or shrinking, if that is under way.
     #[inline(always)]
     fn help(&mut self) {
         if self.table().next().is_some() {
@@ -336,7 +336,8 @@ impl LinesSession {
         self.growth_step();
     }
 
-    /// The table that is being left and the next one, after the session has gone on to it.
+    /// The session's table and the next one, if homes are moving between them. Goes on to a later
+    /// table before, if the session's has been left.
     fn moving(&mut self) -> Option<(&Table, &Table)> {
         self.keep_up();
         let table = self.table();
@@ -366,7 +367,7 @@ impl LinesSession {
         self.shared.free_left();
     }
 
-    /// The table that new items go to.
+    /// The newest table.
     fn newest(&self) -> &Table {
         let mut table = self.table();
         while let Some(next) = table.next() {
@@ -392,7 +393,7 @@ impl LinesSession {
         self.shared.fit(items, self.newest());
     }
 
-    /// Tells the map what the session has counted; returns the number of items as far as it is known.
+    /// Reports the session's change to the map; returns the number of items that have been reported.
     fn tell(&mut self) -> i64 {
         self.shared.count(&self.record, std::mem::take(&mut self.pending))
     }
@@ -404,7 +405,7 @@ impl Drop for LinesSession {
     }
 }
 
-/// A small table must learn of its items sooner.
+/// The limit of the unreported change for a table: a small table must learn of its items sooner.
 fn pending_max(shape: &Shape) -> i64 {
     (shape.room() / 64).clamp(1, PENDING_MAX).cast_signed()
 }

@@ -1,15 +1,16 @@
-//! Keys that found no free lane in any line of their home's sequence: a tree behind a lock.
+//! The stash: a tree behind a lock, for keys that found no free lane in any line of their home's
+//! sequence.
 //!
-//! A table at ordinary load has none. A flood of keys with neighbouring hashes, chosen by a client that knows the
-//! seed, puts all but the first 60 of a home here, which takes a lock and a walk of up to 64 steps instead of growth
-//! without end.
+//! At ordinary load the stash is empty. A client that knows the seed can choose keys with neighbouring hashes, of
+//! which all but the first 60 of a home go to the stash. Each then costs a lock and a walk of up to 64 steps, but the
+//! table does not grow without end.
 //!
-//! The tree is a *digital search tree*: each node has a hash, and the hashes below it begin with the same bits as it
-//! does, as many as its depth. So it needs no balance, no choice of hashes makes it deeper than a hash has bits, and an
-//! insert only hangs a node on.
+//! The tree is a *digital search tree*: each node has a hash, and all hashes below a node of depth `d` share its first
+//! `d` bits. So the tree needs no balancing, no choice of hashes makes it deeper than a hash has bits, and an insert
+//! only appends a node.
 //!
-//! Nothing is allocated or freed under the lock, as threads that hold the LOCK of a home wait for it: nodes come from a
-//! [`Spare`] that was filled before, and go back to one.
+//! Code under the lock must not allocate or free, because threads that hold the LOCK of a home wait for it: nodes come
+//! from a [`Spare`] that was filled before, and go back to a `Spare`.
 
 use super::bits::HASH_BITS;
 use crate::core::sync::spin::SpinMutex;
@@ -33,7 +34,7 @@ type Tree = Option<Box<Node>>;
 struct Node {
     hash: u64,
     item: Stashed,
-    /// By the next bit of the hash.
+    /// The children, by the next bit of the hash.
     below: [Tree; 2],
 }
 
@@ -41,23 +42,23 @@ struct Node {
 #[derive(Clone, Copy)]
 pub(super) struct Stashed {
     pub(super) value: u64,
-    /// As FROZEN of a lane: it is being moved and must not change.
+    /// Like FROZEN of a lane: the item is being moved and must not change.
     pub(super) is_frozen: bool,
 }
 
-/// Nodes that a thread allocates at a time, or more, and nodes that it keeps.
+/// The fewest nodes that a thread allocates at a time, and the most that it keeps.
 const SPARE_MORE: usize = if cfg!(loom) { 1 } else { 16 };
 const SPARE_MAX: usize = 4 * SPARE_MORE;
 
-/// Nodes of a thread that are in no stash.
+/// Nodes that a thread has allocated for a stash.
 #[derive(Default)]
 pub(super) struct Spare {
-    /// Each is below the one before.
+    /// A list: each node is below the previous one.
     first: Tree,
     len: usize,
 }
 
-/// What becomes of an item.
+/// A decision about an item.
 #[derive(Clone, Copy)]
 pub(super) enum Then {
     Keep,
@@ -66,7 +67,7 @@ pub(super) enum Then {
 }
 
 impl Spare {
-    /// Allocates nodes: more each time. Never under a LOCK.
+    /// Allocates nodes, more each time. Must not be called under a LOCK.
     #[cold]
     pub(super) fn fill(&mut self) {
         for _ in 0..self.len + SPARE_MORE {
@@ -75,7 +76,7 @@ impl Spare {
         }
     }
 
-    /// Frees nodes of which there are too many. Never under a LOCK.
+    /// Frees the nodes above `SPARE_MAX`. Must not be called under a LOCK.
     #[inline(always)]
     pub(super) fn trim(&mut self) {
         if self.len > SPARE_MAX {
@@ -106,7 +107,7 @@ impl Spare {
 }
 
 impl Drop for Spare {
-    /// One after the other: a long list must not be freed by a call within a call.
+    /// Frees the nodes one by one: a recursive drop of a long list would overflow the call stack.
     fn drop(&mut self) {
         self.free(0);
     }
@@ -117,7 +118,7 @@ impl Stash {
         self.items.lock().find(hash).map(|item| *item)
     }
 
-    /// Only under LOCK of the hash's home, which has no such item anywhere. False: there is no spare node.
+    /// Must be called under the LOCK of the hash's home; the hash must be absent. False: there is no spare node.
     #[must_use]
     pub(super) fn insert(&self, hash: u64, item: Stashed, spare: &mut Spare) -> bool {
         let Some(mut node) = spare.take() else { return false };
@@ -144,7 +145,7 @@ impl Stash {
         true
     }
 
-    /// Lets a copy change, now that it is the only one. False: it is not here.
+    /// Unfreezes a copy, which is the only one left. False: it is not in the stash.
     pub(super) fn thaw(&self, hash: u64) -> bool {
         let mut items = self.items.lock();
         items.find(hash).map(|item| item.is_frozen = false).is_some()
@@ -160,7 +161,7 @@ impl Stash {
         Some((hash, before))
     }
 
-    /// The first of these hashes that is here.
+    /// The first of these hashes that is in the stash.
     pub(super) fn first(&self, hashes: &RangeInclusive<u64>) -> Option<u64> {
         first(&self.items.lock().root, hashes, 0, 0)
     }
@@ -181,7 +182,7 @@ impl Stash {
 }
 
 impl Items {
-    /// Where a hash is, or would be.
+    /// The link at which the node of a hash is, or would be.
     fn place(&mut self, hash: u64) -> &mut Tree {
         let (mut place, mut depth) = (&mut self.root, 0);
         while place.as_ref().is_some_and(|node| node.hash != hash) {
@@ -199,7 +200,7 @@ impl Items {
     fn remove(&mut self, hash: u64, spare: &mut Spare) {
         let place = self.place(hash);
         let Some(mut node) = place.take() else { return };
-        // Any leaf below has all the bits that the place asks for.
+        // Any leaf below shares the bits that this position requires.
         if let Some(mut leaf) = take_leaf(&mut node) {
             leaf.below = take(&mut node.below);
             *place = Some(leaf);
@@ -209,25 +210,25 @@ impl Items {
     }
 }
 
-/// The bit of a hash that says where it is below a node of this depth.
+/// The bit of a hash that selects the child of a node of this depth.
 fn bit(hash: u64, depth: u32) -> usize {
     (hash >> (HASH_BITS - 1 - depth) & 1) as usize
 }
 
-/// Takes a leaf from below a node that is none.
+/// Removes a leaf from below a node; None if the node is itself a leaf.
 fn take_leaf(node: &mut Node) -> Tree {
     let below = node.below.iter_mut().find(|below| below.is_some())?;
     let leaf = below.as_mut().and_then(|node| take_leaf(node));
     leaf.or_else(|| below.take())
 }
 
-/// The hashes that may be below a node of this depth, of which this is the least, and whether any of them is wanted.
+/// Whether a subtree of this depth can contain any of these hashes; `least` is the least hash that it can contain.
 fn may_have(least: u64, depth: u32, hashes: &RangeInclusive<u64>) -> bool {
     let most = least | (u64::MAX >> (64 - HASH_BITS)).checked_shr(depth).unwrap_or(0);
     least <= *hashes.end() && *hashes.start() <= most
 }
 
-/// The least hash below a node that goes this way.
+/// The least hash that the child of a node in this direction can contain.
 fn least_below(least: u64, depth: u32, way: u64) -> u64 {
     least | way << (HASH_BITS - 1 - depth)
 }

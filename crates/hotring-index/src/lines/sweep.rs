@@ -9,9 +9,9 @@
 //! 5. For each item: it clears the old lane, and then thaws the copy.
 //! 6. It gives the LOCK back and counts the home.
 //!
-//! At no moment are there two copies of which one may change, nor is a key in neither table. Threads that hold the LOCK
-//! of a home of the old table and of one of the new one took that of the old one first; none holds two of one table.
-//! A table begins to move on only when the one before it has been left, so that its lines stay open until then.
+//! At no moment can one of two copies change, and at no moment is a key in neither table. A thread that takes a LOCK
+//! in both tables must take that of the old table first; no thread may hold two of one table. A table begins to move
+//! on only when the table before it has been left, so that its lines stay open until then.
 
 use super::bits::{ACTIVE, FROZEN, STASHED, reach_of};
 use super::lane::Search;
@@ -30,7 +30,7 @@ const _: () = assert!(WINDOW.is_multiple_of(CHUNK));
 /// Lines of a page.
 const PAGE: u64 = 64;
 
-/// Moves some homes on. False: there are none left to claim.
+/// Moves some homes on. False: there are no homes left to claim.
 pub(super) fn step<S: Search>(table: &Table, next: &Table, spare: &mut Spare) -> bool {
     let lines = table.shape.lines();
     // ORDERING: Relaxed, a look that keeps the counter from running away.
@@ -58,20 +58,21 @@ pub(super) fn step<S: Search>(table: &Table, next: &Table, spare: &mut Spare) ->
     true
 }
 
-/// The line of the next table that the threads which move homes have come to.
+/// The line of the next table that the moving threads have reached.
 pub(super) fn position(table: &Table, next: &Table) -> u64 {
     // ORDERING: Relaxed, advice.
     let home = table.claimed.load(Ordering::Relaxed).min(table.shape.lines() - 1);
     next.shape.home(*table.shape.hashes(home).start()).index
 }
 
-/// Makes lines of the next table homes of what is in these homes. They cannot have moved on before: that begins when
-/// this table has been left, which cannot be before these homes are counted.
+/// Makes those lines of the next table homes that the keys of these homes belong to. The lines cannot have moved on
+/// already: that begins when this table has been left, which cannot be before these homes are counted.
 fn open(table: &Table, next: &Table, homes: Range<u64>) {
     let first = next.shape.home(*table.shape.hashes(homes.start).start()).index;
     let last = next.shape.home(*table.shape.hashes(homes.end - 1).end()).index;
     next.open(first..last + 1);
-    // Pages that sequences reach come to be here, not under a LOCK. Those before were touched with earlier homes.
+    // Touches the pages that sequences reach, so that no page fault happens under a LOCK. Earlier pages were touched
+    // with earlier homes.
     let spare = next.shape.spare();
     let from = if homes.start == 0 { 0 } else { first + spare };
     for index in (from.next_multiple_of(PAGE)..last + spare).step_by(PAGE as usize) {
@@ -79,7 +80,8 @@ fn open(table: &Table, next: &Table, homes: Range<u64>) {
     }
 }
 
-/// False: it is as it was, as there were too few spare nodes for its items in the stash.
+/// Moves a home on. False: there were too few spare nodes for its items in the stash, and the home
+/// is unchanged.
 fn move_home<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spare) -> bool {
     let shape = &table.shape;
     let line = shape.line(index);
@@ -164,8 +166,9 @@ fn remove_copy<S: Search>(next: &Table, hash: u64, spare: &mut Spare) {
     }
 }
 
-/// Freezes an item, unless it is removed before. `mask` has the bits that say which item it is, and where: another item
-/// in the lane may be of another home. Only under the LOCK of the home, so that no such item of it can come.
+/// Freezes an item; None if it was removed before. `mask` has the bits that identify the item and its line: another
+/// item in the lane may be of another home. Must be called under the LOCK of the home, so that no equal item of the
+/// home can be inserted.
 pub(super) fn freeze(found: &Found<'_>, mask: u64) -> Option<u64> {
     let mut word = found.pair.word;
     while !found.lane.swap_word(word, word | FROZEN) {
@@ -210,7 +213,7 @@ fn each_stashed(table: &Table, index: u64, mut f: impl FnMut(u64) -> bool) -> bo
     true
 }
 
-/// Lets a copy change.
+/// Unfreezes a copy.
 fn thaw<S: Search>(next: &Table, hash: u64) {
     let home = next.shape.home(hash);
     let reach = reach_of(next.shape.line(home.index).control());

@@ -1,8 +1,8 @@
-//! A table: its memory, and where a hash belongs in it.
+//! A table: its memory, and the mapping of hashes to lines.
 //!
 //! A table of `n` lines (any number from 64 on) maps a hash `h` to `h * n`, 128 bits: the high half is the home line,
 //! the low half the quotient. The mapping is monotone, so that lines move on to a larger or smaller table in order.
-//! As many bits of the quotient as `n` has are not needed to tell two hashes of a line apart.
+//! The low bits of the quotient, as many as `n` has, are not needed to distinguish two hashes of a line.
 
 use super::bits::{
     ACTIVE, EXPONENT_FULL, EXPONENT_MIN, FROZEN, HASH_BITS, HASH_MAX, LIVE, PROBE, PROBE_MAX,
@@ -22,7 +22,7 @@ use std::ptr::{NonNull, null_mut};
 /// The fewest lines of a table.
 pub(super) const LINES_MIN: u64 = 1 << EXPONENT_MIN;
 
-/// From here on all four lanes of a line have items.
+/// From this number of lines on, all four lanes of a line hold items.
 pub(super) const LINES_FULL: u64 = 1 << EXPONENT_FULL;
 
 /// The most lines of a table: 64 TiB.
@@ -31,17 +31,17 @@ pub(super) const LINES_MAX: u64 = 1 << 40;
 /// The top bits of a quotient choose the distance between the lines of a home's sequence.
 const STEP_SHIFT: u32 = WORD_BITS - 5;
 
-/// Where a quotient begins in a word, if all of its bits are needed.
+/// The bit of a word at which a quotient begins, if all of its bits are needed.
 const QUOTIENT_SHIFT: u32 = WORD_BITS - HASH_BITS;
 
-/// What a lookup must know of a table. It may be copied, and used as long as the table is kept.
+/// The properties of a table that a lookup needs. A copy may be used as long as the table is kept.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     start: NonNull<Line>,
     lines: u64,
-    /// The bits of a word that tell items of a line apart.
+    /// The bits of a word that distinguish items of a line.
     mask: u64,
-    /// Which of a quotient's top bits count for the distance.
+    /// Mask of those top bits of a quotient that choose the distance.
     steps: u64,
     /// Lanes that may have items, as bits `2 * lane`.
     lanes: u32,
@@ -49,8 +49,8 @@ pub(super) struct Shape {
     pub(super) fault: crate::core::faults::Fault,
 }
 
-/// Where a hash belongs: its home line, and the word to look for, with PROBE 0. Its control bits from LOCK on are not
-/// in the mask, and may be any.
+/// The home line of a hash, and the word to look for, with PROBE 0. The word's control bits from LOCK on are not in
+/// the mask and may have any value.
 #[derive(Clone, Copy)]
 pub(super) struct Home {
     pub(super) index: u64,
@@ -101,7 +101,7 @@ impl Shape {
         self.lines >= LINES_FULL
     }
 
-    /// How many items have room.
+    /// The number of items that fit.
     pub(super) fn room(&self) -> u64 {
         self.lines * u64::from(self.lanes.count_ones())
     }
@@ -125,7 +125,7 @@ impl Shape {
         unsafe { NonNull::from(line).offset_from(self.start) as u64 }
     }
 
-    /// Where a hash belongs.
+    /// The home of a hash.
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> Home {
         let product = u128::from(hash) * u128::from(self.lines);
@@ -145,7 +145,7 @@ impl Shape {
         self.steps << STEP_SHIFT
     }
 
-    /// These bits of a word whose lines have this distance.
+    /// The value of these bits that stands for this distance.
     pub(super) fn step_word(&self, step: u64) -> u64 {
         (step - 1) << STEP_SHIFT
     }
@@ -163,7 +163,8 @@ impl Shape {
 
     /// The hash of an item with this home.
     pub(super) fn hash(&self, index: u64, word: u64) -> u64 {
-        // hash * lines lies from this number on, by less than `lines`: what the mask left out is below that.
+        // hash * lines is at least this number and exceeds it by less than `lines`: the bits that the mask leaves out
+        // are worth less than that.
         let quotient = word & self.mask & !(PROBE | LIVE);
         divide_up(index, quotient >> QUOTIENT_SHIFT, self.lines)
     }
@@ -197,7 +198,7 @@ const fn steps(exponent: u32) -> u64 {
     }
 }
 
-/// Counts of moves: a power of two, few enough to stay in the cache.
+/// The number of counters of moves: a power of two, small enough to stay in the cache.
 const fn counts(lines: u64) -> u64 {
     let wanted = lines / 256;
     if wanted > 1024 { 1024 } else { wanted.next_power_of_two() }
@@ -213,19 +214,21 @@ pub(super) struct Table {
     pub(super) shape: Shape,
     /// Tables are numbered in order.
     pub(super) generation: u64,
-    /// Where homes move on to, from when growth or shrinking begins.
+    /// The table that homes move on to; null until growth or shrinking begins.
     next: AtomicPtr<Table>,
     /// Homes below this one were claimed by a thread that moves them.
     pub(super) claimed: AtomicU64,
     /// Homes that have moved on.
     pub(super) moved: AtomicU64,
-    /// Homes of each whole window that have moved on, and whether its pages were given back.
+    /// For each full window: the number of its homes that have moved on, and whether its pages were
+    /// given back.
     windows: Box<[AtomicU64]>,
-    /// How often items of homes have moved within the table; a home has the one with the low bits of its number.
+    /// Counters of the moves of items within the table. The low bits of a home's number select its counter.
     moves: Box<[AtomicU64]>,
-    /// The home that is tidied next, modulo all.
+    /// The home to tidy next, modulo the number of homes.
     tidied: TallyU64,
-    /// Windows that were populated ahead, from the first on, and those that were made huge pages.
+    /// The number of windows that were populated in advance, and of those that were made huge
+    /// pages, both from the first on.
     populated: TallyU64,
     collapsed: TallyU64,
     pub(super) stash: Stash,
@@ -236,8 +239,7 @@ pub(super) struct Table {
     pub(super) life: Life,
 }
 
-/// What a table goes through: loom complains of a session that finds it before it is made, and of one that uses it
-/// after it is freed.
+/// The life of a table: loom reports a session that finds the table before it is made, or uses it after it is freed.
 #[cfg(loom)]
 #[derive(Default)]
 pub(super) struct Life {
@@ -263,11 +265,11 @@ impl Life {
     }
 }
 
-/// In the count of a window: its pages were given back.
+/// Flag in the count of a window: its pages were given back.
 const GIVEN_BACK: u64 = 1 << 32;
 
 impl Table {
-    /// A table without items. Its lines are no homes yet.
+    /// A table without items. Its lines are not homes yet.
     pub(super) fn new(lines: u64, generation: u64, config: &LinesConfig) -> io::Result<Box<Self>> {
         assert!((LINES_MIN..=LINES_MAX).contains(&lines), "a table of {lines} lines");
         let all = lines + spare(steps(lines.ilog2()));
@@ -293,8 +295,8 @@ impl Table {
         }))
     }
 
-    /// Makes lines homes. Only while they are in no other table's way: before the table is published, or by the thread
-    /// that has claimed the homes of the table before whose keys belong here.
+    /// Makes lines homes. Must be called before the table is published, or by the thread that has claimed those homes
+    /// of the previous table whose keys belong to these lines.
     pub(super) fn open(&self, homes: Range<u64>) {
         for index in homes {
             let line = self.shape.line(index);
@@ -304,11 +306,12 @@ impl Table {
         }
     }
 
-    /// The table that follows, if one does.
+    /// The next table, if there is one.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Table> {
         // ORDERING: Acquire pairs with the Release in `set_next`.
-        // SAFETY: a table is freed only when no session announces it or one before it, and then after those.
+        // SAFETY: a table is freed only when no session announces it or an earlier table, and after the earlier
+        // tables.
         let next = unsafe { self.next.load(Ordering::Acquire).as_ref() };
         #[cfg(loom)]
         self.life.look();
@@ -323,7 +326,7 @@ impl Table {
         self.next().expect("homes move on only to a next table")
     }
 
-    /// Where homes move on to from now on. Once.
+    /// Sets the table that homes move on to. Must be called only once.
     pub(super) fn set_next(&self, next: &Table) {
         // ORDERING: Release: a session that finds the table finds it complete.
         let order =
@@ -333,7 +336,7 @@ impl Table {
 
     /// Whether all homes have moved on.
     pub(super) fn is_left(&self) -> bool {
-        // ORDERING: Acquire pairs with the AcqRel of the moves' count: all of their effects come before.
+        // ORDERING: Acquire pairs with the AcqRel of the moves' count: all effects of the moves happen before.
         self.moved.load(Ordering::Acquire) == self.shape.lines()
     }
 
@@ -346,31 +349,32 @@ impl Table {
         self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
     }
 
-    /// Counts a move: after the copy is in its lane, before the old lane is cleared.
+    /// Counts a move. Must be called after the copy is in its lane and before the old lane is
+    /// cleared.
     pub(super) fn count_move(&self, index: u64) {
         // ORDERING: AcqRel: the copy comes before, the clearing after.
         self.moves[index as usize & (self.moves.len() - 1)].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The next home to tidy.
+    /// Returns the next home to tidy, and advances.
     pub(super) fn tidied(&self) -> u64 {
         // ORDERING: Relaxed: it decides which thread does it, and nothing is read through it.
         self.tidied.fetch_add(1, Ordering::Relaxed) % self.shape.lines()
     }
 
-    /// Bytes of address space, and of what goes with it.
+    /// Bytes of address space that the lines take.
     pub(super) fn bytes(&self) -> u64 {
         (self.shape.lines() + self.shape.spare()) * size_of::<Line>() as u64
     }
 
-    /// Counts homes of one window as moved on, and gives back the pages that no home needs any more: a window's lines
-    /// have items of its own homes and of those of the window before, so both must have moved on. They are counted
-    /// one by one, as later homes may move on before earlier ones.
+    /// Counts homes of one window as moved on, and gives back the pages that no home needs: a window's lines have
+    /// items of its own homes and of those of the window before, so both must have moved on. They are counted one by
+    /// one, as later homes may move on before earlier ones.
     pub(super) fn count_moved(&self, homes: Range<u64>) {
         let (window, number) = ((homes.start / WINDOW) as usize, homes.end - homes.start);
         if let Some(count) = self.windows.get(window) {
             // ORDERING: SeqCst: of two threads that end two windows, one must see both ended. It also is the AcqRel
-            // by which what the movers did comes before the pages go.
+            // that orders the movers' accesses before the pages are given back.
             let done = count.fetch_add(number, Ordering::SeqCst) + number;
             if done == WINDOW {
                 self.give_back(window);
@@ -381,15 +385,15 @@ impl Table {
         self.moved.fetch_add(number, Ordering::AcqRel);
     }
 
-    /// Puts memory behind the next window of those from line `from` to line `to` that have not been populated: ahead of
-    /// the threads that move homes here. False: there is none.
+    /// Populates the next window between line `from` and line `to` that has not been populated, in advance of the
+    /// threads that move homes there. False: there is none.
     pub(super) fn populate(&self, from: u64, to: u64) -> bool {
         // ORDERING: Relaxed: it decides which thread does it, and nothing is read through it.
         self.populated.fetch_max(from / WINDOW, Ordering::Relaxed);
         self.maintain(&self.populated, to / WINDOW + 1, Memory::populate)
     }
 
-    /// Makes the next window a huge page. False: all are, as far as the system could.
+    /// Makes the next window a huge page, if the system can. False: this was tried for all windows.
     pub(super) fn collapse(&self) -> bool {
         self.maintain(&self.collapsed, u64::MAX, Memory::collapse)
     }

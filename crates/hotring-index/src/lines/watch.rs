@@ -1,4 +1,5 @@
-//! The allocator of unit tests: it knows what a thread allocates, and what it does so under a LOCK.
+//! The allocator of unit tests: counts the bytes that a thread has allocated, and its calls under a
+//! LOCK.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -29,7 +30,7 @@ pub(super) fn bytes() -> i64 {
     BYTES.get()
 }
 
-/// How often the thread has called the allocator while it had a LOCK.
+/// The number of calls of the allocator that the thread has made while it had a LOCK.
 pub(super) fn calls_under_lock() -> u64 {
     CALLS_UNDER_LOCK.get()
 }

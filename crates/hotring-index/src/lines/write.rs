@@ -1,8 +1,8 @@
 //! Writes of one key.
 //!
-//! A present key is changed or removed by one 16-byte exchange of its lane, without a lock; a frozen item makes it
-//! wait. A new key is put in under the LOCK of its home: so no two threads insert the same key, and the home does not
-//! move meanwhile. Nothing under LOCK waits for a client or for a page, or allocates.
+//! A present key is changed or removed by one 16-byte exchange of its lane, without a lock; the writer waits while the
+//! item is frozen. A new key is inserted under the LOCK of its home: so no two threads insert the same key, and the
+//! home does not move meanwhile. Code under LOCK must not wait for a client or for a page, and must not allocate.
 
 use super::bits::{
     ACTIVE, FROZEN, LINE, LIVE, LOCK, PROBE, PROBE_MAX, STASHED, probe, reach_of, with_reach,
@@ -14,16 +14,16 @@ use super::stash::{Spare, Stashed, Then};
 use super::table::{Home, Table};
 use crate::core::sync::spin::SpinWait;
 
-/// What an insert came to.
+/// The outcome of an insert.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inserted {
-    /// It is in a lane.
+    /// The item is in a lane.
     InLane,
-    /// It is in the stash, as all lanes of its sequence are taken.
+    /// The item is in the stash, as all lanes of its sequence are taken.
     InStash,
-    /// The key was there.
+    /// The key was present.
     No,
-    /// It belongs in the stash, for which the thread has no spare node.
+    /// The item belongs in the stash, but the thread has no spare node.
     Unprepared,
 }
 
@@ -74,7 +74,7 @@ impl<'t> Found<'t> {
         }
     }
 
-    /// Lets the item change, now that it is the only copy.
+    /// Unfreezes the item, which is the only copy left.
     pub(super) fn thaw(&self, table: &Table) {
         #[cfg(loom)]
         if wrong!(table, LinesRelaxedThaw) {
@@ -84,14 +84,14 @@ impl<'t> Found<'t> {
         self.lane.clear(FROZEN);
     }
 
-    /// What stays in the word without its item.
+    /// The bits of the word that stay when the item is removed.
     #[inline(always)]
     pub(super) fn line_bits(&self) -> u64 {
         if self.line.is_head(self.lane) { self.pair.word & LINE } else { 0 }
     }
 }
 
-/// Changes the value of a hash, or removes it: returns what it had. `decide` may be asked several times.
+/// Changes or removes the value of a hash; returns the old value. `decide` may be called several times.
 #[inline(always)]
 pub(super) fn change<S: Search>(
     mut table: &Table,
@@ -123,7 +123,7 @@ pub(super) fn change<S: Search>(
             }
             continue;
         }
-        // `decide` is a caller's code, and runs while no lock is held.
+        // `decide` is the caller's code and must run while no lock is held.
         if reach == STASHED
             && let Some(Stashed { value: old, is_frozen }) = table.stash.get(hash)
         {
@@ -154,7 +154,7 @@ fn tidied<S: Search>(table: &Table, removed: &Found<'_>, spare: &mut Spare) -> b
     true
 }
 
-/// Inserts a hash unless it is there.
+/// Inserts a hash unless it is present.
 #[inline(always)]
 pub(super) fn insert<S: Search>(
     mut table: &Table,
@@ -209,7 +209,7 @@ pub(super) fn lock(line: &Line) -> Option<u64> {
     control
 }
 
-/// Only for the holder of the LOCK.
+/// Must be called by the holder of the LOCK.
 #[inline(always)]
 pub(super) fn unlock(line: &Line) {
     line.head().clear(LOCK);
@@ -217,8 +217,8 @@ pub(super) fn unlock(line: &Line) {
     super::watch::unlocked();
 }
 
-/// Puts an absent item into the first free lane of its sequence, or else into the stash. Only under the LOCK of its
-/// home.
+/// Puts an absent item into the first free lane of its sequence, or else into the stash. Must be called under the LOCK
+/// of its home.
 #[inline(always)]
 pub(super) fn put_in<S: Search>(
     table: &Table,
@@ -258,7 +258,8 @@ fn put_into_stash(
     if table.stash.insert(hash, item, spare) { Inserted::InStash } else { Inserted::Unprepared }
 }
 
-/// Lets readers look this far, before an item gets there. Only under LOCK, but lane 0's item may change meanwhile.
+/// Raises REACH, before an item gets that far out. Must be called under LOCK; lane 0's item may still change
+/// meanwhile.
 #[inline(always)]
 pub(super) fn raise_reach(head: &Line, reach: u64) {
     loop {

@@ -1,11 +1,12 @@
-//! Reads records.
+//! Decodes log records.
 
 use super::{
     CHANGE, CLEAR, DATABASE, DURABLE, DURABLE_LEN, EXPIRE, Effect, HEAD_LEN, Lsn, MORE, ORDER, PIN,
     PUT, PUT_EXPIRING, REMOVE, UNPIN, word,
 };
 
-/// The highest number in a durable record anywhere in `bytes`; only of this mark, if it is known.
+/// The highest sequence number that a durable record anywhere in `bytes` claims as synced. If the
+/// store's mark is known, records with another mark are ignored.
 pub(crate) fn highest_durable(bytes: &[u8], mark: Option<u64>) -> Option<Lsn> {
     let length = ((DURABLE_LEN - HEAD_LEN) as u32).to_le_bytes();
     let candidates =
@@ -27,7 +28,7 @@ pub(crate) fn checksum(record: &[u8]) -> u32 {
 /// A record that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a> {
-    /// Its number; of a durable record the store's mark.
+    /// Its number; for a durable record, the store's mark.
     pub lsn: Lsn,
     /// Its content.
     pub effect: Effect<'a>,

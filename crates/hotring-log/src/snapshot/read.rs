@@ -24,7 +24,7 @@ pub struct Snapshot {
     end: Lsn,
     /// Blocks and items, if the footer is readable.
     counts: Option<[u64; 2]>,
-    /// Where the footer begins, or the end of the file if it is unreadable.
+    /// The offset of the footer, or the end of the file if the footer is unreadable.
     blocks_end: u64,
     next: Mutex<Next>,
 }
@@ -37,7 +37,7 @@ struct Next {
     items: u64,
 }
 
-/// A block and its place.
+/// A block's offset, head, and length of its items.
 struct Block {
     at: u64,
     head: [u8; HEAD_LEN],
@@ -53,9 +53,10 @@ impl Snapshot {
         Ok(Some(ends.snapshot(header, seed, Some(counts))))
     }
 
-    /// Opens the newest snapshot despite damage to its header, footer or length, which is returned
-    /// beside it: each block can be read on its own, and without any the log behind it is still
-    /// valid. `id` is the log's, if known; without it, a snapshot without a header cannot be saved.
+    /// Opens the newest snapshot despite damage to its header, footer or length, and returns that
+    /// damage too. Each block can be read on its own, and the log behind the snapshot is valid even
+    /// if no block is. `id` is the log's ID, if known; without an ID, a file cannot be salvaged if
+    /// its header is unreadable and it is too short for a header and a footer.
     pub fn salvage(
         storage: &dyn Storage,
         id: Option<Id>,
@@ -72,7 +73,7 @@ impl Snapshot {
         let header = Header { id: id.unwrap_or_default(), after };
         let (header, seed) = match Header::read(&ends.header) {
             Some(Ok(header)) if header.after == after => (header, ends.seed()),
-            // The header's content is known.
+            // With the ID, the header's content and hence its checksum are known.
             _ if id.is_some() => (header, word(&header.to_bytes(), HEADER_LEN - 4)),
             _ if ends.footer_at.is_none() => return Err(fault),
             _ => (header, ends.seed()),
@@ -100,12 +101,12 @@ impl Snapshot {
         self.end
     }
 
-    /// Items in it.
+    /// The number of items; 0 if the footer is unreadable.
     pub fn items(&self) -> u64 {
         self.counts.map_or(0, |[_, items]| items)
     }
 
-    /// Bytes in it.
+    /// The length of the file in bytes.
     #[expect(clippy::len_without_is_empty, reason = "it has a header")]
     pub fn len(&self) -> u64 {
         self.len
@@ -121,7 +122,7 @@ impl Snapshot {
         apply: &mut dyn FnMut(&[Effect<'_>]),
     ) -> Result<Option<u64>, SnapshotError> {
         let Some(Block { at, head, len }) = self.take(class)? else { return Ok(None) };
-        // The file has this many bytes.
+        // `take` has checked that the file has this many bytes.
         let len = usize::try_from(len).map_err(|_| self.damaged(at, "a block is too long"))?;
         buffer.resize(len, 0);
         self.read(buffer, at + HEAD_LEN as u64)?;
@@ -134,14 +135,14 @@ impl Snapshot {
         Ok(Some((HEAD_LEN + len) as u64))
     }
 
-    /// Where the next block begins.
+    /// The offset of the next block.
     pub(super) fn next_at(&self) -> u64 {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).at
     }
 
     /// Takes the next block, if it is of this class or a hotter one.
     fn take(&self, class: u8) -> Result<Option<Block>, SnapshotError> {
-        // No code panics while it changes this.
+        // No code panics while it changes `next`.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = next.at;
         if at == self.blocks_end {
@@ -197,7 +198,7 @@ struct Ends {
     header: [u8; HEADER_LEN],
     footer: [u8; FOOTER_LEN],
     len: u64,
-    /// Where the footer begins; None if the file is too short for both.
+    /// The offset of the footer; None if the file is too short for header and footer.
     footer_at: Option<u64>,
 }
 
@@ -261,7 +262,7 @@ impl Ends {
     /// Makes the snapshot, with the footer's numbers if they are known.
     fn snapshot(self, header: Header, seed: u32, footer: Option<[u64; 3]>) -> Snapshot {
         let Ends { place, name, file, len, footer_at, .. } = self;
-        // Without a footer, everything may be blocks.
+        // Without a footer, the rest of the file may be blocks.
         let blocks_end = footer.and(footer_at).unwrap_or(len).max(HEADER_LEN as u64);
         let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
         let end = footer.map_or(header.after, |[.., end]| end);

@@ -10,8 +10,8 @@ use crate::storage::Storage;
 
 impl Snapshot {
     /// Copies the readable blocks to another directory whose log ends with the record `last`. If
-    /// that log ends too early, keys that were met late are newer than the others. Returns the
-    /// errors.
+    /// that log ends before [`end`](Self::end), keys that were read late are newer than the others.
+    /// Returns the errors of the damaged blocks.
     pub fn repair(
         &self,
         to: &Arc<dyn Storage>,

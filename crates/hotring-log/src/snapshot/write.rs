@@ -14,17 +14,17 @@ use crate::storage::{File, Storage};
 /// parallel reading.
 const BLOCK_LEN: usize = 512 << 10;
 
-/// Bytes between two syncs, so that the log's own syncs do not have to wait for the whole file.
+/// Bytes between two syncs, so that the log's own syncs do not have to wait for the entire file.
 const SYNC_LEN: u64 = 32 << 20;
 
 /// Writes a snapshot. Removes the file if it is dropped before it is finished.
 pub struct SnapshotWriter {
     unfinished: Unfinished,
     file: Arc<dyn File>,
-    /// The header's checksum, which the others continue.
+    /// The header's checksum, which all other checksums continue.
     seed: u32,
     after: Lsn,
-    /// Where the block will be written.
+    /// The offset at which the current block will be written.
     at: u64,
     /// Space for the block's head, and its items.
     block: Vec<u8>,
@@ -82,7 +82,7 @@ impl SnapshotWriter {
     /// Adds an item, in memory.
     pub fn push(&mut self, effect: &Effect<'_>) {
         if self.block_items == 0 && self.database != 0 {
-            // Blocks are read by themselves.
+            // Each block is read on its own, so it must name its database.
             let database = Effect::Database { number: self.database };
             pack(&database, &mut self.scratch, &mut self.block);
             self.block_items += 1;
@@ -110,7 +110,7 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Starts a block of this database. At first it is 0.
+    /// Starts a block of this database. The first block is of database 0.
     pub fn set_database(&mut self, number: u8) -> io::Result<()> {
         if number != self.database {
             self.write_block()?;
@@ -149,8 +149,8 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Ends the file and syncs it. All keys must have been met; `end` is the last record handed
-    /// over since.
+    /// Ends the file and syncs it. All keys must have been pushed; `end` is the last record handed
+    /// over by then.
     pub fn finish(mut self, end: Lsn) -> io::Result<Finished> {
         self.write_block()?;
         let mut footer = FOOTER_MAGIC.to_vec();
@@ -166,7 +166,8 @@ impl SnapshotWriter {
     }
 }
 
-/// A complete snapshot on the disk that does not count yet. Removed on drop unless published.
+/// A complete snapshot on the disk that is not valid for recovery yet. Removed on drop unless
+/// published.
 pub struct Finished {
     unfinished: Unfinished,
     after: Lsn,
@@ -181,12 +182,12 @@ impl Finished {
         self.end
     }
 
-    /// Items in it.
+    /// The number of items.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Its length.
+    /// The length of the file in bytes.
     #[expect(clippy::len_without_is_empty, reason = "it has a header")]
     pub fn len(&self) -> u64 {
         self.len
@@ -203,7 +204,7 @@ impl Finished {
         let Finished { mut unfinished, after, .. } = self;
         unfinished.storage.rename(&unfinished.name, &names::snapshot(after))?;
         unfinished.is_done = true;
-        // Before older files go; otherwise a power cut could take both.
+        // Before older files are removed; otherwise a power cut could lose both.
         unfinished.storage.sync()?;
         let removed = prune(&*unfinished.storage, after)?;
         unfinished.storage.sync()?;

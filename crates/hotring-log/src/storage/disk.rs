@@ -30,7 +30,7 @@ impl Disk {
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let missing: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(named)?;
-        // Otherwise a power cut may lose the whole directory.
+        // Otherwise a power cut may lose the entire directory.
         for made in missing.iter().filter_map(|path| path.parent()) {
             let made = if made.as_os_str().is_empty() { Path::new(".") } else { made };
             fs::File::open(made).and_then(|parent| parent.sync_all()).map_err(named)?;
@@ -103,8 +103,8 @@ fn held(path: &Path, lock: Result<(), TryLockError>) -> io::Result<()> {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that has just been forked holds it, too, until it
-        // runs its program.
+        // Closing the file is not enough: a freshly forked child process shares the lock until it
+        // calls exec.
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
         }
@@ -172,7 +172,7 @@ impl File for DiskFile {
             match seek(&self.0, SeekFrom::Data(at)) {
                 Ok(data) => Ok(data.max(at)),
                 Err(rustix::io::Errno::NXIO) => self.size(),
-                // Not supported by the file system.
+                // The file system does not support seeking to data.
                 Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(at),
                 Err(error) => Err(error.into()),
             }
@@ -201,7 +201,7 @@ impl File for DiskFile {
             use rustix::fs::{FallocateFlags, fallocate};
             let take_room = || fallocate(&self.0, FallocateFlags::empty(), 0, len);
             match rustix::io::retry_on_intr(take_room) {
-                // Without it, only syncing is slower.
+                // Without preallocation, only syncing is slower.
                 Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
                 Err(error) => Err(error.into()),
             }

@@ -7,8 +7,8 @@
 //! testing.
 //!
 //! It can fail on demand ([`Memory::fail`]), pretend to sync ([`Memory::pretend`]), and call a
-//! function before each change and each sync ([`Memory::before_each`]), which is when a crash is of
-//! interest.
+//! function before each change and each sync ([`Memory::before_each`]), the moments at which a
+//! crash is worth testing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-/// A directory in memory; a copy is the same directory.
+/// A directory in memory; clones share it.
 #[derive(Clone, Default)]
 pub struct Memory {
     shared: Arc<Shared>,
@@ -179,8 +179,8 @@ pub struct Memory {
 /// A power cut.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// Which of the changes since the last sync took place, in order; the last one only partly if
-    /// it is [`torn`](Self::torn).
+    /// For each change since the last sync, in order: whether it took place. The last kept change
+    /// took place only partly if it is [`torn`](Self::torn).
     pub kept: Vec<bool>,
     /// Bytes of the last kept change that took place, if not all of them.
     pub torn: Option<usize>,
@@ -205,7 +205,7 @@ impl Memory {
         }
     }
 
-    /// Whether syncing does nothing from now on, yet reports success.
+    /// With `true`, syncs do nothing yet report success.
     pub fn pretend(&self, pretends: bool) {
         self.shared.state().pretends = pretends;
     }

@@ -122,8 +122,8 @@ impl Command {
         })
     }
 
-    /// The words that name keys, in order. For meta commands they are the keys unless a flag says
-    /// that they are encoded.
+    /// The words that name keys, in order. The word of a meta command is the key itself, unless a
+    /// flag says that it is encoded.
     #[inline]
     pub fn keys(self, args: ArgsView<'_>) -> ArgsView<'_> {
         match self {

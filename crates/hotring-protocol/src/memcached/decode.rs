@@ -53,13 +53,13 @@ pub enum Decoded {
 /// Storage for one request; reuse it for all requests.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// The command; None if there is none of this name.
+    /// The command; None if no command has this name.
     pub command: Option<Command>,
     args: Args,
     data: Place,
 }
 
-/// Where the data of a request is.
+/// The place of a request's data block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -72,13 +72,13 @@ enum Place {
 /// The data of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// The request has none.
+    /// The request has no data block.
     None,
     /// The data, without its line end.
     Block(&'a [u8]),
     /// The line end behind the data is missing.
     Unended,
-    /// It is longer than the limit.
+    /// The data is longer than the limit.
     TooLong,
 }
 
@@ -134,7 +134,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`LineTooLong`]
+    /// [`LineTooLong`] if the line does not end within its limit.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -194,7 +194,7 @@ impl Decoder {
     }
 }
 
-/// Whether a long line is a command with many keys.
+/// Whether a line begins with a command that takes any number of keys.
 fn names_keys(input: &[u8]) -> bool {
     let line = input.trim_ascii_start();
     let is_near = input.len() - line.len() <= 100;

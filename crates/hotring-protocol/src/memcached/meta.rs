@@ -7,7 +7,7 @@ use crate::args::ArgsView;
 
 use super::number::{parse_i32, parse_u32, parse_u64};
 
-/// The longest key.
+/// The longest key, in bytes as sent.
 pub const KEY_LEN_MAX: usize = 250;
 /// The longest opaque token, including its letter.
 pub const OPAQUE_LEN_MAX: usize = 32;
@@ -110,7 +110,7 @@ impl<'a> MetaFlags<'a> {
         self.seen >> letter & 1 != 0
     }
 
-    /// The flags in order, as they were written.
+    /// The flags in order, as they were sent.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.words.iter()
     }
@@ -168,12 +168,12 @@ impl<'a> MetaKey<'a> {
         }
     }
 
-    /// The key as it was written.
+    /// The key as it was sent.
     pub fn word(&self) -> &'a [u8] {
         self.word
     }
 
-    /// Whether it was written in base64.
+    /// Whether the key was sent in base64.
     pub fn is_encoded(&self) -> bool {
         self.decoded.is_some()
     }

@@ -10,7 +10,8 @@ use std::str;
 /// Bytes of a malformed line that an error shows.
 const SHOWN_LEN: usize = 80;
 
-/// A value, or the head of an aggregate. Its texts are `T`: bytes, or where they are in the input.
+/// A value, or the head of an aggregate. `T` stands for its texts: bytes, or their ranges in the
+/// input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<T> {
     /// A simple string.
@@ -41,7 +42,7 @@ pub enum Part<T> {
     Set(usize),
     /// A push message.
     Push(usize),
-    /// Pairs about the reply that follows them.
+    /// Attribute pairs that describe the reply behind them.
     Attribute(usize),
 }
 
@@ -77,7 +78,7 @@ impl<T> Part<T> {
 }
 
 impl Part<Range<usize>> {
-    /// The part with its texts; `input` is the one in which it was found.
+    /// Replaces the ranges by the texts; `input` must be the bytes in which the part was found.
     pub fn of(self, input: &[u8]) -> Part<&[u8]> {
         self.map(|range| &input[range])
     }
@@ -116,7 +117,7 @@ impl Default for ReplyLimits {
 /// Why bytes are not a reply. The connection must be closed: where the next reply begins is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyError {
-    /// Not a part of RESP; the start of its line.
+    /// The bytes are not valid RESP; holds the start of the line.
     Malformed(Vec<u8>),
     /// A line, a string or an aggregate above the limit.
     TooLong,
@@ -138,7 +139,7 @@ impl fmt::Display for ReplyError {
 
 impl std::error::Error for ReplyError {}
 
-/// Where a part's texts are, and the length of the part with its line ends.
+/// A part with the ranges of its texts, and its length including line ends.
 type Found = (Part<Range<usize>>, usize);
 
 /// Finds the part at the start of `input`; None if it is incomplete.
@@ -179,8 +180,8 @@ pub fn find_part(input: &[u8], limits: &ReplyLimits) -> Result<Option<Found>, Re
     Ok(Some((part, len)))
 }
 
-/// Takes the part at the start of `rest` off it, without limits; None if it is incomplete or
-/// malformed.
+/// Removes the part at the start of `rest` and returns it, without limits; None if it is incomplete
+/// or malformed.
 pub fn read_part<'a>(rest: &mut &'a [u8]) -> Option<Part<&'a [u8]>> {
     let input = *rest;
     let (part, len) = find_part(input, &ReplyLimits::NONE).ok()??;

@@ -1,8 +1,8 @@
-//! Reads whole replies from bytes that arrive in pieces.
+//! Reads complete replies from bytes that arrive in pieces.
 
 use super::read::{Part, ReplyError, ReplyLimits, find_part};
 
-/// A reply. Simple strings and errors are for people: bytes in them that are not UTF-8 are replaced.
+/// A reply. Simple strings and errors are meant for display: invalid UTF-8 in them is replaced.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// A simple string.
@@ -103,7 +103,7 @@ impl ReplyReader {
     }
 
     /// Puts a value into the innermost aggregate, and closes aggregates that have become complete.
-    /// Returns the reply if nothing of it is missing.
+    /// Returns the reply once it is complete.
     fn close(&mut self, mut value: Option<Reply>) -> Option<Reply> {
         loop {
             if let Some(value) = value.take() {

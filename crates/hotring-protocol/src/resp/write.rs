@@ -20,8 +20,8 @@ pub enum Version {
 
 /// Appends replies to a buffer.
 ///
-/// [`array`](Self::array) and its like announce a number of elements, and the caller must then
-/// write that many (for a map twice as many).
+/// [`array`](Self::array) and similar methods announce a number of elements, and the caller must
+/// then write that many (for a map twice as many).
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// The null array, which RESP2 tells from the null string.
+    /// The null array, which RESP2 distinguishes from the null string.
     #[inline]
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
@@ -216,7 +216,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// A number in exactly this decimal text: a double, or a bulk string.
+    /// A number with exactly this decimal text: a double in RESP3, a bulk string in RESP2.
     pub fn decimal(&mut self, text: &[u8]) {
         match self.version {
             Version::Resp2 => self.bulk(text),
@@ -232,7 +232,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A text for people. `format` has three letters: `txt` or `mkd`.
+    /// A verbatim string: a text for humans. `format` has three letters: `txt` or `mkd`.
     pub fn verbatim(&mut self, format: &str, text: &str) {
         debug_assert_eq!(format.len(), 3, "the kind of a verbatim string has three letters");
         match self.version {

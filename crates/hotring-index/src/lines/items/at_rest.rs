@@ -1,4 +1,4 @@
-//! A look at lines of items at rest, for model checkers.
+//! Checks the invariants of lines of items at rest, for model checkers.
 
 use super::ItemLines;
 use super::table::Table;

@@ -1,4 +1,4 @@
-//! Many keys at once.
+//! Batches: prefetching for many keys at once.
 
 use super::ItemLines;
 use super::table::{Home, MASK};
@@ -12,7 +12,7 @@ use crate::session::Pinned;
 const FLIGHTS_MAX: usize = 64;
 
 impl Batch for ItemLines {
-    /// Prefetches the home lines, then the first item of each that may be the one.
+    /// Prefetches the home lines, then in each line the first item whose tag matches.
     fn warm<'k, K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         n: usize,

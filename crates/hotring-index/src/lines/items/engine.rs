@@ -1,4 +1,4 @@
-//! Lines as an engine: which of their steps is which of [`Engine`]'s.
+//! Implements [`Engine`] and its companion traits for lines of items.
 
 use super::{ItemLines, handle};
 use crate::core::config::{Config, ConfigError};
@@ -10,7 +10,7 @@ use crate::engine::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use crate::lines::lane::{Best, Form, by_form};
 use crate::session::Pinned;
 
-/// Lookups of which one is counted, on average.
+/// One lookup in this many is counted, on average.
 const SAMPLED: u32 = 64;
 
 /// Chunks of homes that are moved in one step: some 50 microseconds.
@@ -157,7 +157,7 @@ impl Sizing for ItemLines {
         self.is_full_with(items)
     }
 
-    /// Begins to, to be exact.
+    /// Only begins to grow the table; later steps move the homes.
     fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
         let lines = p.engine.lines() * 2;
         Self::begin(p, lines)
@@ -205,7 +205,7 @@ impl ItemLines {
         by_form!(p.engine.form, S => Self::search::<S, K>(p, goal))
     }
 
-    /// Notes a lookup, of which a few are counted.
+    /// Counts a lookup if it is one of the sample.
     #[inline(always)]
     fn note<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
         p.local.countdown -= 1;
@@ -217,7 +217,7 @@ impl ItemLines {
     #[cold]
     #[inline(never)]
     fn count<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
-        // At random: a fixed number can fall in step with accesses that repeat.
+        // At random: a fixed period can fall in step with accesses that repeat.
         p.local.countdown = SAMPLED / 2 + (p.local.random() % u64::from(SAMPLED)) as u32;
         p.local.participant.count_accesses(p.engine.is_busy(), SAMPLED);
         p.record().lookups.add(1);

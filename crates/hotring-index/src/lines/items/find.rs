@@ -1,9 +1,9 @@
 //! Finding items in one table, and following a key from table to table.
 //!
-//! A *hit* takes effect at the load of its lane. Its item is alive under the pin: whoever takes it out of a lane
-//! retires it afterwards. A *miss* reads the control word of the home, then the lines as far as REACH says, then the
-//! control word again. No item moves within a table. So a key that was there all the time was in one lane (or the
-//! stash) all the time, within REACH, unless its home has moved on, which the second look tells.
+//! A *hit* takes effect at the load of its lane. Its item is alive under the pin: a session retires an item only after
+//! it has taken the item out of its lane. A *miss* reads the control word of the home, then the lines as far as REACH
+//! says, then the control word again. No item moves within a table. So a key that was there all the time was in one
+//! lane (or the stash) all the time, within REACH, unless its home has moved on, which the second look tells.
 
 use super::table::{Home, Table};
 use super::{ItemLines, handle};
@@ -16,19 +16,19 @@ use crate::lines::lane::Search;
 use crate::lines::lookup::Found;
 use crate::session::Pinned;
 
-/// What a table knows of an item.
+/// The place of an item in a table.
 pub(super) enum At<'t> {
     Lane(Found<'t>),
-    /// With what a lane would have.
+    /// The item is in the stash; holds the value that a lane would hold.
     Stash(u64),
-    /// It is nowhere.
+    /// The item is absent.
     Absent,
-    /// The home has moved on: the next table knows.
+    /// The home has moved on: look in the next table.
     Moved,
 }
 
 impl Table {
-    /// The item of a home that `is_it` accepts by what its lane has.
+    /// Looks for the item of a home that `is_it` accepts by the lane's value.
     #[inline(always)]
     pub(super) fn look<S: Search>(
         &self,
@@ -48,24 +48,26 @@ impl Table {
         if self.is_still_home(home.index) { At::Absent } else { At::Moved }
     }
 
-    /// After a look in vain at the lanes of a home: whether it has not moved on.
+    /// Must be called after a look in vain at the lanes of a home: whether the home has not moved
+    /// on.
     #[inline(always)]
     pub(super) fn is_still_home(&self, index: u64) -> bool {
         if wrong!(self, LinesNoSecondLook) {
             return true;
         }
-        // ORDERING: Acquire: the lanes were read before. A lane that was seen empty because its item has moved on was
-        // so after ACTIVE was cleared, and that is seen then, too.
+        // ORDERING: Acquire: the lanes were read before. If a lane was seen empty because its item has moved on, it
+        // was emptied after ACTIVE was cleared; that is seen here, too.
         fence(Ordering::Acquire);
         self.see(index).is_some()
     }
 }
 
 impl ItemLines {
-    /// The item that a lane has.
+    /// The item of a lane's value.
     #[inline(always)]
     pub(super) fn item<K: Kind>(p: &Pinned<'_, K, Self>, value: u64) -> Item {
-        // SAFETY: P: whoever takes an item out of its lane retires it, after that; the lane was read under the pin.
+        // SAFETY: P: a session retires an item only after it has taken the item out of its lane; the lane was read
+        // under the pin.
         let item = unsafe { handle::item(value) };
         item.lifetime().check_access(p.local.participant.pinned_at());
         item
@@ -79,7 +81,7 @@ impl ItemLines {
         Hit { item, word: Next(item.next().load(Ordering::Acquire)) }
     }
 
-    /// The live item of a key, and how many items were looked at.
+    /// The live item of a key, and the number of items that were looked at.
     #[inline(always)]
     pub(super) fn search<S: Search, K: Kind>(
         p: &Pinned<'_, K, Self>,

@@ -1,18 +1,19 @@
-//! What a lane has for an item: the item's address. Under loom a lane has 32 bits for it, so it is a number there.
+//! The handle of an item: the value that a lane holds for it, which is the item's address. Under loom a lane has only
+//! 32 bits for it, so there the handle is a number.
 
 use crate::core::item::Item;
 
-/// What a lane has for an item.
+/// The handle of an item.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(super) fn of(item: Item) -> u64 {
     item.address()
 }
 
-/// The item that a lane has.
+/// The item of a handle.
 ///
 /// # Safety
-/// It is from `of`, and P holds for the item.
+/// The handle is from `of`, and P holds for the item.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(super) unsafe fn item(handle: u64) -> Item {
@@ -20,7 +21,8 @@ pub(super) unsafe fn item(handle: u64) -> Item {
     unsafe { Item::at(handle) }
 }
 
-/// All addresses that were asked for, by number. Real, as nothing is ordered by it.
+/// All addresses that have a number. The mutex is a real one, so that it adds no memory order to
+/// the model.
 #[cfg(loom)]
 static ADDRESSES: std::sync::Mutex<(Vec<u64>, std::collections::BTreeMap<u64, u64>)> =
     std::sync::Mutex::new((Vec::new(), std::collections::BTreeMap::new()));

@@ -9,26 +9,26 @@
 //!    lane 0     lane 1     lane 2     lane 3        48 bits            16 bits
 //! ```
 //!
-//! `docs/design/lines.md` has the protocol: it is that of the map whose items lie in the table itself (`lines`), with
-//! items of the index's memory, several of which can match a tag, and whose readers are pinned. From the lowest layer
-//! up: `handle`, `stash`, `table` (where a position belongs), `find`, `write`, `sweep` (growing and shrinking), `scan`,
-//! `batch`, `engine`.
+//! `docs/design/lines.md` has the protocol. It is the protocol of the map whose items lie in the table itself
+//! (`lines`), with three differences: items lie in the index's memory, several items can match a tag, and readers are
+//! pinned. The modules, from the lowest layer up: `handle`, `stash`, `table` (where a position belongs), `find`,
+//! `write`, `sweep` (growing and shrinking), `scan`, `batch`, `engine`.
 //!
 //! # Invariants
 //!
-//! 1. An item is in at most one lane or stash, or in two of which both copies are frozen.
+//! 1. An item is in at most one lane or stash, or in two, and then both copies are frozen.
 //! 2. An item at PROBE `d` implies a REACH of its home of at least `d` at that moment.
 //! 3. Only the holder of a home's LOCK adds items to the home or freezes them. No session holds two LOCKs of one table;
 //!    of two tables the older one's is taken first.
 //! 4. An item thaws only after its old copy was cleared.
 //! 5. ACTIVE of a home is cleared after frozen copies of all its items are in the next table, whose lines for them were
 //!    made ACTIVE before. Within a table no item moves.
-//! 6. A table begins to be left only when the table before it has been left: the current one has the only sweep.
+//! 6. A table begins to be left only when the table before it has been left: only the current table is ever swept.
 //! 7. An item is retired once, by the session whose exchange took it out of an unfrozen lane (or the unfrozen stash),
-//!    and after that. So by 1 no lane has it any more, and an item that is read from a lane is alive under the reader's
-//!    pin.
-//! 8. A table is freed when a grace period is over that began after the next one became the current one. All who may
-//!    be there, or before it, were pinned before.
+//!    and only after that exchange. So by 1 no lane has it then, and an item that is read from a lane is alive under
+//!    the reader's pin.
+//! 8. A table is freed after a grace period that began after the next table became the current one. All sessions that
+//!    may use it, or an earlier table, were pinned before that.
 //!
 //! # Progress
 //!
@@ -67,11 +67,11 @@ pub struct ItemLines {
     grows: bool,
     lines_min: u64,
     lines_max: u64,
-    /// Tables that have been left. Whoever changes the current table, or gives it a next one, holds the lock.
+    /// Tables that have been left. A session must hold the lock to change the current table, or to give it a next one.
     left: SpinMutex<VecDeque<Left>>,
-    /// Tables that are being left, or have been and are not freed.
+    /// The number of tables that are being left, or have been left and are not freed.
     pending: TallyU64,
-    /// Lines of the newest table, and bytes of all.
+    /// Lines of the newest table, and bytes of all tables.
     lines: TallyU64,
     bytes: TallyU64,
     growths: TallyU64,
@@ -123,7 +123,7 @@ impl ItemLines {
     /// The table that operations begin with. The caller is pinned, or no session is left.
     #[inline(always)]
     fn table(&self) -> &Table {
-        // ORDERING: Acquire pairs with the AcqRel in `leave`, and so with all that came before in the table before.
+        // ORDERING: Acquire pairs with the AcqRel in `leave`, and so with all moves out of the previous table.
         let table = self.current.0.load(Ordering::Acquire);
         // SAFETY: invariant 8.
         unsafe { &*table }

@@ -1,7 +1,7 @@
 //! Walking the whole table with a cursor.
 //!
-//! A home is a range of positions in every table, and is read as a whole, as for a miss: its items at one moment each,
-//! while it has not moved on.
+//! A home is a range of positions in every table, and is read as a unit, as for a miss: each item is read at one
+//! moment, and the home does not move on meanwhile.
 
 use super::ItemLines;
 use crate::core::item::Kind;
@@ -10,7 +10,8 @@ use crate::lines::bits::STASHED;
 use crate::lines::lane::{Form, Search, by_form};
 use crate::session::Pinned;
 
-/// Homes that cost as much as an item to pass: a sparse table must not hold other sessions up.
+/// Passing this many homes counts as much as an item, so that a scan of a sparse table does not
+/// hold other sessions up.
 const HOMES_AN_ITEM: usize = 8;
 
 impl Scan for ItemLines {
@@ -40,8 +41,8 @@ impl Scan for ItemLines {
 }
 
 impl ItemLines {
-    /// Collects the items of the home at a position, from that on and in order, and returns where the home ends; 0
-    /// after the last. An item with a damaged hash is shown with the beginning of its home.
+    /// Collects the items of the home at a position, from that position on and in order. Returns the end of the home,
+    /// 0 after the last. An item with a damaged hash is visited at the beginning of its home.
     fn take_down<S: Search, K: Kind>(
         p: &Pinned<'_, K, Self>,
         position: u64,

@@ -1,13 +1,14 @@
-//! Items that found no free lane in any line of their sequence: a sorted map behind a lock.
+//! The stash: a sorted map behind a lock, for items that found no free lane in any line of their
+//! sequence.
 //!
-//! A table at ordinary load has none. Keys that collide put all but the first 60 here, as does a table that must not
-//! grow. The lock is held for one operation on the map, which may allocate.
+//! At ordinary load the stash is empty. Of keys that collide, all but the first 60 go here, and so do items without a
+//! free lane in a table that must not grow. The lock is held for one operation on the map, which may allocate.
 
 use crate::core::sync::spin::SpinMutex;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// The stash of one table: by position, and by what a lane would have for the item.
+/// The stash of one table, keyed by position and by the value that a lane would hold for the item.
 #[derive(Default)]
 pub(super) struct Stash {
     items: SpinMutex<BTreeMap<(u64, u64), State>>,
@@ -16,11 +17,11 @@ pub(super) struct Stash {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
-    /// As FROZEN of a lane: it is being moved and must not change.
+    /// Like FROZEN of a lane: the item is being moved and must not change.
     Frozen,
 }
 
-/// What a change in the stash came to.
+/// The outcome of a change in the stash.
 pub(super) enum Change {
     Done,
     /// The item is being moved; try again.
@@ -37,13 +38,13 @@ impl Stash {
         values.find(|value| is_it(*value))
     }
 
-    /// Only under LOCK of the position's home.
+    /// Must be called under the LOCK of the position's home.
     pub(super) fn insert(&self, position: u64, value: u64, is_frozen: bool) {
         let state = if is_frozen { State::Frozen } else { State::Free };
         self.items.lock().insert((position, value), state);
     }
 
-    /// Puts `new` in the place of `old`, or nothing.
+    /// Replaces `old` by `new`, or removes it.
     pub(super) fn change(&self, position: u64, old: u64, new: Option<u64>) -> Change {
         let mut items = self.items.lock();
         match items.get(&(position, old)) {
@@ -66,7 +67,7 @@ impl Stash {
         }
     }
 
-    /// Lets a copy change, now that it is the only one.
+    /// Unfreezes a copy, which is the only one left.
     pub(super) fn thaw(&self, position: u64, value: u64) {
         self.items.lock().insert((position, value), State::Free);
     }

@@ -1,4 +1,5 @@
-//! Moving from one table to the next, larger or smaller, home by home; and when that begins.
+//! Moving from one table to the next, larger or smaller, home by home; and the rules by which a
+//! move begins.
 //!
 //! Sessions claim homes in order, some at a time. The session that has claimed a home is the only one that moves it:
 //!
@@ -29,16 +30,16 @@ use crate::session::Pinned;
 /// Homes that a session moves at a time: about 40 items.
 pub(super) const CHUNK: u64 = if cfg!(loom) { 1 } else { 16 };
 
-/// The share of lanes that are taken when the table grows, and the least at which a lack of room in some places makes
-/// it grow.
+/// The share of taken lanes above which the table grows, and the share above which a crowded stash makes it grow.
 const LOAD_MAX: f64 = 0.75;
 const LOAD_CROWDED: f64 = 0.6;
 
-/// The share below which a table shrinks, and the most that it has when it has shrunk.
+/// The share of taken lanes below which a table shrinks, and the highest share after it has shrunk.
 const LOAD_MIN: f64 = 0.15;
 const LOAD_SHRUNK: f64 = 0.4;
 
-/// Items in the stash that are no reason to grow: these, and one in as many lines.
+/// The stash may hold `STASHED_FEW` items, and one more for each `LINES_A_STASHED` lines, before it
+/// is a reason to grow.
 const STASHED_FEW: u64 = 16;
 const LINES_A_STASHED: u64 = 4096;
 
@@ -47,14 +48,14 @@ const LANES: f64 = 4.0;
 
 /// A table that homes have moved on from.
 pub(super) struct Left {
-    /// Until this grace period is over sessions may be there.
+    /// Sessions may use the table until this grace period is over.
     tag: u64,
     table: Box<Table>,
     /// Windows of its memory that have gone back to the system.
     gone: u64,
 }
 
-/// An item on its way.
+/// An item that is being moved.
 struct Moving<'o, 'n> {
     /// Its lane in the old table; `None`: it is in the stash.
     from: Option<Found<'o>>,
@@ -106,7 +107,8 @@ impl ItemLines {
         let is_crowded = || table.stash.len() as u64 > STASHED_FEW + lines / LINES_A_STASHED;
         let is_due = items > room * LOAD_MAX || items > room * LOAD_CROWDED && is_crowded();
         if is_due {
-            // Both tables take memory for a while. Where there is little, a smaller step will do.
+            // Both tables take memory for a while. If the memory limit does not allow the largest
+            // step, tries smaller ones.
             let sizes = [lines * 2, lines + lines / 2, lines + lines / 4];
             if let Some(lines) = sizes.into_iter().find(|n| p.shared.may_take(bytes_for(*n))) {
                 Self::begin(p, lines);
@@ -124,7 +126,7 @@ impl ItemLines {
         }
     }
 
-    /// Whether the load alone makes the table grow for this many items.
+    /// Whether this many items exceed the load at which the table grows.
     pub(super) fn is_full_with(&self, items: u64) -> bool {
         items as f64 > self.lines() as f64 * LANES * LOAD_MAX
     }
@@ -138,7 +140,7 @@ impl ItemLines {
         if table.next().is_some() || lines == table.shape.lines() {
             return false;
         }
-        // Without memory for it the table stays as it is.
+        // If there is no memory for the next table, the table stays as it is.
         let Ok(next) = Table::new(lines, &p.shared.config) else { return false };
         // ORDERING: Relaxed, advice.
         engine.pending.fetch_add(1, Ordering::Relaxed);
@@ -229,7 +231,8 @@ impl ItemLines {
         unlock(line);
     }
 
-    /// The position of an item of a home. That of its lane, if the item itself is damaged.
+    /// The position of an item of a home; if the item is damaged, the position that its lane
+    /// implies.
     fn position<K: Kind>(
         p: &Pinned<'_, K, Self>,
         shape: &Shape,
@@ -243,12 +246,12 @@ impl ItemLines {
         if is_sound { position } else { shape.position(index, word) }
     }
 
-    /// The table after this one becomes the current one.
+    /// Makes the next table the current one.
     fn leave<K: Kind>(p: &mut Pinned<'_, K, Self>, table: &Table) {
         let engine = p.engine;
         let mut left = engine.left.lock();
-        // ORDERING: AcqRel: all moves come before it (`count_moved`), so whoever begins with the new table finds them
-        // done.
+        // ORDERING: AcqRel: all moves come before it (`count_moved`), so a session that begins with the new table
+        // finds them done.
         let next = std::ptr::from_ref(table.after()).cast_mut();
         // ORDERING: as above.
         let old = engine.current.0.swap(next, Ordering::AcqRel);
@@ -257,15 +260,16 @@ impl ItemLines {
         left.push_back(Left { tag: p.local.participant.grace(), table, gone: 0 });
     }
 
-    /// Sees to it that a table that was left goes, also where sessions only insert, which leaves nothing to collect.
+    /// Makes sure that a left table is freed even if sessions only insert, which gives the collector nothing to
+    /// collect.
     fn free_some<K: Kind>(p: &mut Pinned<'_, K, Self>) {
         if p.engine.is_busy() && p.engine.table().next().is_none() && !Self::free_left(p) {
             p.local.participant.request_collection();
         }
     }
 
-    /// Gives back a window of the memory of a table that was left, if no session is there any more. False: there is
-    /// nothing to give back now.
+    /// Gives back a window of the memory of a left table, if no session can use the table. False: there is nothing to
+    /// give back now.
     pub(super) fn free_left<K: Kind>(p: &Pinned<'_, K, Self>) -> bool {
         let engine = p.engine;
         let Some(mut all) = engine.left.try_lock() else { return false };
@@ -288,7 +292,7 @@ impl ItemLines {
 }
 
 impl Moving<'_, '_> {
-    /// Lets the copy change, now that it is the only one.
+    /// Unfreezes the copy, which is the only one left.
     fn thaw(&self, next: &Table) {
         match self.to {
             Placed::Lane(lane) => lane.clear(FROZEN),
@@ -298,7 +302,7 @@ impl Moving<'_, '_> {
 }
 
 impl Table {
-    /// Puts in a frozen copy of the lane of a table before.
+    /// Puts a frozen copy of a lane of the previous table into this table.
     fn put_copy<S: Search>(&self, position: u64, value: u64) -> Placed<'_> {
         let home = self.shape.home(position);
         let line = self.shape.line(home.index);

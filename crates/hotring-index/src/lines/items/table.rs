@@ -1,4 +1,4 @@
-//! A table: its memory, and where a position belongs in it.
+//! A table: its memory, and the mapping of positions to lines.
 //!
 //! A *position* is a hash with its bits reversed, the order in which every engine is scanned. A table of `n` lines maps
 //! a position `p` to `p * n`, 128 bits: the high half is the home line, the highest bits of the low half are the *tag*.
@@ -15,10 +15,11 @@ use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::{NonNull, null_mut};
 
-/// The bits of a word that come from the hash. They do not name a key: its item does.
+/// The bits of a word that come from the hash. They do not identify a key: only its item does.
 const TAG: u64 = u64::MAX >> (64 - WORD_BITS) & u64::MAX << 16;
 
-/// The bits of a word that say whose lane it is, and where its home is.
+/// The bits of a word that a search compares: they determine the tag and the home of the lane's
+/// item.
 pub(super) const MASK: u64 = TAG | PROBE | LIVE;
 
 /// The highest bits of a tag choose the distance between the lines of a sequence.
@@ -27,21 +28,22 @@ const STEP_SHIFT: u32 = WORD_BITS - 3;
 /// All lanes of a line, as the forms of a search number them.
 pub(super) const ALL_LANES: u32 = 0b101_0101;
 
-/// Lines from which on sequences have different distances: a smaller table would have more spare lines than others.
+/// Tables of at least this many lines have sequences with different distances. In a smaller table the spare lines that
+/// these need would take too large a share.
 const LINES_SPREAD: u64 = if cfg!(loom) { u64::MAX } else { 1 << 10 };
 
 /// Lines of a page.
 const PAGE: u64 = 64;
 
-/// What a lookup must know of a table.
+/// The properties of a table that a lookup needs.
 pub(super) struct Shape {
     start: NonNull<Line>,
     lines: u64,
-    /// Which of a tag's highest bits count for the distance: all three, or none.
+    /// Mask of those highest bits of a tag that choose the distance: all three, or none.
     steps: u64,
 }
 
-/// Where a position belongs: its home line, and the word to look for, with PROBE 0.
+/// The home line of a position, and the word to look for, with PROBE 0.
 #[derive(Clone, Copy)]
 pub(super) struct Home {
     pub(super) index: u64,
@@ -81,7 +83,7 @@ impl Shape {
         unsafe { self.start.add(index as usize).as_ref() }
     }
 
-    /// Where a position belongs.
+    /// The home of a position.
     #[inline(always)]
     pub(super) fn home(&self, position: u64) -> Home {
         let product = u128::from(position) * u128::from(self.lines);
@@ -117,8 +119,8 @@ impl Shape {
         (u128::from(high) << 64 | u128::from(low)).div_ceil(u128::from(self.lines)) as u64
     }
 
-    /// The first item of a home that has its tag and that `is_it` accepts by what the lane has, as far as `reach`. Not
-    /// in the stash.
+    /// The first item with the tag of a home that `is_it` accepts by the lane's value, in the lines up to `reach`.
+    /// Does not look in the stash.
     #[inline(always)]
     pub(super) fn find<S: Search>(
         &self,
@@ -139,7 +141,7 @@ impl Shape {
         None
     }
 
-    /// Calls `see` with each item of a home that is there, except those in the stash.
+    /// Calls `see` with each item of a home, except those in the stash.
     pub(super) fn each_item<'t, S: Search>(
         &'t self,
         index: u64,
@@ -155,7 +157,7 @@ impl Shape {
             }
         };
         look(self.line(index), LIVE, LIVE | PROBE);
-        // A word says by itself where its home is: the distance is part of the tag.
+        // The position and the word of an item determine its home: the distance is part of the tag.
         let mask = LIVE | PROBE | self.steps << STEP_SHIFT;
         for number in 1..=reach.min(PROBE_MAX) {
             for step in 0..=self.steps {
@@ -169,7 +171,7 @@ impl Shape {
 /// A table.
 pub(super) struct Table {
     pub(super) shape: Shape,
-    /// Where homes move on to, from when growth or shrinking begins.
+    /// The table that homes move on to; null until growth or shrinking begins.
     next: AtomicPtr<Table>,
     /// Homes below this one were claimed by a session that moves them.
     claimed: TallyU64,
@@ -183,7 +185,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table without items. Its lines are no homes yet.
+    /// A table without items. Its lines are not homes yet.
     pub(super) fn new(lines: u64, config: &Config) -> io::Result<Box<Self>> {
         let memory = Memory::new(lines + spare(lines), config.huge_pages)?;
         Ok(Box::new(Self {
@@ -202,11 +204,11 @@ impl Table {
         bytes_for(self.shape.lines)
     }
 
-    /// The table that follows, if one does.
+    /// The next table, if there is one.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Table> {
         // ORDERING: Acquire pairs with the Release in `set_next`.
-        // SAFETY: tables are freed in order, after a grace period: this one is kept, so a later one is.
+        // SAFETY: tables are freed in order, after a grace period: this table is kept, so a later table is, too.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 
@@ -216,7 +218,7 @@ impl Table {
         self.next().expect("homes move on only to a next table")
     }
 
-    /// Where homes move on to from now on. Once.
+    /// Sets the table that homes move on to. Must be called only once.
     pub(super) fn set_next(&self, next: Box<Table>) {
         // ORDERING: Release: a session that finds the table finds it complete.
         self.next.store(Box::into_raw(next), Ordering::Release);
@@ -240,14 +242,14 @@ impl Table {
         (start < lines).then(|| start..lines.min(start + count))
     }
 
-    /// Counts homes as moved on. True: these were the last ones.
+    /// Counts homes as moved on. True: these were the last homes.
     pub(super) fn count_moved(&self, homes: u64) -> bool {
         // ORDERING: AcqRel: the session that counts the last ones has all moves before it.
         self.moved.fetch_add(homes, Ordering::AcqRel) + homes == self.shape.lines
     }
 
-    /// Makes lines homes of the positions of these homes of the table before. They cannot have moved on yet: that
-    /// begins when the table before has been left.
+    /// Makes those lines homes that the positions of these homes of the previous table belong to. The lines cannot
+    /// have moved on yet: that begins when the previous table has been left.
     pub(super) fn open(&self, before: &Shape, homes: Range<u64>) {
         let first = self.shape.home(*before.positions(homes.start).start()).index;
         let last = self.shape.home(*before.positions(homes.end - 1).end()).index;
@@ -257,7 +259,8 @@ impl Table {
                 line.head().set(ACTIVE);
             }
         }
-        // Pages that sequences reach come to be here, not under a LOCK. Those before were touched with earlier homes.
+        // Touches the pages that sequences reach, so that no page fault happens under a LOCK. Earlier pages were
+        // touched with earlier homes.
         let spare = spare(self.shape.lines);
         let from = if homes.start == 0 { 0 } else { first + spare };
         for index in (from.next_multiple_of(PAGE)..last + spare).step_by(PAGE as usize) {
@@ -265,12 +268,13 @@ impl Table {
         }
     }
 
-    /// Makes all lines homes, of a table that no session sees yet.
+    /// Makes all lines homes. No session may see the table yet.
     pub(super) fn open_all(&self) {
         (0..self.shape.lines).for_each(|index| self.shape.line(index).head().set(ACTIVE));
     }
 
-    /// Calls `see` with what each lane has, and the stash, when nothing is under way.
+    /// Calls `see` with the value of each lane, and of each item in the stash. No operation may be
+    /// under way.
     pub(super) fn each_value<S: Search>(&self, mut see: impl FnMut(u64)) {
         for index in 0..self.shape.lines + spare(self.shape.lines) {
             let line = self.shape.line(index);

@@ -1,8 +1,8 @@
-//! The steps that change a table: an item in, one in the place of another, one out.
+//! The steps that change a table: inserting, replacing and removing an item.
 //!
-//! A new item comes in under the LOCK of its home, so that no two sessions insert one key and the home does not move
-//! meanwhile. Replacement and removal are one 16-byte exchange of the lane, without a lock; FROZEN makes them wait. The
-//! session whose exchange takes an item out of a lane retires it. Moves between tables never do.
+//! A new item is inserted under the LOCK of its home, so that no two sessions insert the same key and the home does
+//! not move meanwhile. Replacement and removal are one 16-byte exchange of the lane, without a lock; FROZEN makes them
+//! wait. The session whose exchange takes an item out of a lane retires it. Moves between tables never retire an item.
 
 use super::find::At;
 use super::stash::Change;
@@ -21,7 +21,7 @@ use crate::lines::relocate::lower_reach;
 use crate::lines::write::{lock, raise_reach, unlock};
 use crate::session::Pinned;
 
-/// Where an item was put.
+/// The place into which an item was put.
 pub(super) enum Placed<'t> {
     Lane(&'t Lane),
     Stash,
@@ -33,7 +33,7 @@ impl Placed<'_> {
     }
 }
 
-/// Exchanges a lane; false if it has changed. Debug builds can be made to lose.
+/// Exchanges a lane; false if it has changed. Debug builds can force a failure.
 #[inline(always)]
 fn exchange(found: &Found<'_>, new: Pair, lost: Step) -> bool {
     #[cfg(any(debug_assertions, loom))]
@@ -83,8 +83,8 @@ impl ItemLines {
         }
     }
 
-    /// An item that is not where it was found may have been replaced: whoever wants to know looks for the key again.
-    /// For that REPL is set in every item, so that no session has to set it when the item goes.
+    /// Sets REPL in a private item. An item that has left its lane may have been replaced, and REPL tells a session to
+    /// look for the key again. As REPL is set in every item, no session has to set it when it removes one.
     pub(super) fn make_live(item: Item) {
         // ORDERING: Relaxed, private until the exchange of its lane publishes it.
         let made = item.next().load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl ItemLines {
         item.next().store(made | REPL, Ordering::Relaxed);
     }
 
-    /// Puts `new` (or nothing) in the place of an item. False: the item is no longer there.
+    /// Replaces an item by `new`, or removes it. False: the item is no longer there.
     pub(super) fn change<S: Search, K: Kind>(
         p: &Pinned<'_, K, Self>,
         hash: u64,
@@ -140,8 +140,8 @@ impl ItemLines {
 }
 
 impl Table {
-    /// Puts an absent item into the first free lane of its sequence, or else into the stash. Only under the LOCK of its
-    /// home. `flags` is 0 or FROZEN.
+    /// Puts an absent item into the first free lane of its sequence, or else into the stash. Must be called under the
+    /// LOCK of its home. `flags` is 0 or FROZEN.
     #[inline(always)]
     pub(super) fn put_in<S: Search>(
         &self,
@@ -170,7 +170,7 @@ impl Table {
         Placed::Stash
     }
 
-    /// After the removal of an item that was at this PROBE of its home: lowers REACH if that was the furthest.
+    /// After the removal of an item that was at this PROBE of its home: lowers REACH if that was the furthest item.
     #[inline(always)]
     fn tidy<S: Search>(&self, index: u64, number: u64) {
         if number != 0 && self.see(index) == Some(number) {

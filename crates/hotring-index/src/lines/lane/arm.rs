@@ -4,19 +4,19 @@ use super::{Line, Matches, Pair, Search};
 use crate::core::sync::{AtomicU64, Ordering};
 use std::arch::{asm, is_aarch64_feature_detected};
 
-/// A place for one item: the word says whose, and the value is beside it.
+/// The slot of one item: a word that identifies the key, and the value next to it.
 #[repr(C, align(16))]
 pub(in crate::lines) struct Lane {
     word: AtomicU64,
     value: AtomicU64,
 }
 
-/// The instructions with which lines are searched.
+/// The instructions that search lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// NEON, and `ldp` for 16 bytes, which is one access on processors with LSE2.
     Neon,
-    /// Word by word, and `casp` for 16 bytes, on all others.
+    /// Word by word, and `casp` for 16 bytes, for all other processors.
     Plain,
 }
 
@@ -46,18 +46,18 @@ macro_rules! by_form {
 pub(in crate::lines) use by_form;
 
 impl Form {
-    /// That of [`Best`].
+    /// The form of [`Best`].
     pub(in crate::lines) const BEST: Self = Self::Neon;
 
-    /// All of them, the best first.
+    /// All forms, the best first.
     pub const ALL: [Self; 2] = [Self::Neon, Self::Plain];
 
-    /// The best that this processor has. `None`: it has no atomic accesses of 16 bytes.
+    /// The best form that this processor has. `None`: it has no atomic accesses of 16 bytes.
     pub fn best() -> Option<Self> {
         Self::ALL.into_iter().find(|form| form.is_available())
     }
 
-    /// Whether this processor has it.
+    /// Whether this processor has the instructions.
     pub fn is_available(self) -> bool {
         let has_swap = is_aarch64_feature_detected!("lse");
         has_swap
@@ -83,23 +83,23 @@ impl Lane {
         self.value.load(Ordering::Acquire)
     }
 
-    /// Puts `new` in the place of `old`. Acquire and release.
+    /// Replaces `old` by `new`; false if the lane has changed. Acquire and release.
     #[inline(always)]
     pub(in crate::lines) fn swap(&self, old: Pair, new: Pair) -> bool {
         exchange(self, old, new) == old
     }
 
-    /// Puts `new` in the place of the word `old`; the value may be any. Acquire and release.
+    /// Replaces the word `old` by `new`, whatever the value is. Acquire and release.
     #[inline(always)]
     pub(in crate::lines) fn swap_word(&self, old: u64, new: u64) -> bool {
         // ORDERING: AcqRel, as the method says; Relaxed on failure, as nothing is read through what was found.
         self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Writes what is there, so that the page is.
+    /// Writes the word unchanged, so that the page is allocated.
     pub(in crate::lines) fn touch(&self) {
         let word = self.word();
-        // A change by another thread has written as well.
+        // If the exchange fails, another thread has written to the page.
         let _ = self.swap_word(word, word);
     }
 
@@ -118,7 +118,8 @@ impl Lane {
     }
 }
 
-/// Puts `new` in the place of `old`; returns what was there. Acquire and release.
+/// Replaces `old` by `new`; returns the previous content, which is `old` on success. Acquire and
+/// release.
 #[inline(always)]
 fn exchange(lane: &Lane, old: Pair, new: Pair) -> Pair {
     let (word, value): (u64, u64);
@@ -139,7 +140,7 @@ fn exchange(lane: &Lane, old: Pair, new: Pair) -> Pair {
 }
 
 impl Search for Neon {
-    /// Loads of several words are one access for each of them, in any order; the barrier makes them acquires.
+    /// A load of several words is one access for each word, in any order; the barrier makes these accesses acquires.
     #[inline(always)]
     fn matches(line: &Line, want: u64, mask: u64) -> Matches {
         let found: u64;
@@ -169,7 +170,7 @@ impl Search for Neon {
                 options(nostack, readonly, preserves_flags),
             );
         }
-        // 16 bits of each lane, of which one is wanted, two bits from the next.
+        // Each lane has 16 bits here, of which one is kept and moved to bit `2 * lane`.
         let found = found & 0x0001_0001_0001_0001;
         let bits = (found | found >> 14 | found >> 28 | found >> 42) & 0x55;
         Matches(bits as u32)
@@ -201,7 +202,7 @@ impl Search for Plain {
         Matches(line.0.iter().enumerate().map(bit).sum())
     }
 
-    /// The exchange stores what was there, or nothing, and so changes nothing.
+    /// Loads by an exchange of zeros for zeros, which never changes the lane.
     #[inline(always)]
     fn load(lane: &Lane) -> Pair {
         let nothing = Pair { word: 0, value: 0 };

@@ -10,9 +10,9 @@
 //! 2. 8 bytes go through `AtomicU64`. 16 and 64 bytes go through `asm!`, which the compiler must treat as any code that
 //!    may do what atomic accesses of the same words may do. It does not move such a block past another one, nor past a
 //!    fence.
-//! 3. What the blocks rely on is the processor's: an aligned 16-byte load is one access on x86-64 processors with AVX
-//!    (Intel's manual, volume 3, 9.1.1; AMD's, volume 2, 7.3.2), `lock cmpxchg16b` is one on all that have it, and a
-//!    wider load reads each aligned 8 bytes in one access. The forms for processors without AVX load 16 bytes by
+//! 3. The blocks rely on guarantees of the processor: an aligned 16-byte load is one access on x86-64 processors with
+//!    AVX (Intel's manual, volume 3, 9.1.1; AMD's, volume 2, 7.3.2), `lock cmpxchg16b` is one on all that have it, and
+//!    a wider load reads each aligned 8 bytes in one access. The forms for processors without AVX load 16 bytes by
 //!    `cmpxchg16b`. [`Form::best`] refuses where there is no `cmpxchg16b`.
 //! 4. x86-64 loads are acquires and locked instructions are full barriers, so that each block has at least the order
 //!    that its documentation names.
@@ -51,20 +51,20 @@ pub(super) struct Line([Lane; LANES]);
 /// Lanes of a line.
 pub(super) const LANES: usize = 4;
 
-/// What a lane had at one moment.
+/// The content of a lane at one moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) word: u64,
     pub(super) value: u64,
 }
 
-/// A form as a type, so that loops are compiled for each.
+/// A form as a type, so that loops are compiled for each form.
 pub(super) trait Search: Copy {
-    /// A bit for each lane of which `word & mask == want & mask`: bit `2 * lane`. Each word is of one moment, the
-    /// line is not. An acquire.
+    /// A bit for each lane of which `word & mask == want & mask`: bit `2 * lane`. Each word is read at one moment, the
+    /// line as a whole is not. An acquire.
     fn matches(line: &Line, want: u64, mask: u64) -> Matches;
 
-    /// Word and value of one moment. An acquire.
+    /// Reads word and value at one moment. An acquire.
     fn load(lane: &Lane) -> Pair;
 }
 
@@ -84,7 +84,7 @@ impl Matches {
         Self(self.0 & lanes)
     }
 
-    /// The first lane, which is there.
+    /// The first lane; the set must not be empty.
     #[inline(always)]
     pub(super) fn first(self, line: &Line) -> &Lane {
         // SAFETY: no form sets bits above 2 * 3.

@@ -1,7 +1,7 @@
 //! Lanes for loom: one atomic word each, of which the low half is the word and the high half the value.
 //!
-//! Such a word is of one moment, as the 16 bytes are. A mutex would hide orders that are missing. A line is four loads,
-//! in no order that others could rely on.
+//! Such a word is read at one moment, as the 16 bytes are. A mutex would hide missing memory orders. A line is four
+//! loads, in no order that others could rely on.
 
 use super::{Line, Matches, Pair, Search};
 use crate::core::sync::{AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use crate::core::sync::{AtomicU64, Ordering};
 const HALF: u32 = 32;
 const WORD: u64 = (1 << HALF) - 1;
 
-/// A place for one item.
+/// The slot of one item.
 pub(in crate::lines) struct Lane(AtomicU64);
 
-/// The one form, and a wrong variant.
+/// The correct form, and a wrong variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The real one.
@@ -47,7 +47,7 @@ macro_rules! by_form {
 pub(in crate::lines) use by_form;
 
 impl Form {
-    /// That of [`Best`].
+    /// The form of [`Best`].
     pub(in crate::lines) const BEST: Self = Self::Model;
 
     /// The real one.
@@ -55,7 +55,7 @@ impl Form {
         Some(Self::Model)
     }
 
-    /// All are.
+    /// All forms are available.
     pub fn is_available(self) -> bool {
         true
     }

@@ -4,23 +4,23 @@ use super::{Line, Matches, Pair, Search};
 use crate::core::sync::{AtomicU64, Ordering};
 use std::arch::asm;
 
-/// A place for one item: the word says whose, and the value is beside it.
+/// The slot of one item: a word that identifies the key, and the value next to it.
 #[repr(C, align(16))]
 pub(in crate::lines) struct Lane {
     word: AtomicU64,
     value: AtomicU64,
 }
 
-/// The instructions with which lines are searched.
+/// The instructions that search lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One comparison of 64 bytes.
     Avx512,
-    /// Two of 32.
+    /// Two comparisons of 32 bytes.
     Avx2,
-    /// Two of 16, for processors with AVX only.
+    /// Two comparisons of 16 bytes, for processors with AVX but not AVX2.
     Sse2,
-    /// Word by word, on all others.
+    /// Word by word, for all other processors.
     Plain,
 }
 
@@ -62,18 +62,18 @@ macro_rules! by_form {
 pub(in crate::lines) use by_form;
 
 impl Form {
-    /// That of [`Best`].
+    /// The form of [`Best`].
     pub(in crate::lines) const BEST: Self = Self::Avx512;
 
-    /// All of them, the best first.
+    /// All forms, the best first.
     pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Sse2, Self::Plain];
 
-    /// The best that this processor has. `None`: it has no atomic accesses of 16 bytes.
+    /// The best form that this processor has. `None`: it has no atomic accesses of 16 bytes.
     pub fn best() -> Option<Self> {
         Self::ALL.into_iter().find(|form| form.is_available())
     }
 
-    /// Whether this processor has it.
+    /// Whether this processor has the instructions.
     pub fn is_available(self) -> bool {
         let has_swap = is_x86_feature_detected!("cmpxchg16b");
         let has_loads = is_x86_feature_detected!("avx");
@@ -102,12 +102,12 @@ impl Lane {
         self.value.load(Ordering::Acquire)
     }
 
-    /// Puts `new` in the place of `old`. Acquire and release.
+    /// Replaces `old` by `new`; false if the lane has changed. Acquire and release.
     #[inline(always)]
     pub(in crate::lines) fn swap(&self, old: Pair, new: Pair) -> bool {
         let won: u64;
-        // SAFETY: the lane is aligned, and `Form::best` has found the instruction. LLVM keeps rbx for itself, so it is
-        // put back, and no operand may be in it.
+        // SAFETY: the lane is aligned, and `Form::best` has found the instruction. LLVM reserves rbx, so the block
+        // restores it, and no operand may be in it.
         unsafe {
             asm!(
                 "xchg rbx, rsi",
@@ -125,17 +125,17 @@ impl Lane {
         won as u8 != 0
     }
 
-    /// Puts `new` in the place of the word `old`; the value may be any. Acquire and release.
+    /// Replaces the word `old` by `new`, whatever the value is. Acquire and release.
     #[inline(always)]
     pub(in crate::lines) fn swap_word(&self, old: u64, new: u64) -> bool {
         // ORDERING: AcqRel, as the method says; Relaxed on failure, as nothing is read through what was found.
         self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Writes what is there, so that the page is.
+    /// Writes the word unchanged, so that the page is allocated.
     pub(in crate::lines) fn touch(&self) {
         let word = self.word();
-        // A change by another thread has written as well.
+        // If the exchange fails, another thread has written to the page.
         let _ = self.swap_word(word, word);
     }
 
@@ -304,7 +304,7 @@ impl Search for Plain {
         Matches(line.0.iter().enumerate().map(bit).sum())
     }
 
-    /// The exchange stores what was there, or nothing, and so changes nothing.
+    /// Loads by an exchange of zeros for zeros, which never changes the lane.
     #[inline(always)]
     fn load(lane: &Lane) -> Pair {
         let (word, value): (u64, u64);
