@@ -11,7 +11,7 @@
 //!   ring 3   64 labels of 4.3 h      nothing gets older here than `AGE_MAX`, 8 days
 //! ```
 //! Labels wrap around: a stamp of 64 units ago is equal to a current one. So the owner's walk over all items
-//! ([`Session::age_some`]) must move each old stamp to the next ring, which has a coarser resolution. A round of the
+//! (`Session::age_some`) must move each old stamp to the next ring, which has a coarser resolution. A round of the
 //! walk must not take longer than `ROUND_MS`.
 //!
 //! # Precision

@@ -17,7 +17,7 @@
 //! place, one after the other.
 //!
 //! # Switching the log on and off
-//! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]), so each write is
+//! Logging is switched on and off while no other session is within the gate (`Session::switch_log`), so each write is
 //! entirely before or entirely after that moment. A record gets its position in the log after its write was applied: a
 //! scan of the store that begins later sees its effect, or a later one.
 

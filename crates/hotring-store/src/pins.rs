@@ -3,7 +3,7 @@
 //! it is unpinned.) Pins do not affect expiry and removal.
 //!
 //! Pinned keys may take only a share of the memory limit, so that eviction always finds a victim. Their size is
-//! measured when they are pinned and at intervals ([`Session::measure_pinned`]). A value that grows beyond the share
+//! measured when they are pinned and at intervals (`Session::measure_pinned`). A value that grows beyond the share
 //! stays pinned, but then no more keys can be pinned.
 
 use std::collections::BTreeMap;
