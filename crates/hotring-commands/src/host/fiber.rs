@@ -144,21 +144,27 @@ pub(crate) fn give_turn() {
 /// hold keys, but must not have an operation of the store in progress.
 #[inline]
 pub(crate) fn rest() {
+    rest_beside(RESTING_MAX);
+}
+
+/// As [`rest`], among at most `others` that rest.
+#[inline]
+fn rest_beside(others: u32) {
     let step = STEP.get() + 1;
     STEP.set(step % STEPS);
     if step == STEPS {
-        end_slice();
+        end_slice(others);
     }
 }
 
 #[cold]
-fn end_slice() {
+fn end_slice(others: u32) {
     let now = Instant::now();
     let Some(began) = BEGAN.get() else { return BEGAN.set(Some(now)) };
     if now.duration_since(began) < SLICE || !is_generator() {
         return;
     }
-    while RESTING.get() >= RESTING_MAX {
+    while RESTING.get() >= others {
         give_turn();
     }
     RESTING.set(RESTING.get() + 1);
@@ -198,7 +204,8 @@ impl Wait for Beside {
     }
 
     fn rest(&mut self) {
-        rest();
+        // Other threads wait for what it holds.
+        rest_beside(u32::MAX);
     }
 }
 

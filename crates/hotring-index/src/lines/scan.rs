@@ -60,11 +60,15 @@ impl LinesSession {
     }
 }
 
+/// A home that has moved on is read in the next table, and only as far as it went: the new home may cover others,
+/// which have not moved yet.
 fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> Option<u64> {
+    let mut last = HASH_MAX;
     loop {
         let shape = &table.shape;
         let index = shape.home(from).index;
         let Some(seen) = table.see(index) else {
+            last = last.min(*shape.hashes(index).end());
             table = table.after();
             continue;
         };
@@ -80,8 +84,9 @@ fn read_home<S: Search>(mut table: &Table, from: u64, items: &mut Vec<Item>) -> 
             // A move within the table that was not counted yet may show both of its copies, which are equal.
             items.sort_unstable();
             items.dedup();
-            items.retain(|(hash, _)| *hash >= from);
-            return (*hashes.end() < HASH_MAX).then(|| hashes.end() + 1);
+            let last = last.min(*hashes.end());
+            items.retain(|(hash, _)| (from..=last).contains(hash));
+            return (last < HASH_MAX).then(|| last + 1);
         }
     }
 }

@@ -339,6 +339,26 @@ fn a_scan_meets_each_key_once_while_the_table_grows_and_shrinks() {
     }
 }
 
+/// A home of the smaller table covers several of the larger one, of which some have moved.
+#[test]
+fn a_scan_in_the_middle_of_shrinking_meets_all() {
+    let config = LinesConfig { factor: 1.4, shrinks: false, ..LinesConfig::default() };
+    let lines = map(config);
+    let mut session = lines.session();
+    (0..40_000).for_each(|key| assert!(session.insert(key, key)));
+    while session.growth_step() {}
+    (2_000..40_000).for_each(|key| assert!(session.remove(key)));
+    assert!(session.shrink());
+    loop {
+        let met: HashMap<u64, u64> = all_of(&mut session, 100).into_iter().collect();
+        let missing: Vec<u64> = (0..2_000).filter(|key| !met.contains_key(key)).collect();
+        assert!(missing.is_empty(), "missing: {missing:?}");
+        if !session.growth_step() {
+            break;
+        }
+    }
+}
+
 #[test]
 fn clear_leaves_nothing() {
     let lines = map(LinesConfig::default());

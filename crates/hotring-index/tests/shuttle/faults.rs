@@ -108,6 +108,13 @@ controls! {
     LinesStaleTable => LINES,
     LinesNoSecondLook => LINES,
     LinesOneWindow => LINES,
+    LinesFirstLook => LINES,
+    LinesRelaxedClear => LINES,
+    LinesRelaxedThaw => LINES,
+    LinesRelaxedNext => LINES,
+    LinesCountedEarly => LINES,
+    LinesFreeEarly => LINES,
+    LinesStashUnfrozen => LINES,
 }
 
 engine_controls! {

@@ -222,7 +222,10 @@ impl<'t> Parser<'t> {
                 parser.advance()?;
                 parser.accept(b",")?;
             }
-            parser.accept(b"...")?;
+            if parser.accept(b"...")? {
+                // Lua 5.1 gives such a function its arguments as a table, too.
+                parser.declare(b"arg", Value::Other)?;
+            }
             parser.expect(b")")?;
             parser.block()
         })?;

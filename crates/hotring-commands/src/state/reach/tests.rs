@@ -362,6 +362,7 @@ fn names_that_are_bound_otherwise_prove_nothing() {
             "local k = KEYS[1] for k in pairs(ARGV) do redis.call('GET', k) end",
             "for k, v in pairs(KEYS) do redis.call('GET', k) end",
             "for _, k in ipairs(KEYS) do k = 'x' redis.call('GET', k) end",
+            "local arg = KEYS local function f(...) return redis.call('GET', arg[1]) end f('x')",
             "for _, k in ipairs(ARGV) do redis.call('GET', k) end",
             "local k = KEYS[1] local function f(k) redis.call('GET', k) end f('x')",
             "local k = KEYS[1] local function k() end redis.call('GET', k)",

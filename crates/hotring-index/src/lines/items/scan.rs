@@ -43,15 +43,20 @@ impl Scan for ItemLines {
 impl ItemLines {
     /// Collects the items of the home at a position, from that position on and in order. Returns the end of the home,
     /// 0 after the last. An item with a damaged hash is visited at the beginning of its home.
+    ///
+    /// A home that has moved on is read in the next table, and only as far as it went: the new home may cover others,
+    /// which have not moved yet.
     fn take_down<S: Search, K: Kind>(
         p: &Pinned<'_, K, Self>,
         position: u64,
         unit: &mut Vec<(u64, u64)>,
     ) -> u64 {
         let mut table = p.engine.table();
+        let mut last = u64::MAX;
         loop {
             let index = table.shape.home(position).index;
             let Some(reach) = table.see(index) else {
+                last = last.min(*table.shape.positions(index).end());
                 table = table.after();
                 continue;
             };
@@ -68,11 +73,13 @@ impl ItemLines {
                 unit.clear();
                 continue;
             }
-            if *positions.start() < position {
-                unit.retain(|(own, _)| (position..=*positions.end()).contains(own));
-            }
+            let last = last.min(*positions.end());
+            let is_first = *positions.start() == position;
+            unit.retain(|(own, _)| {
+                (position..=last).contains(own) || is_first && !positions.contains(own)
+            });
             unit.sort_unstable();
-            return positions.end().wrapping_add(1);
+            return last.wrapping_add(1);
         }
     }
 }
