@@ -1,4 +1,4 @@
-//! Snapshots: the state of all keys in one file, so that the log before it can go.
+//! Snapshots: the state of all keys in one file, so that the log's older segments can be removed.
 //!
 //! ```text
 //!  snapshot-<number of the record behind which the log goes on, 20 digits>.hrs
@@ -10,16 +10,18 @@
 //!
 //!  item    length u32 | the body of a record: a put, or a pin
 //! ```
-//! `after`: the last record that was handed over when the first key was read. `end`: the same when the last
-//! key had been. Each key is stored as it was met, so the file is not the state of one moment: the log's records behind
-//! `after` must be replayed over it, up to `end` at least. Replaying a record over a newer value does no harm,
-//! because the newer value's record follows.
+//! `after`: the number of the last record handed to the log when the first key was read. `end`: the same when the last
+//! key had been read. Each key is stored as it was when it was read, so the file does not show the state of one moment:
+//! the log's records after `after` must be replayed over it, up to `end` at least. Replaying a record over a newer
+//! value does no harm, because the newer value's record follows.
 //!
-//! The checksum of a block or the footer continues the header's, so that a block of another file is never taken for one
-//! of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than once.
+//! A block has two checksums: one of its items, and between the zeros and the items a CRC-32C u32 of the 24 bytes before
+//! it. The checksums of blocks and of the footer continue the header's, so that a block of another file is never mistaken
+//! for one of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than
+//! once.
 //!
-//! The file is written under a temporary name and gets its own once it is complete and on the disk, and the log is
-//! synced up to `end`. Until then no older file may be touched.
+//! The file is written under a temporary name. It is renamed once it is complete and on disk, and the log is synced up
+//! to `end`. Until then no older file may be changed or removed.
 
 mod read;
 mod repair;
@@ -56,7 +58,8 @@ pub const ALL: u8 = 255;
 const MAGIC: &[u8; 8] = b"hotr-snp";
 const FOOTER_MAGIC: &[u8; 8] = b"hotr-end";
 
-/// The version that is written; readers accept it and those before. 2: there are forms of long hashes, and databases.
+/// The version that is written. Readers accept this version and earlier ones. Version 2 added forms for long hashes,
+/// and databases.
 const FORMAT: u32 = 2;
 
 /// The header of a snapshot.
@@ -78,7 +81,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header, or the format if it is a later one; None if it is damaged.
+    /// Reads the header. The inner error is the number of a later format; None if the header is damaged.
     fn read(bytes: &[u8; HEADER_LEN]) -> Option<Result<Header, u32>> {
         match check_header(bytes, MAGIC, FORMAT) {
             Ok(id) => Some(Ok(Header { id, after: long(bytes, 32) })),
@@ -112,8 +115,9 @@ pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
     Ok(left.len())
 }
 
-/// Removes everything that the snapshot of this number replaces: older ones, and segments with
-/// records up to it. It must be complete and on the disk. Returns the number of files.
+/// Removes the files that the snapshot with this number replaces: older snapshots, and segments
+/// whose records are all covered. The snapshot must be complete and on disk. Returns the number of
+/// removed files.
 pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
     let files = storage.list()?.into_iter();
     let is_older = |name: &String| names::snapshot_after(name).is_some_and(|number| number < after);
@@ -122,7 +126,7 @@ pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
     Ok(old.len() + remove_before(storage, after.saturating_add(1))?)
 }
 
-/// Why a snapshot was not read.
+/// The reason that a snapshot could not be read.
 #[derive(Debug)]
 pub enum SnapshotError {
     /// A file cannot be read.
