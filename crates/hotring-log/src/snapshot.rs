@@ -15,10 +15,10 @@
 //! the log's records after `after` must be replayed over it, up to `end` at least. Replaying a record over a newer
 //! value does no harm, because the newer value's record follows.
 //!
-//! A block has two checksums: one of its items, and between the zeros and the items a CRC-32C u32 of the 24 bytes before
-//! it. The checksums of blocks and of the footer continue the header's, so that a block of another file is never mistaken
-//! for one of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than
-//! once.
+//! A block has two checksums: one of its items, and between the zeros and the items a CRC-32C u32 of the 24 bytes
+//! before it. The checksums of blocks and of the footer continue the header's, so that a block of another file is never
+//! mistaken for one of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur
+//! more than once.
 //!
 //! The file is written under a temporary name. It is renamed once it is complete and on disk, and the log is synced up
 //! to `end`. Until then no older file may be changed or removed.
