@@ -1,28 +1,28 @@
-//! The wrong variants of these engines' steps, for the suites of the model checkers. Not in ordinary
-//! builds.
+//! Faults: wrong variants of single steps of these engines, which the suites of the model checkers
+//! must notice. Compiled only for the model checkers.
 
 use hotring_index::checks::Fault as Any;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Names of wrong variants, each a value of the index's own `Fault`.
+        /// The faults, each a value of the index's own `Fault`.
         pub struct Fault;
 
         #[allow(non_upper_case_globals)]
         impl Fault {
-            /// Items are published with Relaxed: of the ring and of chains.
+            /// The ring and chains publish items with Relaxed.
             pub const RelaxedPublish: Any = Any::RelaxedPublish;
             $($(#[$doc])* pub const $name: Any = Any::Engine(stringify!($name));)*
-            /// All that only these engines have.
+            /// The faults that only these engines have.
             pub const ALL: &'static [Any] = &[$(Self::$name,)*];
         }
     };
 }
 
 faults! {
-    /// Mercury: a bucket that has moved meanwhile is taken for the one that it was.
+    /// Mercury: an operation uses a bucket that has moved meanwhile.
     MovedUnseen,
-    /// Mercury: a bucket is shown to have moved before its items are in the larger table.
+    /// Mercury: a bucket is marked as moved before its items are in the larger table.
     MovedEarly,
     /// Mercury: buckets are counted as moved before they are.
     CountEarly,
@@ -30,26 +30,26 @@ faults! {
     CountRelaxed,
     /// Mercury: the state changes without the sessions' locks.
     NoThreadLocks,
-    /// Leaving items are copied without being sealed.
+    /// Chaining: a split copies a leaving item without sealing it.
     ChainUnsealed,
-    /// Its values are copied without being frozen.
+    /// Chaining: a split copies a leaving item without freezing its value.
     ChainUnfrozen,
-    /// It is retired when it is marked, and again when it is unlinked.
+    /// Chaining: a leaving item is retired when it is marked, and again when it is unlinked.
     ChainRetires,
-    /// It is marked before the sibling is ready.
+    /// Chaining: a leaving item is marked before the sibling is ready.
     ChainMarksEarly,
-    /// A miss in a chain is not looked at again although its bucket was split meanwhile.
+    /// Chaining: a lookup reports a miss although the bucket was split during its walk.
     ChainUnnoticed,
-    /// An insert ignores items that came to the head of its chain after its walk.
+    /// Chaining: an insert ignores items that were added to the head of its chain after its walk.
     ChainBlindInsert,
-    /// G-Cuckoo: a miss does not look at versions.
+    /// G-Cuckoo: a lookup reports a miss without comparing versions.
     NoVersions,
-    /// The slots on a path of kicks are not compared under the locks.
+    /// G-Cuckoo: an insert does not compare the slots on its path of kicks again under the locks.
     TrustPath,
-    /// Whether the key is present is not asked again under the locks.
+    /// G-Cuckoo: an insert does not check again under the locks that the key is absent.
     TrustAbsence,
-    /// A page is split while others change it.
+    /// G-Cuckoo: a page is split while other sessions change it.
     SplitUnfrozen,
-    /// A scan copies a page while others change it.
+    /// G-Cuckoo: a scan copies a page while other sessions change it.
     TornScan,
 }

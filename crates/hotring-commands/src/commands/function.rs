@@ -58,7 +58,7 @@ pub(crate) fn kill(_: &mut Context<'_>) -> Outcome {
 mod tests {
     use crate::exec::dialogue::play;
 
-    /// The replies of Redis 7.0. The test suites of clients end with FUNCTION FLUSH, so it must succeed.
+    /// The replies of Redis 7.0. Test suites of clients send such requests at their end, and fail on an error.
     #[test]
     fn there_are_no_functions() {
         play(

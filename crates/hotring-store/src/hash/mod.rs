@@ -1,8 +1,8 @@
 //! Hashes: fields and their values, a [`Type`] of container.
 //!
-//! A short hash is packed ([`crate::container::packed`]): each field is followed by its value, in order of insertion, and
-//! occurs once. The overhead is two bytes for most fields, and reading or writing a field costs a walk over the hash. A
-//! long hash is a [`Fields`].
+//! A short hash is packed ([`crate::container::packed`]): each field is followed by its value, in order of insertion,
+//! and occurs once. The overhead is two bytes for most fields, and reading or writing a field costs a walk over the
+//! hash. A long hash is a [`Fields`].
 
 //!
 //! Fields may expire. An expired field stays in the hash until it is removed, by a write of the hash or by the timing
