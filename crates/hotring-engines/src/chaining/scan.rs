@@ -1,8 +1,8 @@
-//! Walking the whole table with a cursor.
+//! Scans and sweeps the table with a cursor.
 //!
-//! A bucket's keys are a range of positions (hashes with their bits reversed): on level n the one
-//! that begins with the bucket's number, reversed, and is as long as the rest of 2^64. A split halves
-//! the range, so a cursor is a position, and the unit of a scan is a bucket. Its items are taken down
+//! A bucket's keys form a range of positions (hashes with their bits reversed). On level n the range
+//! starts at the bucket's number, reversed, and has a length of 2^(64 - n). A split halves the range,
+//! so a cursor is a position, and the unit of a scan is a bucket. The items of a bucket are collected
 //! first, and shown once it is certain that none left meanwhile (as in a reader's second look).
 
 use crate::chaining::Chaining;
@@ -15,10 +15,10 @@ use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::{Engine, Hit, Scan};
 use hotring_index::word::{MARK, Next};
 
-/// Buckets that cost as much as an item to pass: a sparse table must not hold other sessions up.
+/// Number of buckets that count as one visited item: a scan of a sparse table must not hold up other sessions.
 const BUCKETS_AN_ITEM: usize = 8;
 
-/// The first position after a bucket on a level; 0 after the last.
+/// The first position after the bucket with this index on this level; 0 after the last bucket.
 fn end_of(index: u64, level: u32) -> u64 {
     let len = 1u64.checked_shl(64 - level).unwrap_or(0);
     index.reverse_bits().wrapping_add(len)
@@ -63,8 +63,8 @@ impl Scan for Chaining {
 }
 
 impl Chaining {
-    /// Collects the live items of the bucket at a position, from that on, and returns where the
-    /// bucket ends.
+    /// Collects the live items of the bucket that holds a position, from this position on. Returns the
+    /// end of the bucket.
     fn take_down<K: Kind>(p: &Pinned<'_, K, Self>, position: u64, unit: &mut Vec<Hit>) -> u64 {
         loop {
             let home = Self::home(p, position.reverse_bits());
@@ -79,8 +79,8 @@ impl Chaining {
         }
     }
 
-    /// The level on which a bucket holds all keys of its range: the next one once the leaving items are at
-    /// home in the sibling.
+    /// The level whose range is the bucket's. During a split it is the next level as soon as the sibling is
+    /// ready, because the leaving items then belong to the sibling.
     fn shown_level<K: Kind>(p: &Pinned<'_, K, Self>, home: Home) -> u32 {
         let split =
             home.head.is_frozen() && p.engine.table.head(home.head.sibling(home.index)).is_ready();
@@ -102,9 +102,9 @@ impl Chaining {
             at = address(word.0);
             let hash = p.shared.kind.item_hash(item);
             let is_ours = low_bits(hash, level) == home.index;
-            // Items that left before may still be linked; the sibling shows them.
+            // Items that have left may still be linked; the sibling shows them.
             let is_live = if word.is(SEALED) { is_ours } else { !word.is(MARK) };
-            // A live item that is not ours has a damaged hash: shown with the beginning of the bucket.
+            // A live item that is not ours has a damaged hash. It is shown with the beginning of the bucket.
             let is_due = hash.reverse_bits() >= position;
             if is_live && if is_ours { is_due } else { position == home.index.reverse_bits() } {
                 unit.push(Hit { item, word });

@@ -1,20 +1,21 @@
 //! The keyed bijection from keys to hashes.
 //!
-//! A hash says where its key is and which key it is, so it must be invertible. Three rounds of an exclusive or with a
-//! secret, a multiplication by a secret odd number and, between them, a reversal of the bytes. A product's high bits
-//! depend on all bits of its factor, its low bits on few; reversed, they change places. So after three rounds each bit
-//! of a key changes the high bits of the hash, which choose the line, in about half of all cases. With two, the highest
-//! bit of a key changed them by the same amount in all keys, and keys could be chosen that stay close together for
-//! every seed.
+//! A hash both places its key and identifies it, so the function must be invertible. It has three rounds of an
+//! exclusive or with a secret and a multiplication by a secret odd number, with a reversal of the bytes between rounds.
+//! A product's high bits depend on all bits of its factor, its low bits on few; the reversal swaps them. So after three
+//! rounds each bit of a key changes the high bits of the hash, which choose the line, in about half of all cases. Two
+//! rounds are not enough: the highest bit of a key would change these bits by the same amount in all keys, and an
+//! attacker could choose keys that stay close together for every seed.
 //!
-//! Three rounds are eight instructions. Four Feistel rounds with keyed products took 24, and more than twice as long.
-//! It is no cipher. A client that measures times may learn something about the seed; what it can do with that is
-//! bounded by the stash and by the rule that only a full table grows.
+//! Three rounds are eight instructions. Four Feistel rounds with keyed products take 24, and more than twice as long.
+//!
+//! The permutation is not a cipher. A client that measures times may learn something about the seed. The stash, and the
+//! rule that only a full table grows, bound the damage.
 
-/// Rounds.
+/// Number of rounds.
 const ROUNDS: usize = 3;
 
-/// One permutation.
+/// A permutation, and the inverses of its factors.
 #[derive(Clone, Copy)]
 pub(super) struct Permutation {
     flip: [u64; ROUNDS],
@@ -35,7 +36,7 @@ impl Permutation {
         Self { flip, factor, inverse: factor.map(inverse) }
     }
 
-    /// The hash of a key. Under a model checker it is the key, so that scenarios choose where keys are.
+    /// The hash of a key. Under a model checker it is the key itself, so that scenarios choose the lines of keys.
     #[inline(always)]
     pub(super) fn hash(&self, key: u64) -> u64 {
         if cfg!(loom) {
@@ -45,7 +46,7 @@ impl Permutation {
         round(round(round(key, 0).swap_bytes(), 1).swap_bytes(), 2)
     }
 
-    /// The key with a hash.
+    /// The key that has this hash.
     #[inline(always)]
     pub(super) fn key(&self, hash: u64) -> u64 {
         if cfg!(loom) {
@@ -56,14 +57,14 @@ impl Permutation {
     }
 }
 
-/// SplitMix64's finaliser: each bit of the seed changes about half of the bits.
+/// SplitMix64's finaliser: each bit of `x` changes about half of the bits of the result.
 fn scatter(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the bits that are right.
+/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number of correct low bits.
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
 }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     /// Each bit of a key must change each bit that chooses the line in about half of all keys, whatever the seed is:
-    /// otherwise there are differences between keys that keep them together, or that tell something of the seed.
+    /// otherwise some differences between keys keep the keys together, or reveal something about the seed.
     #[test]
     fn each_bit_of_a_key_changes_the_line() {
         const KEYS: u64 = 1000;

@@ -1,4 +1,4 @@
-//! A thread's access to a map.
+//! Sessions: the operations of one thread on a map, and its share of the work that growth and shrinking take.
 
 use super::lane::{Best, Form, Search, by_form};
 use super::lookup::{AtHome, look_up};
@@ -12,50 +12,53 @@ use super::write::{self, Inserted};
 use crate::core::sync::Arc;
 use std::ptr::NonNull;
 
-/// A thread's access to a map of lines. Sessions are meant to be kept: one per thread.
+/// A thread's access to a map of lines. Each thread should keep one session.
 ///
-/// A session that is not used keeps the address range of the table that it has used last, though not its memory.
+/// An idle session keeps the address range of the table that it last used, but not the table's memory.
 pub struct LinesSession {
     permutation: Permutation,
-    /// That of `table`.
+    /// The shape of `table`.
     pub(super) shape: Shape,
     pub(super) form: Form,
-    /// Changes of the number of items that were not told yet, and how many may be.
+    /// The change of the number of items that the session has not reported to the map.
     pending: i64,
+    /// The size of `pending` at which the session reports it.
     pending_max: i64,
-    /// Removals since homes were tidied.
+    /// Removals since the session last tidied homes.
     removals: u32,
     /// Reads until the next one is noted.
     until_noted: u32,
-    /// Nodes for the stash: there are some only after a flood.
+    /// Spare nodes for the stash. None until an item first has to go there.
     spare: Spare,
-    /// The one that `record` announces.
+    /// The table that `record` announces.
     table: NonNull<Table>,
     record: Arc<Record>,
     shared: Arc<Shared>,
 }
 
-// SAFETY: the table is kept by the announcement, whichever thread the session is on.
+// SAFETY: the record's announcement keeps the table alive, on whichever thread the session is used.
 unsafe impl Send for LinesSession {}
 
-/// After this many removals a session tidies some homes: all of them once in the time in which all items are removed
-/// about twice.
+/// After this many removals a session tidies `TIDY_HOMES` homes. So each home is tidied once while about twice as many
+/// items are removed as the table holds.
 const TIDY_EVERY: u32 = 64;
+/// Homes that a session tidies at a time.
 const TIDY_HOMES: u64 = 16;
 
-/// One read in this many is noted in its item: a prime, which no loop over hot keys is likely to share.
+/// One read in this many is noted in its item. A prime, because the length of a loop over hot keys is unlikely to be a
+/// multiple of it.
 const NOTED_EVERY: u32 = 61;
 
-/// The most that a session keeps to itself of the number of items.
+/// Upper bound of `pending_max`.
 const PENDING_MAX: u64 = 256;
 
-/// Lines of the next table that may have memory before homes move there: 64 MiB.
+/// Lines of the next table that may be populated before homes move there: 64 MiB.
 const POPULATED_AHEAD: u64 = 1 << 20;
 
 impl LinesSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let (record, table) = shared.enter();
-        // SAFETY: the record announces it.
+        // SAFETY: the record announces the table, so the table is kept.
         let shape = unsafe { table.as_ref() }.shape;
         Self {
             permutation: shared.permutation,
@@ -82,7 +85,7 @@ impl LinesSession {
             match self.look_at_home::<Best>(hash) {
                 AtHome::Hit(value) => return Some(value),
                 AtHome::Miss => {
-                    // As a conditional move, presence would wait for memory.
+                    // A conditional move would make the check for presence wait for memory; a branch does not.
                     std::hint::cold_path();
                     return None;
                 }
@@ -101,13 +104,13 @@ impl LinesSession {
         }
     }
 
-    /// Notes a read of a key, as one read in some does.
+    /// Notes a read of a key, which [`LinesSession::get`] does for one read in `NOTED_EVERY`.
     #[cfg(loom)]
     pub fn note(&mut self, key: u64) {
         self.note_read(self.hash(key));
     }
 
-    /// Counts the reads of a batch, whose lines are in the cache by now.
+    /// Counts the reads of a batch. Called after the batch, when the lines of its keys are cached.
     pub(super) fn note_reads(&mut self, keys: &[u64]) {
         let mut at = self.until_noted as usize;
         while let Some(key) = keys.get(at - 1) {
@@ -166,13 +169,13 @@ impl LinesSession {
         self.insert_hash(hash, value)
     }
 
-    /// Stores a value only if the key is present; returns the value that it had.
+    /// Stores a value only if the key is present; returns the old value.
     pub fn replace(&mut self, key: u64, value: u64) -> Option<u64> {
         let hash = self.hash(key);
         self.change(hash, |_| Then::Write(value))
     }
 
-    /// Stores what `make` makes of the value of a present key, and returns the value that it had. `make` may be called
+    /// Replaces the value of a present key with the result of `make`, and returns the old value. `make` may be called
     /// several times, and must not panic.
     pub fn update(&mut self, key: u64, mut make: impl FnMut(u64) -> u64) -> Option<u64> {
         let hash = self.hash(key);
@@ -182,7 +185,7 @@ impl LinesSession {
     /// Stores `new` if the value is `old`.
     ///
     /// # Errors
-    /// The value that the key has instead, `None` if it is absent.
+    /// The actual value of the key, `None` if the key is absent.
     pub fn compare_exchange(&mut self, key: u64, old: u64, new: u64) -> Result<(), Option<u64>> {
         let hash = self.hash(key);
         let decide = |now| if now == old { Then::Write(new) } else { Then::Keep };
@@ -202,7 +205,7 @@ impl LinesSession {
         self.take(key).is_some()
     }
 
-    /// Removes a key and returns the value that it had last.
+    /// Removes a key and returns its last value; `None` if the key was absent.
     pub fn take(&mut self, key: u64) -> Option<u64> {
         let hash = self.hash(key);
         self.remove_hash(hash, |_| Then::Remove)
@@ -215,7 +218,8 @@ impl LinesSession {
         self.remove_hash(hash, decide) == Some(old)
     }
 
-    /// Moves some homes on if the table grows or shrinks. False: there is nothing to move that no other thread moves.
+    /// Moves some homes to the next table if the table grows or shrinks. False if no home is left for this thread to
+    /// move.
     pub fn growth_step(&mut self) -> bool {
         self.keep_up();
         let (form, (table, spare)) = (self.form, self.parts());
@@ -225,21 +229,22 @@ impl LinesSession {
         has_moved
     }
 
-    /// Begins to grow the table now, if nothing else is under way with it; true if it did. Later writes,
-    /// [`LinesSession::growth_step`] and [`LinesSession::maintain`] do the rest.
+    /// Starts to grow the table, unless it is already growing or shrinking; true if growth has started. Later writes,
+    /// [`LinesSession::growth_step`] and [`LinesSession::maintain`] move its homes.
     pub fn grow(&mut self) -> bool {
         self.shared.grow(self.newest())
     }
 
-    /// Begins to shrink the table to what its items need, as [`LinesSession::grow`] does, but not below its first size.
+    /// Starts to shrink the table to the size that its items need, but not below its initial size. Otherwise like
+    /// [`LinesSession::grow`].
     pub fn shrink(&mut self) -> bool {
         let items = self.tell();
         self.shared.shrink(items, self.newest())
     }
 
-    /// Does a piece of work that no operation should have to do, on the calling thread: puts memory behind pages that
-    /// growth will come to, moves homes on, makes small pages huge ones. At most some milliseconds. False: there is
-    /// none now.
+    /// Does one step of background work on the calling thread, so that operations need not do it: populates pages that
+    /// growth will reach, moves homes to the next table, or replaces small pages with a huge one. Takes at most a few
+    /// milliseconds. False if there is no such work at present.
     pub fn maintain(&mut self) -> bool {
         let huge_pages = self.shared.huge_pages();
         match self.moving() {
@@ -263,7 +268,7 @@ impl LinesSession {
     /// The session's table.
     #[inline(always)]
     pub(super) fn table(&self) -> &Table {
-        // SAFETY: the record announces it, so that it is kept.
+        // SAFETY: the record announces the table, so the table is kept.
         unsafe { self.table.as_ref() }
     }
 
@@ -282,7 +287,7 @@ impl LinesSession {
         old
     }
 
-    /// Removes a hash if `decide` says so; returns the value that it had in any case.
+    /// Removes a hash if `decide` returns [`Then::Remove`]. Returns the value before the call, removed or not.
     pub(super) fn remove_hash(
         &mut self,
         hash: u64,
@@ -322,7 +327,7 @@ impl LinesSession {
         true
     }
 
-    /// Takes part in what growth or shrinking has to do.
+    /// Moves some homes if the table grows or shrinks.
     #[inline(always)]
     fn help(&mut self) {
         if self.table().next().is_some() {
@@ -336,14 +341,15 @@ impl LinesSession {
         self.growth_step();
     }
 
-    /// The table that is being left and the next one, after the session has gone on to it.
+    /// Brings the session up to date, then returns its table and the next one. None if the table neither grows nor
+    /// shrinks.
     fn moving(&mut self) -> Option<(&Table, &Table)> {
         self.keep_up();
         let table = self.table();
         table.next().map(|next| (table, next))
     }
 
-    /// Goes on to a later table if the session's has been left.
+    /// Switches to a later table if all homes of the session's table have moved.
     #[inline(always)]
     pub(super) fn keep_up(&mut self) {
         if self.table().next().is_some() && self.table().is_left() {
@@ -351,7 +357,7 @@ impl LinesSession {
         }
     }
 
-    /// Goes on to the first table that has not been left.
+    /// Switches to the first table that still has homes.
     #[cold]
     #[inline(never)]
     fn go_on(&mut self) {
@@ -366,7 +372,7 @@ impl LinesSession {
         self.shared.free_left();
     }
 
-    /// The table that new items go to.
+    /// The newest table, which takes new items.
     fn newest(&self) -> &Table {
         let mut table = self.table();
         while let Some(next) = table.next() {
@@ -392,7 +398,7 @@ impl LinesSession {
         self.shared.fit(items, self.newest());
     }
 
-    /// Tells the map what the session has counted; returns the number of items as far as it is known.
+    /// Reports the pending change to the map. Returns the number of items, as far as sessions have reported it.
     fn tell(&mut self) -> i64 {
         self.shared.count(&self.record, std::mem::take(&mut self.pending))
     }
@@ -404,7 +410,7 @@ impl Drop for LinesSession {
     }
 }
 
-/// A small table must learn of its items sooner.
+/// The limit of `pending` for a table of this shape. Sessions must report to a smaller table sooner.
 fn pending_max(shape: &Shape) -> i64 {
     (shape.room() / 64).clamp(1, PENDING_MAX).cast_signed()
 }
