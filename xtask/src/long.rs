@@ -14,7 +14,7 @@ use crate::test::{binary, count_tests, release_build};
 use crate::tools;
 use crate::workspace::{cargo, target};
 
-/// Longer defaults for the recorded-history tests.
+/// Environment variables that lengthen the recorded-history tests, unless the caller has set them.
 const LONGER: &[(&str, &str)] = &[
     ("HOTRING_SECONDS", "600"),
     ("HOTRING_SEQUENCES", "20"),
@@ -56,8 +56,8 @@ fn lengthen(command: &mut Command) {
     }
 }
 
-/// Replays every trace of `HOTRING_TRACES` in process, over the wire and against a plain map: all
-/// three must find the same hits.
+/// Replays every trace of `HOTRING_TRACES` in process, over the wire and against a plain map. All
+/// three must have the same number of hits.
 fn traces() -> Result<Done> {
     let Some(files) = trace_files()? else {
         return Ok(Done::Skipped("HOTRING_TRACES names no folder of traces".into()));
@@ -121,8 +121,8 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["durability", "space", "--csv", "durability-space.csv", "--plot", "durability"],
 ];
 
-/// The measurements of eviction: the policies alone, at all sizes; then at one size the policies
-/// alone, the store, and a server over the wire.
+/// The arguments of the two eviction measurements. The first compares the policies alone, at all
+/// sizes. The second also compares the store and a server over the wire, at one size.
 const EVICTION: [&[&str]; 2] = [
     &["--csv", "evict.csv", "--plot", "evict"],
     &["--only", "heat,fifo,random,redis lru,redis lfu", "--sizes", "10", "--store"],
@@ -160,7 +160,7 @@ pub fn measure() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `measure` with the address and the process of a fresh server.
+/// Runs `measure` with the address and the process ID of a fresh server.
 fn with_server(measure: impl FnOnce(&str, &str) -> Result<()>) -> Result<()> {
     let server = Server::start(&binary("release", "hotring"))?;
     measure(&format!("redis://127.0.0.1:{}", server.port), &server.pid().to_string())

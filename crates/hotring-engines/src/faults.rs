@@ -5,12 +5,12 @@ use hotring_index::checks::Fault as Any;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Names of wrong variants, each a value of the index's own `Fault`.
+        /// The faults, each a value of the index's own `Fault`.
         pub struct Fault;
 
         #[allow(non_upper_case_globals)]
         impl Fault {
-            /// Items are published with Relaxed: of the ring and of chains.
+            /// The ring and chains publish items with Relaxed.
             pub const RelaxedPublish: Any = Any::RelaxedPublish;
             $($(#[$doc])* pub const $name: Any = Any::Engine(stringify!($name));)*
             /// All wrong variants of these engines.

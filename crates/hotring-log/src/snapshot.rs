@@ -15,8 +15,10 @@
 //! point-in-time state: the log's records behind `after` must be replayed over it, up to `end` at least. Replaying a
 //! record over a newer value does no harm, because the newer value's record follows.
 //!
-//! The checksum of a block or the footer continues the header's, so that a block of another file is never taken for one
-//! of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than once.
+//! A block has two checksums: one of its items, and between the zeros and the items a CRC-32C u32 of the 24 bytes
+//! before it. The checksums of blocks and of the footer continue the header's, so that a block of another file is never
+//! mistaken for one of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur
+//! more than once.
 //!
 //! The file is written under a temporary name and gets its final name once it is complete and on the disk, and the log
 //! is synced up to `end`. Until then no older file may be touched.
@@ -79,7 +81,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header, or the format if it is a later one; None if it is damaged.
+    /// Reads the header. The inner error is the number of a later format; None if the header is damaged.
     fn read(bytes: &[u8; HEADER_LEN]) -> Option<Result<Header, u32>> {
         match check_header(bytes, MAGIC, FORMAT) {
             Ok(id) => Some(Ok(Header { id, after: long(bytes, 32) })),
@@ -124,7 +126,7 @@ pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
     Ok(old.len() + remove_before(storage, after.saturating_add(1))?)
 }
 
-/// Why a snapshot was not read.
+/// The reason that a snapshot could not be read.
 #[derive(Debug)]
 pub enum SnapshotError {
     /// A file cannot be read.

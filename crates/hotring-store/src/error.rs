@@ -4,7 +4,7 @@ use std::fmt;
 
 use hotring_index::{Full, Refused, Stalled};
 
-/// Why an operation changed nothing.
+/// The reason that an operation failed. A failed operation has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -23,7 +23,7 @@ pub enum StoreError {
         /// The limit.
         len_max: usize,
     },
-    /// The value is of another type than the operation is for.
+    /// The operation does not support the type of the value.
     WrongType,
     /// The string does not parse as a number of this kind.
     NotANumber(NumberKind),

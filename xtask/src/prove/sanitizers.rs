@@ -9,7 +9,7 @@ use super::{Form, count_some, default, index_tests};
 use crate::suite::Done;
 use crate::workspace::target;
 
-/// Skips tests that compare a single thread with a map: the plain tests run them.
+/// Skips tests that compare a single thread with a map, because the plain tests run them.
 const NO_MODELS: [&str; 6] =
     ["--skip", "model_bytes", "--skip", "model_u64s", "--skip", "metamorphic"];
 
@@ -105,10 +105,10 @@ fn is_of_the_index(report: &str) -> bool {
 /// The function that drops the content of an `Arc`.
 const LAST_OWNER: &str = ">>::drop_slow ";
 
-/// The sources whose races count: those of the index and of the other engines.
+/// The folders whose races count: the index and the other engines.
 const OWN: &[&str] = &["hotring-index/src/", "hotring-engines/src/"];
 
-/// The tests built for a sanitizer, or why they cannot be.
+/// The command that runs the tests under a sanitizer, or the reason to skip them.
 fn sanitized(folder: &str, sanitizer: &str, form: Form) -> Result<Result<Command, Done>> {
     if !cfg!(all(target_os = "linux", target_env = "gnu")) {
         return Ok(Err(Done::Skipped("the sanitizers are for Linux with glibc".into())));

@@ -1,9 +1,9 @@
-//! `bounds`: measures the memory of server processes and compares it with the bounds that we promise.
+//! `bounds`: measures the memory of server processes and compares it with the documented bounds.
 //!
-//! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their
-//! processes: `fall` after most of the data was removed, `info` to compare it with the report of INFO, `limit`
-//! and `tight` at `maxmemory`, `large` during requests of one very long value, with the waits of other requests.
-//! A broken promise is reported and is no error: these are measurements.
+//! Each scenario starts its own servers on loopback and asks the kernel for the resident size of their processes:
+//! `fall` after most of the data was removed, `info` to compare the size with INFO's report, `limit` and `tight` at
+//! `maxmemory`, `large` during requests for one very long value, together with the waiting times of other requests.
+//! A broken bound is reported but does not fail the run: these are measurements.
 
 mod fall;
 mod info;

@@ -1,10 +1,10 @@
-//! Targets that cannot be installed here, by their measurements on another machine.
+//! Rates of targets that are not part of this tool, as measured on another machine.
 
 use super::outcome::{Measured, PIPELINED};
 use crate::report::Table;
 
-/// Reads by one thread as multiples of Chaining Hash with one key per bucket in the same run, for the skews
-/// uniform, Zipf 0.99 and Zipf 1.22.
+/// Read rates of one thread on the other machine, as multiples of the rate of Chaining Hash with one key per bucket
+/// in the same run. The columns are those of [`SKEWS`].
 const ELSEWHERE: [(&str, [f64; 3]); 5] = [
     ("FASTER, usual index size", [0.24, 0.31, 0.38]),
     ("boost concurrent_flat_map", [0.72, 0.76, 0.71]),
@@ -13,9 +13,10 @@ const ELSEWHERE: [(&str, [f64; 3]); 5] = [
     ("DRAMHiT, batches of 16 (items of 16 bytes, no growth)", [7.87, 7.11, 5.44]),
 ];
 
+/// The access distributions: uniform, and Zipf with these exponents.
 const SKEWS: [&str; 3] = ["uniform", "0.99", "1.22"];
 
-/// Shows the published multiples next to those of this run, if it has them.
+/// Shows the multiples from the other machine next to those of this run. Empty if the run did not measure the latter.
 pub fn beside(measured: &[Measured]) -> String {
     let rate = |target: &str, skew: &str, mode: &str| {
         let row = measured.iter().find(|row| {

@@ -1,7 +1,7 @@
 //! A model of a container that one connection changes, and its comparison with the contents on a server.
 //!
-//! Each number is pushed to a list once, and scores and counts rise by 1. So a change that is done twice or out
-//! of order leads to contents that the model never had.
+//! Each number is pushed to a list once, and scores and counts rise by 1. So a change that is applied twice or
+//! out of order leads to contents that the model never had.
 
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
@@ -13,7 +13,7 @@ use crate::workload::mix::mix;
 const NAMES: u64 = 60;
 /// Changes after which a growing container begins to shrink, or a shrinking one to grow.
 const PHASE: u64 = 400;
-/// The least expiry of a field in Unix milliseconds. It lies long after any run.
+/// The earliest expiry of a field, in Unix milliseconds: in 2096, so that no field expires during a run.
 const EXPIRY: u64 = 4_000_000_000_000;
 
 /// Settings of the server with short packed containers, so that containers exceed them at times.
@@ -37,12 +37,13 @@ impl Kind {
     pub const ALL: [Kind; 4] = [Kind::List, Kind::Set, Kind::Scored, Kind::Hash];
 }
 
-/// An element; a member; a member and its score; or a field, its value and its expiry (0: none).
+/// A list's element; a set's member; a sorted set's member and score; or a hash's field, value and expiry (0: none).
+/// Unused numbers are 0.
 type Part = [u64; 3];
 
 pub struct Container {
     pub kind: Kind,
-    /// The parts: a list in its order, all other kinds by name.
+    /// A list's parts in its order; the parts of all other kinds sorted by name.
     parts: Vec<Part>,
     changes: u64,
 }
@@ -78,7 +79,8 @@ impl Container {
         (!self.parts.is_empty()).then(|| self.parts.iter().fold(self.parts.len() as u64, add))
     }
 
-    /// Adds a change to the next flush. Every change must have a `number` of its own.
+    /// Adds a change to the client's next flush, and returns the reply that it must get. Each change must have a unique
+    /// `number`.
     pub fn change(
         &mut self,
         client: &mut Client,
@@ -221,7 +223,7 @@ impl Container {
         }
     }
 
-    /// Takes over the contents on a server as the base of later changes.
+    /// Replaces the model with the contents of the key on the server.
     pub fn read(&mut self, client: &mut Client, key: &[u8]) -> Result<()> {
         self.parts = match self.kind {
             Kind::List => names(numbers(client, &[b"LRANGE", key, b"0", b"-1"])?),

@@ -38,7 +38,7 @@ impl Figures {
         Figures { part, setting: setting.into(), cells: Vec::new() }
     }
 
-    /// Adds the results of a round. Each round has the same figures.
+    /// Adds the result of one round. Each round must add the same figures.
     pub fn add(&mut self, case: &str, figure: &'static str, value: f64) {
         self.cell(case, figure, false).rounds.push(value);
     }

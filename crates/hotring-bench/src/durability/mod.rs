@@ -1,6 +1,6 @@
 //! `durability`: measures the cost of surviving a crash, for hotring and Redis.
 //!
-//! Each part starts servers of its own on loopback, each with its own folder. `modes` measures requests under
+//! Each part starts its own servers on loopback, each with its own folder. `modes` measures requests under
 //! each setting of the log, `restart` the time from a kill until a server serves again, `snapshot` the pauses and
 //! the memory that a snapshot causes, `space` the growth of the files while values are overwritten. A wrong
 //! answer fails the run.
@@ -48,7 +48,7 @@ enum What {
     Space(space::SpaceArgs),
 }
 
-/// The options of all parts.
+/// The options that all parts share.
 #[derive(Debug, Args)]
 struct Common {
     /// Servers to measure: hotring, redis
@@ -69,7 +69,7 @@ struct Common {
     files: Files,
 }
 
-/// A part of the benchmark, by its name in figures.
+/// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Modes,

@@ -11,7 +11,7 @@ use crate::workload::scramble::Scramble;
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::Zipf;
 
-/// Accesses of a synthetic trace.
+/// Number of accesses in a synthetic trace.
 const ACCESSES: u64 = 1_000_000;
 const SEED: u64 = 1;
 
@@ -53,7 +53,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// Reads or draws at most `limit` accesses.
+    /// Reads the file or generates the synthetic trace, up to `limit` accesses.
     pub fn read(&self, format: Format, limit: u64) -> Result<Named> {
         let drawn = |keys: &mut dyn Iterator<Item = u32>| {
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -74,8 +74,8 @@ impl Source {
     }
 }
 
-/// Two of three accesses go to 20,000 keys by Zipf's law (0.8), the third one walks in a loop over 30,000 others.
-/// Of each 100,000 accesses the first 20,000 are a scan of keys that are never requested again.
+/// The first 20,000 of every 100,000 accesses scan keys that are never requested again. Of the others, two in three
+/// follow Zipf's law (0.8) over 20,000 keys, and the rest loop over 30,000 other keys.
 fn scan() -> impl Iterator<Item = u32> {
     const HOT: u32 = 20_000;
     const LOOP: u32 = 30_000;

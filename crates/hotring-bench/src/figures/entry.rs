@@ -17,7 +17,7 @@ pub struct Entry {
     pub measure: fn(&Bench) -> Result<Measured>,
 }
 
-/// The means of measurement.
+/// The settings of a run that the measurements use.
 pub struct Bench {
     /// The scale of the run.
     pub size: Size,
@@ -25,7 +25,7 @@ pub struct Bench {
     pub testbed: Testbed,
     /// The folder of recorded traces, if any.
     pub traces: Option<PathBuf>,
-    /// The number of this figure and of all figures, as text.
+    /// The figure's position in the run and its id, for progress messages: `3/12 hotring-10`.
     pub turn: String,
 }
 

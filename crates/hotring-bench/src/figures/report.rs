@@ -1,5 +1,4 @@
-//! The report of a run and its files: one HTML page for people, JSON with everything, and a CSV file for each
-//! figure.
+//! The report of a run and its files: an HTML page for readers, JSON with all data, and a CSV file for each figure.
 
 use std::fs;
 use std::path::Path;
@@ -28,13 +27,13 @@ pub struct Report {
     pub scale_line: String,
     /// The duration of the run so far, in seconds.
     pub seconds: f64,
-    /// The number of figures that the run will have.
+    /// The number of figures that the complete run will have.
     pub wanted: usize,
     /// Whether the harness was fit to measure.
     pub fitness: Fitness,
     /// Notes on all figures.
     pub notes: Vec<String>,
-    /// In the order of the page.
+    /// The measured figures, in the order of the page.
     pub figures: Vec<Figure>,
 }
 
@@ -93,8 +92,8 @@ fn rows(figure: &Figure) -> Vec<Row<'_>> {
     rows
 }
 
-/// The day of a Unix time in seconds, as YYYY-MM-DD. Counts days from 1 March of the year 0; every fourth year is
-/// a leap year except three in every four centuries.
+/// The day of a Unix time in seconds, as YYYY-MM-DD, by Howard Hinnant's `civil_from_days`: it counts days from
+/// 1 March of the year 0, so that a leap day is the last day of its year, in eras of 400 years.
 pub fn day(unix_seconds: u64) -> String {
     let days = unix_seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

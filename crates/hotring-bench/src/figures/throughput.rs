@@ -1,4 +1,4 @@
-//! Throughput by workload, chain length, skew and period: HotRing's figures 10, 11, 12 and 15.
+//! Throughput by workload, chain length, skew and period: figures 10, 11, 12 and 15 of the HotRing paper.
 
 use anyhow::Result;
 use hotring_index::{Config, RcuCounts, Strategy};
@@ -79,16 +79,20 @@ pub const ENTRIES: [Entry; 6] = [
     },
 ];
 
+/// Ratios of keys to buckets.
 const RATIOS: [u64; 4] = [2, 4, 8, 16];
+/// The ratio of figures that do not vary it.
 const RATIO: u64 = 8;
+/// The Zipf exponent of figures that do not vary it.
 const EXTREME: f64 = 1.22;
+/// The unit of rates.
 const RATE: &str = "million operations a second";
 
-/// The positions of rows in these figures.
+/// Row numbers of the targets that [`papers`] returns.
 const CHAINING: usize = 0;
 const RING_R: usize = 1;
 const RING_S: usize = 2;
-/// The name of rates that the paper reports as multiples of Chaining Hash.
+/// The name of the series that is computed from the paper's multiples of Chaining Hash.
 const BY_GAIN: &str = "HotRing-s, by its gain over Chaining Hash";
 const PAPERS_BYTES: &str = "Equal bytes give our rings twice as many keys as the paper's, as a slot has its \
                             anchor beside the head. \"8 keys a ring\" has as many keys a ring as the \
@@ -113,7 +117,7 @@ const PEERS: [(&str, TargetName); 6] = [
     ("TBB", TargetName::Tbb),
 ];
 
-/// The note on memory in each of these figures.
+/// The note on memory that each of these figures has.
 fn note(keys: u64) -> String {
     format!(
         "{keys} keys of 8 bytes with values of 8 bytes. Chaining Hash and the paper's HotRing have \
@@ -237,7 +241,8 @@ fn gains(rows: &Rows, threads: usize) -> Vec<Claim> {
     ]
 }
 
-/// Rates for each ratio of keys to buckets, each with tables of its own. Gives the number of keys, too.
+/// Measures the rates for each ratio of keys to buckets, with new tables for each. Returns the number of keys and the
+/// rates.
 fn over_ratios(bench: &Bench, workload: Workload) -> Result<(u64, Rows)> {
     let keys = (bench.size.keys / 2).max(1);
     let mut rows = Rows::default();
@@ -293,7 +298,7 @@ fn by_misses(bench: &Bench) -> Result<Measured> {
         Claim::factor("2 keys a bucket: 1.17 times", what, 1.17, gain(2.0)),
         Claim::factor("16 keys a bucket: 1.80 times", what, 1.80, gain(16.0)),
     ];
-    // The row whose rings have as many keys as the paper's.
+    // The row of HotRing-s whose rings have as many keys as the paper's.
     const PAPERS_S: usize = 4;
     for ratio in RATIOS {
         let (ratio, items) = (ratio as f64, ratio as f64 / 2.0 + 1.0);
@@ -318,7 +323,7 @@ fn by_misses(bench: &Bench) -> Result<Measured> {
     Ok(Measured { claims, charts: vec![chart, visits], notes: vec![note(keys)] })
 }
 
-/// Items that a miss visits, with the paper's formula.
+/// The number of items that a miss visits, next to the paper's formula.
 fn visits_chart(rows: &Rows) -> Chart {
     let counted = |row: usize| {
         let point = |ratio: &u64| Point::new(*ratio as f64, rows.visits(row, *ratio as f64));

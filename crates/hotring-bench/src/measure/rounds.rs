@@ -33,9 +33,9 @@ pub struct Entrant<'a> {
 pub struct Rounds {
     /// Measured rounds.
     pub measured: usize,
-    /// The least number of warm-up rounds.
+    /// Minimum number of warm-up rounds.
     pub warmup: usize,
-    /// The most warm-up rounds; warm-up ends earlier once visits per lookup are stable.
+    /// Maximum number of warm-up rounds; warm-up ends earlier once visits per lookup are stable.
     pub warmup_max: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct Rounds {
 pub struct Samples {
     /// Million operations a second, one for each round.
     pub mops: Vec<f64>,
-    /// Items visited per lookup over the measured rounds, where the target counts them.
+    /// Items visited per lookup over the measured rounds, if the target counts them.
     pub visits: Option<f64>,
     /// The warm-up before the measured rounds.
     pub settled: Settled,
@@ -141,8 +141,8 @@ fn drawn_for<'a>(drawn: &'a Drawn<'_>, entrant: &Entrant<'_>) -> &'a Turn {
 }
 
 impl Entrant<'_> {
-    /// Runs one turn. Gives the rate over all threads, from the common start to the last end, and where the
-    /// target counts them, the sampled lookups with their visits.
+    /// Runs one turn. Returns the rate over all threads, from the first start to the last end, and if the target
+    /// counts them, the sampled lookups and their visits.
     fn take(&self, drawn: &Drawn<'_>) -> Result<(f64, Option<(u64, u64)>)> {
         let Turn { lead, timed } = drawn_for(drawn, self);
         let before = self.target.visits();
@@ -262,8 +262,8 @@ mod tests {
         draw.into()
     }
 
-    /// All rounds once replayed one stream, and its beginning served as the warm-up: a strategy that
-    /// remembers the last accesses was measured by its memory.
+    /// If rounds replayed one stream, or its beginning as the warm-up, a strategy that remembers the
+    /// last accesses would be measured by its memory.
     #[test]
     fn no_turn_repeats_another() {
         let (recorder, source) = (Recorder::default(), source());
@@ -297,8 +297,8 @@ mod tests {
         assert_eq!(turns(0, 0), (0, false));
     }
 
-    /// With one stream for all rounds HotRing-s never got to the end of its sampling and visited more
-    /// items than HotRing-r, which had only to remember the stream.
+    /// With one stream for all rounds, HotRing-s would never finish its sampling, and would visit more
+    /// items than HotRing-r, which only has to remember the stream.
     #[test]
     fn the_ring_that_samples_visits_fewer_items_than_the_one_that_guesses() {
         use hotring_index::{Config, Strategy};

@@ -10,13 +10,14 @@ use anyhow::{Context, Result};
 
 use chart::Chart;
 
-/// The height of a legend line, the number of legend columns, and the size of `svg.rs`'s plot.
+/// The height of a line of the legend.
 const LEGEND_LINE: usize = 20;
 const LEGEND_COLUMNS: usize = 4;
+/// The size of the plot that `svg.rs` draws.
 const WIDTH: usize = 600;
 const HEIGHT: usize = 340;
 
-/// Writes `name.svg`.
+/// Writes the chart to `name.svg` in a folder, which is created if missing.
 pub fn write(folder: &Path, name: &str, chart: &Chart) -> Result<()> {
     let path = folder.join(format!("{name}.svg"));
     let context = || format!("cannot write {}", path.display());

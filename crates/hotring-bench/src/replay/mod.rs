@@ -86,7 +86,7 @@ impl std::str::FromStr for Target {
     }
 }
 
-/// The settings of all targets.
+/// The parameters of a replay, the same for all targets.
 struct Job<'a> {
     trace: &'a Trace,
     threads: usize,
@@ -110,7 +110,7 @@ impl Job<'_> {
     }
 }
 
-/// The maximum latency in nanoseconds: an hour. Longer ones count as this.
+/// The maximum latency in nanoseconds: an hour. Longer latencies are recorded as this.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
 /// The counts of one thread, or the sum over all threads.
@@ -155,11 +155,11 @@ impl Tally {
 struct Outcome {
     tally: Tally,
     elapsed: Duration,
-    /// Items visited per lookup, where the target counts them.
+    /// Items visited per lookup, if the target counts them.
     visits: Option<f64>,
 }
 
-/// Flat figures, in the order in which they are printed.
+/// The printed results, in this order. Flat, so that each one has a line of its own.
 #[derive(Debug, Serialize)]
 struct Summary {
     target: String,
@@ -257,7 +257,7 @@ impl ReplayArgs {
     }
 }
 
-/// Runs one closure per thread from a common start, and collects the results.
+/// Runs `play` on each thread. Returns the sum of the tallies, and the time from the first start to the last end.
 fn on_threads(
     threads: usize,
     play: impl Fn(usize) -> Result<Tally> + Sync,

@@ -23,9 +23,9 @@ pub struct Row {
     mops_max: f64,
     mops_lower_quartile: f64,
     mops_upper_quartile: f64,
-    /// The rate as a multiple of the best peer's in the same setting.
+    /// The median rate as a multiple of the best peer's in the same setting.
     of_best_peer: Option<f64>,
-    /// The rate as a share of the oracle's in the same setting.
+    /// The median rate as a share of the oracle's in the same setting. None for reads of absent keys.
     of_oracle: Option<f64>,
     /// Growth of the process's memory while the target was loaded, per key.
     bytes_per_key: f64,
@@ -37,7 +37,7 @@ pub struct Row {
     settled_ops: u64,
     settled_seconds: f64,
     is_stable: bool,
-    /// Latencies of single reads, the time to read the clock included, if they were timed.
+    /// Latencies of single reads, if they were timed. They include the time to read the clock.
     latency_ns_p50: Option<u64>,
     latency_ns_p99: Option<u64>,
     latency_ns_p999: Option<u64>,
@@ -100,7 +100,7 @@ pub fn rows(
             mops_lower_quartile: round(spread.lower, 2),
             mops_upper_quartile: round(spread.upper, 2),
             of_best_peer: best_peer.map(|best| round(spread.median / best, 3)),
-            // Past its end the array answers without touching memory, so it is no limit for misses.
+            // The oracle is an array. It answers a miss without touching memory, so it is no upper bound for misses.
             of_oracle: oracle
                 .filter(|_| setting.source.present())
                 .map(|oracle| round(spread.median / median(oracle), 3)),

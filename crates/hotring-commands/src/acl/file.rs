@@ -105,12 +105,12 @@ mod tests {
         ];
         let text = lines.join("\r\n\n");
         assert_eq!(read_text(&text).unwrap(), lines);
-        // In other words and order.
+        // The same users, spelled differently and in another order.
         let text = " user  bob nopass skip-sanitize-payload allkeys allchannels allcommands -@dangerous +INFO \n\nuser carol\nuser alice on >password ~a* %r~b* &news.* +@READ -Get ( %w~c* +set )";
         assert_eq!(read_text(text).unwrap(), lines);
     }
 
-    /// A file that was left behind once gave its permissions to the new one.
+    /// A temporary file left behind by another process must not pass its permissions on to the new file.
     #[test]
     fn only_the_owner_may_read_what_is_written() {
         use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! FUNCTION: replies as a Redis server without any functions, because clients and their tests ask when they start and
-//! end. No library can be loaded.
+//! FUNCTION: replies like a Redis server without functions, for clients that ask when they connect and for test suites
+//! that clean up. Libraries cannot be loaded.
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -58,7 +58,7 @@ pub(crate) fn kill(_: &mut Context<'_>) -> Outcome {
 mod tests {
     use crate::exec::dialogue::play;
 
-    /// Redis 7.0's replies: they were errors here, at the end of clients' own tests.
+    /// The replies of Redis 7.0. Test suites of clients send such requests at their end, and fail on an error.
     #[test]
     fn there_are_no_functions() {
         play(
@@ -80,7 +80,7 @@ mod tests {
         );
     }
 
-    /// Redis 7.0's replies without a cluster: it was an unknown command here, by which clients decide otherwise.
+    /// The replies of Redis 7.0 without a cluster. Clients treat them differently from an unknown command.
     #[test]
     fn there_is_no_cluster() {
         play(

@@ -1,4 +1,4 @@
-//! MONITOR: streams every request to a connection.
+//! MONITOR: streams every request that the server runs to a connection.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,8 @@ pub(crate) fn leave(client: &mut Client, server: &Server) {
 
 fn set(client: &mut Client, monitors: bool) {
     client.monitors = monitors;
-    // ORDERING: Relaxed, the flag is shown to people, and read by the task that closes idle connections.
+    // ORDERING: Relaxed, the flag orders no other data: CLIENT LIST shows it, and the task that closes idle connections
+    // reads it.
     client.shared.monitors.store(monitors, Ordering::Relaxed);
 }
 
@@ -38,7 +39,7 @@ mod tests {
 
     use crate::exec::dialogue::Dialogue;
 
-    /// The requests that a reply shows, without time and address.
+    /// The requests that MONITOR streamed in this reply, without their times and addresses.
     fn shown(reply: &str) -> Vec<String> {
         let lines = reply.split('¶').filter(|line| line.contains(" [0 "));
         lines.map(|line| line.split_once("] ").unwrap().1.to_owned()).collect()

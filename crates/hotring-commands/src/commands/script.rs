@@ -96,7 +96,7 @@ fn evalsha_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
     })
 }
 
-/// Runs `f` with the thread's interpreter, which the first script of the thread creates.
+/// Runs `f` with the thread's interpreter. The first call on a thread creates the interpreter.
 fn with_interpreter(
     c: &mut Context<'_>,
     f: impl FnOnce(&mut dyn Interpreter, &mut Context<'_>) -> Outcome,
@@ -211,7 +211,7 @@ pub(crate) fn exists(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// ASYNC and SYNC are the same, because the removal never blocks a client.
+/// SCRIPT FLUSH. ASYNC and SYNC are the same, because the removal never blocks a client.
 pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
     let known =
         |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");

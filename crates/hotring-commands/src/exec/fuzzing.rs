@@ -1,4 +1,5 @@
-//! An in-process server without sockets and threads, for the fuzz target of scripts. Built only with `--cfg fuzzing`.
+//! An in-process server without sockets or background threads, for the fuzz target of scripts. Built only with
+//! `--cfg fuzzing`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,10 +10,10 @@ use crate::exec::{Conversation, Executor};
 use crate::settings::config::Config;
 use crate::state::server::{Parts, Server};
 
-/// The constant time, in Unix milliseconds.
+/// The time of all requests, in Unix milliseconds.
 const NOW: u64 = 1_700_000_000_000;
 
-/// A server with one thread.
+/// A server that runs requests on the calling thread.
 pub struct InProcess {
     server: Arc<Server>,
     executor: Executor,

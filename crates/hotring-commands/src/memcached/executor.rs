@@ -35,11 +35,11 @@ struct Run<'a> {
     random: &'a mut Rng,
     /// Unix milliseconds.
     now: u64,
-    /// Longest length that the buffer of replies may reach.
+    /// Maximum length of the reply buffer, in bytes.
     reply_len_max: usize,
     /// The reason that writes are refused, if they are.
     refusal: Option<String>,
-    /// Each request is timed.
+    /// Whether each request is timed.
     is_timed: bool,
 }
 
@@ -92,7 +92,7 @@ impl Executor {
     ) -> Option<Fed> {
         for decoded in self.batch.requests() {
             if out.len() > out_max {
-                // The decoder's position belongs to a later part of the input, so start over.
+                // The decoder has already decoded later requests of the batch, which the next call decodes again.
                 talk.decoder = Decoder::new();
                 return Some(Fed { consumed: decoded.start, stalled: true });
             }

@@ -12,7 +12,7 @@ pub const BOUNDS: usize = 28;
 /// The bound of the first bucket in nanoseconds. Its doublings include 1 µs, 2 µs and so on, as in Redis's histograms.
 const FIRST_NS: u64 = 125;
 
-/// The `i`th bound in nanoseconds. The bucket counts times up to this bound and above the previous one.
+/// The upper bound of bucket `i` in nanoseconds. The bucket counts times up to this bound and above the previous one.
 pub const fn bound_ns(i: usize) -> u64 {
     FIRST_NS << i
 }
@@ -25,7 +25,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Notes a time. Only the owning thread calls this.
+    /// Counts a time. Only the owning thread may call this.
     pub(crate) fn note(&self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.counts[place(ns)].add(1);

@@ -1,4 +1,4 @@
-//! Walking the whole table with a cursor.
+//! Scans and sweeps the table with a cursor.
 //!
 //! A bucket's keys are a range of positions (hashes with their bits reversed): on level n the range begins at the
 //! bucket's number, reversed, and has length 2^(64 - n). A split halves the range, so a cursor is a position, and the
@@ -19,7 +19,7 @@ use hotring_index::word::{MARK, Next};
 /// hold other sessions up.
 const BUCKETS_AN_ITEM: usize = 8;
 
-/// The first position after a bucket on a level; 0 after the last.
+/// The first position after the bucket with this index on this level; 0 after the last bucket.
 fn end_of(index: u64, level: u32) -> u64 {
     let len = 1u64.checked_shl(64 - level).unwrap_or(0);
     index.reverse_bits().wrapping_add(len)

@@ -11,10 +11,10 @@
 //! The permutation is not a cipher: a client that measures times may learn something about the seed. The stash, and
 //! the rule that only a full table grows, bound the harm that such a client can do.
 
-/// Rounds.
+/// Number of rounds.
 const ROUNDS: usize = 3;
 
-/// One permutation.
+/// A permutation, and the inverses of its factors.
 #[derive(Clone, Copy)]
 pub(super) struct Permutation {
     flip: [u64; ROUNDS],
@@ -35,7 +35,7 @@ impl Permutation {
         Self { flip, factor, inverse: factor.map(inverse) }
     }
 
-    /// The hash of a key. Under a model checker it is the key, so that scenarios choose where keys are.
+    /// The hash of a key. Under a model checker it is the key itself, so that scenarios choose the lines of keys.
     #[inline(always)]
     pub(super) fn hash(&self, key: u64) -> u64 {
         if cfg!(loom) {
@@ -45,7 +45,7 @@ impl Permutation {
         round(round(round(key, 0).swap_bytes(), 1).swap_bytes(), 2)
     }
 
-    /// The key with a hash.
+    /// The key that has this hash.
     #[inline(always)]
     pub(super) fn key(&self, hash: u64) -> u64 {
         if cfg!(loom) {
@@ -56,14 +56,14 @@ impl Permutation {
     }
 }
 
-/// SplitMix64's finaliser: each bit of the seed changes about half of the bits.
+/// SplitMix64's finaliser: each bit of `x` changes about half of the bits of the result.
 fn scatter(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the bits that are right.
+/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number of correct low bits.
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     /// Each bit of a key must change each bit that chooses the line in about half of all keys, whatever the seed is:
-    /// otherwise there are differences between keys that keep them together, or that tell something of the seed.
+    /// otherwise some differences between keys keep the keys together, or reveal something about the seed.
     #[test]
     fn each_bit_of_a_key_changes_the_line() {
         const KEYS: u64 = 1000;

@@ -1,4 +1,4 @@
-//! A thread's access to a map.
+//! Sessions: the operations of one thread on a map, and its share of the work that growth and shrinking take.
 
 use super::lane::{Best, Form, Search, by_form};
 use super::lookup::{AtHome, look_up};
@@ -12,7 +12,7 @@ use super::write::{self, Inserted};
 use crate::core::sync::Arc;
 use std::ptr::NonNull;
 
-/// A thread's access to a map of lines. Sessions are meant to be kept: one per thread.
+/// A thread's access to a map of lines. Each thread should keep one session.
 ///
 /// An idle session keeps the address range of the table that it used last, but not its memory.
 pub struct LinesSession {
@@ -22,8 +22,9 @@ pub struct LinesSession {
     pub(super) form: Form,
     /// The change of the number of items that was not reported to the map yet, and its limit.
     pending: i64,
+    /// The size of `pending` at which the session reports it.
     pending_max: i64,
-    /// Removals since homes were tidied.
+    /// Removals since the session last tidied homes.
     removals: u32,
     /// Reads until the next one is noted.
     until_noted: u32,
@@ -35,12 +36,13 @@ pub struct LinesSession {
     shared: Arc<Shared>,
 }
 
-// SAFETY: the table is kept by the announcement, whichever thread the session is on.
+// SAFETY: the record's announcement keeps the table alive, on whichever thread the session is used.
 unsafe impl Send for LinesSession {}
 
 /// After `TIDY_EVERY` removals a session tidies `TIDY_HOMES` homes. So each home is tidied once in the time in which
 /// all items are removed about twice.
 const TIDY_EVERY: u32 = 64;
+/// Homes that a session tidies at a time.
 const TIDY_HOMES: u64 = 16;
 
 /// One read in this many is noted in its item: a prime, so that a loop over hot keys is unlikely to fall in step.
@@ -55,7 +57,7 @@ const POPULATED_AHEAD: u64 = 1 << 20;
 impl LinesSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let (record, table) = shared.enter();
-        // SAFETY: the record announces it.
+        // SAFETY: the record announces the table, so the table is kept.
         let shape = unsafe { table.as_ref() }.shape;
         Self {
             permutation: shared.permutation,
@@ -107,7 +109,7 @@ impl LinesSession {
         self.note_read(self.hash(key));
     }
 
-    /// Counts the reads of a batch, whose lines are in the cache by now.
+    /// Counts the reads of a batch. Called after the batch, when the lines of its keys are cached.
     pub(super) fn note_reads(&mut self, keys: &[u64]) {
         let mut at = self.until_noted as usize;
         while let Some(key) = keys.get(at - 1) {
@@ -166,7 +168,7 @@ impl LinesSession {
         self.insert_hash(hash, value)
     }
 
-    /// Stores a value only if the key is present; returns the value that it had.
+    /// Stores a value only if the key is present; returns the old value.
     pub fn replace(&mut self, key: u64, value: u64) -> Option<u64> {
         let hash = self.hash(key);
         self.change(hash, |_| Then::Write(value))
@@ -182,7 +184,7 @@ impl LinesSession {
     /// Stores `new` if the value is `old`.
     ///
     /// # Errors
-    /// The value that the key has instead, `None` if it is absent.
+    /// The actual value of the key, `None` if the key is absent.
     pub fn compare_exchange(&mut self, key: u64, old: u64, new: u64) -> Result<(), Option<u64>> {
         let hash = self.hash(key);
         let decide = |now| if now == old { Then::Write(new) } else { Then::Keep };
@@ -202,7 +204,7 @@ impl LinesSession {
         self.take(key).is_some()
     }
 
-    /// Removes a key and returns the value that it had last.
+    /// Removes a key and returns its last value; `None` if the key was absent.
     pub fn take(&mut self, key: u64) -> Option<u64> {
         let hash = self.hash(key);
         self.remove_hash(hash, |_| Then::Remove)
@@ -263,7 +265,7 @@ impl LinesSession {
     /// The session's table.
     #[inline(always)]
     pub(super) fn table(&self) -> &Table {
-        // SAFETY: the record announces it, so that it is kept.
+        // SAFETY: the record announces the table, so the table is kept.
         unsafe { self.table.as_ref() }
     }
 
@@ -282,7 +284,7 @@ impl LinesSession {
         old
     }
 
-    /// Removes a hash if `decide` says so; returns the value that it had in any case.
+    /// Removes a hash if `decide` returns [`Then::Remove`]. Returns the value before the call, removed or not.
     pub(super) fn remove_hash(
         &mut self,
         hash: u64,
@@ -344,7 +346,7 @@ impl LinesSession {
         table.next().map(|next| (table, next))
     }
 
-    /// Goes on to a later table if the session's has been left.
+    /// Switches to a later table if all homes of the session's table have moved.
     #[inline(always)]
     pub(super) fn keep_up(&mut self) {
         if self.table().next().is_some() && self.table().is_left() {
@@ -352,7 +354,7 @@ impl LinesSession {
         }
     }
 
-    /// Goes on to the first table that has not been left.
+    /// Switches to the first table that still has homes.
     #[cold]
     #[inline(never)]
     fn go_on(&mut self) {

@@ -12,7 +12,7 @@ use crate::engine::Sizing;
 use crate::ring::Ring;
 use crate::session::Pinned;
 
-/// A mean must be taken over at least this many lookups, as counted by R-th accesses.
+/// The access overhead counts only once it is a mean over at least this many lookups, as R-th accesses estimate them.
 const LOOKUPS_MIN: i64 = 4096;
 /// After this many lookups the mean restarts: old accesses say nothing about the currently hot keys.
 const LOOKUPS_MAX: i64 = 4 * LOOKUPS_MIN;
@@ -66,7 +66,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let load = items as f64 / (mask + 1) as f64;
                 let overhead = self.overhead();
                 let crowded = load >= items_min && overhead > visits_max;
-                // Late, because no session uses the memory before the doubling; early enough to be ready in time.
+                // `near` starts late, because no session uses the memory before the doubling, but early enough for the
+                // memory to be ready in time.
                 let [from, to] = READY;
                 let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
                 let (part, pages) =

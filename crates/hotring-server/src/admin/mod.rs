@@ -44,15 +44,15 @@ pub(crate) const THREAD: &str = "hotring-admin";
 /// Limits of the admin connections.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Most connections at one time. Each serves one request.
+    /// Maximum number of open connections. Each serves one request.
     connections: usize,
-    /// Time that a connection keeps its place although others wait for one: far longer than a
-    /// request and its reply take.
+    /// Minimum age at which a connection may be aborted to make way for a new one: far longer
+    /// than a request and its reply take.
     at_least: Duration,
     /// Time limit for the head of the request.
     head: Duration,
-    /// Time limit for the connection, so that a client cannot keep one by not sending or not
-    /// reading.
+    /// Time limit for the entire connection, so that a client that neither sends nor reads cannot
+    /// keep it open.
     in_all: Duration,
 }
 
@@ -69,7 +69,7 @@ const HEAD_MAX: usize = 16 << 10;
 /// Delay after a failed accept, so that a repeated error does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time between two checks whether the server has ended.
+/// Time between two checks whether all clients have gone.
 const END_PAUSE: Duration = Duration::from_millis(10);
 
 /// The state that handlers read.
@@ -118,9 +118,9 @@ async fn accept(router: Router, listener: tokio::net::TcpListener, bounds: Bound
     }
 }
 
-/// Waits for a place. If none becomes free, the oldest connection is aborted once it is `at_least`
-/// old: its client neither sends nor reads, and must not keep others out. Requests that arrive in a
-/// burst are never cut off.
+/// Waits for a free connection slot. If none becomes free, the oldest connection is aborted once it
+/// is `at_least` old: its client neither sends nor reads, and must not keep others out. Requests
+/// that arrive in a burst are never cut off.
 async fn take_place(
     places: &Arc<Semaphore>,
     oldest: Option<&(Instant, AbortHandle)>,
@@ -221,17 +221,18 @@ async fn healthz(State(admin): State<Admin>) -> Response {
     }
 }
 
-/// Says whether the server may be sent clients.
+/// Says whether the server is ready for clients.
 async fn readyz(State(admin): State<Admin>) -> Response {
     ready(&admin, Stage::All)
 }
 
-/// Says whether the server may be sent clients that need only the hottest keys at first.
+/// Says whether the server is ready for clients that need only the hottest keys at first.
 async fn readyz_hot(State(admin): State<Admin>) -> Response {
     ready(&admin, Stage::Hot)
 }
 
-/// Compares the loading stage with the one that is `enough`.
+/// Ready once loading has reached the stage `enough`, while writes are accepted and the server is not
+/// shutting down.
 fn ready(admin: &Admin, enough: Stage) -> Response {
     let stage = admin.server.persist.loading.stage();
     let refusal = admin.server.persist.durability.refuses(&admin.server.settings.config().log);

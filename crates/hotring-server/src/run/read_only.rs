@@ -1,5 +1,5 @@
-//! Complete servers whose disk becomes read-only, as a file system that the kernel remounts after
-//! an error; and disks that refuse single steps of a snapshot.
+//! Tests of complete servers whose disk becomes read-only, like a file system that the kernel
+//! remounts after an error, or whose disk fails a single step of a snapshot.
 
 use std::io::{BufRead, ErrorKind, Read, Write};
 
@@ -19,7 +19,7 @@ fn end(running: Running) {
     running.wait().unwrap();
 }
 
-/// A server with a snapshot and a write after it.
+/// A server with a snapshot of `a`, and a later write of `b`.
 fn saved(storage: &Memory, when: When, on_error: OnError) -> Running {
     let running = logged(storage, when, on_error);
     let replies = lines(&mut connect(&running), "SET a 1\r\nSAVE\r\nSET b 2\r\n");
@@ -27,7 +27,7 @@ fn saved(storage: &Memory, when: When, on_error: OnError) -> Running {
     running
 }
 
-/// The keys that a server finds when it starts from this disk, once that works again.
+/// Starts a server from this disk, which works again, and returns whether it has each of the keys.
 fn found(left: &Memory, keys: [&str; 3]) -> [bool; 3] {
     let running = logged(left, When::Written, OnError::Stop);
     while !running.is_loaded() {
@@ -101,7 +101,7 @@ fn with_on_error_continue_a_read_only_disk_does_not_stop_writes() {
 #[test]
 fn a_snapshot_that_fails_at_any_step_leaves_the_one_before() {
     for kind in [ErrorKind::Other, ErrorKind::ReadOnlyFilesystem] {
-        // The first of some steps is the log's, which begins a segment for each snapshot.
+        // With the number of steps of this kind that the log makes first: it begins a segment for each snapshot.
         let steps = [
             (Step::Create, 1),
             (Step::Write, 1),

@@ -21,14 +21,15 @@ pub(crate) const THREAD: &str = "hotring-expire";
 /// Steps between two checks of the clock: some 200 µs if each removes a key.
 const STEPS: usize = 256;
 
-/// While many keys have expired the thread alternates between this much work and rest, so that a
-/// backlog takes four fifths of a core.
+/// While there is a backlog of expired keys, the thread works for `WORK_MAX` and then sleeps for
+/// `REST`, so that it takes at most four fifths of a core.
 const WORK_MAX: Duration = Duration::from_millis(4);
 const REST: Duration = Duration::from_millis(1);
 
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
+/// Wakes the thread.
 struct Bell(Thread);
 
 impl Wake for Bell {
@@ -48,7 +49,7 @@ pub(crate) fn run(server: &Server) {
         let begun = clock::monotonic();
         let next = expire(server, &mut store, begun + WORK_MAX);
         server.observe.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
-        // A wake-up that came meanwhile ends the sleep at once.
+        // A wake-up since the last sleep ends this one at once.
         std::thread::park_timeout(rest(next, clock::until(next.unwrap_or(u64::MAX))));
     }
 }
@@ -116,7 +117,7 @@ mod tests {
     fn nothing_expires_during_a_pause() {
         let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
         let mut store = server.store.session();
-        // 1970.
+        // Expired in 1970.
         let options = SetOptions { expiry: SetExpiry::At(1), ..SetOptions::default() };
         store.set(b"k", b"v", options, 0).unwrap();
         let mut expire_all = || {

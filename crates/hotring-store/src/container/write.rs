@@ -1,4 +1,4 @@
-//! Writes of containers: replaces a packed container, modifies a large one in place.
+//! Writes of containers: a write replaces a packed container, and modifies a large one in place.
 
 use hotring_containers::Remains;
 use hotring_index::AnySession as Index;
@@ -29,7 +29,7 @@ pub(super) struct Met<'a> {
 /// The log record of a write.
 pub(super) enum Logs {
     Put(NewValue<'static>),
-    /// The number of changes after these, and the changes as [`tagged`] bytes.
+    /// The container's number of changes after these, and the changes as [`tagged`] bytes.
     Change(u64, Vec<u8>),
     Remove,
 }
@@ -46,7 +46,7 @@ impl Logs {
     }
 }
 
-/// Work that a decision leaves until it has taken effect.
+/// Work that must wait until a decision has taken effect.
 #[derive(Default)]
 pub(super) struct Behind {
     pub(super) logs: Option<Logs>,
@@ -66,7 +66,7 @@ struct Resized {
 struct InPlace {
     /// Bytes by which the container has grown.
     grown: usize,
-    /// The string that waiters compare, if there are any.
+    /// The string that waiting sessions compare, if there are any.
     text: Option<Vec<u8>>,
     /// Whether clients may wait for elements of the container.
     has_elements: bool,
@@ -74,7 +74,7 @@ struct InPlace {
     versioned: Option<(u8, Block)>,
 }
 
-/// The inputs of a container's write that are known before it has seen the container.
+/// The inputs of a write that are known before the container is found.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) objects: Objects<'a>,
@@ -164,7 +164,7 @@ impl Write<'_> {
         result
     }
 
-    /// Replays changes of the log, unless the container is younger. False if the bytes are no changes of its type.
+    /// Replays changes of the log, unless the container is newer. False if the bytes are not valid changes of its type.
     pub(crate) fn replay_changes(self, objects: Objects<'_>, number: u64, changes: &[u8]) -> bool {
         let Write { index, key, .. } = self;
         let Some((kind_large, changes)) = changes.split_last() else { return false };
@@ -327,7 +327,7 @@ fn run_packed<'c, T: Type, R>(
     }
 }
 
-/// Encodes changes for the log: their bytes, followed by the kind of their container. Replay may find a younger
+/// Encodes changes for the log: their bytes, followed by the kind of their container. Replay may find a newer
 /// container of another type.
 pub(super) fn tagged<T: Type>(changes: &[T::Change<'_>]) -> Vec<u8> {
     let mut bytes = T::changes_to_bytes(changes);
@@ -356,7 +356,7 @@ fn logs_of<T: Type>(
     }
 }
 
-/// Applies changes of the log to a packed container. None if the bytes are no changes of this type.
+/// Applies changes of the log to a packed container. None if the bytes are not valid changes of this type.
 fn replay_packed<T: Type>(
     held: &[u8],
     number: u64,
@@ -379,7 +379,7 @@ fn replay_packed<T: Type>(
     Some(Action::Put { value, expiry: Expiry::Keep })
 }
 
-/// Bytes that a log record with an entire container needs for other data.
+/// Upper bound on the bytes of a log record besides the container that it holds.
 const HEAD_MAX: usize = 1 << 20;
 
 /// Fails if a part is too long, if the changes do not fit into one log record, or if the container would not fit into

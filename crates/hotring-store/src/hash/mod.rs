@@ -1,8 +1,8 @@
 //! Hashes: fields and their values, a [`Type`] of container.
 //!
-//! A short hash stores its fields and values in sequence ([`crate::container::packed`]), a field and its value as two
-//! parts, each field once, in order of insertion. The overhead is two bytes for most fields, and reading or writing a
-//! field costs a walk over the hash. A long hash is a [`Fields`].
+//! A short hash is packed ([`crate::container::packed`]): each field is followed by its value, in order of insertion,
+//! and occurs once. The overhead is two bytes for most fields, and reading or writing a field costs a walk over the
+//! hash. A long hash is a [`Fields`].
 
 //!
 //! Fields may expire. An expired field stays in the hash until it is removed, by a write of the hash or by the timing
@@ -29,7 +29,7 @@ const WALKS_MAX: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct HashRef<'a> {
     form: Form<'a>,
-    /// Fields that have expired at this time are not shown.
+    /// Unix milliseconds. Fields that have expired by this time are not shown.
     now: u64,
 }
 
@@ -219,7 +219,7 @@ impl<'a> HashRef<'a> {
         HashRef { now, ..self }
     }
 
-    /// The earliest expiry of a field, which may be over; None if no field expires.
+    /// The earliest expiry of a field, possibly in the past; None if no field expires.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         match self.form {
             Form::Packed(held) => Packed::of(held).next,
@@ -279,7 +279,7 @@ impl<'a> HashRef<'a> {
         self.next_expiry().is_some()
     }
 
-    /// The fields and their values; of a packed hash in order of insertion, of a large one in order of their hashes.
+    /// The fields and their values: in order of insertion if the hash is packed, else in order of the fields' hashes.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.iter_with_expiry().map(|(field, value, _)| (field, value))
     }
@@ -332,9 +332,9 @@ impl<'a> HashRef<'a> {
         expire_at.is_none_or(|at| at > self.now).then_some((value, expire_at))
     }
 
-    /// Calls `f` with about `count` fields and their values from a cursor on, and returns the next cursor, 0 at the
-    /// end. Begin with 0. Visits every field that exists from the first call to the last. A packed hash is shown in
-    /// full.
+    /// Calls `f` with about `count` fields and their values, starting at a cursor. Returns the next cursor, 0 at the
+    /// end. The first cursor is 0. The calls together visit every field that exists from the first call to the last. A
+    /// packed hash is visited in one call.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(&'a [u8], &'a [u8])) -> u64 {
         match self.form {
             Form::Packed(_) => {

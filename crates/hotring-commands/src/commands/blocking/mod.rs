@@ -122,7 +122,7 @@ fn line_up(
     }
     c.client.begin_wait(Wait::Element { blocked: blocked.clone(), place, limit });
     let memory = held.iter().chain(others).map(|key| key.len() + PLACE_MEMORY).sum();
-    // ORDERING: Relaxed, a figure.
+    // ORDERING: Relaxed, statistics.
     c.client.shared.queued_len.store(memory, Ordering::Relaxed);
     Some(blocked)
 }
@@ -172,7 +172,7 @@ fn wait_behind(
     Ok(true)
 }
 
-/// Parses a timeout in seconds, with a fraction; 0 for no limit. The errors are Redis's.
+/// Parses a timeout in seconds, possibly with a fraction; 0 means no limit. The errors are the same as in Redis.
 fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
     let no_float = || Failure::text("ERR timeout is not a float or out of range");
     let number = str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());

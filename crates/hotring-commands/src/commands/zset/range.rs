@@ -12,7 +12,7 @@ use crate::host::fiber::rest;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// The kind of a range's ends.
+/// The unit in which a range's ends are given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -26,7 +26,7 @@ struct Asked<'a> {
     reversed: bool,
     with_scores: bool,
     offset: i64,
-    /// Most members in the result; None for all.
+    /// Maximum number of members in the result; None for all.
     limit: Option<usize>,
 }
 

@@ -1,8 +1,8 @@
 //! Reads settings from a `redis.conf`.
 //!
 //! Lines with a counterpart here take effect. Lines that only tune a component that works differently here are reported
-//! and ignored. Lines that ask for a missing feature are refused: the server must not start without a feature that the
-//! file asks for. For directives that are not in the file, Redis's defaults must apply: a server that kept less or
+//! and ignored. Lines that ask for a missing feature prevent the start: the server must not run without a feature that
+//! the file asks for. For directives that are not in the file, Redis's defaults must apply: a server that kept less or
 //! evicted more than Redis would lose data silently.
 //!
 //! Lines are split into words as in Redis, by the rules for inline requests.
@@ -51,7 +51,7 @@ const REDIS_FILES: &[(&str, &str, &str)] = &[
 pub enum Counterpart {
     /// A setting of this server.
     Setting(&'static Setting),
-    /// Settings of this server for the described part of the directive.
+    /// Settings of this server, for the described part of the directive only.
     Partly(&'static str),
     /// Nothing: the directive tunes a component of Redis that does not exist here.
     WithoutEffect,
@@ -92,7 +92,7 @@ struct Line {
     values: Vec<String>,
 }
 
-/// Takes settings from a redis.conf; returns a message for each line without effect here.
+/// Applies the settings of a redis.conf; returns a message for each line without effect here.
 pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>, StartError> {
     let mut lines = Vec::new();
     read_included(path, INCLUDES_MAX, &mut lines)?;
@@ -112,7 +112,7 @@ pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>,
     Ok(notes)
 }
 
-/// The last line with this directive, under any of its names.
+/// The last line with this directive, by any of its names.
 fn said<'a>(lines: &'a [Line], name: &str) -> Option<&'a Line> {
     let is_setting = |line: &&Line| find(&line.name).is_some_and(|s| s.name == name);
     lines.iter().rev().find(|line| line.name == name || is_setting(line))

@@ -12,10 +12,10 @@
 //! returned or never used. The fullest spans and chunks serve first, so that others become empty. All spans
 //! of a chunk in use have one length. Longer items have pages of their own ([`Large`]).
 //!
-//! A session caches less than two batches of the blocks that it freed (256 blocks or 32 KiB each), and the
-//! last supply from the class's spans: a run, or the free blocks of a few spans. Above two batches one
-//! batch goes back, each block to its span. A span without used blocks returns to its chunk; a chunk
-//! without used spans returns to the system, except for one ([`pool`]).
+//! For each class a session caches less than two batches of the blocks that it freed (a batch is 256 blocks
+//! or 32 KiB, whichever is less), plus its last supply from the class's spans: a run, or the free blocks of a
+//! few spans. At two batches one batch goes back, each block to its span. A span without used blocks returns
+//! to its chunk; a chunk without used spans returns to the system, except for one ([`pool`]).
 //!
 //! A cached block keeps its span, and so its chunk. Therefore a session returns its complete cache when it
 //! ends or goes idle, and the cache of one class after each collection. So the free memory kept is bounded by
@@ -77,7 +77,7 @@ impl Arena {
         self.pool.mapped_bytes() + self.large.bytes()
     }
 
-    /// Of these, bytes that may be in memory: taken and not returned.
+    /// Mapped bytes that may be in memory: taken from the system and not returned.
     pub(crate) fn held_bytes(&self) -> usize {
         self.pool.held_bytes() + self.large.bytes()
     }
@@ -94,7 +94,7 @@ impl Arena {
         }
     }
 
-    /// Checks, with debug assertions, that nothing was written behind the end of an item.
+    /// Checks, with debug assertions, that nothing was written past the end of an item.
     ///
     /// # Safety
     /// `block` must come from `alloc(size)` and must not be freed.
