@@ -16,7 +16,7 @@ const ELSEWHERE: [(&str, [f64; 3]); 5] = [
 /// The access distributions: uniform, and Zipf with these exponents.
 const SKEWS: [&str; 3] = ["uniform", "0.99", "1.22"];
 
-/// Shows the multiples from the other machine next to those of this run. Empty if the run did not measure the latter.
+/// Shows the multiples from the other machine next to those of this run. Empty if this run has no such rates.
 pub fn beside(measured: &[Measured]) -> String {
     let rate = |target: &str, skew: &str, mode: &str| {
         let row = measured.iter().find(|row| {
