@@ -90,7 +90,10 @@ fn the_ring_stands_random_schedules() {
     for &step in engines::Step::ALL {
         println!("{:>10} {step:?}, other engines", engines::taken(step));
     }
-    let missed = Step::ALL.iter().filter(|&&step| taken(step) == 0).map(|step| format!("{step:?}"));
+    // Lines are not compiled for shuttle.
+    let of_lines = |step: &Step| matches!(step, Step::Stashed | Step::FrozenMet);
+    let missed = Step::ALL.iter().filter(|step| !of_lines(step) && taken(**step) == 0);
+    let missed = missed.map(|step| format!("{step:?}"));
     let others = engines::Step::ALL.iter().filter(|&&step| engines::taken(step) == 0);
     let others = others.map(|step| format!("{step:?}, other engines"));
     let missed: Vec<String> = missed.chain(others).collect();
