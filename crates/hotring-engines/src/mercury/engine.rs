@@ -112,7 +112,7 @@ unsafe impl<L: Locking> Engine for Mercury<L> {
         _bucket: (),
         found: &Found<()>,
     ) -> bool {
-        Self::kill_at(p, found.hit.expect("what is to be killed was found"))
+        Self::kill_at(p, found.hit.expect("the item to be killed was found"))
     }
 
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {

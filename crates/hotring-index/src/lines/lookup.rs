@@ -94,14 +94,7 @@ impl Shape {
         reach: u64,
         mut see: impl FnMut(Found<'t>),
     ) {
-        let mut look = |line: &'t Line, want: u64, mask: u64| {
-            for lane in S::matches(line, want, mask).each(line) {
-                let pair = S::load(lane);
-                if (pair.word ^ want) & mask == 0 {
-                    see(Found { line, lane, pair });
-                }
-            }
-        };
+        let mut look = |line, want, mask| each_match::<S>(line, want, mask, &mut see);
         look(self.line(index), LIVE, LIVE | PROBE);
         // The position and the word of an item determine its home: the distance is part of the quotient.
         let mask = LIVE | PROBE | self.step_bits();
@@ -183,4 +176,20 @@ pub(super) fn is_plain_still(line: &Line) -> bool {
 #[inline(always)]
 pub(super) fn is_plain(control: u64) -> bool {
     control & (ACTIVE | REACH) == ACTIVE
+}
+
+/// Calls `see` with each item of a line whose word has these bits under the mask.
+#[inline(always)]
+pub(super) fn each_match<'t, S: Search>(
+    line: &'t Line,
+    want: u64,
+    mask: u64,
+    see: &mut impl FnMut(Found<'t>),
+) {
+    for lane in S::matches(line, want, mask).each(line) {
+        let pair = S::load(lane);
+        if (pair.word ^ want) & mask == 0 {
+            see(Found { line, lane, pair });
+        }
+    }
 }

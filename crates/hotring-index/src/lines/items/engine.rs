@@ -95,7 +95,7 @@ unsafe impl Engine for ItemLines {
         _bucket: (),
         found: &Found<()>,
     ) -> bool {
-        Self::kill_at(p, found.hit.expect("what is to be killed was found"))
+        Self::kill_at(p, found.hit.expect("the item to be killed was found"))
     }
 
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {

@@ -9,7 +9,7 @@ use crate::core::config::Config;
 use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
 use crate::lines::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, WORD_BITS, probe, reach_of};
 use crate::lines::lane::{Line, Search};
-use crate::lines::lookup::Found;
+use crate::lines::lookup::{Found, each_match};
 use crate::lines::memory::Memory;
 use std::io;
 use std::ops::{Range, RangeInclusive};
@@ -148,14 +148,7 @@ impl Shape {
         reach: u64,
         mut see: impl FnMut(Found<'t>),
     ) {
-        let mut look = |line: &'t Line, want: u64, mask: u64| {
-            for lane in S::matches(line, want, mask).each(line) {
-                let pair = S::load(lane);
-                if (pair.word ^ want) & mask == 0 {
-                    see(Found { line, lane, pair });
-                }
-            }
-        };
+        let mut look = |line, want, mask| each_match::<S>(line, want, mask, &mut see);
         look(self.line(index), LIVE, LIVE | PROBE);
         // The position and the word of an item determine its home: the distance is part of the tag.
         let mask = LIVE | PROBE | self.steps << STEP_SHIFT;
