@@ -175,10 +175,12 @@ impl YcsbArgs {
         }
         let machine = Machine::here();
         println!("{machine}");
-        let fitness = Fitness::measure(self.keys, self.ops)?;
-        fitness.tell();
         let trace = self.read_trace()?;
-        let keys = trace.as_ref().map_or(self.keys, |trace| trace.distinct() as u64);
+        let (keys, ops) = trace.as_ref().map_or((self.keys, self.ops), |trace| {
+            (trace.distinct() as u64, trace.accesses().len() as u64)
+        });
+        let fitness = Fitness::measure(keys, ops)?;
+        fitness.tell();
         let accesses: Vec<Accesses<'_>> = match &trace {
             Some(trace) => vec![Accesses::Traced(trace)],
             None => self.skew.iter().copied().map(Accesses::Drawn).collect(),
