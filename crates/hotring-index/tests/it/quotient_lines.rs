@@ -60,29 +60,44 @@ impl Target for AsLines {
     fn tick(&mut self) {}
 }
 
-#[test]
-fn histories_of_lines_are_linearizable() {
-    let totals = Totals::default();
-    let cycles = number("HOTRING_SEQUENCES", 1);
-    let forms: Vec<Form> = Form::ALL.into_iter().filter(|form| form.is_available()).collect();
-    for cycle in 0..cycles {
-        for (i, factor) in [1.1, 1.25, 1.5, 2.0, 3.0, 7.5].into_iter().enumerate() {
-            let turn = cycle + i as u64;
-            let form = Some(forms[turn as usize % forms.len()]);
-            let config = LinesConfig { form, factor, seed: [turn, 4], ..LinesConfig::default() };
-            let lines = Lines::new(config.clone()).expect("a valid configuration");
-            let sessions = (0..2 + turn % 4).map(|_| AsLines(lines.session())).collect();
-            let run = Run {
-                name: format!("{config:?}"),
-                seed: number("HOTRING_SEED", 401) + turn,
-                rounds: number("HOTRING_ROUNDS", ROUNDS),
-                is_bytes: false,
-                totals: &totals,
-                stats: &Stats::default,
-            };
-            check(&run, sessions);
-            println!("{factor}: {:?}", lines.stats());
+/// A test for each growth factor, so that the test threads share the work.
+macro_rules! histories_are_linearizable {
+    ($($name:ident: $first:literal, $factor:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            histories($first, $factor);
         }
+    )*};
+}
+
+histories_are_linearizable! {
+    histories_with_growth_by_a_tenth_are_linearizable: 0, 1.1;
+    histories_with_growth_by_a_quarter_are_linearizable: 1, 1.25;
+    histories_with_growth_by_a_half_are_linearizable: 2, 1.5;
+    histories_with_doubling_are_linearizable: 3, 2.0;
+    histories_with_tripling_are_linearizable: 4, 3.0;
+    histories_with_growth_by_7_5_are_linearizable: 5, 7.5;
+}
+
+fn histories(first: u64, factor: f64) {
+    let totals = Totals::default();
+    let forms: Vec<Form> = Form::ALL.into_iter().filter(|form| form.is_available()).collect();
+    for cycle in 0..number("HOTRING_SEQUENCES", 1) {
+        let turn = cycle + first;
+        let form = Some(forms[turn as usize % forms.len()]);
+        let config = LinesConfig { form, factor, seed: [turn, 4], ..LinesConfig::default() };
+        let lines = Lines::new(config.clone()).expect("a valid configuration");
+        let sessions = (0..2 + turn % 4).map(|_| AsLines(lines.session())).collect();
+        let run = Run {
+            name: format!("{config:?}"),
+            seed: number("HOTRING_SEED", 401) + turn,
+            rounds: number("HOTRING_ROUNDS", ROUNDS),
+            is_bytes: false,
+            totals: &totals,
+            stats: &Stats::default,
+        };
+        check(&run, sessions);
+        println!("{factor}: {:?}", lines.stats());
     }
     println!("{}", totals.text());
     assert!(totals.doublings.load(Ordering::Relaxed) > 0, "{}", totals.text());
