@@ -25,7 +25,7 @@ mod tests;
 mod text;
 mod tree;
 
-pub use dict::{Dict, Entry};
+pub use dict::{BATCH_MAX, Dict, Entry};
 pub use list::List;
 pub use scored::{Inserted, Scored, ScoredSet};
 pub use text::{Piece, Text};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::{Dict, Inserted, List, Piece, Remains, Scored, ScoredSet, Text};
+use crate::{BATCH_MAX, Dict, Inserted, List, Piece, Remains, Scored, ScoredSet, Text};
 
 /// Short strings mostly, sometimes long ones, so that leaves are full by number and by bytes.
 fn text(rng: &mut Rng, longest: usize) -> Vec<u8> {
@@ -140,6 +140,24 @@ fn a_dictionary_is_as_a_map() {
             while gone.free(3).is_some() {}
         }
     }
+}
+
+#[test]
+fn only_present_keys_are_kept() {
+    let mut dict = Dict::new();
+    for i in 0..2_000u32 {
+        let key = i.to_le_bytes();
+        dict.insert(hash_of(&key), &key, b"");
+    }
+    let keys: Vec<[u8; 4]> = (1_500..2_500u32).map(u32::to_le_bytes).collect();
+    for keys in keys.chunks(BATCH_MAX) {
+        let mut batch: Vec<(u32, &[u8])> =
+            keys.iter().map(|key| (hash_of(key), &key[..])).collect();
+        dict.keep_present(&mut batch);
+        let present = keys.iter().filter(|key| u32::from_le_bytes(**key) < 2_000);
+        assert!(batch.iter().map(|(_, key)| *key).eq(present.map(|key| &key[..])));
+    }
+    assert!(dict.iter_with_hashes().all(|(hash, entry)| hash == hash_of(entry.key)));
 }
 
 #[test]

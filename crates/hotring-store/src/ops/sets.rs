@@ -142,10 +142,10 @@ impl SetOperation {
 }
 
 /// Walks over the smallest set, to minimize the lookups in the others.
-fn intersect(mut sets: Vec<SetRef<'_>>, step: impl FnMut(), mut f: impl FnMut(&[u8]) -> bool) {
+fn intersect(mut sets: Vec<SetRef<'_>>, mut step: impl FnMut(), mut f: impl FnMut(&[u8]) -> bool) {
     sets.sort_by_key(SetRef::len);
     let Some((smallest, others)) = sets.split_first() else { return };
-    if smallest.is_empty() {
+    if smallest.is_empty() || smallest.intersect_large(others, &mut step, &mut f) {
         return;
     }
     let others: Vec<_> = others.iter().map(|set| Asked::new(*set)).collect();

@@ -1,6 +1,6 @@
 //! The members of a large set.
 
-use hotring_containers::{Dict, Entry, Remains};
+use hotring_containers::{BATCH_MAX, Dict, Entry, Remains};
 use siphasher::sip::SipHasher13;
 
 use super::packed::begin_list;
@@ -72,6 +72,31 @@ impl Members {
 
     pub(crate) fn contains(&self, member: &[u8]) -> bool {
         self.dict.get(self.hash(member), member).is_some()
+    }
+
+    /// Calls `f` with each member that is in all `others`, too, until `f` returns false; and `step` for each member. All
+    /// sets must be of one store.
+    pub(super) fn intersect(
+        &self,
+        others: &[&Members],
+        mut step: impl FnMut(),
+        mut f: impl FnMut(&[u8]) -> bool,
+    ) {
+        let mut members = self.dict.iter_with_hashes();
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            batch.clear();
+            let next = members.by_ref().take(BATCH_MAX).map(|(hash, entry)| (hash, entry.key));
+            batch.extend(next.inspect(|_| step()));
+            if batch.is_empty() {
+                return;
+            }
+            // Sets of one store have one hasher.
+            others.iter().for_each(|other| other.dict.keep_present(&mut batch));
+            if !batch.iter().all(|(_, member)| f(member)) {
+                return;
+            }
+        }
     }
 
     pub(crate) fn of_rank(&self, rank: usize) -> Option<&[u8]> {

@@ -266,6 +266,26 @@ impl<'a> SetRef<'a> {
         }
     }
 
+    /// Calls `f` with each member that is in all `others`, too, until `f` returns false; and `step` for each member. False
+    /// if a set is packed: then it calls neither.
+    pub(crate) fn intersect_large(
+        &self,
+        others: &[SetRef<'a>],
+        step: impl FnMut(),
+        f: impl FnMut(&[u8]) -> bool,
+    ) -> bool {
+        let large = |set: &SetRef<'a>| match set.0 {
+            Form::Packed(_) => None,
+            Form::Large(members) => Some(members),
+        };
+        let Some(members) = large(self) else { return false };
+        let Some(others) = others.iter().map(large).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        members.intersect(&others, step, f);
+        true
+    }
+
     /// The member at a rank in the order of a walk. None past the end. O(log n) for a large set.
     pub fn of_rank(&self, rank: usize) -> Option<Member<'a>> {
         match self.0 {
