@@ -54,6 +54,27 @@ pub(crate) enum LongText {}
 /// Maximum overhead of a patch in the log, in bytes: two numbers below 2^32.
 const NUMBERS_MAX: usize = 10;
 
+/// Hashes of keys whose strings were long when the session last changed them: such a string is not tried as a plain one
+/// first. Only a hint, as other sessions may replace it meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct LongTexts([u64; LongTexts::SLOTS]);
+
+impl LongTexts {
+    const SLOTS: usize = 16;
+
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        self.0[LongTexts::slot(hash)] == hash
+    }
+
+    pub(crate) fn set(&mut self, hash: u64, is_long: bool) {
+        self.0[LongTexts::slot(hash)] = if is_long { hash } else { 0 };
+    }
+
+    fn slot(hash: u64) -> usize {
+        hash as usize % LongTexts::SLOTS
+    }
+}
+
 impl fmt::Debug for TextRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TextRef").field("len", &self.len()).finish_non_exhaustive()
@@ -346,6 +367,11 @@ pub(crate) fn snapshot(entry: &Entry<'_>) -> Option<Chunks> {
     }
 }
 
+/// Whether the value is a long string that has been modified in part.
+pub(crate) fn is_object(entry: &Entry<'_>) -> bool {
+    matches!(entry.value, Value::Bytes { kind: LongText::KIND_LARGE, .. })
+}
+
 /// Calls `f` with a string. Writers of a long string wait meanwhile, so `f` must be short.
 ///
 /// # Errors
@@ -354,7 +380,7 @@ pub(crate) fn view_text<R>(
     entry: &Entry<'_>,
     f: impl FnOnce(TextRef<'_>) -> R,
 ) -> Result<R, StoreError> {
-    if let Value::Bytes { kind: LongText::KIND_LARGE, .. } = entry.value {
+    if is_object(entry) {
         return crate::container::view_container::<LongText, R>(entry, f);
     }
     view(entry.value, |value| match value.is_string() {

@@ -20,6 +20,7 @@ use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, Writing, stripe_of};
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
+use crate::long_text::LongTexts;
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
@@ -73,6 +74,7 @@ pub struct Session {
     pub(crate) gathered: crate::gathered::Gathered,
     /// Buffer for the hashes of the keys of a hold.
     hashes: Vec<u64>,
+    pub(crate) long_texts: LongTexts,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -112,6 +114,7 @@ impl Session {
             admitted: None,
             gathered: Default::default(),
             hashes: Vec::new(),
+            long_texts: LongTexts::default(),
             not_sync: PhantomData,
         }
     }

@@ -4,10 +4,11 @@ use hotring_index::{Action, Expiry};
 
 use crate::container::{Changes, Decision, Type};
 use crate::error::StoreError;
-use crate::long_text::{LongText, Patch, TextRef, is_long};
+use crate::long_text::{LongText, Patch, TextRef, is_long, is_object};
 use crate::metadata::with_flags_of;
 use crate::session::Session;
-use crate::value::{ValueRef, encode_owned, view_string};
+use crate::stripe::spread;
+use crate::value::{encode_owned, view_string};
 
 impl Session {
     /// Appends `tail` to the value (empty if the key is absent), and returns the new length. The expiry stays.
@@ -65,16 +66,20 @@ impl Session {
         mut decide: impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
     ) -> Result<R, StoreError> {
         self.admit()?;
+        let hash = spread(self.seed, key);
         loop {
-            if let Some(result) = self.change_plain_text(key, now, &mut decide)? {
+            if !self.long_texts.has(hash)
+                && let Some(result) = self.change_plain_text(key, now, &mut decide)?
+            {
                 return Ok(result);
             }
             let limits = self.limits;
             let changed = self.change_in_order(key.into(), |write, objects| {
                 write.change_long_text(objects, limits, now, &mut decide)
-            })?;
-            // Otherwise another session has replaced the string by a short one in the meantime.
-            if let Some(result) = changed {
+            });
+            // The string is plain if another session has replaced it meanwhile.
+            self.long_texts.set(hash, matches!(changed, Ok(Some(_))));
+            if let Some(result) = changed? {
                 return Ok(result);
             }
         }
@@ -107,11 +112,9 @@ impl Session {
                 };
                 let changed = match &entry {
                     None => run(b""),
-                    Some(entry) => view_string(entry, |value| match value {
-                        ValueRef::Text(_) => Ok((Action::Keep, None)),
-                        value => value.with_bytes(&mut run),
-                    })
-                    .and_then(|changed| changed),
+                    Some(entry) if is_object(entry) => Ok((Action::Keep, None)),
+                    Some(entry) => view_string(entry, |value| value.with_bytes(&mut run))
+                        .and_then(|changed| changed),
                 };
                 match changed {
                     Ok((action, result)) => (action, Ok(result)),
