@@ -176,7 +176,7 @@ impl YcsbArgs {
         let machine = Machine::here();
         println!("{machine}");
         let fitness = Fitness::measure(self.keys, self.ops)?;
-        fitness.tell();
+        fitness.print();
         let trace = self.read_trace()?;
         let keys = trace.as_ref().map_or(self.keys, |trace| trace.distinct() as u64);
         let accesses: Vec<Accesses<'_>> = match &trace {
