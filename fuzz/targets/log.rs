@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotring_log::storage::Memory;
-use hotring_log::{Effect, Log, Options, Records, When, Writer, check, recover};
+use hotring_log::{Effect, Log, Options, Records, AckWhen, Writer, check, recover};
 use libfuzzer_sys::fuzz_target;
 
 const ID: [u8; 16] = *b"the id of a test";
@@ -74,7 +74,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!((checked.error.is_some(), checked.last), (false, last));
     let again = recover(&memory, Some(ID), 1, &mut |_, _| {}).expect("it was mended");
     assert_eq!((again.last, again.cut), (last, 0));
-    let log = Arc::new(Log::new(last, When::Synced, 1 << 20));
+    let log = Arc::new(Log::new(last, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(memory.clone());
     let options = Options { segment_len: 4096, ..Options::new(ID) };
     let (mut writer, _) = Writer::new(log.clone(), storage, options, &again);

@@ -83,10 +83,10 @@ fn directive_table() -> String {
                 fixed.push(format!("`{name} {}`", quoted(&setting.default_text())));
             }
             Counterpart::Setting(_) => taken.push(code),
-            Counterpart::Partly(what) => partly.push(format!("{code}: {what}")),
+            Counterpart::Partly(part) => partly.push(format!("{code}: {part}")),
             Counterpart::WithoutEffect => idle += 1,
-            Counterpart::Missing { what, harmless } => {
-                missing.push(format!("{code} ({what}{})", unless(harmless)));
+            Counterpart::Missing { feature, harmless } => {
+                missing.push(format!("{code} ({feature}{})", unless(harmless)));
             }
             Counterpart::Unknown => unknown.push(code),
         }
@@ -95,8 +95,8 @@ fn directive_table() -> String {
         ("taken", taken),
         ("taken in part", partly),
         ("may only have this value", fixed),
-        ("stop the start: what they ask for is not here", missing),
-        ("stop the start: not known", unknown),
+        ("stop the start: the feature is missing", missing),
+        ("stop the start: unknown", unknown),
     ];
     let mut text = "| directives | which |\n| --- | --- |\n".to_string();
     for (what, names) in rows.into_iter().filter(|(_, names)| !names.is_empty()) {

@@ -23,7 +23,7 @@ pub enum Protocol {
 
 /// The endpoint on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// `HOST:PORT`.
     Tcp(String),
     /// The path of a unix socket.
@@ -37,7 +37,7 @@ pub struct Address {
     /// The protocol.
     pub protocol: Protocol,
     /// The endpoint on which the server listens.
-    pub place: Place,
+    pub endpoint: Endpoint,
 }
 
 impl fmt::Display for Address {
@@ -47,10 +47,10 @@ impl fmt::Display for Address {
             Protocol::Memcached => "memcached",
             Protocol::Null => "null",
         };
-        match (&self.place, self.protocol) {
-            (Place::Tcp(place), _) => write!(f, "{scheme}://{place}"),
-            (Place::Unix(path), Protocol::Resp) => write!(f, "unix://{}", path.display()),
-            (Place::Unix(path), _) => write!(f, "{scheme}+unix://{}", path.display()),
+        match (&self.endpoint, self.protocol) {
+            (Endpoint::Tcp(endpoint), _) => write!(f, "{scheme}://{endpoint}"),
+            (Endpoint::Unix(path), Protocol::Resp) => write!(f, "unix://{}", path.display()),
+            (Endpoint::Unix(path), _) => write!(f, "{scheme}+unix://{}", path.display()),
         }
     }
 }
@@ -61,7 +61,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         let example = "an address looks like redis://127.0.0.1:6379, memcached://127.0.0.1:11211 \
                        or unix:///run/redis.sock";
-        let (scheme, place) = text.split_once("://").ok_or(example)?;
+        let (scheme, endpoint) = text.split_once("://").ok_or(example)?;
         let protocol = match scheme {
             "redis" | "unix" => Protocol::Resp,
             "memcached" => Protocol::Memcached,
@@ -69,16 +69,16 @@ impl FromStr for Address {
             _ => return Err(example.into()),
         };
         if scheme == "unix" {
-            let place = Place::Unix(PathBuf::from(place));
+            let endpoint = Endpoint::Unix(PathBuf::from(endpoint));
             return if text.len() > "unix:///".len() {
-                Ok(Address { protocol, place })
+                Ok(Address { protocol, endpoint })
             } else {
                 Err(example.into())
             };
         }
-        match place.trim_end_matches('/').rsplit_once(':') {
+        match endpoint.trim_end_matches('/').rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                Ok(Address { protocol, place: Place::Tcp(format!("{host}:{port}")) })
+                Ok(Address { protocol, endpoint: Endpoint::Tcp(format!("{host}:{port}")) })
             }
             _ => Err(example.into()),
         }
@@ -94,17 +94,17 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-impl Place {
+impl Endpoint {
     /// Connects to the server. Sets `TCP_NODELAY` on TCP.
     pub fn connect(&self) -> Result<Stream> {
         Ok(match self {
-            Place::Tcp(place) => {
-                let stream = TcpStream::connect(place);
-                let stream = stream.with_context(|| format!("cannot connect to {place}"))?;
+            Endpoint::Tcp(endpoint) => {
+                let stream = TcpStream::connect(endpoint);
+                let stream = stream.with_context(|| format!("cannot connect to {endpoint}"))?;
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }
-            Place::Unix(path) => {
+            Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path);
                 Stream::Unix(
                     stream.with_context(|| format!("cannot connect to {}", path.display()))?,
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         let slash: Address = "redis://[::1]:80/".parse().unwrap();
-        assert_eq!(slash.place, Place::Tcp("[::1]:80".into()));
+        assert_eq!(slash.endpoint, Endpoint::Tcp("[::1]:80".into()));
     }
 
     #[test]

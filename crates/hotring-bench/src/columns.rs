@@ -71,7 +71,7 @@ impl ColumnsArgs {
         ensure!(self.keys >= 1 << 10 && self.ops >= 1 << 10, "--keys and --ops are 1024 or more");
         machine::huge_pages_for_all()?;
         println!("{}", Machine::here());
-        Fitness::measure(self.keys, self.ops)?.tell();
+        Fitness::measure(self.keys, self.ops)?.print();
         // The streams are made before the clock starts: both forms of keys, for all columns.
         let in_memory = 4 * self.ops * COLUMNS.len() as u64;
         let loaded = Loaded::all(&self.plans(), self.keys, in_memory)?;

@@ -67,14 +67,14 @@ impl ExpiryArgs {
         control.call(&[b"CONFIG", b"SET", b"notify-keyspace-events", b"Ex"])?;
         self.load(&mut control)?;
         control.call(&[b"CONFIG", b"RESETSTAT"])?;
-        let (told, requests, expiring) = self.measure(&mut control)?;
+        let (delays, requests, expiring) = self.measure(&mut control)?;
         let info = control.info("stats")?;
         print!("{}", Machine::here());
         println!("keys that were going to expire: {} to {}", expiring.0, expiring.1);
         println!("requests a second: {:.0}", requests as f64 / self.seconds as f64);
-        println!("events: {}", told.len());
+        println!("events: {}", delays.len());
         let mut table = Table::new(&["lateness in ms", "p50", "p99", "max"]);
-        let ms = |q| format!("{:.3}", told.value_at_quantile(q) as f64 / 1e6);
+        let ms = |q| format!("{:.3}", delays.value_at_quantile(q) as f64 / 1e6);
         table.row(vec!["as told".to_owned(), ms(0.5), ms(0.99), ms(1.0)]);
         let fields = ["p50", "p99", "max"].map(|name| {
             let value = info_field::<f64>(&info, &format!("expired_lag_{name}_ms"));
@@ -123,7 +123,7 @@ impl ExpiryArgs {
         std::thread::scope(|scope| {
             let (stop, requests) = (&stop, &requests);
             let listener = Listener::connect(&self.target)?;
-            let told = scope.spawn(move || listener.listen(stop));
+            let delays = scope.spawn(move || listener.listen(stop));
             let workers: Vec<_> = (0..self.connections)
                 .map(|number| {
                     scope.spawn(move || {
@@ -148,9 +148,9 @@ impl ExpiryArgs {
             for worker in workers {
                 worker.join().expect("a connection's thread panicked")?;
             }
-            let told = told.join().expect("the listening thread panicked")?;
+            let delays = delays.join().expect("the listening thread panicked")?;
             // ORDERING: Relaxed, the threads have been joined, which orders their additions before this read.
-            Ok((told, requests.load(Ordering::Relaxed), (least, most)))
+            Ok((delays, requests.load(Ordering::Relaxed), (least, most)))
         })
     }
 

@@ -92,12 +92,12 @@ pub fn remove_all() {
     }
 }
 
-/// Calls `look` for each file. Ignores files that disappear meanwhile: a server is running.
-fn each(folder: &Path, look: &mut impl FnMut(&fs::DirEntry, &fs::Metadata)) {
+/// Calls `visit` for each file. Ignores files that disappear meanwhile: a server is running.
+fn each(folder: &Path, visit: &mut impl FnMut(&fs::DirEntry, &fs::Metadata)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.metadata() {
-            Ok(known) if known.is_dir() => each(&entry.path(), look),
-            Ok(known) => look(&entry, &known),
+            Ok(known) if known.is_dir() => each(&entry.path(), visit),
+            Ok(known) => visit(&entry, &known),
             Err(_) => {}
         }
     }
@@ -118,12 +118,12 @@ fn written(path: &Path, length: u64) -> u64 {
 
 /// The type and device of the file system of a folder, as the kernel lists them.
 pub fn file_system(folder: &Path) -> String {
-    let place = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let absolute = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let found = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ');
         let (device, at, kind) = (words.next()?, words.next()?, words.next()?);
-        place.starts_with(at).then(|| (at.len(), format!("{kind} on {device}")))
+        absolute.starts_with(at).then(|| (at.len(), format!("{kind} on {device}")))
     });
     // A later mount at the same path hides the earlier one.
     found.max_by_key(|(length, _)| *length).map_or_else(|| "unknown".into(), |(_, name)| name)

@@ -66,14 +66,14 @@ const TUNABLE: &str = "glibc.malloc.hugetlb";
 /// Makes the C library request huge pages, as our engines do, so that other maps have them too. Restarts the
 /// process if the setting was absent at its start.
 pub fn huge_pages_for_all() -> Result<()> {
-    let told = std::env::var(TUNABLES).unwrap_or_default();
-    if told.contains(TUNABLE) || cfg!(not(target_env = "gnu")) {
+    let current = std::env::var(TUNABLES).unwrap_or_default();
+    if current.contains(TUNABLE) || cfg!(not(target_env = "gnu")) {
         return Ok(());
     }
-    let tunables = format!("{TUNABLE}=1{}{told}", if told.is_empty() { "" } else { ":" });
+    let tunables = format!("{TUNABLE}=1{}{current}", if current.is_empty() { "" } else { ":" });
     let this = std::env::current_exe().context("this program's file is unknown")?;
-    let mut again = Command::new(this);
-    let refusal = again.args(std::env::args_os().skip(1)).env(TUNABLES, tunables).exec();
+    let mut restarted = Command::new(this);
+    let refusal = restarted.args(std::env::args_os().skip(1)).env(TUNABLES, tunables).exec();
     Err(refusal).context("cannot restart with huge pages")
 }
 
@@ -164,7 +164,7 @@ fn resident_at(path: &str) -> Result<u64> {
 /// When the kernel gives huge pages, and whether the C library requests them.
 fn huge_pages() -> String {
     let kernel = chosen(&line("/sys/kernel/mm/transparent_hugepage/enabled"));
-    let asks = std::env::var(TUNABLES).is_ok_and(|told| told.contains(TUNABLE));
+    let asks = std::env::var(TUNABLES).is_ok_and(|current| current.contains(TUNABLE));
     if asks { format!("{kernel}, asked for by malloc too") } else { kernel }
 }
 

@@ -87,9 +87,9 @@ impl MemoryArgs {
         Ok(())
     }
 
-    fn line(&self, what: &str, bytes: i64) {
-        println!("{what}_bytes {bytes}");
-        println!("{what}_bytes_per_key {:.2}", bytes as f64 / self.keys as f64);
+    fn line(&self, label: &str, bytes: i64) {
+        println!("{label}_bytes {bytes}");
+        println!("{label}_bytes_per_key {:.2}", bytes as f64 / self.keys as f64);
     }
 
     fn server(&self, address: &Address, bar: &ProgressBar) -> Result<()> {

@@ -176,14 +176,14 @@ impl MercuryArgs {
         {
             for (when, samples) in ["before", "during", "after"].iter().zip(samples) {
                 let [rate, range, cpu] = cells(samples);
-                let what = if *writes { "GET, PUT by halves" } else { "GET" };
+                let operations = if *writes { "GET, PUT by halves" } else { "GET" };
                 let seconds = if *when == "during" {
                     format!("{:.2}", Spread::of(seconds).median)
                 } else {
                     "-".to_owned()
                 };
                 table.row(vec![
-                    what.to_owned(),
+                    operations.to_owned(),
                     threads.to_string(),
                     (*when).to_owned(),
                     rate,
@@ -211,7 +211,7 @@ impl MercuryArgs {
             let is_over = AtomicBool::new(false);
             let mut elapsed = Duration::ZERO;
             let during = std::thread::scope(|scope| {
-                let during = scope.spawn(|| work.run(&index, &Until::Told(&is_over)));
+                let during = scope.spawn(|| work.run(&index, &Until::Stopped(&is_over)));
                 let start = Instant::now();
                 while !index.session().grow() {
                     std::thread::sleep(POLL);
@@ -313,14 +313,14 @@ enum Until<'s> {
     /// Each thread has done this number of operations.
     Done(u64),
     /// The flag is set.
-    Told(&'s AtomicBool),
+    Stopped(&'s AtomicBool),
 }
 
 impl Until<'_> {
     fn is_over(&self, done: u64) -> bool {
         match self {
             Self::Done(ops) => done >= *ops,
-            Self::Told(stop) => stop.load(Ordering::Relaxed),
+            Self::Stopped(stop) => stop.load(Ordering::Relaxed),
         }
     }
 }
@@ -395,7 +395,7 @@ impl Work {
     fn drawn(&self, until: &Until<'_>) -> u64 {
         let ops = match until {
             Until::Done(ops) => *ops,
-            Until::Told(_) => DRAWN_MAX,
+            Until::Stopped(_) => DRAWN_MAX,
         };
         ops.clamp(1, DRAWN_MAX).next_multiple_of(BATCH)
     }

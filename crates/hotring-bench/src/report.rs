@@ -72,9 +72,10 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         // Interpolates between two values.
         let at = |share: f64| {
-            let place = share * (sorted.len() - 1) as f64;
-            let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-            below + (above - below) * place.fract()
+            let position = share * (sorted.len() - 1) as f64;
+            let (below, above) =
+                (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
+            below + (above - below) * position.fract()
         };
         let [min, lower, median, upper, max] = [0.0, 0.25, 0.5, 0.75, 1.0].map(at);
         Spread { median, min, max, lower, upper }
@@ -154,7 +155,7 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 }
 
 /// A progress bar over `steps`, hidden if standard error is not a terminal.
-pub fn progress(steps: u64, what: &str) -> ProgressBar {
+pub fn progress(steps: u64, message: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(
         "{msg:32!} {wide_bar:.cyan/blue} {human_pos}/{human_len} {eta_precise}",
     )
@@ -162,7 +163,7 @@ pub fn progress(steps: u64, what: &str) -> ProgressBar {
     // Ten draws a second, because drawing more often would affect the figures.
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(10));
     bar.set_style(style);
-    bar.set_message(what.to_owned());
+    bar.set_message(message.to_owned());
     bar
 }
 

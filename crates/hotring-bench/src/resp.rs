@@ -40,7 +40,7 @@ impl Client<Stream> {
     /// Connects to a server that speaks RESP.
     pub fn connect(address: &Address) -> Result<Self> {
         ensure!(address.protocol == Protocol::Resp, "{address} does not speak RESP");
-        Ok(Client::new(address.place.connect()?))
+        Ok(Client::new(address.endpoint.connect()?))
     }
 }
 

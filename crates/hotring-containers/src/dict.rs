@@ -44,7 +44,7 @@ struct Bucket {
 
 /// The offsets of an entry's parts.
 #[derive(Clone, Copy)]
-struct Place {
+struct EntryRange {
     start: usize,
     key: usize,
     value: usize,
@@ -53,11 +53,11 @@ struct Place {
 
 impl Bucket {
     #[inline]
-    fn place(&self, start: usize) -> Place {
+    fn range(&self, start: usize) -> EntryRange {
         let (key_len, at) = read_len(&self.data, start + HASH);
         let (value_len, key) = read_len(&self.data, at);
         let value = key + key_len;
-        Place { start, key, value, end: value + value_len }
+        EntryRange { start, key, value, end: value + value_len }
     }
 
     fn hash(&self, start: usize) -> u32 {
@@ -65,37 +65,37 @@ impl Bucket {
         u32::from_le_bytes(*hash.expect("an entry begins with its hash"))
     }
 
-    fn find(&self, hash: u32, key: &[u8]) -> Option<Place> {
+    fn find(&self, hash: u32, key: &[u8]) -> Option<EntryRange> {
         let mut at = 0;
         // Most of an operation's time is spent here, and nearly all lengths take one byte.
         while let Some(head) = self.data.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
             let [a, b, c, d, key_len, value_len] = *head;
-            let place = if (key_len | value_len) < 0x80 {
+            let range = if (key_len | value_len) < 0x80 {
                 let key = at + HEAD;
                 let value = key + usize::from(key_len);
-                Place { start: at, key, value, end: value + usize::from(value_len) }
+                EntryRange { start: at, key, value, end: value + usize::from(value_len) }
             } else {
-                self.place(at)
+                self.range(at)
             };
-            if u32::from_le_bytes([a, b, c, d]) == hash && self.entry(place).key == key {
-                return Some(place);
+            if u32::from_le_bytes([a, b, c, d]) == hash && self.entry(range).key == key {
+                return Some(range);
             }
-            at = place.end;
+            at = range.end;
         }
         None
     }
 
-    fn entry(&self, place: Place) -> Entry<'_> {
-        Entry { key: &self.data[place.key..place.value], value: &self.data[place.value..place.end] }
+    fn entry(&self, range: EntryRange) -> Entry<'_> {
+        Entry { key: &self.data[range.key..range.value], value: &self.data[range.value..range.end] }
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> {
+    fn ranges(&self) -> impl Iterator<Item = EntryRange> {
         let mut at = 0;
         std::iter::from_fn(move || {
             (at < self.data.len()).then(|| {
-                let place = self.place(at);
-                at = place.end;
-                place
+                let range = self.range(at);
+                at = range.end;
+                range
             })
         })
     }
@@ -120,9 +120,9 @@ impl Bucket {
     /// The entries for which `keep` is true.
     fn kept(&self, keep: &mut impl FnMut(u32, Entry<'_>) -> bool) -> Bucket {
         let mut kept = Bucket { data: Vec::with_capacity(self.data.len()), len: 0 };
-        for place in self.places() {
-            if keep(self.hash(place.start), self.entry(place)) {
-                kept.data.extend_from_slice(&self.data[place.start..place.end]);
+        for range in self.ranges() {
+            if keep(self.hash(range.start), self.entry(range)) {
+                kept.data.extend_from_slice(&self.data[range.start..range.end]);
                 kept.len += 1;
             }
         }
@@ -147,15 +147,15 @@ impl Bucket {
         value: &[u8],
         old: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
-        let Some(place) = self.find(hash, key) else {
+        let Some(range) = self.find(hash, key) else {
             self.push(hash, key, value);
             return None;
         };
-        let result = old(&self.data[place.value..place.end]);
-        if place.end - place.value == value.len() {
-            self.data[place.value..place.end].copy_from_slice(value);
+        let result = old(&self.data[range.value..range.end]);
+        if range.end - range.value == value.len() {
+            self.data[range.value..range.end].copy_from_slice(value);
         } else {
-            self.put(place.start..place.end, hash, key, value);
+            self.put(range.start..range.end, hash, key, value);
         }
         Some(result)
     }
@@ -177,7 +177,7 @@ impl Leaf for Bucket {
     }
 
     fn split(&mut self, _edge: Edge) -> Option<(u32, Self)> {
-        let mut hashes: Vec<u32> = self.places().map(|place| self.hash(place.start)).collect();
+        let mut hashes: Vec<u32> = self.ranges().map(|range| self.hash(range.start)).collect();
         hashes.sort_unstable();
         let middle = hashes.len() / 2;
         // The split is at the first hash from the middle on that differs from its predecessor; if there is none, at
@@ -187,9 +187,9 @@ impl Leaf for Bucket {
             (middle..hashes.len()).find(differs).or_else(|| (1..middle).rev().find(differs))?;
         let bound = hashes[at];
         let (mut left, mut right) = (Vec::with_capacity(self.data.len() / 2), Vec::new());
-        for place in self.places() {
-            let entry = &self.data[place.start..place.end];
-            let side = if self.hash(place.start) < bound { &mut left } else { &mut right };
+        for range in self.ranges() {
+            let entry = &self.data[range.start..range.end];
+            let side = if self.hash(range.start) < bound { &mut left } else { &mut right };
             side.extend_from_slice(entry);
         }
         left.shrink_to_fit();
@@ -206,8 +206,8 @@ impl Leaf for Bucket {
 
     fn remove_run(&mut self, at: usize, n: usize) {
         for _ in 0..n {
-            let place = self.places().nth(at).expect("an entry of the leaf");
-            open(&mut self.data, place.start, place.end, 0);
+            let range = self.ranges().nth(at).expect("an entry of the leaf");
+            open(&mut self.data, range.start, range.end, 0);
             self.len -= 1;
         }
     }
@@ -257,7 +257,7 @@ impl Dict {
     #[inline]
     pub fn get(&self, hash: u32, key: &[u8]) -> Option<&[u8]> {
         let bucket = self.bucket(hash);
-        bucket.find(hash, key).map(|place| &bucket.data[place.value..place.end])
+        bucket.find(hash, key).map(|range| &bucket.data[range.value..range.end])
     }
 
     /// Removes the keys that are absent from `keys`, which holds at most [`BATCH_MAX`] keys with their hashes. Faster
@@ -324,9 +324,9 @@ impl Dict {
         self.tree.edit(
             |inner| inner.child_of_bound(|bound| *bound <= hash),
             |bucket| {
-                let place = bucket.find(hash, key)?;
-                let result = old(&bucket.data[place.value..place.end]);
-                open(&mut bucket.data, place.start, place.end, 0);
+                let range = bucket.find(hash, key)?;
+                let result = old(&bucket.data[range.value..range.end]);
+                open(&mut bucket.data, range.start, range.end, 0);
                 bucket.len -= 1;
                 Some(result)
             },
@@ -359,7 +359,7 @@ impl Dict {
             return None;
         }
         let (bucket, i) = self.tree.leaf_of_rank(rank);
-        bucket.places().nth(i).map(|place| bucket.entry(place))
+        bucket.ranges().nth(i).map(|range| bucket.entry(range))
     }
 
     /// All entries, in the order of their hashes except within a leaf.
@@ -387,7 +387,7 @@ impl Dict {
         let mut seen = 0;
         loop {
             let bucket = leaves.leaf();
-            bucket.places().for_each(|place| f(bucket.entry(place)));
+            bucket.ranges().for_each(|range| f(bucket.entry(range)));
             seen += bucket.len();
             let next = *leaves.bound()?;
             if seen >= at_least {
@@ -424,8 +424,8 @@ impl<'a> Iterator for Walk<'a> {
             self.at = 0;
         }
         let bucket = self.leaves.leaf();
-        let place = bucket.place(self.at);
-        self.at = place.end;
-        Some((bucket.hash(place.start), bucket.entry(place)))
+        let range = bucket.range(self.at);
+        self.at = range.end;
+        Some((bucket.hash(range.start), bucket.entry(range)))
     }
 }

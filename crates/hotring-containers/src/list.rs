@@ -62,8 +62,8 @@ impl Run {
 }
 
 /// Replaces a range of bytes by an element.
-fn put(data: &mut Vec<u8>, place: Range<usize>, element: &[u8]) {
-    let gap = open(data, place.start, place.end, len_of_len(element.len()) + element.len());
+fn put(data: &mut Vec<u8>, range: Range<usize>, element: &[u8]) {
+    let gap = open(data, range.start, range.end, len_of_len(element.len()) + element.len());
     let at = write_len(gap, element.len());
     gap[at..].copy_from_slice(element);
 }

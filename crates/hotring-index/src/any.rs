@@ -9,7 +9,7 @@ use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::{Checksum, Config, ConfigError};
 use crate::core::item::Damaged;
 use crate::core::limbo::Stalled;
-use crate::core::memory_limit::{Kin, Refused, Taken};
+use crate::core::memory_limit::{PeerMemory, Refused, Taken};
 use crate::core::stats::Stats;
 use crate::core::sync::Arc;
 use crate::engine::Engine;

@@ -9,7 +9,7 @@ use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::ConfigError;
 use crate::core::item::Damaged;
 use crate::core::limbo::Stalled;
-use crate::core::memory_limit::{Kin, Refused, Taken};
+use crate::core::memory_limit::{PeerMemory, Refused, Taken};
 use crate::core::stats::Stats;
 use crate::engine::Engine;
 use crate::index::Index;
@@ -29,7 +29,7 @@ macro_rules! index_operations {
             fn object(self: &Self, object: Box<dyn Object>, bytes: usize) -> Block;
             fn set_memory_spare(self: &Self, bytes: u64);
             fn set_external_memory(self: &Self, bytes: u64);
-            fn set_memory_kin(self: &Self, kin: Kin);
+            fn set_peer_memory(self: &Self, peers: PeerMemory);
             fn own_bytes(self: &Self) -> Taken;
             /// # Errors
             /// As for the method of the same name.

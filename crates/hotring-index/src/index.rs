@@ -4,7 +4,7 @@ use crate::core::block::{Block, Buffer, Object};
 use crate::core::config::{Config, ConfigError};
 use crate::core::item::Kind;
 use crate::core::limbo::Stalled;
-use crate::core::memory_limit::{Kin, Taken};
+use crate::core::memory_limit::{PeerMemory, Taken};
 use crate::core::reclaim;
 use crate::core::stats::Stats;
 use crate::core::sync::Arc;
@@ -86,13 +86,13 @@ impl<K: Kind, E: Engine> Index<K, E> {
 
     /// Sets the number of bytes used outside the index that count toward the limit.
     pub fn set_external_memory(&self, bytes: u64) {
-        self.shared.budget.set_beside(bytes);
+        self.shared.budget.set_external(bytes);
     }
 
-    /// Makes the memory of other indexes count toward the limit as well. This index calls `kin` whenever it
+    /// Makes the memory of other indexes count toward the limit as well. This index calls `peers` whenever it
     /// sums up its own memory. Only the first call has an effect.
-    pub fn set_memory_kin(&self, kin: Kin) {
-        self.shared.budget.set_kin(kin);
+    pub fn set_peer_memory(&self, peers: PeerMemory) {
+        self.shared.budget.set_peers(peers);
     }
 
     /// The memory of this index alone.
@@ -145,7 +145,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
             mapped_bytes: shared.arena.mapped_bytes() as u64 + shared.blocks.bytes(),
             held_bytes: shared.arena.held_bytes() as u64 + shared.blocks.bytes(),
             table_bytes: shared.engine.table_bytes(),
-            beside_bytes: shared.budget.beside(),
+            external_bytes: shared.budget.external(),
             memory_max: shared.budget.max(),
             slots: shared.engine.slots(),
             lookups_sampled: sum(|r| r.lookups.load()),

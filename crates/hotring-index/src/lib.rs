@@ -76,7 +76,7 @@ pub use crate::core::item::{Damaged, Kind};
 pub use crate::core::limbo::Stalled;
 pub use crate::core::memory::trim_heap;
 #[doc(hidden)]
-pub use crate::core::memory_limit::{Full, Kin, Refused, Taken};
+pub use crate::core::memory_limit::{Full, PeerMemory, Refused, Taken};
 #[doc(hidden)]
 pub use crate::core::prefetch::prefetch_value;
 #[cfg(any(loom, shuttle))]

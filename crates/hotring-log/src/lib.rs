@@ -14,13 +14,13 @@
 //! time. Files must be used through [`Storage`] only. `docs/design/log.md` has the formats and guarantees.
 //!
 //! ```
-//! use hotring_log::{Effect, Log, Options, Records, When, Writer, recover, storage::Memory};
+//! use hotring_log::{Effect, Log, Options, Records, AckWhen, Writer, recover, storage::Memory};
 //! use std::{sync::Arc, task::Waker, thread, time::Instant};
 //!
 //! let id = [7; 16];
 //! let storage = Arc::new(Memory::new());
 //! let recovered = recover(&*storage, Some(id), 1, &mut |_last, _effects| ()).unwrap();
-//! let log = Arc::new(Log::new(recovered.last, When::Synced, 16 << 20));
+//! let log = Arc::new(Log::new(recovered.last, AckWhen::Synced, 16 << 20));
 //! let (mut writer, syncer) = Writer::new(log.clone(), storage.clone(), Options::new(id), &recovered);
 //! let start = Instant::now();
 //! let writing = thread::spawn(move || while writer.step(start.elapsed()) { writer.wait() });
@@ -57,7 +57,7 @@ mod syncer;
 mod walk;
 mod writer;
 
-pub use log::{Log, Trouble, When};
+pub use log::{AckWhen, Log, Trouble};
 pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{Attached, Bad, Effect, Found, Lsn, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};

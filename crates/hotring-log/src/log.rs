@@ -24,7 +24,7 @@ use crate::sync::{
 /// When a write may be acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum When {
+pub enum AckWhen {
     /// At once, when the record is in the queue. A kill of the process loses the records of the
     /// last [`Log::LINGER`], at most a full queue.
     Handed = 0,
@@ -36,12 +36,12 @@ pub enum When {
     Synced = 2,
 }
 
-impl When {
-    fn of(number: u8) -> When {
+impl AckWhen {
+    fn of(number: u8) -> AckWhen {
         match number {
-            0 => When::Handed,
-            1 => When::Written,
-            _ => When::Synced,
+            0 => AckWhen::Handed,
+            1 => AckWhen::Written,
+            _ => AckWhen::Synced,
         }
     }
 }
@@ -50,7 +50,7 @@ impl When {
 #[derive(Clone, Debug)]
 pub struct Trouble {
     /// The operation that failed.
-    pub what: &'static str,
+    pub operation: &'static str,
     /// The system's error.
     pub error: Arc<io::Error>,
     /// Whether the operation is retried: the disk is full, and no written data is in doubt. Any
@@ -60,19 +60,19 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Makes a `Trouble` from an error of the operation `what`.
-    pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
+    /// Makes a `Trouble` from an error of the operation `operation`.
+    pub(crate) fn during(operation: &'static str) -> impl FnOnce(io::Error) -> Trouble {
         move |error| {
             let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
             let may_pass = full.contains(&error.kind());
-            Trouble { what, error: Arc::new(error), may_pass }
+            Trouble { operation, error: Arc::new(error), may_pass }
         }
     }
 }
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.error)
+        write!(f, "{}: {}", self.operation, self.error)
     }
 }
 
@@ -144,7 +144,7 @@ impl Log {
 
     /// A log whose last record so far was `last`, with space for about `unwritten_max` unwritten
     /// bytes.
-    pub fn new(last: Lsn, when: When, unwritten_max: u64) -> Log {
+    pub fn new(last: Lsn, when: AckWhen, unwritten_max: u64) -> Log {
         let group = Group::default();
         Log {
             queue: Mutex::new(Queue { group, last, writer: Attention::Busy, closed: false }),
@@ -220,13 +220,13 @@ impl Log {
     }
 
     /// When a write may be acknowledged.
-    pub fn when(&self) -> When {
+    pub fn when(&self) -> AckWhen {
         // ORDERING: Relaxed, a setting.
-        When::of(self.when.load(Ordering::Relaxed))
+        AckWhen::of(self.when.load(Ordering::Relaxed))
     }
 
     /// Changes when a write may be acknowledged; applies to sessions that are already waiting.
-    pub fn set_when(&self, when: When) {
+    pub fn set_when(&self, when: AckWhen) {
         // ORDERING: Relaxed; waiters re-check once they are woken, and the mutex orders that.
         self.when.store(when as u8, Ordering::Relaxed);
         self.wake_waiters(|_| true);
@@ -296,9 +296,9 @@ impl Log {
     #[inline]
     pub fn has_reached(&self, lsn: Lsn) -> bool {
         match self.when() {
-            When::Handed => self.handed() >= lsn,
-            When::Written => self.written() >= lsn,
-            When::Synced => self.synced() >= lsn,
+            AckWhen::Handed => self.handed() >= lsn,
+            AckWhen::Written => self.written() >= lsn,
+            AckWhen::Synced => self.synced() >= lsn,
         }
     }
 

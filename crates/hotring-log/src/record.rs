@@ -259,13 +259,13 @@ impl Records {
         self.bytes.extend_from_slice(key);
     }
 
-    fn plain(&mut self, what: u8, number: &[u8], key: &[u8]) {
-        self.begin(what, 1 + number.len() + key.len());
+    fn plain(&mut self, kind: u8, number: &[u8], key: &[u8]) {
+        self.begin(kind, 1 + number.len() + key.len());
         self.bytes.extend_from_slice(number);
         self.bytes.extend_from_slice(key);
     }
 
-    fn begin(&mut self, what: u8, body_len: usize) {
+    fn begin(&mut self, kind: u8, body_len: usize) {
         if self.count > 0 {
             self.bytes[self.last + HEAD_LEN] |= MORE;
         }
@@ -274,7 +274,7 @@ impl Records {
         self.count += 1;
         let mut head = [0; HEAD_LEN + 1];
         head[..4].copy_from_slice(&body_len.to_le_bytes());
-        head[HEAD_LEN] = what;
+        head[HEAD_LEN] = kind;
         self.bytes.extend_from_slice(&head);
     }
 }
@@ -378,8 +378,8 @@ fn number(
         bytes[at + 8..at + HEAD_LEN].copy_from_slice(&lsn.to_le_bytes());
         let end = at + HEAD_LEN + len;
         // The record's value is attached if the next attachment lies before the end of the record.
-        let value = attached.next_if(|(place, _)| *place <= end);
-        let inline_end = value.map_or(end, |(place, _)| *place);
+        let value = attached.next_if(|(position, _)| *position <= end);
+        let inline_end = value.map_or(end, |(position, _)| *position);
         let mut crc = crc32c::crc32c(&bytes[at + 8..inline_end]);
         if let Some((_, value)) = value {
             crc = crc32c::crc32c_append(crc, (**value).as_ref());

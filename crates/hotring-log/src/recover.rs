@@ -66,7 +66,7 @@ pub enum RecoverError {
     /// Synced records are damaged.
     Damaged {
         /// The directory.
-        place: String,
+        location: String,
         /// The segment.
         segment: String,
         /// The byte offset.
@@ -81,7 +81,7 @@ pub enum RecoverError {
     /// The manifest cannot be read, so missing segments would go unnoticed.
     Manifest {
         /// The directory.
-        place: String,
+        location: String,
         /// The file.
         name: String,
     },
@@ -109,14 +109,14 @@ pub enum RecoverError {
 }
 
 /// Names the command that repairs the damage.
-pub(crate) fn repair_hint(place: &str) -> String {
+pub(crate) fn repair_hint(location: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+:@%".contains(&b);
-    let place = match place.bytes().all(is_plain) {
-        true => place.to_string(),
-        false => format!("'{}'", place.replace('\'', r"'\''")),
+    let location = match location.bytes().all(is_plain) {
+        true => location.to_string(),
+        false => format!("'{}'", location.replace('\'', r"'\''")),
     };
     format!(
-        "`hotring check {place} --repair NEWDIR` copies what can be read to a new folder NEWDIR"
+        "`hotring check {location} --repair NEWDIR` copies what can be read to a new folder NEWDIR"
     )
 }
 
@@ -125,25 +125,30 @@ impl fmt::Display for RecoverError {
         match self {
             RecoverError::Io { name, error } => write!(f, "{name}: {error}"),
             RecoverError::Damaged {
-                place, segment, damage: Damage::Missing, lost, synced, ..
+                location,
+                segment,
+                damage: Damage::Missing,
+                lost,
+                synced,
+                ..
             } => {
                 write!(
                     f,
-                    "{place}/{segment} is missing, or is not where record {lost} belongs. Records {lost} to {synced} had \
+                    "{location}/{segment} is missing, or is not where record {lost} belongs. Records {lost} to {synced} had \
                      been synced and are lost at least in part. {}",
-                    repair_hint(place)
+                    repair_hint(location)
                 )
             }
-            RecoverError::Manifest { place, name } => write!(
+            RecoverError::Manifest { location, name } => write!(
                 f,
-                "{place}/{name} is damaged; without it, missing segments cannot be noticed. {}",
-                repair_hint(place)
+                "{location}/{name} is damaged; without it, missing segments cannot be noticed. {}",
+                repair_hint(location)
             ),
-            RecoverError::Damaged { place, segment, at, damage, lost, synced } => write!(
+            RecoverError::Damaged { location, segment, at, damage, lost, synced } => write!(
                 f,
-                "{place}/{segment} is damaged at byte {at}: {damage}. Records {lost} to {synced} had been synced and \
+                "{location}/{segment} is damaged at byte {at}: {damage}. Records {lost} to {synced} had been synced and \
                  are lost at least in part. {}",
-                repair_hint(place)
+                repair_hint(location)
             ),
             RecoverError::Format { segment, format } => {
                 write!(
@@ -301,7 +306,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(storage: &'a dyn Storage, id: Option<Id>, from: Lsn) -> Result<Self, RecoverError> {
-        let mut segments = segment::list(storage).map_err(io_error(&storage.place()))?;
+        let mut segments = segment::list(storage).map_err(io_error(&storage.location()))?;
         // Segments before the one that has `from` are not needed.
         let needed = segments.iter().rposition(|(first, _)| *first <= from);
         segments.drain(..needed.unwrap_or(0));
@@ -311,8 +316,8 @@ impl<'a> Walk<'a> {
             None => {}
             Some(Ok(manifest)) => (owner, claim) = (Some(manifest.id), manifest.synced),
             Some(Err(BadHeader::Damaged)) => {
-                let place = storage.place();
-                fault = Some(RecoverError::Manifest { place, name: name.into() });
+                let location = storage.location();
+                fault = Some(RecoverError::Manifest { location, name: name.into() });
             }
             Some(Err(BadHeader::Format(format))) => {
                 fault = Some(RecoverError::Format { segment: name.into(), format });
@@ -448,7 +453,7 @@ impl<'a> Walk<'a> {
     /// The error for a segment missing behind the last record read.
     fn missing(&self, synced: Lsn) -> RecoverError {
         RecoverError::Damaged {
-            place: self.storage.place(),
+            location: self.storage.location(),
             segment: names::segment(self.next),
             at: 0,
             damage: Damage::Missing,
@@ -476,7 +481,7 @@ impl<'a> Walk<'a> {
             return Err(self.missing(synced));
         }
         Err(RecoverError::Damaged {
-            place: self.storage.place(),
+            location: self.storage.location(),
             segment: self.segments[broken.index].1.clone(),
             at: broken.at,
             damage: broken.damage,
@@ -510,7 +515,7 @@ impl<'a> Walk<'a> {
             file.set_len(*end).and_then(|()| file.sync()).map_err(io_error(name))?;
         }
         if removed || broken.is_some() {
-            self.storage.sync().map_err(io_error(&self.storage.place()))?;
+            self.storage.sync().map_err(io_error(&self.storage.location()))?;
         }
         Ok(cut)
     }
@@ -522,7 +527,7 @@ impl<'a> Walk<'a> {
             let file = self.storage.open_to_write(name).map_err(io_error(name))?;
             file.sync().map_err(io_error(name))?;
         }
-        self.storage.sync().map_err(io_error(&self.storage.place()))
+        self.storage.sync().map_err(io_error(&self.storage.location()))
     }
 }
 

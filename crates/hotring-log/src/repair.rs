@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::log::{Log, Trouble, When};
+use crate::log::{AckWhen, Log, Trouble};
 use crate::record::Lsn;
 use crate::record::{Effect, Records};
 use crate::recover::{Checked, RecoverError, Recovered, check};
@@ -63,7 +63,7 @@ impl Copy {
     const GROUP: u64 = 1 << 20;
 
     fn new(options: Options, to: Arc<dyn Storage>, first: Lsn) -> Copy {
-        let log = Arc::new(Log::new(first - 1, When::Handed, Copy::GROUP));
+        let log = Arc::new(Log::new(first - 1, AckWhen::Handed, Copy::GROUP));
         let (writer, _) = Writer::new(log.clone(), to, options, &Recovered::nothing(first));
         Copy { log, writer, records: Records::new() }
     }

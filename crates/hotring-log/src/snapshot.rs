@@ -139,13 +139,13 @@ pub enum SnapshotError {
     /// The file is damaged.
     Damaged {
         /// The directory.
-        place: String,
+        location: String,
         /// The file.
         name: String,
         /// The byte offset.
         at: u64,
         /// The kind of damage.
-        what: &'static str,
+        fault: &'static str,
     },
     /// The file has a later version of the format.
     Format {
@@ -160,8 +160,12 @@ impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SnapshotError::Io { name, error } => write!(f, "{name}: {error}"),
-            SnapshotError::Damaged { place, name, at, what } => {
-                write!(f, "{place}/{name} is damaged at byte {at}: {what}. {}", repair_hint(place))
+            SnapshotError::Damaged { location, name, at, fault } => {
+                write!(
+                    f,
+                    "{location}/{name} is damaged at byte {at}: {fault}. {}",
+                    repair_hint(location)
+                )
             }
             SnapshotError::Format { name, format } => write!(
                 f,

@@ -16,7 +16,7 @@ pub use memory::Memory;
 /// A directory.
 pub trait Storage: Send + Sync {
     /// The name of the directory, for messages.
-    fn place(&self) -> String;
+    fn location(&self) -> String;
 
     /// The names of the files.
     fn list(&self) -> io::Result<Vec<String>>;

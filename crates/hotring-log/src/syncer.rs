@@ -10,7 +10,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::log::{Log, Trouble, When};
+use crate::log::{AckWhen, Log, Trouble};
 use crate::manifest::Manifest;
 use crate::record::Lsn;
 use crate::segment::Id;
@@ -134,7 +134,8 @@ impl Unsynced {
     }
 
     fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), Trouble> {
-        let lasting = |what| move |error| Trouble { what, error: Arc::new(error), may_pass: false };
+        let lasting =
+            |operation| move |error| Trouble { operation, error: Arc::new(error), may_pass: false };
         files.iter().try_for_each(|file| file.sync()).map_err(lasting("syncing the log"))?;
         if directory {
             self.storage.sync().map_err(lasting("syncing the log's directory"))?;
@@ -189,7 +190,7 @@ impl Syncer {
 
     /// Syncs, unless the writer does.
     pub fn step(&self) {
-        if self.unsynced.log.when() != When::Synced {
+        if self.unsynced.log.when() != AckWhen::Synced {
             self.unsynced.sync();
         }
     }

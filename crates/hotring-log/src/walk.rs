@@ -227,8 +227,8 @@ impl Reading<'_, '_> {
             let bad = match read(bytes) {
                 Ok(found) => {
                     let (len, crc) = (found.len as u64, checksum(bytes));
-                    let what = Seen::of(&found);
-                    match self.take(at, len, crc, what) {
+                    let seen = Seen::of(&found);
+                    match self.take(at, len, crc, seen) {
                         Ok(ControlFlow::Continue(())) => {}
                         Ok(ControlFlow::Break(())) => return Err(Refused::Stopped),
                         Err(damage) => return Ok(Some((at, damage))),
@@ -260,23 +260,23 @@ impl Reading<'_, '_> {
     }
 
     /// Processes the record at `at`.
-    fn take(&mut self, at: u64, len: u64, crc: u32, what: Seen) -> Result<ControlFlow<()>, Damage> {
+    fn take(&mut self, at: u64, len: u64, crc: u32, seen: Seen) -> Result<ControlFlow<()>, Damage> {
         const GOES_ON: ControlFlow<()> = ControlFlow::Continue(());
-        if let Some(upto) = what.durable {
+        if let Some(upto) = seen.durable {
             // Never within a batch.
-            if !self.batch.is_empty() || what.more || what.lsn != mark(&self.header.id) {
-                return Err(Damage::Number { found: what.lsn });
+            if !self.batch.is_empty() || seen.more || seen.lsn != mark(&self.header.id) {
+                return Err(Damage::Number { found: seen.lsn });
             }
             self.claim = self.claim.max(upto);
             self.end = at + len;
             return Ok(GOES_ON);
         }
-        if what.lsn != self.next {
-            return Err(Damage::Number { found: what.lsn });
+        if seen.lsn != self.next {
+            return Err(Damage::Number { found: seen.lsn });
         }
         self.next += 1;
         self.batch.push(at);
-        if what.more {
+        if seen.more {
             return Ok(GOES_ON);
         }
         let flow = if self.next > self.from {
@@ -294,7 +294,9 @@ impl Reading<'_, '_> {
     /// Hands over the complete batch in the buffer.
     fn hand_over(&mut self) -> ControlFlow<()> {
         let Window { buffer, from, .. } = &self.window;
-        let at = |place: u64| read(&buffer[(place - from) as usize..]).expect("it was read before");
+        let at = |position: u64| {
+            read(&buffer[(position - from) as usize..]).expect("it was read before")
+        };
         match *self.batch {
             [one] => (self.apply)(self.next - 1, &[at(one).effect]),
             ref batch => {

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::log::{Log, Trouble, When};
+use crate::log::{AckWhen, Log, Trouble};
 use crate::record::Group;
 use crate::record::Lsn;
 use crate::recover::Recovered;
@@ -143,7 +143,7 @@ impl Writer {
             self.finish(now);
             return false;
         }
-        if self.log.when() == When::Synced || self.unsynced.is_overdue(now) {
+        if self.log.when() == AckWhen::Synced || self.unsynced.is_overdue(now) {
             self.unsynced.sync();
         } else if wished {
             self.unsynced.wish();
@@ -293,7 +293,7 @@ impl Drop for Writer {
         if !self.log.is_closed() {
             let error = io::Error::other("its writer has ended");
             let trouble =
-                Trouble { what: "writing the log", error: Arc::new(error), may_pass: false };
+                Trouble { operation: "writing the log", error: Arc::new(error), may_pass: false };
             self.log.set_trouble(Some(trouble));
         }
     }

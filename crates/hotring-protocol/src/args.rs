@@ -24,7 +24,7 @@ impl Span {
     }
 
     /// Its start and length.
-    pub(crate) fn place(self) -> (usize, usize) {
+    pub(crate) fn start_and_len(self) -> (usize, usize) {
         (self.start, self.end - self.start)
     }
 }

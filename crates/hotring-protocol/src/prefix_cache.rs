@@ -113,7 +113,7 @@ impl<C: Copy> PrefixCache<C> {
             let entry = &self.long_entries[slot_of(a)];
             let differs =
                 (entry.bytes[0] ^ a) & entry.mask[0] | (entry.bytes[1] ^ b) & entry.mask[1];
-            let (_, name_len) = entry.name.place();
+            let (_, name_len) = entry.name.start_and_len();
             let fits = entry.args <= limits.args_max && name_len <= limits.bulk_len_max;
             if let Some(command) = entry.command.filter(|_| differs == 0 && fits) {
                 let decoded = decoder.decode_behind(entry.name, entry.args, input, limits, args)?;
@@ -147,7 +147,7 @@ impl<C: Copy> PrefixCache<C> {
     fn insert(&mut self, input: &[u8], args: &Args, command: C) {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let name = args.spans[0];
-        let (at, name_len) = name.place();
+        let (at, name_len) = name.start_and_len();
         let (end, command) = (at + name_len + 2, Some(command));
         // Longer numbers in the header shift the name to another offset, which only long entries
         // store.

@@ -4,7 +4,7 @@
 //!
 //! The removal of an expired key and its entry in this list are one step under the mutex. A session that has written a
 //! key must first report the keys listed here, under the mutex, before it reports its own write
-//! (`Session::tell_expired`). If the write came after the removal, the removal's step was complete before the write:
+//! (`Session::report_expired`). If the write came after the removal, the removal's step was complete before the write:
 //! had the step begun later, the removal would have come after the write. So the key is in the list, or has been
 //! reported.
 

@@ -98,7 +98,7 @@ pub(crate) fn prefetched<'r, 'k>(
     space: &'r mut [Key<'k>; PREFETCH_KEYS],
 ) -> &'r [Key<'k>] {
     let keys = &mut space[..batch.len()];
-    keys.iter_mut().zip(batch).for_each(|(place, &key)| *place = key.into());
+    keys.iter_mut().zip(batch).for_each(|(slot, &key)| *slot = key.into());
     if keys.len() >= PREFETCH_KEYS_MIN {
         index.prefetch(keys);
     }

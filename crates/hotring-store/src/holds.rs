@@ -145,7 +145,7 @@ impl Holds {
     }
 
     /// Changes the description of a hold.
-    pub(crate) fn tell(&mut self, session: u64, info: HoldInfo) {
+    pub(crate) fn describe(&mut self, session: u64, info: HoldInfo) {
         self.held
             .iter_mut()
             .filter(|held| held.session == session)

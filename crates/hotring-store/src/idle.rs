@@ -80,9 +80,9 @@ pub(crate) fn aged(stamp: u8, now: u64) -> u8 {
 
 /// The begin of the recording of access times, in Unix milliseconds.
 #[derive(Default)]
-pub(crate) struct Dated(AtomicU64);
+pub(crate) struct IdleClock(AtomicU64);
 
-impl Dated {
+impl IdleClock {
     pub(crate) fn begin(&self, now: u64) {
         // ORDERING: Relaxed, a figure for display that orders no other memory; the same holds for the load.
         self.0.store(now, Ordering::Relaxed);
@@ -138,14 +138,14 @@ mod tests {
 
     #[test]
     fn a_stamp_of_before_is_no_older_than_the_first_of_them() {
-        let dated = Dated::default();
-        dated.begin(NOW);
+        let idle_clock = IdleClock::default();
+        idle_clock.begin(NOW);
         for bits in 0..=u8::MAX {
-            assert!(dated.idle_ms(bits, NOW + 5) <= 5);
+            assert!(idle_clock.idle_ms(bits, NOW + 5) <= 5);
             assert!(since(aged(bits, NOW), NOW) <= since(bits, NOW));
         }
         assert_eq!(
-            dated.idle_ms(stamp(NOW), NOW + DAY_MS / 96),
+            idle_clock.idle_ms(stamp(NOW), NOW + DAY_MS / 96),
             since(stamp(NOW), NOW + DAY_MS / 96)
         );
     }

@@ -65,8 +65,8 @@ pub(crate) struct Logging {
     /// Collected records that have not been handed to the log.
     pub(crate) records: Records,
     /// The database of the last collected record, and the number of records that only name a database.
-    place: u8,
-    said: u64,
+    database_id: u8,
+    databases_named: u64,
     /// The position of the last record handed over since the caller last took it.
     pub(crate) last: Option<Lsn>,
 }
@@ -110,20 +110,20 @@ impl Logged {
 }
 
 impl Logging {
-    /// The buffer for records of the database at this place.
+    /// The buffer for records of the database with this ID.
     #[inline]
-    pub(crate) fn of_database(&mut self, place: u8) -> &mut Records {
-        if place != self.place {
-            self.say(place);
+    pub(crate) fn of_database(&mut self, database_id: u8) -> &mut Records {
+        if database_id != self.database_id {
+            self.name_database(database_id);
         }
         &mut self.records
     }
 
     #[cold]
-    fn say(&mut self, place: u8) {
-        self.records.push(&Effect::Database { number: place });
-        self.said += 1;
-        self.place = place;
+    fn name_database(&mut self, database_id: u8) {
+        self.records.push(&Effect::Database { number: database_id });
+        self.databases_named += 1;
+        self.database_id = database_id;
     }
 
     /// Hands the collected records to the log. The caller must be within the gate.
@@ -132,9 +132,9 @@ impl Logging {
         if self.records.is_empty() {
             return;
         }
-        let is_nothing = self.records.count() == self.said;
-        (self.place, self.said) = (0, 0);
-        if is_nothing {
+        let had_no_effect = self.records.count() == self.databases_named;
+        (self.database_id, self.databases_named) = (0, 0);
+        if had_no_effect {
             return self.records.reset();
         }
         match logged.parts.get() {
@@ -161,7 +161,7 @@ impl std::error::Error for UnknownForm {}
 
 /// The meaning of a put for history, observers and log.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Puts {
+pub(crate) enum PutKind {
     /// A new value: the old one becomes an earlier one.
     Value,
     /// Another key's item, earlier values included.
@@ -173,14 +173,14 @@ pub(crate) enum Puts {
     /// The value that was there, with metadata that is not logged: the last access, or a unique number on request.
     Access,
     /// A new value that has already expired: the key is removed.
-    Over,
+    Expired,
 }
 
 /// Adds the record of a write's decision.
 pub(crate) fn decided(
     records: &mut Records,
     key: &[u8],
-    puts: Puts,
+    put_kind: PutKind,
     old: Option<&Entry<'_>>,
     action: &Action<'_>,
 ) {
@@ -191,7 +191,7 @@ pub(crate) fn decided(
         Expiry::At(at) => Some(*at),
     };
     match action {
-        Action::Put { value, expiry } if puts != Puts::Access => {
+        Action::Put { value, expiry } if put_kind != PutKind::Access => {
             push_put(records, key, value, end(expiry));
         }
         Action::Expire(expiry) if old.is_some() => {

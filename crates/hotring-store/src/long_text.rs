@@ -147,10 +147,10 @@ impl<'a> TextRef<'a> {
         self.bytes(0..self.len())
     }
 
-    /// A copy in one block of the index's memory, which can be kept. `beside` is the block of the text's object. None
+    /// A copy in one block of the index's memory, which can be kept. `object` is the block of the text's object. None
     /// if the text is too short for a block, or the system has no address space left.
-    pub fn to_block(&self, beside: BlockRef<'_>) -> Option<Block> {
-        let mut buffer = beside.buffer_beside(self.len()).ok()?;
+    pub fn to_block(&self, object: BlockRef<'_>) -> Option<Block> {
+        let mut buffer = object.buffer_in_same_index(self.len()).ok()?;
         for piece in self.pieces(0..self.len()) {
             match piece {
                 Piece::Bytes(bytes) => buffer.extend(bytes).ok()?,
@@ -258,7 +258,7 @@ impl Type for LongText {
         None
     }
 
-    fn is_nothing(written: usize) -> bool {
+    fn had_no_effect(written: usize) -> bool {
         written == 0
     }
 

@@ -28,8 +28,8 @@ use crate::stripe::spread;
 #[derive(Debug)]
 pub struct KeyFates {
     has_rest: bool,
-    /// By place of the database.
-    places: BTreeMap<u8, Fates>,
+    /// By database ID.
+    by_database: BTreeMap<u8, Fates>,
 }
 
 /// The fate of the keys of one database.
@@ -59,18 +59,18 @@ struct Kept {
 impl KeyFates {
     /// For the log after a snapshot; `has_rest` is false if the snapshot is loaded completely.
     pub fn new(has_rest: bool) -> KeyFates {
-        KeyFates { has_rest, places: BTreeMap::new() }
+        KeyFates { has_rest, by_database: BTreeMap::new() }
     }
 
-    /// Records that all keys of the database at this place were removed, so that none of its keys in the rest is
+    /// Records that all keys of the database with this ID were removed, so that none of its keys in the rest is
     /// needed.
-    pub fn clear(&mut self, place: u8) {
-        self.places.insert(place, Fates { by_key: HashMap::new(), is_over: true });
+    pub fn clear(&mut self, database_id: u8) {
+        self.by_database.insert(database_id, Fates { by_key: HashMap::new(), is_over: true });
     }
 
-    fn of(&mut self, place: u8) -> &mut Fates {
+    fn of(&mut self, database_id: u8) -> &mut Fates {
         let new = || Fates { by_key: HashMap::new(), is_over: !self.has_rest };
-        self.places.entry(place).or_insert_with(new)
+        self.by_database.entry(database_id).or_insert_with(new)
     }
 
     /// Whether there is no rest to load.
@@ -125,7 +125,7 @@ impl Session {
     ) -> Result<(), UnknownForm> {
         self.fetch(effects);
         for effect in effects {
-            let fates = fates.of(self.place);
+            let fates = fates.of(self.database_id);
             match *effect {
                 _ if fates.is_over => {}
                 Effect::Put { key, .. } if !fates.by_key.is_empty() => _ = fates.by_key.remove(key),
@@ -165,7 +165,7 @@ impl Session {
                 continue;
             };
             let of_part = &fates[self.part(key, fates.len())];
-            let fates = of_part.places.get(&self.place);
+            let fates = of_part.by_database.get(&self.database_id);
             let kept = match fates.and_then(|fates| fates.by_key.get(key)) {
                 _ if !of_part.has_rest || fates.is_some_and(|fates| fates.is_over) => continue,
                 Some(Fate::Removed) => continue,

@@ -49,17 +49,17 @@ pub struct Session {
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
     pub(crate) databases: Arc<Databases>,
-    /// The number of the selected database, and the place of the database that operations use at present.
+    /// The number of the selected database, and the ID of the database that operations use at present.
     pub(crate) selected: u8,
-    pub(crate) place: u8,
-    /// The count of swaps that `place` is up to date with.
+    pub(crate) database_id: u8,
+    /// The count of swaps that `database_id` is up to date with.
     pub(crate) swaps: u64,
-    /// Access to the databases that were selected before, by place.
+    /// Access to the databases that were selected before, by ID.
     pub(crate) parked: Box<[Option<Box<Parked>>]>,
     pub(crate) name: Option<Box<str>>,
     /// The recorded changes, if the origin asks for them.
     pub(crate) changes: Option<Vec<Change>>,
-    /// Keys with waiting clients that a write may have served, with the places of their databases
+    /// Keys with waiting clients that a write may have served, with the IDs of their databases
     /// ([`Session::next_ready`]).
     pub(crate) ready: VecDeque<(u8, Box<[u8]>)>,
     /// The last unique number, shared by all sessions.
@@ -100,7 +100,7 @@ impl Session {
             logged,
             logging: Logging::default(),
             selected: 0,
-            place: 0,
+            database_id: 0,
             swaps: 0,
             databases,
             parked: std::iter::repeat_with(|| None).take(DATABASES_MAX).collect(),
@@ -246,7 +246,7 @@ impl Session {
         // hold.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(hash) };
-        let records = self.logged.is_on().then(|| self.logging.of_database(self.place));
+        let records = self.logged.is_on().then(|| self.logging.of_database(self.database_id));
         let result = f(Write { index, key, stripe, wheels, records, hooks: active }, objects);
         if !is_held {
             self.logging.hand_over(&self.logged);

@@ -33,9 +33,9 @@ const STEP_ITEMS: usize = 256;
 /// The progress of a snapshot through the store.
 pub struct SnapshotWalk {
     hottest: std::vec::IntoIter<Box<[u8]>>,
-    /// Places of the remaining databases; None before the first step.
-    places: Option<std::vec::IntoIter<u8>>,
-    place: u8,
+    /// IDs of the remaining databases; None before the first step.
+    databases: Option<std::vec::IntoIter<u8>>,
+    database_id: u8,
     stage: Stage,
     /// Number of items of the next step.
     count: usize,
@@ -84,7 +84,14 @@ impl SnapshotWalk {
     /// Begins with the pins and these keys, and continues with all keys, including these.
     pub fn new(hottest: Vec<Box<[u8]>>) -> SnapshotWalk {
         let hottest = hottest.into_iter();
-        SnapshotWalk { hottest, places: None, place: 0, stage: Stage::Pins(None), count: 1, met: 0 }
+        SnapshotWalk {
+            hottest,
+            databases: None,
+            database_id: 0,
+            stage: Stage::Pins(None),
+            count: 1,
+            met: 0,
+        }
     }
 
     /// Number of items that the walk over all keys has read.
@@ -99,30 +106,30 @@ impl SnapshotWalk {
         session: &mut Session,
         writer: &mut SnapshotWriter,
     ) -> Result<bool, SnapshotFailed> {
-        if self.places.is_none() {
+        if self.databases.is_none() {
             let order = session.databases.order();
-            if order.iter().zip(0..=u8::MAX).any(|(place, number)| *place != number) {
+            if order.iter().zip(0..=u8::MAX).any(|(database_id, number)| *database_id != number) {
                 writer.push(&Effect::Order { order: &order });
             }
-            self.first_place(session);
+            self.first_database(session);
         }
-        let home = session.place();
-        session.go_to(self.place);
+        let home = session.database_id();
+        session.go_to(self.database_id);
         let stepped = self.step_here(session, writer);
         session.go_to(home);
         stepped
     }
 
     /// Goes to the first database, the only one with a list of its hottest keys.
-    fn first_place(&mut self, session: &Session) {
-        self.places = Some(session.places().into_iter());
-        self.next_place();
+    fn first_database(&mut self, session: &Session) {
+        self.databases = Some(session.database_ids().into_iter());
+        self.next_database();
     }
 
     /// Goes to the next database; false if there is none.
-    fn next_place(&mut self) -> bool {
-        let next = self.places.as_mut().and_then(Iterator::next);
-        self.place = next.unwrap_or(self.place);
+    fn next_database(&mut self) -> bool {
+        let next = self.databases.as_mut().and_then(Iterator::next);
+        self.database_id = next.unwrap_or(self.database_id);
         next.is_some()
     }
 
@@ -132,7 +139,7 @@ impl SnapshotWalk {
         writer: &mut SnapshotWriter,
     ) -> Result<bool, SnapshotFailed> {
         let mut longs = Vec::new();
-        writer.set_database(self.place)?;
+        writer.set_database(self.database_id)?;
         match &mut self.stage {
             Stage::Pins(after) => {
                 writer.set_class(HOTTEST)?;
@@ -140,11 +147,11 @@ impl SnapshotWalk {
                 self.stage = match last {
                     Some(last) => Stage::Pins(Some(last)),
                     // The pins of all databases come first, because the class of blocks must only rise.
-                    None if self.next_place() => Stage::Pins(None),
+                    None if self.next_database() => Stage::Pins(None),
                     None => Stage::Hottest,
                 };
                 if let Stage::Hottest = self.stage {
-                    self.first_place(session);
+                    self.first_database(session);
                 }
             }
             Stage::Hottest => match self.hottest.next() {
@@ -174,7 +181,7 @@ impl SnapshotWalk {
             }
             Stage::Done => {
                 self.stage = Stage::All(0);
-                return Ok(self.next_place());
+                return Ok(self.next_database());
             }
         }
         for long in longs {

@@ -261,8 +261,8 @@ impl Store {
             seed,
         };
         let watches_max = options.watches_max;
-        let databases = Arc::new(Databases::new(first, move |place| {
-            let apart = u64::from(place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let databases = Arc::new(Databases::new(first, move |database_id| {
+            let apart = u64::from(database_id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let own = Config { seed: [options.seed[0] ^ apart, options.seed[1]], ..config.clone() };
             Database {
                 index: open(own).expect("the first index took these settings"),
@@ -497,8 +497,8 @@ impl Store {
             expiry_entries: 0,
             expiry_bytes: 0,
         };
-        for (place, database) in self.databases.present() {
-            if place > 0 {
+        for (database_id, database) in self.databases.present() {
+            if database_id > 0 {
                 stats.index.add(&database.index.stats());
             }
             let (pinned, (entries, bytes)) =
@@ -518,9 +518,10 @@ impl Store {
     pub fn keyspaces(&self) -> Vec<(u8, u64, u64)> {
         let order = self.databases.order();
         let mut found = Vec::new();
-        for (place, database) in self.databases.present() {
+        for (database_id, database) in self.databases.present() {
             let stats = database.index.stats();
-            let number = order.iter().position(|at| *at == place).unwrap_or(place.into());
+            let number =
+                order.iter().position(|at| *at == database_id).unwrap_or(database_id.into());
             if stats.items > 0 {
                 found.push((number as u8, stats.items, stats.expiring));
             }

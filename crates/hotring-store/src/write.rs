@@ -15,7 +15,7 @@ use crate::container::large::Large;
 use crate::container::{Type, is_there};
 use crate::history::HistoryLimits;
 use crate::list::List;
-use crate::logged::{self, Puts};
+use crate::logged::{self, PutKind};
 use crate::long_text::LongText;
 use crate::scored::SortedSet;
 use crate::sync::Arc;
@@ -51,8 +51,8 @@ pub(crate) struct ActiveHooks<'a> {
 pub(crate) struct Hooks {
     pub(crate) history: HistoryLimits,
     pub(crate) watchers: Arc<Watchers>,
-    /// The place of the database that writes go to.
-    pub(crate) place: u8,
+    /// The ID of the database that writes go to.
+    pub(crate) database_id: u8,
     /// Every write has additional work: values are kept, or changes are recorded.
     always: bool,
     /// The origin that the session acts for. Changed only by [`Session::act`](crate::Session::act).
@@ -71,7 +71,7 @@ enum Done {
     },
     Removed,
     /// Stored with an expiry in the past, so removed at once.
-    Over {
+    Expired {
         is_new: bool,
     },
     Expiry {
@@ -83,24 +83,24 @@ impl Write<'_> {
     /// Stores a new value, whether or not the key exists.
     #[inline(always)]
     pub(crate) fn put(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        self.put_as(Puts::Value, value, expiry, now);
+        self.put_as(PutKind::Value, value, expiry, now);
     }
 
     /// Stores a copy of another key's item, earlier values included. Replaces the present value and its earlier values.
     pub(crate) fn put_item(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        self.put_as(Puts::Item, value, expiry, now);
+        self.put_as(PutKind::Item, value, expiry, now);
     }
 
     #[inline(always)]
-    fn put_as(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
+    fn put_as(self, put_kind: PutKind, value: NewValue<'_>, expiry: Expiry, now: u64) {
         match (expiry, self.records) {
             (_, records) if self.hooks.is_some() => {
-                Write { records, ..self }.put_with_hooks(puts, value, expiry, now);
+                Write { records, ..self }.put_with_hooks(put_kind, value, expiry, now);
             }
             (Expiry::At(at), records) => Write { records, ..self }.put_until(value, at, now),
             // A hash whose fields have all expired has no expiry to keep.
             (Expiry::Keep, None) if self.wheels.have_fields() => {
-                Write { records: None, ..self }.put_with_hooks(puts, value, expiry, now);
+                Write { records: None, ..self }.put_with_hooks(put_kind, value, expiry, now);
             }
             (_, None) => _ = self.index.put(self.key, value, expiry, now),
             (Expiry::Never, Some(records)) => {
@@ -109,7 +109,7 @@ impl Write<'_> {
             }
             // The log record must have the key's present expiry.
             (Expiry::Keep, records) => {
-                Write { records, ..self }.put_with_hooks(puts, value, expiry, now)
+                Write { records, ..self }.put_with_hooks(put_kind, value, expiry, now)
             }
         }
     }
@@ -119,8 +119,8 @@ impl Write<'_> {
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
         let Write { index, key, stripe, wheels, mut records, hooks } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));
-        let again = records.as_deref_mut();
-        let write = Write { index: &mut *index, key, stripe, wheels, records: again, hooks };
+        let reborrowed = records.as_deref_mut();
+        let write = Write { index: &mut *index, key, stripe, wheels, records: reborrowed, hooks };
         write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // The old item is damaged; this write repairs the key.
@@ -134,19 +134,19 @@ impl Write<'_> {
     }
 
     #[cold]
-    fn put_with_hooks(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
+    fn put_with_hooks(self, put_kind: PutKind, value: NewValue<'_>, expiry: Expiry, now: u64) {
         let Write { index, key, stripe, wheels, mut records, mut hooks } = self;
         let damages = index.damages();
-        let again = hooks.as_mut().map(ActiveHooks::again);
+        let reborrowed = hooks.as_mut().map(ActiveHooks::reborrow);
         let write = Write {
             index: &mut *index,
             key,
             stripe,
             wheels,
             records: records.as_deref_mut(),
-            hooks: again,
+            hooks: reborrowed,
         };
-        write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
+        write.run(now, |_| (put_kind, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // The old value is damaged: this write repairs the key without keeping it.
             index.take_damage();
@@ -163,7 +163,7 @@ impl Write<'_> {
             }
             let Some(mut hooks) = hooks else { return };
             let (text, has_elements) = (string(&value), has_elements(kind_of(value.as_value())));
-            hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()), has_elements);
+            hooks.notify(stripe, key.bytes(), &Event::Stored(text.as_deref()), has_elements);
             hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
         }
     }
@@ -178,7 +178,7 @@ impl Write<'_> {
     ) -> R {
         self.run(now, |entry| {
             let (action, result) = decide(entry);
-            (Puts::Value, action, result)
+            (PutKind::Value, action, result)
         })
     }
 
@@ -190,7 +190,7 @@ impl Write<'_> {
     ) -> R {
         self.run(now, |entry| {
             let (action, result) = decide(entry);
-            (Puts::Same, action, result)
+            (PutKind::Same, action, result)
         })
     }
 
@@ -199,7 +199,7 @@ impl Write<'_> {
     pub(crate) fn run<'x, R>(
         self,
         now: u64,
-        mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
+        mut decide: impl FnMut(Option<Entry<'_>>) -> (PutKind, Action<'x>, R),
     ) -> R {
         let Write { index, key, stripe, wheels, records, mut hooks, .. } = self;
         if let Some(hooks) = &mut hooks {
@@ -212,16 +212,16 @@ impl Write<'_> {
             let there = entry.filter(|entry| is_there(entry, now));
             let is_emptied = there.is_none() && entry.is_some();
             let entry = there;
-            let (puts, mut action, result) = decide(entry);
+            let (put_kind, mut action, result) = decide(entry);
             if is_emptied && let Action::Put { expiry: expiry @ Expiry::Keep, .. } = &mut action {
                 // An absent key has no expiry to keep.
                 *expiry = Expiry::Never;
             }
             if let Some(report) = &mut report {
-                report.decided(puts, entry.map(|entry| entry.value), &mut action, now);
+                report.decided(put_kind, entry.map(|entry| entry.value), &mut action, now);
             }
             if let Some(recording) = &mut recording {
-                recording.decided(key.bytes(), puts, entry.as_ref(), &action);
+                recording.decided(key.bytes(), put_kind, entry.as_ref(), &action);
             }
             expires_at = expiry_to_enter(&action, entry.as_ref());
             (action, result)
@@ -233,7 +233,7 @@ impl Write<'_> {
             enter(wheels, index, key, at, now);
         }
         if let Some(report) = report {
-            report.tell(index, stripe, key.bytes());
+            report.notify(index, stripe, key.bytes());
         }
         result
     }
@@ -283,7 +283,7 @@ impl Write<'_> {
         hooks.expire(index, wheels, key.bytes(), now);
         let removed = removes(index);
         if removed {
-            hooks.tell(stripe, key.bytes(), &Event::Removed, false);
+            hooks.notify(stripe, key.bytes(), &Event::Removed, false);
             hooks.record(key.bytes(), Changed::Removed);
         }
         removed
@@ -302,7 +302,7 @@ impl Write<'_> {
             records.push(&Effect::Remove { key: key.bytes() });
         }
         if let Some(mut hooks) = hooks.filter(|_| freed > 0) {
-            hooks.tell(stripe, key.bytes(), &Event::Removed, false);
+            hooks.notify(stripe, key.bytes(), &Event::Removed, false);
             hooks.record(key.bytes(), Changed::Evicted);
         }
         freed
@@ -325,27 +325,38 @@ impl Write<'_> {
 
 impl ActiveHooks<'_> {
     /// A reborrow, for another attempt.
-    pub(crate) fn again(&mut self) -> ActiveHooks<'_> {
+    pub(crate) fn reborrow(&mut self) -> ActiveHooks<'_> {
         ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
     }
 
     /// Notifies the waiters of the key. Only a value with elements marks the key as ready to be served: threads that
     /// store only other values never serve lines, so they must not collect keys.
-    pub(crate) fn tell(&mut self, stripe: u32, key: &[u8], event: &Event<'_>, has_elements: bool) {
-        let is_ready = self.all.watchers.tell(stripe, key, event) && has_elements;
-        let place = self.all.place;
-        if is_ready && !self.ready.iter().any(|ready| ready.0 == place && *ready.1 == *key) {
-            self.ready.push_back((place, key.into()));
+    pub(crate) fn notify(
+        &mut self,
+        stripe: u32,
+        key: &[u8],
+        event: &Event<'_>,
+        has_elements: bool,
+    ) {
+        let is_ready = self.all.watchers.notify(stripe, key, event) && has_elements;
+        let database_id = self.all.database_id;
+        if is_ready && !self.ready.iter().any(|ready| ready.0 == database_id && *ready.1 == *key) {
+            self.ready.push_back((database_id, key.into()));
         }
     }
 
-    pub(crate) fn record(&mut self, key: &[u8], what: Changed) {
+    pub(crate) fn record(&mut self, key: &[u8], kind: Changed) {
         // Expiry and eviction are not the doing of the session that carries them out.
-        let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
+        let is_nobodys = matches!(kind, Changed::Expired | Changed::Evicted);
         let actor = if is_nobodys { 0 } else { self.all.origin.actor };
-        self.all.watchers.tell_observer(key, actor);
+        self.all.watchers.notify_observer(key, actor);
         if let Some(changes) = &mut self.changes {
-            changes.push(Change { place: self.all.place, key: key.into(), what, step: None });
+            changes.push(Change {
+                database_id: self.all.database_id,
+                key: key.into(),
+                kind,
+                step: None,
+            });
         }
     }
 
@@ -364,7 +375,7 @@ impl ActiveHooks<'_> {
 impl Hooks {
     pub(crate) fn new(history: HistoryLimits, watchers: Arc<Watchers>) -> Hooks {
         let always = !history.is_off();
-        Hooks { history, watchers, place: 0, always, origin: Origin::default() }
+        Hooks { history, watchers, database_id: 0, always, origin: Origin::default() }
     }
 
     /// Updates the flags after a change of origin.
@@ -430,9 +441,15 @@ impl<'a> Recording<'a> {
         Recording { before: records.mark(), records, damages: index.damages() }
     }
 
-    fn decided(&mut self, key: &[u8], puts: Puts, old: Option<&Entry<'_>>, action: &Action<'_>) {
+    fn decided(
+        &mut self,
+        key: &[u8],
+        put_kind: PutKind,
+        old: Option<&Entry<'_>>,
+        action: &Action<'_>,
+    ) {
         self.records.roll_back(self.before);
-        logged::decided(self.records, key, puts, old, action);
+        logged::decided(self.records, key, put_kind, old, action);
     }
 
     fn end(self, index: &mut Index) {
@@ -462,13 +479,19 @@ impl<'a> Report<'a> {
     /// Adds the replaced value to the history of the new one, and collects the reports to send once the decision has
     /// taken effect.
     #[cold]
-    fn decided(&mut self, puts: Puts, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
+    fn decided(
+        &mut self,
+        put_kind: PutKind,
+        old: Option<Value<'_>>,
+        action: &mut Action<'_>,
+        now: u64,
+    ) {
         self.done = match action {
             Action::Put { value, expiry } => {
                 let expires = matches!(expiry, Expiry::At(_));
-                let done = match puts {
-                    Puts::Same => Done::Expiry { expires },
-                    Puts::Metadata | Puts::Access => Done::Nothing,
+                let done = match put_kind {
+                    PutKind::Same => Done::Expiry { expires },
+                    PutKind::Metadata | PutKind::Access => Done::Nothing,
                     _ => {
                         let text = self.is_watched.then(|| string(value)).flatten();
                         let has_elements = has_elements(kind_of(value.as_value()));
@@ -478,12 +501,14 @@ impl<'a> Report<'a> {
                 let history = self.hooks.all.history;
                 let keeps =
                     |old| !history.is_off() && is_string(old) && is_string(value.as_value());
-                if let (Puts::Value, Some(old)) = (puts, old.filter(|old| keeps(*old))) {
+                if let (PutKind::Value, Some(old)) = (put_kind, old.filter(|old| keeps(*old))) {
                     *value = history.keep(old, value.as_value(), now);
                 }
                 done
             }
-            Action::Remove if puts == Puts::Over => Done::Over { is_new: old.is_none() },
+            Action::Remove if put_kind == PutKind::Expired => {
+                Done::Expired { is_new: old.is_none() }
+            }
             Action::Remove if old.is_some() => Done::Removed,
             Action::Expire(expiry) => Done::Expiry { expires: matches!(expiry, Expiry::At(_)) },
             Action::Keep | Action::Remove => Done::Nothing,
@@ -491,20 +516,20 @@ impl<'a> Report<'a> {
     }
 
     #[cold]
-    fn tell(mut self, index: &mut Index, stripe: u32, key: &[u8]) {
+    fn notify(mut self, index: &mut Index, stripe: u32, key: &[u8]) {
         // The index does not carry out a decision on a damaged item.
         if index.damages() != self.damages {
             return;
         }
         let takes = matches!(self.done, Done::Stored { has_elements: true, .. });
-        let (event, what) = match &self.done {
+        let (event, kind) = match &self.done {
             Done::Nothing => return,
             Done::Stored { text, is_new, expires, .. } => (
                 Event::Stored(text.as_deref()),
                 Changed::Stored { is_new: *is_new, expires: *expires },
             ),
             Done::Removed => (Event::Removed, Changed::Removed),
-            Done::Over { is_new } => {
+            Done::Expired { is_new } => {
                 self.hooks.record(key, Changed::Stored { is_new: *is_new, expires: true });
                 if *is_new {
                     return self.hooks.record(key, Changed::Expired);
@@ -514,8 +539,8 @@ impl<'a> Report<'a> {
             Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
         };
         if self.is_watched {
-            self.hooks.tell(stripe, key, &event, takes);
+            self.hooks.notify(stripe, key, &event, takes);
         }
-        self.hooks.record(key, what);
+        self.hooks.record(key, kind);
     }
 }

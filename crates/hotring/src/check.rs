@@ -93,7 +93,7 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
                 lost = snapshot.repair(&copy, checked.last).map_err(|why| why.to_string())?;
                 lost.extend(fault.flatten());
             } else if let (true, Some(id)) = (without.is_some(), checked.id) {
-                stand_in(&copy, id, after).map_err(|why| format!("{}: {why}", copy.place()))?;
+                stand_in(&copy, id, after).map_err(|why| format!("{}: {why}", copy.location()))?;
             }
             println!("copied {} to {}", records(checked.last - after), new.display());
             Ok(checked)

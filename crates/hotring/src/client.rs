@@ -81,7 +81,7 @@ impl From<io::Error> for Error {
 }
 
 /// The flags that select the server.
-pub(crate) fn place() -> [Arg; 3] {
+pub(crate) fn address_args() -> [Arg; 3] {
     let address = Arg::new("address")
         .long("address")
         .value_name("ADDR:PORT")
@@ -99,14 +99,14 @@ pub(crate) fn place() -> [Arg; 3] {
 }
 
 /// The name of the selected server, for messages.
-pub(crate) fn place_name(flags: &ArgMatches) -> &str {
+pub(crate) fn address_name(flags: &ArgMatches) -> &str {
     let name = |flag: &str| flags.get_one::<String>(flag);
     name("unixsocket").or_else(|| name("address")).map_or(ADDRESS, String::as_str)
 }
 
 /// Connects to the selected server, and logs in if there is a password.
 pub(crate) fn connect(flags: &ArgMatches) -> Result<Client, Error> {
-    let name = place_name(flags);
+    let name = address_name(flags);
     let connected = match flags.contains_id("unixsocket") {
         true => Client::unix(Path::new(name)),
         false => Client::tcp(name),

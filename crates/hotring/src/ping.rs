@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-use crate::client::{Answer, Error, connect, place};
+use crate::client::{Answer, Error, address_args, connect};
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
     Command::new("ping")
         .about("Ask a running server for a PONG")
         .after_help("Exit codes: 0 if it answers, or asks for a password; 1 if it does not")
-        .args(place())
+        .args(address_args())
 }
 
 /// Sends one PING.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::client::{Answer, Client, Error, connect, place};
+use crate::client::{Answer, Client, Error, address_args, connect};
 
 /// Time between two status requests.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ pub(crate) fn cli() -> Command {
     Command::new("scrub")
         .about("Check the items of a running server against their checksums")
         .after_help(NOTES)
-        .args(place())
+        .args(address_args())
         .arg(rate)
 }
 

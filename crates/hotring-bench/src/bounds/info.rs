@@ -25,7 +25,7 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
     let count = values.count(args.data);
     let set = |client: &mut _, n| values.set(client, n);
     values::by_all(&mut clients, count, "load", set, values::is_ok)?;
-    let mut measures = look(&mut subject, "after the load")?;
+    let mut measures = read_info(&mut subject, "after the load")?;
 
     let others: Vec<Values> = (2..2 + TURNS).map(Values::of_version).collect();
     let set = |client: &mut _, n: u64| {
@@ -33,26 +33,26 @@ pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
         others[(n / count) as usize].set(client, number);
     };
     values::by_all(&mut clients, count * TURNS, "overwrite", set, values::is_ok)?;
-    measures.extend(look(&mut subject, "after all were overwritten at random")?);
+    measures.extend(read_info(&mut subject, "after all were overwritten at random")?);
 
     let del = |client: &mut _, n| values::del(client, n * REMOVED);
     values::by_all(&mut clients, count / REMOVED, "remove", del, values::is_one)?;
-    measures.extend(look(&mut subject, "after a fifth was removed")?);
+    measures.extend(read_info(&mut subject, "after a fifth was removed")?);
     Ok(measures)
 }
 
 /// Compares the fields of INFO with the size of the process.
-fn look(subject: &mut Subject, case: &str) -> Result<Vec<Measure>> {
+fn read_info(subject: &mut Subject, case: &str) -> Result<Vec<Measure>> {
     let now = subject.rested()?;
     let growth = |of: fn(&Memory) -> i64| of(&now) - of(&subject.empty);
     let resident = growth(|m| m.resident);
-    let told = [
+    let fields = [
         ("used_memory", growth(|m| m.used)),
         ("used_memory with allocator_active", growth(|m| m.used - m.allocated + m.active)),
         ("used_memory_rss", growth(|m| m.rss)),
     ];
     let mut measures = Vec::new();
-    for (field, grown) in told {
+    for (field, grown) in fields {
         let of =
             |figure, value| Measure::new(Scenario::Info, format!("{case}: {field}"), figure, value);
         let off = (grown - resident).unsigned_abs() as f64 / resident as f64;

@@ -87,11 +87,11 @@ pub fn is_one(reply: Result<Reply<'_>>) -> Result<()> {
 pub fn by_all(
     clients: &mut [Client],
     count: u64,
-    what: &str,
+    message: &str,
     push: impl Fn(&mut Client, u64) + Sync,
     see: impl Fn(Result<Reply<'_>>) -> Result<()> + Sync,
 ) -> Result<()> {
-    let bar = report::progress(count, what);
+    let bar = report::progress(count, message);
     let step = clients.len() as u64;
     std::thread::scope(|scope| {
         let (bar, push, see) = (&bar, &push, &see);

@@ -47,8 +47,8 @@ impl Run {
         let keys = self.keys;
         let plans = plans(keys);
         let at = |name| {
-            let place = plans.iter().position(|plan| plan.target == name);
-            place.expect("our targets are always built in")
+            let position = plans.iter().position(|plan| plan.target == name);
+            position.expect("our targets are always built in")
         };
         let [ring, chains, oracle] =
             [TargetName::Hotring, TargetName::Chaining, TargetName::Oracle].map(at);
@@ -82,9 +82,9 @@ impl Run {
         let figure = Spread::of(&[ring.bytes_per_key]);
         let (threads, aim) = (1, Aim::AtMost(BYTES_MAX));
         let ours = ring.target.name().to_owned();
-        let what = format!("{PART}: bytes a key, all told");
+        let title = format!("{PART}: bytes a key, all told");
         let (other, of_oracle) = ("-".into(), None);
-        self.outcomes.push(Outcome { what, threads, ours, other, figure, aim, of_oracle });
+        self.outcomes.push(Outcome { title, threads, ours, other, figure, aim, of_oracle });
     }
 
     fn one_by_one(
@@ -97,12 +97,12 @@ impl Run {
     ) {
         let best = field.best_peer(samples);
         let figure = samples[field.ring].ratio(&samples[best]);
-        let what = format!("{PART}: {} {}, one by one", scene.workload, scene.skew);
+        let title = format!("{PART}: {} {}, one by one", scene.workload, scene.skew);
         let both = (&field.loaded[field.ring], &field.loaded[best]);
         // Past its end the array answers without touching memory, so it is no limit for misses.
         let of_oracle = (scene.workload != Workload::Miss)
             .then(|| samples[field.ring].ratio(&samples[field.oracle]).median);
-        let outcome = outcome(what, threads, both, figure, Aim::AtLeast(aim));
+        let outcome = outcome(title, threads, both, figure, Aim::AtLeast(aim));
         self.outcomes.push(Outcome { of_oracle, ..outcome });
     }
 
@@ -114,7 +114,7 @@ impl Run {
         threads: usize,
         first: usize,
     ) {
-        let what =
+        let title =
             |against| format!("{PART}: C {}, {BATCH} in flight, against {against}", scene.skew);
         let ring = &field.loaded[field.ring];
         let best = field.best_peer(samples);
@@ -131,7 +131,7 @@ impl Run {
             let figure = ours.ratio(theirs);
             let aim = if skewed { Aim::AtLeast(least) } else { Aim::Shown };
             let both = (ring, &field.loaded[other]);
-            let outcome = outcome(what(against), threads, both, figure, aim);
+            let outcome = outcome(title(against), threads, both, figure, aim);
             let of_oracle = Some(ours.ratio(oracle).median);
             self.outcomes.push(Outcome { of_oracle, ..outcome });
         }
@@ -144,10 +144,10 @@ impl Run {
         for (many, &threads) in self.threads.iter().enumerate().filter(|(_, threads)| **threads > 1)
         {
             let figure = samples[many][field.ring].ratio(&samples[one][field.ring]);
-            let what =
+            let title =
                 format!("{PART}: {} {}, {threads} threads over 1", scene.workload, scene.skew);
             let aim = Aim::AtLeast(0.925 * threads as f64);
-            self.outcomes.push(outcome(what, threads, (ring, ring), figure, aim));
+            self.outcomes.push(outcome(title, threads, (ring, ring), figure, aim));
         }
     }
 }

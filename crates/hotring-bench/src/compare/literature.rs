@@ -17,7 +17,7 @@ const ELSEWHERE: [(&str, [f64; 3]); 5] = [
 const SKEWS: [&str; 3] = ["uniform", "0.99", "1.22"];
 
 /// Shows the multiples from the other machine next to those of this run. Empty if this run has no such rates.
-pub fn beside(measured: &[Measured]) -> String {
+pub fn published(measured: &[Measured]) -> String {
     let rate = |target: &str, skew: &str, mode: &str| {
         let row = measured.iter().find(|row| {
             row.workload == "C"

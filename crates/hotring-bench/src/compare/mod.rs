@@ -125,7 +125,7 @@ impl CompareArgs {
         let machine = Machine::here();
         println!("{machine}");
         let fitness = Fitness::measure(self.keys, self.ops)?;
-        fitness.tell();
+        fitness.print();
         if cfg!(debug_assertions) {
             eprintln!("note: a debug build, the figures mean nothing");
         }
@@ -141,7 +141,7 @@ impl CompareArgs {
             }
         }
         print!("{}", outcome::ratios(&run.outcomes));
-        print!("{}", literature::beside(&run.measured));
+        print!("{}", literature::published(&run.measured));
         print!("{}", outcome::rates(&run.measured));
         let command = std::env::args().collect();
         let (ratios, rates) = (&*run.outcomes, &*run.measured);
@@ -210,8 +210,8 @@ impl Run {
                 })
             })
             .collect();
-        let what = format!("{part}: {} {}", scene.workload, scene.skew);
-        let bar = report::progress(self.rounds.turns(all.len()), &what);
+        let title = format!("{part}: {} {}", scene.workload, scene.skew);
+        let bar = report::progress(self.rounds.turns(all.len()), &title);
         let samples = self.rounds.measure(&all, &bar)?;
         bar.finish_and_clear();
         for (n, (entrant, samples)) in all.iter().zip(&samples).enumerate() {
@@ -221,7 +221,7 @@ impl Run {
         Ok(samples.chunks(entrants.len()).map(<[Samples]>::to_vec).collect())
     }
 
-    fn bar(&self, what: &str, turns: usize) -> ProgressBar {
-        report::progress(turns as u64, what)
+    fn bar(&self, title: &str, turns: usize) -> ProgressBar {
+        report::progress(turns as u64, title)
     }
 }

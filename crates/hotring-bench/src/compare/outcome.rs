@@ -23,14 +23,14 @@ pub enum Aim {
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The compared scene.
-    pub what: String,
+    pub title: String,
     /// Threads.
     pub threads: usize,
     /// Our target.
     pub ours: String,
     /// The target that it is compared with.
     pub other: String,
-    /// The figure, round by round: a ratio, or the quantity named by `what`.
+    /// The figure, round by round: a ratio, or the quantity named by `title`.
     pub figure: Spread,
     /// Its aim.
     pub aim: Aim,
@@ -61,7 +61,7 @@ impl Outcome {
             None => "-",
         };
         vec![
-            self.what.clone(),
+            self.title.clone(),
             self.threads.to_string(),
             format!("{median:.2}"),
             format!("{min:.2}..{max:.2}"),
@@ -139,7 +139,7 @@ impl Measured {
             bytes_per_key: loaded.bytes_per_key,
             index_bytes_per_key: loaded.index_bytes_per_key,
             visits_per_lookup: samples.visits,
-            settled_after: samples.settled.say(),
+            settled_after: samples.settled.describe(),
         }
     }
 }
@@ -187,8 +187,8 @@ mod tests {
     fn outcome(values: &[f64], aim: Aim) -> Outcome {
         let figure = Spread::of(values);
         let (ours, other) = ("hotring vote 7".into(), "chaining".into());
-        let (what, of_oracle) = ("C, 0.99".into(), Some(0.25));
-        Outcome { what, threads: 1, ours, other, figure, aim, of_oracle }
+        let (title, of_oracle) = ("C, 0.99".into(), Some(0.25));
+        Outcome { title, threads: 1, ours, other, figure, aim, of_oracle }
     }
 
     #[test]

@@ -78,8 +78,8 @@ impl Run {
             let best = rings.max_by(|&a, &b| median(&samples[a]).total_cmp(&median(&samples[b])));
             let best = best.expect("there are rings");
             let figure = samples[best].ratio(&samples[0]);
-            let what = format!("{part}: {} {}, best ring", scene.workload, scene.skew);
-            self.outcomes.push(outcome(what, threads, (&loaded[best], &loaded[0]), figure, aim));
+            let title = format!("{part}: {} {}, best ring", scene.workload, scene.skew);
+            self.outcomes.push(outcome(title, threads, (&loaded[best], &loaded[0]), figure, aim));
         }
     }
 
@@ -97,16 +97,16 @@ impl Run {
                     continue;
                 }
                 let figure = samples[ring + 1].ratio(&samples[0]);
-                let what = format!("{part}: {} {}, one head", scene.workload, scene.skew);
+                let title = format!("{part}: {} {}, one head", scene.workload, scene.skew);
                 let both = (&loaded[ring + 1], &loaded[0]);
-                self.outcomes.push(outcome(what, threads, both, figure, Aim::AtLeast(2.0)));
+                self.outcomes.push(outcome(title, threads, both, figure, Aim::AtLeast(2.0)));
             }
         }
     }
 }
 
 pub(super) fn outcome(
-    what: String,
+    title: String,
     threads: usize,
     (ours, other): (&Loaded, &Loaded),
     figure: Spread,
@@ -114,7 +114,7 @@ pub(super) fn outcome(
 ) -> Outcome {
     let name = |loaded: &Loaded| loaded.target.name().to_owned();
     let (ours, other) = (name(ours), name(other));
-    Outcome { what, threads, ours, other, figure, aim, of_oracle: None }
+    Outcome { title, threads, ours, other, figure, aim, of_oracle: None }
 }
 
 pub(super) fn median(samples: &Samples) -> f64 {

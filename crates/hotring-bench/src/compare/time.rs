@@ -59,10 +59,10 @@ impl Run {
                 let all = |pick: fn(&Reaction) -> f64| {
                     Spread::of(&reactions.iter().map(pick).collect::<Vec<f64>>())
                 };
-                let what = format!("shift at {theta}: seconds to 90 % of the steady rate");
-                self.push_own(what, threads, name, all(|r| r.seconds), aim(Aim::AtMost(1.0)));
-                let what = format!("shift at {theta}: lowest window of the steady rate");
-                self.push_own(what, threads, name, all(|r| r.lowest), aim(Aim::AtLeast(0.6)));
+                let title = format!("shift at {theta}: seconds to 90 % of the steady rate");
+                self.push_own(title, threads, name, all(|r| r.seconds), aim(Aim::AtMost(1.0)));
+                let title = format!("shift at {theta}: lowest window of the steady rate");
+                self.push_own(title, threads, name, all(|r| r.lowest), aim(Aim::AtLeast(0.6)));
             }
         }
         Ok(())
@@ -80,9 +80,9 @@ impl Run {
     }
 
     /// Adds a figure of one target that is relative to its own steady rate.
-    fn push_own(&mut self, what: String, threads: usize, name: &str, figure: Spread, aim: Aim) {
+    fn push_own(&mut self, title: String, threads: usize, name: &str, figure: Spread, aim: Aim) {
         let (ours, other) = (name.to_owned(), "itself".into());
-        self.outcomes.push(Outcome { what, threads, ours, other, figure, aim, of_oracle: None });
+        self.outcomes.push(Outcome { title, threads, ours, other, figure, aim, of_oracle: None });
     }
 
     /// The paper's figure 17: half of all operations insert, until the keys have doubled. Each round
@@ -112,8 +112,8 @@ impl Run {
             lowest.push(minimum(&rates) / Spread::of(&fixed).median);
         }
         bar.finish_and_clear();
-        let what = "growth under load: lowest window of a run without growth".into();
-        self.push_own(what, threads, &grows.name(), Spread::of(&lowest), Aim::AtLeast(0.7));
+        let title = "growth under load: lowest window of a run without growth".into();
+        self.push_own(title, threads, &grows.name(), Spread::of(&lowest), Aim::AtLeast(0.7));
         Ok(())
     }
 
@@ -144,15 +144,15 @@ impl Run {
         let keys = below_power_of_two(self.keys / 2);
         for case in cases(keys) {
             let timed = Scene { workload: Workload::C, skew: case.skew, keys, ops: self.ops };
-            let beside = Scene { workload: case.beside, ..timed };
-            let [timed, beside] = [timed, beside].map(|scene| self.source(&scene, 1, 0));
+            let background = Scene { workload: case.background, ..timed };
+            let [timed, background] = [timed, background].map(|scene| self.source(&scene, 1, 0));
             let steady = Scene { skew: EXTREME, workload: Workload::C, keys, ops: self.ops };
             let steady = self.source(&steady, 1, 0);
             let (mut samples, mut factor) = ([Vec::new(), Vec::new()], 1.0_f64);
-            let bar = self.bar(&format!("tails: {}", case.what), 2 * self.rounds.measured);
+            let bar = self.bar(&format!("tails: {}", case.title), 2 * self.rounds.measured);
             for round in 0..self.rounds.measured {
                 let streams = timed.streams(round as u64)?;
-                let streams = streams.beside(beside.streams(1 << 32 | round as u64)?);
+                let streams = streams.with_background(background.streams(1 << 32 | round as u64)?);
                 for turn in 0..2 {
                     let at = (round + turn) % 2;
                     let plan = Plan { keys: Keys::Scattered, ..case.plans[at].clone() };
@@ -173,7 +173,7 @@ impl Run {
             let names = case.plans.map(|plan| plan.name());
             let median = |samples: &[f64]| Spread::of(samples).median / 1000.0;
             self.outcomes.push(Outcome {
-                what: format!("p99.99 of single reads, {}, table grown {factor:.0}x", case.what),
+                title: format!("p99.99 of single reads, {}, table grown {factor:.0}x", case.title),
                 threads: 2,
                 ours: format!("{}: {:.1} us", names[0], median(&tails)),
                 other: format!("{}: {:.1} us", names[1], median(&quiet)),
@@ -220,10 +220,10 @@ fn below_power_of_two(keys: u64) -> u64 {
 
 /// A case with a reason for reads to wait.
 struct Case {
-    what: &'static str,
+    title: &'static str,
     skew: Skew,
     /// The work of the other thread during the reads.
-    beside: Workload,
+    background: Workload,
     /// The ring under test, and the quiet ring.
     plans: [Plan; 2],
 }
@@ -242,21 +242,21 @@ fn cases(keys: u64) -> [Case; 3] {
     let large = Shape { key_bytes: 8, value_bytes: 100 };
     [
         Case {
-            what: "sampling while the hot keys shift",
+            title: "sampling while the hot keys shift",
             skew: Skew::Shift(1.22),
-            beside: Workload::C,
+            background: Workload::C,
             plans: [ring(Strategy::Sampling, 1, Shape::WORDS), quiet(1, Shape::WORDS)],
         },
         Case {
-            what: "growth",
+            title: "growth",
             skew: EXTREME,
-            beside: Workload::Grow,
+            background: Workload::Grow,
             plans: [ring(Strategy::Vote, 7, Shape::WORDS), quiet(7, Shape::WORDS)],
         },
         Case {
-            what: "reclamation of 100-byte values",
+            title: "reclamation of 100-byte values",
             skew: EXTREME,
-            beside: Workload::W,
+            background: Workload::W,
             plans: [ring(Strategy::Vote, 7, large), quiet(7, large)],
         },
     ]
@@ -281,7 +281,7 @@ mod tests {
     fn every_case_can_be_built() {
         for case in cases(1_000) {
             for plan in case.plans {
-                assert!(plan.build().is_ok(), "{}: {}", case.what, plan.name());
+                assert!(plan.build().is_ok(), "{}: {}", case.title, plan.name());
             }
         }
     }

@@ -123,13 +123,13 @@ impl Container {
         Answer::Text(popped.map(|[element, ..]| element))
     }
 
-    fn place(&self, name: u64) -> Result<usize, usize> {
+    fn position(&self, name: u64) -> Result<usize, usize> {
         self.parts.binary_search_by_key(&name, |[other, ..]| *other)
     }
 
     /// Adds or replaces the part of a name. Gives true for a new name.
     fn put(&mut self, part: Part) -> bool {
-        match self.place(part[0]) {
+        match self.position(part[0]) {
             Ok(at) => self.parts[at] = part,
             Err(at) => {
                 self.parts.insert(at, part);
@@ -140,7 +140,7 @@ impl Container {
     }
 
     fn take(&mut self, name: u64) -> Answer {
-        let at = self.place(name);
+        let at = self.position(name);
         Answer::Integer(u64::from(at.map(|at| self.parts.remove(at)).is_ok()))
     }
 
@@ -167,7 +167,7 @@ impl Container {
             }
             (true, _) => {
                 client.push(&[b"ZINCRBY", key, b"1", member]);
-                let score = self.place(name).map_or(0, |at| self.parts[at][1]) + 1;
+                let score = self.position(name).map_or(0, |at| self.parts[at][1]) + 1;
                 self.put([name, score, 0]);
                 Answer::Text(Some(score))
             }
@@ -211,7 +211,7 @@ impl Container {
             }
             (true, _) => {
                 client.push(&[b"HINCRBY", key, field, b"1"]);
-                let at = self.place(name);
+                let at = self.position(name);
                 let [_, value, expiry] = at.map_or([name, 0, 0], |at| self.parts[at]);
                 self.put([name, value + 1, expiry]);
                 Answer::Integer(value + 1)

@@ -44,10 +44,10 @@ impl Known {
         if self.sent.contains(&state) {
             return Some(Lost::default());
         }
-        let place = self.acknowledged.iter().rposition(|(_, known)| *known == state);
+        let position = self.acknowledged.iter().rposition(|(_, known)| *known == state);
         let was_absent = self.acknowledged.first().is_none_or(|(at, _)| at.is_some());
-        let gone = match place {
-            Some(place) => &self.acknowledged[place + 1..],
+        let gone = match position {
+            Some(position) => &self.acknowledged[position + 1..],
             // The state before the first write matches: all acknowledged writes are lost.
             None if state.is_none() && was_absent => &self.acknowledged[..],
             None => return None,

@@ -37,11 +37,11 @@ const KEY_LEN: usize = 16;
 #[derive(Debug, Args)]
 pub struct DurabilityArgs {
     #[command(subcommand)]
-    what: What,
+    measurement: Measurement,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Measurement {
     Modes(modes::ModesArgs),
     Restart(restart::RestartArgs),
     Snapshot(snapshot::SnapshotArgs),
@@ -92,11 +92,11 @@ impl Part {
 impl DurabilityArgs {
     /// Measures and prints.
     pub fn run(&self) -> Result<()> {
-        match &self.what {
-            What::Modes(args) => args.common.report(|| args.measure()),
-            What::Restart(args) => args.common.report(|| args.measure()),
-            What::Snapshot(args) => args.common.report(|| args.measure()),
-            What::Space(args) => args.common.report(|| args.measure()),
+        match &self.measurement {
+            Measurement::Modes(args) => args.common.report(|| args.measure()),
+            Measurement::Restart(args) => args.common.report(|| args.measure()),
+            Measurement::Snapshot(args) => args.common.report(|| args.measure()),
+            Measurement::Space(args) => args.common.report(|| args.measure()),
         }
     }
 }

@@ -124,9 +124,9 @@ impl ModesArgs {
         bar: &ProgressBar,
     ) -> Result<Figures> {
         let plural = if load.connections == 1 { "" } else { "s" };
-        let what = if self.mix == Mix::Half { "half SET" } else { "SET only" };
+        let label = if self.mix == Mix::Half { "half SET" } else { "SET only" };
         let setting = format!(
-            "{what}, {} connection{plural}, {} in flight on each",
+            "{label}, {} connection{plural}, {} in flight on each",
             load.connections, load.depth
         );
         let mut figures = Figures::new(Part::Modes, setting);

@@ -77,13 +77,13 @@ impl Case {
     }
 
     fn name(self) -> String {
-        let what = match (self.kind, self.files) {
+        let label = match (self.kind, self.files) {
             (_, Files::Log) => "log alone",
             (_, Files::Dump) => "RDB",
             (Kind::Redis, Files::SnapshotAndLog) => "AOF with RDB preamble",
             (_, Files::SnapshotAndLog) => "snapshot and log",
         };
-        format!("{}, {what}", name(self.kind))
+        format!("{}, {label}", name(self.kind))
     }
 
     /// The log setting.

@@ -72,7 +72,7 @@ struct Seen {
     /// The duration of each snapshot.
     snapshots: Vec<Duration>,
     /// The number of polls, then how many of them met a running snapshot.
-    looks: u64,
+    samples: u64,
     busy: u64,
 }
 
@@ -158,7 +158,7 @@ fn window(
         seen.memory_max = remembering.join().expect("the watching thread panicked")?;
         anyhow::Ok((sample?, seen))
     })?;
-    tell(&case_name(kind, saving), &sample, before, &seen, figures);
+    add_figures(&case_name(kind, saving), &sample, before, &seen, figures);
     if saving {
         let file = if kind == Kind::Redis { "dump.rdb" } else { "snapshot-" };
         let bytes = subject.folder.bytes(file);
@@ -167,7 +167,7 @@ fn window(
     Ok(())
 }
 
-fn tell(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Figures) {
+fn add_figures(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Figures) {
     figures.add(case, RATE, sample.rate);
     for (figure, _, share) in LATENCIES {
         let latency = sample.tally.latency.value_at_quantile(share);
@@ -181,7 +181,7 @@ fn tell(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Fig
         let took = seen.snapshots.iter().sum::<Duration>() / seen.snapshots.len() as u32;
         figures.add(case, "snapshots", seen.snapshots.len() as f64);
         figures.add(case, "seconds of each", took.as_secs_f64());
-        figures.add(case, "of the window %", seen.busy as f64 / seen.looks as f64 * 100.0);
+        figures.add(case, "of the window %", seen.busy as f64 / seen.samples as f64 * 100.0);
     }
 }
 
@@ -210,7 +210,7 @@ fn save(control: &mut Client, saving: bool, stop: &AtomicBool) -> Result<Seen> {
         let info = control.info("persistence")?;
         let busy = info_field::<u64>(&info, "rdb_bgsave_in_progress") == Some(1);
         if !ends {
-            seen.looks += 1;
+            seen.samples += 1;
             seen.busy += u64::from(busy);
         }
         if !busy {

@@ -47,7 +47,7 @@ fn model(trace: &Trace, items: usize, victim: impl Fn(&[u32], &[u32], &[u32]) ->
 
 /// The place of the item for which `f` is least.
 fn least<T: Ord>(cache: &[u32], f: impl Fn(u32) -> T) -> usize {
-    (0..cache.len()).min_by_key(|&place| f(cache[place])).unwrap()
+    (0..cache.len()).min_by_key(|&position| f(cache[position])).unwrap()
 }
 
 fn last(past: &[u32], key: u32) -> Option<usize> {

@@ -111,13 +111,13 @@ fn hot_claim(bench: &Bench, field: &Field, keys: u64, theta: f64) -> Result<Clai
     target.worker().run(&ops, Mode::Scalar);
     let after = target.visits().unwrap_or_default();
     let visits = (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64;
-    let what = format!(
+    let claimed = format!(
         "exponent {theta}, the {} hottest items, {PAPERS_LENGTH} items a slot: the slot and {} items",
         hot.len(),
         short(visits)
     );
     let paper = "Hot items are retrieved within two memory accesses, in most cases";
-    Ok(Claim::holds(paper, &what, usize::from(visits < 1.1), 1))
+    Ok(Claim::holds(paper, &claimed, usize::from(visits < 1.1), 1))
 }
 
 /// Plans of the indexes with `length` items per slot.

@@ -64,7 +64,7 @@ fn targets(bench: &Bench) -> Result<Vec<Box<dyn Target>>> {
 fn chart(title: String, names: &[Box<dyn Target>], rates: &[Vec<Spread>]) -> Chart {
     let series = names.iter().enumerate().map(|(row, target)| {
         let points = rates.iter().enumerate();
-        let points = points.map(|(place, rates)| Point::spread(place as f64, rates[row]));
+        let points = points.map(|(column, rates)| Point::spread(column as f64, rates[row]));
         Series::measured(target.name(), points.collect())
     });
     let mixes = MIXES.iter().map(|(_, name)| (*name).to_owned()).collect();

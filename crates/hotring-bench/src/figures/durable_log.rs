@@ -126,7 +126,7 @@ fn setting() -> String {
 
 /// Loads each server for a window in each column, round by round.
 fn rounds(bench: &Bench, data: &Data, cases: &mut [Case], kinds: &[Kind]) -> Result<Vec<Server>> {
-    let places: Vec<(usize, usize)> = (0..kinds.len())
+    let cells: Vec<(usize, usize)> = (0..kinds.len())
         .flat_map(|server| (0..COLUMNS.len()).map(move |column| (server, column)))
         .collect();
     let new = |&kind: &Kind| {
@@ -138,14 +138,14 @@ fn rounds(bench: &Bench, data: &Data, cases: &mut [Case], kinds: &[Kind]) -> Res
         .iter()
         .map(|column| Scripts::draw(&load(column, Duration::ZERO), data, DRAWN, 1))
         .collect::<Result<Vec<_>>>()?;
-    let mut times = vec![Duration::from_secs_f64(bench.size.seconds / 30.0); places.len()];
+    let mut times = vec![Duration::from_secs_f64(bench.size.seconds / 30.0); cells.len()];
     let least = REQUESTS_MIN.min(bench.size.ops / 100);
-    let bar = bench.steps(((1 + bench.size.rounds) * places.len()) as u64, "logs");
+    let bar = bench.steps(((1 + bench.size.rounds) * cells.len()) as u64, "logs");
     // The first round is a warm-up and does not count.
     for round in 0..=bench.size.rounds {
-        for turn in 0..places.len() {
-            let at = (round + turn) % places.len();
-            let (server, column) = places[at];
+        for turn in 0..cells.len() {
+            let at = (round + turn) % cells.len();
+            let (server, column) = cells[at];
             let is_it =
                 |case: &&mut Case| case.kind == kinds[server] && case.mode == COLUMNS[column].mode;
             let case = cases.iter_mut().find(is_it).expect("each server is there in each mode");
@@ -260,13 +260,13 @@ fn sharing(server: &Server) -> String {
         let shared = &server.cells[column].records_a_sync;
         (!shared.is_empty()).then(|| short(Spread::of(shared).median))
     };
-    let told = match shared(ALONE).zip(shared(GROUP)) {
+    let shared_syncs = match shared(ALONE).zip(shared(GROUP)) {
         Some((alone, group)) => format!("; {group} writes share a sync, {alone} of each alone"),
         None => String::new(),
     };
     format!(
         "{name}: group commit among {CLIENTS} connections gives {worth} times the throughput of each \
-         write alone, {of_none} times that of no log{told}."
+         write alone, {of_none} times that of no log{shared_syncs}."
     )
 }
 
@@ -297,11 +297,11 @@ fn chart(
     });
     let mut series: Vec<Series> = measured.collect();
     let point =
-        |(place, column): (usize, &Column)| Some(Point::new(place as f64, paper(column.paper?)));
+        |(number, column): (usize, &Column)| Some(Point::new(number as f64, paper(column.paper?)));
     let printed = COLUMNS.iter().enumerate().filter_map(point).collect();
     series.push(Series::paper("the paper's store", printed));
-    let places = COLUMNS.iter().map(|column| column.name.to_owned()).collect();
-    Chart::bars(format!("{title}, {CLIENTS} clients that write"), "log", y, places, series)
+    let categories = COLUMNS.iter().map(|column| column.name.to_owned()).collect();
+    Chart::bars(format!("{title}, {CLIENTS} clients that write"), "log", y, categories, series)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub struct Bench {
 
 impl Bench {
     /// A progress bar for the steps within one figure.
-    pub fn steps(&self, steps: u64, what: &str) -> ProgressBar {
-        crate::report::progress(steps, &format!("{} {what}", self.turn))
+    pub fn steps(&self, steps: u64, label: &str) -> ProgressBar {
+        crate::report::progress(steps, &format!("{} {label}", self.turn))
     }
 }

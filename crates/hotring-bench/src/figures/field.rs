@@ -82,8 +82,8 @@ impl Field {
     pub fn measure(&self, bench: &Bench, work: Work) -> Result<Vec<Samples>> {
         let source = work.source(self.keys, bench.size.ops);
         let Work { workload, skew, threads } = work;
-        let what = format!("{workload} {skew}, {threads} threads");
-        take_turns(bench, &self.targets(), &source, &what)
+        let label = format!("{workload} {skew}, {threads} threads");
+        take_turns(bench, &self.targets(), &source, &label)
     }
 }
 
@@ -92,15 +92,15 @@ pub fn take_turns(
     bench: &Bench,
     targets: &[&dyn Target],
     source: &Feed<'_>,
-    what: &str,
+    label: &str,
 ) -> Result<Vec<Samples>> {
     let entrant = |&target| Entrant { target, mode: Mode::Scalar, source };
     let entrants: Vec<Entrant<'_>> = targets.iter().map(entrant).collect();
     let rounds = rounds(bench);
-    let bar = bench.steps(rounds.turns(entrants.len()), what);
+    let bar = bench.steps(rounds.turns(entrants.len()), label);
     let samples = rounds.measure(&entrants, &bar)?;
     bar.finish_and_clear();
-    samples.iter().zip(targets).for_each(|(s, target)| say(what, *target, &s.settled));
+    samples.iter().zip(targets).for_each(|(s, target)| print_settled(label, *target, &s.settled));
     Ok(samples)
 }
 
@@ -111,12 +111,15 @@ pub fn settle(bench: &Bench, targets: &[&dyn Target], source: &Feed<'_>) -> Resu
     let bar = bench.steps(0, "settle");
     let settled = rounds(bench).settle(&entrants, &bar)?;
     bar.finish_and_clear();
-    settled.iter().zip(targets).for_each(|(settled, target)| say("settle", *target, settled));
+    settled
+        .iter()
+        .zip(targets)
+        .for_each(|(settled, target)| print_settled("settle", *target, settled));
     Ok(())
 }
 
-fn say(what: &str, target: &dyn Target, settled: &Settled) {
-    println!("    {what}: {} settled after {}", target.name(), settled.say());
+fn print_settled(label: &str, target: &dyn Target, settled: &Settled) {
+    println!("    {label}: {} settled after {}", target.name(), settled.describe());
 }
 
 fn rounds(bench: &Bench) -> Rounds {
@@ -163,7 +166,7 @@ impl Rows {
 
     fn at(&self, row: usize, x: f64) -> Option<&Samples> {
         let rates = self.rates.get(row)?;
-        rates.iter().find(|(place, _)| *place == x).map(|(_, samples)| samples)
+        rates.iter().find(|(known, _)| *known == x).map(|(_, samples)| samples)
     }
 
     /// The paper's rates, which it reports as multiples of a row. They are drawn as multiples of our row, because

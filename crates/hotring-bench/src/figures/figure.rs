@@ -175,16 +175,16 @@ pub struct Outcome {
 
 impl Outcome {
     /// The counts in words.
-    pub fn say(&self) -> String {
+    pub fn describe(&self) -> String {
         let Outcome { claims, agree, noisy, unseen } = *self;
         let mut text = match claims {
             0 => return "no claim".to_owned(),
             1 => format!("{agree} of 1 claim agrees"),
             _ => format!("{agree} of {claims} claims agree"),
         };
-        for (count, what) in [(noisy, "too noisy to tell"), (unseen, "cannot be seen here")] {
+        for (count, claimed) in [(noisy, "too noisy to tell"), (unseen, "cannot be seen here")] {
             if count > 0 {
-                text.push_str(&format!(", {count} {what}"));
+                text.push_str(&format!(", {count} {claimed}"));
             }
         }
         text
@@ -197,7 +197,7 @@ impl Claim {
     /// factor below 1 is inverted first.
     pub fn factor(
         paper: impl Into<String>,
-        what: &str,
+        claimed: &str,
         expected: f64,
         seen: impl Into<Spread>,
     ) -> Self {
@@ -208,7 +208,7 @@ impl Claim {
             part if part >= 1.0 / 3.0 => Verdict::Partly,
             _ => Verdict::Differs,
         });
-        let seen = format!("{what}: {} times", ranged(seen));
+        let seen = format!("{claimed}: {} times", ranged(seen));
         Claim { paper: paper.into(), seen, verdict }
     }
 
@@ -216,7 +216,7 @@ impl Claim {
     /// most three times `tolerance` partial agreement.
     pub fn near(
         paper: impl Into<String>,
-        what: &str,
+        claimed: &str,
         expected: f64,
         seen: impl Into<Spread>,
         tolerance: f64,
@@ -228,7 +228,7 @@ impl Claim {
             off if off <= 3.0 * tolerance => Verdict::Partly,
             _ => Verdict::Differs,
         });
-        let seen = format!("{what}: {}, there {}", ranged(seen), short(expected));
+        let seen = format!("{claimed}: {}, there {}", ranged(seen), short(expected));
         Claim { paper: paper.into(), seen, verdict }
     }
 
@@ -238,11 +238,11 @@ impl Claim {
     }
 
     /// Judges a statement that a quantity is above `bound` in all of these cases.
-    pub fn above(paper: impl Into<String>, what: &str, bound: f64, cases: &[Spread]) -> Self {
+    pub fn above(paper: impl Into<String>, claimed: &str, bound: f64, cases: &[Spread]) -> Self {
         let held = cases.iter().filter(|case| case.lower > bound).count();
         let not = cases.iter().filter(|case| case.upper <= bound).count();
         let noisy = cases.len() - held - not;
-        let mut claim = Self::holds(paper, what, held, cases.len());
+        let mut claim = Self::holds(paper, claimed, held, cases.len());
         if noisy > 0 && (held == 0 || not == 0) {
             claim.verdict = Verdict::Noisy;
         }
@@ -252,16 +252,16 @@ impl Claim {
     }
 
     /// Judges a statement that holds here in `held` of `cases` cases.
-    pub fn holds(paper: impl Into<String>, what: &str, held: usize, cases: usize) -> Self {
+    pub fn holds(paper: impl Into<String>, claimed: &str, held: usize, cases: usize) -> Self {
         let verdict = match held {
             _ if held == cases => Verdict::Agrees,
             0 => Verdict::Differs,
             _ => Verdict::Partly,
         };
         let seen = if cases == 1 {
-            format!("{what}: {}", if held == 1 { "so it is here" } else { "not here" })
+            format!("{claimed}: {}", if held == 1 { "so it is here" } else { "not here" })
         } else {
-            format!("{what}: in {held} of {cases} cases")
+            format!("{claimed}: in {held} of {cases} cases")
         };
         Claim { paper: paper.into(), seen, verdict }
     }
@@ -343,7 +343,8 @@ mod tests {
     /// "agrees in part" stood for 10 of 11 claims as for 1 of 11.
     #[test]
     fn a_figure_counts_the_claims_that_agree() {
-        let outcome = |claims, agree, noisy, unseen| Outcome { claims, agree, noisy, unseen }.say();
+        let outcome =
+            |claims, agree, noisy, unseen| Outcome { claims, agree, noisy, unseen }.describe();
         assert_eq!(outcome(11, 3, 0, 0), "3 of 11 claims agree");
         assert_eq!(
             outcome(11, 3, 2, 1),

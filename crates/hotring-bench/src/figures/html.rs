@@ -127,7 +127,7 @@ fn summary(figure: &Figure) -> String {
         0 => "differs",
         _ => "partly",
     };
-    format!("<span class=\"badge {class}\">{}</span>", outcome.say())
+    format!("<span class=\"badge {class}\">{}</span>", outcome.describe())
 }
 
 fn badge(verdict: Verdict) -> String {
@@ -208,8 +208,8 @@ fn draw(page: &mut String, chart: &Chart, id: &str) {
         "<figure><figcaption>{}</figcaption><ul class=\"legend\">",
         escape(&chart.title)
     );
-    for (series, look) in chart.series.iter().zip(svg::looks(chart)) {
-        let sign = svg::sign(look, series, chart.shape);
+    for (series, style) in chart.series.iter().zip(svg::styles(chart)) {
+        let sign = svg::sign(style, series, chart.shape);
         let _ = write!(page, "<li>{sign}{}</li>", escape(&name(series)));
     }
     let _ = write!(page, "</ul><div class=\"scroll\">{}</div>", svg::draw(chart, id));
@@ -219,8 +219,8 @@ fn draw(page: &mut String, chart: &Chart, id: &str) {
 
 /// Writes the numbers of a chart: a row for each position, a column for each series.
 fn table(page: &mut String, chart: &Chart) {
-    let places = chart.places();
-    let open = if places.len() <= ROWS_OPEN { " open=\"open\"" } else { "" };
+    let xs = chart.xs();
+    let open = if xs.len() <= ROWS_OPEN { " open=\"open\"" } else { "" };
     let _ = write!(
         page,
         "<details{open}><summary>{}</summary><div class=\"scroll\"><table><thead><tr>\
@@ -232,11 +232,11 @@ fn table(page: &mut String, chart: &Chart) {
         let _ = write!(page, "<th scope=\"col\">{}</th>", escape(&name(series)));
     }
     page.push_str("</tr></thead><tbody>");
-    for place in places {
-        let name = chart.category(place).map_or_else(|| short(place), str::to_owned);
+    for x in xs {
+        let name = chart.category(x).map_or_else(|| short(x), str::to_owned);
         let _ = write!(page, "<tr><th scope=\"row\">{}</th>", escape(&name));
         for series in &chart.series {
-            let _ = write!(page, "<td>{}</td>", series.at(place).map_or_else(String::new, cell));
+            let _ = write!(page, "<td>{}</td>", series.at(x).map_or_else(String::new, cell));
         }
         page.push_str("</tr>");
     }

@@ -110,12 +110,12 @@ fn breakdown(bench: &Bench) -> Result<Measured> {
         let samples = field.measure(bench, work)?;
         let mut series: Vec<Series> =
             PARTS.iter().map(|name| Series::measured(*name, Vec::new())).collect();
-        for (place, samples) in samples.iter().enumerate() {
+        for (column, samples) in samples.iter().enumerate() {
             let whole = 1000.0 / samples.spread().median;
             let mut before = 0.0;
             for (part, series) in series.iter_mut().enumerate() {
                 let upto = if part < 4 { floor(part).max(before).min(whole) } else { whole };
-                series.points.push(Point::new(place as f64, upto - before));
+                series.points.push(Point::new(column as f64, upto - before));
                 before = upto;
             }
         }
@@ -252,8 +252,8 @@ fn tail_claims(theta: f64, all: &[Latencies]) -> Vec<Claim> {
     let slides = if sampling.len() < 100_000 {
         Claim::unseen(slides, "fewer than 100,000 reads were timed")
     } else {
-        let what = format!("99.999 % of HotRing-s take up to {} \u{b5}s", short(fifth));
-        Claim::holds(slides, &what, usize::from(fifth < 6.0), 1)
+        let claimed = format!("99.999 % of HotRing-s take up to {} \u{b5}s", short(fifth));
+        Claim::holds(slides, &claimed, usize::from(fifth < 6.0), 1)
     };
     vec![
         slides,

@@ -230,8 +230,8 @@ fn by_writes(bench: &Bench) -> Result<Measured> {
         ));
         if most > 1.0 {
             let speedup = rows.rate(MERCURY, most) / rows.rate(MERCURY, 1.0);
-            let what = format!("{name}, {most} threads to one");
-            claims.push(Claim::near("It scales with the cores", &what, most, speedup, 0.15));
+            let claimed = format!("{name}, {most} threads to one");
+            claims.push(Claim::near("It scales with the cores", &claimed, most, speedup, 0.15));
         }
         let there = [(most, 9.2)];
         let there = rows.by_factor("Mercury, by its least gain over Memcached", 1, &there);

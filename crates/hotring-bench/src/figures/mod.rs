@@ -128,7 +128,7 @@ fn measure(
     let start = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
     let fitness = Fitness::measure(size.keys, size.ops)?;
-    fitness.tell();
+    fitness.print();
     let mut report = Report {
         machine: Machine::here(),
         date: report::day(now.as_secs()),
@@ -147,7 +147,7 @@ fn measure(
         let measured = measure(&bench).with_context(|| format!("figure {}", subject.id))?;
         let seconds = crate::report::seconds(begun.elapsed());
         let figure = Figure { subject: *subject, measured, seconds };
-        println!("{:<22} {seconds:>7.1} s  {}", subject.id, figure.outcome().say());
+        println!("{:<22} {seconds:>7.1} s  {}", subject.id, figure.outcome().describe());
         report.figures.push(figure);
         report.seconds = crate::report::seconds(start.elapsed());
         done(&report)?;

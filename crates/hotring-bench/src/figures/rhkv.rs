@@ -264,11 +264,11 @@ fn locking(bench: &Bench) -> Result<Measured> {
     let field = Field::load(bench, keys, &plans)?;
     let mut rows = Rows::default();
     let mut claims = Vec::new();
-    for (place, (workload, name, there)) in MIXES.into_iter().enumerate() {
+    for (column, (workload, name, there)) in MIXES.into_iter().enumerate() {
         let work = Work::zipf(workload, 0.99, bench.size.threads);
         let names = plans.iter().map(Plan::name).collect();
-        rows.add(place as f64, names, &field.measure(bench, work)?);
-        let seen = rows.ratio(1, 0, place as f64);
+        rows.add(column as f64, names, &field.measure(bench, work)?);
+        let seen = rows.ratio(1, 0, column as f64);
         let claim = format!("{name}: elision is {:.1} % faster", 100.0 * (there - 1.0));
         claims.push(if has_hle {
             Claim::factor(claim, "lock with elision to lock", there, seen)
@@ -277,7 +277,7 @@ fn locking(bench: &Bench) -> Result<Measured> {
         });
     }
     let factors: Vec<(f64, f64)> =
-        MIXES.iter().enumerate().map(|(place, mix)| (place as f64, mix.2)).collect();
+        MIXES.iter().enumerate().map(|(column, mix)| (column as f64, mix.2)).collect();
     let there = rows.by_factor("lock with elision, by its gain", 0, &factors);
     let chart = Chart::bars(
         format!("G-Cuckoo, exponent 0.99, threads: {}", bench.size.threads),
@@ -433,10 +433,10 @@ fn checksums(bench: &Bench) -> Result<Measured> {
     });
     let field = Field::load(bench, keys, &plans)?;
     let mut rows = Rows::default();
-    for (place, (workload, _)) in MIXES.into_iter().enumerate() {
+    for (column, (workload, _)) in MIXES.into_iter().enumerate() {
         let work = Work::zipf(workload, 0.99, bench.size.threads);
         let names = plans.iter().map(Plan::name).collect();
-        rows.add(place as f64, names, &field.measure(bench, work)?);
+        rows.add(column as f64, names, &field.measure(bench, work)?);
     }
     // The additional nanoseconds of a thread per checked read.
     let each = |row: usize| 1e3 * bench.size.threads as f64 / rows.rate(row, 0.0);
@@ -446,12 +446,12 @@ fn checksums(bench: &Bench) -> Result<Measured> {
     let claim = match &flushed {
         None => Claim::unseen(paper, "a flush is measured on x86-64 alone"),
         Some(flush) if more > 0.0 => {
-            let what = format!(
+            let claimed = format!(
                 "a checked read takes {} ns more, flushing an item {} ns",
                 short(more),
                 short(flush.median)
             );
-            Claim::factor(paper, &what, 5.0, flush.median / more)
+            Claim::factor(paper, &claimed, 5.0, flush.median / more)
         }
         Some(_) => Claim::unseen(paper, "what a check takes is lost in the noise of the reads"),
     };
@@ -464,8 +464,8 @@ fn checksums(bench: &Bench) -> Result<Measured> {
             Series::paper("a checksum, at 20 times cheaper", there),
             Series::paper("at 5 times", vec![Point::new(0.0, flush.median / 5.0)]),
         ];
-        let places = ["checking an item", "flushing it"].map(str::to_owned).into();
-        Chart::bars("What an item costs more", "", Axis::linear("nanoseconds"), places, series)
+        let categories = ["checking an item", "flushing it"].map(str::to_owned).into();
+        Chart::bars("What an item costs more", "", Axis::linear("nanoseconds"), categories, series)
     });
     let chart = Chart::bars(
         format!("G-Cuckoo, values of 100 bytes, exponent 0.99, threads: {}", bench.size.threads),
@@ -496,11 +496,11 @@ fn flush_ns(rounds: u64) -> Option<Spread> {
     hotring_cpp_peers::flush(&items[..1]).then_some(())?;
     let mut once = |round: u64| {
         let mut random = Rng::with_seed(round);
-        let places: Vec<usize> = (0..FLUSHED).map(|_| random.usize(..ITEMS)).collect();
+        let chosen: Vec<usize> = (0..FLUSHED).map(|_| random.usize(..ITEMS)).collect();
         let write = |items: &mut [u8], is_flushed: bool| {
             let start = Instant::now();
-            for place in &places {
-                let item = &mut items[place * ITEM..][..ITEM];
+            for number in &chosen {
+                let item = &mut items[number * ITEM..][..ITEM];
                 item.fill(round as u8);
                 if is_flushed {
                     hotring_cpp_peers::flush(item);

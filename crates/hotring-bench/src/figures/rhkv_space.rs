@@ -43,7 +43,7 @@ const PERSIST: &str = "The section also has times to persist an operation: 52.23
                        65.32 in MongoDB. They are left out, as the paper does not say what is timed.";
 
 /// The categories of the first plot.
-const PLACES: [&str; 3] = ["after the load", "its length", "packed"];
+const COLUMNS: [&str; 3] = ["after the load", "its length", "packed"];
 
 /// The observations of a server.
 struct Seen {
@@ -164,18 +164,18 @@ fn charts(seen: &[Seen], live: f64) -> Vec<Chart> {
         bars.push(Series::paper(format!("{name} (the paper)"), vec![point]));
     }
     let lines = seen.iter().flat_map(|seen| {
-        let series = |what: &str, passes: &[Pass]| {
+        let series = |label: &str, passes: &[Pass]| {
             let points = passes.iter().enumerate();
             let points =
                 points.map(|(at, pass)| Point::new(at as f64, pass.files.written as f64 / live));
-            Series::measured(format!("{}{what}", name(seen.kind)), points.collect())
+            Series::measured(format!("{}{label}", name(seen.kind)), points.collect())
         };
         [series("", &seen.by_itself), series(", log only", &seen.log_only)]
     });
     let y = || Axis::linear("times keys and values");
-    let places = PLACES.iter().map(|&name| name.to_owned()).collect();
+    let columns = COLUMNS.iter().map(|&name| name.to_owned()).collect();
     vec![
-        Chart::bars("A database that was loaded", "files", y(), places, bars),
+        Chart::bars("A database that was loaded", "files", y(), columns, bars),
         Chart::lines(
             "Files as values are overwritten",
             Axis::linear("how often all values were overwritten"),

@@ -42,7 +42,7 @@ pub struct Size {
 }
 
 /// The most bytes per key, in the figure that loads the most tables at once.
-const BYTES_A_KEY: u64 = 600;
+const BYTES_PER_KEY: u64 = 600;
 
 /// The most warm-up rounds. An index that has not settled by then is measured as it is.
 const WARMUP_MAX: usize = 256;
@@ -60,7 +60,7 @@ impl Scale {
         let threads = machine::cores().len().min(64);
         ensure!(threads > 0, "the kernel names no core to run on");
         let memory = machine::Machine::here().memory_gib * (1_u64 << 30) as f64;
-        let fit = (memory * 0.8) as u64 / BYTES_A_KEY;
+        let fit = (memory * 0.8) as u64 / BYTES_PER_KEY;
         let size = |keys: u64, ops, rounds, warmup, seconds| Size {
             warmup_max: if self == Scale::Tiny { 0 } else { WARMUP_MAX },
             keys: keys.min(fit),

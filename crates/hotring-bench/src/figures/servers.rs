@@ -127,9 +127,9 @@ impl Field {
     /// A figure of each server in each case, as series of a chart.
     fn series(&self, cases: &[Samples], figure: impl Fn(&Sample) -> Option<f64>) -> Vec<Series> {
         let series = |(at, target): (usize, &Target)| {
-            let spread = |(place, samples): (usize, &Samples)| {
+            let spread = |(column, samples): (usize, &Samples)| {
                 let values: Option<Vec<f64>> = samples[at].iter().map(&figure).collect();
-                Some(Point::spread(place as f64, Spread::of(&values?)))
+                Some(Point::spread(column as f64, Spread::of(&values?)))
             };
             let points = cases.iter().enumerate().filter_map(spread).collect();
             Series::measured(target.name.clone(), points)
@@ -220,9 +220,9 @@ fn throughput(bench: &Bench) -> Result<Measured> {
     };
     let both: Vec<Samples> = skewed.into_iter().chain(uniform).collect();
     let (skewed, uniform) = both.split_at(MIXES.len());
-    let cpu = |title: &str, x: &str, places, cases: &[Samples]| {
+    let cpu = |title: &str, x: &str, columns, cases: &[Samples]| {
         let series = field.series(cases, |sample| sample.cpu_us);
-        Chart::bars(title, x, Axis::linear("server CPU us/request"), places, series)
+        Chart::bars(title, x, Axis::linear("server CPU us/request"), columns, series)
     };
     let connections = CLIENTS.iter().map(|clients| format!("{clients}")).collect();
     let charts = vec![
@@ -284,17 +284,17 @@ fn latency(bench: &Bench) -> Result<Measured> {
         Spread::of(&paced[at].iter().map(|sample| quantile(sample) / 1e3).collect::<Vec<_>>())
     };
     let series = field.targets.iter().enumerate().map(|(at, target)| {
-        let places = QUANTILES.iter().enumerate();
+        let columns = QUANTILES.iter().enumerate();
         let points =
-            places.map(|(place, &(q, _))| Point::spread(place as f64, of(at, q))).collect();
+            columns.map(|(column, &(q, _))| Point::spread(column as f64, of(at, q))).collect();
         Series::measured(target.name.clone(), points)
     });
-    let places = QUANTILES.iter().map(|(_, name)| (*name).to_owned()).collect();
+    let columns = QUANTILES.iter().map(|(_, name)| (*name).to_owned()).collect();
     let tail = Chart::bars(
         format!("95:5 at {RATE} requests/s over {MANY} connections, from the due time"),
         "percentile",
         Axis::log("us"),
-        places,
+        columns,
         series.collect(),
     );
     let claims = [

@@ -146,9 +146,9 @@ fn by_workload(bench: &Bench) -> Result<Measured> {
     let mut alone = None;
     for threads in thread_counts(bench) {
         let mut rows = Rows::default();
-        for (place, workload) in WORKLOADS.into_iter().enumerate() {
+        for (column, workload) in WORKLOADS.into_iter().enumerate() {
             let samples = field.measure(bench, Work::zipf(workload, EXTREME, threads))?;
-            rows.add(place as f64, field.names(), &samples);
+            rows.add(column as f64, field.names(), &samples);
         }
         claims.extend(gains(&rows, threads));
         let mut there = vec![rows.by_factor(
@@ -210,19 +210,19 @@ fn thread_counts(bench: &Bench) -> Vec<usize> {
 
 fn gains(rows: &Rows, threads: usize) -> Vec<Claim> {
     let gain = |x: f64| rows.ratio(RING_S, CHAINING, x);
-    let what = |name: &str| format!("{name}, threads: {threads}, HotRing-s to Chaining Hash");
-    let all: Vec<Spread> = (0..5).map(|place| gain(f64::from(place))).collect();
+    let claimed = |name: &str| format!("{name}, threads: {threads}, HotRing-s to Chaining Hash");
+    let all: Vec<Spread> = (0..5).map(|column| gain(f64::from(column))).collect();
     let worse = |name: &str, x: f64| {
-        let what = format!("{name}, threads: {threads}, HotRing-r to HotRing-s");
+        let claimed = format!("{name}, threads: {threads}, HotRing-r to HotRing-s");
         let paper = "D and F: HotRing-r finds hot items about 7 % worse, and stays good";
-        Claim::near(paper, &what, 0.93, rows.ratio(RING_R, RING_S, x), 0.05)
+        Claim::near(paper, &claimed, 0.93, rows.ratio(RING_R, RING_S, x), 0.05)
     };
     let accuracy = rows.visits(RING_S, 2.0) / rows.visits(RING_R, 2.0);
     vec![
-        Claim::factor("B and C: at least 2.10 times", &what("B"), 2.10, gain(1.0)),
-        Claim::factor("The best gain: 2.58 times", &what("C"), 2.58, gain(2.0)),
-        Claim::factor("D and F: at least 1.81 times", &what("D"), 1.81, gain(3.0)),
-        Claim::factor("D and F: at least 1.81 times", &what("F"), 1.81, gain(4.0)),
+        Claim::factor("B and C: at least 2.10 times", &claimed("B"), 2.10, gain(1.0)),
+        Claim::factor("The best gain: 2.58 times", &claimed("C"), 2.58, gain(2.0)),
+        Claim::factor("D and F: at least 1.81 times", &claimed("D"), 1.81, gain(3.0)),
+        Claim::factor("D and F: at least 1.81 times", &claimed("F"), 1.81, gain(4.0)),
         Claim::above(
             "HotRing-s is ahead in all workloads",
             &format!("threads: {threads}, HotRing-s ahead of Chaining Hash"),
@@ -275,10 +275,10 @@ fn by_length(bench: &Bench) -> Result<Measured> {
         .windows(2)
         .filter(|pair| gain(pair[1] as f64).median > gain(pair[0] as f64).median)
         .count();
-    let what = "HotRing-s to Chaining Hash";
+    let claimed = "HotRing-s to Chaining Hash";
     let claims = vec![
-        Claim::factor("2 keys a bucket: 1.93 times", what, 1.93, gain(2.0)),
-        Claim::factor("16 keys a bucket: 4.02 times", what, 4.02, gain(16.0)),
+        Claim::factor("2 keys a bucket: 1.93 times", claimed, 1.93, gain(2.0)),
+        Claim::factor("16 keys a bucket: 4.02 times", claimed, 4.02, gain(16.0)),
         Claim::holds("The gain grows with the chains", "it does at each doubling", grows, 3),
     ];
     let threads = bench.size.threads;
@@ -293,18 +293,18 @@ fn by_length(bench: &Bench) -> Result<Measured> {
 fn by_misses(bench: &Bench) -> Result<Measured> {
     let (keys, rows) = over_ratios(bench, Workload::Miss)?;
     let gain = |ratio: f64| rows.ratio(RING_S, CHAINING, ratio);
-    let what = "HotRing-s to Chaining Hash";
+    let claimed = "HotRing-s to Chaining Hash";
     let mut claims = vec![
-        Claim::factor("2 keys a bucket: 1.17 times", what, 1.17, gain(2.0)),
-        Claim::factor("16 keys a bucket: 1.80 times", what, 1.80, gain(16.0)),
+        Claim::factor("2 keys a bucket: 1.17 times", claimed, 1.17, gain(2.0)),
+        Claim::factor("16 keys a bucket: 1.80 times", claimed, 1.80, gain(16.0)),
     ];
     // The row of HotRing-s whose rings have as many keys as the paper's.
     const PAPERS_S: usize = 4;
     for ratio in RATIOS {
         let (ratio, items) = (ratio as f64, ratio as f64 / 2.0 + 1.0);
-        let what = format!("rings of {ratio} keys, items visited");
+        let claimed = format!("rings of {ratio} keys, items visited");
         let paper = "Section 3.1: a lookup in a ring of n items compares n/2 + 1";
-        claims.push(Claim::near(paper, &what, items, rows.visits(PAPERS_S, ratio), 0.1));
+        claims.push(Claim::near(paper, &claimed, items, rows.visits(PAPERS_S, ratio), 0.1));
     }
     let fewer = rows.visits(PAPERS_S, RATIO as f64) / rows.visits(CHAINING, RATIO as f64);
     claims.push(Claim::holds(
@@ -394,9 +394,9 @@ fn by_copies(bench: &Bench) -> Result<Measured> {
         let plans = plans.map(|plan| Plan { shape, ..plan });
         let field = Field::load(bench, keys, &plans)?;
         let mut rows = Rows::default();
-        for (place, workload) in [Workload::A, Workload::W].into_iter().enumerate() {
+        for (column, workload) in [Workload::A, Workload::W].into_iter().enumerate() {
             let work = Work::zipf(workload, EXTREME, bench.size.threads);
-            rows.add(place as f64, field.names(), &field.measure(bench, work)?);
+            rows.add(column as f64, field.names(), &field.measure(bench, work)?);
         }
         let mut there = None;
         if ratio == RATIO {
@@ -425,13 +425,13 @@ fn by_copies(bench: &Bench) -> Result<Measured> {
 }
 
 fn copy_claims(rows: &Rows) -> Vec<Claim> {
-    let places = [(0.0, "50 % writes"), (1.0, "writes only")];
-    let factors = places.into_iter().map(|(x, name)| {
+    let columns = [(0.0, "50 % writes"), (1.0, "writes only")];
+    let factors = columns.into_iter().map(|(x, name)| {
         let seen = rows.ratio(RING_S, CHAINING, x);
-        let what = format!("{name}, HotRing-s to Chaining Hash");
-        Claim::factor("8 keys a bucket: 1.32 times", &what, 1.32, seen)
+        let claimed = format!("{name}, HotRing-s to Chaining Hash");
+        Claim::factor("8 keys a bucket: 1.32 times", &claimed, 1.32, seen)
     });
-    let behind = places.map(|(x, _)| rows.ratio(CHAINING, 1, x));
+    let behind = columns.map(|(x, _)| rows.ratio(CHAINING, 1, x));
     let without = Claim::above(
         "Without its rule HotRing-s is slower than Chaining Hash",
         "Chaining Hash ahead of HotRing-s (w/o)",

@@ -66,7 +66,7 @@ impl Fitness {
     }
 
     /// Prints the result, prominently if it is bad.
-    pub fn tell(&self) {
+    pub fn print(&self) {
         println!("{self}");
         if !self.is_fit {
             eprintln!("{self}");

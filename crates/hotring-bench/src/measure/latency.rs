@@ -50,7 +50,7 @@ pub fn of_reads(target: &dyn Target, streams: &Streams) -> Result<Latencies> {
                 scope.spawn(move || {
                     let pinned = machine::pin(n + 1);
                     barrier.wait();
-                    pinned.map(|()| beside(target, ops, stop))
+                    pinned.map(|()| background_load(target, ops, stop))
                 })
             })
             .collect();
@@ -75,7 +75,7 @@ pub fn of_reads(target: &dyn Target, streams: &Streams) -> Result<Latencies> {
     Ok(latencies)
 }
 
-fn beside(target: &dyn Target, ops: &[Op], stop: &AtomicBool) -> Tally {
+fn background_load(target: &dyn Target, ops: &[Op], stop: &AtomicBool) -> Tally {
     let (mut worker, mut tally) = (target.worker(), Tally::default());
     let inserts = ops.iter().any(|op| op.kind() == Kind::Insert);
     loop {

@@ -80,7 +80,7 @@ impl Settling {
 
 impl Settled {
     /// The effort in words.
-    pub fn say(&self) -> String {
+    pub fn describe(&self) -> String {
         let Settled { turns, ops, seconds, is_stable } = self;
         let end = if *is_stable { "" } else { ", NOT STABLE" };
         format!("{:.1}M ops ({turns} turns, {seconds:.1} s){end}", *ops as f64 / 1e6)
@@ -120,6 +120,6 @@ mod tests {
         let mut settling = Settling::new(1 << 30);
         settling.note(10, Duration::from_secs(1), None);
         assert!(settling.so_far.is_stable);
-        assert_eq!(settling.so_far.say(), "0.0M ops (1 turns, 1.0 s)");
+        assert_eq!(settling.so_far.describe(), "0.0M ops (1 turns, 1.0 s)");
     }
 }

@@ -129,12 +129,12 @@ impl Chart {
     }
 
     /// The distinct positions on the x axis, in ascending order.
-    pub fn places(&self) -> Vec<f64> {
+    pub fn xs(&self) -> Vec<f64> {
         let points = self.series.iter().flat_map(|series| &series.points);
-        let mut places: Vec<f64> = points.map(|point| point.x).collect();
-        places.sort_by(f64::total_cmp);
-        places.dedup();
-        places
+        let mut xs: Vec<f64> = points.map(|point| point.x).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        xs
     }
 
     /// The name of a position, if it has one.

@@ -36,14 +36,14 @@ fn draw(chart: &Chart) -> String {
         include_str!("plot.css"),
         chart.title
     );
-    for (place, (series, look)) in chart.series.iter().zip(svg::looks(chart)).enumerate() {
-        let x = 12 + place % LEGEND_COLUMNS * (WIDTH / LEGEND_COLUMNS);
-        let y = 30 + place / LEGEND_COLUMNS * LEGEND_LINE;
+    for (column, (series, style)) in chart.series.iter().zip(svg::styles(chart)).enumerate() {
+        let x = 12 + column % LEGEND_COLUMNS * (WIDTH / LEGEND_COLUMNS);
+        let y = 30 + column / LEGEND_COLUMNS * LEGEND_LINE;
         let _ = write!(
             file,
             "<svg x=\"{x}\" y=\"{y}\" width=\"28\" height=\"14\">{}</svg>\
              <text x=\"{}\" y=\"{}\">{}</text>",
-            svg::sign(look, series, chart.shape),
+            svg::sign(style, series, chart.shape),
             x + 34,
             y + 11,
             series.name

@@ -45,27 +45,27 @@ pub fn draw(chart: &Chart, id: &str) -> String {
 }
 
 /// The look of each series, as a number. Series of the same name share one look.
-pub fn looks(chart: &Chart) -> Vec<usize> {
+pub fn styles(chart: &Chart) -> Vec<usize> {
     let mut names: Vec<&str> = Vec::new();
-    let mut looks = Vec::new();
+    let mut styles = Vec::new();
     for series in &chart.series {
         let known = names.iter().position(|name| *name == series.name);
-        looks.push(known.unwrap_or(names.len()));
+        styles.push(known.unwrap_or(names.len()));
         if known.is_none() {
             names.push(&series.name);
         }
     }
-    looks
+    styles
 }
 
 /// The symbol of a series in a legend.
-pub fn sign(look: usize, series: &Series, shape: Shape) -> String {
-    let colour = look % COLOURS;
+pub fn sign(style: usize, series: &Series, shape: Shape) -> String {
+    let colour = style % COLOURS;
     let mut svg = String::from("<svg class=\"sign\" viewBox=\"0 0 28 14\" aria-hidden=\"true\">");
     if shape == Shape::Lines {
         let _ =
             write!(svg, "<path class=\"line s{colour} {}\" d=\"M1 7H27\"/>", origin(series.origin));
-        marker(&mut svg, look, 14.0, 7.0, None);
+        marker(&mut svg, style, 14.0, 7.0, None);
     } else {
         let class = origin(series.origin);
         let _ = write!(
@@ -95,7 +95,7 @@ fn origin(origin: Origin) -> &'static str {
 /// The mapping of numbers to the drawing.
 struct Frame<'c> {
     chart: &'c Chart,
-    looks: Vec<usize>,
+    styles: Vec<usize>,
     x: Span,
     y: Span,
 }
@@ -110,7 +110,7 @@ struct Span {
 }
 
 impl Span {
-    fn place(&self, value: f64) -> f64 {
+    fn position(&self, value: f64) -> f64 {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
             Scale::Log => (self.low.ln(), self.high.ln(), value.max(self.low).ln()),
@@ -123,7 +123,7 @@ impl Span {
 impl<'c> Frame<'c> {
     fn new(chart: &'c Chart) -> Self {
         let (x_low, x_high) = if chart.categories.is_empty() {
-            bounds(chart.places().into_iter(), &chart.x, false)
+            bounds(chart.xs().into_iter(), &chart.x, false)
         } else {
             (-0.5, chart.categories.len() as f64 - 0.5)
         };
@@ -132,13 +132,13 @@ impl<'c> Frame<'c> {
             Span { scale: chart.x.scale, low: x_low, high: x_high, from: LEFT, to: WIDTH - RIGHT };
         let y =
             Span { scale: chart.y.scale, low: y_low, high: y_high, from: HEIGHT - BOTTOM, to: TOP };
-        Frame { chart, looks: looks(chart), x, y }
+        Frame { chart, styles: styles(chart), x, y }
     }
 
     fn axes(&self, svg: &mut String) {
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         for tick in ticks(&self.y) {
-            let y = self.y.place(tick);
+            let y = self.y.position(tick);
             let (text, label_y) = (tick_text(tick), y + 4.0);
             let _ = write!(
                 svg,
@@ -164,7 +164,7 @@ impl<'c> Frame<'c> {
     fn x_ticks(&self, svg: &mut String) {
         let y = HEIGHT - BOTTOM + 17.0;
         let mut tick = |at: f64, text: &str| {
-            let x = self.x.place(at);
+            let x = self.x.position(at);
             let text = escape(text);
             let _ = write!(
                 svg,
@@ -172,10 +172,10 @@ impl<'c> Frame<'c> {
             );
         };
         if self.chart.categories.is_empty() {
-            let places = self.chart.places();
+            let xs = self.chart.xs();
             // If there are few values, such as key-bucket ratios, each gets a tick.
-            let few = places.len() <= 8 && self.chart.x.scale == Scale::Log;
-            let values = if few { places } else { ticks(&self.x) };
+            let few = xs.len() <= 8 && self.chart.x.scale == Scale::Log;
+            let values = if few { xs } else { ticks(&self.x) };
             values.iter().for_each(|&value| tick(value, &tick_text(value)));
         } else {
             for (at, name) in self.chart.categories.iter().enumerate() {
@@ -186,7 +186,7 @@ impl<'c> Frame<'c> {
 
     fn marks(&self, svg: &mut String) {
         for (number, mark) in self.chart.marks.iter().enumerate() {
-            let x = self.x.place(mark.x);
+            let x = self.x.position(mark.x);
             // Adjacent names would overlap on one line.
             let name_y = TOP + 10.0 + 13.0 * (number % 3) as f64;
             let _ = write!(
@@ -201,37 +201,38 @@ impl<'c> Frame<'c> {
     }
 
     fn lines(&self, svg: &mut String) {
-        for (series, &look) in self.chart.series.iter().zip(&self.looks) {
-            let (colour, class) = (look % COLOURS, origin(series.origin));
+        for (series, &style) in self.chart.series.iter().zip(&self.styles) {
+            let (colour, class) = (style % COLOURS, origin(series.origin));
             let mut path = String::new();
             for (at, point) in drawn(series).enumerate() {
-                let (x, y) = (self.x.place(point.x), self.y.place(point.y));
+                let (x, y) = (self.x.position(point.x), self.y.position(point.y));
                 let _ = write!(path, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
             }
             let _ = write!(svg, "<path class=\"line s{colour} {class}\" d=\"{path}\"/>");
             let few = series.points.len() <= MARKERS_MAX;
             for point in drawn(series).filter(|_| few) {
-                let (x, y) = (self.x.place(point.x), self.y.place(point.y));
+                let (x, y) = (self.x.position(point.x), self.y.position(point.y));
                 self.range(svg, colour, x, point);
-                marker(svg, look, x, y, Some(&self.tip(series, point)));
+                marker(svg, style, x, y, Some(&self.tip(series, point)));
             }
         }
     }
 
     fn bars(&self, svg: &mut String) {
         let count = self.chart.series.len().max(1) as f64;
-        let step = self.x.place(1.0) - self.x.place(0.0);
+        let step = self.x.position(1.0) - self.x.position(0.0);
         let width = (step * 0.82 / count).min(48.0);
         for (number, series) in self.chart.series.iter().enumerate() {
             for point in drawn(series) {
-                let middle = self.x.place(point.x) + (number as f64 - (count - 1.0) / 2.0) * width;
-                self.bar(svg, self.looks[number], series, point, (middle, width), self.y.low);
+                let middle =
+                    self.x.position(point.x) + (number as f64 - (count - 1.0) / 2.0) * width;
+                self.bar(svg, self.styles[number], series, point, (middle, width), self.y.low);
             }
         }
     }
 
     fn stacks(&self, svg: &mut String) {
-        let step = self.x.place(1.0) - self.x.place(0.0);
+        let step = self.x.position(1.0) - self.x.position(0.0);
         let width = (step * 0.6).min(72.0);
         let mut reached = vec![0.0; self.chart.categories.len()];
         for (number, series) in self.chart.series.iter().enumerate() {
@@ -243,7 +244,7 @@ impl<'c> Frame<'c> {
                     svg,
                     number,
                     series,
-                    (self.x.place(point.x), width),
+                    (self.x.position(point.x), width),
                     (*base, top.y),
                     &tip,
                 );
@@ -255,33 +256,33 @@ impl<'c> Frame<'c> {
     fn bar(
         &self,
         svg: &mut String,
-        look: usize,
+        style: usize,
         series: &Series,
         point: &Point,
         (middle, width): (f64, f64),
         base: f64,
     ) {
         let tip = self.tip(series, point);
-        self.rect(svg, look, series, (middle, width), (base, point.y), &tip);
-        self.range(svg, look % COLOURS, middle, point);
+        self.rect(svg, style, series, (middle, width), (base, point.y), &tip);
+        self.range(svg, style % COLOURS, middle, point);
     }
 
     fn rect(
         &self,
         svg: &mut String,
-        look: usize,
+        style: usize,
         series: &Series,
         (middle, width): (f64, f64),
         (from, to): (f64, f64),
         tip: &str,
     ) {
-        let (bottom, top) = (self.y.place(from), self.y.place(to));
+        let (bottom, top) = (self.y.position(from), self.y.position(to));
         let (x, inner) = (middle - width / 2.0 + 0.75, (width - 1.5).max(1.0));
         let _ = write!(
             svg,
             "<rect class=\"bar s{} {}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{inner:.1}\" \
              height=\"{:.1}\"><title>{}</title></rect>",
-            look % COLOURS,
+            style % COLOURS,
             origin(series.origin),
             top.min(bottom),
             (bottom - top).abs(),
@@ -292,7 +293,7 @@ impl<'c> Frame<'c> {
     /// Draws the bar from the least to the greatest measurement.
     fn range(&self, svg: &mut String, colour: usize, x: f64, point: &Point) {
         let Some((low, high)) = point.range else { return };
-        let (bottom, top) = (self.y.place(low), self.y.place(high));
+        let (bottom, top) = (self.y.position(low), self.y.position(high));
         if (bottom - top).abs() < RANGE_MIN {
             return;
         }
@@ -307,8 +308,8 @@ impl<'c> Frame<'c> {
 
     /// The text shown under the pointer.
     fn tip(&self, series: &Series, point: &Point) -> String {
-        let place = self.chart.category(point.x).map_or_else(|| short(point.x), str::to_owned);
-        let mut tip = format!("{}, {place}: {}", series.name, short(point.y));
+        let column = self.chart.category(point.x).map_or_else(|| short(point.x), str::to_owned);
+        let mut tip = format!("{}, {column}: {}", series.name, short(point.y));
         if let Some((low, high)) = point.range {
             let _ = write!(tip, " ({} to {})", short(low), short(high));
         }
@@ -322,24 +323,24 @@ fn drawn(series: &Series) -> impl Iterator<Item = &Point> {
 }
 
 /// Draws a marker whose shape belongs to the series, for readers who cannot tell the colours apart.
-fn marker(svg: &mut String, look: usize, x: f64, y: f64, tip: Option<&str>) {
+fn marker(svg: &mut String, style: usize, x: f64, y: f64, tip: Option<&str>) {
     let tip = tip.map_or_else(String::new, |tip| format!("<title>{}</title>", escape(tip)));
-    let path = match look % 5 {
+    let path = match style % 5 {
         0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
         1 => "m-3.6-3.6h7.2v7.2h-7.2z",
         2 => "m0-4.8l4.6 8.2h-9.2z",
         3 => "m0-5l5 5l-5 5l-5-5z",
         _ => "m0 4.8l4.6-8.2h-9.2z",
     };
-    let colour = look % COLOURS;
+    let colour = style % COLOURS;
     let _ = write!(svg, "<path class=\"dot s{colour}\" d=\"M{x:.1} {y:.1}{path}\">{tip}</path>");
 }
 
 /// The values that the y axis must cover.
 fn heights(chart: &Chart) -> Vec<f64> {
     if chart.shape == Shape::Stacked {
-        let sum = |place: usize| {
-            let parts = chart.series.iter().filter_map(|series| series.at(place as f64));
+        let sum = |column: usize| {
+            let parts = chart.series.iter().filter_map(|series| series.at(column as f64));
             parts.map(|point| point.y).sum()
         };
         return (0..chart.categories.len()).map(sum).collect();
@@ -428,9 +429,9 @@ mod tests {
 
     #[test]
     fn numbers_lie_where_the_scale_says() {
-        assert_eq!(span(Scale::Linear, 0.0, 10.0).place(5.0), 50.0);
-        assert!((span(Scale::Log, 1.0, 100.0).place(10.0) - 50.0).abs() < 1e-9);
-        assert_eq!(span(Scale::Log, 1.0, 100.0).place(0.0), 0.0, "no logarithm, so the end");
+        assert_eq!(span(Scale::Linear, 0.0, 10.0).position(5.0), 50.0);
+        assert!((span(Scale::Log, 1.0, 100.0).position(10.0) - 50.0).abs() < 1e-9);
+        assert_eq!(span(Scale::Log, 1.0, 100.0).position(0.0), 0.0, "no logarithm, so the end");
     }
 
     #[test]

@@ -47,12 +47,12 @@ mod tests {
     #[test]
     fn sizes_stay_in_their_range_and_follow_from_the_key() {
         let sizes: ValueSize = "20..40".parse().unwrap();
-        let (mut value, mut again) = (Vec::new(), Vec::new());
+        let (mut value, mut refilled) = (Vec::new(), Vec::new());
         let mut lengths = std::collections::BTreeSet::new();
         for key in 0..500_u32 {
             sizes.fill(&key.to_le_bytes(), &mut value);
-            sizes.fill(&key.to_le_bytes(), &mut again);
-            assert_eq!(value, again);
+            sizes.fill(&key.to_le_bytes(), &mut refilled);
+            assert_eq!(value, refilled);
             lengths.insert(value.len());
         }
         assert_eq!(lengths, (20..=40).collect());

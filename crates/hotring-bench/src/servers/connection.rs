@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::dialect::{Dialect, Step};
-use crate::address::{Place, Stream};
+use crate::address::{Endpoint, Stream};
 
 /// A connection and its position in its script.
 pub struct Connection<'a> {
@@ -27,9 +27,9 @@ pub struct Connection<'a> {
 
 impl<'a> Connection<'a> {
     /// Connects to a server. The script is repeated as often as necessary.
-    pub fn open(place: &Place, script: &'a [Step]) -> Result<Self> {
+    pub fn open(endpoint: &Endpoint, script: &'a [Step]) -> Result<Self> {
         assert!(!script.is_empty(), "a connection has something to ask for");
-        let stream = place.connect()?;
+        let stream = endpoint.connect()?;
         match &stream {
             Stream::Tcp(stream) => stream.set_nonblocking(true)?,
             Stream::Unix(stream) => stream.set_nonblocking(true)?,

@@ -18,7 +18,7 @@ pub const KEY_LEN_MAX: usize = 250;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_.~!*@$%&+=";
 
 /// Positions in the text where the rest of a value can begin.
-const PLACES: usize = 4096;
+const OFFSETS: usize = 4096;
 
 const VERSION_LETTERS: usize = 3;
 
@@ -35,7 +35,7 @@ impl Content {
     pub fn new(key_len: usize, value_len: usize) -> Self {
         assert!((LEN_MIN..=KEY_LEN_MAX).contains(&key_len) && value_len >= LEN_MIN);
         let mut random = Rng::with_seed(1);
-        let text = (0..PLACES + value_len).map(|_| letter(random.u64(..))).collect();
+        let text = (0..OFFSETS + value_len).map(|_| letter(random.u64(..))).collect();
         Content { key_len, value_len, text }
     }
 
@@ -69,7 +69,7 @@ impl Content {
         let version_letters = (0..VERSION_LETTERS).map(|i| letter(version >> (6 * i)));
         let head = LEN_MIN - VERSION_LETTERS;
         out.extend((0..head).map(|i| letter(tag >> (6 * i))).chain(version_letters));
-        let start = place(tag, &out[out.len() - VERSION_LETTERS..]);
+        let start = offset_of(tag, &out[out.len() - VERSION_LETTERS..]);
         out.extend_from_slice(&self.text[start..start + self.value_len - LEN_MIN]);
     }
 
@@ -81,7 +81,7 @@ impl Content {
         let tag = mix(key);
         let (head, rest) = value.split_at(LEN_MIN);
         let (named, version) = head.split_at(LEN_MIN - VERSION_LETTERS);
-        let start = place(tag, version);
+        let start = offset_of(tag, version);
         named.iter().enumerate().all(|(i, &byte)| byte == letter(tag >> (6 * i)))
             && *rest == self.text[start..start + rest.len()]
     }
@@ -91,9 +91,9 @@ fn letter(word: u64) -> u8 {
     LETTERS[(word & 63) as usize]
 }
 
-fn place(tag: u64, version: &[u8]) -> usize {
+fn offset_of(tag: u64, version: &[u8]) -> usize {
     let version = version.iter().fold(0, |sum: usize, &byte| sum * 61 + usize::from(byte));
-    (version + (tag >> 32) as usize) % PLACES
+    (version + (tag >> 32) as usize) % OFFSETS
 }
 
 #[cfg(test)]

@@ -173,8 +173,8 @@ impl Dialect {
         let mut key = Vec::new();
         self.content.key(step.key(), &mut key);
         let shown = &input[..input.len().min(80)];
-        let (what, key) = (step.action(), String::from_utf8_lossy(&key).into_owned());
-        anyhow!("wrong answer to {what:?} of key {key}: \"{}\"", shown.escape_ascii())
+        let (action, key) = (step.action(), String::from_utf8_lossy(&key).into_owned());
+        anyhow!("wrong answer to {action:?} of key {key}: \"{}\"", shown.escape_ascii())
     }
 }
 

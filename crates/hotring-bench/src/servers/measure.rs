@@ -105,7 +105,7 @@ impl Data {
         }
         let scripts = steps.chunks(steps.len().div_ceil(LOADERS));
         let dialect = self.dialect(target);
-        let mut pool = Pool::open(&target.address.place, &dialect, scripts)?;
+        let mut pool = Pool::open(&target.address.endpoint, &dialect, scripts)?;
         let tally = pool.closed_loop(LOAD_DEPTH, Until::End);
         let tally = tally.with_context(|| format!("{}: {action:?} of its keys", target.label()))?;
         ensure!(tally.requests == steps.len() as u64, "{} not asked in full", target.label());
@@ -187,7 +187,7 @@ impl Load {
         let dialect = data.dialect(target);
         let open = |client: usize| {
             let scripts = scripts.connections.iter().skip(client).step_by(self.clients);
-            Pool::open(&target.address.place, &dialect, scripts.map(Vec::as_slice))
+            Pool::open(&target.address.endpoint, &dialect, scripts.map(Vec::as_slice))
         };
         let mut pools = (0..self.clients).map(open).collect::<Result<Vec<_>>>()?;
         // One request per connection, so that all are accepted and known before the clock starts.

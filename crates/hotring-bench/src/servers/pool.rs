@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use super::connection::Connection;
 use super::dialect::{Dialect, Step};
-use crate::address::Place;
+use crate::address::Endpoint;
 
 /// The longest silence while answers are due. After that the server has failed.
 const SILENCE_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -103,14 +103,14 @@ pub struct Pool<'a> {
 impl<'a> Pool<'a> {
     /// Opens a connection for each script.
     pub fn open(
-        place: &Place,
+        endpoint: &Endpoint,
         dialect: &'a Dialect,
         scripts: impl Iterator<Item = &'a [Step]>,
     ) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).context("cannot wait for sockets")?;
         let mut connections = Vec::new();
         for script in scripts {
-            let connection = Connection::open(place, script)?;
+            let connection = Connection::open(endpoint, script)?;
             let number = EventData::new_u64(connections.len() as u64);
             epoll::add(&epoll, &connection.stream, number, EventFlags::IN)?;
             connections.push(connection);
@@ -277,11 +277,11 @@ mod tests {
     /// A server of one connection, which runs the closure.
     fn peer<R: Send + 'static>(
         serve: impl FnOnce(std::net::TcpStream) -> R + Send + 'static,
-    ) -> (Place, std::thread::JoinHandle<R>) {
+    ) -> (Endpoint, std::thread::JoinHandle<R>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place::Tcp(listener.local_addr().unwrap().to_string());
+        let endpoint = Endpoint::Tcp(listener.local_addr().unwrap().to_string());
         let serving = std::thread::spawn(move || serve(listener.accept().unwrap().0));
-        (place, serving)
+        (endpoint, serving)
     }
 
     fn dialect() -> Dialect {
@@ -295,15 +295,15 @@ mod tests {
         out.len()
     }
 
-    fn pool<'a>(place: &Place, dialect: &'a Dialect, script: &'a [Step]) -> Pool<'a> {
-        Pool::open(place, dialect, std::iter::once(script)).unwrap()
+    fn pool<'a>(endpoint: &Endpoint, dialect: &'a Dialect, script: &'a [Step]) -> Pool<'a> {
+        Pool::open(endpoint, dialect, std::iter::once(script)).unwrap()
     }
 
     #[test]
     fn what_waits_for_a_stalled_server_counts_from_its_due_time() {
         const STALL: Duration = Duration::from_millis(60);
         const REQUESTS: u64 = 10;
-        let (place, serving) = peer(|mut stream| {
+        let (endpoint, serving) = peer(|mut stream| {
             let mut request = vec![0; request_len()];
             for number in 0..REQUESTS {
                 stream.read_exact(&mut request).unwrap();
@@ -316,7 +316,7 @@ mod tests {
         let (dialect, script) = (dialect(), [Step::new(Action::Set, 0)]);
         let interval = Duration::from_millis(1);
         let pace = Pace { start: Instant::now(), interval, total: REQUESTS };
-        let tally = pool(&place, &dialect, &script).open_loop(1, &pace).unwrap();
+        let tally = pool(&endpoint, &dialect, &script).open_loop(1, &pace).unwrap();
         serving.join().unwrap();
         assert_eq!(tally.requests, REQUESTS);
         // The last was due 9 ms after the first, which had to wait for the stall's end.
@@ -328,7 +328,7 @@ mod tests {
     fn a_closed_loop_has_so_many_in_flight_and_no_more() {
         const DEPTH: usize = 7;
         const BATCHES: usize = 3;
-        let (place, serving) = peer(|mut stream| {
+        let (endpoint, serving) = peer(|mut stream| {
             let mut batch = vec![0; DEPTH * request_len()];
             for _ in 0..BATCHES {
                 stream.read_exact(&mut batch).unwrap();
@@ -341,7 +341,8 @@ mod tests {
         });
         let script = vec![Step::new(Action::Set, 0); DEPTH * BATCHES];
         let dialect = dialect();
-        let tally = pool(&place, &dialect, &script).closed_loop(DEPTH as u64, Until::End).unwrap();
+        let tally =
+            pool(&endpoint, &dialect, &script).closed_loop(DEPTH as u64, Until::End).unwrap();
         serving.join().unwrap();
         assert_eq!(tally.requests, (DEPTH * BATCHES) as u64);
         assert_eq!(tally.latency.len(), tally.requests);
@@ -354,12 +355,12 @@ mod tests {
             ("+OK\r\n+OK\r\n", "more than was asked for"),
             ("+O", "closed the connection"),
         ] {
-            let (place, serving) = peer(move |mut stream| {
+            let (endpoint, serving) = peer(move |mut stream| {
                 stream.read_exact(&mut vec![0; request_len()]).unwrap();
                 stream.write_all(answer.as_bytes()).unwrap();
             });
             let (dialect, script) = (dialect(), [Step::new(Action::Set, 0)]);
-            let error = pool(&place, &dialect, &script).closed_loop(1, Until::End).unwrap_err();
+            let error = pool(&endpoint, &dialect, &script).closed_loop(1, Until::End).unwrap_err();
             serving.join().unwrap();
             assert!(error.to_string().contains(complaint), "{error}");
         }
@@ -369,7 +370,7 @@ mod tests {
     fn large_batches_leave_and_return_in_parts() {
         const DEPTH: usize = 64;
         const VALUE: usize = 100_000;
-        let (place, serving) = peer(|mut stream| {
+        let (endpoint, serving) = peer(|mut stream| {
             // All is read before anything is answered, which no socket's buffer holds.
             let content = Content::new(8, VALUE);
             let dialect = Dialect::new(Protocol::Resp, content);
@@ -389,7 +390,8 @@ mod tests {
         let dialect = Dialect::new(Protocol::Resp, Content::new(8, VALUE));
         let script =
             [[Step::new(Action::Set, 3); DEPTH], [Step::new(Action::Get, 3); DEPTH]].concat();
-        let tally = pool(&place, &dialect, &script).closed_loop(DEPTH as u64, Until::End).unwrap();
+        let tally =
+            pool(&endpoint, &dialect, &script).closed_loop(DEPTH as u64, Until::End).unwrap();
         serving.join().unwrap();
         assert_eq!(tally.requests, 2 * DEPTH as u64);
     }

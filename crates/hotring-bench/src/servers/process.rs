@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::address::Place;
+use crate::address::Endpoint;
 
 /// The processor time of a process at one moment.
 pub struct CpuTime {
@@ -66,14 +66,14 @@ fn ticks(pid: u32) -> Result<u64> {
 }
 
 /// The process that listens on an endpoint of this machine, if the kernel permits us to see it.
-pub fn listener(place: &Place) -> Option<u32> {
-    let inode = match place {
-        Place::Tcp(place) => {
-            let address = place.to_socket_addrs().ok()?.next()?;
+pub fn listener(endpoint: &Endpoint) -> Option<u32> {
+    let inode = match endpoint {
+        Endpoint::Tcp(endpoint) => {
+            let address = endpoint.to_socket_addrs().ok()?.next()?;
             let local = address.ip().is_loopback() || address.ip().is_unspecified();
             tcp_inode(local.then_some(address.port())?)?
         }
-        Place::Unix(path) => unix_inode(path)?,
+        Endpoint::Unix(path) => unix_inode(path)?,
     };
     let wanted = format!("socket:[{inode}]");
     let holds = |pid: &u32| {
@@ -119,14 +119,14 @@ mod tests {
     #[test]
     fn a_process_is_found_by_where_it_listens() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place::Tcp(tcp.local_addr().unwrap().to_string());
-        assert_eq!(listener(&place), Some(std::process::id()));
+        let endpoint = Endpoint::Tcp(tcp.local_addr().unwrap().to_string());
+        assert_eq!(listener(&endpoint), Some(std::process::id()));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let unix = UnixListener::bind(&path).unwrap();
-        assert_eq!(listener(&Place::Unix(path.clone())), Some(std::process::id()));
+        assert_eq!(listener(&Endpoint::Unix(path.clone())), Some(std::process::id()));
         drop((tcp, unix));
-        assert_eq!(listener(&Place::Unix(path)), None);
+        assert_eq!(listener(&Endpoint::Unix(path)), None);
     }
 
     #[test]

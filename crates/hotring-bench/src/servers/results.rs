@@ -180,11 +180,11 @@ impl Results<Row> {
 
     fn notes(&self) -> String {
         let mut text = String::new();
-        let mut said: Vec<(&str, &str)> = Vec::new();
+        let mut lines: Vec<(&str, &str)> = Vec::new();
         for row in &self.rows {
             let line = (row.server.as_str(), row.version.as_str());
-            if !said.contains(&line) {
-                said.push(line);
+            if !lines.contains(&line) {
+                lines.push(line);
                 let note =
                     if row.note.is_empty() { String::new() } else { format!(" ({})", row.note) };
                 text.push_str(&format!("{}: {}{note}\n", row.server, row.version));

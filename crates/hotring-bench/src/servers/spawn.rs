@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::measure::Data;
-use crate::address::{Address, Place, Protocol};
+use crate::address::{Address, Endpoint, Protocol};
 use crate::{folder, machine};
 
 /// A server that can be started.
@@ -188,13 +188,13 @@ impl Plan {
         let name = format!("hotring-bench-{}-{number}", std::process::id());
         let log = std::env::temp_dir().join(format!("{name}.log"));
         let socket = std::env::temp_dir().join(format!("{name}.sock"));
-        let place = match self.transport {
-            Transport::Tcp => Place::Tcp(free_place()?),
-            Transport::Unix => Place::Unix(socket.clone()),
+        let endpoint = match self.transport {
+            Transport::Tcp => Endpoint::Tcp(free_address()?),
+            Transport::Unix => Endpoint::Unix(socket.clone()),
         };
         let output = File::create(&log).with_context(|| format!("no {}", log.display()))?;
         let mut command = Command::new(program);
-        command.args(self.args(&place)).stdin(Stdio::null());
+        command.args(self.args(&endpoint)).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
         let child = {
             // The lock spans start and registration, so that ending all servers cannot miss this one.
@@ -203,7 +203,7 @@ impl Plan {
             running.push(Running { pid: child.id(), log: log.clone(), socket });
             child
         };
-        let address = Address { protocol: self.kind.protocol(), place };
+        let address = Address { protocol: self.kind.protocol(), endpoint };
         let mut spawned = Spawned { child, address };
         spawned.wait_until_ready(&log).with_context(|| format!("cannot start {}", self.name()))?;
         Ok(spawned)
@@ -221,11 +221,11 @@ impl Plan {
         std::thread::scope(|scope| scope.spawn(launch).join()).expect("starting does not panic")
     }
 
-    fn args(&self, place: &Place) -> Vec<String> {
+    fn args(&self, endpoint: &Endpoint) -> Vec<String> {
         let threads = self.threads.to_string();
-        let (tcp, socket) = match place {
-            Place::Tcp(tcp) => (tcp.as_str(), String::new()),
-            Place::Unix(path) => ("127.0.0.1:0", path.display().to_string()),
+        let (tcp, socket) = match endpoint {
+            Endpoint::Tcp(tcp) => (tcp.as_str(), String::new()),
+            Endpoint::Unix(path) => ("127.0.0.1:0", path.display().to_string()),
         };
         let port = tcp.rsplit_once(':').map_or("0", |(_, port)| port);
         let mut args: Vec<&str> = match self.kind {
@@ -274,9 +274,9 @@ impl Plan {
         match self.kind {
             Kind::Memcached => {
                 args.extend(["-m", &memory, "-c", &connections, "-u", "root"]);
-                match place {
-                    Place::Tcp(_) => args.extend(["-l", "127.0.0.1", "-p", port]),
-                    Place::Unix(_) => args.extend(["-s", &socket]),
+                match endpoint {
+                    Endpoint::Tcp(_) => args.extend(["-l", "127.0.0.1", "-p", port]),
+                    Endpoint::Unix(_) => args.extend(["-s", &socket]),
                 }
             }
             Kind::Null => args.extend(["--value-size", &value_len]),
@@ -294,7 +294,7 @@ impl Plan {
 }
 
 /// An address on loopback that was free a moment ago.
-fn free_place() -> Result<String> {
+fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").context("loopback has no free port")?;
     Ok(listener.local_addr()?.to_string())
 }
@@ -314,13 +314,13 @@ impl Spawned {
 
     fn wait_until_ready(&mut self, log: &Path) -> Result<()> {
         let start = Instant::now();
-        while self.address.place.connect().is_err() {
-            let said = || std::fs::read_to_string(log).unwrap_or_default();
+        while self.address.endpoint.connect().is_err() {
+            let output = || std::fs::read_to_string(log).unwrap_or_default();
             if let Some(status) = self.child.try_wait()? {
-                bail!("it ended with {status}, saying: {}", said());
+                bail!("it ended with {status}, saying: {}", output());
             }
             if start.elapsed() > PATIENCE {
-                bail!("it does not accept connections at {}, and says: {}", self.address, said());
+                bail!("it does not accept connections at {}, and says: {}", self.address, output());
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::process;
 use super::spawn::{Plan, Spawned};
-use crate::address::{Address, Place, Protocol};
+use crate::address::{Address, Endpoint, Protocol};
 use crate::resp::{Client, Reply, info_field};
 
 /// A running server as given on the command line: an address, followed by `?pid=N` if its listening socket does
@@ -56,7 +56,7 @@ impl Target {
     pub fn given(given: &Given) -> Result<Self> {
         let Given { address, pid } = given;
         let mut target = Target::new(address.to_string(), address.clone())?;
-        target.pid = pid.or_else(|| process::listener(&address.place));
+        target.pid = pid.or_else(|| process::listener(&address.endpoint));
         if target.pid.is_none() {
             eprintln!("note: no process found for {address}, so no processor time: give ?pid=N");
         }
@@ -105,9 +105,9 @@ impl Target {
 
     /// The kind of socket.
     pub fn transport(&self) -> &'static str {
-        match self.address.place {
-            Place::Tcp(_) => "tcp",
-            Place::Unix(_) => "unix",
+        match self.address.endpoint {
+            Endpoint::Tcp(_) => "tcp",
+            Endpoint::Unix(_) => "unix",
         }
     }
 
@@ -160,7 +160,7 @@ fn version(address: &Address) -> Result<String> {
 
 /// A value of memcached's general statistics.
 fn stat(address: &Address, name: &str) -> Result<String> {
-    let mut stream = BufReader::new(address.place.connect()?);
+    let mut stream = BufReader::new(address.endpoint.connect()?);
     stream.get_mut().write_all(b"stats\r\n")?;
     for line in stream.lines() {
         let line = line?;

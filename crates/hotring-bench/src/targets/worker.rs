@@ -72,11 +72,11 @@ pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
             let (unrolled, rest) = ops.as_chunks::<UNROLLED>();
             for ops in unrolled {
                 for op in ops {
-                    seen.look(session.get(op.read_key()), op.read_key());
+                    seen.check(session.get(op.read_key()), op.read_key());
                 }
             }
             for op in rest {
-                seen.look(session.get(op.read_key()), op.read_key());
+                seen.check(session.get(op.read_key()), op.read_key());
             }
         } else {
             for op in ops {
@@ -84,7 +84,7 @@ pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
                     Kind::Read => {
                         seen.expected = seen.expected.wrapping_add(op.key());
                         seen.reads += 1;
-                        seen.look(session.get(op.key()), op.key());
+                        seen.check(session.get(op.key()), op.key());
                     }
                     _ => write(session, *op),
                 }
@@ -108,7 +108,7 @@ struct Seen {
 impl Seen {
     /// Adds an answer.
     #[inline(always)]
-    fn look(&mut self, value: Option<u64>, key: u64) {
+    fn check(&mut self, value: Option<u64>, key: u64) {
         match value {
             Some(value) => self.sum = self.sum.wrapping_add(value),
             None => {

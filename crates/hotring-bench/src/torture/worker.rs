@@ -315,7 +315,7 @@ impl Worker {
         }
         let Some(stamp) = s.get(key)? else {
             let written =
-                (0..self.threads as usize).any(|w| self.seen[self.place(register, w)] > 0);
+                (0..self.threads as usize).any(|w| self.seen[self.index_of(register, w)] > 0);
             hold!(!written, "register {register} is gone");
             return Ok(());
         };
@@ -323,14 +323,14 @@ impl Worker {
         let announced = l.announced_shared(register, writer);
         hold!(stamp.key == key, "register {register} holds {stamp:?}");
         hold!(stamp.sequence <= announced, "register {register} holds {stamp:?}, never written");
-        let place = self.place(register, writer);
-        let seen = self.seen[place];
+        let index = self.index_of(register, writer);
+        let seen = self.seen[index];
         hold!(stamp.sequence >= seen, "register {register} went back from {seen} to {stamp:?}");
-        self.seen[place] = stamp.sequence;
+        self.seen[index] = stamp.sequence;
         Ok(())
     }
 
-    fn place(&self, register: usize, writer: usize) -> usize {
+    fn index_of(&self, register: usize, writer: usize) -> usize {
         register * self.threads as usize + writer
     }
 

@@ -134,7 +134,7 @@ impl Streams {
     }
 
     /// Appends the streams of `others` as those of further threads.
-    pub fn beside(mut self, others: Streams) -> Self {
+    pub fn with_background(mut self, others: Streams) -> Self {
         self.dense.extend(others.dense);
         self.scattered.extend(others.scattered);
         self.present &= others.present;

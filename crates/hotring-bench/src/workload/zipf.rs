@@ -37,9 +37,9 @@ impl Zipf {
     pub fn sample(&self, random: &mut Rng) -> u64 {
         loop {
             let area = self.high + random.f64() * (self.low - self.high);
-            let place = inverse(area, self.theta);
-            let rank = (place + 0.5).floor().clamp(1.0, self.count);
-            let accepted = rank - place <= self.squeeze
+            let point = inverse(area, self.theta);
+            let rank = (point + 0.5).floor().clamp(1.0, self.count);
+            let accepted = rank - point <= self.squeeze
                 || area >= integral(rank + 0.5, self.theta) - density(rank, self.theta);
             if accepted {
                 return rank as u64 - 1;
@@ -136,9 +136,9 @@ mod tests {
             let mut random = Rng::with_seed(7);
             let mut hits = [0_u32; FRACTIONS.len()];
             for _ in 0..SAMPLES {
-                let place = zipf.sample(&mut random) as f64 / COUNT as f64;
+                let point = zipf.sample(&mut random) as f64 / COUNT as f64;
                 for (hits, fraction) in hits.iter_mut().zip(FRACTIONS) {
-                    *hits += u32::from(place < fraction);
+                    *hits += u32::from(point < fraction);
                 }
             }
             for ((hits, fraction), expected) in hits.into_iter().zip(FRACTIONS).zip(row) {

@@ -180,7 +180,7 @@ impl YcsbArgs {
             (trace.distinct() as u64, trace.accesses().len() as u64)
         });
         let fitness = Fitness::measure(keys, ops)?;
-        fitness.tell();
+        fitness.print();
         let accesses: Vec<Accesses<'_>> = match &trace {
             Some(trace) => vec![Accesses::Traced(trace)],
             None => self.skew.iter().copied().map(Accesses::Drawn).collect(),

@@ -166,7 +166,7 @@ impl Results<Row> {
                 format!("{:.1}", row.bytes_per_key),
                 optional(row.index_bytes_per_key),
                 optional(row.visits_per_lookup),
-                row.settled().say(),
+                row.settled().describe(),
             ];
             cells.extend(is_timed.then(|| row.latencies()));
             table.row(cells);

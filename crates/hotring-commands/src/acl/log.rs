@@ -121,7 +121,7 @@ impl DenialLog {
                 && entry.user == user
         };
         let found = kept.entries.iter().take(SEARCHED).position(is_similar);
-        let entry = match found.and_then(|place| kept.entries.remove(place)) {
+        let entry = match found.and_then(|position| kept.entries.remove(position)) {
             Some(mut entry) => {
                 (entry.count, entry.updated_at) = (entry.count + 1, denial.now);
                 entry.client = denial.client;

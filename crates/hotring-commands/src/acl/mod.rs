@@ -157,8 +157,8 @@ impl Acl {
         if has_spaces(name) {
             return Err("ERR Usernames can't contain spaces or null characters".to_string());
         }
-        let rules = join_selectors(rules).map_err(|place| {
-            let rule = quoted(rules[place]);
+        let rules = join_selectors(rules).map_err(|position| {
+            let rule = quoted(rules[position]);
             format!("ERR Unmatched parenthesis in acl selector starting at '{rule}'.")
         })?;
         let mut users = self.write();

@@ -227,14 +227,14 @@ impl Selector {
             return Err(Denied::Command);
         }
         if let Patterns::Of(patterns) = &self.keys {
-            for (place, access) in spec.uses_of(args) {
-                let key = args.at(place);
+            for (position, access) in spec.uses_of(args) {
+                let key = args.at(position);
                 if !patterns.iter().any(|pattern| pattern.allows(key, access)) {
-                    return Err(Denied::Key(place));
+                    return Err(Denied::Key(position));
                 }
             }
         }
-        let (kind, places) = match spec.id {
+        let (kind, positions) = match spec.id {
             CommandId::Publish => (ChannelKind::Channel, 1..2),
             CommandId::SPublish => (ChannelKind::Shard, 1..2),
             CommandId::SSubscribe => (ChannelKind::Shard, 1..args.len()),
@@ -242,9 +242,9 @@ impl Selector {
             CommandId::PSubscribe => (ChannelKind::Pattern, 1..args.len()),
             _ => return Ok(()),
         };
-        let mut places = places;
-        match places.find(|place| !self.allows_channel(kind, args.at(*place))) {
-            Some(place) => Err(Denied::Channel(place)),
+        let mut positions = positions;
+        match positions.find(|position| !self.allows_channel(kind, args.at(*position))) {
+            Some(position) => Err(Denied::Channel(position)),
             None => Ok(()),
         }
     }

@@ -102,15 +102,15 @@ impl User {
             b'>' | b'<' => Digest::of(word),
             _ => Digest::parse(word).ok_or(RuleError::BadHash)?,
         };
-        let place = self.passwords.iter().position(|one| one.is(&digest));
-        match (kind, place) {
-            (b'>' | b'#', place) => {
-                if place.is_none() {
+        let position = self.passwords.iter().position(|one| one.is(&digest));
+        match (kind, position) {
+            (b'>' | b'#', position) => {
+                if position.is_none() {
                     self.passwords.push(digest);
                 }
                 self.nopass = false;
             }
-            (_, Some(place)) => drop(self.passwords.remove(place)),
+            (_, Some(position)) => drop(self.passwords.remove(position)),
             (_, None) => return Err(RuleError::NoSuchPassword),
         }
         Ok(())

@@ -56,17 +56,17 @@ pub(crate) fn getuser(c: &mut Context<'_>) -> Outcome {
     c.reply.array(digests.len());
     digests.iter().for_each(|digest| c.reply.bulk(digest.as_bytes()));
     let selectors = user.selector_rules();
-    tell_rules(c, &selectors[0]);
+    reply_rules(c, &selectors[0]);
     c.reply.bulk(b"selectors");
     c.reply.array(selectors.len() - 1);
     for rules in &selectors[1..] {
         c.reply.map(rules.len());
-        tell_rules(c, rules);
+        reply_rules(c, rules);
     }
     c.check_reply_len()
 }
 
-fn tell_rules(c: &mut Context<'_>, rules: &[Vec<u8>; 3]) {
+fn reply_rules(c: &mut Context<'_>, rules: &[Vec<u8>; 3]) {
     for (name, rules) in [&b"commands"[..], b"keys", b"channels"].iter().zip(rules) {
         c.reply.bulk(name);
         c.reply.bulk(rules);
@@ -222,15 +222,17 @@ pub(crate) fn dryrun(c: &mut Context<'_>) -> Outcome {
     match user.check(spec, request) {
         Ok(()) => c.reply.ok(),
         Err(denied) => {
-            let what = match denied {
-                Denied::Key(place) => format!("access the '{}' key", quoted(request.at(place))),
-                Denied::Channel(place) => {
-                    format!("access the '{}' channel", quoted(request.at(place)))
+            let denied_action = match denied {
+                Denied::Key(position) => {
+                    format!("access the '{}' key", quoted(request.at(position)))
+                }
+                Denied::Channel(position) => {
+                    format!("access the '{}' channel", quoted(request.at(position)))
                 }
                 _ => format!("run the '{}' command", spec.name),
             };
             let name = String::from_utf8_lossy(&user.name);
-            c.reply.bulk(format!("User {name} has no permissions to {what}").as_bytes());
+            c.reply.bulk(format!("User {name} has no permissions to {denied_action}").as_bytes());
         }
     }
     Ok(())

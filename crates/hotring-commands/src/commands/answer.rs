@@ -91,8 +91,8 @@ pub(crate) fn deny(
         // Before authentication there is no user to name.
         Denied::Unauthenticated => return denied.message(user, spec),
         Denied::Command => (Reason::Command, spec.name.as_bytes()),
-        Denied::Key(place) => (Reason::Key, args.at(place)),
-        Denied::Channel(place) => (Reason::Channel, args.at(place)),
+        Denied::Key(position) => (Reason::Key, args.at(position)),
+        Denied::Channel(position) => (Reason::Channel, args.at(position)),
     };
     note_denial(client, server, origin, reason, object, &user.name);
     denied.message(user, spec)

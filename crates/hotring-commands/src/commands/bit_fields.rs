@@ -70,7 +70,7 @@ fn overflow_of(name: &[u8]) -> Result<Overflow, Failure> {
 }
 
 /// Parses a field: a type such as `i16`, and a bit offset, or `#n` for the n-th field of that width.
-fn field(c: &Context<'_>, encoding: &[u8], place: &[u8]) -> Result<BitField, Failure> {
+fn field(c: &Context<'_>, encoding: &[u8], offset: &[u8]) -> Result<BitField, Failure> {
     let (is_signed, bits_max) = (encoding.first() == Some(&b'i'), 63);
     let bits = parse_i64(encoding.get(1..).unwrap_or_default())
         .filter(|_| is_signed || encoding.first() == Some(&b'u'))
@@ -78,9 +78,9 @@ fn field(c: &Context<'_>, encoding: &[u8], place: &[u8]) -> Result<BitField, Fai
         .ok_or(Failure::text(
             "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
         ))?;
-    let offset = match place.strip_prefix(b"#") {
+    let offset = match offset.strip_prefix(b"#") {
         Some(index) => parse_i64(index).and_then(|index| index.checked_mul(bits)),
-        None => parse_i64(place),
+        None => parse_i64(offset),
     };
     let offset = offset
         .and_then(|offset| u64::try_from(offset).ok())

@@ -58,13 +58,13 @@ pub(crate) fn setinfo(c: &mut Context<'_>) -> Outcome {
 const LABEL_LEN_MAX: usize = 1024;
 
 /// Checks a label. It must not contain spaces, because clients split the lines of CLIENT LIST at them.
-pub(super) fn check_label(what: &str, text: &[u8]) -> Result<String, Failure> {
+pub(super) fn check_label(label: &str, text: &[u8]) -> Result<String, Failure> {
     if text.len() > LABEL_LEN_MAX {
-        Err(format!("ERR {what} cannot be longer than {LABEL_LEN_MAX} bytes.").into())
+        Err(format!("ERR {label} cannot be longer than {LABEL_LEN_MAX} bytes.").into())
     } else if text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         Ok(String::from_utf8_lossy(text).into_owned())
     } else {
-        Err(format!("ERR {what} cannot contain spaces, newlines or special characters.").into())
+        Err(format!("ERR {label} cannot contain spaces, newlines or special characters.").into())
     }
 }
 

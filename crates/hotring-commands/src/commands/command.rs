@@ -108,11 +108,11 @@ fn write_keys(c: &mut Context<'_>, with_flags: bool) -> Outcome {
         return Err(Failure::text("ERR The command has no key arguments"));
     }
     c.reply.array(uses.len());
-    for (place, access) in uses {
+    for (position, access) in uses {
         if with_flags {
             c.reply.array(2);
         }
-        c.reply.bulk(request.at(place));
+        c.reply.bulk(request.at(position));
         if with_flags {
             c.reply.set(access.names().len());
             access.names().iter().for_each(|name| c.reply.simple(name));

@@ -88,8 +88,8 @@ impl<'a> Options<'a> {
 }
 
 /// Fills an empty slot and returns true: the option consumes a value. None if the slot is taken.
-fn put<T>(place: &mut Option<T>, value: T) -> Option<bool> {
-    place.is_none().then(|| *place = Some(value)).map(|()| true)
+fn put<T>(slot: &mut Option<T>, value: T) -> Option<bool> {
+    slot.is_none().then(|| *slot = Some(value)).map(|()| true)
 }
 
 pub(crate) fn increx(c: &mut Context<'_>) -> Outcome {

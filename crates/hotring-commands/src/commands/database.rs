@@ -57,7 +57,7 @@ pub(crate) fn swapdb(c: &mut Context<'_>) -> Outcome {
     let one = number(c.args.at(1), "ERR invalid first DB index")?;
     let other = number(c.args.at(2), "ERR invalid second DB index")?;
     let (one, other) = (check(c, one)?, check(c, other)?);
-    c.store.swap(one, other);
+    c.store.swap_databases(one, other);
     c.reply.ok();
     Ok(())
 }

@@ -3,7 +3,7 @@
 use hotring_protocol::parse_i64;
 use hotring_store::{Accesses, StoreError};
 
-use crate::rdb::dump::{Undumped, dump as dumped, undump};
+use crate::rdb::dump::{PayloadError, dump as dumped, undump};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
@@ -69,11 +69,11 @@ pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
 }
 
 /// Redis's error for an invalid payload.
-fn refused(why: Undumped, c: &Context<'_>) -> Failure {
+fn refused(why: PayloadError, c: &Context<'_>) -> Failure {
     match why {
-        Undumped::Sum => Failure::text("ERR DUMP payload version or checksum are wrong"),
-        Undumped::Format => Failure::text("ERR Bad data format"),
-        Undumped::TooLong { len } => {
+        PayloadError::Sum => Failure::text("ERR DUMP payload version or checksum are wrong"),
+        PayloadError::Format => Failure::text("ERR Bad data format"),
+        PayloadError::TooLong { len } => {
             StoreError::ValueTooLong { len, len_max: c.store.value_len_max() }.into()
         }
     }

@@ -149,8 +149,8 @@ fn time_of_expiry(c: &mut Context<'_>, shown: impl Fn(u64, u64) -> u64) -> Outco
 pub(crate) fn hgetdel(c: &mut Context<'_>) -> Outcome {
     check_type(c)?;
     let fields = fields_of(c.args.tail(2), NOT_POSITIVE)?;
-    let room = c.room(b"");
-    let take = |fields: &[&[u8]]| c.store.hash_get_del(&c.args[1], (fields, room), c.now);
+    let capacity = c.reply_capacity(b"");
+    let take = |fields: &[&[u8]]| c.store.hash_get_del(&c.args[1], (fields, capacity), c.now);
     let values = with_keys(fields, take)?;
     answer_values(c, &values);
     Ok(())
@@ -289,8 +289,8 @@ pub(crate) fn hgetex(c: &mut Context<'_>) -> Outcome {
         Some(Expiry::At(at)) => TtlChange::At(at),
         Some(Expiry::Persist | Expiry::Keep) => TtlChange::Persist,
     };
-    let room = c.room(b"");
-    let get = |fields: &[&[u8]]| c.store.hash_get_ex(&c.args[1], (fields, room), change, c.now);
+    let capacity = c.reply_capacity(b"");
+    let get = |fields: &[&[u8]]| c.store.hash_get_ex(&c.args[1], (fields, capacity), change, c.now);
     let values = with_keys(named(&options)?, get)?;
     answer_values(c, &values);
     Ok(())

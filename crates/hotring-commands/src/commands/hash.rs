@@ -129,10 +129,10 @@ fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
 
 pub(crate) fn hrandfield(c: &mut Context<'_>) -> Outcome {
     let (chosen, with_values) = Chosen::read(c.args, b"withvalues")?;
-    let (version, len_max, room) = (c.reply.version(), c.reply_len_max, c.reply_left());
+    let (version, len_max, reply_left) = (c.reply.version(), c.reply_len_max, c.reply_left());
     let found = c.store.hash_walk(c.key(), c.now, |hash| {
         let pairs = hash.by_rank();
-        let ranks = chosen.ranks(pairs.len(), &mut c.locals.random, room)?;
+        let ranks = chosen.ranks(pairs.len(), &mut c.locals.random, reply_left)?;
         let in_pairs = with_values && version == Version::Resp3;
         if !matches!(chosen, Chosen::One) {
             c.reply.array(ranks.len() * if with_values && !in_pairs { 2 } else { 1 });

@@ -56,7 +56,7 @@ fn pop(c: &mut Context<'_>, end: End, name: &'static str) -> Outcome {
         Some(count) => Some(number_from(count, 0, NOT_POSITIVE)?),
         None => None,
     };
-    let limits = (count.unwrap_or(1), c.room(b""));
+    let limits = (count.unwrap_or(1), c.reply_capacity(b""));
     let taken = c.store.list_pop(c.key(), end, limits, c.now)?;
     is_found(c, taken.is_some());
     match (taken, count) {
@@ -167,8 +167,8 @@ pub(crate) fn lset(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn linsert(c: &mut Context<'_>) -> Outcome {
     let is_before = match &c.args[2] {
-        place if place.eq_ignore_ascii_case(b"before") => true,
-        place if place.eq_ignore_ascii_case(b"after") => false,
+        position if position.eq_ignore_ascii_case(b"before") => true,
+        position if position.eq_ignore_ascii_case(b"after") => false,
         _ => return Err(Failure::Syntax),
     };
     let len = c.store.list_insert(&c.args[1], is_before, &c.args[3], &c.args[4], c.now)?;
@@ -221,16 +221,16 @@ struct Wanted {
 pub(crate) fn lpos(c: &mut Context<'_>) -> Outcome {
     let wanted = wanted(c.args.tail(3))?;
     let element = c.args.at(2);
-    let found = c.store.list_walk(c.key(), c.now, |list| places(list, element, &wanted))?;
+    let found = c.store.list_walk(c.key(), c.now, |list| positions(list, element, &wanted))?;
     is_found(c, found.is_some());
     let found = found.unwrap_or_default();
     match wanted.count {
         Some(_) => {
             c.reply.array(found.len());
-            found.iter().for_each(|place| c.reply.count(*place));
+            found.iter().for_each(|position| c.reply.count(*position));
         }
         None => match found.first() {
-            Some(place) => c.reply.count(*place),
+            Some(position) => c.reply.count(*position),
             None => c.reply.null(),
         },
     }
@@ -265,7 +265,7 @@ fn wanted(options: ArgsView<'_>) -> Result<Wanted, Failure> {
     Ok(wanted)
 }
 
-fn places(list: ListRef<'_>, element: &[u8], wanted: &Wanted) -> Vec<usize> {
+fn positions(list: ListRef<'_>, element: &[u8], wanted: &Wanted) -> Vec<usize> {
     let len = list.len();
     let all = |n: usize| if n == 0 { usize::MAX } else { n };
     let skipped = usize::try_from(wanted.rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
@@ -313,9 +313,9 @@ pub(super) fn counted_pop(
     at: usize,
 ) -> Result<(ArgsView<'_>, End, usize), Failure> {
     let too_few = Failure::text("ERR numkeys should be greater than 0");
-    let place = number_from(args.at(at), 1, too_few)?.saturating_add(at + 1);
-    let end = end(args.get(place).ok_or(Failure::Syntax)?)?;
-    let options = args.tail(place + 1);
+    let position = number_from(args.at(at), 1, too_few)?.saturating_add(at + 1);
+    let end = end(args.get(position).ok_or(Failure::Syntax)?)?;
+    let options = args.tail(position + 1);
     let count = match (options.len(), options.get(0)) {
         (0, _) => 1,
         (2, Some(option)) if option.eq_ignore_ascii_case(b"count") => {
@@ -324,13 +324,13 @@ pub(super) fn counted_pop(
         }
         _ => return Err(Failure::Syntax),
     };
-    Ok((args.slice(at + 1..place), end, count))
+    Ok((args.slice(at + 1..position), end, count))
 }
 
 pub(crate) fn lmpop(c: &mut Context<'_>) -> Outcome {
     let (keys, end, count) = counted_pop(c.args, 1)?;
     let longest = keys.iter().max_by_key(|key| key.len()).unwrap_or_default();
-    let limits = (count, c.room(longest));
+    let limits = (count, c.reply_capacity(longest));
     let taken = with_keys(keys, |keys| c.store.list_pop_first(keys, end, limits, c.now))?;
     is_found(c, taken.is_some());
     match taken {

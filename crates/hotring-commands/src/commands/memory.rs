@@ -102,7 +102,7 @@ pub(crate) fn malloc_stats(c: &mut Context<'_>) -> Outcome {
         ("used by long values and buffers", index.block_bytes),
         ("waiting to be freed", index.limbo_bytes),
         ("table", index.table_bytes),
-        ("beside", index.beside_bytes),
+        ("beside", index.external_bytes),
     ] {
         writeln!(text, "{name}: {bytes}").expect(WRITES);
     }

@@ -16,7 +16,7 @@ pub(super) fn with_keys<'a, R>(args: ArgsView<'a>, f: impl FnOnce(&[&'a [u8]]) -
         1 => f(&[args.at(0)]),
         n @ 0..=LISTED_MAX => {
             let mut listed: [&[u8]; LISTED_MAX] = [b""; LISTED_MAX];
-            listed.iter_mut().zip(args.iter()).for_each(|(place, key)| *place = key);
+            listed.iter_mut().zip(args.iter()).for_each(|(slot, key)| *slot = key);
             f(&listed[..n])
         }
         _ => f(&args.iter().collect::<Vec<_>>()),
@@ -45,7 +45,7 @@ pub(super) fn with_pairs<'a, R>(
         return Ok(f(&pairs.collect::<Vec<_>>()));
     }
     let mut listed: [Pair<'a>; LISTED_MAX] = [(b"", b""); LISTED_MAX];
-    listed.iter_mut().zip(&mut pairs).for_each(|(place, pair)| *place = pair);
+    listed.iter_mut().zip(&mut pairs).for_each(|(slot, pair)| *slot = pair);
     Ok(f(&listed[..n]))
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
 
 /// WAITAOF: replies once all earlier writes of all connections are on disk. There are no replicas to wait for.
 ///
-/// This function does not block: it begins a wait, and [`tell_synced`] replies.
+/// This function does not block: it begins a wait, and [`reply_synced`] replies.
 pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     let log = parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
     parse_i64(&c.args[2]).filter(|n| *n >= 0).ok_or(Failure::NotAnInteger)?;
@@ -102,13 +102,13 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
         let limit = (timeout > 0).then(|| Duration::from_millis(timeout));
         c.client.begin_wait(Wait::Synced { lsn, limit });
     } else {
-        tell_synced(&c.server.persist.durability, lsn, &mut c.reply);
+        reply_synced(&c.server.persist.durability, lsn, &mut c.reply);
     }
     Ok(())
 }
 
 /// Replies whether the log is on disk up to this record, and that 0 replicas have it.
-pub(crate) fn tell_synced(durability: &Durability, lsn: Lsn, reply: &mut Writer<'_>) {
+pub(crate) fn reply_synced(durability: &Durability, lsn: Lsn, reply: &mut Writer<'_>) {
     let is_synced = durability.log().is_some_and(|log| log.synced() >= lsn);
     reply.array(2);
     reply.int(is_synced.into());

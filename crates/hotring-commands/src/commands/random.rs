@@ -54,7 +54,7 @@ impl Chosen {
         n as u64 <= max.unsigned_abs()
     }
 
-    /// The ranks of the chosen elements among `len`. The reply can hold `room` more bytes.
+    /// The ranks of the chosen elements among `len`. The reply can hold `reply_left` more bytes.
     ///
     /// # Errors
     /// [`Failure::ReplyTooLong`] if the reply cannot hold that many elements even if all are empty: drawing until the
@@ -63,12 +63,14 @@ impl Chosen {
         self,
         len: usize,
         random: &mut Rng,
-        room: usize,
+        reply_left: usize,
     ) -> Result<Ranks<'_>, Failure> {
         let (n, distinct) = match self {
             _ if len == 0 => (0, None),
             Chosen::One => (1, None),
-            Chosen::Repeated(n) if n > room / bulk_len(b"") => return Err(Failure::ReplyTooLong),
+            Chosen::Repeated(n) if n > reply_left / bulk_len(b"") => {
+                return Err(Failure::ReplyTooLong);
+            }
             Chosen::Repeated(n) => (n, None),
             Chosen::Distinct(n) => (n.min(len), Some(distinct(n.min(len), len, random))),
         };

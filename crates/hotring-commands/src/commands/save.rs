@@ -120,7 +120,7 @@ fn last_save(server: &Server) -> u64 {
 }
 
 /// Appends the fields about snapshots to INFO.
-pub(super) fn tell(f: &Facts<'_>, text: &mut String) {
+pub(super) fn add_status(f: &Facts<'_>, text: &mut String) {
     let status = f.server.persist.durability.snapshots().map(Snapshots::status);
     let status = status.as_ref();
     let seconds = |time: std::time::Duration| time.as_secs() as i64;

@@ -145,24 +145,24 @@ fn run(
     // are refused.
     let _ = c.store.admit();
     let ended = match (c.store.is_alone(), script.is_declared()) {
-        (true, _) => hold(interpreter, script, all, c)?,
-        (false, false) => c.alone(&[], |c| hold(interpreter, script, all, c))?,
-        (false, true) if keys.is_empty() => hold(interpreter, script, some, c)?,
+        (true, _) => run_held(interpreter, script, all, c)?,
+        (false, false) => c.alone(&[], |c| run_held(interpreter, script, all, c))?,
+        (false, true) if keys.is_empty() => run_held(interpreter, script, some, c)?,
         (false, true) => {
             let keys: Vec<&[u8]> = keys.iter().collect();
             c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
-            c.alone(&keys, |c| hold(interpreter, script, some, c))?
+            c.alone(&keys, |c| run_held(interpreter, script, some, c))?
         }
     };
     match ended {
         Ended::Replied => c.check_reply_len(),
-        Ended::NeedsAll => again(script, all, c),
+        Ended::NeedsAll => run_again_with_all(script, all, c),
     }
 }
 
 /// Runs a script whose keys are held. The script's time begins here: the wait for the keys and earlier requests of the
 /// batch do not count.
-fn hold(
+fn run_held(
     interpreter: &mut dyn Interpreter,
     script: &Arc<Script>,
     run: Run<'_>,
@@ -173,11 +173,11 @@ fn hold(
 }
 
 /// Runs a script from its beginning with the entire store held, because its first run ended at an undeclared key.
-fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
+fn run_again_with_all(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
         interpreter.compile(&sha, script)?;
-        c.alone(&[], |c| hold(interpreter, script, run, c))?;
+        c.alone(&[], |c| run_held(interpreter, script, run, c))?;
         c.check_reply_len()
     })
 }

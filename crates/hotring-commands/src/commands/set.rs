@@ -94,7 +94,7 @@ pub(crate) fn spop(c: &mut Context<'_>) -> Outcome {
         }
         _ => return Err(Failure::Syntax),
     };
-    let limits = (count.unwrap_or(1), c.room(b""));
+    let limits = (count.unwrap_or(1), c.reply_capacity(b""));
     let random = |below| c.locals.random.usize(..below);
     let popped = c.store.set_pop(&c.args[1], limits, random, c.now)?;
     match (count, popped.first()) {
@@ -132,7 +132,7 @@ fn one_random(c: &mut Context<'_>) -> Outcome {
 /// SRANDMEMBER with a count: distinct members, or, with a negative count, independent draws.
 fn several_random(c: &mut Context<'_>) -> Outcome {
     let chosen = Chosen::counted(&c.args[2])?;
-    let (len_max, room) = (c.reply_len_max, c.reply_left());
+    let (len_max, reply_left) = (c.reply_len_max, c.reply_left());
     let (key, now) = (c.args.at(1), c.now);
     let (store, random) = (&mut c.store, &mut c.locals.random);
     let (mut found, mut fits) = (Ok(None), Ok(()));
@@ -150,17 +150,19 @@ fn several_random(c: &mut Context<'_>) -> Outcome {
                 let random = |below| random.usize(..below);
                 store.set_choose(key, n, random, now, |member| _ = write(member))
             } else {
-                store.set_walk(key, now, |set| match chosen.ranks(set.count(), random, room) {
-                    Ok(ranks) => {
-                        let is_long = set.form() == SetForm::Table;
-                        let step = |_: &_| {
-                            if is_long {
-                                rest()
-                            }
-                        };
-                        _ = ranks.map_while(|rank| set.of_rank(rank)).inspect(step).all(write);
+                store.set_walk(key, now, |set| {
+                    match chosen.ranks(set.count(), random, reply_left) {
+                        Ok(ranks) => {
+                            let is_long = set.form() == SetForm::Table;
+                            let step = |_: &_| {
+                                if is_long {
+                                    rest()
+                                }
+                            };
+                            _ = ranks.map_while(|rank| set.of_rank(rank)).inspect(step).all(write);
+                        }
+                        Err(failure) => fits = Err(failure),
                     }
-                    Err(failure) => fits = Err(failure),
                 })
             };
             written

@@ -97,7 +97,7 @@ impl<'a> Ttl<'a> {
 }
 
 /// The conditions of SET.
-enum When<'a> {
+enum Condition<'a> {
     Always,
     Absent,
     Present,
@@ -105,16 +105,16 @@ enum When<'a> {
 }
 
 fn set_options(options: ArgsView<'_>, now: u64) -> Result<SetOptions<'_>, Failure> {
-    let mut when = When::Always;
+    let mut when = Condition::Always;
     let mut return_old = false;
     let mut ttl = Ttl::Unsaid;
     let mut i = 0;
     while let Some(option) = options.get(i) {
         let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
-        if is("nx") && matches!(when, When::Always | When::Absent) {
-            when = When::Absent;
-        } else if is("xx") && matches!(when, When::Always | When::Present) {
-            when = When::Present;
+        if is("nx") && matches!(when, Condition::Always | Condition::Absent) {
+            when = Condition::Absent;
+        } else if is("xx") && matches!(when, Condition::Always | Condition::Present) {
+            when = Condition::Present;
         } else if is("get") {
             return_old = true;
         } else if let Some(comparison) = Comparison::of_option(option) {
@@ -128,28 +128,28 @@ fn set_options(options: ArgsView<'_>, now: u64) -> Result<SetOptions<'_>, Failur
     }
     let expiry = set_expiry(ttl, now, "set")?;
     let condition = match when {
-        When::Always => SetCondition::Always,
-        When::Absent => SetCondition::IfAbsent,
-        When::Present => SetCondition::IfPresent,
-        When::Compared(comparison, operand) => comparison.with(operand)?,
+        Condition::Always => SetCondition::Always,
+        Condition::Absent => SetCondition::IfAbsent,
+        Condition::Present => SetCondition::IfPresent,
+        Condition::Compared(comparison, operand) => comparison.with(operand)?,
     };
     Ok(SetOptions { condition, expiry, return_old, buffer: None })
 }
 
 /// Reads the operand of a comparison. A comparison may be repeated; two different ones are a syntax error.
 fn compared<'a>(
-    before: &When<'_>,
+    before: &Condition<'_>,
     comparison: Comparison,
     operand: Option<&'a [u8]>,
-) -> Result<When<'a>, Failure> {
+) -> Result<Condition<'a>, Failure> {
     let fits = match before {
-        When::Always => true,
-        When::Compared(other, _) => *other == comparison,
+        Condition::Always => true,
+        Condition::Compared(other, _) => *other == comparison,
         _ => false,
     };
     operand
         .filter(|_| fits)
-        .map(|operand| When::Compared(comparison, operand))
+        .map(|operand| Condition::Compared(comparison, operand))
         .ok_or(Failure::Syntax)
 }
 

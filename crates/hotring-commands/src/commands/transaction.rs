@@ -56,8 +56,8 @@ fn watch_all(c: &mut Context<'_>) -> Outcome {
     for key in c.args.tail(1).iter() {
         let watched = &mut c.client.transaction.watched;
         // A key that is watched already keeps its first recorded state.
-        let place = c.store.place();
-        if watched.iter().any(|stamp| stamp.key() == key && stamp.place() == place) {
+        let database_id = c.store.database_id();
+        if watched.iter().any(|stamp| stamp.key() == key && stamp.database_id() == database_id) {
             continue;
         }
         if watched.len() >= watched_max {
@@ -119,11 +119,11 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>], c: &Context<'_>) ->
     if watched.is_empty() && queue.len() <= 1 {
         return Scope::Nothing;
     }
-    let home = c.store.place();
+    let home = c.store.database_id();
     let leaves = |(spec, args): (&Spec, ArgsView<'_>)| {
         spec.may_touch_any_key() || spec.may_leave_database(args.len())
     };
-    if queue.commands().any(leaves) || watched.iter().any(|stamp| stamp.place() != home) {
+    if queue.commands().any(leaves) || watched.iter().any(|stamp| stamp.database_id() != home) {
         return Scope::Everything;
     }
     let keys = queue.commands().flat_map(|(spec, args)| spec.keys_of(args));
@@ -161,7 +161,12 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
             answer(spec, &mut inner);
         }
         if inner.store.origin().records_changes {
-            notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
+            notify::notify_changes(
+                spec,
+                inner.store,
+                inner.server,
+                &inner.server.settings.config(),
+            );
         }
         let from = monitors::From::Client(&inner.client.shared);
         inner.server.push.monitors.show(spec, args, from, &inner.server.settings);

@@ -56,7 +56,7 @@ impl Dialogue {
     }
 
     /// Another client of the same server.
-    pub(crate) fn beside(&self, version: Version) -> Dialogue {
+    pub(crate) fn with_version(&self, version: Version) -> Dialogue {
         Self::begin(self.server(), version)
     }
 
@@ -69,7 +69,7 @@ impl Dialogue {
 
     /// The reply of a finished wait, with ¶ for CR LF; empty while the wait lasts.
     pub(crate) fn ended_wait(&mut self) -> String {
-        if self.executor.look(&self.conversation, self.now) != Watched::Fired {
+        if self.executor.poll_wait(&self.conversation, self.now) != Watched::Fired {
             return String::new();
         }
         let mut out = Vec::new();

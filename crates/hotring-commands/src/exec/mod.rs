@@ -163,7 +163,7 @@ impl Executor {
         }
         let steps = bytes.div_ceil(EVICT_STEP);
         (0..steps).all(|_| store.evict_some());
-        notify::tell_evicted(store, server, config);
+        notify::notify_evicted(store, server, config);
         // No reply acknowledges evictions.
         self.thread.take_logged();
     }

@@ -28,9 +28,9 @@ pub enum WaitEnd {
 
 impl Executor {
     /// Checks whether the event that the conversation waits for has happened.
-    pub fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
+    pub fn poll_wait(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
-            Some(Wait::Key { watch, .. }) => self.thread.store.look(watch, now),
+            Some(Wait::Key { watch, .. }) => self.thread.store.poll_watch(watch, now),
             Some(Wait::Element { blocked, .. }) if blocked.served().is_none() => {
                 Watched::Waiting { until: None }
             }
@@ -108,7 +108,7 @@ impl Executor {
             return client.end_request(None, start, out);
         }
         if let Some(lsn) = synced {
-            process::tell_synced(&self.thread.server.persist.durability, lsn, &mut reply);
+            process::reply_synced(&self.thread.server.persist.durability, lsn, &mut reply);
             return client.end_request(None, start, out);
         }
         if let Some(served) = blocked.as_ref().and_then(|blocked| blocked.served()) {

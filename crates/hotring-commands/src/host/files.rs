@@ -51,18 +51,20 @@ impl NewFile {
     /// `path` is a directory, or a special file that must be refused; there are too many symbolic links; a system call
     /// fails.
     pub fn create(path: &Path, special: Special) -> io::Result<NewFile> {
-        match (place(path)?, special) {
-            (Place::Special(path), Special::WriteInto) => {
+        match (destination(path)?, special) {
+            (Destination::Special(path), Special::WriteInto) => {
                 // Append, so that an open file behind a descriptor keeps its contents.
                 let file = OpenOptions::new().append(true).open(path)?;
                 Ok(NewFile { file, unfinished: None })
             }
-            (Place::Special(_), Special::Refuse) => Err(io::Error::other("it is no regular file")),
-            (Place::File(end, old), _) => NewFile::beside(end, old.as_ref()),
+            (Destination::Special(_), Special::Refuse) => {
+                Err(io::Error::other("it is no regular file"))
+            }
+            (Destination::File(end, old), _) => NewFile::next_to(end, old.as_ref()),
         }
     }
 
-    fn beside(end: PathBuf, old: Option<&Metadata>) -> io::Result<NewFile> {
+    fn next_to(end: PathBuf, old: Option<&Metadata>) -> io::Result<NewFile> {
         let name = end.file_name().ok_or_else(|| io::Error::other("it is no name of a file"))?;
         let name = format!(".{}.{}.tmp", name.display(), std::process::id());
         let path = end.with_file_name(name);
@@ -110,7 +112,7 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// The target of a path.
-enum Place {
+enum Destination {
     /// A regular file; None if it does not exist yet.
     File(PathBuf, Option<Metadata>),
     /// Any other kind of file, which a rename would destroy.
@@ -118,18 +120,18 @@ enum Place {
 }
 
 /// Follows symbolic links to the file to write.
-fn place(path: &Path) -> io::Result<Place> {
+fn destination(path: &Path) -> io::Result<Destination> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
         let found = match fs::symlink_metadata(&path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Place::File(path, None));
+                return Ok(Destination::File(path, None));
             }
             Err(error) => return Err(error),
         };
         if found.is_file() {
-            return Ok(Place::File(path, Some(found)));
+            return Ok(Destination::File(path, Some(found)));
         }
         if found.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -137,7 +139,7 @@ fn place(path: &Path) -> io::Result<Place> {
         // A link in `/proc` stands for an open file, regardless of its text.
         let is_magic = || folder_of(&path).canonicalize().map(|folder| folder.starts_with("/proc"));
         if !found.is_symlink() || is_magic()? {
-            return Ok(Place::Special(path));
+            return Ok(Destination::Special(path));
         }
         path = folder_of(&path).join(fs::read_link(&path)?);
     }

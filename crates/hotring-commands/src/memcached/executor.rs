@@ -239,8 +239,8 @@ impl Talk {
         }
         if run.config.notify.is_on() {
             match request.command.and_then(dispatch::event) {
-                Some(spec) => notify::tell(spec, run.store, run.server, run.config),
-                None => notify::tell_evicted(run.store, run.server, run.config),
+                Some(spec) => notify::notify_changes(spec, run.store, run.server, run.config),
+                None => notify::notify_evicted(run.store, run.server, run.config),
             }
         }
     }

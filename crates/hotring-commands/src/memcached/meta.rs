@@ -31,7 +31,7 @@ struct Item<'a> {
 
 /// The request of mg.
 #[derive(Clone, Copy)]
-struct Look<'a> {
+struct GetRequest<'a> {
     key: MetaKey<'a>,
     flags: MetaFlags<'a>,
     /// The time in Unix milliseconds and in seconds.
@@ -48,10 +48,10 @@ struct Look<'a> {
     may_win: bool,
 }
 
-impl<'a> Look<'a> {
+impl<'a> GetRequest<'a> {
     fn new(c: &Context<'_>, key: MetaKey<'a>, flags: MetaFlags<'a>) -> Self {
         let at = |time: Option<i32>| time.and_then(|time| moment(c.expiry(time)));
-        Look {
+        GetRequest {
             key,
             flags,
             now: c.now,
@@ -164,7 +164,7 @@ fn echo(reply: &mut Writer<'_>, word: &[u8], key: &MetaKey<'_>) {
 }
 
 /// The outcome of looking at an item.
-enum Looked {
+enum Examined {
     Shown,
     /// The item is shown, and the fetch must be recorded.
     AndFetched,
@@ -176,11 +176,12 @@ enum Looked {
 
 pub(super) fn get(c: &mut Context<'_>) -> Outcome {
     let (key, flags) = parse(c, 2)?;
-    let look = Look::new(c, key, flags);
-    if look.wants_access {
+    let request = GetRequest::new(c, key, flags);
+    if request.wants_access {
         c.remember_accesses();
     }
-    let found = if flags.changes() { get_and_change(c, &look)? } else { get_plainly(c, &look)? };
+    let found =
+        if flags.changes() { get_and_change(c, &request)? } else { get_plainly(c, &request)? };
     let touches = flags.ttl.is_some();
     let [all, hits, misses] = match touches {
         true => [Count::CmdTouch, Count::TouchHits, Count::TouchMisses],
@@ -204,42 +205,42 @@ pub(super) fn get(c: &mut Context<'_>) -> Outcome {
 }
 
 /// Shows an item without a write if possible. False if the key is missing.
-fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
+fn get_plainly(c: &mut Context<'_>, request: &GetRequest<'_>) -> Result<bool, Refusal> {
     let reply = &mut c.reply;
-    let looked = c.store.item(look.key.bytes(), c.now, |item| {
+    let examined = c.store.item(request.key.bytes(), c.now, |item| {
         if !item.value.is_string() {
-            return Looked::Unknown;
+            return Examined::Unknown;
         }
-        if look.writes(item.metadata) {
-            return Looked::Writes;
+        if request.writes(item.metadata) {
+            return Examined::Writes;
         }
         let (value, metadata, expire_at) = (item.value, item.metadata, item.expire_at);
-        look.answer(reply, &mut Item { value, metadata, expire_at, is_new: false });
-        if look.fetches && is_due(metadata, look.second) {
-            Looked::AndFetched
+        request.answer(reply, &mut Item { value, metadata, expire_at, is_new: false });
+        if request.fetches && is_due(metadata, request.second) {
+            Examined::AndFetched
         } else {
-            Looked::Shown
+            Examined::Shown
         }
     });
-    match looked {
-        Some(Looked::Shown) => Ok(true),
-        Some(Looked::AndFetched) => {
-            c.mark_fetched(look.key.bytes());
+    match examined {
+        Some(Examined::Shown) => Ok(true),
+        Some(Examined::AndFetched) => {
+            c.mark_fetched(request.key.bytes());
             Ok(true)
         }
-        Some(Looked::Writes) => get_and_change(c, look),
-        Some(Looked::Unknown) | None => Ok(false),
+        Some(Examined::Writes) => get_and_change(c, request),
+        Some(Examined::Unknown) | None => Ok(false),
     }
 }
 
 /// Shows an item and changes it. False if the key is missing and the request does not create it.
-fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
-    let flags = &look.flags;
+fn get_and_change(c: &mut Context<'_>, request: &GetRequest<'_>) -> Result<bool, Refusal> {
+    let flags = &request.flags;
     let numbers = flags.has(b'c').then(|| c.store.unique_numbers());
     let stored = c.stored();
     let start = c.reply.written();
     let reply = &mut c.reply;
-    let shown = c.store.update_item(look.key.bytes(), c.now, |item| {
+    let shown = c.store.update_item(request.key.bytes(), c.now, |item| {
         // The closure may run more than once.
         reply.forget(start);
         let mut item = match item {
@@ -257,11 +258,11 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
         let metadata = &mut item.metadata;
         metadata.unique =
             metadata.unique.or_else(|| numbers.as_ref().map(|numbers| numbers.next()));
-        let unknown = Access { at: look.second, fetched: false };
-        metadata.access = metadata.access.or(look.wants_access.then_some(unknown));
-        look.answer(reply, &mut item);
-        if look.fetches {
-            item.metadata.access = fetched(item.metadata.access, look.second);
+        let unknown = Access { at: request.second, fetched: false };
+        metadata.access = metadata.access.or(request.wants_access.then_some(unknown));
+        request.answer(reply, &mut item);
+        if request.fetches {
+            item.metadata.access = fetched(item.metadata.access, request.second);
         }
         let changes_expiry = item.is_new || flags.ttl.is_some();
         let expiry = match changes_expiry {
@@ -281,13 +282,13 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
             if !flags.changes() && numbers.is_none() =>
         {
             reply.forget(start);
-            let look = Look { may_win: false, ..*look };
-            let shown = c.store.item(look.key.bytes(), c.now, |item| {
+            let request = GetRequest { may_win: false, ..*request };
+            let shown = c.store.item(request.key.bytes(), c.now, |item| {
                 if !item.value.is_string() {
                     return false;
                 }
                 let (value, metadata, expire_at) = (item.value, item.metadata, item.expire_at);
-                look.answer(reply, &mut Item { value, metadata, expire_at, is_new: false });
+                request.answer(reply, &mut Item { value, metadata, expire_at, is_new: false });
                 true
             });
             Ok(shown.unwrap_or(false))

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const AGE_MAX: u8 = 191;
 
 /// The number of ticks by which the age grows for each doubling of the time before the first known tick.
-const STEPS_A_DOUBLING: f64 = 4.0;
+const STEPS_PER_DOUBLING: f64 = 4.0;
 
 /// The wall-clock times of ticks.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Known {
         }
         let seconds = (milliseconds - ended) / 1000;
         // At most 4 times 54, below 256.
-        let steps = (STEPS_A_DOUBLING * (1.0 + seconds as f64).log2()) as u8;
+        let steps = (STEPS_PER_DOUBLING * (1.0 + seconds as f64).log2()) as u8;
         age.saturating_add(steps).min(AGE_MAX)
     }
 
@@ -80,7 +80,7 @@ impl Known {
             return ended;
         }
         // The inverse of `age` for times beyond the first tick.
-        let seconds = (f64::from(age - known) / STEPS_A_DOUBLING).exp2() - 1.0;
+        let seconds = (f64::from(age - known) / STEPS_PER_DOUBLING).exp2() - 1.0;
         let time = ended.saturating_add((seconds * 1000.0) as u64);
         // Limit the result: bits that another policy has left may look like any age.
         time.min(now.saturating_sub(self.oldest)).max(ended)

@@ -47,8 +47,8 @@ impl BigKeys {
 /// The walk and its findings.
 #[derive(Debug, Default)]
 struct Walk {
-    /// The place of the database that the walk is in.
-    place: u8,
+    /// The ID of the database that the walk is in.
+    database_id: u8,
     cursor: u64,
     /// The findings of the current round, largest last.
     found: Vec<BigKey>,
@@ -60,7 +60,7 @@ impl Walk {
     /// Takes one step: visits the next keys.
     fn step(&mut self, store: &mut Session, now: u64) {
         let (found, from) = (&mut self.found, self.cursor);
-        self.cursor = store.within(self.place, |store| {
+        self.cursor = store.within(self.database_id, |store| {
             let next = store.scan(from, STEP_KEYS, now, |key, value| {
                 let bytes = value.len();
                 if key.len() <= KEY_LEN_MAX && (found.len() < KEPT || found[0].bytes < bytes) {
@@ -74,8 +74,8 @@ impl Walk {
         if self.cursor > 0 {
             return;
         }
-        self.place = store.place_after(self.place).unwrap_or(0);
-        if self.place == 0 {
+        self.database_id = store.database_id_after(self.database_id).unwrap_or(0);
+        if self.database_id == 0 {
             self.before = std::mem::take(&mut self.found);
         }
     }

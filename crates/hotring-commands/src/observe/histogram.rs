@@ -28,13 +28,13 @@ impl Histogram {
     /// Counts a time. Only the owning thread may call this.
     pub(crate) fn note(&self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.counts[place(ns)].add(1);
+        self.counts[bucket_of(ns)].add(1);
         self.sum_ns.add(ns);
     }
 }
 
 /// The index of the bucket of a time.
-fn place(ns: u64) -> usize {
+fn bucket_of(ns: u64) -> usize {
     let doublings = u64::BITS - (ns.saturating_sub(1) / FIRST_NS).leading_zeros();
     (doublings as usize).min(BOUNDS)
 }
@@ -115,17 +115,17 @@ mod tests {
     #[test]
     fn times_are_counted_up_to_their_bound() {
         for (ns, at) in [(0, 0), (125, 0), (126, 1), (250, 1), (251, 2), (500, 2), (501, 3)] {
-            assert_eq!(place(ns), at, "{ns} ns");
+            assert_eq!(bucket_of(ns), at, "{ns} ns");
         }
         for i in 0..BOUNDS {
-            assert_eq!((place(bound_ns(i)), place(bound_ns(i) + 1)), (i, i + 1));
+            assert_eq!((bucket_of(bound_ns(i)), bucket_of(bound_ns(i) + 1)), (i, i + 1));
         }
-        assert_eq!(place(u64::MAX), BOUNDS);
+        assert_eq!(bucket_of(u64::MAX), BOUNDS);
         assert_eq!((bound_ns(3), bound_ns(13)), (1_000, 1_024_000));
     }
 
     #[test]
-    fn what_is_noted_is_found_again() {
+    fn noted_durations_fall_into_their_buckets() {
         let histogram = Histogram::default();
         (0..99).for_each(|_| histogram.note(Duration::from_nanos(1_500)));
         histogram.note(Duration::from_secs(100));

@@ -123,7 +123,7 @@ fn push_int(out: &mut Vec<u8>, n: i64) {
 
 /// The reason for rejecting a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undumped {
+pub(crate) enum PayloadError {
     /// The checksum is wrong, or the format version is too new.
     Sum,
     /// The value is malformed, or of an unknown type.
@@ -136,17 +136,17 @@ pub(crate) enum Undumped {
 }
 
 /// Parses a payload, none of whose strings may be longer than `len_max`.
-pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undumped> {
-    let (body, sum) = payload.split_last_chunk().ok_or(Undumped::Sum)?;
-    let (value, version) = body.split_last_chunk().ok_or(Undumped::Sum)?;
+pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, PayloadError> {
+    let (body, sum) = payload.split_last_chunk().ok_or(PayloadError::Sum)?;
+    let (value, version) = body.split_last_chunk().ok_or(PayloadError::Sum)?;
     // In Redis's format, a checksum of 0 means that there is none.
     let is_sound = *sum == [0; 8] || crc64(0, body) == u64::from_le_bytes(*sum);
     if !is_sound || u16::from_le_bytes(*version) > VERSION_MAX {
-        return Err(Undumped::Sum);
+        return Err(PayloadError::Sum);
     }
     debug_assert_eq!(value.len() + SEAL_LEN, payload.len());
     let mut input = Input { rest: value, len_max, unpacked_left: len_max };
-    let value = match input.byte().ok_or(Undumped::Format)? {
+    let value = match input.byte().ok_or(PayloadError::Format)? {
         TYPE_STRING => Content::String(input.string()?),
         kind @ (TYPE_LIST | TYPE_LIST_ZIPLIST | TYPE_LIST_QUICKLIST | TYPE_LIST_QUICKLIST_2) => {
             read_list(&mut input, kind)?
@@ -160,9 +160,9 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
             hash_of(fields)?
         }
         TYPE_SET => {
-            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
+            let (count, is_special) = input.len().ok_or(PayloadError::Format)?;
             if is_special {
-                return Err(Undumped::Format);
+                return Err(PayloadError::Format);
             }
             let mut members = Vec::new();
             for _ in 0..count {
@@ -170,68 +170,68 @@ pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undu
             }
             set_of(members)?
         }
-        TYPE_SET_INTSET => set_of(intset(&input.string()?).ok_or(Undumped::Format)?)?,
+        TYPE_SET_INTSET => set_of(intset(&input.string()?).ok_or(PayloadError::Format)?)?,
         TYPE_SET_LISTPACK => {
             let list = input.string()?;
-            let items = listpack(&list).ok_or(Undumped::Format)?;
+            let items = listpack(&list).ok_or(PayloadError::Format)?;
             set_of(items.into_iter().map(|item| Cow::Owned(item.into_owned())).collect())?
         }
         TYPE_HASH_LISTPACK => {
             let list = input.string()?;
-            let items = listpack(&list).ok_or(Undumped::Format)?;
-            let (pairs, []) = items.as_chunks::<2>() else { return Err(Undumped::Format) };
+            let items = listpack(&list).ok_or(PayloadError::Format)?;
+            let (pairs, []) = items.as_chunks::<2>() else { return Err(PayloadError::Format) };
             let own = |item: &Cow<'_, [u8]>| Cow::Owned(item.to_vec());
             hash_of(pairs.iter().map(|[field, value]| (own(field), own(value))).collect())?
         }
         TYPE_HASH_EXPIRING => {
-            let first = u64::from_le_bytes(input.array().ok_or(Undumped::Format)?);
+            let first = u64::from_le_bytes(input.array().ok_or(PayloadError::Format)?);
             let fields = input.expiring_fields(|later| first.checked_add(later - 1))?;
             hash_until(fields)?
         }
         TYPE_HASH_EXPIRING_OLD => hash_until(input.expiring_fields(Some)?)?,
         kind @ (TYPE_HASH_LISTPACK_EXPIRING | TYPE_HASH_LISTPACK_EXPIRING_OLD) => {
             if kind == TYPE_HASH_LISTPACK_EXPIRING {
-                input.take(8).ok_or(Undumped::Format)?;
+                input.take(8).ok_or(PayloadError::Format)?;
             }
             let list = input.string()?;
-            let items = listpack(&list).ok_or(Undumped::Format)?;
-            let (triples, []) = items.as_chunks::<3>() else { return Err(Undumped::Format) };
+            let items = listpack(&list).ok_or(PayloadError::Format)?;
+            let (triples, []) = items.as_chunks::<3>() else { return Err(PayloadError::Format) };
             let own = |item: &Cow<'_, [u8]>| Cow::Owned(item.to_vec());
             let field = |[field, value, at]: &[Cow<'_, [u8]>; 3]| {
                 let at = parse_i64(at).and_then(|at| u64::try_from(at).ok())?;
                 Some(((own(field), own(value)), expiry(at)?))
             };
             let fields: Option<_> = triples.iter().map(field).collect();
-            hash_until(fields.ok_or(Undumped::Format)?)?
+            hash_until(fields.ok_or(PayloadError::Format)?)?
         }
         kind @ (TYPE_ZSET | TYPE_ZSET_2) => {
-            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
+            let (count, is_special) = input.len().ok_or(PayloadError::Format)?;
             if is_special {
-                return Err(Undumped::Format);
+                return Err(PayloadError::Format);
             }
             let mut members = Vec::new();
             for _ in 0..count {
                 let member = input.string()?;
                 let score = if kind == TYPE_ZSET { input.score_text() } else { input.score() };
-                members.push((member, score.ok_or(Undumped::Format)?));
+                members.push((member, score.ok_or(PayloadError::Format)?));
             }
             sorted_set_of(members)?
         }
         TYPE_ZSET_LISTPACK => {
             let list = input.string()?;
-            let items = listpack(&list).ok_or(Undumped::Format)?;
-            sorted_set_of(zset::pairs_of(&items).ok_or(Undumped::Format)?)?
+            let items = listpack(&list).ok_or(PayloadError::Format)?;
+            sorted_set_of(zset::pairs_of(&items).ok_or(PayloadError::Format)?)?
         }
-        _ => return Err(Undumped::Format),
+        _ => return Err(PayloadError::Format),
     };
-    if input.rest.is_empty() { Ok(value) } else { Err(Undumped::Format) }
+    if input.rest.is_empty() { Ok(value) } else { Err(PayloadError::Format) }
 }
 
 /// Builds a hash. There must be at least one field, and no field may repeat.
-fn hash_of(fields: Vec<Field<'_>>) -> Result<Content<'_>, Undumped> {
+fn hash_of(fields: Vec<Field<'_>>) -> Result<Content<'_>, PayloadError> {
     let names: HashSet<&[u8]> = fields.iter().map(|(field, _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
-    if is_sound { Ok(Content::Hash(fields)) } else { Err(Undumped::Format) }
+    if is_sound { Ok(Content::Hash(fields)) } else { Err(PayloadError::Format) }
 }
 
 /// The expiry of a field: `Some(None)` for 0, which means no expiry; None if the time is out of range.
@@ -240,26 +240,26 @@ fn expiry(at: u64) -> Option<Option<u64>> {
 }
 
 /// As `hash_of`, for a hash with expiring fields.
-fn hash_until(fields: Vec<(Field<'_>, Option<u64>)>) -> Result<Content<'_>, Undumped> {
+fn hash_until(fields: Vec<(Field<'_>, Option<u64>)>) -> Result<Content<'_>, PayloadError> {
     let names: HashSet<&[u8]> = fields.iter().map(|((field, _), _)| &**field).collect();
     let is_sound = !fields.is_empty() && names.len() == fields.len();
-    if is_sound { Ok(Content::HashUntil(fields)) } else { Err(Undumped::Format) }
+    if is_sound { Ok(Content::HashUntil(fields)) } else { Err(PayloadError::Format) }
 }
 
 /// Builds a set. There must be at least one member, and no member may repeat.
-fn set_of(members: Vec<Cow<'_, [u8]>>) -> Result<Content<'_>, Undumped> {
+fn set_of(members: Vec<Cow<'_, [u8]>>) -> Result<Content<'_>, PayloadError> {
     let names: HashSet<&[u8]> = members.iter().map(|member| &**member).collect();
     let is_sound = !members.is_empty() && names.len() == members.len();
-    if is_sound { Ok(Content::Set(members)) } else { Err(Undumped::Format) }
+    if is_sound { Ok(Content::Set(members)) } else { Err(PayloadError::Format) }
 }
 
 /// Builds a sorted set. There must be at least one member, no member may repeat, and no score may be NaN.
-fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, Undumped> {
+fn sorted_set_of<'a>(members: Vec<(Cow<'a, [u8]>, f64)>) -> Result<Content<'a>, PayloadError> {
     let names: HashSet<&[u8]> = members.iter().map(|(member, _)| &**member).collect();
     let is_sound = !members.is_empty()
         && names.len() == members.len()
         && members.iter().all(|(_, score)| !score.is_nan());
-    if is_sound { Ok(Content::Scored(members)) } else { Err(Undumped::Format) }
+    if is_sound { Ok(Content::Scored(members)) } else { Err(PayloadError::Format) }
 }
 
 /// A cursor over the unread bytes of a payload.
@@ -323,28 +323,28 @@ impl<'a> Input<'a> {
     fn expiring_fields(
         &mut self,
         at: impl Fn(u64) -> Option<u64>,
-    ) -> Result<Vec<(Field<'a>, Option<u64>)>, Undumped> {
+    ) -> Result<Vec<(Field<'a>, Option<u64>)>, PayloadError> {
         let count = self.count()?;
         let mut fields = Vec::new();
         for _ in 0..count {
             let number = self.count()?;
             let at = if number == 0 { Some(0) } else { at(number) };
-            let at = at.and_then(expiry).ok_or(Undumped::Format)?;
+            let at = at.and_then(expiry).ok_or(PayloadError::Format)?;
             fields.push(((self.string()?, self.string()?), at));
         }
         Ok(fields)
     }
 
     /// Reads a count; a special encoding is an error.
-    pub(super) fn count(&mut self) -> Result<u64, Undumped> {
+    pub(super) fn count(&mut self) -> Result<u64, PayloadError> {
         match self.len() {
             Some((count, false)) => Ok(count),
-            _ => Err(Undumped::Format),
+            _ => Err(PayloadError::Format),
         }
     }
 
-    pub(super) fn string(&mut self) -> Result<Cow<'a, [u8]>, Undumped> {
-        let string = match self.len().ok_or(Undumped::Format)? {
+    pub(super) fn string(&mut self) -> Result<Cow<'a, [u8]>, PayloadError> {
+        let string = match self.len().ok_or(PayloadError::Format)? {
             (len, false) => self.take(len).map(Cow::Borrowed),
             (0, true) => self.array().map(|bytes| text(i8::from_le_bytes(bytes).into())),
             (1, true) => self.array().map(|bytes| text(i16::from_le_bytes(bytes).into())),
@@ -352,26 +352,26 @@ impl<'a> Input<'a> {
             (3, true) => return self.compressed().map(Cow::Owned),
             _ => None,
         };
-        let string = string.ok_or(Undumped::Format)?;
+        let string = string.ok_or(PayloadError::Format)?;
         self.check_len(string.len())?;
         Ok(string)
     }
 
-    fn check_len(&self, len: usize) -> Result<(), Undumped> {
-        if len > self.len_max { Err(Undumped::TooLong { len }) } else { Ok(()) }
+    fn check_len(&self, len: usize) -> Result<(), PayloadError> {
+        if len > self.len_max { Err(PayloadError::TooLong { len }) } else { Ok(()) }
     }
 
-    fn compressed(&mut self) -> Result<Vec<u8>, Undumped> {
+    fn compressed(&mut self) -> Result<Vec<u8>, PayloadError> {
         let (Some((packed_len, false)), Some((len, false))) = (self.len(), self.len()) else {
-            return Err(Undumped::Format);
+            return Err(PayloadError::Format);
         };
-        let packed = self.take(packed_len).ok_or(Undumped::Format)?;
-        let len = usize::try_from(len).map_err(|_| Undumped::Format)?;
+        let packed = self.take(packed_len).ok_or(PayloadError::Format)?;
+        let len = usize::try_from(len).map_err(|_| PayloadError::Format)?;
         self.check_len(len)?;
         // The limit must cover all strings of a value together, because a few bytes can expand to many.
         self.unpacked_left =
-            self.unpacked_left.checked_sub(len).ok_or(Undumped::TooLong { len })?;
-        unpack(packed, len).ok_or(Undumped::Format)
+            self.unpacked_left.checked_sub(len).ok_or(PayloadError::TooLong { len })?;
+        unpack(packed, len).ok_or(PayloadError::Format)
     }
 }
 
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use hotring_store::{Options, Store};
 
-    fn restored(payload: &[u8]) -> Result<Content<'_>, Undumped> {
+    fn restored(payload: &[u8]) -> Result<Content<'_>, PayloadError> {
         undump(payload, 1 << 20)
     }
 
@@ -490,18 +490,18 @@ mod tests {
                     restored(&sealed(&damaged)).ok();
                     let mut payload = sealed(value);
                     payload[end] ^= 1 << bit;
-                    assert_eq!(restored(&payload), Err(Undumped::Sum));
+                    assert_eq!(restored(&payload), Err(PayloadError::Sum));
                 }
             }
         }
-        assert_eq!(restored(b""), Err(Undumped::Sum));
+        assert_eq!(restored(b""), Err(PayloadError::Sum));
         let too_new = [&b"\x00\x01a"[..], &13u16.to_le_bytes(), &[0; 8]].concat();
-        assert_eq!(restored(&too_new), Err(Undumped::Sum));
+        assert_eq!(restored(&too_new), Err(PayloadError::Sum));
         let long = b"\x00\xc3\x03\x80\xff\xff\xff\xff\xe0\xff\x00";
-        assert!(matches!(restored(&sealed(long)), Err(Undumped::TooLong { .. })));
+        assert!(matches!(restored(&sealed(long)), Err(PayloadError::TooLong { .. })));
         let twice = b"\x04\x02\x01a\x011\x01a\x012";
-        assert_eq!(restored(&sealed(twice)), Err(Undumped::Format));
-        assert_eq!(restored(&sealed(b"\x04\x00")), Err(Undumped::Format), "no fields");
-        assert_eq!(restored(&sealed(b"\x0f\x01\x01a")), Err(Undumped::Format), "a stream");
+        assert_eq!(restored(&sealed(twice)), Err(PayloadError::Format));
+        assert_eq!(restored(&sealed(b"\x04\x00")), Err(PayloadError::Format), "no fields");
+        assert_eq!(restored(&sealed(b"\x0f\x01\x01a")), Err(PayloadError::Format), "a stream");
     }
 }

@@ -158,7 +158,12 @@ impl<'a, 'c> Caller<'a, 'c> {
         answer(spec, &mut inner);
         inner.client.runs_script = false;
         if inner.store.origin().records_changes {
-            notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
+            notify::notify_changes(
+                spec,
+                inner.store,
+                inner.server,
+                &inner.server.settings.config(),
+            );
         }
         inner.server.push.monitors.show(
             spec,

@@ -96,8 +96,8 @@ pub(super) fn refused<T>(lua: &Lua, why: impl AsRef<[u8]>) -> mlua::Result<T> {
 
 /// As [`refused`], for a function at this level of the stack.
 pub(super) fn refused_at<T>(lua: &Lua, level: usize, why: impl AsRef<[u8]>) -> mlua::Result<T> {
-    let place = line_at(lua, level).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
-    Err(Error::external(Raised::Text([place.as_bytes(), why.as_ref()].concat())))
+    let prefix = line_at(lua, level).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
+    Err(Error::external(Raised::Text([prefix.as_bytes(), why.as_ref()].concat())))
 }
 
 /// Raises an error as `redis.call` does.

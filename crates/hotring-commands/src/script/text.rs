@@ -15,7 +15,7 @@ use super::state::{State, stopped};
 const SPECIALS: &[u8] = b"^$*+?.([%-";
 
 /// Number of bytes that a step of a plain search covers.
-const BYTES_A_STEP: usize = 64;
+const BYTES_PER_STEP: usize = 64;
 
 /// Creates the iterator that `gmatch` returns. Its text and pattern belong to Lua, because mlua's reference slots are
 /// few.
@@ -67,7 +67,7 @@ fn raised<T>(lua: &Lua, found: Result<T, Fault>) -> mlua::Result<T> {
 }
 
 /// Converts Lua's position to an offset within the text. The position counts from 1, or from the end if it is negative.
-fn place(at: i64, len: usize) -> usize {
+fn offset_of(at: i64, len: usize) -> usize {
     let at = if at < 0 { at.saturating_add(len as i64 + 1).max(0) } else { at };
     usize::try_from(at - 1).unwrap_or(0).min(len)
 }
@@ -100,7 +100,7 @@ fn nothing() -> MultiValue {
 fn find(lua: &Lua, args: &MultiValue, state: &State, is_find: bool) -> mlua::Result<MultiValue> {
     let (subject, pattern) = (text(lua, args, 0)?, text(lua, args, 1)?);
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
-    let start = place(integer(lua, args, 2, Some(1))?, subject.len());
+    let start = offset_of(integer(lua, args, 2, Some(1))?, subject.len());
     let number = |n: usize| Value::Number(n as f64);
     let is_plain = is_find && {
         let asked =
@@ -110,7 +110,7 @@ fn find(lua: &Lua, args: &MultiValue, state: &State, is_find: bool) -> mlua::Res
     };
     let mut values = Vec::new();
     if is_plain {
-        state.must_spend(pattern.len() / BYTES_A_STEP)?;
+        state.must_spend(pattern.len() / BYTES_PER_STEP)?;
         let Some(at) = find_plain(&subject[start..], &pattern, state)? else {
             return Ok(nothing());
         };
@@ -131,7 +131,7 @@ fn find(lua: &Lua, args: &MultiValue, state: &State, is_find: bool) -> mlua::Res
 /// Searches for plain text, in time proportional to the sum of the lengths, not to their product.
 fn find_plain(subject: &[u8], wanted: &[u8], state: &State) -> mlua::Result<Option<usize>> {
     let found = memmem::find(subject, wanted);
-    state.must_spend(found.unwrap_or(subject.len()) / BYTES_A_STEP)?;
+    state.must_spend(found.unwrap_or(subject.len()) / BYTES_PER_STEP)?;
     Ok(found)
 }
 
@@ -251,7 +251,7 @@ fn repeat(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<MultiValu
     let count = if part.is_empty() { 0 } else { usize::try_from(count).unwrap_or(0) };
     let len = part.len().saturating_mul(count);
     state.must_fit(lua, len)?;
-    state.must_spend(len / BYTES_A_STEP)?;
+    state.must_spend(len / BYTES_PER_STEP)?;
     let result = lua.create_string(part.repeat(count))?;
     Ok(MultiValue::from_vec(vec![Value::String(result)]))
 }

@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 use hotring_protocol::{ArgsView, Version, Writer};
-use hotring_store::{Key, KeyHash, Origin, Room, Session};
+use hotring_store::{Key, KeyHash, Origin, ReplyCapacity, Session};
 
 use crate::observe::counters::Counters;
 use crate::state::client::Client;
@@ -141,9 +141,9 @@ impl<'a> Context<'a> {
 
     /// The space that the reply has left for values that a command removes from a container, when the reply continues
     /// with the bulk string `before`.
-    pub(crate) fn room(&self, before: &[u8]) -> Room {
+    pub(crate) fn reply_capacity(&self, before: &[u8]) -> ReplyCapacity {
         let bytes = self.reply_left().saturating_sub(HEAD_LEN_MAX + bulk_len(before));
-        Room { bytes, cost: bulk_len }
+        ReplyCapacity { bytes, cost: bulk_len }
     }
 
     /// Fails if the reply is too long.

@@ -65,13 +65,13 @@ pub struct Scrubber(Mutex<Status>);
 pub struct Walk {
     number: u64,
     scrub: Scrub,
-    /// The place of the database that the walk is in.
-    place: u8,
+    /// The ID of the database that the walk is in.
+    database_id: u8,
 }
 
 impl Walk {
     pub fn new() -> Self {
-        Walk { number: 0, scrub: Scrub::new(KEYS_MAX), place: 0 }
+        Walk { number: 0, scrub: Scrub::new(KEYS_MAX), database_id: 0 }
     }
 }
 
@@ -115,11 +115,11 @@ impl Scrubber {
         if walk.number != number {
             *walk = Walk { number, ..Walk::new() };
         }
-        store.within(walk.place, |store| store.scrub_step(&mut walk.scrub, budget));
+        store.within(walk.database_id, |store| store.scrub_step(&mut walk.scrub, budget));
         if walk.scrub.is_done()
-            && let Some(next) = store.place_after(walk.place)
+            && let Some(next) = store.database_id_after(walk.database_id)
         {
-            walk.place = next;
+            walk.database_id = next;
             walk.scrub.begin_next();
         }
         self.publish(walk, now)

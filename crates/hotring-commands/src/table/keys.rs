@@ -145,23 +145,25 @@ impl KeyRange {
 
     /// The range of argument positions from the first key to the last. It may extend beyond the request's end.
     #[inline]
-    fn places(self, request: ArgsView<'_>) -> std::ops::Range<usize> {
+    fn positions(self, request: ArgsView<'_>) -> std::ops::Range<usize> {
         match usize::try_from(self.last) {
             Ok(last) => usize::from(self.first)..last + 1,
-            Err(_) => self.moving_places(request),
+            Err(_) => self.moving_positions(request),
         }
     }
 
     #[cold]
-    fn moving_places(self, request: ArgsView<'_>) -> std::ops::Range<usize> {
+    fn moving_positions(self, request: ArgsView<'_>) -> std::ops::Range<usize> {
         match self.last {
             Self::UNKNOWN => 0..0,
-            Self::STORED => stored_place(request).map_or(0..0, |place| place..place + 1),
+            Self::STORED => {
+                stored_position(request).map_or(0..0, |position| position..position + 1)
+            }
             Self::STORE | Self::STOREDIST => {
                 let word = self.keyword().expect("it has one").as_bytes();
-                let place = last_store(request, self.first.into());
-                let place = place.filter(|at| request.at(at - 1).eq_ignore_ascii_case(word));
-                place.map_or(0..0, |place| place..place + 1)
+                let position = last_store(request, self.first.into());
+                let position = position.filter(|at| request.at(at - 1).eq_ignore_ascii_case(word));
+                position.map_or(0..0, |position| position..position + 1)
             }
             _ => usize::from(self.first)..self.moving_last_idx(request) + 1,
         }
@@ -182,38 +184,38 @@ impl KeyRange {
 
 /// The position of the key that follows the last STORE or STOREDIST, searched for from `first` on.
 fn last_store(request: ArgsView<'_>, first: usize) -> Option<usize> {
-    let (mut place, mut i) = (None, first);
+    let (mut position, mut i) = (None, first);
     while i + 1 < request.len() {
         let word = request.at(i);
         let is_one = [&b"store"[..], b"storedist"].iter().any(|w| word.eq_ignore_ascii_case(w));
         if is_one {
-            place = Some(i + 1);
+            position = Some(i + 1);
         }
         i += if is_one { 2 } else { 1 };
     }
-    place
+    position
 }
 
 /// The key in which GEORADIUS and GEORADIUSBYMEMBER store their result, if the request names one.
 pub(crate) fn stored_key(request: ArgsView<'_>, first: usize) -> Option<&[u8]> {
-    last_store(request, first).map(|place| request.at(place))
+    last_store(request, first).map(|position| request.at(position))
 }
 
 /// The position of SORT's destination key among its arguments.
-fn stored_place(request: ArgsView<'_>) -> Option<usize> {
-    let (mut place, mut i) = (None, 2);
+fn stored_position(request: ArgsView<'_>) -> Option<usize> {
+    let (mut position, mut i) = (None, 2);
     while let Some(word) = request.get(i) {
         i += match word.to_ascii_lowercase().as_slice() {
             b"limit" => 3,
             b"by" | b"get" => 2,
             b"store" => {
-                place = Some(i + 1);
+                position = Some(i + 1);
                 2
             }
             _ => 1,
         };
     }
-    place.filter(|place| *place < request.len())
+    position.filter(|position| *position < request.len())
 }
 
 impl Spec {
@@ -270,10 +272,10 @@ impl Spec {
     /// The positions of the keys among the arguments of a request, and the use of each key.
     pub fn uses_of(&self, request: ArgsView<'_>) -> impl Iterator<Item = (usize, Access)> {
         self.keys.iter().flat_map(move |range| {
-            let places = range.places(request);
-            let places = places.start..places.end.min(request.len());
-            let places = places.step_by(usize::from(range.step));
-            places.map(move |place| (place, range.access.in_request(request)))
+            let positions = range.positions(request);
+            let positions = positions.start..positions.end.min(request.len());
+            let positions = positions.step_by(usize::from(range.step));
+            positions.map(move |position| (position, range.access.in_request(request)))
         })
     }
 }
@@ -298,9 +300,9 @@ impl<'a> Iterator for Keys<'a> {
         while self.at >= self.end {
             let (range, rest) = self.ranges.split_first()?;
             self.ranges = rest;
-            let places = range.places(self.request);
-            self.at = places.start;
-            self.end = places.end.min(self.request.len());
+            let positions = range.positions(self.request);
+            self.at = positions.start;
+            self.end = positions.end.min(self.request.len());
             self.step = usize::from(range.step);
         }
         let key = self.request.at(self.at);

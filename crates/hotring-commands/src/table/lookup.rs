@@ -6,10 +6,10 @@ use super::{CommandId, Spec, is_redis_command, list, subcommands};
 use hotring_protocol::{ArgsView, Called};
 
 /// The number of slots in the hash table; more than three times the number of commands.
-const PLACES: usize = 1024;
+const SLOTS: usize = 1024;
 /// An empty slot.
 const FREE: u8 = u8::MAX;
-const _: () = assert!(list::COMMANDS.len() < PLACES / 3);
+const _: () = assert!(list::COMMANDS.len() < SLOTS / 3);
 
 /// Length of the longest command name.
 const NAME_LEN_MAX: usize = {
@@ -34,20 +34,20 @@ pub(super) fn has_subcommands(id: CommandId) -> bool {
 }
 
 /// The hash table: indices into the command table, filled at compile time.
-static PLACE: [u8; PLACES] = places();
+static SLOT: [u8; SLOTS] = slots();
 
-const fn places() -> [u8; PLACES] {
-    let mut places = [FREE; PLACES];
+const fn slots() -> [u8; SLOTS] {
+    let mut slots = [FREE; SLOTS];
     let mut i = 0;
     while i < list::COMMANDS.len() {
-        let mut place = hash(list::COMMANDS[i].name.as_bytes());
-        while places[place] != FREE {
-            place = (place + 1) % PLACES;
+        let mut slot = hash(list::COMMANDS[i].name.as_bytes());
+        while slots[slot] != FREE {
+            slot = (slot + 1) % SLOTS;
         }
-        places[place] = i as u8;
+        slots[slot] = i as u8;
         i += 1;
     }
-    places
+    slots
 }
 
 /// A hash that ignores the case of letters. It need not resist attacks, because no user data is stored by it.
@@ -58,7 +58,7 @@ const fn hash(name: &[u8]) -> usize {
         hash = (hash ^ (name[i] | 0x20) as u32).wrapping_mul(0x0100_0193);
         i += 1;
     }
-    (hash ^ hash >> 15) as usize % PLACES
+    (hash ^ hash >> 15) as usize % SLOTS
 }
 
 /// Finds a command by its name in any case. Subcommands are found by [`resolve`].
@@ -68,13 +68,13 @@ pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     if name.len() > NAME_LEN_MAX {
         return None;
     }
-    let mut place = hash(name);
+    let mut slot = hash(name);
     loop {
-        let spec = list::COMMANDS.get(usize::from(PLACE[place]))?;
+        let spec = list::COMMANDS.get(usize::from(SLOT[slot]))?;
         if spec.name.as_bytes().eq_ignore_ascii_case(name) {
             return Some(spec);
         }
-        place = (place + 1) % PLACES;
+        slot = (slot + 1) % SLOTS;
     }
 }
 

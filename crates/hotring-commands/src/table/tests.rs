@@ -250,14 +250,14 @@ fn uses_of_keys_follow_the_options() {
     ] {
         with_request(line, |request| {
             let spec = lookup(&request[0]).unwrap();
-            let show = |(place, access): (usize, Access)| {
+            let show = |(position, access): (usize, Access)| {
                 let letter = |is_so, letter| if is_so { letter } else { "" };
-                format!("{place}{}{}", letter(access.reads(), "r"), letter(access.writes(), "w"))
+                format!("{position}{}{}", letter(access.reads(), "r"), letter(access.writes(), "w"))
             };
             let found: Vec<_> = spec.uses_of(request).map(show).collect();
             assert_eq!(found.join(" "), uses, "{line}");
-            let places = spec.uses_of(request).map(|(place, _)| request.at(place));
-            assert!(places.eq(spec.keys_of(request)), "{line}");
+            let positions = spec.uses_of(request).map(|(position, _)| request.at(position));
+            assert!(positions.eq(spec.keys_of(request)), "{line}");
         });
     }
 }
@@ -283,7 +283,7 @@ fn no_request_makes_the_table_panic() {
             let by_name = lookup(&request[0]);
             for spec in by_name.into_iter().chain(resolve(request)) {
                 assert!(spec.keys_of(request).count() <= request.len());
-                assert!(spec.uses_of(request).all(|(place, _)| place < request.len()));
+                assert!(spec.uses_of(request).all(|(position, _)| position < request.len()));
             }
         });
     }

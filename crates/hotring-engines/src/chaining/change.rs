@@ -1,7 +1,7 @@
 //! The steps that change a chain: link a new item, replace one, mark one dead. One CAS each.
 
 use crate::chaining::Chaining;
-use crate::chaining::search::Place;
+use crate::chaining::search::Position;
 use crate::chaining::word::{SEALED, address, with_address};
 use crate::hooks::{Step, cas};
 use hotring_index::sync::Ordering;
@@ -15,7 +15,7 @@ impl Chaining {
     /// Links a private item at the head of the home in which `found` has missed its key.
     pub(crate) fn link_item<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
-        found: &Found<Place<'s>>,
+        found: &Found<Position<'s>>,
         item: Item,
     ) -> bool {
         let home = found.place.home;
@@ -49,7 +49,7 @@ impl Chaining {
         hash: u64,
         old: Hit,
         copy: Item,
-        found: Option<&Found<Place<'s>>>,
+        found: Option<&Found<Position<'s>>>,
     ) -> bool {
         Self::point(copy, address(old.word.0));
         let dead = with_address(old.word.0 | MARK | REPL, copy.address());
@@ -72,7 +72,7 @@ impl Chaining {
     /// Marks the live item that `found` ended at. False: its word has changed.
     pub(crate) fn kill_found<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
-        found: &Found<Place<'s>>,
+        found: &Found<Position<'s>>,
     ) -> bool {
         let Some(hit) = found.hit else { return false };
         let word = hit.word.0;
@@ -85,18 +85,18 @@ impl Chaining {
         true
     }
 
-    /// Takes the dead item behind a place out of the chain, or lets a new walk do it.
+    /// Takes the dead item behind a position out of the chain, or lets a new walk do it.
     fn unlink_one<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
-        place: &Place<'s>,
+        position: &Position<'s>,
         dead: Item,
         successor: u64,
     ) {
-        let after = with_address(place.pred_word, successor);
+        let after = with_address(position.pred_word, successor);
         // ORDERING: AcqRel, as in `pass`.
-        if !cas(place.pred, place.pred_word, after, Ordering::AcqRel, Step::UnlinkLeft) {
+        if !cas(position.pred, position.pred_word, after, Ordering::AcqRel, Step::UnlinkLeft) {
             // Tidies the bucket in which the item died: its key may have another home by now.
-            Self::tidy(p, place.home.index);
+            Self::tidy(p, position.home.index);
         } else {
             p.retire(dead);
         }

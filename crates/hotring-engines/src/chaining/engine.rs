@@ -2,7 +2,7 @@
 
 use crate::chaining::Chaining;
 use crate::chaining::grow::splits_an_insert;
-use crate::chaining::search::Place;
+use crate::chaining::search::Position;
 use crate::chaining::table::{BUCKET, Table};
 use crate::chaining::word::address;
 use hotring_index::sync::{Ordering, TallyU64};
@@ -22,7 +22,7 @@ unsafe impl Engine for Chaining {
     type Local = ();
     /// The hash itself: a writer that finds its bucket split must look for the bucket again.
     type Bucket = u64;
-    type Place<'s> = Place<'s>;
+    type Place<'s> = Position<'s>;
     type Reservation = ();
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
@@ -65,7 +65,7 @@ unsafe impl Engine for Chaining {
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
         _hash: u64,
-    ) -> Found<Place<'s>> {
+    ) -> Found<Position<'s>> {
         Self::find_item(p, goal)
     }
 
@@ -74,7 +74,7 @@ unsafe impl Engine for Chaining {
         p: &mut Pinned<'s, K, Self>,
         _goal: KeyGoal<'_, K>,
         _hash: u64,
-        found: &Found<Place<'s>>,
+        found: &Found<Position<'s>>,
         item: Item,
         _reservation: &mut (),
     ) -> bool {
@@ -88,7 +88,7 @@ unsafe impl Engine for Chaining {
         _hash: u64,
         old: Hit,
         copy: Item,
-        found: Option<&Found<Place<'s>>>,
+        found: Option<&Found<Position<'s>>>,
     ) -> bool {
         Self::replace_item(p, goal.hash, old, copy, found)
     }
@@ -97,7 +97,7 @@ unsafe impl Engine for Chaining {
         p: &mut Pinned<'s, K, Self>,
         _goal: KeyGoal<'_, K>,
         _hash: u64,
-        found: &Found<Place<'s>>,
+        found: &Found<Position<'s>>,
     ) -> bool {
         Self::kill_found(p, found)
     }

@@ -12,25 +12,25 @@ use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::{RESIZE_INTERVAL, Sizing};
 
 /// Buckets that an insert looks at while the table grows, at least.
-const SPLITS_AN_INSERT: u64 = match () {
+const SPLITS_PER_INSERT: u64 = match () {
     () if cfg!(loom) => 0,
     () if cfg!(shuttle) => 1,
     () => 4,
 };
 /// The upper bound of that number. An insert waits for its splits, and a table of more than 4 KiB
 /// per key would need even more of them.
-const SPLITS_AN_INSERT_MAX: u64 = 1024;
+const SPLITS_PER_INSERT_MAX: u64 = 1024;
 /// Buckets looked at at once when the next doubling is due before the last is complete: as long as a
 /// table that began too small has not caught up. Some hundred microseconds.
 const SPLITS_TO_CATCH_UP: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8192 };
 /// Buckets looked at in one step: some 50 microseconds with short chains of small items.
-const SPLITS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
+const SPLITS_PER_STEP: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
 /// The number of buckets that an insert looks at: twice the number of buckets per insert until the
 /// next doubling is due.
 pub(crate) fn splits_an_insert(bytes_per_key: f64) -> u64 {
     let wanted = (2.0 * bytes_per_key / BUCKET as f64).ceil() as u64;
-    wanted.clamp(SPLITS_AN_INSERT, SPLITS_AN_INSERT_MAX)
+    wanted.clamp(SPLITS_PER_INSERT, SPLITS_PER_INSERT_MAX)
 }
 
 impl Chaining {
@@ -74,7 +74,7 @@ impl Chaining {
     /// because leaving items would add to it.
     pub(crate) fn step_growth<K: Kind>(p: &mut Pinned<'_, K, Self>) {
         if !p.local.participant.is_over_limit() {
-            Self::split_some(p, SPLITS_A_STEP);
+            Self::split_some(p, SPLITS_PER_STEP);
         }
     }
 

@@ -17,7 +17,7 @@ use hotring_index::word::{MARK, Next};
 
 /// Passing this many buckets counts as much as an item, so that a scan of a sparse table does not
 /// hold other sessions up.
-const BUCKETS_AN_ITEM: usize = 8;
+const BUCKETS_PER_ITEM: usize = 8;
 
 /// The first position after the bucket with this index on this level; 0 after the last bucket.
 fn end_of(index: u64, level: u32) -> u64 {
@@ -33,17 +33,17 @@ impl Scan for Chaining {
         mut f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
     ) -> (u64, usize) {
         let count = count.max(1);
-        let buckets_max = count.saturating_mul(BUCKETS_AN_ITEM);
+        let buckets_max = count.saturating_mul(BUCKETS_PER_ITEM);
         let (mut position, mut visited, mut buckets) = (cursor, 0, 0);
         let mut unit = Vec::new();
         loop {
-            position = Self::take_down(p, position, &mut unit);
+            position = Self::collect_bucket(p, position, &mut unit);
             for hit in unit.drain(..) {
                 visited += f(p, hit);
             }
             buckets += 1;
             if position == 0 || visited >= count || buckets >= buckets_max {
-                return (position, visited + buckets / BUCKETS_AN_ITEM);
+                return (position, visited + buckets / BUCKETS_PER_ITEM);
             }
         }
     }
@@ -66,7 +66,7 @@ impl Scan for Chaining {
 impl Chaining {
     /// Collects the live items of the bucket at a position, from that position on, and returns the
     /// end of the bucket.
-    fn take_down<K: Kind>(p: &Pinned<'_, K, Self>, position: u64, unit: &mut Vec<Hit>) -> u64 {
+    fn collect_bucket<K: Kind>(p: &Pinned<'_, K, Self>, position: u64, unit: &mut Vec<Hit>) -> u64 {
         loop {
             let home = Self::home(p, position.reverse_bits());
             let level = Self::shown_level(p, home);

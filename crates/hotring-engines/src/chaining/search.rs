@@ -21,7 +21,7 @@ pub(crate) struct Home {
 }
 
 /// Where the walk of a writer ended.
-pub struct Place<'s> {
+pub struct Position<'s> {
     pub(crate) home: Home,
     /// The word that leads to the item that was found, and the value of that word.
     pub(crate) pred: &'s AtomicU64,
@@ -181,7 +181,7 @@ impl Chaining {
     pub(crate) fn find_item<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
-    ) -> Found<Place<'s>> {
+    ) -> Found<Position<'s>> {
         loop {
             let home = Self::home_to_write(p, goal.hash);
             let Some(found) = Self::pass(p, home, Some(goal)) else { continue };
@@ -216,7 +216,7 @@ impl Chaining {
         p: &mut Pinned<'s, K, Self>,
         mut home: Home,
         goal: Option<KeyGoal<'_, K>>,
-    ) -> Option<Found<Place<'s>>> {
+    ) -> Option<Found<Position<'s>>> {
         let mut pred = p.engine.table.word(home.index);
         let mut pred_word = home.head.0;
         let mut at_home = true;
@@ -237,7 +237,7 @@ impl Chaining {
                 }
             }
             if at == 0 {
-                return Some(Found { hit: None, place: Place { home, pred, pred_word } });
+                return Some(Found { hit: None, place: Position { home, pred, pred_word } });
             }
             if word.is(SEALED) {
                 // A split of the bucket has begun since the walk began.
@@ -247,7 +247,7 @@ impl Chaining {
             let item = Self::item(p, at);
             if goal.is_some_and(|goal| p.shared.kind.is(item, goal.hash, goal.key)) {
                 let hit = Some(Hit { item, word });
-                return Some(Found { hit, place: Place { home, pred, pred_word } });
+                return Some(Found { hit, place: Position { home, pred, pred_word } });
             }
             (pred, pred_word, at_home) = (item.next(), word.0, false);
         }

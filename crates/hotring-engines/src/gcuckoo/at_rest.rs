@@ -1,9 +1,9 @@
 //! Checks the invariants of a table at rest, for the suites of the model checkers.
 
 use super::GCuckoo;
+use super::bucket_pair::{Entry, tag_of};
 use super::lock::{FROZEN, LOCKED};
 use super::page::{Page, View};
-use super::place::{Entry, tag_of};
 use hotring_index::checks::Checked;
 use hotring_index::sync::Ordering;
 use hotring_index::toolkit::Index;
@@ -28,7 +28,7 @@ impl<const S: usize> Checked for GCuckoo<S> {
 
 fn check_page<K: Kind, const S: usize>(page: &Page<S>, kind: &K, held: &mut HashSet<u64>) {
     for group in 0..page.groups.len() {
-        assert_eq!(page.groups.look(group) & (LOCKED | FROZEN), 0, "a lock is held");
+        assert_eq!(page.groups.load(group) & (LOCKED | FROZEN), 0, "a lock is held");
     }
     let view = View { page, kind, since: 0 };
     let (mut in_tables, mut in_stash) = (0, 0);
@@ -41,7 +41,7 @@ fn check_page<K: Kind, const S: usize>(page: &Page<S>, kind: &K, held: &mut Hash
         assert!(held.insert(item.address()), "an item is in two places");
         assert_eq!(hash & ((1 << page.depth) - 1), page.prefix, "an item is in another's page");
         assert_eq!(word.tag(), tag_of(hash, page.depth), "a tag is not the item's");
-        let at = page.places(hash);
+        let at = page.buckets_of(hash);
         assert!(bucket.is_none_or(|b| b == at.one || b == at.two), "a bucket is not the item's");
     };
     for slot in 0..page.slots() as u32 {
@@ -64,7 +64,7 @@ fn check_page<K: Kind, const S: usize>(page: &Page<S>, kind: &K, held: &mut Hash
         assert_eq!(state.items, in_tables, "items are not counted right");
     }
     let lone = (0..page.slots() as u32).map(|slot| page.load(slot)).filter(|w| !w.is_vacant());
-    let edges: Vec<_> = lone.map(|word| view.places(word)).collect();
+    let edges: Vec<_> = lone.map(|word| view.buckets_of(word)).collect();
     if let Some(graph) = &mut state.graph {
         let full: Vec<bool> = (0..2 * page.buckets).map(|b| graph.is_full(b)).collect();
         graph.rebuild(edges.into_iter());

@@ -5,7 +5,7 @@
 //! may be read. The word may have belonged to another item at the same address in between. That is
 //! harmless: the item there now counts, and its key is compared.
 
-use super::place::Entry;
+use super::bucket_pair::Entry;
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Recent {

@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 
 /// The most entries of the front per page. Without a limit, keys with equal low bits would make the
 /// front grow without end. Two to four entries per page are usual.
-const ENTRIES_A_PAGE: usize = 64;
+const ENTRIES_PER_PAGE: usize = 64;
 /// Replaced pages and fronts freed in one step.
 const FREE_STEP: usize = 64;
 
@@ -123,7 +123,7 @@ impl<const S: usize> Directory<S> {
         if entries > 1 << depth {
             return true;
         }
-        if entries * 2 > ENTRIES_A_PAGE * self.pages() as usize {
+        if entries * 2 > ENTRIES_PER_PAGE * self.pages() as usize {
             return false;
         }
         // ORDERING: Relaxed, entries change under the lock, which we hold.

@@ -1,6 +1,6 @@
 //! Implements [`Engine`] and its companion traits for G-Cuckoo.
 
-use super::place::{Places, tag_of};
+use super::bucket_pair::{BucketPair, tag_of};
 use super::tables::slots;
 use super::{GCuckoo, Local};
 use hotring_index::toolkit::EngineStats;
@@ -144,11 +144,11 @@ impl<const S: usize> Batch for GCuckoo<S> {
     ) where
         K::Key: 'k,
     {
-        let mut found = [(0u64, Places { one: 0, two: 0 }); CHUNK];
+        let mut found = [(0u64, BucketPair { one: 0, two: 0 }); CHUNK];
         for (i, found) in found[..n].iter_mut().enumerate() {
             let hash = goal(&p.shared.kind, i).hash;
             let page = Self::page(p, hash);
-            *found = (hash, page.places(hash));
+            *found = (hash, page.buckets_of(hash));
             for bucket in [found.1.one, found.1.two] {
                 prefetch(std::ptr::from_ref(page.slot(bucket * S as u32)).cast());
             }

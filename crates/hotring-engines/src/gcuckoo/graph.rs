@@ -18,7 +18,7 @@
 //! is equal only if each is. E < V in a dirty part means *maybe*: there is a vacancy, but perhaps
 //! not in reach. A walk that moves nothing decides. After many removals the graph is rebuilt.
 
-use super::place::Places;
+use super::bucket_pair::BucketPair;
 
 /// The outcome of an insertion (RHKV section 4.7.1, table 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// The outcome of an insertion at these places. O(1), apart from the paths of union-find.
-    pub(crate) fn predetermine(&mut self, at: Places) -> Forecast {
+    pub(crate) fn predetermine(&mut self, at: BucketPair) -> Forecast {
         let (one, two) = (self.root(at.one), self.root(at.two));
         let maximal = (self.is_maximal(one), self.is_maximal(two));
         let (case, sides) = match (self.is_new(one), self.is_new(two)) {
@@ -121,7 +121,7 @@ impl Graph {
     }
 
     /// Notes that an item with these places is in one of them.
-    pub(crate) fn add(&mut self, at: Places) {
+    pub(crate) fn add(&mut self, at: BucketPair) {
         let (mut big, mut small) = (self.root(at.one), self.root(at.two));
         if self.vertices(big) < self.vertices(small) {
             std::mem::swap(&mut big, &mut small);
@@ -137,7 +137,7 @@ impl Graph {
     }
 
     /// Records that an item has left one of these places.
-    pub(crate) fn remove(&mut self, at: Places) {
+    pub(crate) fn remove(&mut self, at: BucketPair) {
         let root = self.root(at.one);
         self.edges[root as usize] = self.edge_count(root).saturating_sub(1) | DIRTY;
         self.removed += 1;
@@ -149,7 +149,7 @@ impl Graph {
     }
 
     /// Rebuilds the graph from all items in the tables. O(vertices).
-    pub(crate) fn rebuild(&mut self, items: impl Iterator<Item = Places>) {
+    pub(crate) fn rebuild(&mut self, items: impl Iterator<Item = BucketPair>) {
         self.up.fill(ROOT | 1);
         self.edges.fill(0);
         self.removed = 0;

@@ -1,8 +1,8 @@
 //! One pair of tables of plain numbers: the algorithm of a page without items, locks and readers. Serves to measure
 //! kicks, and tests that choose the buckets.
 
+use super::bucket_pair::BucketPair;
 use super::graph::{Case, Graph};
-use super::place::Places;
 use super::tables::{Tables, slots};
 use super::vacancy::{Node, Outlook, predetermined, search};
 use std::cell::Cell;
@@ -29,12 +29,12 @@ pub struct Pair<const S: usize> {
 }
 
 /// Computes the two buckets of a key in tables with this number of buckets.
-type Place = fn(u64, u32) -> Places;
+type BucketsOf = fn(u64, u32) -> BucketPair;
 
 struct Words<const S: usize> {
     words: Box<[Cell<u64>]>,
     buckets: u32,
-    place: Place,
+    buckets_of: BucketsOf,
 }
 
 impl<const S: usize> Tables<S> for Words<S> {
@@ -43,7 +43,7 @@ impl<const S: usize> Tables<S> for Words<S> {
     }
 
     fn other(&self, bucket: u32, word: u64) -> u32 {
-        (self.place)(word, self.buckets).other(bucket)
+        (self.buckets_of)(word, self.buckets).other(bucket)
     }
 
     fn set(&self, slot: u32, word: u64) {
@@ -57,14 +57,14 @@ impl<const S: usize> Pair<S> {
     /// # Panics
     /// If `buckets` is not a power of two.
     pub fn new(buckets: u32) -> Self {
-        Self::with_places(buckets, Places::of)
+        Self::with_buckets_of(buckets, BucketPair::of)
     }
 
-    pub(crate) fn with_places(buckets: u32, place: Place) -> Self {
+    pub(crate) fn with_buckets_of(buckets: u32, buckets_of: BucketsOf) -> Self {
         assert!(buckets.is_power_of_two(), "2^k buckets");
         let words = (0..2 * buckets as usize * S).map(|_| Cell::new(0)).collect();
         Self {
-            words: Words { words, buckets, place },
+            words: Words { words, buckets, buckets_of },
             graph: (S == 1).then(|| Graph::new(2 * buckets)),
             nodes: Vec::new(),
             path: super::tables::Path::default(),
@@ -75,7 +75,7 @@ impl<const S: usize> Pair<S> {
 
     /// The two buckets of a key in tables with this number of buckets each, numbered through both.
     pub fn buckets_of(key: u64, buckets: u32) -> [u32; 2] {
-        let at = Places::of(key, buckets);
+        let at = BucketPair::of(key, buckets);
         [at.one, at.two]
     }
 
@@ -94,8 +94,8 @@ impl<const S: usize> Pair<S> {
         self.maybes
     }
 
-    fn places(&self, key: u64) -> Places {
-        (self.words.place)(key, self.words.buckets)
+    fn pair_of(&self, key: u64) -> BucketPair {
+        (self.words.buckets_of)(key, self.words.buckets)
     }
 
     /// Inserts a key, which must be absent.
@@ -108,7 +108,7 @@ impl<const S: usize> Pair<S> {
     }
 
     fn insert_into_tables(&mut self, key: u64) -> Inserted {
-        let at = self.places(key);
+        let at = self.pair_of(key);
         let mut case = None;
         match &mut self.graph {
             Some(graph) => match predetermined(&self.words, graph, at, &mut self.path) {
@@ -131,7 +131,7 @@ impl<const S: usize> Pair<S> {
     }
 
     pub(crate) fn slot_of(&self, key: u64) -> Option<u32> {
-        let at = self.places(key);
+        let at = self.pair_of(key);
         let mut both = [at.one, at.two].into_iter().flat_map(slots::<S>);
         both.find(|&slot| self.words.word(slot) == key)
     }
@@ -149,13 +149,13 @@ impl<const S: usize> Pair<S> {
             return index.map(|index| self.stash.swap_remove(index)).is_some();
         };
         self.words.set(slot, 0);
-        let at = self.places(key);
+        let at = self.pair_of(key);
         if let Some(graph) = &mut self.graph {
             graph.remove(at);
             if graph.is_stale() {
                 let keys = self.words.words.iter().map(Cell::get).filter(|&word| word != 0);
-                let place = |word| (self.words.place)(word, self.words.buckets);
-                graph.rebuild(keys.map(place));
+                let buckets_of = |word| (self.words.buckets_of)(word, self.words.buckets);
+                graph.rebuild(keys.map(buckets_of));
             }
         }
         let mut stash = std::mem::take(&mut self.stash);

@@ -42,7 +42,7 @@ impl Groups {
 
     /// A group's word, before or after the group is read.
     #[inline(always)]
-    pub(crate) fn look(&self, group: u32) -> u64 {
+    pub(crate) fn load(&self, group: u32) -> u64 {
         // ORDERING: Acquire pairs with the Release of `release`: later loads read values at least
         // as new. As the second look this load comes after the Acquire loads of the slots, and a
         // slot that was changed meanwhile was changed after LOCKED was set.
@@ -50,8 +50,8 @@ impl Groups {
     }
 
     /// The bitwise or of the words of some groups.
-    pub(crate) fn look_at(&self, groups: &[u32]) -> u64 {
-        groups.iter().fold(0, |all, &group| all | self.look(group))
+    pub(crate) fn load_all(&self, groups: &[u32]) -> u64 {
+        groups.iter().fold(0, |all, &group| all | self.load(group))
     }
 
     /// Locks some groups, in ascending order. Locks none if one is frozen.
@@ -134,16 +134,16 @@ mod tests {
         groups.take(&[2], Atomicity::Lock).expect("nothing is frozen");
         let too_early = std::thread::scope(|scope| {
             scope.spawn(|| groups.freeze());
-            while groups.look(1) == 0 {
+            while groups.load(1) == 0 {
                 std::thread::yield_now();
             }
             // The other thread has come to the group that we hold, or is about to, and goes no
             // further.
-            let frozen = groups.look_at(&[0, 1, 2]) & FROZEN;
+            let frozen = groups.load_all(&[0, 1, 2]) & FROZEN;
             groups.release(&[2], Atomicity::Lock, false);
             frozen
         });
         assert_eq!(too_early, 0, "a scan that meets one takes the whole page to be at rest");
-        assert!((0..3).all(|group| groups.look(group) == FROZEN), "no lock is left");
+        assert!((0..3).all(|group| groups.load(group) == FROZEN), "no lock is left");
     }
 }

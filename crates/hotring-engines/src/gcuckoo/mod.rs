@@ -54,10 +54,11 @@
 //! Readers never wait for a hit. A miss waits while a writer of one of its two groups is at work, and takes the locks
 //! itself after some rounds. Writers of one group wait for each other; writers of a page wait while it is split. Equal
 //! hashes cannot make an insertion fail or loop: an item without a vacancy goes to the stash, which grows; a page is
-//! split only while that can help ([`write`], `is_crowded`; [`directory`], `ENTRIES_A_PAGE`).
+//! split only while that can help ([`write`], `is_crowded`; [`directory`], `ENTRIES_PER_PAGE`).
 
 #[cfg(any(loom, shuttle))]
 mod at_rest;
+mod bucket_pair;
 mod cache;
 mod counts;
 mod directory;
@@ -67,7 +68,6 @@ mod htm;
 pub(crate) mod lab;
 mod lock;
 mod page;
-mod place;
 mod read;
 mod scan;
 mod split;

@@ -9,9 +9,9 @@
 //!
 //! This is the paper's data structure; the table of the index consists of many.
 
+use super::bucket_pair::{BucketPair, Entry, TAG_BITS, tag_of};
 use super::graph::Graph;
 use super::lock::Groups;
-use super::place::{Entry, Places, TAG_BITS, tag_of};
 use super::tables::{Path, Tables};
 use super::vacancy::{Node, Outlook, predetermined, search};
 use hotring_index::sync::spin::SpinMutex;
@@ -88,7 +88,7 @@ pub(crate) struct Scratch {
     pub(crate) groups: Vec<u32>,
 }
 
-/// The place of an item in a page.
+/// The position of an item in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
     Slot(u32),
@@ -135,8 +135,8 @@ impl<const S: usize> Page<S> {
     }
 
     #[inline(always)]
-    pub(crate) fn places(&self, hash: u64) -> Places {
-        Places::of(hash, self.buckets)
+    pub(crate) fn buckets_of(&self, hash: u64) -> BucketPair {
+        BucketPair::of(hash, self.buckets)
     }
 
     /// The word of a slot that holds this item.
@@ -181,7 +181,7 @@ impl<const S: usize> Page<S> {
     }
 
     /// The groups of both buckets of a key, and of a path, in order.
-    pub(crate) fn gather_groups(&self, at: Places, path: &Path, groups: &mut Vec<u32>) {
+    pub(crate) fn gather_groups(&self, at: BucketPair, path: &Path, groups: &mut Vec<u32>) {
         groups.clear();
         groups.extend([self.group(at.one), self.group(at.two)]);
         groups.extend(path.0.iter().map(|step| self.group(step.slot / S as u32)));
@@ -191,7 +191,7 @@ impl<const S: usize> Page<S> {
 
     /// The groups of both buckets of a key, in order.
     #[inline(always)]
-    pub(crate) fn two_groups(&self, at: Places) -> ([u32; 2], usize) {
+    pub(crate) fn two_groups(&self, at: BucketPair) -> ([u32; 2], usize) {
         let groups = [self.group(at.one), self.group(at.two)];
         (groups, if groups[0] == groups[1] { 1 } else { 2 })
     }
@@ -278,7 +278,7 @@ impl<const S: usize> Page<S> {
         (hash, item): (u64, Item),
         scratch: &mut Scratch,
     ) {
-        let (at, word) = (self.places(hash), self.entry(hash, item));
+        let (at, word) = (self.buckets_of(hash), self.entry(hash, item));
         let view = View { page: self, kind, since: 0 };
         view.plan(state, at, scratch);
         if scratch.path.is_empty() {
@@ -293,7 +293,7 @@ impl<const S: usize> Page<S> {
 
 impl State {
     /// Records that an item is in one of these buckets now.
-    pub(crate) fn entered(&mut self, at: Places) {
+    pub(crate) fn entered(&mut self, at: BucketPair) {
         if let Some(graph) = &mut self.graph {
             graph.add(at);
             self.items += 1;
@@ -321,13 +321,13 @@ impl<K: Kind, const S: usize> View<'_, K, S> {
     }
 
     /// The places of the item of a word.
-    pub(crate) fn places(&self, word: Entry) -> Places {
-        self.page.places(self.kind.item_hash(self.item(word)))
+    pub(crate) fn buckets_of(&self, word: Entry) -> BucketPair {
+        self.page.buckets_of(self.kind.item_hash(self.item(word)))
     }
 
     /// Looks for a vacancy without moving anything, and leaves the path to it in `scratch`; an
     /// empty path if there is no vacancy.
-    pub(crate) fn plan(&self, state: &mut State, at: Places, scratch: &mut Scratch) -> Outlook {
+    pub(crate) fn plan(&self, state: &mut State, at: BucketPair, scratch: &mut Scratch) -> Outlook {
         match &mut state.graph {
             Some(graph) => predetermined(self, graph, at, &mut scratch.path),
             None => self.search(at, scratch),
@@ -335,7 +335,7 @@ impl<K: Kind, const S: usize> View<'_, K, S> {
     }
 
     /// Like `plan`, for several slots per bucket, where no graph is kept.
-    pub(crate) fn search(&self, at: Places, scratch: &mut Scratch) -> Outlook {
+    pub(crate) fn search(&self, at: BucketPair, scratch: &mut Scratch) -> Outlook {
         search(self, at, &mut scratch.nodes, &mut scratch.path);
         Outlook::Searched
     }
@@ -344,7 +344,7 @@ impl<K: Kind, const S: usize> View<'_, K, S> {
     pub(crate) fn rebuild(&self, state: &mut State) {
         if let Some(graph) = &mut state.graph {
             let slots = (0..self.page.slots() as u32).map(|slot| self.page.load(slot));
-            graph.rebuild(slots.filter(|word| !word.is_vacant()).map(|word| self.places(word)));
+            graph.rebuild(slots.filter(|word| !word.is_vacant()).map(|word| self.buckets_of(word)));
         }
     }
 }
@@ -356,7 +356,7 @@ impl<K: Kind, const S: usize> Tables<S> for View<'_, K, S> {
     }
 
     fn other(&self, bucket: u32, word: u64) -> u32 {
-        self.places(Entry(word)).other(bucket)
+        self.buckets_of(Entry(word)).other(bucket)
     }
 
     fn set(&self, slot: u32, word: u64) {

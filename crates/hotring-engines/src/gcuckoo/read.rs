@@ -1,9 +1,9 @@
 //! Finding an item: the path of readers, and the search of writers.
 
 use super::GCuckoo;
+use super::bucket_pair::{BucketPair, Entry, tag_of};
 use super::lock::LOCKED;
 use super::page::{Page, Spot, View};
-use super::place::{Entry, Places, tag_of};
 use crate::settings::Atomicity;
 use hotring_index::sync::Ordering;
 use hotring_index::sync::spin::SpinWait;
@@ -60,7 +60,7 @@ impl<const S: usize> GCuckoo<S> {
     fn examine<'s, K: Kind>(
         p: &Pinned<'s, K, Self>,
         page: &'s Page<S>,
-        at: Places,
+        at: BucketPair,
         goal: KeyGoal<'_, K>,
         visits: &mut Visits,
     ) -> Option<(Hit, Spot, Entry)> {
@@ -144,7 +144,7 @@ impl<const S: usize> GCuckoo<S> {
         goal: KeyGoal<'_, K>,
     ) -> Option<Hit> {
         let page = Self::page(p, goal.hash);
-        let found = Self::examine(p, page, page.places(goal.hash), goal, &mut 0);
+        let found = Self::examine(p, page, page.buckets_of(goal.hash), goal, &mut 0);
         found.map(|(hit, ..)| hit)
     }
 
@@ -160,7 +160,7 @@ impl<const S: usize> GCuckoo<S> {
         }
         let page = Self::page(p, goal.hash);
         // The common case first: a hit needs no versions.
-        let found = Self::examine(p, page, page.places(goal.hash), goal, visits);
+        let found = Self::examine(p, page, page.buckets_of(goal.hash), goal, visits);
         if found.is_some() || wrong!(p, NoVersions) {
             return found;
         }
@@ -178,8 +178,8 @@ impl<const S: usize> GCuckoo<S> {
         let mut wait = SpinWait::default();
         for _ in 0..PATIENCE {
             let page = Self::page(p, goal.hash);
-            let at = page.places(goal.hash);
-            let look = || [at.one, at.two].map(|bucket| page.groups.look(page.group(bucket)));
+            let at = page.buckets_of(goal.hash);
+            let look = || [at.one, at.two].map(|bucket| page.groups.load(page.group(bucket)));
             let before = look();
             let found = Self::examine(p, page, at, goal, visits);
             let locked = (before[0] | before[1]) & LOCKED != 0;
@@ -203,7 +203,7 @@ impl<const S: usize> GCuckoo<S> {
         visits: &mut Visits,
     ) -> Option<(Hit, Spot, Entry)> {
         let page = Self::page(p, goal.hash);
-        let at = page.places(goal.hash);
+        let at = page.buckets_of(goal.hash);
         let (groups, n) = page.two_groups(at);
         let look = || {
             let mut touched = 0;

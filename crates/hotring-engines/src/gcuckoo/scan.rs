@@ -5,9 +5,9 @@
 //! only those items that it visits. The first part is sized for a few items, later parts are wider.
 
 use super::GCuckoo;
+use super::bucket_pair::{Entry, TAG_BITS};
 use super::lock::{Frozen, LOCKED};
 use super::page::Page;
-use super::place::{Entry, TAG_BITS};
 use crate::settings::Atomicity;
 use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Items that the first part should hold; a scan that continues takes four times as many each time.
 const WANTED_MIN: u64 = 32;
 /// Passing this many slots counts as much as an item.
-const SLOTS_AN_ITEM: usize = 64;
+const SLOTS_PER_ITEM: usize = 64;
 /// Passed slots, counted in items, after which a scan that visits few items returns: eight empty
 /// pages.
 const WORK_MAX: usize = 512;
@@ -56,7 +56,7 @@ impl<const S: usize> Scan for GCuckoo<S> {
                 visited >= count
             });
             at = stop.unwrap_or_else(|| position_of(page, end));
-            let vain = passed / SLOTS_AN_ITEM;
+            let vain = passed / SLOTS_PER_ITEM;
             if at == 0 || visited >= count || vain >= count.max(WORK_MAX) {
                 p.local.engine.words = words;
                 return (at, visited + vain);
@@ -119,9 +119,9 @@ impl<const S: usize> GCuckoo<S> {
         let all = 0..page.groups.len();
         if p.engine.mode == Atomicity::Optimistic {
             for _ in 0..LOOKS_MAX {
-                let before: Vec<u64> = all.clone().map(|g| page.groups.look(g)).collect();
+                let before: Vec<u64> = all.clone().map(|g| page.groups.load(g)).collect();
                 let n = copy();
-                let is_same = all.clone().all(|g| page.groups.look(g) == before[g as usize]);
+                let is_same = all.clone().all(|g| page.groups.load(g) == before[g as usize]);
                 let locked = before.iter().any(|word| word & LOCKED != 0);
                 if (is_same && !locked) || wrong!(p, TornScan) {
                     return n;

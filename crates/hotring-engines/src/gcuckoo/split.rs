@@ -5,9 +5,9 @@
 //! meanwhile; writers of this page wait until its halves are in the directory.
 
 use super::GCuckoo;
+use super::bucket_pair::Entry;
 use super::lock::FROZEN;
 use super::page::{Page, Scratch};
-use super::place::Entry;
 use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
 use hotring_index::toolkit::prefetch_item;
@@ -23,7 +23,7 @@ impl<const S: usize> GCuckoo<S> {
         let directory = &p.engine.directory;
         let participant = &p.local.participant;
         let state = page.state.lock();
-        if page.groups.look(0) & FROZEN != 0 {
+        if page.groups.load(0) & FROZEN != 0 {
             sometimes!(SplitLate);
             return false;
         }

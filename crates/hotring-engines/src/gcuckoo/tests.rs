@@ -1,8 +1,8 @@
 //! Properties of a pair of tables, without items, locks and readers.
 
+use super::bucket_pair::BucketPair;
 use super::graph::Case;
 use super::lab::{Inserted, Pair};
-use super::place::Places;
 use std::collections::{HashMap, HashSet};
 
 use fastrand::Rng;
@@ -12,12 +12,12 @@ fn key(n: u64, one: u32, two: u32) -> u64 {
     n << 32 | u64::from(one) << 16 | u64::from(two) | 1 << 63
 }
 
-fn written_in_it(key: u64, buckets: u32) -> Places {
-    Places { one: (key >> 16) as u32 & 0xffff, two: (key as u32 & 0xffff) + buckets }
+fn written_in_it(key: u64, buckets: u32) -> BucketPair {
+    BucketPair { one: (key >> 16) as u32 & 0xffff, two: (key as u32 & 0xffff) + buckets }
 }
 
 fn pair(buckets: u32) -> Pair<1> {
-    Pair::with_places(buckets, written_in_it)
+    Pair::with_buckets_of(buckets, written_in_it)
 }
 
 fn placed(case: Case, kicks: usize) -> Inserted {

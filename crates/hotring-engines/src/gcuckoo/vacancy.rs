@@ -4,8 +4,8 @@
 //! to a vacancy or into a loop. With several slots a breadth-first search finds the nearest vacancy, so
 //! that few items move.
 
+use super::bucket_pair::BucketPair;
 use super::graph::{Case, Graph};
-use super::place::Places;
 use super::tables::{Path, Step, Tables, slots};
 
 /// The most buckets that a breadth-first search visits: with 4 slots per bucket, all buckets within
@@ -51,7 +51,7 @@ pub(crate) enum Outlook {
 pub(crate) fn predetermined<const S: usize>(
     tables: &impl Tables<S>,
     graph: &mut Graph,
-    at: Places,
+    at: BucketPair,
     path: &mut Path,
 ) -> Outlook {
     let forecast = graph.predetermine(at);
@@ -82,7 +82,7 @@ pub(crate) struct Node {
 /// The shortest path to a vacancy from either bucket; an empty one if none is near.
 pub(crate) fn search<const S: usize>(
     tables: &impl Tables<S>,
-    at: Places,
+    at: BucketPair,
     nodes: &mut Vec<Node>,
     path: &mut Path,
 ) {

@@ -4,10 +4,10 @@
 //! kicks. The path is found before; under the locks it is only compared, word by word.
 
 use super::GCuckoo;
+use super::bucket_pair::{BucketPair, Entry, tag_of};
 use super::htm::{self, Hardware};
 use super::lock::Frozen;
 use super::page::{Page, STASH, Spot, State};
-use super::place::{Entry, Places, tag_of};
 use super::tables::slots;
 use super::vacancy::Outlook;
 use crate::settings::Atomicity;
@@ -66,7 +66,7 @@ impl<const S: usize> GCuckoo<S> {
         let mode = p.engine.mode;
         if mode == Atomicity::Rtm {
             let counts = &p.local.engine.counts;
-            let locks = || page.groups.look_at(groups);
+            let locks = || page.groups.load_all(groups);
             let run = |frozen: bool| if frozen { Err(Frozen) } else { Ok(body()) };
             if let Some(result) = htm::elide(&Hardware, locks, counts, run) {
                 return result;
@@ -82,7 +82,7 @@ impl<const S: usize> GCuckoo<S> {
     fn is_present<'s, K: Kind>(
         p: &Pinned<'s, K, Self>,
         page: &'s Page<S>,
-        at: Places,
+        at: BucketPair,
         goal: KeyGoal<'_, K>,
     ) -> bool {
         let view = Self::view(p, page);
@@ -143,7 +143,7 @@ impl<const S: usize> GCuckoo<S> {
         item: Item,
     ) -> Link {
         let mut state = page.state.lock();
-        let at = page.places(goal.hash);
+        let at = page.buckets_of(goal.hash);
         let view = Self::view(p, page);
         let outlook = view.plan(&mut state, at, &mut p.local.engine.scratch);
         let is_full = p.local.engine.scratch.path.is_empty();
@@ -171,7 +171,7 @@ impl<const S: usize> GCuckoo<S> {
         goal: KeyGoal<'_, K>,
         item: Item,
     ) -> Link {
-        let at = page.places(goal.hash);
+        let at = page.buckets_of(goal.hash);
         let view = Self::view(p, page);
         view.search(at, &mut p.local.engine.scratch);
         let path = &p.local.engine.scratch.path;
@@ -190,7 +190,7 @@ impl<const S: usize> GCuckoo<S> {
     fn link_by_path<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
-        at: Places,
+        at: BucketPair,
         goal: KeyGoal<'_, K>,
         item: Item,
     ) -> Link {
@@ -225,7 +225,7 @@ impl<const S: usize> GCuckoo<S> {
         p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
         state: &mut SpinGuard<'_, State>,
-        at: Places,
+        at: BucketPair,
         goal: KeyGoal<'_, K>,
         item: Item,
     ) -> Link {
@@ -268,7 +268,7 @@ impl<const S: usize> GCuckoo<S> {
 
     /// The place of an item. Must be called under the locks of both its groups. Without the page's
     /// lock, a result in the stash only tells that the item is there.
-    fn locate(page: &Page<S>, at: Places, word: Entry) -> Option<Spot> {
+    fn locate(page: &Page<S>, at: BucketPair, word: Entry) -> Option<Spot> {
         let both = [at.one, at.two].into_iter().flat_map(slots::<S>);
         both.into_iter().find(|&slot| page.load(slot) == word).map(Spot::Slot).or_else(|| {
             let shelf = if page.stashed() == 0 { 0 } else { page.shelf().len() };
@@ -288,7 +288,7 @@ impl<const S: usize> GCuckoo<S> {
         let mut with_state = with_state;
         loop {
             let page = Self::page(p, hash);
-            let at = page.places(hash);
+            let at = page.buckets_of(hash);
             let word = page.entry(hash, item);
             let (groups, n) = page.two_groups(at);
             let state = with_state.then(|| page.state.lock());
@@ -355,7 +355,7 @@ impl<const S: usize> GCuckoo<S> {
         if let (Spot::Slot(_), Some(state)) = (spot, &mut state)
             && let Some(graph) = &mut state.graph
         {
-            graph.remove(page.places(hash));
+            graph.remove(page.buckets_of(hash));
             let is_stale = graph.is_stale();
             state.items -= 1;
             if is_stale {
@@ -399,7 +399,7 @@ impl<const S: usize> GCuckoo<S> {
         word: Entry,
     ) -> bool {
         let view = Self::view(p, page);
-        let at = view.places(word);
+        let at = view.buckets_of(word);
         view.plan(state, at, &mut p.local.engine.scratch);
         let mut groups = std::mem::take(&mut p.local.engine.scratch.groups);
         let path = &p.local.engine.scratch.path;

@@ -274,16 +274,16 @@ impl<L: Locking> Batch for Mercury<L> {
         let inside = p.local.engine.enter();
         let tables = p.engine.tables(&inside);
         let mut buckets = [tables.current.bucket(0); FLIGHTS_MAX];
-        for (i, place) in buckets.iter_mut().enumerate().take(n) {
+        for (i, bucket) in buckets.iter_mut().enumerate().take(n) {
             let hash = goal(&p.shared.kind, i).hash;
-            *place = tables.current.bucket(hash);
+            *bucket = tables.current.bucket(hash);
             if let Some(next) = tables.next
                 // ORDERING: Relaxed, a guess at the table that the lookup will need.
                 && tables.current.index(hash) < p.engine.moved.0.load(Ordering::Relaxed)
             {
-                *place = next.bucket(hash);
+                *bucket = next.bucket(hash);
             }
-            prefetch(std::ptr::from_ref(*place).cast());
+            prefetch(std::ptr::from_ref(*bucket).cast());
         }
         for bucket in &buckets[..n] {
             let word = bucket.peek();

@@ -24,15 +24,15 @@ use std::mem;
 use std::ptr::null_mut;
 
 /// Buckets moved in one step: some 5 microseconds.
-const BUCKETS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+const BUCKETS_PER_STEP: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 /// Buckets whose first item is prefetched.
 const PREFETCH_DISTANCE: u64 = 8;
 /// Inserts of a session between two steps while the table grows: four buckets move for each insert,
 /// so that the expansion ends when a quarter of the table's capacity has been inserted.
-const INSERTS_A_STEP: u64 = 16;
+const INSERTS_PER_STEP: u64 = 16;
 /// Inserts of a session between two looks at the load, or a sixteenth of the buckets if those are
 /// fewer.
-const INSERTS_A_LOOK: u64 = 64;
+const INSERTS_PER_CHECK: u64 = 64;
 /// Items per bucket above which sessions help the dedicated thread, which should have kept the load
 /// at one.
 const BEHIND: u64 = 4;
@@ -131,7 +131,7 @@ impl<L: Locking> Mercury<L> {
     #[inline(always)]
     pub(crate) fn expand_if_due<K: Kind>(p: &mut Pinned<'_, K, Self>) {
         let expansion = &p.engine.expansion;
-        let most = if expansion.stage() == IDLE { INSERTS_A_LOOK } else { INSERTS_A_STEP };
+        let most = if expansion.stage() == IDLE { INSERTS_PER_CHECK } else { INSERTS_PER_STEP };
         p.local.inserts += 1;
         if u64::from(p.local.inserts) >= (expansion.len() / 16).clamp(1, most) {
             p.local.inserts = 0;
@@ -258,7 +258,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         let engine = &self.shared.engine;
         let Tables { current, next } = self.tables();
         let next = next.expect("it moves to another table");
-        let to = (from + BUCKETS_A_STEP).min(current.len());
+        let to = (from + BUCKETS_PER_STEP).min(current.len());
         // ORDERING: Release as below; the fault is that the store comes before the moves.
         wrong!(self, CountEarly => engine.moved.0.store(to, Ordering::Release));
         for index in from..to {

@@ -15,9 +15,9 @@ use hotring_index::word::{Link, Next};
 
 /// Passing this many empty buckets, a few cache lines in a row, counts as much as an item, so that
 /// a scan of a sparse table does not hold other sessions up.
-const BUCKETS_AN_ITEM: usize = 32;
+const BUCKETS_PER_ITEM: usize = 32;
 /// Empty buckets passed before the thread lock is released.
-const BUCKETS_A_STEP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+const BUCKETS_PER_STEP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 impl<L: Locking> Scan for Mercury<L> {
     /// Collects the items of a bucket under its lock, and visits them after the unlock.
@@ -35,9 +35,9 @@ impl<L: Locking> Scan for Mercury<L> {
             for hit in met.drain(..) {
                 visited += f(p, hit);
             }
-            let is_sparse = passed > BUCKETS_AN_ITEM.saturating_mul(count);
+            let is_sparse = passed > BUCKETS_PER_ITEM.saturating_mul(count);
             if cursor == 0 || visited >= count || is_sparse {
-                return (cursor, visited + passed / BUCKETS_AN_ITEM);
+                return (cursor, visited + passed / BUCKETS_PER_ITEM);
             }
         }
     }
@@ -54,7 +54,7 @@ impl<L: Locking> Mercury<L> {
     ) -> u64 {
         let inside = p.local.engine.enter();
         let tables = p.engine.tables(&inside);
-        for _ in 0..BUCKETS_A_STEP {
+        for _ in 0..BUCKETS_PER_STEP {
             *passed += 1;
             if let Some(table) = Self::sees_empty(p, tables, cursor.reverse_bits()) {
                 cursor = end_of(table, cursor);

@@ -96,8 +96,8 @@ fn crc(item: Item, meta: u64, layout: &Layout) -> u32 {
     });
     let words = [meta, version_of(item).unwrap_or(0), word, lengths(layout)];
     let mut head = [0; 32];
-    for (place, word) in head.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    for (field, word) in head.chunks_exact_mut(8).zip(words) {
+        field.copy_from_slice(&word.to_le_bytes());
     }
     // SAFETY: from the layout; the value's bytes follow the key's.
     let body = unsafe { bytes(item, layout.key, layout.end() - layout.key) };
@@ -130,7 +130,7 @@ pub enum Part {
 }
 
 /// Position and length of a part of an undamaged item.
-pub(crate) fn place(item: Item, part: Part) -> Option<(usize, usize)> {
+pub(crate) fn locate(item: Item, part: Part) -> Option<(usize, usize)> {
     let meta = meta(item);
     let layout = layout_of(item, meta);
     let has = |there: bool, len: usize| if there { len } else { 0 };
@@ -225,10 +225,10 @@ mod tests {
             if !parts.checksum {
                 return;
             }
-            for (at, len) in PARTS.into_iter().filter_map(|part| place(item, part)) {
+            for (at, len) in PARTS.into_iter().filter_map(|part| locate(item, part)) {
                 for bit in 0..len * 8 {
                     let frozen = matches!(parts.value, Content::Word { .. })
-                        && Some((at, len)) == place(item, Part::Word);
+                        && Some((at, len)) == locate(item, Part::Word);
                     flip(item, at, bit);
                     let expected = if frozen && bit == 63 { State::Sound } else { State::Damaged };
                     // Without its flag an item has no checksum; the index knows that it should.

@@ -144,9 +144,9 @@ impl Kind for Bytes {
 
     #[cold]
     fn release(item: Item) {
-        if let Some(place) = block_place(item) {
+        if let Some(position) = block_position(item) {
             // SAFETY: P: only the last user frees the item, once, here.
-            unsafe { BlockRef::take(place) };
+            unsafe { BlockRef::take(position) };
         }
     }
 
@@ -193,9 +193,9 @@ impl Kind for Bytes {
                 block.add(at).cast::<AtomicU64>().write(AtomicU64::new(word));
             }
             block.add(rest).copy_from_nonoverlapping(item.start().add(rest), size - rest);
-            if let Some(place) = block_place(item) {
+            if let Some(position) = block_position(item) {
                 // Replaces the copied representation with the copy's own reference.
-                BlockRef::at(place).store(block.add(size - STORED));
+                BlockRef::at(position).store(block.add(size - STORED));
             }
         }
         // SAFETY: just initialised, and private (P).
@@ -335,12 +335,12 @@ fn key_of<'a>(item: Item, meta: u64) -> &'a [u8] {
 /// Whether the item's value is in a block.
 #[inline(always)]
 pub(crate) fn is_long(item: Item) -> bool {
-    block_place(item).is_some()
+    block_position(item).is_some()
 }
 
 /// The position of the block's reference, if the value is in a block.
 #[inline(always)]
-fn block_place(item: Item) -> Option<NonNull<u8>> {
+fn block_position(item: Item) -> Option<NonNull<u8>> {
     let meta = meta(item);
     if meta & (WORD | CHECKSUM) != 0 {
         return None;
@@ -354,7 +354,7 @@ fn block_place(item: Item) -> Option<NonNull<u8>> {
 pub(crate) fn block_of<'a>(item: Item) -> Option<BlockRef<'a>> {
     // SAFETY: P: the item holds a reference until it is freed. The caller must not use the result after the pin
     // ends.
-    block_place(item).map(|place| unsafe { BlockRef::at(place) })
+    block_position(item).map(|position| unsafe { BlockRef::at(position) })
 }
 
 /// The item's expiry field. None if the item's flags are damaged: the item must not look expired, and no write

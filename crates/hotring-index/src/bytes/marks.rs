@@ -74,17 +74,17 @@ const VISIT_BITS: u64 = 0b11;
 /// bits of up-to-date items  significant bits  bits of new items  factor   mode
 /// ```
 #[derive(Clone, Copy)]
-pub(crate) struct How(u64);
+pub(crate) struct PackedNoting(u64);
 
-impl How {
+impl PackedNoting {
     fn of(noting: Noting, now: u8) -> Self {
         match noting {
             Noting::Off => Self(0),
             Noting::Visits { fresh } => Self::new(VISITS, VISIT_BITS, VISIT_BITS, fresh),
             Noting::Ticks { .. } => Self::ticks(now),
             Noting::Frequency { log_factor } => {
-                let how = Self::new(FREQUENCY, 0xff, 0xff, FREQUENCY_NEW);
-                Self(how.0 | u64::from(log_factor) << FACTOR_SHIFT)
+                let noting = Self::new(FREQUENCY, 0xff, 0xff, FREQUENCY_NEW);
+                Self(noting.0 | u64::from(log_factor) << FACTOR_SHIFT)
             }
         }
     }
@@ -133,7 +133,7 @@ impl How {
 
 /// The current mode, shared by all sessions.
 pub(crate) struct Marks {
-    how: TallyU64,
+    noting: TallyU64,
     /// Bytes written to items so far, and bytes per tick.
     written: TallyU64,
     every: TallyU64,
@@ -141,13 +141,13 @@ pub(crate) struct Marks {
 
 impl Marks {
     pub(crate) fn new() -> Self {
-        Self { how: TallyU64::new(0), written: TallyU64::new(0), every: TallyU64::new(u64::MAX) }
+        Self { noting: TallyU64::new(0), written: TallyU64::new(0), every: TallyU64::new(u64::MAX) }
     }
 
     #[inline(always)]
-    fn how(&self) -> How {
+    fn noting(&self) -> PackedNoting {
         // ORDERING: Relaxed, a setting; nothing is read through it. The same holds for all below.
-        How(self.how.load(Ordering::Relaxed))
+        PackedNoting(self.noting.load(Ordering::Relaxed))
     }
 
     fn set(&self, noting: Noting) {
@@ -155,27 +155,28 @@ impl Marks {
             let every = every.max(1);
             // The tick continues from its current value.
             let now = u64::from(self.tick());
-            // ORDERING: Relaxed, as in `how`.
+            // ORDERING: Relaxed, as in `noting`.
             if self.every.swap(every, Ordering::Relaxed) != every {
-                // ORDERING: Relaxed, as in `how`.
+                // ORDERING: Relaxed, as in `noting`.
                 self.written.store(now * every, Ordering::Relaxed);
             }
         }
-        // ORDERING: Relaxed, as in `how`.
-        self.how.store(How::of(noting, self.tick()).0, Ordering::Relaxed);
+        // ORDERING: Relaxed, as in `noting`.
+        self.noting.store(PackedNoting::of(noting, self.tick()).0, Ordering::Relaxed);
     }
 
     fn set_stamp(&self, stamp: u8) {
-        let (old, new) = (self.how(), How::new(STAMP, stamp.into(), 0xff, stamp));
+        let (old, new) = (self.noting(), PackedNoting::new(STAMP, stamp.into(), 0xff, stamp));
         if old.0 & MODE == STAMP && old.0 != new.0 {
             // A concurrent setting wins.
-            // ORDERING: Relaxed, as in `how`.
-            let _ = self.how.compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
+            // ORDERING: Relaxed, as in `noting`.
+            let _ =
+                self.noting.compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
     fn tick(&self) -> u8 {
-        // ORDERING: Relaxed, as in `how`.
+        // ORDERING: Relaxed, as in `noting`.
         let (written, every) =
             (self.written.load(Ordering::Relaxed), self.every.load(Ordering::Relaxed));
         (written / every) as u8
@@ -183,17 +184,18 @@ impl Marks {
 
     /// Counts bytes written to items.
     pub(crate) fn wrote(&self, bytes: u64) {
-        let how = self.how();
-        if how.0 & MODE != TICKS {
+        let noting = self.noting();
+        if noting.0 & MODE != TICKS {
             return;
         }
-        // ORDERING: Relaxed, as in `how`.
+        // ORDERING: Relaxed, as in `noting`.
         self.written.fetch_add(bytes, Ordering::Relaxed);
-        let now = How::ticks(self.tick());
-        if now.0 != how.0 {
+        let now = PackedNoting::ticks(self.tick());
+        if now.0 != noting.0 {
             // A concurrent setting wins.
-            // ORDERING: Relaxed, as in `how`.
-            let _ = self.how.compare_exchange(how.0, now.0, Ordering::Relaxed, Ordering::Relaxed);
+            // ORDERING: Relaxed, as in `noting`.
+            let _ =
+                self.noting.compare_exchange(noting.0, now.0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }
@@ -235,7 +237,7 @@ impl<E: Engine> Index<Bytes, E> {
 
     /// The stamp that accesses leave, if any.
     pub fn stamp(&self) -> Option<u8> {
-        self.shared.kind.marks.how().stamp()
+        self.shared.kind.marks.noting().stamp()
     }
 
     /// The current tick, in mode [`Noting::Ticks`].
@@ -306,25 +308,25 @@ impl<E: Engine> Session<Bytes, E> {
 impl<E: Engine> Pinned<'_, Bytes, E> {
     /// The mode as it applies to this session.
     #[inline(always)]
-    pub(crate) fn how(&self) -> How {
-        self.shared.kind.marks.how()
+    pub(crate) fn noting(&self) -> PackedNoting {
+        self.shared.kind.marks.noting()
     }
 
     /// Records an access if necessary.
     #[inline(always)]
     pub(crate) fn mark_access(&mut self, hit: Hit) {
-        let how = self.how();
-        if how.wants(hit.word) {
-            self.note_anew(hit, how);
+        let noting = self.noting();
+        if noting.wants(hit.word) {
+            self.note_access(hit, noting);
         }
     }
 
     #[cold]
-    fn note_anew(&mut self, hit: Hit, how: How) {
+    fn note_access(&mut self, hit: Hit, noting: PackedNoting) {
         if !self.local.noted || hit.word.is(MARK) {
             return;
         }
-        let bits = how.after(hit.word.count() as u8, || self.local.random());
+        let bits = noting.after(hit.word.count() as u8, || self.local.random());
         let (word, new) = (hit.word.0, hit.word.with_bits(bits).0);
         // ORDERING: the fault.
         wrong!(self, NoteStored => return hit.item.next().store(new, Ordering::Relaxed););
@@ -357,19 +359,19 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
     /// Sets the access bits of a private item that is about to replace `old` or to be inserted.
     #[inline(always)]
     pub(crate) fn mark(&mut self, item: Item, old: Option<Hit>) {
-        let how = self.how();
-        if !how.is_off() {
-            self.mark_anew(item, old, how);
+        let noting = self.noting();
+        if !noting.is_off() {
+            self.mark_new(item, old, noting);
         }
     }
 
     #[cold]
-    fn mark_anew(&mut self, item: Item, old: Option<Hit>, how: How) {
+    fn mark_new(&mut self, item: Item, old: Option<Hit>, noting: PackedNoting) {
         let bits = match old {
-            None => how.fresh(),
+            None => noting.fresh(),
             Some(old) => {
                 let bits = old.word.count() as u8;
-                if self.local.noted { how.after(bits, || self.local.random()) } else { bits }
+                if self.local.noted { noting.after(bits, || self.local.random()) } else { bits }
             }
         };
         // ORDERING: Relaxed, the item is private.
@@ -381,7 +383,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
     /// Records the hash of a new key if the policy needs it.
     #[inline(always)]
     pub(crate) fn note_entered(&mut self, hash: u64) {
-        if self.how().0 & MODE == VISITS {
+        if self.noting().0 & MODE == VISITS {
             self.keep_entered(hash);
         }
     }

@@ -64,7 +64,7 @@ impl<E: Engine> Session<Bytes, E> {
     ) -> Option<R> {
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key.into());
-        let hit = pinned.look(goal)?;
+        let hit = pinned.find_for_read(goal)?;
         let seen = Seen::of(hit);
         if seen.is_past(now) {
             return None;
@@ -93,7 +93,7 @@ impl<E: Engine> Session<Bytes, E> {
     ) -> Option<R> {
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key.into());
-        let hit = pinned.look(goal)?;
+        let hit = pinned.find_for_read(goal)?;
         let seen = Seen::of(hit);
         (!seen.is_past(now)).then(|| f(seen.entry(), hit.word.count() as u8))
     }
@@ -229,20 +229,20 @@ impl<E: Engine> Session<Bytes, E> {
             let goal = |_: &Bytes, i: usize| KeyGoal { hash: hashes[i], key: chunk[i] };
             let (verifies, suspects) = (pinned.verifies(), pinned.suspects());
             let mut is_damaged = false;
-            let (how, mut unnoted) = (pinned.how(), Vec::new());
+            let (noting, mut unnoted) = (pinned.noting(), Vec::new());
             E::pipeline(&mut pinned, chunk.len(), goal, |i, hit| {
                 let is_sound = |hit: &Hit| !verifies || check::state(hit.item) == State::Sound;
                 let sound = hit.filter(is_sound);
                 is_damaged |= hit.is_some() && sound.is_none();
                 let seen = sound.map(Seen::of).filter(|seen| !seen.is_past(now));
-                unnoted.extend(seen.map(|seen| seen.hit).filter(|hit| how.wants(hit.word)));
+                unnoted.extend(seen.map(|seen| seen.hit).filter(|hit| noting.wants(hit.word)));
                 f(n * CHUNK + i, seen.map(|seen| seen.entry()));
             });
             unnoted.into_iter().for_each(|hit| pinned.mark_access(hit));
             if is_damaged || pinned.suspects() != suspects {
                 // Rare: look up the keys again one by one, so that the damage is recorded.
                 for i in 0..chunk.len() {
-                    pinned.look(goal(&pinned.shared.kind, i));
+                    pinned.find_for_read(goal(&pinned.shared.kind, i));
                 }
             }
         }

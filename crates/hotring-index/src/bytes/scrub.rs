@@ -19,7 +19,7 @@ use crate::engine::{Engine, Hit};
 use crate::session::{Pinned, Session};
 
 /// Checking this many bytes costs as much as reaching the item.
-const BYTES_AN_ITEM: usize = 1 << 10;
+const BYTES_PER_ITEM: usize = 1 << 10;
 
 /// The counts of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Scrub {
     }
 
     /// Counts an item, sound or not. Returns the cost of checking it, in items.
-    fn look(&mut self, item: Item, state: State, is_checked: bool) -> usize {
+    fn count_item(&mut self, item: Item, state: State, is_checked: bool) -> usize {
         let layout = is_checked.then(|| check::bounds(item)).flatten();
         let len = layout.as_ref().map_or(0, Layout::end);
         self.counts.items += 1;
@@ -81,7 +81,7 @@ impl Scrub {
                 self.first.push(Damaged { key: layout.map(|layout| stored_key(item, &layout)) });
             }
         }
-        1 + len / BYTES_AN_ITEM
+        1 + len / BYTES_PER_ITEM
     }
 }
 
@@ -109,12 +109,12 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
 
     /// The search of readers: the live item of the key, if it may be returned to the caller.
     #[inline(always)]
-    pub(crate) fn look(&mut self, goal: Goal<'_>) -> Option<Hit> {
-        if self.verifies() { self.look_twice(goal) } else { E::lookup(self, goal) }
+    pub(crate) fn find_for_read(&mut self, goal: Goal<'_>) -> Option<Hit> {
+        if self.verifies() { self.find_verified(goal) } else { E::lookup(self, goal) }
     }
 
     #[cold]
-    fn look_twice(&mut self, goal: Goal<'_>) -> Option<Hit> {
+    fn find_verified(&mut self, goal: Goal<'_>) -> Option<Hit> {
         let suspects = self.suspects();
         let hit = E::lookup(self, goal);
         let is_fine = match hit {
@@ -219,7 +219,7 @@ impl<E: Engine> Session<Bytes, E> {
             let state = check::state(hit.item);
             at = pinned.shared.kind.item_hash(hit.item).reverse_bits();
             last = if state == State::Damaged { last } else { last.max(at) };
-            scrub.look(hit.item, state, is_checked)
+            scrub.count_item(hit.item, state, is_checked)
         });
         if next != 0 && next <= last {
             scrub.counts = before;
@@ -247,7 +247,7 @@ impl<E: Engine> Session<Bytes, E> {
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key.into());
         let item = E::lookup(&mut pinned, goal)?.item;
-        let (at, len) = check::place(item, part)?;
+        let (at, len) = check::locate(item, part)?;
         if bit >= len * 8 {
             return None;
         }

@@ -442,36 +442,36 @@ pub struct BlockRef<'a> {
 }
 
 impl<'a> BlockRef<'a> {
-    /// Reads the block stored at `place`.
+    /// Reads the block stored at `address`.
     ///
     /// # Safety
     /// [`store`](Self::store) must have written it, and it must not be taken while the result is in use.
-    pub(crate) unsafe fn at(place: NonNull<u8>) -> Self {
-        // SAFETY: the caller's promise; the place need not be aligned.
-        BlockRef { raw: unsafe { place.cast::<Raw>().read_unaligned() }, borrow: PhantomData }
+    pub(crate) unsafe fn at(address: NonNull<u8>) -> Self {
+        // SAFETY: the caller's promise; the address need not be aligned.
+        BlockRef { raw: unsafe { address.cast::<Raw>().read_unaligned() }, borrow: PhantomData }
     }
 
     /// Stores a further reference to the block.
     ///
     /// # Safety
-    /// `place` must be writable for `STORED` bytes, and its owner must call [`take`](Self::take) exactly
+    /// `address` must be writable for `STORED` bytes, and its owner must call [`take`](Self::take) exactly
     /// once.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn store(self, place: NonNull<u8>) {
-        // SAFETY: the caller's promise; the place need not be aligned.
-        unsafe { place.cast::<Raw>().write_unaligned(self.to_block().into_raw()) };
+    pub(crate) unsafe fn store(self, address: NonNull<u8>) {
+        // SAFETY: the caller's promise; the address need not be aligned.
+        unsafe { address.cast::<Raw>().write_unaligned(self.to_block().into_raw()) };
     }
 
-    /// Drops the reference stored at `place`.
+    /// Drops the reference stored at `address`.
     ///
     /// # Safety
-    /// As for [`at`](Self::at), and the place must not be read afterwards.
+    /// As for [`at`](Self::at), and the reference must not be read afterwards.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn take(place: NonNull<u8>) {
+    pub(crate) unsafe fn take(address: NonNull<u8>) {
         // SAFETY: the caller's promise.
-        let raw = unsafe { Self::at(place) }.raw;
+        let raw = unsafe { Self::at(address) }.raw;
         // SAFETY: the pointer comes from `into_raw`, which transferred this count.
         drop(unsafe { Arc::from_raw(raw.buffer.as_ptr()) });
     }
@@ -504,7 +504,7 @@ impl<'a> BlockRef<'a> {
     ///
     /// # Errors
     /// The system has no address space left.
-    pub fn buffer_beside(self, capacity: usize) -> io::Result<Buffer> {
+    pub fn buffer_in_same_index(self, capacity: usize) -> io::Result<Buffer> {
         Buffer::new(self.buffer().blocks.clone(), capacity)
     }
 

@@ -5,10 +5,10 @@
 //! count, because it can be reused. The owner may bound the free memory, too:
 //! [`Index::set_memory_spare`](crate::Index::set_memory_spare) makes any excess count as used.
 //!
-//! Operations do not pay for the limit. A session sums up the memory after every [`LOOK`] bytes that it
+//! Operations do not pay for the limit. A session sums up the memory after every [`CHECK_INTERVAL`] bytes that it
 //! takes, and publishes the result next to the epoch, where [`Session::admit`](crate::Session::admit) reads
 //! it anyway. Above the limit `admit` sums up again, so that a removal admits writes at once. Hence the
-//! bound: the limit is exceeded by at most `LOOK` bytes and one operation per session. A session that
+//! bound: the limit is exceeded by at most `CHECK_INTERVAL` bytes and one operation per session. A session that
 //! stores a longer value must announce it ([`Session::admit_bytes`](crate::Session::admit_bytes)).
 
 use crate::core::limbo::Stalled;
@@ -16,10 +16,10 @@ use crate::core::sync::{Ordering, TallyU64};
 use std::fmt;
 
 /// Bytes that a session takes between two checks of the limit.
-pub(crate) const LOOK: usize = 16 << 10;
+pub(crate) const CHECK_INTERVAL: usize = 16 << 10;
 
 /// The same interval while far more memory is held than used.
-pub(crate) const LOOK_SHORT: usize = 2 << 10;
+pub(crate) const CHECK_INTERVAL_SHORT: usize = 2 << 10;
 
 /// The memory limit is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +66,13 @@ impl std::error::Error for Refused {}
 /// The limit, and the memory that counts besides items and the table.
 pub(crate) struct Budget {
     max: TallyU64,
-    beside: TallyU64,
+    external: TallyU64,
     spare: TallyU64,
-    kin: std::sync::OnceLock<Kin>,
+    peers: std::sync::OnceLock<PeerMemory>,
 }
 
 /// Reports the memory of the other indexes that share this index's limit.
-pub type Kin = Box<dyn Fn() -> Taken + Send + Sync>;
+pub type PeerMemory = Box<dyn Fn() -> Taken + Send + Sync>;
 
 /// The memory of an index, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,9 +101,9 @@ impl Budget {
     pub(crate) fn new() -> Self {
         Self {
             max: TallyU64::new(u64::MAX),
-            beside: TallyU64::new(0),
+            external: TallyU64::new(0),
             spare: TallyU64::new(u64::MAX),
-            kin: std::sync::OnceLock::new(),
+            peers: std::sync::OnceLock::new(),
         }
     }
 
@@ -117,24 +117,24 @@ impl Budget {
         self.max.store(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn beside(&self) -> u64 {
+    pub(crate) fn external(&self) -> u64 {
         // ORDERING: Relaxed, as in `max`.
-        self.beside.load(Ordering::Relaxed)
+        self.external.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_beside(&self, bytes: u64) {
+    pub(crate) fn set_external(&self, bytes: u64) {
         // ORDERING: Relaxed, as in `max`.
-        self.beside.store(bytes, Ordering::Relaxed);
+        self.external.store(bytes, Ordering::Relaxed);
     }
 
     /// The memory of the other indexes under the same limit.
-    pub(crate) fn of_kin(&self) -> Taken {
-        self.kin.get().map_or(Taken::default(), |kin| kin())
+    pub(crate) fn of_peers(&self) -> Taken {
+        self.peers.get().map_or(Taken::default(), |peers| peers())
     }
 
-    pub(crate) fn set_kin(&self, kin: Kin) {
+    pub(crate) fn set_peers(&self, peers: PeerMemory) {
         // Set once; later calls are ignored.
-        let _ = self.kin.set(kin);
+        let _ = self.peers.set(peers);
     }
 
     pub(crate) fn set_spare(&self, bytes: u64) {

@@ -24,7 +24,7 @@ pub struct Stats {
     /// Bytes of the table in use.
     pub table_bytes: u64,
     /// Bytes used outside the index, as reported by its owner.
-    pub beside_bytes: u64,
+    pub external_bytes: u64,
     /// The memory limit for items, table and reported buffers together, above which
     /// [`Session::admit`](crate::Session::admit) refuses.
     pub memory_max: u64,
@@ -86,7 +86,7 @@ impl Stats {
 
     /// Bytes that count toward the memory limit.
     pub fn used_bytes(&self) -> u64 {
-        self.bytes + self.table_bytes + self.beside_bytes
+        self.bytes + self.table_bytes + self.external_bytes
     }
 
     /// Held bytes of item memory per byte used by items; 1 without items.

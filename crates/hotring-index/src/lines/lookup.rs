@@ -94,14 +94,14 @@ impl Shape {
         reach: u64,
         mut see: impl FnMut(Found<'t>),
     ) {
-        let mut look = |line, want, mask| each_match::<S>(line, want, mask, &mut see);
-        look(self.line(index), LIVE, LIVE | PROBE);
+        let mut search_line = |line, want, mask| each_match::<S>(line, want, mask, &mut see);
+        search_line(self.line(index), LIVE, LIVE | PROBE);
         // The position and the word of an item determine its home: the distance is part of the quotient.
         let mask = LIVE | PROBE | self.step_bits();
         for number in 1..=reach.min(PROBE_MAX) {
             for step in 1..=self.steps_max() {
                 let want = LIVE | probe(number) | self.step_word(step);
-                look(self.line(index + number * step), want, mask);
+                search_line(self.line(index + number * step), want, mask);
             }
         }
     }

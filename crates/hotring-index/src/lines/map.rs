@@ -21,10 +21,10 @@ const LOAD_SHRUNK: f64 = 0.4;
 /// The load below which a table shrinks.
 const LOAD_MIN: f64 = 0.15;
 
-/// The stash may hold `STASHED_FEW` items, and one more for each `LINES_A_STASHED` lines, before it is a reason to
+/// The stash may hold `STASHED_FEW` items, and one more for each `LINES_PER_STASHED` lines, before it is a reason to
 /// grow. At a load of 0.8, chance puts about one in 100,000 items there.
 const STASHED_FEW: u64 = 16;
-const LINES_A_STASHED: u64 = 4096;
+const LINES_PER_STASHED: u64 = 4096;
 
 /// A map of `u64` to `u64`. Cloning gives another handle to the same map.
 #[derive(Clone)]
@@ -238,9 +238,9 @@ impl Shared {
     /// Called when an item went to the stash: begins to grow if the stash holds more items than chance puts there and
     /// the load of the table is high enough.
     #[cold]
-    pub(super) fn had_no_room(&self, items: i64, table: &Table) {
+    pub(super) fn note_overflow(&self, items: i64, table: &Table) {
         let is_many =
-            table.stash.len() as u64 > STASHED_FEW + table.shape.lines() / LINES_A_STASHED;
+            table.stash.len() as u64 > STASHED_FEW + table.shape.lines() / LINES_PER_STASHED;
         if is_many && items as f64 > table.shape.room() as f64 * LOAD_MADE {
             self.grow(table);
         }

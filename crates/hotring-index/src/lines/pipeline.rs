@@ -32,7 +32,7 @@ pub(super) struct Flight<W> {
     /// The REACH of the home; 0 until the home line has been seen.
     reach: u32,
     /// The caller's token.
-    pub(super) what: W,
+    pub(super) payload: W,
 }
 
 /// The result of a look at a line.
@@ -47,18 +47,18 @@ pub(super) enum Step {
 impl<W> Flight<W> {
     /// Prefetches the home line of a hash.
     #[inline(always)]
-    pub(super) fn take_off(shape: &Shape, hash: u64, what: W) -> Self {
+    pub(super) fn take_off(shape: &Shape, hash: u64, payload: W) -> Self {
         let home = shape.home(hash);
         prefetch(std::ptr::from_ref(shape.line(home.index)).cast());
-        Self { want: home.want, index: home.index, reach: 0, what }
+        Self { want: home.want, index: home.index, reach: 0, payload }
     }
 
     /// Like `take_off`, for a write: takes the line away from other cores.
     #[inline(always)]
-    pub(super) fn take_off_to_write(shape: &Shape, hash: u64, what: W) -> Self {
+    pub(super) fn take_off_to_write(shape: &Shape, hash: u64, payload: W) -> Self {
         let home = shape.home(hash);
         prefetch_to_write(std::ptr::from_ref(shape.line(home.index)).cast());
-        Self { want: home.want, index: home.index, reach: 0, what }
+        Self { want: home.want, index: home.index, reach: 0, payload }
     }
 
     /// The value, if the item is in the line.
@@ -70,7 +70,7 @@ impl<W> Flight<W> {
 
     /// Decides how to continue after a look at the line in vain.
     #[inline(always)]
-    pub(super) fn go_on<S: Search>(&mut self, shape: &Shape) -> Step {
+    pub(super) fn next_line<S: Search>(&mut self, shape: &Shape) -> Step {
         if self.want & PROBE == 0 {
             match shape.look_again_at_home::<S>(shape.line(self.index), self.want) {
                 AtHome::Hit(value) => return Step::Land(Some(value)),
@@ -97,7 +97,7 @@ impl LinesSession {
     /// If there are 2^32 keys or more.
     pub fn for_each_many(&mut self, keys: &[u64], mut f: impl FnMut(usize, Option<u64>)) {
         assert!(u32::try_from(keys.len()).is_ok(), "fewer than 2^32 keys");
-        self.keep_up();
+        self.switch_table_if_left();
         let (table, hash) = (self.table(), |key| self.hash(key));
         by_form!(self.form, S => fly::<S>(table, keys, hash, &mut f));
         self.note_reads(keys);
@@ -168,7 +168,7 @@ fn fly<S: Search>(
     let take_off = |key: usize| Flight::take_off(&shape, hash(keys[key]), key as u32);
     let settle = |key: u32| look_up::<S>(table, hash(keys[key as usize]));
     let mut airborne = keys.len().min(FLIGHTS);
-    let mut flights = [Flight { want: 0, index: 0, reach: 0, what: 0 }; FLIGHTS];
+    let mut flights = [Flight { want: 0, index: 0, reach: 0, payload: 0 }; FLIGHTS];
     for (key, flight) in flights[..airborne].iter_mut().enumerate() {
         *flight = take_off(key);
     }
@@ -182,13 +182,13 @@ fn fly<S: Search>(
             }
             let value = match flight.hit::<S>(&shape) {
                 Some(value) => Some(value),
-                None => match flight.go_on::<S>(&shape) {
+                None => match flight.next_line::<S>(&shape) {
                     Step::Land(value) => value,
                     Step::Fly => continue,
-                    Step::Divert => settle(flight.what),
+                    Step::Divert => settle(flight.payload),
                 },
             };
-            land(flight.what as usize, value);
+            land(flight.payload as usize, value);
             *flight = take_off(started);
             started += 1;
         }
@@ -202,17 +202,17 @@ fn fly<S: Search>(
             let flight = &mut flights[at];
             let value = match flight.hit::<S>(&shape) {
                 Some(value) => Some(value),
-                None => match flight.go_on::<S>(&shape) {
+                None => match flight.next_line::<S>(&shape) {
                     Step::Land(value) => value,
                     Step::Fly => {
                         flights[left] = flights[at];
                         left += 1;
                         continue;
                     }
-                    Step::Divert => settle(flight.what),
+                    Step::Divert => settle(flight.payload),
                 },
             };
-            land(flights[at].what as usize, value);
+            land(flights[at].payload as usize, value);
         }
         airborne = left;
     }

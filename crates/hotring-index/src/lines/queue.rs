@@ -68,7 +68,7 @@ pub enum LinesAnswer {
 pub struct LinesQueue<T> {
     session: LinesSession,
     /// A ring buffer. Its `len` entries from `first` on are in flight, in the order of their turns.
-    entries: Box<[Option<Flight<Asked<T>>>; FLIGHTS]>,
+    entries: Box<[Option<Flight<Submitted<T>>>; FLIGHTS]>,
     first: usize,
     len: usize,
     /// The generation of the table that all entries refer to.
@@ -76,9 +76,9 @@ pub struct LinesQueue<T> {
 }
 
 /// An operation, and the caller's token.
-struct Asked<T> {
+struct Submitted<T> {
     op: LinesOp,
-    by: T,
+    token: T,
 }
 
 impl LinesOp {
@@ -97,14 +97,14 @@ impl<T> LinesQueue<T> {
 
     /// Starts an operation. If the queue is full, answers one of the operations in flight.
     #[inline(always)]
-    pub fn submit(&mut self, op: LinesOp, by: T) -> Option<(T, LinesAnswer)> {
-        self.keep_up();
+    pub fn submit(&mut self, op: LinesOp, token: T) -> Option<(T, LinesAnswer)> {
+        self.follow_session();
         let answer = if self.len == FLIGHTS { self.land() } else { None };
         let (shape, hash) = (self.session.shape, self.session.hash(op.key()));
-        let asked = Asked { op, by };
+        let submitted = Submitted { op, token };
         let flight = match op {
-            LinesOp::Get(_) => Flight::take_off(&shape, hash, asked),
-            _ => Flight::take_off_to_write(&shape, hash, asked),
+            LinesOp::Get(_) => Flight::take_off(&shape, hash, submitted),
+            _ => Flight::take_off_to_write(&shape, hash, submitted),
         };
         self.entries[(self.first + self.len) % FLIGHTS] = Some(flight);
         self.len += 1;
@@ -139,11 +139,11 @@ impl<T> LinesQueue<T> {
             let at = self.first % FLIGHTS;
             self.first += 1;
             let entry = self.entries[at].as_mut().expect("`len` entries from `first` on are there");
-            let op = entry.what.op;
+            let op = entry.payload.op;
             let answer = if let LinesOp::Get(key) = op {
                 let value = match entry.hit::<S>(&self.session.shape) {
                     Some(value) => Some(value),
-                    None => match entry.go_on::<S>(&self.session.shape) {
+                    None => match entry.next_line::<S>(&self.session.shape) {
                         Step::Land(value) => value,
                         Step::Divert => self.settle::<S>(key),
                         Step::Fly => {
@@ -159,7 +159,7 @@ impl<T> LinesQueue<T> {
                 self.run(op)
             };
             self.len -= 1;
-            return self.entries[at].take().map(|entry| (entry.what.by, answer));
+            return self.entries[at].take().map(|entry| (entry.payload.token, answer));
         }
         None
     }
@@ -183,23 +183,23 @@ impl<T> LinesQueue<T> {
 
     /// Restarts all lookups if the session has gone on to another table, in a write or here.
     #[inline(always)]
-    fn keep_up(&mut self) {
-        self.session.keep_up();
+    fn follow_session(&mut self) {
+        self.session.switch_table_if_left();
         if self.session.table().generation != self.generation {
-            self.start_again();
+            self.restart();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn start_again(&mut self) {
+    fn restart(&mut self) {
         let (session, entries) = (&self.session, &mut self.entries);
         self.generation = session.table().generation;
         for entry in entries.iter_mut() {
-            let hash = |asked: &Asked<T>| session.hash(asked.op.key());
-            *entry = entry
-                .take()
-                .map(|Flight { what, .. }| Flight::take_off(&session.shape, hash(&what), what));
+            let hash = |submitted: &Submitted<T>| session.hash(submitted.op.key());
+            *entry = entry.take().map(|Flight { payload, .. }| {
+                Flight::take_off(&session.shape, hash(&payload), payload)
+            });
         }
     }
 }
@@ -210,7 +210,7 @@ impl<T> Iterator for LinesQueue<T> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.keep_up();
+        self.follow_session();
         self.land()
     }
 

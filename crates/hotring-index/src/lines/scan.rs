@@ -7,7 +7,7 @@
 use super::bits::{HASH_MAX, STASHED};
 use super::lane::{Form, Search, by_form};
 use super::session::LinesSession;
-use super::stash::{Stash, Then};
+use super::stash::{Decision, Stash};
 use super::table::Table;
 use std::ops::RangeInclusive;
 
@@ -46,7 +46,7 @@ impl LinesSession {
         while let Some(from) = cursor {
             cursor = self.home_of(from, &mut items);
             for (hash, _) in &items {
-                self.remove_hash(*hash, |_| Then::Remove);
+                self.remove_hash(*hash, |_| Decision::Remove);
             }
         }
     }
@@ -54,7 +54,7 @@ impl LinesSession {
     /// Collects the items of a hash's home from that hash on; returns the first hash behind the
     /// home.
     fn home_of(&mut self, hash: u64, items: &mut Vec<Item>) -> Option<u64> {
-        self.keep_up();
+        self.switch_table_if_left();
         let table = self.table();
         by_form!(self.form, S => read_home::<S>(table, hash, items))
     }

@@ -5,7 +5,7 @@ use super::lookup::{AtHome, look_up};
 use super::map::{Record, Shared};
 use super::permutation::Permutation;
 use super::relocate;
-use super::stash::{Spare, Then};
+use super::stash::{Decision, Spare};
 use super::sweep;
 use super::table::{Shape, Table};
 use super::write::{self, Inserted};
@@ -145,7 +145,7 @@ impl LinesSession {
             AtHome::Miss => return None,
             AtHome::Further(_) => {}
         }
-        self.keep_up();
+        self.switch_table_if_left();
         look_up::<S>(self.table(), hash)
     }
 
@@ -153,7 +153,7 @@ impl LinesSession {
     pub fn put(&mut self, key: u64, value: u64) -> bool {
         let hash = self.hash(key);
         loop {
-            if self.change(hash, |_| Then::Write(value)).is_some() {
+            if self.change(hash, |_| Decision::Write(value)).is_some() {
                 return true;
             }
             if self.insert_hash(hash, value) {
@@ -171,14 +171,14 @@ impl LinesSession {
     /// Stores a value only if the key is present; returns the old value.
     pub fn replace(&mut self, key: u64, value: u64) -> Option<u64> {
         let hash = self.hash(key);
-        self.change(hash, |_| Then::Write(value))
+        self.change(hash, |_| Decision::Write(value))
     }
 
     /// Replaces the value of a present key by the result of `make`, and returns the old value. `make` may be called
     /// several times, and must not panic.
     pub fn update(&mut self, key: u64, mut make: impl FnMut(u64) -> u64) -> Option<u64> {
         let hash = self.hash(key);
-        self.change(hash, |old| Then::Write(make(old)))
+        self.change(hash, |old| Decision::Write(make(old)))
     }
 
     /// Stores `new` if the value is `old`.
@@ -187,7 +187,7 @@ impl LinesSession {
     /// The actual value of the key, `None` if the key is absent.
     pub fn compare_exchange(&mut self, key: u64, old: u64, new: u64) -> Result<(), Option<u64>> {
         let hash = self.hash(key);
-        let decide = |now| if now == old { Then::Write(new) } else { Then::Keep };
+        let decide = |now| if now == old { Decision::Write(new) } else { Decision::Keep };
         match self.change(hash, decide) {
             Some(now) if now == old => Ok(()),
             other => Err(other),
@@ -207,19 +207,19 @@ impl LinesSession {
     /// Removes a key and returns its last value; `None` if the key was absent.
     pub fn take(&mut self, key: u64) -> Option<u64> {
         let hash = self.hash(key);
-        self.remove_hash(hash, |_| Then::Remove)
+        self.remove_hash(hash, |_| Decision::Remove)
     }
 
     /// Removes a key if its value is `old`; true if it was removed.
     pub fn remove_if(&mut self, key: u64, old: u64) -> bool {
         let hash = self.hash(key);
-        let decide = |now| if now == old { Then::Remove } else { Then::Keep };
+        let decide = |now| if now == old { Decision::Remove } else { Decision::Keep };
         self.remove_hash(hash, decide) == Some(old)
     }
 
     /// Moves some homes on if the table is growing or shrinking. False: there are no homes left to claim.
     pub fn growth_step(&mut self) -> bool {
-        self.keep_up();
+        self.switch_table_if_left();
         let (form, (table, spare)) = (self.form, self.parts());
         let Some(next) = table.next() else { return false };
         let has_moved = by_form!(form, S => sweep::step::<S>(table, next, spare));
@@ -236,7 +236,7 @@ impl LinesSession {
     /// Begins to shrink the table to the size that its items need, as [`LinesSession::grow`] begins to grow it. Never
     /// shrinks below the first size.
     pub fn shrink(&mut self) -> bool {
-        let items = self.tell();
+        let items = self.report();
         self.shared.shrink(items, self.newest())
     }
 
@@ -276,7 +276,7 @@ impl LinesSession {
         (unsafe { self.table.as_ref() }, &mut self.spare)
     }
 
-    fn change(&mut self, hash: u64, decide: impl FnMut(u64) -> Then) -> Option<u64> {
+    fn change(&mut self, hash: u64, decide: impl FnMut(u64) -> Decision) -> Option<u64> {
         self.help();
         let (form, (table, spare)) = (self.form, self.parts());
         let old = by_form!(form, S => write::change::<S>(table, hash, spare, decide));
@@ -284,17 +284,17 @@ impl LinesSession {
         old
     }
 
-    /// Removes a hash if `decide` returns [`Then::Remove`]. Returns the value before the call, removed or not.
+    /// Removes a hash if `decide` returns [`Decision::Remove`]. Returns the value before the call, removed or not.
     pub(super) fn remove_hash(
         &mut self,
         hash: u64,
-        mut decide: impl FnMut(u64) -> Then,
+        mut decide: impl FnMut(u64) -> Decision,
     ) -> Option<u64> {
         let mut is_removed = false;
         let old = self.change(hash, |old| {
-            let then = decide(old);
-            is_removed = matches!(then, Then::Remove);
-            then
+            let decision = decide(old);
+            is_removed = matches!(decision, Decision::Remove);
+            decision
         });
         if is_removed && old.is_some() {
             self.count(-1);
@@ -317,9 +317,9 @@ impl LinesSession {
         }
         self.count(1);
         if inserted == Inserted::InStash {
-            let items = self.tell();
+            let items = self.report();
             let newest = self.newest();
-            self.shared.had_no_room(items, newest);
+            self.shared.note_overflow(items, newest);
         }
         true
     }
@@ -341,30 +341,30 @@ impl LinesSession {
     /// The session's table and the next one, if homes are moving between them. Goes on to a later
     /// table before, if the session's has been left.
     fn moving(&mut self) -> Option<(&Table, &Table)> {
-        self.keep_up();
+        self.switch_table_if_left();
         let table = self.table();
         table.next().map(|next| (table, next))
     }
 
     /// Switches to a later table if all homes of the session's table have moved.
     #[inline(always)]
-    pub(super) fn keep_up(&mut self) {
+    pub(super) fn switch_table_if_left(&mut self) {
         if self.table().next().is_some() && self.table().is_left() {
-            self.go_on();
+            self.switch_table();
         }
     }
 
     /// Switches to the first table that still has homes.
     #[cold]
     #[inline(never)]
-    fn go_on(&mut self) {
+    fn switch_table(&mut self) {
         let mut table = self.table();
         while let Some(next) = table.next().filter(|_| table.is_left()) {
             table = next;
         }
-        let (place, shape) = (NonNull::from(table), table.shape);
+        let (pointer, shape) = (NonNull::from(table), table.shape);
         self.record.announce(table);
-        (self.table, self.shape) = (place, shape);
+        (self.table, self.shape) = (pointer, shape);
         self.pending_max = pending_max(&self.shape);
         self.shared.free_left();
     }
@@ -384,19 +384,19 @@ impl LinesSession {
         self.pending += by;
         self.record.note(self.pending);
         if self.pending.abs() >= self.pending_max {
-            self.tell_and_fit();
+            self.report_and_fit();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn tell_and_fit(&mut self) {
-        let items = self.tell();
+    fn report_and_fit(&mut self) {
+        let items = self.report();
         self.shared.fit(items, self.newest());
     }
 
     /// Reports the session's change to the map; returns the number of items that have been reported.
-    fn tell(&mut self) -> i64 {
+    fn report(&mut self) -> i64 {
         self.shared.count(&self.record, std::mem::take(&mut self.pending))
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Spare {
 
 /// A decision about an item.
 #[derive(Clone, Copy)]
-pub(super) enum Then {
+pub(super) enum Decision {
     Keep,
     Write(u64),
     Remove,
@@ -125,22 +125,28 @@ impl Stash {
         (node.hash, node.item) = (hash, item);
         let mut items = self.items.lock();
         debug_assert!(items.find(hash).is_none());
-        *items.place(hash) = Some(node);
+        *items.link(hash) = Some(node);
         items.len += 1;
         true
     }
 
     /// Changes an item if it has this value and is not frozen. False: try again.
-    pub(super) fn change(&self, hash: u64, old: u64, then: Then, spare: &mut Spare) -> bool {
+    pub(super) fn change(
+        &self,
+        hash: u64,
+        old: u64,
+        decision: Decision,
+        spare: &mut Spare,
+    ) -> bool {
         let mut items = self.items.lock();
         let Some(item) = items.find(hash).filter(|item| item.value == old && !item.is_frozen)
         else {
             return false;
         };
-        match then {
-            Then::Keep => {}
-            Then::Write(value) => item.value = value,
-            Then::Remove => items.remove(hash, spare),
+        match decision {
+            Decision::Keep => {}
+            Decision::Write(value) => item.value = value,
+            Decision::Remove => items.remove(hash, spare),
         }
         true
     }
@@ -183,27 +189,27 @@ impl Stash {
 
 impl Items {
     /// The link at which the node of a hash is, or would be.
-    fn place(&mut self, hash: u64) -> &mut Tree {
-        let (mut place, mut depth) = (&mut self.root, 0);
-        while place.as_ref().is_some_and(|node| node.hash != hash) {
-            let node = place.as_mut().expect("it was just looked at");
-            place = &mut node.below[bit(hash, depth)];
+    fn link(&mut self, hash: u64) -> &mut Tree {
+        let (mut link, mut depth) = (&mut self.root, 0);
+        while link.as_ref().is_some_and(|node| node.hash != hash) {
+            let node = link.as_mut().expect("it was just looked at");
+            link = &mut node.below[bit(hash, depth)];
             depth += 1;
         }
-        place
+        link
     }
 
     fn find(&mut self, hash: u64) -> Option<&mut Stashed> {
-        self.place(hash).as_mut().map(|node| &mut node.item)
+        self.link(hash).as_mut().map(|node| &mut node.item)
     }
 
     fn remove(&mut self, hash: u64, spare: &mut Spare) {
-        let place = self.place(hash);
-        let Some(mut node) = place.take() else { return };
+        let link = self.link(hash);
+        let Some(mut node) = link.take() else { return };
         // Any leaf below shares the bits that this position requires.
         if let Some(mut leaf) = take_leaf(&mut node) {
             leaf.below = take(&mut node.below);
-            *place = Some(leaf);
+            *link = Some(leaf);
         }
         spare.put(node);
         self.len -= 1;

@@ -256,10 +256,10 @@ impl Life {
 
     fn find(&self) {
         self.made.with(|_| ());
-        self.look();
+        self.check_alive();
     }
 
-    fn look(&self) {
+    fn check_alive(&self) {
         // ORDERING: Relaxed: under loom one thread runs at a time.
         assert!(!self.is_freed.load(Ordering::Relaxed), "a table is used after it was freed");
     }
@@ -314,7 +314,7 @@ impl Table {
         // tables.
         let next = unsafe { self.next.load(Ordering::Acquire).as_ref() };
         #[cfg(loom)]
-        self.life.look();
+        self.life.check_alive();
         #[cfg(loom)]
         next.inspect(|next: &&Self| next.life.find());
         next
@@ -344,7 +344,7 @@ impl Table {
     #[inline(always)]
     pub(super) fn moves(&self, index: u64) -> u64 {
         #[cfg(loom)]
-        self.life.look();
+        self.life.check_alive();
         // ORDERING: Acquire pairs with the AcqRel in `count_move`: the copy of the item is seen, too.
         self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
     }

@@ -10,7 +10,7 @@ use super::bits::{
 use super::lane::{Line, Pair, Search};
 use super::lookup::Found;
 use super::relocate;
-use super::stash::{Spare, Stashed, Then};
+use super::stash::{Decision, Spare, Stashed};
 use super::table::{Home, Table};
 use crate::core::sync::spin::SpinWait;
 
@@ -97,7 +97,7 @@ pub(super) fn change<S: Search>(
     mut table: &Table,
     hash: u64,
     spare: &mut Spare,
-    mut decide: impl FnMut(u64) -> Then,
+    mut decide: impl FnMut(u64) -> Decision,
 ) -> Option<u64> {
     let mut spin = SpinWait::default();
     loop {
@@ -111,9 +111,11 @@ pub(super) fn change<S: Search>(
             let old = found.pair.value;
             let is_frozen = found.pair.word & FROZEN != 0;
             let done = match decide(old) {
-                Then::Keep => true,
-                Then::Write(value) => !is_frozen && found.write(value),
-                Then::Remove => !is_frozen && found.empty() && tidied::<S>(table, &found, spare),
+                Decision::Keep => true,
+                Decision::Write(value) => !is_frozen && found.write(value),
+                Decision::Remove => {
+                    !is_frozen && found.empty() && tidied::<S>(table, &found, spare)
+                }
             };
             if done {
                 return Some(old);
@@ -128,8 +130,8 @@ pub(super) fn change<S: Search>(
             && let Some(Stashed { value: old, is_frozen }) = table.stash.get(hash)
         {
             let done = match decide(old) {
-                Then::Keep => true,
-                then => !is_frozen && table.stash.change(hash, old, then, spare),
+                Decision::Keep => true,
+                decision => !is_frozen && table.stash.change(hash, old, decision, spare),
             };
             if done {
                 return Some(old);

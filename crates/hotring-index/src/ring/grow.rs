@@ -17,7 +17,7 @@ const LOOKUPS_MIN: i64 = 4096;
 /// After this many lookups the mean restarts: old accesses say nothing about the currently hot keys.
 const LOOKUPS_MAX: i64 = 4 * LOOKUPS_MIN;
 /// R-th accesses of a session between two checks of its sums.
-const ACCESSES_A_LOOK: u32 = 64;
+const ACCESSES_PER_CHECK: u32 = 64;
 /// Pages of memory for the next doubling that one check of the load requests. Many while the doubling is
 /// near, because the pages must be present in time. Few in a crowded table, because the doubling waits for
 /// the pages, and each insert that checks the load pays for its share.
@@ -42,7 +42,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         seen.accesses += 1;
         seen.lookups += lookups;
         seen.visits += visits;
-        if seen.accesses < ACCESSES_A_LOOK {
+        if seen.accesses < ACCESSES_PER_CHECK {
             return;
         }
         let seen = std::mem::take(seen);

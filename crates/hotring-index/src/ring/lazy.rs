@@ -29,7 +29,7 @@ const RECENT: usize = 64;
 /// The state of lazy unlinking in a session.
 pub(super) struct Laziness {
     /// Bytes that may be left before the next check of the sum.
-    until_look: i64,
+    until_check: i64,
     /// While nothing may be left: replacements before the next check.
     wait: u32,
     /// Hashes of the keys that were replaced last, indexed by their low bits.
@@ -38,7 +38,7 @@ pub(super) struct Laziness {
 
 impl Default for Laziness {
     fn default() -> Self {
-        Self { until_look: 0, wait: 0, recent: [0; RECENT] }
+        Self { until_check: 0, wait: 0, recent: [0; RECENT] }
     }
 }
 
@@ -49,18 +49,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if size >= SIZE_MAX {
             return false;
         }
-        self.local.engine.lazy.until_look -= size as i64;
-        self.local.engine.lazy.until_look >= 0 || self.may_leave_more(hash)
+        self.local.engine.lazy.until_check -= size as i64;
+        self.local.engine.lazy.until_check >= 0 || self.may_leave_more(hash)
     }
 
     #[cold]
     #[inline(never)]
     fn may_leave_more(&mut self, hash: u64) -> bool {
-        self.local.engine.lazy.until_look = 0;
+        self.local.engine.lazy.until_check = 0;
         if self.local.engine.lazy.wait == 0 {
             let share = self.share_of_allowance();
             if share > 0 {
-                self.local.engine.lazy.until_look = share;
+                self.local.engine.lazy.until_check = share;
                 return true;
             }
             self.local.engine.lazy.wait = WAIT;

@@ -22,7 +22,7 @@ use std::cmp;
 
 /// One lookup of an unsplit bucket in this many splits it; a power of two. The other lookups read the parent's
 /// line, which costs one more cache line; a split costs about ten times as much.
-const READS_A_SPLIT: u64 = match () {
+const READS_PER_SPLIT: u64 = match () {
     // Under a checker runs may differ only in their schedules.
     () if cfg!(loom) => 1,
     () if cfg!(shuttle) => 2,
@@ -54,13 +54,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         // Before the hints: a line that answers for a miss must be complete before and after.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let judge = |place: Option<HintAt<H>>| {
-            let Some(place) = place else {
+        let judge = |position: Option<HintAt<H>>| {
+            let Some(position) = position else {
                 let is_miss = control.is(COMPLETE) && self.is_complete(slot);
                 return if is_miss { FastLookup::Miss } else { FastLookup::Unknown };
             };
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
-            let hint = Hint(slot.hint_at(place).load(Ordering::Acquire));
+            let hint = Hint(slot.hint_at(position).load(Ordering::Acquire));
             let Some(item) = self.hinted(hint) else { return FastLookup::Unknown };
             // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load is
             // the linearization point.
@@ -195,7 +195,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             if self.is_start(word) {
                 break;
             }
-            if self.local.random() >> 32 & (READS_A_SPLIT - 1) == 0 {
+            if self.local.random() >> 32 & (READS_PER_SPLIT - 1) == 0 {
                 index = self.bucket_or_parent(index);
                 break;
             }

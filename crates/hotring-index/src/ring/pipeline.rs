@@ -153,9 +153,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     #[inline(always)]
     fn candidate(&self, slot: &Slot<H>, hash: u64) -> Option<Item> {
         let is_wide = self.engine.table.is_wide();
-        let place = if H == 1 { HintAt::of(0) } else { slot.first_match(hash, is_wide)? };
+        let position = if H == 1 { HintAt::of(0) } else { slot.first_match(hash, is_wide)? };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
-        self.hinted(Hint(slot.hint_at(place).load(Ordering::Acquire)))
+        self.hinted(Hint(slot.hint_at(position).load(Ordering::Acquire)))
     }
 
     /// Prefetches the item under the first hint with the hash's tag. Returns the item's address, [`MISSED`] if a
@@ -167,7 +167,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         // Loaded before the hints: a line that answers for a miss must be complete before and after.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let Some(place) = slot.first_match(hash, is_wide) else {
+        let Some(position) = slot.first_match(hash, is_wide) else {
             if control.is(COMPLETE) && self.is_complete(slot) {
                 return MISSED;
             }
@@ -175,7 +175,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return 0;
         };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
-        let address = Hint(slot.hint_at(place).load(Ordering::Acquire)).address();
+        let address = Hint(slot.hint_at(position).load(Ordering::Acquire)).address();
         prefetch_item::<K>(address);
         address
     }

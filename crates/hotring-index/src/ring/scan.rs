@@ -9,7 +9,7 @@ use crate::ring::search::AnchorGoal;
 use crate::session::Pinned;
 
 /// Passing this many anchors costs as much as an item. This bounds a step in a sparse table.
-const ANCHORS_AN_ITEM: usize = 8;
+const ANCHORS_PER_ITEM: usize = 8;
 /// Anchors that a step may pass for any count. So one step scans an entire table of the initial size: clients of
 /// a small store expect a single step to find all keys.
 const ANCHORS_MIN: usize = 1 << 10;
@@ -27,9 +27,9 @@ impl<const H: usize> Scan for Ring<H> {
         let bucket = p.bucket(from);
         let found = p.find(&AnchorGoal(from), bucket);
         let mut link = found.at;
-        let anchors_max = ANCHORS_AN_ITEM.saturating_mul(count).max(ANCHORS_MIN);
+        let anchors_max = ANCHORS_PER_ITEM.saturating_mul(count).max(ANCHORS_MIN);
         let (mut visited, mut anchors) = (0, 0);
-        let work = |visited: usize, anchors: usize| visited + anchors / ANCHORS_AN_ITEM;
+        let work = |visited: usize, anchors: usize| visited + anchors / ANCHORS_PER_ITEM;
         let mut last = None;
         while link != Link::END {
             // ORDERING: Acquire pairs with the CAS that linked or marked the node.

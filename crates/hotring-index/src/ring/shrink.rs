@@ -29,7 +29,7 @@ use crate::ring::variants::Cause;
 use crate::session::Pinned;
 
 /// Slots processed in one step: about 20 microseconds.
-const SLOTS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 8 } else { 1024 };
+const SLOTS_PER_STEP: u64 = if cfg!(any(loom, shuttle)) { 8 } else { 1024 };
 
 #[derive(Clone, Copy)]
 enum Phase {
@@ -233,12 +233,12 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             Phase::Incomplete { next } => {
                 // The upper lines, too: once the mask is halved, inserts of their keys do not read them, and
                 // the halving may be undone.
-                let end = (next + SLOTS_A_STEP).min(slots);
+                let end = (next + SLOTS_PER_STEP).min(slots);
                 (next..end).for_each(|slot| self.make_incomplete(slot, Cause::Halving));
                 if end < slots { Phase::Incomplete { next: end } } else { self.halve() }
             }
             Phase::Sweep { next } => {
-                let end = (next + SLOTS_A_STEP).min(2 * slots);
+                let end = (next + SLOTS_PER_STEP).min(2 * slots);
                 (next..end).for_each(|slot| self.sweep_slot(slot));
                 if end < 2 * slots {
                     Phase::Sweep { next: end }

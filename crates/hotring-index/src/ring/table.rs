@@ -88,10 +88,10 @@ impl<const H: usize> Slot<H> {
     }
 
     #[inline(always)]
-    pub(crate) fn hint_at(&self, place: HintAt<H>) -> &AtomicU64 {
+    pub(crate) fn hint_at(&self, position: HintAt<H>) -> &AtomicU64 {
         let slot = std::ptr::from_ref(self).cast::<AtomicU64>();
         // SAFETY: a `HintAt` is always the position of one of the H hints.
-        unsafe { &*slot.byte_add(place.0) }
+        unsafe { &*slot.byte_add(position.0) }
     }
 
     /// The hints that had this tag ([`Hint::tag_of`], [`Hint::tag_and_more`]) when read, each of them once,
@@ -396,7 +396,7 @@ mod tests {
             let expected = expected.first().map(|&k| &raw const line.0.hints[k]);
             for is_wide in [false, H == 7 && has_wide()] {
                 let first = line.0.first_match(tag >> 16, is_wide);
-                let first = first.map(|place| std::ptr::from_ref(line.0.hint_at(place)));
+                let first = first.map(|position| std::ptr::from_ref(line.0.hint_at(position)));
                 assert_eq!(first, expected, "{H} hints, set {set:b}, wide {is_wide}");
             }
         }

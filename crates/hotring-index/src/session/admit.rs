@@ -33,9 +33,9 @@ impl<K: Kind, E: Engine> Shared<K, E> {
 
     /// All memory that counts toward the limit: this index, the other indexes, and external memory.
     fn taken(&self) -> Taken {
-        let beside = self.budget.beside();
-        let beside = Taken { used: beside, held: beside, limbo: 0 };
-        self.own_bytes() + self.budget.of_kin() + beside
+        let external = self.budget.external();
+        let external = Taken { used: external, held: external, limbo: 0 };
+        self.own_bytes() + self.budget.of_peers() + external
     }
 
     /// Held bytes of all memory that counts toward the limit.

@@ -10,7 +10,7 @@ use crate::core::block::Blocks;
 use crate::core::config::{Config, ConfigError};
 use crate::core::item::{Damaged, Item, Kind};
 use crate::core::limbo::ADMIT_ROUNDS;
-use crate::core::memory_limit::{Budget, LOOK, LOOK_SHORT, Refused};
+use crate::core::memory_limit::{Budget, CHECK_INTERVAL, CHECK_INTERVAL_SHORT, Refused};
 use crate::core::reclaim::{Collector, Participant, Record, Retired};
 use crate::core::sync::{Arc, Mutex, Ordering, TallyU64};
 use crate::engine::Engine;
@@ -159,9 +159,9 @@ pub struct Local<E: Engine> {
     /// Removals since shrinking was last considered.
     pub(crate) removals: u32,
     /// Bytes that may be taken before the next check of the memory limit.
-    until_look: i64,
-    /// The value of `until_look` after the last check.
-    look: i64,
+    until_check: i64,
+    /// The value of `until_check` after the last check.
+    check_interval: i64,
     random: u64,
     versions: std::ops::Range<u64>,
     /// Whether accesses are noted in items.
@@ -190,8 +190,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
             guarded: 0,
             inserts: 0,
             removals: 0,
-            until_look: LOOK as i64,
-            look: LOOK as i64,
+            until_check: CHECK_INTERVAL as i64,
+            check_interval: CHECK_INTERVAL as i64,
             random: seed | 1,
             versions: 0..0,
             noted: true,
@@ -252,8 +252,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// limit at intervals. Returns up to the same number of free bytes to the system.
     pub fn grew(&mut self, bytes: usize) {
         self.shared.blocks.give_back(bytes as u64);
-        self.local.until_look -= bytes as i64;
-        if self.local.until_look < 0 {
+        self.local.until_check -= bytes as i64;
+        if self.local.until_check < 0 {
             self.pin().check_memory();
         }
     }
@@ -453,8 +453,8 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     pub fn alloc(&mut self, size: usize) -> NonNull<u8> {
         let len = footprint(size) as i64;
         self.record().item_bytes.add(len);
-        self.local.until_look -= len;
-        if self.local.until_look < 0 {
+        self.local.until_check -= len;
+        if self.local.until_check < 0 {
             self.check_memory();
         }
         self.local.arena.alloc(size)
@@ -462,19 +462,21 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     /// Counts memory that the next item owns outside its block.
     pub(crate) fn took(&mut self, bytes: usize) {
-        self.local.until_look -= bytes as i64;
+        self.local.until_check -= bytes as i64;
     }
 
     #[cold]
     fn check_memory(&mut self) {
-        self.shared.kind.wrote((self.local.look - self.local.until_look).cast_unsigned());
-        self.local.look = LOOK as i64;
+        self.shared
+            .kind
+            .wrote((self.local.check_interval - self.local.until_check).cast_unsigned());
+        self.local.check_interval = CHECK_INTERVAL as i64;
         if self.shared.budget.is_short(self.shared.held_bytes()) {
             // A cached block keeps its chunk, and a few items may begin a new chunk.
             self.local.arena.give_back();
-            self.local.look = LOOK_SHORT as i64;
+            self.local.check_interval = CHECK_INTERVAL_SHORT as i64;
         }
-        self.local.until_look = self.local.look;
+        self.local.until_check = self.local.check_interval;
         // The result is published for the next `admit`.
         let _ = self.shared.check_memory(0);
     }

@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 
 /// Operations after which a guard must renew its pin. Reads by the fast path do not count here; the strategy
 /// counts them.
-const OPERATIONS_A_PIN: u32 = 64;
+const OPERATIONS_PER_PIN: u32 = 64;
 
 /// A session of `u64` items that stays pinned from one operation to the next. The fast way to do many operations
 /// in a row, because each saves the cost of its own pin.
@@ -105,7 +105,7 @@ fn with<E: Engine, R>(
     let answer = operation(&mut ManuallyDrop::new(session.pinned()));
     let local = session.local();
     if local.guarded == 0 || local.participant.is_collection_due() {
-        local.guarded = OPERATIONS_A_PIN;
+        local.guarded = OPERATIONS_PER_PIN;
         session.renew_guard();
     } else {
         local.guarded -= 1;

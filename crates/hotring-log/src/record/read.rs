@@ -69,24 +69,24 @@ pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
         return Err(Bad::Checksum);
     }
     let lsn = u64::from_le_bytes(record[8..HEAD_LEN].try_into().expect("eight bytes"));
-    let (what, rest) = record[HEAD_LEN..].split_first().expect("a body is not empty");
-    let effect = effect(what & !MORE, rest).ok_or(Bad::Unknown)?;
-    Ok(Found { lsn, effect, more: what & MORE != 0, len })
+    let (kind, rest) = record[HEAD_LEN..].split_first().expect("a body is not empty");
+    let effect = effect(kind & !MORE, rest).ok_or(Bad::Unknown)?;
+    Ok(Found { lsn, effect, more: kind & MORE != 0, len })
 }
 
 /// Reads a body that stands alone.
 pub(crate) fn read_body(body: &[u8]) -> Option<Effect<'_>> {
-    let (what, rest) = body.split_first()?;
-    effect(*what, rest)
+    let (kind, rest) = body.split_first()?;
+    effect(*kind, rest)
 }
 
-fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
-    Some(match what {
+fn effect(kind: u8, rest: &[u8]) -> Option<Effect<'_>> {
+    Some(match kind {
         PUT | PUT_EXPIRING => {
             let (form, rest) = rest.split_first()?;
             let (key_len, mut rest) = read_leb128(rest)?;
             let mut expire_at = None;
-            if what == PUT_EXPIRING {
+            if kind == PUT_EXPIRING {
                 let (at, behind) = rest.split_first_chunk()?;
                 (expire_at, rest) = (Some(u64::from_le_bytes(*at)), behind);
             }

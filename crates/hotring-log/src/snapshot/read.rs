@@ -14,7 +14,7 @@ use crate::storage::{File, Storage, read_all_at};
 
 /// An open snapshot whose header and footer have been read.
 pub struct Snapshot {
-    place: String,
+    location: String,
     name: String,
     file: Arc<dyn File>,
     len: u64,
@@ -160,8 +160,8 @@ impl Snapshot {
         self.read(&mut head, at)?;
         let crc = crc32c::crc32c_append(self.seed, &head[..HEAD_CRC_AT]);
         if crc != word(&head, HEAD_CRC_AT) {
-            let what = "the head of a block cannot be read";
-            return if is_footer { Ok(None) } else { Err(self.damaged(at, what)) };
+            let fault = "the head of a block cannot be read";
+            return if is_footer { Ok(None) } else { Err(self.damaged(at, fault)) };
         }
         if head[CLASS_AT] > class {
             return Ok(None);
@@ -184,15 +184,15 @@ impl Snapshot {
         read_all_at(&*self.file, bytes, at).map_err(failed)
     }
 
-    fn damaged(&self, at: u64, what: &'static str) -> SnapshotError {
-        let (place, name) = (self.place.clone(), self.name.clone());
-        SnapshotError::Damaged { place, name, at, what }
+    fn damaged(&self, at: u64, fault: &'static str) -> SnapshotError {
+        let (location, name) = (self.location.clone(), self.name.clone());
+        SnapshotError::Damaged { location, name, at, fault }
     }
 }
 
 /// The two ends of a file: header and footer.
 struct Ends {
-    place: String,
+    location: String,
     name: String,
     file: Arc<dyn File>,
     header: [u8; HEADER_LEN],
@@ -206,13 +206,13 @@ impl Ends {
     /// Reads the ends of the newest snapshot, and the number in its name.
     fn newest(storage: &dyn Storage) -> Result<Option<(Lsn, Ends)>, SnapshotError> {
         let files = storage.list();
-        let files = files.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
+        let files = files.map_err(|error| SnapshotError::Io { name: storage.location(), error })?;
         let newest = files.iter().filter_map(|name| names::snapshot_after(name)).max();
         newest.map(|after| Ok((after, Ends::of(storage, after)?))).transpose()
     }
 
     fn of(storage: &dyn Storage, after: Lsn) -> Result<Ends, SnapshotError> {
-        let (place, name) = (storage.place(), names::snapshot(after));
+        let (location, name) = (storage.location(), names::snapshot(after));
         let failed = |error| SnapshotError::Io { name: name.clone(), error };
         let file = storage.open(&name).map_err(failed)?;
         let len = file.size().map_err(failed)?;
@@ -223,7 +223,7 @@ impl Ends {
         if let Some(at) = footer_at {
             read_all_at(&*file, &mut footer, at).map_err(failed)?;
         }
-        Ok(Ends { place, name, file, header, footer, len, footer_at })
+        Ok(Ends { location, name, file, header, footer, len, footer_at })
     }
 
     /// The stored checksum of the header.
@@ -254,19 +254,19 @@ impl Ends {
         Ok((header, [8, 16, 24].map(|at| long(&self.footer, at))))
     }
 
-    fn damaged(&self, at: u64, what: &'static str) -> SnapshotError {
-        let (place, name) = (self.place.clone(), self.name.clone());
-        SnapshotError::Damaged { place, name, at, what }
+    fn damaged(&self, at: u64, fault: &'static str) -> SnapshotError {
+        let (location, name) = (self.location.clone(), self.name.clone());
+        SnapshotError::Damaged { location, name, at, fault }
     }
 
     /// Makes the snapshot, with the footer's numbers if they are known.
     fn snapshot(self, header: Header, seed: u32, footer: Option<[u64; 3]>) -> Snapshot {
-        let Ends { place, name, file, len, footer_at, .. } = self;
+        let Ends { location, name, file, len, footer_at, .. } = self;
         // Without a footer, the rest of the file may be blocks.
         let blocks_end = footer.and(footer_at).unwrap_or(len).max(HEADER_LEN as u64);
         let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
         let end = footer.map_or(header.after, |[.., end]| end);
         let counts = footer.map(|[blocks, items, _]| [blocks, items]);
-        Snapshot { place, name, file, len, seed, header, end, counts, blocks_end, next }
+        Snapshot { location, name, file, len, seed, header, end, counts, blocks_end, next }
     }
 }

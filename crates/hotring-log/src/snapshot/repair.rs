@@ -17,7 +17,7 @@ impl Snapshot {
         to: &Arc<dyn Storage>,
         last: Lsn,
     ) -> Result<Vec<SnapshotError>, SnapshotError> {
-        let failed = |error: io::Error| SnapshotError::Io { name: to.place(), error };
+        let failed = |error: io::Error| SnapshotError::Io { name: to.location(), error };
         let mut copy =
             SnapshotWriter::create(to.clone(), self.id(), self.after()).map_err(failed)?;
         let (mut buffer, mut lost) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::log::{Log, When};
+use crate::log::{AckWhen, Log};
 use crate::record::{Effect, Records};
 use crate::recover::{Recovered, recover};
 use crate::storage::memory::Step;
@@ -219,7 +219,7 @@ fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
 #[test]
 fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
     let memory = Memory::new();
-    let log = Arc::new(Log::new(0, When::Handed, 1 << 20));
+    let log = Arc::new(Log::new(0, AckWhen::Handed, 1 << 20));
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let (mut writer, syncer) =
         Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
@@ -248,7 +248,7 @@ fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
 fn a_segment_that_is_asked_for_at_rest_lets_those_before_go() {
     let memory = Memory::new();
     let disk: Arc<dyn Storage> = Arc::new(memory.clone());
-    let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+    let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let begun = Recovered::nothing(1);
     let (mut writer, _syncer) = Writer::new(log.clone(), disk, Options::new(ID), &begun);
     let note = |log: &Log| {
@@ -290,7 +290,7 @@ fn a_segment_that_is_asked_for_is_done_without_on_a_full_disk() {
     ] {
         let memory = Memory::new();
         let disk: Arc<dyn Storage> = Arc::new(memory.clone());
-        let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+        let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
         let begun = Recovered::nothing(1);
         let (mut writer, _syncer) = Writer::new(log.clone(), disk, Options::new(ID), &begun);
         let note = |log: &Log| {

@@ -112,7 +112,7 @@ impl Drop for Disk {
 }
 
 impl Storage for Disk {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -312,10 +312,11 @@ mod tests {
         let disk = Disk::open(&folder.0).unwrap();
         let file = disk.create("a").unwrap();
         file.preallocate(1 << 20).unwrap();
-        let places = [0, 5, 70_000, 600_000];
-        places.iter().for_each(|at| file.write_all_at(b"x", *at).unwrap());
+        let positions = [0, 5, 70_000, 600_000];
+        positions.iter().for_each(|at| file.write_all_at(b"x", *at).unwrap());
         for at in (0..1 << 20).step_by(1000) {
-            let next = places.iter().copied().find(|place| *place >= at).unwrap_or(1 << 20);
+            let next =
+                positions.iter().copied().find(|position| *position >= at).unwrap_or(1 << 20);
             let data = file.data_from(at).unwrap();
             assert!((at..=next).contains(&data), "{data} from {at} on");
         }

@@ -218,8 +218,9 @@ impl Memory {
     /// Calls `hook` once within the next sync of a file, after the disk has taken what that sync
     /// makes durable: later writes are not synced by it.
     pub fn within_next_sync(&self, hook: impl FnOnce() + Send + 'static) {
-        let mut place = self.shared.within_sync.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(Box::new(hook));
+        let mut within_sync =
+            self.shared.within_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        *within_sync = Some(Box::new(hook));
     }
 
     /// The last step that was taken, or failed.
@@ -327,7 +328,7 @@ impl Memory {
 }
 
 impl Storage for Memory {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         "memory".into()
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use hotring_log::storage::memory::{Cut, Memory, Step};
-use hotring_log::{Log, Recovered, Syncer, When};
+use hotring_log::{AckWhen, Log, Recovered, Syncer};
 
 use crate::number;
 use crate::workload::{Batch, Running, draw, recovered};
@@ -73,7 +73,7 @@ impl Witness {
         let copy = image.killed();
         let Ok((report, mut batches)) = recovered(image, 1) else { return };
         let image = if cuts { image } else { &copy };
-        let mut next = Running::new(image, When::Synced, SEGMENT_LEN, &report);
+        let mut next = Running::new(image, AckWhen::Synced, SEGMENT_LEN, &report);
         for _ in 0..3 {
             let (mut records, bytes) = draw(&mut state.random, 9);
             batches.push((next.log.append(&mut records), bytes));
@@ -143,7 +143,7 @@ impl Witness {
 
 /// A run: its setting, and its deliberate faults.
 struct Run {
-    when: When,
+    when: AckWhen,
     seed: u64,
     batches: usize,
     /// Power cuts per step.
@@ -157,7 +157,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(when: When, seed: u64) -> Run {
+    fn new(when: AckWhen, seed: u64) -> Run {
         Run { when, seed, batches: 30, drawn: 8, pretends: false, cuts: true, troubled: false }
     }
 
@@ -202,9 +202,9 @@ impl Run {
                 let step =
                     [Step::Write, Step::Write, Step::Create, Step::Preallocate][random.usize(..4)];
                 memory.fail(step, random.usize(..3), 1 + random.usize(..2), ErrorKind::StorageFull);
-                running
-                    .log
-                    .set_when([When::Handed, When::Written, When::Synced][random.usize(..3)]);
+                running.log.set_when(
+                    [AckWhen::Handed, AckWhen::Written, AckWhen::Synced][random.usize(..3)],
+                );
             }
         }
         running.close();
@@ -215,7 +215,7 @@ impl Run {
 }
 
 /// Runs of one setting; the seeds come from `HOTRING_SEED` and `HOTRING_SEQUENCES`.
-fn crash(when: When, troubled: bool) {
+fn crash(when: AckWhen, troubled: bool) {
     let seed = number("HOTRING_SEED", 1);
     let mut images = 0;
     for seed in seed..seed + number("HOTRING_SEQUENCES", 1) {
@@ -228,27 +228,27 @@ fn crash(when: When, troubled: bool) {
 
 #[test]
 fn a_crash_loses_nothing_that_was_synced() {
-    crash(When::Synced, false);
+    crash(AckWhen::Synced, false);
 }
 
 #[test]
 fn a_kill_loses_nothing_that_was_written() {
-    crash(When::Written, false);
+    crash(AckWhen::Written, false);
 }
 
 #[test]
 fn a_kill_loses_only_what_was_not_written() {
-    crash(When::Handed, false);
+    crash(AckWhen::Handed, false);
 }
 
 #[test]
 fn a_disk_that_is_full_now_and_then_loses_nothing_either() {
-    crash(When::Written, true);
+    crash(AckWhen::Written, true);
 }
 
 #[test]
 fn acknowledging_before_the_sync_is_noticed() {
-    let run = Run { pretends: true, ..Run::new(When::Synced, 1) };
+    let run = Run { pretends: true, ..Run::new(AckWhen::Synced, 1) };
     let wrong = run.go().1.expect("what is not synced gets lost");
     // Or the manifest notices the loss first, or is lost in part itself.
     let said = ["was acknowledged", "had been synced", "manifest.hrm is damaged"];
@@ -259,7 +259,7 @@ fn acknowledging_before_the_sync_is_noticed() {
 #[test]
 fn a_recovery_that_does_not_cut_is_noticed() {
     let noticed = (1..=4).any(|seed| {
-        let run = Run { cuts: false, ..Run::new(When::Written, seed) };
+        let run = Run { cuts: false, ..Run::new(AckWhen::Written, seed) };
         run.go().1.is_some_and(|wrong| wrong.contains("after recovery"))
     });
     assert!(noticed);
@@ -269,7 +269,7 @@ fn a_recovery_that_does_not_cut_is_noticed() {
 fn the_syncer_may_be_at_work_in_any_setting() {
     fn is_send<T: Send>(_: &T) {}
     let memory = Memory::new();
-    let mut running = Running::new(&memory, When::Written, SEGMENT_LEN, &Recovered::nothing(1));
+    let mut running = Running::new(&memory, AckWhen::Written, SEGMENT_LEN, &Recovered::nothing(1));
     let syncer: &Syncer = &running.syncer;
     is_send(syncer);
     is_send(&running.writer);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use hotring_log::storage::memory::{Cut, Memory, Step};
 use hotring_log::{
-    Damage, Effect, Log, Lsn, Options, Records, RecoverError, Recovered, RepairError, Storage,
-    When, Writer, check, recover, remove_before, repair,
+    AckWhen, Damage, Effect, Log, Lsn, Options, Records, RecoverError, Recovered, RepairError,
+    Storage, Writer, check, recover, remove_before, repair,
 };
 
 use crate::workload::{Batch, ID, Running, draw, recovered};
@@ -17,7 +17,7 @@ use crate::workload::{Batch, ID, Running, draw, recovered};
 const SEGMENT_LEN: u64 = 1024;
 
 /// A log of several segments, and its batches.
-fn written(when: When, closes: bool, seed: u64) -> (Memory, Vec<Batch>) {
+fn written(when: AckWhen, closes: bool, seed: u64) -> (Memory, Vec<Batch>) {
     let memory = Memory::new();
     let mut running = Running::new(&memory, when, SEGMENT_LEN, &Recovered::nothing(1));
     let (mut random, mut order) = (Rng::with_seed(seed), Vec::new());
@@ -51,7 +51,7 @@ fn position(memory: &Memory, segment: &str) -> usize {
 
 #[test]
 fn each_changed_byte_of_what_was_synced_is_noticed() {
-    let (memory, order) = written(When::Synced, true, 5);
+    let (memory, order) = written(AckWhen::Synced, true, 5);
     let names = segments(&memory);
     assert!(names.len() > 2, "{names:?}");
     let (mut errors, mut harmless) = (0, 0);
@@ -64,9 +64,9 @@ fn each_changed_byte_of_what_was_synced_is_noticed() {
             match recovered(&changed, 1) {
                 Err(error @ RecoverError::Damaged { .. }) => {
                     let RecoverError::Damaged { segment, at: told, .. } = &error else { continue };
-                    let place = (position(&memory, segment), *told);
-                    assert!(place <= (index, at as u64), "{name}, byte {at}: {error}");
-                    assert!(index - place.0 <= 1, "{name}, byte {at}: {error}");
+                    let found = (position(&memory, segment), *told);
+                    assert!(found <= (index, at as u64), "{name}, byte {at}: {error}");
+                    assert!(index - found.0 <= 1, "{name}, byte {at}: {error}");
                     assert!(
                         error.to_string().contains("hotring check memory --repair NEWDIR"),
                         "{error}"
@@ -90,7 +90,7 @@ fn each_changed_byte_of_what_was_synced_is_noticed() {
 
 #[test]
 fn each_changed_byte_behind_what_was_synced_costs_what_follows() {
-    let (memory, order) = written(When::Written, false, 6);
+    let (memory, order) = written(AckWhen::Written, false, 6);
     for name in segments(&memory) {
         let content = memory.content(&name).unwrap();
         for at in 0..content.len() {
@@ -112,7 +112,7 @@ fn each_changed_byte_behind_what_was_synced_costs_what_follows() {
 
 #[test]
 fn a_file_that_is_too_short_is_noticed_or_cut() {
-    let (memory, order) = written(When::Synced, true, 7);
+    let (memory, order) = written(AckWhen::Synced, true, 7);
     let names = segments(&memory);
     let last = names.last().unwrap();
     let first: Lsn = last["log-".len()..last.len() - ".hrl".len()].parse().unwrap();
@@ -160,7 +160,9 @@ fn is_missed(damaged: &Memory, name: &str) {
 /// had acknowledged, 98 were lost silently with the newest files.
 #[test]
 fn segments_that_are_missing_at_the_end_are_noticed() {
-    for (when, closes) in [(When::Synced, true), (When::Synced, false), (When::Written, true)] {
+    for (when, closes) in
+        [(AckWhen::Synced, true), (AckWhen::Synced, false), (AckWhen::Written, true)]
+    {
         let (memory, _) = written(when, closes, 8);
         let names = segments(&memory);
         for (index, name) in names.iter().enumerate() {
@@ -175,7 +177,7 @@ fn segments_that_are_missing_at_the_end_are_noticed() {
 
 #[test]
 fn they_are_noticed_after_a_power_cut() {
-    let (memory, _) = written(When::Synced, false, 8);
+    let (memory, _) = written(AckWhen::Synced, false, 8);
     let cut = memory.image(&Cut { kept: vec![false; memory.unsynced()], torn: None });
     let last = segments(&cut).pop().unwrap();
     cut.remove(&last).unwrap();
@@ -186,7 +188,7 @@ fn they_are_noticed_after_a_power_cut() {
 #[test]
 fn a_segment_that_was_empty_at_first_is_missed() {
     let memory = Memory::new();
-    let mut running = Running::new(&memory, When::Synced, 1 << 20, &Recovered::nothing(1));
+    let mut running = Running::new(&memory, AckWhen::Synced, 1 << 20, &Recovered::nothing(1));
     running.put(b"key", b"value");
     running.step();
     running.log.begin_segment();
@@ -204,7 +206,7 @@ fn a_segment_that_was_empty_at_first_is_missed() {
 
 #[test]
 fn a_log_without_a_manifest_is_an_earlier_version_s() {
-    let (memory, order) = written(When::Synced, true, 8);
+    let (memory, order) = written(AckWhen::Synced, true, 8);
     let guarded = check(&memory, None, 1, &mut |_, _| {}).unwrap();
     assert!(!guarded.unguarded && !recovered(&memory.killed(), 1).unwrap().0.unguarded);
     memory.remove("manifest.hrm").unwrap();
@@ -215,7 +217,7 @@ fn a_log_without_a_manifest_is_an_earlier_version_s() {
     // Before the first sync there is none.
     assert!(!recovered(&Memory::new(), 1).unwrap().0.unguarded);
     // It gets one when it continues.
-    let mut running = Running::new(&memory, When::Synced, SEGMENT_LEN, &report);
+    let mut running = Running::new(&memory, AckWhen::Synced, SEGMENT_LEN, &report);
     running.put(b"key", b"value");
     running.step();
     assert!(memory.list().unwrap().contains(&"manifest.hrm".to_string()));
@@ -223,7 +225,7 @@ fn a_log_without_a_manifest_is_an_earlier_version_s() {
 
 #[test]
 fn a_manifest_that_cannot_be_read_is_an_error() {
-    let (memory, order) = written(When::Synced, true, 8);
+    let (memory, order) = written(AckWhen::Synced, true, 8);
     let name = "manifest.hrm";
     let mut content = memory.content(name).unwrap();
     content[35] ^= 1;
@@ -237,7 +239,7 @@ fn a_manifest_that_cannot_be_read_is_an_error() {
     assert_eq!(recovered(&new, 1).unwrap().1, order);
     // Of another store.
     let other = Memory::new();
-    let mut running = Running::new(&other, When::Synced, SEGMENT_LEN, &Recovered::nothing(1));
+    let mut running = Running::new(&other, AckWhen::Synced, SEGMENT_LEN, &Recovered::nothing(1));
     running.put(b"key", b"value");
     running.step();
     let mut content = other.content(name).unwrap();
@@ -250,7 +252,7 @@ fn a_manifest_that_cannot_be_read_is_an_error() {
 
 #[test]
 fn a_missing_segment_is_an_error_unless_it_is_not_needed() {
-    let (memory, order) = written(When::Synced, true, 8);
+    let (memory, order) = written(AckWhen::Synced, true, 8);
     let names = segments(&memory);
     let first_of = |name: &str| name[4..24].parse::<Lsn>().unwrap();
     for name in &names {
@@ -294,7 +296,7 @@ fn forged(memory: &Memory, change: impl FnOnce(&mut Vec<u8>)) -> Memory {
 
 #[test]
 fn what_a_later_version_or_another_store_wrote_is_refused() {
-    let (memory, _) = written(When::Written, false, 9);
+    let (memory, _) = written(AckWhen::Written, false, 9);
     let later = forged(&memory, |content| content[8] = 3);
     let error = recovered(&later, 1).unwrap_err();
     assert!(matches!(error, RecoverError::Format { format: 3, .. }), "{error}");
@@ -313,7 +315,7 @@ fn what_a_later_version_or_another_store_wrote_is_refused() {
 
 #[test]
 fn what_is_not_needed_is_not_handed_over() {
-    let (memory, order) = written(When::Synced, true, 8);
+    let (memory, order) = written(AckWhen::Synced, true, 8);
     for (index, (last, _)) in order.iter().enumerate() {
         let (report, batches) = recovered(&memory.killed(), last + 1).unwrap();
         assert_eq!(batches, order[index + 1..]);
@@ -323,7 +325,7 @@ fn what_is_not_needed_is_not_handed_over() {
 
 #[test]
 fn a_record_with_another_number_is_not_taken() {
-    let (memory, _) = written(When::Written, false, 9);
+    let (memory, _) = written(AckWhen::Written, false, 9);
     let skipped = forged(&memory, |content| content[72] = 2);
     let checked = check(&skipped, Some(ID), 1, &mut |_, _| {}).unwrap();
     assert_eq!(checked.torn.unwrap().1, 64);
@@ -335,7 +337,7 @@ fn the_word_on_what_was_synced_is_found_wherever_it_stands() {
     // The scan behind the damage reads pieces of a megabyte.
     for less in (0..60).step_by(7) {
         let memory = Memory::new();
-        let mut running = Running::new(&memory, When::Synced, 2 << 20, &Recovered::nothing(1));
+        let mut running = Running::new(&memory, AckWhen::Synced, 2 << 20, &Recovered::nothing(1));
         for value in [&vec![b'x'; (1 << 20) - less], &vec![b'y'; 10]] {
             running.put(b"key", value);
             running.step();
@@ -355,7 +357,7 @@ fn the_word_on_what_was_synced_is_found_wherever_it_stands() {
 fn a_value_that_looks_like_a_log_proves_nothing() {
     // The log of another store, which claims a far later sync.
     let other = Memory::new();
-    let log = Arc::new(Log::new(999, When::Synced, 1 << 20));
+    let log = Arc::new(Log::new(999, AckWhen::Synced, 1 << 20));
     let (options, before) = (Options::new(*b"an id, not ours!"), Recovered::nothing(1_000));
     let (mut writer, _) = Writer::new(log.clone(), Arc::new(other.clone()), options, &before);
     for _ in 0..2 {
@@ -368,7 +370,7 @@ fn a_value_that_looks_like_a_log_proves_nothing() {
     assert!(lie.contains(&7));
 
     let memory = Memory::new();
-    let mut running = Running::new(&memory, When::Written, 64 << 10, &Recovered::nothing(1));
+    let mut running = Running::new(&memory, AckWhen::Written, 64 << 10, &Recovered::nothing(1));
     let mut order = vec![running.put(b"a", b"kept")];
     running.step();
     order.push(running.put(b"b", b"torn"));
@@ -385,7 +387,7 @@ fn a_value_that_looks_like_a_log_proves_nothing() {
 
 #[test]
 fn what_is_before_the_damage_is_copied() {
-    let (memory, order) = written(When::Synced, true, 5);
+    let (memory, order) = written(AckWhen::Synced, true, 5);
     let name = &segments(&memory)[2];
     let mut content = memory.content(name).unwrap();
     content[100] ^= 1;
@@ -409,7 +411,7 @@ fn what_is_before_the_damage_is_copied() {
 
 #[test]
 fn random_bytes_are_no_reason_to_panic() {
-    let (memory, order) = written(When::Written, true, 10);
+    let (memory, order) = written(AckWhen::Written, true, 10);
     let names = segments(&memory);
     let mut random = Rng::with_seed(11);
     for round in 0..1_000 {

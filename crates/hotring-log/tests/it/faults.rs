@@ -8,11 +8,11 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use hotring_log::storage::memory::{Cut, Memory, Step};
-use hotring_log::{Disk, Effect, Log, Options, Records, Recovered, Storage, When, Writer};
+use hotring_log::{AckWhen, Disk, Effect, Log, Options, Records, Recovered, Storage, Writer};
 
 use crate::workload::{ID, Running, recovered};
 
-fn running(memory: &Memory, when: When) -> Running {
+fn running(memory: &Memory, when: AckWhen) -> Running {
     Running::new(memory, when, 4096, &Recovered::nothing(1))
 }
 
@@ -37,7 +37,7 @@ fn refused(log: &Log, lsn: u64) -> Option<bool> {
 
 #[test]
 fn a_write_that_fails_is_for_good() {
-    for (step, when) in [(Step::Write, When::Written), (Step::Create, When::Synced)] {
+    for (step, when) in [(Step::Write, AckWhen::Written), (Step::Create, AckWhen::Synced)] {
         let memory = Memory::new();
         let mut running = running(&memory, when);
         let mut order = vec![running.put(b"a", b"1")];
@@ -65,7 +65,7 @@ fn a_write_that_fails_is_for_good() {
 #[test]
 fn what_is_written_during_a_sync_is_not_synced_by_it() {
     let memory = Memory::new();
-    let log = Arc::new(Log::new(0, When::Written, 1 << 20));
+    let log = Arc::new(Log::new(0, AckWhen::Written, 1 << 20));
     let storage = Arc::new(memory.clone());
     let (mut writer, syncer) =
         Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
@@ -101,7 +101,7 @@ fn what_is_written_during_a_sync_is_not_synced_by_it() {
 #[test]
 fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Synced);
+    let mut running = running(&memory, AckWhen::Synced);
     let mut order = vec![running.put(b"a", b"1")];
     running.step();
     order.push(running.put(b"b", b"2"));
@@ -131,7 +131,8 @@ fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
 fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
     for (i, step) in Step::CHANGES.into_iter().chain([Step::SyncDirectory]).enumerate() {
         for kind in [ErrorKind::Other, ErrorKind::ReadOnlyFilesystem] {
-            for (when, after) in [(When::Synced, 0), (When::Synced, 1), (When::Written, 1)] {
+            for (when, after) in [(AckWhen::Synced, 0), (AckWhen::Synced, 1), (AckWhen::Written, 1)]
+            {
                 let memory = Memory::new();
                 let mut running = running(&memory, when);
                 memory.fail(step, after, usize::MAX, kind);
@@ -155,7 +156,7 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
                 assert_eq!(failed, step != Step::Remove && kept < 12);
                 running.close();
                 let mut left = vec![memory.killed()];
-                if when == When::Synced {
+                if when == AckWhen::Synced {
                     let cuts = memory.power_cuts(4, i as u64);
                     left.extend(cuts.iter().map(|cut| memory.image(cut)));
                 }
@@ -174,7 +175,7 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
 #[test]
 fn what_is_before_the_first_record_that_is_needed_does_not_count() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Synced);
+    let mut running = running(&memory, AckWhen::Synced);
     let long = [1; 500];
     for number in 0..12_u8 {
         running.put(&[number], &long);
@@ -193,7 +194,7 @@ fn what_is_before_the_first_record_that_is_needed_does_not_count() {
 /// As after a remount: everything written before can be read and synced, and nothing can be added.
 #[test]
 fn a_disk_that_becomes_read_only_keeps_what_it_has() {
-    for when in [When::Synced, When::Written] {
+    for when in [AckWhen::Synced, AckWhen::Written] {
         let memory = Memory::new();
         let mut running = running(&memory, when);
         let order = vec![running.put(b"a", b"1")];
@@ -213,7 +214,7 @@ fn a_disk_that_becomes_read_only_keeps_what_it_has() {
 
 #[test]
 fn a_sync_that_fails_is_for_good_and_not_tried_again() {
-    for when in [When::Synced, When::Written] {
+    for when in [AckWhen::Synced, AckWhen::Written] {
         let memory = Memory::new();
         let mut running = running(&memory, when);
         running.put(b"a", b"1");
@@ -226,7 +227,7 @@ fn a_sync_that_fails_is_for_good_and_not_tried_again() {
         running.step();
         running.syncer.step();
         // This much of the written data is valid.
-        assert_eq!(running.log.has_reached(lost), when == When::Written);
+        assert_eq!(running.log.has_reached(lost), when == AckWhen::Written);
         assert!(running.log.trouble().unwrap().to_string().contains("syncing the log"));
         for _ in 0..50 {
             let (dropped, _) = running.put(b"c", b"3");
@@ -234,7 +235,7 @@ fn a_sync_that_fails_is_for_good_and_not_tried_again() {
             running.syncer.step();
             assert_eq!(refused(&running.log, dropped), Some(true));
         }
-        running.log.set_when(When::Handed);
+        running.log.set_when(AckWhen::Handed);
         let (dropped, _) = running.put(b"c", b"3");
         assert_eq!(refused(&running.log, dropped), Some(true));
         running.close();
@@ -247,7 +248,7 @@ fn a_sync_that_fails_is_for_good_and_not_tried_again() {
 #[test]
 fn a_sync_of_the_directory_that_fails_is_for_good() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Synced);
+    let mut running = running(&memory, AckWhen::Synced);
     memory.fail(Step::SyncDirectory, 0, 1, ErrorKind::StorageFull);
     let (lost, _) = running.put(b"a", b"1");
     running.step();
@@ -259,7 +260,7 @@ fn a_full_disk_may_pass() {
     for step in [Step::Write, Step::Create, Step::Preallocate] {
         for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
             let memory = Memory::new();
-            let mut running = running(&memory, When::Synced);
+            let mut running = running(&memory, AckWhen::Synced);
             let mut order = vec![running.put(b"a", b"1")];
             running.step();
             // Long enough to need its own segment.
@@ -289,7 +290,7 @@ fn a_group_of_which_a_part_was_written_is_written_once() {
     // Its pieces: two heads and two values, and the rest.
     for piece in 0..5 {
         let memory = Memory::new();
-        let mut running = running(&memory, When::Synced);
+        let mut running = running(&memory, AckWhen::Synced);
         let mut order = vec![running.put(b"a", b"1")];
         running.step();
         let value = vec![7; 600];
@@ -313,7 +314,7 @@ fn a_group_of_which_a_part_was_written_is_written_once() {
 #[test]
 fn a_full_disk_that_passes_does_not_hide_what_does_not() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Written);
+    let mut running = running(&memory, AckWhen::Written);
     running.put(b"a", b"1");
     running.step();
     // Until the sync is overdue.
@@ -327,11 +328,11 @@ fn a_full_disk_that_passes_does_not_hide_what_does_not() {
 #[test]
 fn what_was_recovered_after_a_kill_outlives_a_power_cut() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Written);
+    let mut running = running(&memory, AckWhen::Written);
     let mut order = Vec::new();
     for i in 0..20 {
         // The second half is only written.
-        running.log.set_when(if i < 10 { When::Synced } else { When::Written });
+        running.log.set_when(if i < 10 { AckWhen::Synced } else { AckWhen::Written });
         order.push(running.put(b"a", &[i; 900]));
         running.step();
     }
@@ -341,7 +342,7 @@ fn what_was_recovered_after_a_kill_outlives_a_power_cut() {
     drop(running);
     let report = recovered(&memory, 1).unwrap().0;
     assert_eq!(recovered(&cut(), 1).unwrap().1, order);
-    let mut next = Running::new(&memory, When::Synced, 4096, &report);
+    let mut next = Running::new(&memory, AckWhen::Synced, 4096, &report);
     let new = next.put(b"b", b"new");
     next.step();
     assert_eq!(recovered(&cut(), 1).unwrap().1, [order, vec![new]].concat());
@@ -350,7 +351,7 @@ fn what_was_recovered_after_a_kill_outlives_a_power_cut() {
 #[test]
 fn what_cannot_be_cut_off_is_for_good() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Written);
+    let mut running = running(&memory, AckWhen::Written);
     let order = vec![running.put(b"a", b"1")];
     running.step();
     memory.fail(Step::Write, 0, 1, ErrorKind::StorageFull);
@@ -366,7 +367,7 @@ fn what_cannot_be_cut_off_is_for_good() {
 #[test]
 fn closing_on_a_full_disk_ends() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Written);
+    let mut running = running(&memory, AckWhen::Written);
     let order = vec![running.put(b"a", b"1")];
     running.step();
     memory.fail(Step::Write, 0, 100, ErrorKind::StorageFull);
@@ -381,7 +382,7 @@ fn closing_on_a_full_disk_ends() {
 #[test]
 fn the_writer_syncs_when_nobody_has_for_too_long() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Written);
+    let mut running = running(&memory, AckWhen::Written);
     running.put(b"a", b"1");
     running.step();
     running.steps(29);
@@ -393,11 +394,11 @@ fn the_writer_syncs_when_nobody_has_for_too_long() {
 #[test]
 fn a_stricter_setting_holds_for_what_was_written_before() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Handed);
+    let mut running = running(&memory, AckWhen::Handed);
     let (last, _) = running.put(b"a", b"1");
     assert!(running.log.has_reached(last));
     running.step();
-    running.log.set_when(When::Synced);
+    running.log.set_when(AckWhen::Synced);
     assert!(!running.log.has_reached(last));
     running.step();
     assert!(running.log.has_reached(last));
@@ -406,7 +407,7 @@ fn a_stricter_setting_holds_for_what_was_written_before() {
 #[test]
 fn what_is_far_longer_than_a_segment_is_recovered() {
     let memory = Memory::new();
-    let mut running = running(&memory, When::Written);
+    let mut running = running(&memory, AckWhen::Written);
     let long = vec![7; 3 << 20];
     let mut order = vec![running.put(b"before", b"1")];
     order.push(running.put(b"long", &long));
@@ -433,7 +434,7 @@ fn a_disk_keeps_a_log() {
         let disk: Arc<dyn Storage> = Arc::new(Disk::open(&folder).unwrap());
         let (report, batches) = recovered(&*disk, 1).unwrap();
         assert_eq!(batches, expected, "round {round}");
-        let log = Arc::new(Log::new(report.last, When::Synced, 1 << 20));
+        let log = Arc::new(Log::new(report.last, AckWhen::Synced, 1 << 20));
         let options = Options { segment_len: 2000, ..Options::new(ID) };
         let (mut writer, _syncer) = Writer::new(log.clone(), disk, options, &report);
         for i in 0..20u8 {
@@ -459,7 +460,7 @@ fn a_disk_keeps_a_log() {
 fn a_manifest_that_has_no_room_waits_for_the_next_sync() {
     for step in [Step::Create, Step::Write, Step::Rename] {
         let memory = Memory::new();
-        let mut running = Running::new(&memory, When::Synced, 1 << 20, &Recovered::nothing(1));
+        let mut running = Running::new(&memory, AckWhen::Synced, 1 << 20, &Recovered::nothing(1));
         // The first file and the first two writes are the segment's.
         let after = [(Step::Create, 1), (Step::Write, 2)].into_iter().find(|(s, _)| *s == step);
         memory.fail(step, after.map_or(0, |(_, after)| after), 1, ErrorKind::StorageFull);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use hotring_log::storage::memory::Memory;
-use hotring_log::{Log, Options, Recovered, Syncer, When, Writer};
+use hotring_log::{AckWhen, Log, Options, Recovered, Syncer, Writer};
 
 use crate::workload::{Batch, ID, draw, recovered};
 
@@ -76,7 +76,7 @@ fn append(log: &Log, thread: usize, count: usize) -> Vec<Batch> {
     order
 }
 
-fn threads(when: When, unwritten_max: u64) {
+fn threads(when: AckWhen, unwritten_max: u64) {
     let memory = Memory::new();
     let log = Arc::new(Log::new(0, when, unwritten_max));
     let options = Options { segment_len: 256 << 10, ..Options::new(ID) };
@@ -109,24 +109,24 @@ fn threads(when: When, unwritten_max: u64) {
 
 #[test]
 fn each_thread_is_woken_once_its_record_is_synced() {
-    threads(When::Synced, 1 << 20);
+    threads(AckWhen::Synced, 1 << 20);
 }
 
 #[test]
 fn each_thread_is_woken_once_its_record_is_written() {
-    threads(When::Written, 1 << 20);
+    threads(AckWhen::Written, 1 << 20);
 }
 
 #[test]
 fn a_thread_that_waits_for_room_gets_it() {
-    threads(When::Written, 2_000);
-    threads(When::Handed, 2_000);
+    threads(AckWhen::Written, 2_000);
+    threads(AckWhen::Handed, 2_000);
 }
 
 #[test]
 fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
     let memory = Memory::new();
-    let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+    let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(memory.clone());
     let (writer, _syncer) =
         Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
@@ -149,9 +149,9 @@ fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
         let last = log.append(&mut draw(&mut Rng::with_seed(1), 0).0);
         let first = scope.spawn(move || wait(last));
         let_wait(1);
-        log.set_when(When::Handed);
+        log.set_when(AckWhen::Handed);
         assert!(first.join().unwrap().is_ok());
-        log.set_when(When::Written);
+        log.set_when(AckWhen::Written);
         let second = scope.spawn(move || wait(last));
         let_wait(2);
         memory.fail(hotring_log::storage::memory::Step::Write, 0, 1, std::io::ErrorKind::Other);
@@ -165,7 +165,7 @@ fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
 #[test]
 fn what_nobody_waits_for_is_written_soon() {
     let memory = Memory::new();
-    let log = Arc::new(Log::new(0, When::Handed, 1 << 20));
+    let log = Arc::new(Log::new(0, AckWhen::Handed, 1 << 20));
     let storage = Arc::new(memory.clone());
     let (writer, _syncer) =
         Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
@@ -186,7 +186,7 @@ fn what_nobody_waits_for_is_written_soon() {
 
 #[test]
 fn a_writer_that_is_gone_leaves_nobody_waiting() {
-    let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+    let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(Memory::new());
     let (writer, syncer) =
         Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));

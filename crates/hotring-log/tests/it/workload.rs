@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use hotring_log::storage::memory::Memory;
 use hotring_log::{
-    Effect, Id, Log, Lsn, Options, Records, RecoverError, Recovered, Storage, Syncer, When, Writer,
-    recover,
+    AckWhen, Effect, Id, Log, Lsn, Options, Records, RecoverError, Recovered, Storage, Syncer,
+    Writer, recover,
 };
 
 pub const ID: Id = *b"the id of a test";
@@ -96,7 +96,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn new(memory: &Memory, when: When, segment_len: u64, recovered: &Recovered) -> Running {
+    pub fn new(memory: &Memory, when: AckWhen, segment_len: u64, recovered: &Recovered) -> Running {
         let log = Arc::new(Log::new(recovered.last, when, 1 << 20));
         let options = Options { segment_len, ..Options::new(ID) };
         let storage = Arc::new(memory.clone());

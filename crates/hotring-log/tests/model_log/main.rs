@@ -22,7 +22,7 @@ use std::task::{Poll, Wake, Waker};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use log::{Log, When};
+use log::{AckWhen, Log};
 use record::{Group, Lsn, Records};
 use sync::{LEFT_OUT, Step};
 
@@ -73,7 +73,7 @@ fn step(log: &Log) -> Lsn {
     if !group.is_empty() {
         log.has_written(last, group.len() as u64);
     }
-    if log.when() == When::Synced {
+    if log.when() == AckWhen::Synced {
         log.has_synced(last);
     }
     last
@@ -94,7 +94,7 @@ fn explore(preemptions: usize, scenario: impl Fn() + Sync + Send + 'static) {
 }
 
 /// One session, whose record comes after a quiet time, or while the writer is active.
-fn one_waits(when: When, is_idle: bool) {
+fn one_waits(when: AckWhen, is_idle: bool) {
     explore(PREEMPTIONS, move || {
         let log = Arc::new(Log::new(0, when, 1 << 20));
         let writing = {
@@ -109,7 +109,7 @@ fn one_waits(when: When, is_idle: bool) {
 /// Two sessions: the record of one may be in the other's group or behind it.
 fn two_wait() {
     explore(PREEMPTIONS - 1, || {
-        let log = Arc::new(Log::new(0, When::Written, 1 << 20));
+        let log = Arc::new(Log::new(0, AckWhen::Written, 1 << 20));
         let session = |log: &Arc<Log>| {
             let log = log.clone();
             thread::spawn(move || append_and_wait(&log))
@@ -125,7 +125,7 @@ fn two_wait() {
 /// A session that waits for space gets it when the queued records are written.
 fn room() {
     explore(PREEMPTIONS, || {
-        let log = Arc::new(Log::new(0, When::Handed, 0));
+        let log = Arc::new(Log::new(0, AckWhen::Handed, 0));
         log.append(&mut Records::one());
         let waiting = {
             let log = log.clone();
@@ -140,19 +140,19 @@ fn room() {
 /// A change of the setting reaches a session that is already waiting.
 fn setting() {
     explore(PREEMPTIONS, || {
-        let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+        let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
         let waiting = {
             let log = log.clone();
             thread::spawn(move || append_and_wait(&log))
         };
-        log.set_when(When::Handed);
+        log.set_when(AckWhen::Handed);
         waiting.join().unwrap();
     });
 }
 
 #[test]
 fn a_session_is_woken_once_its_record_is_written() {
-    for when in [When::Written, When::Synced] {
+    for when in [AckWhen::Written, AckWhen::Synced] {
         one_waits(when, false);
         one_waits(when, true);
     }

@@ -56,12 +56,12 @@ pub struct Request {
     /// The command; None if no command has this name.
     pub command: Option<Command>,
     args: Args,
-    data: Place,
+    data: BlockState,
 }
 
 /// The place of a request's data block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum BlockState {
     #[default]
     Nowhere,
     Here(usize, usize),
@@ -94,10 +94,10 @@ impl Request {
     #[inline]
     pub fn data<'a>(&self, input: &'a [u8]) -> Data<'a> {
         match self.data {
-            Place::Nowhere => Data::None,
-            Place::Here(start, end) => Data::Block(&input[start..end]),
-            Place::Unended => Data::Unended,
-            Place::TooLong => Data::TooLong,
+            BlockState::Nowhere => Data::None,
+            BlockState::Here(start, end) => Data::Block(&input[start..end]),
+            BlockState::Unended => Data::Unended,
+            BlockState::TooLong => Data::TooLong,
         }
     }
 }
@@ -163,12 +163,12 @@ impl Decoder {
         split(&input[..newline], &mut request.args);
         let args = request.args.view(input);
         request.command = args.get(0).and_then(Command::of);
-        request.data = Place::Nowhere;
+        request.data = BlockState::Nowhere;
         let start = newline + 1;
         let data_len = request.command.and_then(|command| command.data_len(args));
         let Some(data_len) = data_len else { return Ok(self.finish(start)) };
         if data_len > limits.data_len_max {
-            request.data = Place::TooLong;
+            request.data = BlockState::TooLong;
             let end = self.finish(start);
             self.passes = data_len + 2;
             return Ok(end);
@@ -179,7 +179,7 @@ impl Decoder {
             return Ok(self.incomplete(input));
         }
         let is_ended = input[end..end + 2] == *b"\r\n";
-        request.data = if is_ended { Place::Here(start, end) } else { Place::Unended };
+        request.data = if is_ended { BlockState::Here(start, end) } else { BlockState::Unended };
         Ok(self.finish(end + 2))
     }
 

@@ -144,7 +144,7 @@ impl Decoder {
     ) -> Result<Decoded, ProtocolError> {
         args.clear();
         args.spans.push(name);
-        let (start, len) = name.place();
+        let (start, len) = name.start_and_len();
         self.at = start + len + 2;
         self.args_left = n_args - 1;
         let decoded = self.arguments(input, limits, args)?;

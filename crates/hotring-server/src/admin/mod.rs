@@ -48,19 +48,19 @@ struct Bounds {
     connections: usize,
     /// Minimum age at which a connection may be aborted to make way for a new one: far longer
     /// than a request and its reply take.
-    at_least: Duration,
+    min_age: Duration,
     /// Time limit for the head of the request.
     head: Duration,
     /// Time limit for the entire connection, so that a client that neither sends nor reads cannot
     /// keep it open.
-    in_all: Duration,
+    total: Duration,
 }
 
 const BOUNDS: Bounds = Bounds {
     connections: 64,
-    at_least: Duration::from_secs(1),
+    min_age: Duration::from_secs(1),
     head: Duration::from_secs(10),
-    in_all: Duration::from_secs(60),
+    total: Duration::from_secs(60),
 };
 
 /// Longest request head.
@@ -95,18 +95,18 @@ pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()>
 }
 
 async fn accept(router: Router, listener: tokio::net::TcpListener, bounds: Bounds) {
-    let places = Arc::new(Semaphore::new(bounds.connections));
+    let permits = Arc::new(Semaphore::new(bounds.connections));
     // Oldest first.
     let mut open: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 open.retain(|(_, connection)| !connection.is_finished());
-                let place = take_place(&places, open.front(), bounds.at_least).await;
+                let permit = acquire_permit(&permits, open.front(), bounds.min_age).await;
                 let connection = serve(stream, router.clone(), bounds);
                 let connection = tokio::task::spawn_local(async move {
                     connection.await;
-                    drop(place);
+                    drop(permit);
                 });
                 open.push_back((Instant::now(), connection.abort_handle()));
             }
@@ -119,25 +119,25 @@ async fn accept(router: Router, listener: tokio::net::TcpListener, bounds: Bound
 }
 
 /// Waits for a free connection slot. If none becomes free, the oldest connection is aborted once it
-/// is `at_least` old: its client neither sends nor reads, and must not keep others out. Requests
+/// is `min_age` old: its client neither sends nor reads, and must not keep others out. Requests
 /// that arrive in a burst are never cut off.
-async fn take_place(
-    places: &Arc<Semaphore>,
+async fn acquire_permit(
+    permits: &Arc<Semaphore>,
     oldest: Option<&(Instant, AbortHandle)>,
-    at_least: Duration,
+    min_age: Duration,
 ) -> OwnedSemaphorePermit {
-    let place = || places.clone().acquire_owned();
-    let place = match oldest {
-        Some((since, oldest)) => match tokio::time::timeout_at(*since + at_least, place()).await {
-            Ok(place) => place,
+    let permit = || permits.clone().acquire_owned();
+    let permit = match oldest {
+        Some((since, oldest)) => match tokio::time::timeout_at(*since + min_age, permit()).await {
+            Ok(permit) => permit,
             Err(_) => {
                 oldest.abort();
-                place().await
+                permit().await
             }
         },
-        None => place().await,
+        None => permit().await,
     };
-    place.expect("the semaphore is never closed")
+    permit.expect("the semaphore is never closed")
 }
 
 async fn serve(stream: TcpStream, router: Router, bounds: Bounds) {
@@ -147,7 +147,7 @@ async fn serve(stream: TcpStream, router: Router, bounds: Bounds) {
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match tokio::time::timeout(bounds.in_all, connection).await {
+    match tokio::time::timeout(bounds.total, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection to the admin address failed"),
         Err(_) => tracing::debug!("a connection to the admin address took too long"),
@@ -162,13 +162,13 @@ fn router(admin: Admin, is_loopback: bool) -> Router {
         .route("/readyz", get(readyz))
         .route("/readyz/hot", get(readyz_hot))
         .with_state(admin);
-    if is_loopback { router.layer(middleware::from_fn(only_for_us)) } else { router }
+    if is_loopback { router.layer(middleware::from_fn(local_only)) } else { router }
 }
 
 /// Refuses requests for a foreign host name, against DNS rebinding: a page in a browser on this
 /// machine can have its own name resolve to the loopback address. An honest client of a loopback
 /// address uses an address or `localhost`.
-async fn only_for_us(request: Request, next: Next) -> Response {
+async fn local_only(request: Request, next: Next) -> Response {
     if is_for_us(request.headers()) {
         return next.run(request).await;
     }

@@ -14,7 +14,7 @@ use hotring_commands::settings::config::Config;
 const LONG: Duration = Duration::from_secs(3600);
 
 /// No connection is cut off.
-const NONE: Bounds = Bounds { connections: 64, at_least: LONG, head: LONG, in_all: LONG };
+const NONE: Bounds = Bounds { connections: 64, min_age: LONG, head: LONG, total: LONG };
 
 fn listener() -> (TcpListener, SocketAddr) {
     let config = Config { admin: Some("127.0.0.1:0".to_string()), ..Config::default() };
@@ -89,7 +89,7 @@ fn requests_that_come_at_the_same_moment_are_all_answered() {
 fn the_oldest_makes_room_once_it_has_had_its_time() {
     let (listener, address) = listener();
     let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(address)).collect();
-    let bounds = Bounds { connections: 2, at_least: Duration::ZERO, ..NONE };
+    let bounds = Bounds { connections: 2, min_age: Duration::ZERO, ..NONE };
     let _served = Served::begin(listener, bounds);
     assert!(!is_answered(&mut clients[0]));
     for client in &mut clients[1..] {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::tests::{connect, lines, logged};
 use super::*;
 use hotring_commands::settings::config::OnError;
-use hotring_log::When;
+use hotring_log::AckWhen;
 use hotring_log::storage::Memory;
 
 const WRITERS: usize = 3;
@@ -44,7 +44,7 @@ fn write(running: &Running, writer: usize, answers: &Mutex<Vec<Instant>>, goes_o
 }
 
 /// Cuts the power at random moments of `time` while writers write and snapshots are made.
-fn cut(when: When, time: Duration, cuts: u32, of_each: usize) -> (Vec<Cut>, Acknowledged) {
+fn cut(when: AckWhen, time: Duration, cuts: u32, of_each: usize) -> (Vec<Cut>, Acknowledged) {
     let storage = Memory::new();
     let running = logged(&storage, when, OnError::Stop);
     let (acknowledged, goes_on) = (Acknowledged::default(), AtomicBool::new(true));
@@ -76,7 +76,7 @@ fn cut(when: When, time: Duration, cuts: u32, of_each: usize) -> (Vec<Cut>, Ackn
 
 /// The number of each writer, according to a server that starts from this disk.
 fn counts(left: &Memory) -> [usize; WRITERS] {
-    let running = logged(left, When::Written, OnError::Stop);
+    let running = logged(left, AckWhen::Written, OnError::Stop);
     while !running.is_loaded() {
         std::thread::yield_now();
     }
@@ -102,7 +102,7 @@ fn counts(left: &Memory) -> [usize; WRITERS] {
 
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged_when_synced() {
-    let (cuts, _) = cut(When::Synced, Duration::from_millis(600), 40, 2);
+    let (cuts, _) = cut(AckWhen::Synced, Duration::from_millis(600), 40, 2);
     assert!(cuts.iter().any(|cut| cut.known.iter().all(|known| *known > 20)), "all writers wrote");
     for (i, cut) in cuts.iter().enumerate() {
         let found = counts(&cut.left);
@@ -113,7 +113,7 @@ fn a_power_cut_loses_nothing_that_was_acknowledged_when_synced() {
 
 #[test]
 fn a_power_cut_loses_the_last_second_otherwise() {
-    let (cuts, acknowledged) = cut(When::Written, Duration::from_secs(4), 30, 1);
+    let (cuts, acknowledged) = cut(AckWhen::Written, Duration::from_secs(4), 30, 1);
     let mut lost = 0;
     for (i, cut) in cuts.iter().enumerate() {
         let found = counts(&cut.left);

@@ -6,7 +6,7 @@ use std::io::{BufRead, ErrorKind, Read, Write};
 use super::tests::{admin, connect, healthz, info, lines, logged};
 use super::*;
 use hotring_commands::settings::config::OnError;
-use hotring_log::When;
+use hotring_log::AckWhen;
 use hotring_log::storage::Memory;
 use hotring_log::storage::memory::Step;
 
@@ -20,7 +20,7 @@ fn end(running: Running) {
 }
 
 /// A server with a snapshot of `a`, and a later write of `b`.
-fn saved(storage: &Memory, when: When, on_error: OnError) -> Running {
+fn saved(storage: &Memory, when: AckWhen, on_error: OnError) -> Running {
     let running = logged(storage, when, on_error);
     let replies = lines(&mut connect(&running), "SET a 1\r\nSAVE\r\nSET b 2\r\n");
     assert_eq!(replies, ["+OK\r\n"; 3]);
@@ -29,7 +29,7 @@ fn saved(storage: &Memory, when: When, on_error: OnError) -> Running {
 
 /// Starts a server from this disk, which works again, and returns whether it has each of the keys.
 fn found(left: &Memory, keys: [&str; 3]) -> [bool; 3] {
-    let running = logged(left, When::Written, OnError::Stop);
+    let running = logged(left, AckWhen::Written, OnError::Stop);
     while !running.is_loaded() {
         std::thread::yield_now();
     }
@@ -41,10 +41,10 @@ fn found(left: &Memory, keys: [&str; 3]) -> [bool; 3] {
 
 #[test]
 fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost() {
-    for when in [When::Handed, When::Written, When::Synced] {
+    for when in [AckWhen::Handed, AckWhen::Written, AckWhen::Synced] {
         let storage = Memory::new();
         let running = saved(&storage, when, OnError::Stop);
-        if when == When::Handed {
+        if when == AckWhen::Handed {
             assert_eq!(lines(&mut connect(&running), "WAITAOF 1 0 0\r\n"), ["*2\r\n"]);
         }
         let names = snapshots(&storage);
@@ -58,7 +58,7 @@ fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost()
             let mut replies = [String::new(), String::new()];
             replies.iter_mut().for_each(|line| _ = stream.read_line(line).unwrap());
             let is_told = replies[0].starts_with("-MISCONF Errors writing to the log: ");
-            assert!(is_told || when == When::Handed, "{when:?}: {}", replies[0]);
+            assert!(is_told || when == AckWhen::Handed, "{when:?}: {}", replies[0]);
             assert!(!is_told || replies[0].contains("read-only filesystem"), "{}", replies[0]);
             if is_told && replies[1] == "+PONG\r\n" {
                 break stream;
@@ -74,7 +74,7 @@ fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost()
         end(running);
         assert_eq!(snapshots(&storage), names);
         assert_eq!(found(&storage.killed(), ["a", "b", "c"]), [true, true, false], "{when:?}");
-        if when == When::Synced {
+        if when == AckWhen::Synced {
             for cut in storage.power_cuts(8, 1) {
                 assert_eq!(found(&storage.image(&cut), ["a", "b", "a"]), [true; 3], "{cut:?}");
             }
@@ -84,7 +84,7 @@ fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost()
 
 #[test]
 fn with_on_error_continue_a_read_only_disk_does_not_stop_writes() {
-    for when in [When::Handed, When::Written, When::Synced] {
+    for when in [AckWhen::Handed, AckWhen::Written, AckWhen::Synced] {
         let storage = Memory::new();
         let running = saved(&storage, when, OnError::Continue);
         storage.set_read_only();
@@ -111,7 +111,7 @@ fn a_snapshot_that_fails_at_any_step_leaves_the_one_before() {
         ];
         for (step, of_log) in steps {
             let storage = Memory::new();
-            let running = saved(&storage, When::Written, OnError::Stop);
+            let running = saved(&storage, AckWhen::Written, OnError::Stop);
             let mut stream = connect(&running);
             assert_eq!(lines(&mut stream, "WAITAOF 1 0 0\r\n"), ["*2\r\n"]);
             stream.read_exact(&mut [0; 8]).unwrap();

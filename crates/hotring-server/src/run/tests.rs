@@ -5,7 +5,7 @@ use hotring_commands::settings::config::{LogSettings, OnError};
 use hotring_commands::state::warnings::STALLING;
 use hotring_log::storage::Memory;
 use hotring_log::storage::memory::Step;
-use hotring_log::{ALL, Effect, Snapshot, When};
+use hotring_log::{ALL, AckWhen, Effect, Snapshot};
 use hotring_store::index::{Checksum, Part};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -58,7 +58,7 @@ fn clients_are_told_of_damage_and_a_walk_finds_it() {
 }
 
 /// A server with its log on this storage.
-pub(super) fn logged(storage: &Memory, when: When, on_error: OnError) -> Running {
+pub(super) fn logged(storage: &Memory, when: AckWhen, on_error: OnError) -> Running {
     let log = LogSettings { is_on: true, when, on_error, ..LogSettings::default() };
     let admin = Some("127.0.0.1:0".to_string());
     let config = Config { port: 0, threads: 2, log, admin, ..Config::default() };
@@ -70,7 +70,7 @@ pub(super) fn connect(running: &Running) -> BufReader<TcpStream> {
 }
 
 fn value_of(storage: &Memory, key: &str) -> String {
-    let running = logged(storage, When::Synced, OnError::Stop);
+    let running = logged(storage, AckWhen::Synced, OnError::Stop);
     let mut stream = connect(&running);
     let length = lines(&mut stream, &format!("STRLEN {key}\r\n")).remove(0);
     running.stop();
@@ -93,10 +93,10 @@ fn until(running: &Running, request: &str, start: &str) -> String {
 #[test]
 fn a_disk_that_fails_stops_writes_and_nothing_acknowledged_is_lost() {
     for (step, when) in [
-        (Step::Write, When::Written),
-        (Step::Write, When::Synced),
-        (Step::Sync, When::Synced),
-        (Step::Create, When::Synced),
+        (Step::Write, AckWhen::Written),
+        (Step::Write, AckWhen::Synced),
+        (Step::Sync, AckWhen::Synced),
+        (Step::Create, AckWhen::Synced),
     ] {
         let storage = Memory::new();
         let running = logged(&storage, when, OnError::Stop);
@@ -135,7 +135,7 @@ fn a_disk_that_fails_stops_writes_and_nothing_acknowledged_is_lost() {
 #[test]
 fn a_full_disk_is_tried_again() {
     let storage = Memory::new();
-    let running = logged(&storage, When::Synced, OnError::Stop);
+    let running = logged(&storage, AckWhen::Synced, OnError::Stop);
     let mut stream = connect(&running);
     assert_eq!(lines(&mut stream, "SET k v\r\n"), ["+OK\r\n"]);
     storage.fail(Step::Write, 0, 2, std::io::ErrorKind::StorageFull);
@@ -153,7 +153,7 @@ fn a_full_disk_is_tried_again() {
 #[test]
 fn the_server_goes_on_without_a_log_if_it_is_to() {
     let storage = Memory::new();
-    let running = logged(&storage, When::Synced, OnError::Continue);
+    let running = logged(&storage, AckWhen::Synced, OnError::Continue);
     let mut stream = connect(&running);
     assert_eq!(lines(&mut stream, "SET k v\r\n"), ["+OK\r\n"]);
     storage.fail(Step::Sync, 0, usize::MAX, std::io::ErrorKind::Other);
@@ -189,7 +189,7 @@ pub(super) fn admin(running: &Running, path: &str) -> String {
 
 #[test]
 fn no_writer_notices_that_the_server_goes_on_without_a_log() {
-    for when in [When::Handed, When::Written, When::Synced] {
+    for when in [AckWhen::Handed, AckWhen::Written, AckWhen::Synced] {
         let storage = Memory::new();
         let running = logged(&storage, when, OnError::Continue);
         let mut stream = connect(&running);
@@ -226,7 +226,7 @@ fn no_writer_notices_that_the_server_goes_on_without_a_log() {
 #[test]
 fn a_sync_that_fails_is_known_at_once_although_nobody_writes() {
     let storage = Memory::new();
-    let running = logged(&storage, When::Written, OnError::Stop);
+    let running = logged(&storage, AckWhen::Written, OnError::Stop);
     let mut streams: Vec<_> = (0..4).map(|_| connect(&running)).collect();
     for stream in &mut streams {
         assert_eq!(lines(stream, "SET k v\r\n"), ["+OK\r\n"]);
@@ -279,7 +279,7 @@ fn a_store_has_the_same_hash_in_each_process() {
         let storage = Memory::new();
         // The second continues from a log alone.
         let [none, first, second] = [&fill[..], "SAVE\r\n", "SAVE\r\n"].map(|request| {
-            let running = logged(&storage, When::Synced, OnError::Stop);
+            let running = logged(&storage, AckWhen::Synced, OnError::Stop);
             while !running.is_loaded() {
                 std::thread::yield_now();
             }

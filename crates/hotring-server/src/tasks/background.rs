@@ -67,15 +67,15 @@ pub(crate) async fn run(server: Arc<Server>) {
                 && clock::monotonic() < deadline
             {}
         }
-        let places = store.places();
-        for place in places.iter().copied() {
-            store.within(place, |store| {
-                upkeep.entry(place).or_default().run(&server, store);
+        let database_ids = store.database_ids();
+        for database_id in database_ids.iter().copied() {
+            store.within(database_id, |store| {
+                upkeep.entry(database_id).or_default().run(&server, store);
                 store.collect();
             });
         }
-        turn = (turn + 1) % places.len();
-        store.within(places[turn], |store| compact(store, clock::monotonic() + COMPACT_MAX));
+        turn = (turn + 1) % database_ids.len();
+        store.within(database_ids[turn], |store| compact(store, clock::monotonic() + COMPACT_MAX));
         server.push.tracking.evict_excess(STEP_ITEMS);
         while server.push.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
         if server.clients.pause.end_if_over(clock::unix_ms()) {

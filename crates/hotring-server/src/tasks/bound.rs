@@ -71,7 +71,7 @@ pub(crate) fn run(server: &Server) {
     let mut store = server.store.session_named(THREAD);
     let mut guard = Guard::new(server);
     while !server.process.is_stopping() {
-        guard.look(server, &mut store);
+        guard.check(server, &mut store);
         std::thread::park_timeout(if server.settings.config().memory_max == 0 {
             TICK
         } else {
@@ -85,7 +85,7 @@ struct Guard {
     /// The growth of the process at the last check of all parts, in bytes.
     resident: u64,
     is_over: bool,
-    looked_at: Instant,
+    checked_at: Instant,
     raise: Raise,
     trim: Trim,
 }
@@ -96,20 +96,20 @@ impl Guard {
         let process =
             server.settings.config().owns_process.then(|| Process::open(counted)).flatten();
         let (raise, trim) = (Raise::default(), Trim::default());
-        Guard { process, resident: 0, is_over: false, looked_at: clock::monotonic(), raise, trim }
+        Guard { process, resident: 0, is_over: false, checked_at: clock::monotonic(), raise, trim }
     }
 
-    fn look(&mut self, server: &Server, store: &mut Session) {
+    fn check(&mut self, server: &Server, store: &mut Session) {
         let config = server.settings.config();
         let max = if config.memory_max == 0 { u64::MAX } else { config.memory_max as u64 };
         let resident = self.process.as_ref().map(Process::grown);
-        let is_tick = self.looked_at.elapsed() >= TICK;
+        let is_tick = self.checked_at.elapsed() >= TICK;
         let changed = resident.unwrap_or(0).abs_diff(self.resident) > max / CHANGE_PARTS;
         if !is_tick && !changed && !self.is_over {
             return;
         }
         if is_tick {
-            self.looked_at = clock::monotonic();
+            self.checked_at = clock::monotonic();
         }
         self.resident = resident.unwrap_or(0);
         let parts = parts(server);
@@ -257,7 +257,7 @@ fn evict(server: &Server, store: &mut Session, config: &Config) {
     let origin = Origin { records_changes: config.notify.is_on(), ..Origin::default() };
     let ((), effects) = store.act_within(origin, |store| {
         while store.evict_some() && clock::monotonic() < deadline {}
-        notify::tell_evicted(store, server, config);
+        notify::notify_evicted(store, server, config);
     });
     // No reply waits for the log.
     drop(effects);

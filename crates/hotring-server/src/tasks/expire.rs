@@ -80,9 +80,9 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
         let records_changes = notify::is_wanted(&config);
         store.act(Origin { records_changes, ..Origin::default() });
         let mut due = ExpiryStep::default();
-        for place in store.places() {
-            let step = store.within(place, |store| {
-                let number = store.number_at(place);
+        for database_id in store.database_ids() {
+            let step = store.within(database_id, |store| {
+                let number = store.number_of_database(database_id);
                 store.expire_due(now, STEPS, |key, late| {
                     notify::expired((number, key), &server.push.pubsub, &config);
                     server.tasks.expirer.note(clock::since(now - late));

@@ -62,7 +62,7 @@ fn write(server: &Server, mut writer: Writer) {
         let todo = trouble.is_some().then(|| server.settings.config().log.on_error);
         if todo != known {
             known = todo;
-            tell(server, trouble.as_ref());
+            log_trouble(server, trouble.as_ref());
         }
         let is_full = server.persist.durability.is_full();
         if is_full != was_full {
@@ -81,7 +81,7 @@ fn write(server: &Server, mut writer: Writer) {
 }
 
 /// Reports trouble, or its end, to people and to the threads.
-fn tell(server: &Server, trouble: Option<&Trouble>) {
+fn log_trouble(server: &Server, trouble: Option<&Trouble>) {
     match (trouble, server.settings.config().log.on_error) {
         // The log stays abandoned until the server is restarted.
         (None, _) if server.persist.durability.is_abandoned() => {}

@@ -76,8 +76,8 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     let after = session.log_position().ok_or("there is no log")?;
     let mut writer = SnapshotWriter::create(snapshots.storage.clone(), snapshots.id, after)?;
     let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
-    // The walk begins in place 0.
-    hot.retain(|hot| session.place_of(hot.database) == 0);
+    // The walk begins in the database with ID 0.
+    hot.retain(|hot| session.database_id_of(hot.database) == 0);
     let mut walk = SnapshotWalk::new(hot.into_iter().map(|hot| hot.key).collect());
     let mut pace = Pace::new(server);
     while walk.step(&mut session, &mut writer)? {

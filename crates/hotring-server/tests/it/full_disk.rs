@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hotring_log::When;
+use hotring_log::AckWhen;
 use hotring_server::{Config, LogSettings, start};
 
 use crate::wire::{TestServer, Wire, ok};
@@ -37,7 +37,7 @@ impl Drop for Tmpfs {
     }
 }
 
-fn server(data: &Path, when: When) -> TestServer {
+fn server(data: &Path, when: AckWhen) -> TestServer {
     let data = data.join("data");
     let log = LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..Default::default() };
     TestServer::with(|c| c.log = log)
@@ -54,7 +54,7 @@ fn mount(args: &[&str], path: &Path) -> bool {
 fn a_folder_that_becomes_read_only_refuses_writes_once_a_file_is_full() {
     let Some(disk) = Tmpfs::mount("read-only") else { return };
     let data = disk.0.join("data");
-    let server = server(&disk.0, When::Synced);
+    let server = server(&disk.0, AckWhen::Synced);
     let mut wire = server.connect();
     assert_eq!(wire.say("SET kept 1"), ok());
     assert_eq!(wire.say("SAVE"), ok());
@@ -74,7 +74,7 @@ fn a_folder_that_becomes_read_only_refuses_writes_once_a_file_is_full() {
     server.stop();
     let umount = Command::new("umount").arg("-l").arg(&data).status();
     assert!(umount.is_ok_and(|status| status.success()));
-    let server = self::server(&disk.0, When::Synced);
+    let server = self::server(&disk.0, AckWhen::Synced);
     let mut wire = server.connect();
     assert_eq!(wire.say("GET kept").text(), "1");
     for key in 0..count {
@@ -85,7 +85,7 @@ fn a_folder_that_becomes_read_only_refuses_writes_once_a_file_is_full() {
 #[test]
 fn a_server_on_a_read_only_folder_says_what_to_do() {
     let Some(disk) = Tmpfs::mount("start") else { return };
-    server(&disk.0, When::Synced).stop();
+    server(&disk.0, AckWhen::Synced).stop();
     assert!(mount(&["-o", "remount,ro"], &disk.0));
     let data = disk.0.join("data");
     let log = LogSettings { is_on: true, data: data.clone(), ..Default::default() };
@@ -116,7 +116,7 @@ fn fill(server: &TestServer, from: usize) -> usize {
 
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room() {
-    for when in [When::Written, When::Synced] {
+    for when in [AckWhen::Written, AckWhen::Synced] {
         let Some(disk) = Tmpfs::mount("full") else { return };
         let ballast = disk.0.join("ballast");
         std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();

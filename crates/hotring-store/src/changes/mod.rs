@@ -47,12 +47,12 @@ pub struct Effects {
 /// One write that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The place of its database ([`Session::number_at`](crate::Session::number_at)).
-    pub place: u8,
+    /// The ID of its database ([`Session::number_of_database`](crate::Session::number_of_database)).
+    pub database_id: u8,
     /// The key.
     pub key: Box<[u8]>,
     /// The change.
-    pub what: Changed,
+    pub kind: Changed,
     /// A detail that the command does not determine.
     pub step: Option<Step>,
 }

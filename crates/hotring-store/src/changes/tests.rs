@@ -26,7 +26,7 @@ fn stored(is_new: bool, expires: bool) -> Changed {
 #[track_caller]
 fn noted(s: &mut Session, expected: &[(&[u8], Changed)]) {
     let changes = s.take_changes();
-    let changes: Vec<_> = changes.iter().map(|change| (&*change.key, change.what)).collect();
+    let changes: Vec<_> = changes.iter().map(|change| (&*change.key, change.kind)).collect();
     assert_eq!(changes, expected);
 }
 

@@ -132,12 +132,12 @@ const SCAN_BYTES: usize = 1 << 20;
 
 /// The amount of parts that a step of a scan has visited.
 #[derive(Default)]
-pub(crate) struct Met {
+pub(crate) struct Visited {
     parts: usize,
     bytes: usize,
 }
 
-impl Met {
+impl Visited {
     pub(crate) fn add(&mut self, bytes: usize) {
         self.parts += 1;
         self.bytes += bytes;
@@ -149,14 +149,16 @@ impl Met {
 pub(crate) fn scan(
     cursor: u64,
     count: usize,
-    mut leaf: impl FnMut(u32, &mut Met) -> Option<u32>,
+    mut leaf: impl FnMut(u32, &mut Visited) -> Option<u32>,
 ) -> u64 {
     let Ok(mut from) = u32::try_from(cursor) else { return 0 };
-    let mut met = Met::default();
+    let mut visited = Visited::default();
     loop {
-        match leaf(from, &mut met) {
+        match leaf(from, &mut visited) {
             None => return 0,
-            Some(next) if met.parts >= count || met.bytes >= SCAN_BYTES => return next.into(),
+            Some(next) if visited.parts >= count || visited.bytes >= SCAN_BYTES => {
+                return next.into();
+            }
             Some(next) => from = next,
         }
     }

@@ -78,7 +78,7 @@ pub(crate) trait Type: Sized + 'static {
     /// The effect of changes that remove all parts; None if some parts stay.
     fn emptied_by(parts: &Self::Parts, changes: &[Self::Change<'_>]) -> Option<Self::Tally>;
     /// Whether the changes had no effect.
-    fn is_nothing(tally: Self::Tally) -> bool;
+    fn had_no_effect(tally: Self::Tally) -> bool;
     /// The string that waiters compare, for a type that is a string.
     fn text(_: &Self::Parts) -> Option<Vec<u8>> {
         None

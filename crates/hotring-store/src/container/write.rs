@@ -19,7 +19,7 @@ use crate::write::{ActiveHooks, Write, has_elements};
 
 /// A large container that a write has found, valid while the index shows its item.
 #[derive(Clone, Copy)]
-pub(super) struct Met<'a> {
+pub(super) struct FoundLarge<'a> {
     large: &'a Large,
     block: BlockRef<'a>,
     kind: u8,
@@ -27,29 +27,29 @@ pub(super) struct Met<'a> {
 }
 
 /// The log record of a write.
-pub(super) enum Logs {
+pub(super) enum WriteRecord {
     Put(NewValue<'static>),
     /// The container's number of changes after these, and the changes as [`tagged`] bytes.
     Change(u64, Vec<u8>),
     Remove,
 }
 
-impl Logs {
+impl WriteRecord {
     pub(super) fn push(&self, records: &mut Records, key: &[u8]) {
         match self {
-            Logs::Put(value) => push_put(records, key, value, None),
-            Logs::Change(number, change) => {
+            WriteRecord::Put(value) => push_put(records, key, value, None),
+            WriteRecord::Change(number, change) => {
                 records.push(&Effect::Change { key, number: *number, change });
             }
-            Logs::Remove => records.push(&Effect::Remove { key }),
+            WriteRecord::Remove => records.push(&Effect::Remove { key }),
         }
     }
 }
 
 /// Work that must wait until a decision has taken effect.
 #[derive(Default)]
-pub(super) struct Behind {
-    pub(super) logs: Option<Logs>,
+pub(super) struct Deferred {
+    pub(super) record: Option<WriteRecord>,
     /// The new expiry of a part, if it is the earliest of the container.
     due: Option<u64>,
     in_place: Option<InPlace>,
@@ -76,7 +76,7 @@ struct InPlace {
 
 /// The inputs of a write that are known before the container is found.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct WriteInputs<'a> {
     pub(super) objects: Objects<'a>,
     pub(super) limits: Limits,
     is_logged: bool,
@@ -94,23 +94,23 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> Result<(T::Tally, R), StoreError> {
-        let asked = self.ask(objects, limits);
-        self.settle(asked, now, |entry, behind| {
-            if let Some(met) = entry.and_then(Met::of) {
-                return met.change::<T, R>(&asked, behind, &mut decide);
+        let inputs = self.inputs(objects, limits);
+        self.settle(inputs, now, |entry, deferred| {
+            if let Some(found) = entry.and_then(FoundLarge::of) {
+                return found.change::<T, R>(&inputs, deferred, &mut decide);
             }
-            match run_packed::<T, R>(entry, &asked, behind, &mut decide) {
+            match run_packed::<T, R>(entry, &inputs, deferred, &mut decide) {
                 Ok((action, done)) => (action, Ok(done)),
                 Err(error) => (Action::Keep, Err(error)),
             }
         })
     }
 
-    pub(super) fn ask<'a>(&self, objects: Objects<'a>, limits: Limits) -> Asked<'a> {
+    pub(super) fn inputs<'a>(&self, objects: Objects<'a>, limits: Limits) -> WriteInputs<'a> {
         let watchers = self.hooks.as_ref().map(|hooks| &hooks.all.watchers);
         let is_waited_for =
             watchers.is_some_and(|watchers| watchers.is_waited_for(self.stripe, self.key.bytes()));
-        Asked { objects, limits, is_logged: self.records.is_some(), is_waited_for }
+        WriteInputs { objects, limits, is_logged: self.records.is_some(), is_waited_for }
     }
 
     /// Decides on the item, and does the remaining work of the decision. A decision that has changed a container in
@@ -118,18 +118,18 @@ impl Write<'_> {
     #[inline]
     pub(super) fn settle<R>(
         self,
-        asked: Asked<'_>,
+        inputs: WriteInputs<'_>,
         now: u64,
-        mut decide: impl FnMut(Option<&Entry<'_>>, &mut Behind) -> (Action<'static>, R),
+        mut decide: impl FnMut(Option<&Entry<'_>>, &mut Deferred) -> (Action<'static>, R),
     ) -> R {
         let Write { index, key, stripe, wheels, records, mut hooks } = self;
         let damages = index.damages();
-        let mut behind = Behind::default();
+        let mut deferred = Deferred::default();
         let decide = |entry: Option<Entry<'_>>| {
-            behind = Behind::default();
-            decide(entry.as_ref(), &mut behind)
+            deferred = Deferred::default();
+            decide(entry.as_ref(), &mut deferred)
         };
-        let result = match hooks.as_mut().map(ActiveHooks::again) {
+        let result = match hooks.as_mut().map(ActiveHooks::reborrow) {
             // A container's decision never gives the key an expiry, and no hash can have lost all its fields to expiry.
             None if !wheels.have_fields() => index.update(key, now, decide),
             hooks => {
@@ -137,12 +137,12 @@ impl Write<'_> {
                 Write { index, key, stripe, wheels, records: None, hooks }.update(now, decide)
             }
         };
-        let Behind { logs, due, in_place } = behind;
+        let Deferred { record, due, in_place } = deferred;
         // A decision on a damaged item must not take effect.
-        if let (Some(records), Some(logs)) = (records, logs)
+        if let (Some(records), Some(record)) = (records, record)
             && index.damages() == damages
         {
-            logs.push(records, key.bytes());
+            record.push(records, key.bytes());
         }
         if let Some(at) = due {
             wheels.enter_part(index.key_hash(key), at, now);
@@ -155,8 +155,13 @@ impl Write<'_> {
                 forget_version(index, key, kind, &block, now);
             }
             if let Some(mut hooks) = hooks {
-                if asked.is_waited_for {
-                    hooks.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()), has_elements);
+                if inputs.is_waited_for {
+                    hooks.notify(
+                        stripe,
+                        key.bytes(),
+                        &Event::Stored(text.as_deref()),
+                        has_elements,
+                    );
                 }
                 hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: false });
             }
@@ -169,8 +174,10 @@ impl Write<'_> {
         let Write { index, key, .. } = self;
         let Some((kind_large, changes)) = changes.split_last() else { return false };
         // At time 0 nothing has expired.
-        let replay = |met: Met<'_>| met.replay(objects, *kind_large, number, changes);
-        if let Some(is_done) = index.peek(key, 0, |entry| Met::of(&entry).map(replay)).flatten() {
+        let replay = |found: FoundLarge<'_>| found.replay(objects, *kind_large, number, changes);
+        if let Some(is_done) =
+            index.peek(key, 0, |entry| FoundLarge::of(&entry).map(replay)).flatten()
+        {
             return is_done;
         }
         if *kind_large == LongText::KIND_LARGE {
@@ -197,20 +204,20 @@ impl Write<'_> {
     }
 }
 
-impl<'a> Met<'a> {
-    pub(super) fn of(entry: &Entry<'a>) -> Option<Met<'a>> {
+impl<'a> FoundLarge<'a> {
+    pub(super) fn of(entry: &Entry<'a>) -> Option<FoundLarge<'a>> {
         let block = entry.block()?;
         let large = Large::of(block)?;
         let Value::Bytes { kind, .. } = entry.value else { return None };
-        Some(Met { large, block, kind, has_version: entry.version.is_some() })
+        Some(FoundLarge { large, block, kind, has_version: entry.version.is_some() })
     }
 
     /// Decides on the container and changes it under the key's order lock: no other session writes it. A container that
     /// would lose all its parts is not changed but removed, so that no reader sees an empty one.
     pub(super) fn change<'c, T: Type, R>(
         self,
-        asked: &Asked<'_>,
-        behind: &mut Behind,
+        inputs: &WriteInputs<'_>,
+        deferred: &mut Deferred,
         decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> (Action<'static>, Result<(T::Tally, R), StoreError>) {
         let keep = |result| (Action::Keep, result);
@@ -220,7 +227,7 @@ impl<'a> Met<'a> {
             };
             let container = T::large(parts);
             let (changes, result) = decide(container).map_err(|error| keep(Err(error)))?;
-            check::<T>(container, &changes, asked.limits).map_err(|error| keep(Err(error)))?;
+            check::<T>(container, &changes, inputs.limits).map_err(|error| keep(Err(error)))?;
             if let Some(tally) = T::emptied_by(parts, &changes) {
                 return Err((Action::Remove, Ok((tally, result))));
             }
@@ -231,17 +238,17 @@ impl<'a> Met<'a> {
             let (tally, resized) = self.resized(contents, |contents| {
                 let parts = T::of_parts_mut(&mut contents.parts).expect("its type was looked at");
                 let tally = T::apply(parts, &changes);
-                contents.number += u64::from(!T::is_nothing(tally));
+                contents.number += u64::from(!T::had_no_effect(tally));
                 tally
             });
-            if !T::is_nothing(tally) {
+            if !T::had_no_effect(tally) {
                 let text = || T::text(T::of_parts(&contents.parts)?);
-                let change = || Logs::Change(contents.number, tagged::<T>(&changes));
-                behind.due = due;
-                behind.logs = asked.is_logged.then(change);
-                behind.in_place = Some(InPlace {
+                let change = || WriteRecord::Change(contents.number, tagged::<T>(&changes));
+                deferred.due = due;
+                deferred.record = inputs.is_logged.then(change);
+                deferred.in_place = Some(InPlace {
                     grown: resized.grown,
-                    text: if asked.is_waited_for { text() } else { None },
+                    text: if inputs.is_waited_for { text() } else { None },
                     has_elements: has_elements(T::KIND),
                     versioned: self.has_version.then(|| (self.kind, self.block.to_block())),
                 });
@@ -249,9 +256,9 @@ impl<'a> Met<'a> {
             cut = resized.cut;
             keep(Ok((tally, result)))
         });
-        free_in_steps(cut, asked.objects.index);
+        free_in_steps(cut, inputs.objects.index);
         if matches!(result.0, Action::Remove) {
-            behind.logs = asked.is_logged.then_some(Logs::Remove);
+            deferred.record = inputs.is_logged.then_some(WriteRecord::Remove);
         }
         result
     }
@@ -296,26 +303,26 @@ pub(super) fn forget_version(index: &mut Index, key: Key<'_>, kind: u8, block: &
 /// Decides on a packed container, or an absent key.
 fn run_packed<'c, T: Type, R>(
     entry: Option<&Entry<'_>>,
-    asked: &Asked<'_>,
-    behind: &mut Behind,
+    inputs: &WriteInputs<'_>,
+    deferred: &mut Deferred,
     decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
 ) -> Result<(Action<'static>, (T::Tally, R)), StoreError> {
-    let Objects { index, options } = asked.objects;
+    let Objects { index, options } = inputs.objects;
     let mut run = |container: T::Ref<'_>| {
         let (changes, result) = decide(container)?;
-        check::<T>(container, &changes, asked.limits)?;
-        behind.due = due_first::<T>(container, &changes);
+        check::<T>(container, &changes, inputs.limits)?;
+        deferred.due = due_first::<T>(container, &changes);
         let (tally, held) = T::changed(container, &changes);
         let action = match held {
-            _ if T::is_nothing(tally) => Action::Keep,
+            _ if T::had_no_effect(tally) => Action::Keep,
             None => Action::Remove,
             Some(held) => {
                 let value = value_of::<T>(held, &changes, options, index);
                 Action::Put { value, expiry: Expiry::Keep }
             }
         };
-        if asked.is_logged {
-            behind.logs = logs_of::<T>(entry, &action, &changes);
+        if inputs.is_logged {
+            deferred.record = record_of::<T>(entry, &action, &changes);
         }
         Ok((action, (tally, result)))
     };
@@ -336,22 +343,22 @@ pub(super) fn tagged<T: Type>(changes: &[T::Change<'_>]) -> Vec<u8> {
 }
 
 /// The log record of a decision.
-fn logs_of<T: Type>(
+fn record_of<T: Type>(
     entry: Option<&Entry<'_>>,
     action: &Action<'_>,
     changes: &[T::Change<'_>],
-) -> Option<Logs> {
+) -> Option<WriteRecord> {
     match (action, entry.map(|entry| entry.value)) {
-        (Action::Put { value, .. }, None) => Some(Logs::Put(match value {
+        (Action::Put { value, .. }, None) => Some(WriteRecord::Put(match value {
             NewValue::Block { kind, block } => {
                 NewValue::Block { kind: *kind, block: block.clone() }
             }
             value => crate::value::detach(value.as_value()),
         })),
         (Action::Put { .. }, Some(Value::Bytes { bytes, .. })) => {
-            Some(Logs::Change(Head::split(bytes).0.number + 1, tagged::<T>(changes)))
+            Some(WriteRecord::Change(Head::split(bytes).0.number + 1, tagged::<T>(changes)))
         }
-        (Action::Remove, Some(_)) => Some(Logs::Remove),
+        (Action::Remove, Some(_)) => Some(WriteRecord::Remove),
         _ => None,
     }
 }

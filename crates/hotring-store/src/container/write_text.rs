@@ -4,7 +4,7 @@
 use hotring_index::AnySession as Index;
 use hotring_index::{Action, Entry, Expiry, Key, NewValue};
 
-use super::write::{Logs, Met, check, tagged};
+use super::write::{FoundLarge, WriteRecord, check, tagged};
 use crate::container::large::new_value;
 use crate::container::{Contents, Decision, Objects, Parts, Type};
 use crate::error::StoreError;
@@ -32,10 +32,10 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
     ) -> Result<Option<R>, StoreError> {
-        let asked = self.ask(objects, limits);
-        self.settle(asked, now, |entry, behind| {
-            if let Some(met) = entry.and_then(Met::of) {
-                let (action, done) = met.change::<LongText, R>(&asked, behind, &mut decide);
+        let inputs = self.inputs(objects, limits);
+        self.settle(inputs, now, |entry, deferred| {
+            if let Some(found) = entry.and_then(FoundLarge::of) {
+                let (action, done) = found.change::<LongText, R>(&inputs, deferred, &mut decide);
                 return (action, done.map(|(_, result)| Some(result)));
             }
             // A plain string that is long after the change becomes an object.
@@ -44,10 +44,10 @@ impl Write<'_> {
                 Ok(None) => return (Action::Keep, Ok(None)),
                 Err(error) => return (Action::Keep, Err(error)),
             };
-            let (value, again) = twice(new_value(made.contents, objects.index));
-            behind.logs = Some(match entry {
-                Some(_) => Logs::Change(1, made.change),
-                None => Logs::Put(again),
+            let (value, copy) = twice(new_value(made.contents, objects.index));
+            deferred.record = Some(match entry {
+                Some(_) => WriteRecord::Change(1, made.change),
+                None => WriteRecord::Put(copy),
             });
             (Action::Put { value, expiry: Expiry::Keep }, Ok(Some(made.result)))
         })
@@ -56,8 +56,8 @@ impl Write<'_> {
 
 /// A second handle to an object.
 fn twice(value: NewValue<'static>) -> (NewValue<'static>, NewValue<'static>) {
-    let again = crate::value::reborrow(&value);
-    let NewValue::Block { kind, block } = again else { unreachable!("an object has a block") };
+    let copy = crate::value::reborrow(&value);
+    let NewValue::Block { kind, block } = copy else { unreachable!("an object has a block") };
     (value, NewValue::Block { kind, block })
 }
 

@@ -33,7 +33,7 @@ impl Ghosts {
 
     /// Notes a hash; drops the oldest of its bucket.
     pub fn put(&mut self, hash: u64) {
-        let Some((bucket, fingerprint)) = self.place(hash) else { return };
+        let Some((bucket, fingerprint)) = self.locate(hash) else { return };
         let lanes = &mut self.buckets[bucket];
         lanes.copy_within(..LANES - 1, 1);
         lanes[0] = fingerprint;
@@ -42,7 +42,7 @@ impl Ghosts {
     /// Removes a hash if it is in the table. Returns the number of younger hashes in its bucket: its age in parts of
     /// the table.
     pub fn take(&mut self, hash: u64) -> Option<usize> {
-        let (bucket, fingerprint) = self.place(hash)?;
+        let (bucket, fingerprint) = self.locate(hash)?;
         let lanes = &mut self.buckets[bucket];
         let lane = lanes.iter().position(|&lane| lane == fingerprint)?;
         lanes.copy_within(lane + 1.., lane);
@@ -56,7 +56,7 @@ impl Ghosts {
     }
 
     /// The bucket, from the upper 32 of 48 bits, and the fingerprint, from the lower 16; it is never 0.
-    fn place(&self, hash: u64) -> Option<(usize, u16)> {
+    fn locate(&self, hash: u64) -> Option<(usize, u16)> {
         let upper = u128::from((hash >> 16) as u32);
         let bucket = (upper * self.buckets.len() as u128) >> 32;
         (!self.buckets.is_empty()).then(|| (bucket as usize, (hash as u16).max(1)))

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_index::{Entry, Noting};
 
-use crate::idle::Dated;
+use crate::idle::IdleClock;
 use crate::pins::Pins;
 use heat::Heat;
 use sampled::Sampled;
@@ -144,7 +144,7 @@ pub(crate) struct Eviction {
     heat: Mutex<Heat>,
     sampled: Mutex<Sampled>,
     pub(crate) pins: Pins,
-    pub(crate) dated: Dated,
+    pub(crate) idle_clock: IdleClock,
     evicted: AtomicU64,
     /// Memory of `heat` in bytes, as of its last use.
     heat_bytes: AtomicUsize,
@@ -163,7 +163,7 @@ impl Eviction {
             heat: Mutex::new(Heat::new()),
             sampled: Mutex::new(Sampled::new(seed)),
             pins: Pins::new(),
-            dated: Dated::default(),
+            idle_clock: IdleClock::default(),
             evicted: AtomicU64::new(0),
             heat_bytes: AtomicUsize::new(0),
             marking_changes: AtomicU64::new(0),

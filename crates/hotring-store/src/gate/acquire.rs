@@ -60,9 +60,9 @@ impl GateSession {
                 self.gate.held.0.store(holds.mask(), Release);
                 return;
             }
-            let place = *ticket.get_or_insert_with(|| holds.queue(keys));
+            let number = *ticket.get_or_insert_with(|| holds.queue(keys));
             drop(holds);
-            self.pause(&mut round, |holds| holds.are_wanted(keys, Some(place)));
+            self.pause(&mut round, |holds| holds.are_wanted(keys, Some(number)));
         }
     }
 

@@ -460,7 +460,7 @@ impl GateSession {
     pub(crate) fn set_info(&mut self, info: HoldInfo) {
         self.info = info;
         if self.held.is_some() {
-            self.gate.holds().tell(self.record.session, info);
+            self.gate.holds().describe(self.record.session, info);
         }
     }
 

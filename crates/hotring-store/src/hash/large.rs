@@ -98,10 +98,10 @@ impl Fields {
         count: usize,
         mut f: impl FnMut(Entry<'a>),
     ) -> u64 {
-        large::scan(cursor, count, |from, met| {
+        large::scan(cursor, count, |from, visited| {
             // Visits one leaf per call.
             self.dict.scan(from, 1, |entry| {
-                met.add(entry.key.len() + entry.value.len());
+                visited.add(entry.key.len() + entry.value.len());
                 f(self.entry(entry.key, entry.value));
             })
         })

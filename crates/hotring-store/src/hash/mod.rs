@@ -162,7 +162,7 @@ impl Type for Hash {
         fields.emptied_by(changes)
     }
 
-    fn is_nothing(tally: Tally) -> bool {
+    fn had_no_effect(tally: Tally) -> bool {
         tally.set + tally.removed + tally.timed == 0
     }
 
@@ -406,23 +406,23 @@ impl<'a> HashRef<'a> {
             Vec::with_capacity(self.len().min(self.held().len()) + 1);
         entries.extend(self.entries().map(Some));
         let mut names: Vec<&[u8]> = self.entries().map(|entry| entry.field).collect();
-        let mut places: BTreeMap<&[u8], usize> = BTreeMap::new();
+        let mut positions: BTreeMap<&[u8], usize> = BTreeMap::new();
         if changes.len() > WALKS_MAX {
-            places.extend(names.iter().enumerate().map(|(i, field)| (*field, i)));
+            positions.extend(names.iter().enumerate().map(|(i, field)| (*field, i)));
         }
         let mut tally = Tally::default();
         for (field, to) in changes {
             let field = *field;
-            let place = match changes.len() > WALKS_MAX {
-                true => places.get(field).copied(),
+            let position = match changes.len() > WALKS_MAX {
+                true => positions.get(field).copied(),
                 false => names.iter().position(|other| *other == field),
             };
-            let old = place.and_then(|place| entries[place]);
+            let old = position.and_then(|position| entries[position]);
             let new = tally.note(field, to, old);
-            match place {
-                Some(place) => entries[place] = new,
+            match position {
+                Some(position) => entries[position] = new,
                 None => {
-                    places.insert(field, entries.len());
+                    positions.insert(field, entries.len());
                     names.push(field);
                     entries.push(new);
                 }

@@ -183,7 +183,7 @@ impl Type for List {
         (tally.len == 0).then_some(tally)
     }
 
-    fn is_nothing(tally: Tally) -> bool {
+    fn had_no_effect(tally: Tally) -> bool {
         tally.done == 0
     }
 

@@ -28,10 +28,10 @@ impl BitRange {
     /// The first bit of the range and the first bit after it; None if the range is empty.
     fn bits(self, len: usize) -> Option<(usize, usize)> {
         let unit = if self.in_bits { 1 } else { 8 };
-        let places = i64::try_from(len * 8 / unit).expect("values are shorter than 4 GiB");
-        let place = |at: i64| if at < 0 { at.saturating_add(places).max(0) } else { at };
-        let (first, last) = (place(self.start), place(self.end.unwrap_or(-1)).min(places - 1));
-        // Both are in 0..places here, so the product is at most 8 * len.
+        let units = i64::try_from(len * 8 / unit).expect("values are shorter than 4 GiB");
+        let index = |at: i64| if at < 0 { at.saturating_add(units).max(0) } else { at };
+        let (first, last) = (index(self.start), index(self.end.unwrap_or(-1)).min(units - 1));
+        // Both are in 0..units here, so the product is at most 8 * len.
         (first <= last).then(|| (first as usize * unit, (last as usize + 1) * unit))
     }
 }

@@ -30,7 +30,7 @@ impl Session {
     pub(crate) fn select_again(&mut self, number: u8) {
         self.swaps = self.databases.swaps();
         self.selected = number;
-        self.go_to(self.databases.place(number));
+        self.go_to(self.databases.id_of(number));
     }
 
     /// The number of the selected database.
@@ -38,41 +38,44 @@ impl Session {
         self.selected
     }
 
-    /// The place of the database that operations use at present: a swap of numbers does not change it.
-    pub fn place(&self) -> u8 {
-        self.place
+    /// The ID of the database that operations use at present: a swap of numbers does not change it.
+    pub fn database_id(&self) -> u8 {
+        self.database_id
     }
 
-    /// The places of the existing databases.
-    pub fn places(&self) -> Vec<u8> {
-        self.databases.present().map(|(place, _)| place).collect()
+    /// The IDs of the existing databases.
+    pub fn database_ids(&self) -> Vec<u8> {
+        self.databases.present().map(|(database_id, _)| database_id).collect()
     }
 
-    /// The next place after `place` that has a database.
-    pub fn place_after(&self, place: u8) -> Option<u8> {
-        self.databases.present().map(|(place, _)| place).find(|next| *next > place)
+    /// The next existing database ID after `database_id`.
+    pub fn database_id_after(&self, database_id: u8) -> Option<u8> {
+        self.databases
+            .present()
+            .map(|(database_id, _)| database_id)
+            .find(|next| *next > database_id)
     }
 
-    /// The place of the database with this number.
-    pub fn place_of(&self, number: u8) -> u8 {
-        self.databases.place(number)
+    /// The ID of the database with this number.
+    pub fn database_id_of(&self, number: u8) -> u8 {
+        self.databases.id_of(number)
     }
 
-    /// The number by which callers select the database at a place.
-    pub fn number_at(&self, place: u8) -> u8 {
+    /// The number by which callers select the database with this ID.
+    pub fn number_of_database(&self, database_id: u8) -> u8 {
         let order = self.databases.order();
-        order.iter().position(|at| *at == place).map_or(place, |number| number as u8)
+        order.iter().position(|at| *at == database_id).map_or(database_id, |number| number as u8)
     }
 
-    /// Switches to the database at a place: for work on all databases, and for the records of a log or a snapshot.
-    pub fn go_to(&mut self, place: u8) {
-        if place == self.place {
+    /// Switches to the database with this ID: for work on all databases, and for the records of a log or a snapshot.
+    pub fn go_to(&mut self, database_id: u8) {
+        if database_id == self.database_id {
             return;
         }
-        let mut other = match self.parked[usize::from(place)].take() {
+        let mut other = match self.parked[usize::from(database_id)].take() {
             Some(parked) => parked,
             None => {
-                let database = self.databases.at(place).clone();
+                let database = self.databases.at(database_id).clone();
                 let index = database.index.try_session(self.name.as_deref());
                 let index = index.expect("the engine takes several sessions, as the first showed");
                 Box::new(Parked { index, database })
@@ -86,26 +89,26 @@ impl Session {
         std::mem::swap(&mut self.wheels, &mut other.database.wheels);
         std::mem::swap(&mut self.hooks.watchers, &mut other.database.watchers);
         std::mem::swap(&mut self.seed, &mut other.database.seed);
-        self.parked[usize::from(self.place)] = Some(other);
-        (self.place, self.hooks.place) = (place, place);
+        self.parked[usize::from(self.database_id)] = Some(other);
+        (self.database_id, self.hooks.database_id) = (database_id, database_id);
         self.index.set_noted(self.hooks.origin.marks_accesses);
     }
 
     /// Frees a part of the removed memory in the other databases, which no other session may be using. True if there
     /// was any.
     pub(crate) fn collect_kin(&mut self) -> bool {
-        let home = self.place;
-        let others = self.databases.present().filter(|(place, _)| *place != home);
+        let home = self.database_id;
+        let others = self.databases.present().filter(|(database_id, _)| *database_id != home);
         let waiting = others.filter(|(_, other)| other.index.own_bytes().limbo > 0);
-        let waiting: Vec<u8> = waiting.map(|(place, _)| place).collect();
-        for place in &waiting {
-            self.within(*place, |session| session.index.collect());
+        let waiting: Vec<u8> = waiting.map(|(database_id, _)| database_id).collect();
+        for database_id in &waiting {
+            self.within(*database_id, |session| session.index.collect());
         }
         !waiting.is_empty()
     }
 
-    /// Runs `f` in the database at a place, and switches back.
-    pub fn within<R>(&mut self, place: u8, f: impl FnOnce(&mut Session) -> R) -> R {
+    /// Runs `f` in the database with this ID, and switches back.
+    pub fn within<R>(&mut self, database_id: u8, f: impl FnOnce(&mut Session) -> R) -> R {
         /// Switches back even if `f` panics.
         struct Away<'a>(&'a mut Session, u8);
         impl Drop for Away<'_> {
@@ -113,9 +116,9 @@ impl Session {
                 self.0.go_to(self.1);
             }
         }
-        let home = self.place;
+        let home = self.database_id;
         let away = Away(self, home);
-        away.0.go_to(place);
+        away.0.go_to(database_id);
         f(away.0)
     }
 
@@ -129,8 +132,11 @@ impl Session {
     pub fn clear_all(&mut self) {
         let before: Vec<_> = self.hold(&Keys::All, Hold::WriteOnce, |session| {
             // Listed within the hold, or a database created in the meantime would keep its keys.
-            let places = session.places();
-            places.into_iter().map(|place| session.within(place, Session::clear_here)).collect()
+            let database_ids = session.database_ids();
+            database_ids
+                .into_iter()
+                .map(|database_id| session.within(database_id, Session::clear_here))
+                .collect()
         });
         // Dropped here, when no session waits for it.
         drop(before);
@@ -142,19 +148,19 @@ impl Session {
     ///
     /// An operation that has begun in a database before the swap ends there, unless it is one [in the selected
     /// database](Self::exclusive_in_selected).
-    pub fn swap(&mut self, one: u8, other: u8) {
+    pub fn swap_databases(&mut self, one: u8, other: u8) {
         let selected = self.selected;
         if one == other {
             return;
         }
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            let (order, moved) = session.databases.swap(one, other);
+            let (order, moved) = session.databases.swap_numbers(one, other);
             session.log_effect(&Effect::Order { order: &order });
             let actor = session.hooks.origin.actor;
-            for (place, keys) in moved {
-                session.within(place, |session| session.hooks.watchers.tell_swapped(actor));
+            for (database_id, keys) in moved {
+                session.within(database_id, |session| session.hooks.watchers.notify_swapped(actor));
                 // The keys may have elements in this database.
-                session.ready.extend(keys.into_iter().map(|key| (place, key)));
+                session.ready.extend(keys.into_iter().map(|key| (database_id, key)));
             }
         });
         self.select(selected);
@@ -174,7 +180,7 @@ impl Session {
         let mut f = Some(f);
         loop {
             self.select(self.selected);
-            // A number cannot change its place while keys are held.
+            // A number cannot change its database while keys are held.
             let result = self.exclusive(keys, |session| {
                 let is_there = session.swaps == session.databases.swaps();
                 f.take_if(|_| is_there).map(|f| f(session))
@@ -205,7 +211,7 @@ impl Session {
         replace: bool,
         now: u64,
     ) -> Result<bool, StoreError> {
-        if self.databases.place(to.0) == self.place {
+        if self.databases.id_of(to.0) == self.database_id {
             return self.copy(from, to.1, replace, now);
         }
         self.check_key(to.1)?;
@@ -222,14 +228,14 @@ impl Session {
         now: u64,
         after: impl FnOnce(&mut Session),
     ) -> Result<bool, StoreError> {
-        let place = self.databases.place(number);
-        let hash = self.within(place, |session| session.gate_hash(to));
+        let database_id = self.databases.id_of(number);
+        let hash = self.within(database_id, |session| session.gate_hash(to));
         let mut hashes = vec![self.gate_hash(from), hash];
         self.hold(&Keys::new(&mut hashes), Hold::Exclusive, |session| {
             let Some((form, value, expire_at)) = session.carried(from, now) else {
                 return Ok(false);
             };
-            let moved = session.within(place, |session| {
+            let moved = session.within(database_id, |session| {
                 if !replace && !session.is_free(to, now) {
                     return false;
                 }

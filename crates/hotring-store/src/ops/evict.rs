@@ -221,7 +221,7 @@ impl Session {
         let sizes: Vec<_> = self
             .databases
             .present()
-            .map(|(place, database)| (place, database.index.own_bytes().used))
+            .map(|(database_id, database)| (database_id, database.index.own_bytes().used))
             .collect();
         if sizes.len() == 1 {
             return self.evict_here(wanted, memory_max);
@@ -235,10 +235,11 @@ impl Session {
         });
         let begins = begins.unwrap_or(0);
         let mut all = Evicted::default();
-        for (place, _) in sizes[begins..].iter().chain(&sizes[..begins]) {
+        for (database_id, _) in sizes[begins..].iter().chain(&sizes[..begins]) {
             if all.bytes < wanted {
                 let left = wanted - all.bytes;
-                let here = self.within(*place, |session| session.evict_here(left, memory_max));
+                let here =
+                    self.within(*database_id, |session| session.evict_here(left, memory_max));
                 all.chosen += here.chosen;
                 all.bytes += here.bytes;
             }

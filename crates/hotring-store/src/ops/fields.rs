@@ -10,7 +10,7 @@ use crate::container::{Changes, Decision, due_of_value, is_there, view_container
 use crate::error::StoreError;
 use crate::hash::{Change, Hash, HashRef, NewText, Tally, To};
 use crate::ops::expire::{ExpireCondition, TtlChange};
-use crate::ops::room::Room;
+use crate::ops::reply_capacity::ReplyCapacity;
 use crate::session::Session;
 use hotring_index::{Action, Key, NewValue, Value};
 
@@ -86,7 +86,7 @@ impl Session {
         if at > now {
             self.admit_little()?;
         }
-        let what = if at <= now { FieldsChanged::Removed } else { FieldsChanged::Expire };
+        let kind = if at <= now { FieldsChanged::Removed } else { FieldsChanged::Expire };
         let since = self.changes_len();
         let (_, answers) = self.change_hash(key, now, |hash| {
             let (mut states, mut changes) = (States::new(), Vec::new());
@@ -110,7 +110,7 @@ impl Session {
             let answers: Vec<_> = answers.collect();
             Ok((Changes::Many(changes), answers))
         })?;
-        self.record_fields(since, what);
+        self.record_fields(since, kind);
         Ok(answers)
     }
 
@@ -156,13 +156,13 @@ impl Session {
     pub fn hash_get_ex(
         &mut self,
         key: &[u8],
-        (fields, room): (&[&[u8]], Room),
+        (fields, capacity): (&[&[u8]], ReplyCapacity),
         change: TtlChange,
         now: u64,
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let (at, what) = match change {
+        let (at, kind) = match change {
             TtlChange::Leave => {
-                let values = |hash: HashRef<'_>| values_within(hash, fields, room);
+                let values = |hash: HashRef<'_>| values_within(hash, fields, capacity);
                 let values = self.hash(key, now, values)?;
                 return values.unwrap_or_else(|| Ok(vec![None; fields.len()]));
             }
@@ -174,7 +174,7 @@ impl Session {
         self.admit_little()?;
         let since = self.changes_len();
         let (_, values) = self.change_hash(key, now, |hash| {
-            let mut values = values_within(hash, fields, room)?;
+            let mut values = values_within(hash, fields, capacity)?;
             let (mut states, mut changes) = (States::new(), Vec::new());
             for (field, value) in fields.iter().zip(&mut values) {
                 let state = state(&mut states, hash, field);
@@ -183,7 +183,7 @@ impl Session {
                     *value = None;
                     continue;
                 };
-                if what == FieldsChanged::Removed {
+                if kind == FieldsChanged::Removed {
                     *state = None;
                     changes.push((*field, To::Removed));
                 } else if old != at {
@@ -193,7 +193,7 @@ impl Session {
             }
             Ok((Changes::Many(changes), values))
         })?;
-        self.record_fields(since, what);
+        self.record_fields(since, kind);
         Ok(values)
     }
 
@@ -204,7 +204,7 @@ impl Session {
     pub fn hash_get_del(
         &mut self,
         key: &[u8],
-        fields: (&[&[u8]], Room),
+        fields: (&[&[u8]], ReplyCapacity),
         now: u64,
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         // An expiry in the past removes the fields.
@@ -358,12 +358,12 @@ impl Session {
     }
 
     /// Replaces the kind of the changes recorded since `since` by that of the fields.
-    fn record_fields(&mut self, since: usize, what: FieldsChanged) {
+    fn record_fields(&mut self, since: usize, kind: FieldsChanged) {
         for change in self.changes.iter_mut().flat_map(|changes| &mut changes[since..]) {
-            match (change.what, what) {
-                (Changed::Stored { .. }, _) => change.what = Changed::Fields(what),
+            match (change.kind, kind) {
+                (Changed::Stored { .. }, _) => change.kind = Changed::Fields(kind),
                 (Changed::Removed, FieldsChanged::Expired) => {
-                    change.what = Changed::Fields(FieldsChanged::LastExpired);
+                    change.kind = Changed::Fields(FieldsChanged::LastExpired);
                 }
                 _ => {}
             }
@@ -373,24 +373,24 @@ impl Session {
     /// Adds a change of the fields' expiry to the change recorded since `since`.
     fn record_expiry_of_stored(&mut self, since: usize) {
         let Some(changes) = &mut self.changes else { return };
-        let stored = changes[since..].iter().find(|c| matches!(c.what, Changed::Stored { .. }));
+        let stored = changes[since..].iter().find(|c| matches!(c.kind, Changed::Stored { .. }));
         if let Some(mut change) = stored.cloned() {
-            change.what = Changed::Fields(FieldsChanged::Expire);
+            change.kind = Changed::Fields(FieldsChanged::Expire);
             changes.push(change);
         }
     }
 }
 
-/// Copies the values of fields, as far as they fit `room`.
+/// Copies the values of fields, as far as they fit `capacity`.
 fn values_within(
     hash: HashRef<'_>,
     fields: &[&[u8]],
-    room: Room,
+    capacity: ReplyCapacity,
 ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-    let mut filling = room.for_parts(fields.len());
+    let mut capacity_left = capacity.for_parts(fields.len());
     let value = |field: &&[u8]| {
         let value = hash.get(field);
-        filling.add(value.unwrap_or_default())?;
+        capacity_left.add(value.unwrap_or_default())?;
         Ok(value.map(<[u8]>::to_vec))
     };
     fields.iter().map(value).collect()

@@ -18,7 +18,7 @@ impl Store {
             index.set_stamp(stamp(now));
             if begins {
                 // An empty store has no items with older bits.
-                eviction.dated.begin(if index.is_empty() { 0 } else { now });
+                eviction.idle_clock.begin(if index.is_empty() { 0 } else { now });
             }
         });
     }
@@ -36,9 +36,9 @@ impl Session {
             _ => return,
         };
         let _reading = self.gate.read(self.gate_hash(key));
-        let place = self.index.key_hash(key).reverse_bits();
+        let cursor = self.index.key_hash(key).reverse_bits();
         // A review visits all items of one hash together, from its position on.
-        self.index.review(place, 1, |entry, marked| {
+        self.index.review(cursor, 1, |entry, marked| {
             (if entry.key == key { bits } else { marked.bits }, true)
         });
     }

@@ -63,7 +63,7 @@ impl Session {
     pub(crate) fn clear_here(&mut self) -> impl Sized + use<> {
         self.index.clear();
         self.log_effect(&Effect::Clear);
-        self.hooks.watchers.tell_cleared(self.hooks.origin.actor);
+        self.hooks.watchers.notify_cleared(self.hooks.origin.actor);
         (self.eviction.cleared(), self.wheels.clear())
     }
 }

@@ -8,7 +8,7 @@ use crate::container::packed::{Head, push, split};
 use crate::container::{Changes, Decision};
 use crate::error::StoreError;
 use crate::list::{self, Change, End, List, ListRef, Tally};
-use crate::ops::room::Room;
+use crate::ops::reply_capacity::ReplyCapacity;
 use crate::session::Session;
 
 /// Elements of a list: the contents of a new list, or the elements that an operation has removed.
@@ -131,7 +131,7 @@ impl Session {
         &mut self,
         key: impl Into<Key<'k>>,
         end: End,
-        (count, room): (usize, Room),
+        (count, capacity): (usize, ReplyCapacity),
         now: u64,
     ) -> Result<Option<Elements>, StoreError> {
         let (_, elements) = self.shrink_list(key, now, |list| {
@@ -144,14 +144,14 @@ impl Session {
                 End::Front => 0..n,
                 End::Back => len - n..len,
             };
-            let (mut elements, mut filling) = (Elements::default(), room.for_parts(n));
+            let (mut elements, mut capacity_left) = (Elements::default(), capacity.for_parts(n));
             if let (1, Some(element)) = (n, list.get(range.start)) {
                 elements.held.reserve_exact(element.len() + list::LEN_MAX);
                 elements.add(element);
                 return Ok((Changes::One(Change::Remove(range)), Some(elements)));
             }
             let mut add = |element: &[u8]| {
-                filling.add(element)?;
+                capacity_left.add(element)?;
                 elements.add(element);
                 Ok::<_, StoreError>(())
             };
@@ -174,7 +174,7 @@ impl Session {
         &mut self,
         keys: &[&[u8]],
         end: End,
-        limits: (usize, Room),
+        limits: (usize, ReplyCapacity),
         now: u64,
     ) -> Result<Option<(usize, Elements)>, StoreError> {
         let pop = |session: &mut Session| {
@@ -255,16 +255,16 @@ impl Session {
         let (tally, ()) = self.shrink_list(key, now, |list| {
             let len = list.len();
             let is_it = |(at, other): (usize, &[u8])| (other == element).then_some(at);
-            let mut places: Vec<usize> = if count < 0 {
+            let mut positions: Vec<usize> = if count < 0 {
                 let back = list.iter_back_from(len).enumerate();
                 back.filter_map(|(i, other)| is_it((len - 1 - i, other))).take(most).collect()
             } else {
                 list.iter().enumerate().filter_map(is_it).take(most).collect()
             };
             if count >= 0 {
-                places.reverse();
+                positions.reverse();
             }
-            Ok((Changes::Many(removals(&places)), ()))
+            Ok((Changes::Many(removals(&positions)), ()))
         })?;
         Ok(tally.done)
     }
@@ -288,8 +288,13 @@ impl Session {
         })?;
         if let Some(changes) = self.changes.as_mut().filter(|_| is_there && tally.done == 0) {
             // Redis reports a change even if nothing was to be removed.
-            let what = Changed::Stored { is_new: false, expires: false };
-            changes.push(Recorded { place: self.place, key: key.into(), what, step: None });
+            let kind = Changed::Stored { is_new: false, expires: false };
+            changes.push(Recorded {
+                database_id: self.database_id,
+                key: key.into(),
+                kind,
+                step: None,
+            });
         }
         Ok(is_there)
     }
@@ -340,7 +345,7 @@ impl Session {
     pub(crate) fn note_step(&mut self, step: Step) {
         if let Some(change) = self.changes.as_mut().and_then(|changes| changes.last_mut()) {
             // The last change may be an expiry or an eviction, if nothing else was done.
-            if matches!(change.what, Changed::Stored { .. } | Changed::Removed) {
+            if matches!(change.kind, Changed::Stored { .. } | Changed::Removed) {
                 change.step.get_or_insert(step);
             }
         }
@@ -399,9 +404,9 @@ fn one(list: ListRef<'_>, at: usize) -> Option<Elements> {
 }
 
 /// Removals of these positions, which must be given from the last to the first. Joins neighbours.
-fn removals<'c>(places: &[usize]) -> Vec<Change<'c>> {
+fn removals<'c>(positions: &[usize]) -> Vec<Change<'c>> {
     let mut changes: Vec<Change<'c>> = Vec::new();
-    for at in places {
+    for at in positions {
         match changes.last_mut() {
             Some(Change::Remove(range)) if range.start == at + 1 => range.start = *at,
             _ => changes.push(Change::Remove(*at..at + 1)),

@@ -27,7 +27,7 @@ impl Session {
     /// Logs an effect that is not a write of an item, within a hold.
     pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
         if self.logged.is_on() {
-            self.logging.of_database(self.place).push(effect);
+            self.logging.of_database(self.database_id).push(effect);
         }
     }
 

@@ -23,7 +23,7 @@ mod log;
 mod number;
 mod pins;
 pub(crate) mod read;
-pub(crate) mod room;
+pub(crate) mod reply_capacity;
 pub(crate) mod scored;
 pub(crate) mod scored_inputs;
 pub(crate) mod set;

@@ -203,7 +203,7 @@ impl Session {
         Some(match () {
             () if policy.is_lfu() => Accesses::Frequency(bits),
             () if policy.is_lru() => Accesses::Age(tick.wrapping_sub(bits)),
-            () if dates => Accesses::Idle(self.eviction.dated.idle_ms(bits, now)),
+            () if dates => Accesses::Idle(self.eviction.idle_clock.idle_ms(bits, now)),
             () => Accesses::Unknown,
         })
     }

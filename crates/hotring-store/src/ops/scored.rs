@@ -9,7 +9,7 @@ use crate::changes::Step;
 use crate::container::Changes;
 use crate::error::{NumberKind, StoreError};
 use crate::list::End;
-use crate::ops::room::Room;
+use crate::ops::reply_capacity::ReplyCapacity;
 use crate::scored::interval::Interval;
 use crate::scored::{Change, ScoredRef, SortedSet, Tally};
 use crate::session::Session;
@@ -179,7 +179,7 @@ impl Session {
     pub fn scored_pop(
         &mut self,
         key: &[u8],
-        (n, room): (usize, Room),
+        (n, capacity): (usize, ReplyCapacity),
         is_max: bool,
         now: u64,
     ) -> Result<Vec<OwnedScored>, StoreError> {
@@ -189,11 +189,12 @@ impl Session {
             let len = scored.count();
             let n = n.min(len);
             let ranks = if is_max { len - n..len } else { 0..n };
-            let (mut members, mut filling, mut fits) = (Vec::new(), room.for_parts(n), Ok(()));
+            let (mut members, mut capacity_left, mut fits) =
+                (Vec::new(), capacity.for_parts(n), Ok(()));
             scored.each(ranks.clone(), is_max, |entry| {
                 // Members that do not fit are not collected.
                 if fits.is_ok() {
-                    fits = filling.add(entry.member);
+                    fits = capacity_left.add(entry.member);
                     members.push((entry.member.to_vec(), entry.score));
                 }
             });

@@ -8,7 +8,7 @@ use hotring_index::{Block, Entry};
 use crate::container::{Type, is_there, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
-use crate::ops::sets::{Asked, SetSnapshot};
+use crate::ops::sets::{MemberTest, SetSnapshot};
 use crate::scored::large::Scores;
 use crate::scored::{ScoredRef, SortedSet};
 use crate::session::Session;
@@ -35,14 +35,14 @@ impl Default for Held {
 
 /// An input prepared for many lookups of scores.
 #[derive(Debug)]
-pub struct ScoredAsked<'a>(Lookup<'a>);
+pub struct ScoreLookup<'a>(Lookup<'a>);
 
 #[derive(Debug)]
 enum Lookup<'a> {
     Scored(ScoredRef<'a>),
     /// The members of a packed set that is too long for a walk for each lookup.
     Indexed(HashMap<&'a [u8], f64>),
-    Set(Asked<'a>),
+    Set(MemberTest<'a>),
 }
 
 /// Number of members of a packed set up to which a walk costs about as much as an index.
@@ -103,9 +103,9 @@ impl ScoredInput {
     }
 
     /// Prepares the input for lookups of scores.
-    pub fn asked(&self) -> ScoredAsked<'_> {
-        ScoredAsked(match (&self.0, self.scored()) {
-            (Held::Set(set), _) => Lookup::Set(Asked::new(set.view())),
+    pub fn asked(&self) -> ScoreLookup<'_> {
+        ScoreLookup(match (&self.0, self.scored()) {
+            (Held::Set(set), _) => Lookup::Set(MemberTest::new(set.view())),
             (_, Some(scored)) if scored.is_packed() && scored.len() > WALK_MAX => {
                 let mut index = HashMap::with_capacity(scored.len());
                 scored.each_of_all(|entry| _ = index.insert(entry.member, entry.score));
@@ -116,7 +116,7 @@ impl ScoredInput {
     }
 }
 
-impl ScoredAsked<'_> {
+impl ScoreLookup<'_> {
     /// A member's score.
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match &self.0 {

@@ -4,7 +4,7 @@ use hotring_index::{Action, Buffer, Entry, Expiry, Key};
 use twox_hash::XxHash3_64;
 
 use crate::error::StoreError;
-use crate::logged::Puts;
+use crate::logged::PutKind;
 use crate::session::Session;
 use crate::sync::Arc;
 use crate::value::{Text, copied, encode, encode_block, is_string, reborrow, view_entry};
@@ -167,16 +167,16 @@ impl Session {
         self.change_in_order(key, |key, _| {
             key.run(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
-                    return (Puts::Value, Action::Keep, Err(StoreError::WrongType));
+                    return (PutKind::Value, Action::Keep, Err(StoreError::WrongType));
                 }
                 let stored = options.condition.holds(entry.as_ref());
                 let old = if options.return_old { copied(entry.as_ref()) } else { Ok(None) };
-                let (puts, action) = match expiry {
-                    _ if !stored => (Puts::Value, Action::Keep),
-                    Some(expiry) => (Puts::Value, Action::Put { value: reborrow(&new), expiry }),
-                    None => (Puts::Over, Action::Remove),
+                let (put_kind, action) = match expiry {
+                    _ if !stored => (PutKind::Value, Action::Keep),
+                    Some(expiry) => (PutKind::Value, Action::Put { value: reborrow(&new), expiry }),
+                    None => (PutKind::Expired, Action::Remove),
                 };
-                (puts, action, old.map(|old| SetOutcome { stored, old }))
+                (put_kind, action, old.map(|old| SetOutcome { stored, old }))
             })
         })
     }

@@ -11,7 +11,7 @@ use crate::container::write::check_len;
 use crate::container::{Changes, Type, is_there, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
-use crate::ops::room::Room;
+use crate::ops::reply_capacity::ReplyCapacity;
 use crate::session::Session;
 use crate::set::build::Builder;
 use crate::set::large::Members;
@@ -81,20 +81,20 @@ impl SetSnapshot {
 
 /// A set prepared for many membership tests.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct MemberTest<'a> {
     set: SetRef<'a>,
     /// An index of the members of a long list.
     members: Option<HashSet<&'a [u8]>>,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn new(set: SetRef<'a>) -> Asked<'a> {
+impl<'a> MemberTest<'a> {
+    pub(crate) fn new(set: SetRef<'a>) -> MemberTest<'a> {
         let bytes = |member| match member {
             Member::Bytes(bytes) => Some(bytes),
             Member::Int(_) => None,
         };
         let members = set.is_long_list().then(|| set.iter().filter_map(bytes).collect());
-        Asked { set, members }
+        MemberTest { set, members }
     }
 
     pub(crate) fn contains(&self, member: &[u8]) -> bool {
@@ -118,13 +118,13 @@ impl SetOperation {
         match self {
             SetOperation::Intersection => intersect(sets.collect(), step, f),
             SetOperation::Union => {
-                let mut before: Vec<Asked<'_>> = Vec::new();
+                let mut before: Vec<MemberTest<'_>> = Vec::new();
                 for set in sets {
                     let is_new = |member: &[u8]| !before.iter().any(|set| set.contains(member));
                     if !each(set, &mut step, |member| !is_new(member) || f(member)) {
                         return;
                     }
-                    before.push(Asked::new(set));
+                    before.push(MemberTest::new(set));
                 }
             }
             SetOperation::Difference => {
@@ -133,7 +133,7 @@ impl SetOperation {
                 if first.is_empty() {
                     return;
                 }
-                let others: Vec<_> = sets.map(Asked::new).collect();
+                let others: Vec<_> = sets.map(MemberTest::new).collect();
                 let is_other = |member: &[u8]| others.iter().any(|set| set.contains(member));
                 each(first, step, |member| is_other(member) || f(member));
             }
@@ -148,7 +148,7 @@ fn intersect(mut sets: Vec<SetRef<'_>>, mut step: impl FnMut(), mut f: impl FnMu
     if smallest.is_empty() || smallest.intersect_large(others, &mut step, &mut f) {
         return;
     }
-    let others: Vec<_> = others.iter().map(|set| Asked::new(*set)).collect();
+    let others: Vec<_> = others.iter().map(|set| MemberTest::new(*set)).collect();
     each(*smallest, step, |member| !others.iter().all(|set| set.contains(member)) || f(member));
 }
 
@@ -237,7 +237,7 @@ impl Session {
     pub fn set_pop(
         &mut self,
         key: &[u8],
-        (count, room): (usize, Room),
+        (count, capacity): (usize, ReplyCapacity),
         mut random: impl FnMut(usize) -> usize,
         now: u64,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
@@ -245,12 +245,12 @@ impl Session {
         self.admit_little()?;
         let (_, popped) = self.change_container::<Set, _>(key, now, |set| {
             let n = count.min(set.count());
-            let (mut popped, mut filling) = (Vec::new(), room.for_parts(n));
+            let (mut popped, mut capacity_left) = (Vec::new(), capacity.for_parts(n));
             let mut fits = Ok(());
             choose(set, count, &mut random, |member| {
                 // Members that do not fit are not collected.
                 if fits.is_ok() {
-                    fits = member.with_bytes(|member| filling.add(member));
+                    fits = member.with_bytes(|member| capacity_left.add(member));
                     popped.push(member.to_vec());
                 }
             });

@@ -251,7 +251,7 @@ impl Session {
         // Prefetched before the hold, to keep it short.
         let mut prefetched = no_keys();
         let n =
-            prefetched.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
+            prefetched.iter_mut().zip(keys.clone()).map(|(slot, key)| *slot = key.into()).count();
         self.index.prefetch(&mut prefetched[..n]);
         let keys = self.keys(keys);
         self.hold(&keys, Hold::WriteOnce, f)

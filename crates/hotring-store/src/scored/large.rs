@@ -101,10 +101,10 @@ impl Scores {
         count: usize,
         mut f: impl FnMut(Scored<'a>),
     ) -> u64 {
-        large::scan(cursor, count, |from, met| {
+        large::scan(cursor, count, |from, visited| {
             // Visits one leaf per call.
             self.set.scan(from, 1, |entry| {
-                met.add(entry.member.len());
+                visited.add(entry.member.len());
                 f(entry);
             })
         })

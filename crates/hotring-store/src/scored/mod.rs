@@ -145,7 +145,7 @@ impl Type for SortedSet {
         scores.emptied_by(changes)
     }
 
-    fn is_nothing(tally: Tally) -> bool {
+    fn had_no_effect(tally: Tally) -> bool {
         tally == Tally::default()
     }
 
@@ -178,8 +178,8 @@ impl Type for SortedSet {
         let mut changes = Vec::new();
         while !bytes.is_empty() {
             let (number, behind) = split_number(bytes)?;
-            let (what, number) = (number & 3, usize::try_from(number >> 2).ok()?);
-            let (change, behind) = match what {
+            let (kind, number) = (number & 3, usize::try_from(number >> 2).ok()?);
+            let (change, behind) = match kind {
                 PUT => {
                     let (member, behind) = behind.split_at_checked(number)?;
                     let (score, behind) = split_score(behind)?;
@@ -335,7 +335,7 @@ impl<'a> ScoredRef<'a> {
             Change::RemoveRanks(from, to) => {
                 let mut at = 0..0;
                 let mut n = 0;
-                for (rank, (_, range)) in places_of(entries).enumerate() {
+                for (rank, (_, range)) in with_ranges(entries).enumerate() {
                     if rank < from {
                         at = range.end..range.end;
                     } else if rank < to {
@@ -345,7 +345,7 @@ impl<'a> ScoredRef<'a> {
                 (at, None, Tally { removed: n, ..Tally::default() })
             }
             Change::Remove(member) => {
-                let found = places_of(entries).find(|(entry, _)| is_same(entry.member, member));
+                let found = with_ranges(entries).find(|(entry, _)| is_same(entry.member, member));
                 let removed = usize::from(found.is_some());
                 (
                     found.map_or(0..0, |(_, range)| range),
@@ -355,7 +355,7 @@ impl<'a> ScoredRef<'a> {
             }
             Change::Put(member, score) => {
                 let score = without_sign_of_zero(score);
-                let (old, at) = place_of(entries, Scored { score, member });
+                let (old, at) = position_of(entries, Scored { score, member });
                 let tally = match &old {
                     None => Tally { added: 1, ..Tally::default() },
                     Some((had, _)) if *had == score => {
@@ -450,9 +450,9 @@ fn is_before(a: Scored<'_>, b: Scored<'_>) -> bool {
 }
 
 /// The score and the range of a member's present entry, and the position of its new entry.
-fn place_of(entries: &[u8], new: Scored<'_>) -> (Option<(f64, Range<usize>)>, usize) {
+fn position_of(entries: &[u8], new: Scored<'_>) -> (Option<(f64, Range<usize>)>, usize) {
     let (mut old, mut at) = (None, 0);
-    for (entry, range) in places_of(entries) {
+    for (entry, range) in with_ranges(entries) {
         if is_before(entry, new) {
             at = range.end;
         }
@@ -465,11 +465,13 @@ fn place_of(entries: &[u8], new: Scored<'_>) -> (Option<(f64, Range<usize>)>, us
 
 /// The entries of a packed set.
 fn entries_of<'a>(held: &'a [u8]) -> impl Iterator<Item = Scored<'a>> + use<'a> {
-    places_of(Head::split(held).1).map(|(entry, _)| entry)
+    with_ranges(Head::split(held).1).map(|(entry, _)| entry)
 }
 
 /// The entries of encoded bytes, each with its range of bytes.
-fn places_of<'a>(entries: &'a [u8]) -> impl Iterator<Item = (Scored<'a>, Range<usize>)> + use<'a> {
+fn with_ranges<'a>(
+    entries: &'a [u8],
+) -> impl Iterator<Item = (Scored<'a>, Range<usize>)> + use<'a> {
     let mut rest = entries;
     std::iter::from_fn(move || {
         let start = entries.len() - rest.len();

@@ -19,21 +19,21 @@ pub(crate) struct Builder<'a> {
     empty: Members,
     /// All members in sequence.
     data: Vec<u8>,
-    places: Vec<Place>,
-    /// Bytes of members and places above which duplicates are removed: a member of many sets must not take memory for
+    ranges: Vec<MemberRange>,
+    /// Bytes of members and ranges above which duplicates are removed: a member of many sets must not take memory for
     /// each.
     full: usize,
 }
 
 /// The position of a member in `data`.
 #[derive(Clone, Copy)]
-struct Place {
+struct MemberRange {
     hash: u32,
     len: u32,
     start: usize,
 }
 
-impl Place {
+impl MemberRange {
     fn of(self, data: &[u8]) -> &[u8] {
         &data[self.start..self.start + self.len as usize]
     }
@@ -42,13 +42,17 @@ impl Place {
 impl<'a> Builder<'a> {
     pub(crate) fn new(options: &'a ContainerOptions) -> Builder<'a> {
         let empty = Members::new(options.keys);
-        Builder { options, empty, data: Vec::new(), places: Vec::new(), full: SLACK }
+        Builder { options, empty, data: Vec::new(), ranges: Vec::new(), full: SLACK }
     }
 
     /// Adds a member, which may be a duplicate.
     pub(crate) fn add(&mut self, member: &[u8]) {
         let len = u32::try_from(member.len()).expect("members are shorter than 4 GiB");
-        self.places.push(Place { hash: self.empty.hash(member), len, start: self.data.len() });
+        self.ranges.push(MemberRange {
+            hash: self.empty.hash(member),
+            len,
+            start: self.data.len(),
+        });
         self.data.extend_from_slice(member);
         if self.footprint() > self.full {
             self.sort();
@@ -57,24 +61,24 @@ impl<'a> Builder<'a> {
     }
 
     fn footprint(&self) -> usize {
-        self.data.len() + self.places.len() * size_of::<Place>()
+        self.data.len() + self.ranges.len() * size_of::<MemberRange>()
     }
 
     /// Sorts the members by hash and removes duplicates.
     fn sort(&mut self) {
-        let Builder { data, places, .. } = self;
-        places
+        let Builder { data, ranges, .. } = self;
+        ranges
             .sort_unstable_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.of(data).cmp(b.of(data))));
-        let before = places.len();
-        places.dedup_by(|a, b| a.hash == b.hash && a.of(data) == b.of(data));
-        if places.len() == before {
+        let before = ranges.len();
+        ranges.dedup_by(|a, b| a.hash == b.hash && a.of(data) == b.of(data));
+        if ranges.len() == before {
             return;
         }
-        let mut kept = Vec::with_capacity(places.iter().map(|place| place.len as usize).sum());
-        for place in places {
+        let mut kept = Vec::with_capacity(ranges.iter().map(|range| range.len as usize).sum());
+        for range in ranges {
             let start = kept.len();
-            kept.extend_from_slice(place.of(data));
-            place.start = start;
+            kept.extend_from_slice(range.of(data));
+            range.start = start;
         }
         *data = kept;
     }
@@ -90,18 +94,18 @@ impl<'a> Builder<'a> {
         check: impl FnOnce(usize) -> Result<(), StoreError>,
     ) -> Result<Option<(NewValue<'static>, usize)>, StoreError> {
         let packed_max = self.options.set_ints.entries().max(self.options.set.entries());
-        if self.places.len() > packed_max {
+        if self.ranges.len() > packed_max {
             self.sort();
         }
-        let Builder { options, empty, data, places, .. } = self;
-        check(data.len() + places.len() * super::LEN_MAX)?;
-        if places.len() > packed_max && options.takes_objects {
-            let members = places.iter().map(|place| (place.hash, place.of(&data)));
+        let Builder { options, empty, data, ranges, .. } = self;
+        check(data.len() + ranges.len() * super::LEN_MAX)?;
+        if ranges.len() > packed_max && options.takes_objects {
+            let members = ranges.iter().map(|range| (range.hash, range.of(&data)));
             let contents = Contents { number: 1, parts: Parts::Set(empty.filled(members)) };
-            return Ok(Some((new_value(contents, index), places.len())));
+            return Ok(Some((new_value(contents, index), ranges.len())));
         }
         let changes: Vec<Change<'_>> =
-            places.iter().map(|place| Change::add(place.of(&data))).collect();
+            ranges.iter().map(|range| Change::add(range.of(&data))).collect();
         let (tally, held) = Set::changed(Set::packed(&[]), &changes);
         Ok(held.map(|held| (value_of::<Set>(held, &changes, options, index), tally.added)))
     }
@@ -123,7 +127,7 @@ mod tests {
         }
         assert!(most < SLACK + 2_000, "{most}");
         builder.sort();
-        assert_eq!((builder.places.len(), builder.data.len()), (50, 50_000));
+        assert_eq!((builder.ranges.len(), builder.data.len()), (50, 50_000));
     }
 
     #[test]
@@ -135,10 +139,10 @@ mod tests {
             builder.add(&(i / 2).to_le_bytes());
         }
         builder.sort();
-        let mut members: Vec<&[u8]> = builder.places.iter().map(|p| p.of(&builder.data)).collect();
+        let mut members: Vec<&[u8]> = builder.ranges.iter().map(|p| p.of(&builder.data)).collect();
         members.sort_unstable();
         members.dedup();
-        assert_eq!((members.len(), builder.places.len()), (200_000, 200_000));
-        assert!(builder.places.is_sorted_by_key(|place| place.hash));
+        assert_eq!((members.len(), builder.ranges.len()), (200_000, 200_000));
+        assert!(builder.ranges.is_sorted_by_key(|range| range.hash));
     }
 }

@@ -109,10 +109,10 @@ impl Members {
         count: usize,
         mut f: impl FnMut(&'a [u8]),
     ) -> u64 {
-        large::scan(cursor, count, |from, met| {
+        large::scan(cursor, count, |from, visited| {
             // Visits one leaf per call.
             self.dict.scan(from, 1, |entry| {
-                met.add(entry.key.len());
+                visited.add(entry.key.len());
                 f(entry.key);
             })
         })

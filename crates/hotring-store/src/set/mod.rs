@@ -174,7 +174,7 @@ impl Type for Set {
         members.emptied_by(changes)
     }
 
-    fn is_nothing(tally: Tally) -> bool {
+    fn had_no_effect(tally: Tally) -> bool {
         tally.added + tally.removed == 0
     }
 

@@ -19,7 +19,7 @@ fn shown(held: &[u8]) -> String {
 
 fn changed(held: &[u8], changes: &[Change<'_>]) -> (usize, usize, Vec<u8>) {
     let (tally, after) = Set::changed(Set::packed(held), changes);
-    let stays = Set::is_nothing(tally);
+    let stays = Set::had_no_effect(tally);
     (tally.added, tally.removed, after.unwrap_or(if stays { held.to_vec() } else { Vec::new() }))
 }
 

@@ -3,11 +3,11 @@
 //!
 //! # Picture
 //! ```text
-//!   key -> places, in order:  7 -> taker, 9 -> taker, 12 -> taker
+//!   key -> entries, in order:  7 -> taker, 9 -> taker, 12 -> taker
 //!                             ^ first come
 //! ```
-//! *Waiting*: hold all requested keys; look at each; if none has an element, enter the line of each under one place,
-//! and release the keys.
+//! *Waiting*: hold all requested keys; look at each; if none has an element, enter the line of each under one entry
+//! number, and release the keys.
 //! *A write* that stores a value with elements under a key with a line marks the key as ready
 //! ([`crate::Session::next_ready`]).
 //! *Serving*, by the session that wrote: hold the key; while it has an element and there is a line, claim the first
@@ -30,12 +30,12 @@
 //!
 //! # Databases
 //! Lines belong to the number of a database, as clients know it: two databases that swap their numbers exchange their
-//! lines ([`Watchers::swap_lines`]). A [`Home`] finds the present lines of a place, and prevents them from moving
+//! lines ([`Watchers::swap_lines`]). A [`Home`] finds the present lines of an entry, and prevents them from moving
 //! meanwhile.
 //!
 //! # Order
-//! Places are increasing numbers. They are assigned with all keys held, so that the order in each line is the order of
-//! arrival. A newcomer that finds an element and a line must serve the line first.
+//! Entries have increasing numbers. These are assigned with all keys held, so that the order in each line is the order
+//! of arrival. A newcomer that finds an element and a line must serve the line first.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -60,25 +60,25 @@ pub enum Turn {
     Takes,
     /// Skips the taker, which waits for a value of another type.
     Passes,
-    /// Stops: the taker and all behind it keep their places.
+    /// Stops: the taker and all behind it keep their entries.
     Stops,
 }
 
-/// The takers that wait for elements of one key, by place.
+/// The takers that wait for elements of one key, by entry number.
 pub(super) type Line = BTreeMap<u64, StdArc<dyn Taker>>;
 
 /// The function from a key to its stripe.
 pub(crate) type StripeOf<'a> = &'a dyn Fn(&[u8]) -> u32;
 
-/// Finds the lines that a place is in.
+/// Finds the lines that an entry is in.
 pub(crate) trait Home: Send + Sync {
     /// Calls `f` with the watchers that have the lines, and with the function from a key to its stripe. No line moves
     /// meanwhile.
     fn visit(&self, f: &mut dyn FnMut(&Watchers, StripeOf<'_>));
 }
 
-/// A place in the lines of some keys. Dropping it leaves the lines.
-pub struct Place {
+/// A taker's entry in the lines of some keys. Dropping it leaves the lines.
+pub struct LineEntry {
     number: u64,
     keys: Vec<Box<[u8]>>,
     home: Box<dyn Home>,
@@ -92,33 +92,33 @@ impl Watchers {
     /// The caller must prevent lines from moving meanwhile.
     ///
     /// # Errors
-    /// One of the others has no line. The place must be dropped once lines may move.
+    /// One of the others has no line. The entry must be dropped once lines may move.
     pub(crate) fn line_up<'k>(
         &self,
         home: Box<dyn Home>,
         held: impl Iterator<Item = (u32, &'k [u8])>,
         others: impl Iterator<Item = (u32, &'k [u8])>,
         taker: &StdArc<dyn Taker>,
-    ) -> Result<Place, Place> {
+    ) -> Result<LineEntry, LineEntry> {
         // ORDERING: Relaxed; the holds of a key order the numbers in its line. Two takers that enter at the same time
         // without holds may get either order.
-        let number = self.places.fetch_add(1, Relaxed);
-        let mut place = Place { number, keys: Vec::new(), home };
+        let number = self.entries.fetch_add(1, Relaxed);
+        let mut entry = LineEntry { number, keys: Vec::new(), home };
         for (stripe, key) in others {
             let mut shard = self.shard(stripe as usize);
-            let Some(line) = shard.lines.get_mut(key) else { return Err(place) };
+            let Some(line) = shard.lines.get_mut(key) else { return Err(entry) };
             line.insert(number, StdArc::clone(taker));
             drop(shard);
-            place.keys.push(key.into());
+            entry.keys.push(key.into());
         }
         for (stripe, key) in held {
             let mut shard = self.shard(stripe as usize);
             shard.lines.entry(key.into()).or_default().insert(number, StdArc::clone(taker));
             self.mark(stripe);
             drop(shard);
-            place.keys.push(key.into());
+            entry.keys.push(key.into());
         }
-        Ok(place)
+        Ok(entry)
     }
 
     /// Sets the bit of a stripe with a waiter. The caller must hold the key, and have locked the shard.
@@ -128,7 +128,7 @@ impl Watchers {
     }
 
     /// Exchanges all lines with those of another database. `ours` and `theirs` return the stripe of a key. The caller
-    /// must hold all keys, and prevent places from being entered or left. Returns the keys of the lines that moved
+    /// must hold all keys, and prevent lines from being entered or left. Returns the keys of the lines that moved
     /// here, and of those that moved there.
     pub(crate) fn swap_lines(
         &self,
@@ -138,9 +138,9 @@ impl Watchers {
     ) -> [Vec<Box<[u8]>>; 2] {
         let (from_here, from_there) = (self.take_lines(), other.take_lines());
         // A later taker must get a higher number than those that moved.
-        // ORDERING: Relaxed, as in `line_up`; no place is assigned meanwhile.
-        let last = self.places.load(Relaxed).max(other.places.load(Relaxed));
-        [self, other].iter().for_each(|watchers| watchers.places.store(last, Relaxed));
+        // ORDERING: Relaxed, as in `line_up`; no number is assigned meanwhile.
+        let last = self.entries.load(Relaxed).max(other.entries.load(Relaxed));
+        [self, other].iter().for_each(|watchers| watchers.entries.store(last, Relaxed));
         [self.put_lines(from_there, ours), other.put_lines(from_here, theirs)]
     }
 
@@ -219,9 +219,9 @@ impl Watchers {
     }
 }
 
-impl Drop for Place {
+impl Drop for LineEntry {
     fn drop(&mut self) {
-        let Place { number, keys, home } = self;
+        let LineEntry { number, keys, home } = self;
         home.visit(&mut |watchers, stripe_of| {
             for key in &*keys {
                 let stripe = stripe_of(key) as usize;
@@ -237,7 +237,7 @@ impl Drop for Place {
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for LineEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Place").field("number", &self.number).finish_non_exhaustive()
     }

@@ -49,7 +49,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, STRIPES};
 
 use line::Line;
 pub(crate) use line::{Home, StripeOf};
-pub use line::{Place, Taker, Turn};
+pub use line::{LineEntry, Taker, Turn};
 
 /// The waiters of one stripe, by key: for changes, and for elements.
 #[derive(Default)]
@@ -75,8 +75,8 @@ pub(crate) struct Watchers {
     /// Number of open watches.
     open: AtomicU64,
     open_max: AtomicU64,
-    /// The next number for a place in a line.
-    places: AtomicU64,
+    /// The number of the next entry in a line.
+    entries: AtomicU64,
     /// 1 while the observer is notified of all changes.
     observed: AtomicU64,
     observer: OnceLock<std::sync::Arc<dyn Observer>>,
@@ -140,7 +140,7 @@ impl Watchers {
             shards: std::array::from_fn(|_| Mutex::new(Shard::default())),
             open: AtomicU64::new(0),
             open_max: AtomicU64::new(open_max),
-            places: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
             observed: AtomicU64::new(0),
             observer: OnceLock::new(),
         }
@@ -174,7 +174,7 @@ impl Watchers {
     }
 
     /// Notifies the observer of a change, if enabled. Called within the gate of the write.
-    pub(crate) fn tell_observer(&self, key: &[u8], actor: u64) {
+    pub(crate) fn notify_observer(&self, key: &[u8], actor: u64) {
         if let Some(observer) = self.observer.get().filter(|_| self.is_observed()) {
             observer.changed(key, actor);
         }
@@ -218,7 +218,7 @@ impl Watchers {
     /// Notifies the waiters of the key of a change. Called within the gate of the write. True if the key may have an
     /// element now, and has a line to be served.
     #[must_use]
-    pub(crate) fn tell(&self, stripe: u32, key: &[u8], event: &Event<'_>) -> bool {
+    pub(crate) fn notify(&self, stripe: u32, key: &[u8], event: &Event<'_>) -> bool {
         let mut woken = Vec::new();
         self.retain(stripe as usize, key, |waiter| {
             let fires = event.fires(waiter);
@@ -236,16 +236,16 @@ impl Watchers {
     }
 
     /// Notifies all waiters and the observer that all keys were removed. The caller must hold all keys.
-    pub(crate) fn tell_cleared(&self, actor: u64) {
-        self.tell_all(actor, |waiter| waiter.present);
+    pub(crate) fn notify_cleared(&self, actor: u64) {
+        self.notify_all(actor, |waiter| waiter.present);
     }
 
     /// Notifies all waiters and the observer that all keys were exchanged. The caller must hold all keys.
-    pub(crate) fn tell_swapped(&self, actor: u64) {
-        self.tell_all(actor, |_| true);
+    pub(crate) fn notify_swapped(&self, actor: u64) {
+        self.notify_all(actor, |_| true);
     }
 
-    fn tell_all(&self, actor: u64, concerns: impl Fn(&Waiter) -> bool) {
+    fn notify_all(&self, actor: u64, concerns: impl Fn(&Waiter) -> bool) {
         if let Some(observer) = self.observer.get().filter(|_| self.is_observed()) {
             observer.cleared(actor);
         }
@@ -330,7 +330,7 @@ impl Leave {
     /// and have looked at it.
     pub(crate) fn enter(
         self,
-        (place, stripe): (u8, u32),
+        (database_id, stripe): (u8, u32),
         key: &[u8],
         expected: Option<&[u8]>,
         waker: Waker,
@@ -348,7 +348,7 @@ impl Leave {
             // ORDERING: Relaxed; the release of the hold makes the bit visible to later writes.
             self.watchers.stripes.0.fetch_or(1 << stripe, Relaxed);
         }
-        Watch { key: key.into(), stripe, place, waiter, leave: self }
+        Watch { key: key.into(), stripe, database_id, waiter, leave: self }
     }
 }
 
@@ -366,8 +366,8 @@ impl Drop for Leave {
 pub struct Watch {
     key: Box<[u8]>,
     stripe: u32,
-    /// The place of its database.
-    pub(crate) place: u8,
+    /// The ID of its database.
+    pub(crate) database_id: u8,
     waiter: Arc<Waiter>,
     leave: Leave,
 }
@@ -379,7 +379,7 @@ impl Watch {
     }
 
     /// Whether a write has made the awaited change. Stays true, whatever happens to the key later. Does not cover
-    /// expiry: [`Session::look`](crate::Session::look) does.
+    /// expiry: [`Session::poll_watch`](crate::Session::poll_watch) does.
     pub fn has_fired(&self) -> bool {
         self.waiter.has_fired()
     }

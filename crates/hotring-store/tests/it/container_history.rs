@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use hotring_store::{AddOptions, End, HashRef, Options, Room, Session, Store};
+use hotring_store::{AddOptions, End, HashRef, Options, ReplyCapacity, Session, Store};
 
 use crate::history::Start;
 use crate::linearizability::is_linearizable;
@@ -168,7 +168,7 @@ fn run(session: &mut Session, kind: Kind, op: Op) -> Out {
             Out::Len(session.list_push(KEY, end, &[&text(element)], false, NOW).unwrap())
         }
         Op::Pop(end) => {
-            let popped = session.list_pop(KEY, end, (1, Room::ENDLESS), NOW).unwrap();
+            let popped = session.list_pop(KEY, end, (1, ReplyCapacity::UNLIMITED), NOW).unwrap();
             Out::Number(popped.map(|popped| number(popped.first().unwrap())))
         }
         Op::Trim => {
@@ -210,7 +210,7 @@ fn run_scored(session: &mut Session, op: Op) -> Out {
             Out::Place(place.flatten().map(|(rank, score)| (rank, score as i64)))
         }
         Op::PopMax => {
-            let popped = session.scored_pop(KEY, (1, Room::ENDLESS), true, NOW).unwrap();
+            let popped = session.scored_pop(KEY, (1, ReplyCapacity::UNLIMITED), true, NOW).unwrap();
             Out::Number(popped.first().map(|(member, _)| number(member)))
         }
         Op::Unscore(member) => Out::Len(session.scored_remove(KEY, &[&text(member)], NOW).unwrap()),

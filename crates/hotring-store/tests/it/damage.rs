@@ -241,7 +241,7 @@ fn who_waits_is_told_of_the_repair_and_not_of_the_damage() {
                 let mut watch = |expected| s.watch(key, expected, Waker::noop().clone(), NOW);
                 let (any, new) = (watch(None).unwrap(), watch(Some(b"new")).unwrap());
                 damager.with_damage(key, part, 2, || {
-                    assert_eq!(s.look(&any, NOW), Watched::Waiting { until: None });
+                    assert_eq!(s.poll_watch(&any, NOW), Watched::Waiting { until: None });
                     assert_eq!(s.take_damage(), None, "a look is nobody's read");
                     s.append(key, b"x", NOW).unwrap();
                     noted(&mut s, key);

@@ -127,7 +127,7 @@ fn a_swap_is_at_one_moment() {
             });
         }
         let mut session = store.session();
-        (0..1_001).for_each(|_| session.swap(0, 1));
+        (0..1_001).for_each(|_| session.swap_databases(0, 1));
         // ORDERING: Relaxed, as above.
         done.store(true, Ordering::Relaxed);
     });
@@ -154,9 +154,9 @@ fn what_is_watched_in_one_is_written_by_a_swap_and_not_by_another_database() {
     assert!(session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
     session.select(0);
     let absent = session.key_state(b"never", 1).unwrap();
-    other.swap(2, 3);
+    other.swap_databases(2, 3);
     assert!(session.is_unchanged(&there, 1) && session.is_unchanged(&absent, 1));
-    (0..2).for_each(|_| other.swap(0, 3));
+    (0..2).for_each(|_| other.swap_databases(0, 3));
     assert!(!session.is_unchanged(&there, 1) && !session.is_unchanged(&absent, 1));
 }
 
@@ -168,7 +168,7 @@ fn what_is_watched_is_of_the_place_that_the_number_has() {
     set(&mut session, b"k", b"zero");
     other.select(1);
     set(&mut other, b"k", b"one");
-    other.swap(0, 1);
+    other.swap_databases(0, 1);
     let (there, absent) =
         (session.key_state(b"k", 1).unwrap(), session.key_state(b"no", 1).unwrap());
     other.select(0);
@@ -190,7 +190,7 @@ fn a_swap_while_a_key_is_watched_is_noticed() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut session = store.session();
-            (0..8_000).for_each(|_| session.swap(0, 1));
+            (0..8_000).for_each(|_| session.swap_databases(0, 1));
             // ORDERING: Relaxed, a flag.
             done.store(true, Ordering::Relaxed);
         });
@@ -200,8 +200,8 @@ fn a_swap_while_a_key_is_watched_is_noticed() {
             for key in [&b"k"[..], b"no"] {
                 let state = session.key_state(key, 1).expect("it fits");
                 session.exclusive_in_selected(&[], |session| {
-                    let place = session.place();
-                    assert!(!session.is_unchanged(&state, 1) || state.place() == place);
+                    let database_id = session.database_id();
+                    assert!(!session.is_unchanged(&state, 1) || state.database_id() == database_id);
                 });
             }
         }
@@ -218,7 +218,7 @@ fn what_is_done_alone_is_done_in_the_place_that_the_number_has() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut session = store.session();
-            (0..3_000).for_each(|_| session.swap(0, 1));
+            (0..3_000).for_each(|_| session.swap_databases(0, 1));
             // ORDERING: Relaxed, a flag.
             done.store(true, Ordering::Relaxed);
         });
@@ -226,7 +226,7 @@ fn what_is_done_alone_is_done_in_the_place_that_the_number_has() {
         while !done.load(Ordering::Relaxed) {
             for keys in [&[&b"a"[..], b"b"][..], &[]] {
                 session.exclusive_in_selected(keys, |session| {
-                    assert_eq!(session.place(), session.place_of(0));
+                    assert_eq!(session.database_id(), session.database_id_of(0));
                 });
             }
         }
@@ -345,14 +345,14 @@ fn the_log_and_a_snapshot_know_the_databases() {
         session.select(number);
         set(&mut session, b"k", &[number]);
     }
-    session.swap(1, 2);
+    session.swap_databases(1, 2);
     let mut writer = SnapshotWriter::create(Arc::new(memory.clone()), [1; 16], 0).expect("room");
     let mut walk = SnapshotWalk::new(vec![b"k"[..].into()]);
     while walk.step(&mut session, &mut writer).expect("room") {}
     writer.finish(0).expect("room").publish(0).expect("room");
     let snapshot = Snapshot::newest(&memory).expect("it is whole").expect("there is one");
-    let again = Store::new(Options::default()).expect("it fits");
-    let mut session = again.session();
+    let reopened = Store::new(Options::default()).expect("it fits");
+    let mut session = reopened.session();
     let fates = [KeyFates::new(true)];
     let mut buffer = Vec::new();
     loop {

@@ -250,7 +250,7 @@ fn evictions_are_changes() {
     session.act(Origin { records_changes: true, ..Origin::default() });
     (0..10_000).for_each(|key| set(&mut session, key).unwrap());
     let evicted =
-        session.take_changes().into_iter().filter(|change| change.what == Changed::Evicted).count();
+        session.take_changes().into_iter().filter(|change| change.kind == Changed::Evicted).count();
     assert_eq!(evicted as u64, store.stats().evicted);
     assert!(evicted > 5_000);
 }

@@ -7,7 +7,7 @@ use hotring_log::storage::Memory;
 use hotring_store::index::Checksum;
 use hotring_store::{
     Changed, ExpireCondition, Fault, FieldExpiry, FieldsChanged, FieldsCondition, Options, Origin,
-    Room, Session, SetFieldExpiry, Store, TtlChange,
+    ReplyCapacity, Session, SetFieldExpiry, Store, TtlChange,
 };
 
 use super::logged::{Logged, read};
@@ -92,8 +92,9 @@ fn step(session: &mut Session, model: &mut Fields, key: &[u8], random: &mut Rand
             }
         }
         9 => {
-            let values =
-                session.hash_get_ex(key, (&fields, Room::ENDLESS), TtlChange::At(at), now).unwrap();
+            let values = session
+                .hash_get_ex(key, (&fields, ReplyCapacity::UNLIMITED), TtlChange::At(at), now)
+                .unwrap();
             for (name, value) in names.iter().zip(values) {
                 assert_eq!(value, model.get(name).map(|(value, _)| value.clone()));
                 if at <= now {
@@ -104,7 +105,8 @@ fn step(session: &mut Session, model: &mut Fields, key: &[u8], random: &mut Rand
             }
         }
         10 => {
-            let values = session.hash_get_del(key, (&fields, Room::ENDLESS), now).unwrap();
+            let values =
+                session.hash_get_del(key, (&fields, ReplyCapacity::UNLIMITED), now).unwrap();
             for (name, value) in names.iter().zip(values) {
                 assert_eq!(value, model.remove(name).map(|(value, _)| value));
             }
@@ -220,9 +222,9 @@ fn the_wheel_removes_fields_in_time_and_tells() {
             session.expire_due(now + 1, 100, |_, _| ());
             let left = session.hash(b"h", 0, |hash| hash.len()).unwrap();
             assert_eq!(left, Some(1_000 - 100 * round as usize).filter(|left| *left > 0));
-            let what: Vec<_> = session.take_changes().into_iter().map(|c| c.what).collect();
+            let kind: Vec<_> = session.take_changes().into_iter().map(|c| c.kind).collect();
             let last = if round < 10 { FieldsChanged::Expired } else { FieldsChanged::LastExpired };
-            assert_eq!(what.last(), Some(&Changed::Fields(last)), "{round}");
+            assert_eq!(kind.last(), Some(&Changed::Fields(last)), "{round}");
         }
         assert!(store.is_empty());
         assert_eq!(session.expire_due(NOW + 200, 100, |_, _| ()).next, None);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use hotring_store::{AddOptions, Interval, Options, Room, ScoredRef, Session, Store, StoreError};
+use hotring_store::{
+    AddOptions, Interval, Options, ReplyCapacity, ScoredRef, Session, Store, StoreError,
+};
 
 use super::random::Random;
 
@@ -63,7 +65,8 @@ fn step(session: &mut Session, model: &mut Model, random: &mut Random) {
         }
         8 => {
             let is_max = random.one_in(2);
-            let popped = session.scored_pop(b"z", (2, Room::ENDLESS), is_max, NOW).unwrap();
+            let popped =
+                session.scored_pop(b"z", (2, ReplyCapacity::UNLIMITED), is_max, NOW).unwrap();
             let mut all = in_order(model);
             if is_max {
                 all.reverse();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use hotring_store::{Elements, End, Options, Room, SetOptions, Store, StoreError};
+use hotring_store::{Elements, End, Options, ReplyCapacity, SetOptions, Store, StoreError};
 
 use super::random::Random;
 
@@ -73,7 +73,8 @@ fn step(
         }
         5..9 => {
             let count = random.below(4) as usize;
-            let popped = session.list_pop(key, end, (count, Room::ENDLESS), NOW).expect("a list");
+            let popped =
+                session.list_pop(key, end, (count, ReplyCapacity::UNLIMITED), NOW).expect("a list");
             let taken: Vec<_> = (0..count).map_while(|_| take(model, end)).collect();
             let is_done = !taken.is_empty();
             assert_eq!(owned(popped), (len > 0).then_some(taken));
@@ -194,9 +195,9 @@ fn a_list_is_of_its_type_and_a_refused_move_moves_nothing() {
         assert_eq!(moved.map(|_| ()), wrong);
     }
     assert_eq!(all(&mut session, b"l"), [b"1", b"2"]);
-    let room = Room { bytes: 3, cost: |element| element.len() + 1 };
+    let capacity = ReplyCapacity { bytes: 3, cost: |element| element.len() + 1 };
     let long = StoreError::ValuesTooLong { len_max: 3 };
-    assert_eq!(session.list_pop(b"l", End::Front, (2, room), NOW), Err(long));
+    assert_eq!(session.list_pop(b"l", End::Front, (2, capacity), NOW), Err(long));
     assert_eq!(all(&mut session, b"l").len(), 2);
 }
 
@@ -228,8 +229,9 @@ fn threads_pop_each_element_once() {
                     let ends = (end(&mut random), end(&mut random));
                     _ = session.list_move(b"queue", b"other", ends, NOW).expect("lists");
                     let key = random.pick(&[&b"queue"[..], b"other"]);
-                    let taken =
-                        session.list_pop(key, ends.0, (2, Room::ENDLESS), NOW).expect("a list");
+                    let taken = session
+                        .list_pop(key, ends.0, (2, ReplyCapacity::UNLIMITED), NOW)
+                        .expect("a list");
                     let taken = owned(taken).unwrap_or_default();
                     left.fetch_sub(taken.len(), Relaxed);
                     own.extend(taken);

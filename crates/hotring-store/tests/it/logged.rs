@@ -8,12 +8,12 @@ use std::time::Duration;
 use hotring_engines::EngineChoice;
 use hotring_log::storage::Memory;
 use hotring_log::{
-    Effect, Log, Lsn, Options as LogOptions, Recovered, Storage, When, Writer, recover,
+    AckWhen, Effect, Log, Lsn, Options as LogOptions, Recovered, Storage, Writer, recover,
 };
 use hotring_store::index::{Checksum, Config};
 use hotring_store::{
-    AddOptions, Content, End, ExpireCondition, Fault, FieldsCondition, Interval, Options, Room,
-    Session, SetExpiry, SetFieldExpiry, SetOperation, SetOptions, Store, ValueRef,
+    AddOptions, Content, End, ExpireCondition, Fault, FieldsCondition, Interval, Options,
+    ReplyCapacity, Session, SetExpiry, SetFieldExpiry, SetOperation, SetOptions, Store, ValueRef,
 };
 
 use super::random::Random;
@@ -45,7 +45,7 @@ impl Logged {
     ) -> Logged {
         let open = move |config| engine.open(config);
         let store = Store::with_fault(options, open, fault).expect("it fits");
-        let log = Arc::new(Log::new(0, When::Written, 1 << 20));
+        let log = Arc::new(Log::new(0, AckWhen::Written, 1 << 20));
         let options = LogOptions { id: ID, segment_len: 64 << 10 };
         let storage: Arc<dyn Storage> = Arc::new(storage.clone());
         let (mut writer, _) = Writer::new(log.clone(), storage, options, &Recovered::nothing(1));
@@ -150,7 +150,7 @@ pub(super) fn change_list(session: &mut Session, random: &mut Random, now: u64) 
             let elements = [number.as_bytes(), b"same"];
             _ = session.list_push(&from, ends[0], &elements, random.one_in(3), now);
         }
-        4..6 => _ = session.list_pop(&from, ends[0], (2, Room::ENDLESS), now),
+        4..6 => _ = session.list_pop(&from, ends[0], (2, ReplyCapacity::UNLIMITED), now),
         6..8 => _ = session.list_move(&from, &to, (ends[0], ends[1]), now),
         8 => _ = session.list_set(&from, index, number.as_bytes(), now),
         9 => _ = session.list_insert(&from, random.one_in(2), b"same", number.as_bytes(), now),
@@ -174,7 +174,7 @@ pub(super) fn change_set(session: &mut Session, random: &mut Random, now: u64) {
         7 => {
             _ = session.set_pop(
                 &at,
-                (2, Room::ENDLESS),
+                (2, ReplyCapacity::UNLIMITED),
                 |below| random.below(below as u64) as usize,
                 now,
             )
@@ -197,7 +197,7 @@ pub(super) fn change_scored(session: &mut Session, random: &mut Random, now: u64
         }
         6..8 => _ = session.scored_remove(&key, &members.each_ref().map(|m| &m[..]), now),
         8 => _ = session.scored_incr(&key, score, &members[0], options, now),
-        9 => _ = session.scored_pop(&key, (2, Room::ENDLESS), random.one_in(2), now),
+        9 => _ = session.scored_pop(&key, (2, ReplyCapacity::UNLIMITED), random.one_in(2), now),
         10 => _ = session.scored_remove_interval(&key, &Interval::Ranks(1, 3), now),
         _ if random.one_in(2) => {
             _ = session.scored_remove_interval(&key, &Interval::Ranks(0, -1), now);
@@ -267,15 +267,15 @@ fn race(engine: EngineChoice, options: &Options, seed: u64, count: usize) -> (St
         }
     });
     let store = logged.end();
-    let again =
+    let reopened =
         Store::open_with(options.clone(), move |config| engine.open(config)).expect("it fits");
-    let mut session = again.session();
+    let mut session = reopened.session();
     read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
         let [first, second] = TWINS.map(|twin| session.get(twin, NOW, |value| value.to_vec()));
         assert_eq!(first, second, "a batch is torn: {effects:?}");
     });
-    (state(&store), state(&again))
+    (state(&store), state(&reopened))
 }
 
 /// One of each kind that this processor has.
@@ -315,8 +315,8 @@ fn inversions(fault: Fault, count: usize) -> usize {
     });
     logged.end();
     let (mut last, mut inversions) = (0, 0);
-    let again = Store::new(Options::default()).expect("it fits");
-    let mut session = again.session();
+    let reopened = Store::new(Options::default()).expect("it fits");
+    let mut session = reopened.session();
     read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
         let number = session.incr_by(&b"n"[..], 0, NOW).expect("room");
@@ -355,13 +355,13 @@ fn each_kind_of_value_comes_back() {
     let log = logged.log.clone();
     let was = state(&logged.end());
     assert_eq!((log.written(), log.synced()), (last, last), "all of it, at the end");
-    let again = Store::new(options()).expect("it fits");
-    let mut session = again.session();
+    let reopened = Store::new(options()).expect("it fits");
+    let mut session = reopened.session();
     let recovered = read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
     });
     assert_eq!(recovered.last, last);
-    assert_eq!(state(&again), was);
+    assert_eq!(state(&reopened), was);
     assert_eq!(was[&b"long"[..]].0, long);
     assert_eq!(session.pinned_keys(None, 9), [Box::from(&b"word"[..])]);
     let earlier = session.history(b"word", NOW, |history| {
@@ -384,8 +384,8 @@ fn what_a_later_record_keeps_alive_is_not_dropped() {
     session.persist(b"never", NOW).expect("room");
     drop(session);
     logged.end();
-    let again = Store::new(Options::default()).expect("it fits");
-    let mut session = again.session();
+    let reopened = Store::new(Options::default()).expect("it fits");
+    let mut session = reopened.session();
     read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW + 100).expect("a known form"));
     });
@@ -454,7 +454,7 @@ fn a_record_has_its_place_after_its_write() {
 /// The log names the members that were chosen at random; replay meets each change once.
 #[test]
 fn changes_of_sets_are_replayed() {
-    for (checksum, again) in [
+    for (checksum, reopened) in [
         (Checksum::Off, Checksum::Off),
         (Checksum::Off, Checksum::Verify),
         (Checksum::Verify, Checksum::Off),
@@ -473,12 +473,12 @@ fn changes_of_sets_are_replayed() {
         drop(session);
         let was = state(&logged.end());
         assert!(was.len() > 1, "{}", was.len());
-        let again = Store::new(options(again)).expect("it fits");
-        let mut session = again.session();
+        let reopened = Store::new(options(reopened)).expect("it fits");
+        let mut session = reopened.session();
         read(&storage, |_, effects| {
             effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
         });
-        assert_eq!(state(&again), was);
+        assert_eq!(state(&reopened), was);
     }
 }
 
@@ -504,12 +504,12 @@ fn changes_of_large_containers_are_read_where_items_have_checksums() {
     let was = state(&logged.end());
     assert!(was.len() > 3, "{}", was.len());
     let index = Config { checksum: Checksum::Verify, ..Config::default() };
-    let again = Store::new(Options { index, ..Options::default() }).expect("it fits");
-    let mut session = again.session();
+    let reopened = Store::new(Options { index, ..Options::default() }).expect("it fits");
+    let mut session = reopened.session();
     read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
     });
-    assert_eq!(state(&again), was);
+    assert_eq!(state(&reopened), was);
 }
 
 /// With its last parts a large container goes, and the log says so.
@@ -531,16 +531,16 @@ fn a_large_container_that_is_emptied_is_gone_from_the_log() {
     session.set_add(b"s", &parts, NOW).unwrap();
     session.scored_add(b"z", &parts.map(|part| (1.0, part)), AddOptions::default(), NOW).unwrap();
     assert_eq!(session.hash_remove(b"h", &parts, NOW), Ok(4));
-    let taken = session.list_pop(b"l", End::Front, (4, Room::ENDLESS), NOW).unwrap();
+    let taken = session.list_pop(b"l", End::Front, (4, ReplyCapacity::UNLIMITED), NOW).unwrap();
     assert_eq!(taken.map(|taken| taken.len()), Some(4));
     assert_eq!(session.set_remove(b"s", &parts, NOW), Ok(4));
     assert_eq!(session.scored_remove(b"z", &parts, NOW), Ok(4));
     drop(session);
     assert!(state(&logged.end()).is_empty());
-    let again = Store::new(options()).expect("it fits");
-    let mut session = again.session();
+    let reopened = Store::new(options()).expect("it fits");
+    let mut session = reopened.session();
     read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
     });
-    assert!(state(&again).is_empty(), "{:?}", state(&again));
+    assert!(state(&reopened).is_empty(), "{:?}", state(&reopened));
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use hotring_log::storage::Memory;
-use hotring_log::{ALL, Snapshot, SnapshotWriter, Storage, When, clean, recover_behind};
+use hotring_log::{ALL, AckWhen, Snapshot, SnapshotWriter, Storage, clean, recover_behind};
 use hotring_store::{
     EvictionOptions, EvictionPolicy, ExpireCondition, Fault, ItemAction, Metadata, Options,
     Session, SetExpiry, SetOptions, SnapshotWalk, Store,
@@ -207,7 +207,7 @@ fn round(seed: u64, met: &Met) {
         ..Options::default()
     };
     let logged = Logged::on(choice, options, Fault::None, &storage);
-    logged.log.set_when(When::Synced);
+    logged.log.set_when(AckWhen::Synced);
     let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::ExpiringTtl];
     let eviction = EvictionOptions { policy: random.pick(&policies), ..EvictionOptions::default() };
     logged.store.set_eviction(eviction).expect("every engine knows them");

@@ -312,8 +312,8 @@ fn a_change_of_a_part_logs_the_part_and_replay_is_exact() {
     let was = logged.store.session().get(b"k", NOW, |value| value.to_vec());
     let store = logged.end();
     let (mut bytes, mut records) = (0, 0);
-    let again = Store::new(options()).expect("it fits");
-    let mut session = again.session();
+    let reopened = Store::new(options()).expect("it fits");
+    let mut session = reopened.session();
     recover(&storage, Some(ID), 1, &mut |lsn, effects: &[Effect<'_>]| {
         for effect in effects {
             if lsn > before {
@@ -372,13 +372,13 @@ fn changes_are_read_where_strings_are_plain() {
     let index = Config { checksum: Checksum::Verify, ..Config::default() };
     let plain = Options { index, ..Options::default() };
     for options in [plain, Options { history: 2, ..options() }, Options::default(), options()] {
-        let again = Store::new(options).expect("it fits");
-        let mut session = again.session();
+        let reopened = Store::new(options).expect("it fits");
+        let mut session = reopened.session();
         recover(&storage, Some(ID), 1, &mut |_, effects: &[Effect<'_>]| {
             effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
         })
         .expect("it is whole");
-        assert_eq!(state(&again), was);
+        assert_eq!(state(&reopened), was);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use hotring_store::index::{Checksum, Config};
-use hotring_store::{Options, Room, Session, SetForm, SetOperation, SetRef, Store};
+use hotring_store::{Options, ReplyCapacity, Session, SetForm, SetOperation, SetRef, Store};
 
 use super::random::Random;
 
@@ -70,7 +70,7 @@ fn as_ordered_sets(checksum: Checksum) {
                 let count = random.below(4) as usize;
                 let popped = session.set_pop(
                     key,
-                    (count, Room::ENDLESS),
+                    (count, ReplyCapacity::UNLIMITED),
                     |n| random.below(n as u64) as usize,
                     NOW,
                 );

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hotring_log::storage::Memory;
 use hotring_log::{
-    ALL, Effect, File, Finished, HOTTEST, Lsn, Snapshot, SnapshotWriter, Storage, When, clean,
+    ALL, AckWhen, Effect, File, Finished, HOTTEST, Lsn, Snapshot, SnapshotWriter, Storage, clean,
     recover, recover_behind,
 };
 use hotring_store::{
@@ -271,8 +271,8 @@ struct Watched<F> {
 }
 
 impl<F: Fn(&Memory) + Send + Sync> Storage for Watched<F> {
-    fn place(&self) -> String {
-        self.memory.place()
+    fn location(&self) -> String {
+        self.memory.location()
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -312,7 +312,7 @@ impl<F: Fn(&Memory) + Send + Sync> Storage for Watched<F> {
 fn a_crash_while_a_snapshot_is_published_loses_nothing() {
     let memory = Memory::new();
     let logged = Logged::new(Options::default(), Fault::None, &memory);
-    logged.log.set_when(When::Synced);
+    logged.log.set_when(AckWhen::Synced);
     let mut session = logged.store.session();
     let mut random = Random::new(5);
     let images = Arc::new(Mutex::new(Vec::<Memory>::new()));

@@ -65,7 +65,7 @@ fn a_change_between_two_looks_is_not_missed() {
             if count == ROUNDS.to_string().into_bytes() {
                 return wakes;
             }
-            while session.look(&watch, NOW) != Watched::Fired {
+            while session.poll_watch(&watch, NOW) != Watched::Fired {
                 std::thread::park();
             }
             wakes += 1;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use watch::{Home, Place, StripeOf, Taker, Turn};
+use watch::{Home, LineEntry, StripeOf, Taker, Turn};
 
 const NAMES: [&[u8]; 2] = [b"key", b"other"];
 
@@ -46,11 +46,11 @@ enum Serving {
 
 impl World {
     /// The waiting client, and its place unless it has found an element.
-    fn take(&self, session: &mut GateSession, mask: u64) -> (StdArc<Client>, Option<Place>) {
+    fn take(&self, session: &mut GateSession, mask: u64) -> (StdArc<Client>, Option<LineEntry>) {
         let client = StdArc::new(Client::default());
         session.acquire(&keys(mask), Hold::Exclusive);
         let of = |key: &usize| mask >> key & 1 == 1;
-        let place = match (0..2).filter(of).find(|key| self.keys[*key].load(Relaxed) > 0) {
+        let entry = match (0..2).filter(of).find(|key| self.keys[*key].load(Relaxed) > 0) {
             Some(key) => {
                 self.pop(key);
                 client.claim();
@@ -63,7 +63,7 @@ impl World {
             }
         };
         session.release();
-        (client, place)
+        (client, entry)
     }
 
     fn line_up<'k>(
@@ -71,7 +71,7 @@ impl World {
         held: impl Iterator<Item = (u32, &'k [u8])>,
         others: impl Iterator<Item = (u32, &'k [u8])>,
         taker: &StdArc<dyn Taker>,
-    ) -> Option<Place> {
+    ) -> Option<LineEntry> {
         let home = Box::new(Here(Arc::clone(&self.watchers)));
         self.watchers.line_up(home, held, others, taker).ok()
     }
@@ -86,7 +86,7 @@ impl World {
         let watched = self.watchers.is_watched(key as u32, NAMES[key]);
         self.add(key);
         let stored = Event::Stored(None);
-        let is_ready = watched && self.watchers.tell(key as u32, NAMES[key], &stored);
+        let is_ready = watched && self.watchers.notify(key as u32, NAMES[key], &stored);
         drop(writing);
         if is_ready {
             self.serve(session, key);
@@ -112,7 +112,7 @@ fn wait_and_push(left_out: LeftOut) {
         let mut session = world.session();
         let mut other = world.session();
         let pusher = spawn(world, move |world| world.push(&mut other, 0));
-        let (client, _place) = world.take(&mut session, 0b01);
+        let (client, _entry) = world.take(&mut session, 0b01);
         pusher.join().unwrap();
         assert!(client.is_claimed(), "an element and its taker stay");
         assert!(!world.has(0), "an element was taken and is there");
@@ -140,7 +140,7 @@ fn serve_and_push(serving: Serving) {
     explore(LeftOut::Nothing, move |world| {
         let mut session = world.session();
         let mut other = world.session();
-        let (client, _place) = world.take(&mut session, BOTH);
+        let (client, _entry) = world.take(&mut session, BOTH);
         let pusher = spawn(world, move |world| world.push(&mut other, 1));
         if serving == Serving::ClaimsFirst {
             session.acquire(&keys(0b01), Hold::Exclusive);
@@ -163,11 +163,11 @@ fn leave_and_push(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();
         let mut other = world.session();
-        let (leaving, place) = world.take(&mut session, 0b01);
+        let (leaving, entry) = world.take(&mut session, 0b01);
         let (behind, _behind) = world.take(&mut session, 0b01);
         let pusher = spawn(world, move |world| world.push(&mut other, 0));
         let has_left = leaving.claim();
-        drop(place);
+        drop(entry);
         pusher.join().unwrap();
         assert_eq!(behind.is_claimed(), has_left, "an element is taken twice or lost");
         assert!(!world.has(0), "an element and its taker stay");
@@ -187,8 +187,8 @@ fn wait_behind_and_push(left_out: LeftOut) {
         let behind = StdArc::new(Client::default());
         let taker: StdArc<dyn Taker> = behind.clone();
         let lines = [(0, NAMES[0])];
-        let place = world.line_up(std::iter::empty(), lines.into_iter(), &taker);
-        let waits = place.is_some();
+        let entry = world.line_up(std::iter::empty(), lines.into_iter(), &taker);
+        let waits = entry.is_some();
         if waits && world.get(&mut session, 0) > 0 {
             world.serve(&mut session, 0);
         }
@@ -208,7 +208,7 @@ fn begin_without_a_hold(left_out: LeftOut) {
         let client = StdArc::new(Client::default());
         let taker: StdArc<dyn Taker> = client.clone();
         let lines = [(0, NAMES[0])];
-        let _place = world.line_up(lines.into_iter(), std::iter::empty(), &taker);
+        let _entry = world.line_up(lines.into_iter(), std::iter::empty(), &taker);
         if world.get(&mut session, 0) > 0 {
             world.serve(&mut session, 0);
         }

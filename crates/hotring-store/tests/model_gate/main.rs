@@ -137,8 +137,8 @@ impl World {
         let watched = self.watchers.is_watched(0, NAME);
         self.keys[0].store(value, Relaxed);
         if watched {
-            _ = self.watchers.tell(0, NAME, &Event::Stored(Some(b"value")));
-            self.watchers.tell_observer(NAME, 0);
+            _ = self.watchers.notify(0, NAME, &Event::Stored(Some(b"value")));
+            self.watchers.notify_observer(NAME, 0);
         }
     }
 

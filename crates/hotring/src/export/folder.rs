@@ -128,7 +128,7 @@ fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(),
         ));
     }
     if let Some((segment, at, damage)) = checked.torn {
-        output.progress.tell(&format!(
+        output.progress.print(&format!(
             "{segment} ends at byte {at}, within a write ({damage}), as after a crash: everything before that is used"
         ));
     }

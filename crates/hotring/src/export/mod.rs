@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::client::{connect, place};
+use crate::client::{address_args, connect};
 use crate::transfer::{Item, Progress, json, resp};
 use target::Target;
 
@@ -63,7 +63,7 @@ pub(crate) fn cli() -> Command {
     Command::new("export")
         .about("Write all keys with values and expiry times to a file")
         .after_help(NOTES)
-        .args(place())
+        .args(address_args())
         .args([data, format, pattern, pins, file])
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(why) => {
-            progress.tell(&why);
+            progress.print(&why);
             ExitCode::from(2)
         }
     }

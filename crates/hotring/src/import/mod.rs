@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::client::{connect, place};
+use crate::client::{address_args, connect};
 use crate::transfer::rdb::Found;
 use crate::transfer::{Progress, ReadError, json, now, rdb, resp, shown};
 use sender::{Existing, Sender};
@@ -53,7 +53,7 @@ pub(crate) fn cli() -> Command {
     Command::new("import")
         .about("Send all keys of a file to a running server")
         .after_help(NOTES)
-        .args(place())
+        .args(address_args())
         .args([existing, skip, db, file])
 }
 
@@ -62,12 +62,12 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let mut progress = Progress::new("import");
     let mut left = Left::default();
     let end = import(flags, &mut progress, &mut left);
-    progress.finish(&left.told(&progress));
+    progress.finish(&left.report(&progress));
     match end {
         Ok(()) if progress.failed() == 0 => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
         Err(why) => {
-            progress.tell(&why);
+            progress.print(&why);
             ExitCode::from(2)
         }
     }
@@ -83,7 +83,7 @@ struct Left {
 }
 
 impl Left {
-    fn told(&self, progress: &Progress) -> Vec<String> {
+    fn report(&self, progress: &Progress) -> Vec<String> {
         let counts = [
             (self.kept, "stayed as they were"),
             (self.expired, "had expired"),
@@ -92,8 +92,8 @@ impl Left {
             (self.parts, "functions or modules' data left out"),
             (progress.failed(), "failed"),
         ];
-        let told = counts.into_iter().filter(|(count, _)| *count > 0);
-        told.map(|(count, what)| format!("{count} {what}")).collect()
+        let left_out = counts.into_iter().filter(|(count, _)| *count > 0);
+        left_out.map(|(count, reason)| format!("{count} {reason}")).collect()
     }
 }
 
@@ -122,10 +122,10 @@ fn import(flags: &ArgMatches, progress: &mut Progress, left: &mut Left) -> Resul
             }
             Ok(Some(Found::Unknown { key, name, at })) => {
                 let key = shown(&key);
-                let what = format!(
+                let problem = format!(
                     "the key {key} is {name}, which hotring does not have; --skip-unknown leaves such keys out"
                 );
-                break Err(named(&ReadError::bad(at, what)));
+                break Err(named(&ReadError::bad(at, problem)));
             }
             Err(error) => break Err(named(&error)),
         }

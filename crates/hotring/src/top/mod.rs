@@ -15,7 +15,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use console::{Key, Term};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::client::{Client, Error, connect, place, place_name};
+use crate::client::{Client, Error, address_args, address_name, connect};
 use sample::Sample;
 use screen::{Size, screen};
 
@@ -39,14 +39,14 @@ pub(crate) fn cli() -> Command {
         .help("Print one interval and exit; the default without a terminal");
     Command::new("top")
         .about("Show rates, latency, memory, hot keys and clients of a running server; q quits")
-        .args(place())
+        .args(address_args())
         .args([interval, once])
 }
 
 /// Shows the screen until q is pressed or the server is gone.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let interval = Duration::from_secs(*flags.get_one("interval").expect("it has a default"));
-    let name = place_name(flags);
+    let name = address_name(flags);
     let shown = connect(flags).and_then(|mut client| {
         if flags.get_flag("once") || !std::io::stdout().is_terminal() {
             once(&mut client, name, interval)

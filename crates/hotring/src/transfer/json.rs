@@ -141,7 +141,7 @@ impl<R: BufRead> Reader<R> {
                 let column = error.column().saturating_sub(1) as u64;
                 ReadError::bad(at + column, format!("not a line of JSON: {error}"))
             })?;
-            return item(json).map(Some).map_err(|what| ReadError::bad(at, what));
+            return item(json).map(Some).map_err(|problem| ReadError::bad(at, problem));
         }
     }
 }

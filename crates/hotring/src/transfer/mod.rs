@@ -78,13 +78,13 @@ pub(crate) enum ReadError {
     /// The input is invalid at this byte.
     Bad {
         at: u64,
-        what: String,
+        problem: String,
     },
 }
 
 impl ReadError {
-    pub(crate) fn bad(at: u64, what: impl Into<String>) -> ReadError {
-        ReadError::Bad { at, what: what.into() }
+    pub(crate) fn bad(at: u64, problem: impl Into<String>) -> ReadError {
+        ReadError::Bad { at, problem: problem.into() }
     }
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Io(error) => error.fmt(f),
-            ReadError::Bad { at, what } => write!(f, "byte {at}: {what}"),
+            ReadError::Bad { at, problem } => write!(f, "byte {at}: {problem}"),
         }
     }
 }
@@ -178,7 +178,7 @@ impl Progress {
     pub(crate) fn fail(&mut self, key: &[u8], why: &str) {
         self.failed += 1;
         if self.failed <= REPORTED_MAX {
-            self.tell(&format!("{}: {why}", shown(key)));
+            self.print(&format!("{}: {why}", shown(key)));
         }
     }
 
@@ -186,12 +186,12 @@ impl Progress {
     pub(crate) fn leave(&mut self, key: &[u8], why: &str) {
         self.left += 1;
         if self.left <= REPORTED_MAX {
-            self.tell(&format!("{}: {why}", shown(key)));
+            self.print(&format!("{}: {why}", shown(key)));
         }
     }
 
     /// Prints a line.
-    pub(crate) fn tell(&self, text: &str) {
+    pub(crate) fn print(&self, text: &str) {
         self.bar.suspend(|| eprintln!("hotring {}: {text}", self.command));
     }
 
@@ -208,10 +208,10 @@ impl Progress {
     /// Prints the result; `rest` describes the keys that were not transferred.
     pub(crate) fn finish(&self, rest: &[String]) {
         if self.failed > REPORTED_MAX {
-            self.tell(&format!("and {} more keys failed", self.failed - REPORTED_MAX));
+            self.print(&format!("and {} more keys failed", self.failed - REPORTED_MAX));
         }
         let rest: String = rest.iter().map(|text| format!("; {text}")).collect();
-        self.tell(&format!("{}{rest}", self.text()));
+        self.print(&format!("{}{rest}", self.text()));
     }
 
     fn text(&self) -> String {

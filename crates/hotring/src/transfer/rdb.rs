@@ -136,8 +136,8 @@ impl<R: Read> Reader<R> {
         at: u64,
     ) -> Result<Found, ReadError> {
         let value = self.source.value(kind).map_err(|error| match error {
-            ReadError::Bad { at, what } => {
-                ReadError::bad(at, format!("{what}, in the value of {}", shown(&key)))
+            ReadError::Bad { at, problem } => {
+                ReadError::bad(at, format!("{problem}, in the value of {}", shown(&key)))
             }
             error => error,
         })?;

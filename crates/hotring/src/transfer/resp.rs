@@ -184,7 +184,8 @@ impl<R: Read> Reader<R> {
                     None => continue,
                 }
             }
-            let joined = join(&mut self.item, &words).map_err(|what| ReadError::bad(at, what));
+            let joined =
+                join(&mut self.item, &words).map_err(|problem| ReadError::bad(at, problem));
             self.start += len;
             self.at += len as u64;
             let ended = joined?;
@@ -206,8 +207,8 @@ impl<R: Read> Reader<R> {
                 Decoded::Request { consumed } => return Ok(Some(consumed)),
                 Decoded::Incomplete if self.is_at_end && input.is_empty() => return Ok(None),
                 Decoded::Incomplete if self.is_at_end => {
-                    let what = "the file ends within this command";
-                    return Err(ReadError::bad(self.at, what));
+                    let problem = "the file ends within this command";
+                    return Err(ReadError::bad(self.at, problem));
                 }
                 Decoded::Incomplete => self.read_on()?,
             }

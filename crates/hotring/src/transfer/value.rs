@@ -71,8 +71,8 @@ impl<R: Read> Source<R> {
         Source { inner, at: 0, sum: 0 }
     }
 
-    pub(crate) fn bad<T>(&self, what: impl Into<String>) -> Result<T, ReadError> {
-        Err(ReadError::bad(self.at, what))
+    pub(crate) fn bad<T>(&self, problem: impl Into<String>) -> Result<T, ReadError> {
+        Err(ReadError::bad(self.at, problem))
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {

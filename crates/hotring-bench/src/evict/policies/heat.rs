@@ -49,7 +49,7 @@ impl Policy for HeatCache {
 
 impl Map {
     /// Shows the item at a position of the order and carries out the verdict.
-    fn show(&mut self, place: u64, key: u32, verdict: impl FnOnce(Marks) -> Verdict) -> Judged {
+    fn show(&mut self, position: u64, key: u32, verdict: impl FnOnce(Marks) -> Verdict) -> Judged {
         let marks = self.marks[key as usize].as_mut().expect("each item in the order has marks");
         match verdict(*marks) {
             Verdict::Keep(kept) => {
@@ -58,7 +58,7 @@ impl Map {
             }
             Verdict::Evict => {
                 self.marks[key as usize] = None;
-                self.order.remove(&place);
+                self.order.remove(&position);
                 Judged::Evicted
             }
         }
@@ -71,29 +71,29 @@ impl Items for Map {
     }
 
     fn judge(&mut self, hash: u64, verdict: impl FnMut(Marks) -> Verdict) -> Judged {
-        let place = hash.reverse_bits();
-        let key = self.order.get(&place).copied();
-        key.map_or(Judged::Absent, |key| self.show(place, key, verdict))
+        let position = hash.reverse_bits();
+        let key = self.order.get(&position).copied();
+        key.map_or(Judged::Absent, |key| self.show(position, key, verdict))
     }
 
     fn judge_next(
         &mut self,
         hand: u64,
-        looks: usize,
+        steps: usize,
         mut verdict: impl FnMut(u64, Marks) -> Verdict,
     ) -> (u64, Judged) {
         let (mut from, mut judged) = (Included(hand), Judged::Absent);
-        for _ in 0..looks {
-            let Some((&place, &key)) = self.order.range((from, Unbounded)).next() else {
+        for _ in 0..steps {
+            let Some((&position, &key)) = self.order.range((from, Unbounded)).next() else {
                 return (0, judged);
             };
-            judged = self.show(place, key, |marks| verdict(place.reverse_bits(), marks));
+            judged = self.show(position, key, |marks| verdict(position.reverse_bits(), marks));
             if judged == Judged::Evicted {
-                return (place + 1, judged);
+                return (position + 1, judged);
             }
-            from = Excluded(place);
+            from = Excluded(position);
         }
-        let Excluded(place) = from else { return (hand, judged) };
-        (place + 1, judged)
+        let Excluded(position) = from else { return (hand, judged) };
+        (position + 1, judged)
     }
 }

@@ -15,13 +15,13 @@ const POOL: usize = 16;
 const LOG_FACTOR: f64 = 10.0;
 const COUNT_NEW: u8 = 5;
 /// Accesses in a minute of `lfu-decay-time` 1: an item's count falls by one in each minute.
-const ACCESSES_A_MINUTE: u64 = 60_000;
+const ACCESSES_PER_MINUTE: u64 = 60_000;
 
 /// The record of an item.
 #[derive(Clone, Copy, Default)]
 struct Item {
     /// The index in `keys` plus one; 0 if the item is absent.
-    place: usize,
+    key_slot: usize,
     /// The last access, in accesses (LRU) or minutes (LFU).
     last: u64,
     count: u8,
@@ -56,7 +56,7 @@ impl Sampled {
     }
 
     fn time(&self) -> u64 {
-        if self.is_lfu { self.now / ACCESSES_A_MINUTE } else { self.now }
+        if self.is_lfu { self.now / ACCESSES_PER_MINUTE } else { self.now }
     }
 
     /// The count minus its decay since the last access.
@@ -104,11 +104,11 @@ impl Sampled {
         loop {
             self.sample();
             while let Some((_, key)) = self.pool.pop() {
-                let place = std::mem::take(&mut self.records[key as usize].place);
-                if place > 0 {
-                    self.keys.swap_remove(place - 1);
-                    if let Some(&moved) = self.keys.get(place - 1) {
-                        self.records[moved as usize].place = place;
+                let key_slot = std::mem::take(&mut self.records[key as usize].key_slot);
+                if key_slot > 0 {
+                    self.keys.swap_remove(key_slot - 1);
+                    if let Some(&moved) = self.keys.get(key_slot - 1) {
+                        self.records[moved as usize].key_slot = key_slot;
                     }
                     return;
                 }
@@ -120,7 +120,7 @@ impl Sampled {
 impl Policy for Sampled {
     fn access(&mut self, key: u32) -> bool {
         self.now += 1;
-        if self.records[key as usize].place > 0 {
+        if self.records[key as usize].key_slot > 0 {
             self.visit(key);
             return true;
         }
@@ -129,7 +129,7 @@ impl Policy for Sampled {
         }
         self.keys.push(key);
         self.records[key as usize] =
-            Item { place: self.keys.len(), last: self.time(), count: COUNT_NEW };
+            Item { key_slot: self.keys.len(), last: self.time(), count: COUNT_NEW };
         false
     }
 }

@@ -1,10 +1,10 @@
 //! Takes elements from a key that has some, as the non-blocking commands do.
 
 use hotring_protocol::Version;
-use hotring_store::{End, Room};
+use hotring_store::{End, ReplyCapacity};
 
 use crate::commands::list::reply_elements;
-use crate::commands::zset::{reply_members, room};
+use crate::commands::zset::{reply_capacity, reply_members};
 use crate::state::blocked::Want;
 use crate::state::context::Context;
 use crate::state::failure::Outcome;
@@ -14,14 +14,16 @@ use crate::state::failure::Outcome;
 pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
     match want {
         Want::Element(end) => {
-            let popped =
-                c.store.list_pop(key, *end, (1, Room::ENDLESS), c.now)?.unwrap_or_default();
+            let popped = c
+                .store
+                .list_pop(key, *end, (1, ReplyCapacity::UNLIMITED), c.now)?
+                .unwrap_or_default();
             c.reply.array(2);
             c.reply.bulk(key);
             c.reply.bulk(popped.first().unwrap_or_default());
         }
         Want::Elements(end, count) => {
-            let limits = (*count, c.room(key));
+            let limits = (*count, c.reply_capacity(key));
             let popped = c.store.list_pop(key, *end, limits, c.now)?.unwrap_or_default();
             c.reply.array(2);
             c.reply.bulk(key);
@@ -36,7 +38,8 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             }
         }
         Want::Member(end) => {
-            let popped = c.store.scored_pop(key, (1, Room::ENDLESS), *end == End::Back, c.now)?;
+            let popped =
+                c.store.scored_pop(key, (1, ReplyCapacity::UNLIMITED), *end == End::Back, c.now)?;
             c.reply.array(3);
             c.reply.bulk(key);
             let (member, score) = popped.first().map_or((&b""[..], 0.0), |(m, s)| (m, *s));
@@ -44,7 +47,7 @@ pub(super) fn take(c: &mut Context<'_>, want: &Want, key: &[u8]) -> Outcome {
             c.reply.double(score);
         }
         Want::Members(end, count) => {
-            let limits = (*count, room(c, key));
+            let limits = (*count, reply_capacity(c, key));
             let popped = c.store.scored_pop(key, limits, *end == End::Back, c.now)?;
             c.reply.array(2);
             c.reply.bulk(key);

@@ -26,16 +26,16 @@ pub(crate) use request::{blmove, blmpop, blpop, brpop, brpoplpush, bzmpop, bzpop
 pub(crate) use serve::serve_ready;
 
 /// Bytes that one entry of a line takes in addition to the key.
-const PLACE_MEMORY: usize = 160;
+const ENTRY_MEMORY: usize = 160;
 
 /// The result of examining the keys.
-enum Looked {
+enum Examined {
     /// The reply is written.
     Taken,
     /// No key has an element.
     Nothing,
     /// The key at this index has an element, but other clients have waited for that key for longer.
-    Behind(usize),
+    Queued(usize),
 }
 
 /// Takes the requested elements from the first key that has one, or makes the client wait.
@@ -55,40 +55,40 @@ fn take_or_wait(
     }
     let held: Vec<&[u8]> = keys.iter().copied().chain(want.destination()).collect();
     loop {
-        let looked = c.alone(&held, |c| {
-            let looked = look(c, want, keys)?;
-            match looked {
-                Looked::Nothing if c.client.may_wait() => wait(c, want, keys, limit),
-                Looked::Nothing if want.destination().is_some() => c.reply.null(),
-                Looked::Nothing => c.reply.null_array(),
-                Looked::Taken | Looked::Behind(_) => {}
+        let examined = c.alone(&held, |c| {
+            let examined = examine_keys(c, want, keys)?;
+            match examined {
+                Examined::Nothing if c.client.may_wait() => wait(c, want, keys, limit),
+                Examined::Nothing if want.destination().is_some() => c.reply.null(),
+                Examined::Nothing => c.reply.null_array(),
+                Examined::Taken | Examined::Queued(_) => {}
             }
-            Ok::<_, Failure>(looked)
+            Ok::<_, Failure>(examined)
         })?;
-        match looked {
-            Looked::Taken | Looked::Nothing => return Ok(()),
-            Looked::Behind(i) => serve::serve(keys[i], c),
+        match examined {
+            Examined::Taken | Examined::Nothing => return Ok(()),
+            Examined::Queued(i) => serve::serve(keys[i], c),
         }
     }
 }
 
-fn look(c: &mut Context<'_>, want: &Want, keys: &[&[u8]]) -> Result<Looked, Failure> {
+fn examine_keys(c: &mut Context<'_>, want: &Want, keys: &[&[u8]]) -> Result<Examined, Failure> {
     for (i, key) in keys.iter().enumerate() {
         match c.store.peek_value(key, c.now, type_name) {
             None => c.miss(),
             Some(name) if name != want.type_name() => return Err(StoreError::WrongType.into()),
             // A transaction or script takes the element itself: waiting clients are served only at its end.
             Some(_) if c.client.may_wait() && is_wanted(c, want, key) => {
-                return Ok(Looked::Behind(i));
+                return Ok(Examined::Queued(i));
             }
             Some(_) => {
                 c.hit();
                 element::take(c, want, key)?;
-                return Ok(Looked::Taken);
+                return Ok(Examined::Taken);
             }
         }
     }
-    Ok(Looked::Nothing)
+    Ok(Examined::Nothing)
 }
 
 /// Whether another client waits for an element of the same type.
@@ -116,12 +116,12 @@ fn line_up(
     let blocked = blocked(c, want);
     let taker: Arc<dyn Taker> = blocked.clone();
     c.client.shared.await_element();
-    let place = c.store.line_up(held, others, &taker);
-    if place.is_none() && c.client.shared.withdraw() {
+    let entry = c.store.line_up(held, others, &taker);
+    if entry.is_none() && c.client.shared.withdraw() {
         return None;
     }
-    c.client.begin_wait(Wait::Element { blocked: blocked.clone(), place, limit });
-    let memory = held.iter().chain(others).map(|key| key.len() + PLACE_MEMORY).sum();
+    c.client.begin_wait(Wait::Element { blocked: blocked.clone(), entry, limit });
+    let memory = held.iter().chain(others).map(|key| key.len() + ENTRY_MEMORY).sum();
     // ORDERING: Relaxed, statistics.
     c.client.shared.queued_len.store(memory, Ordering::Relaxed);
     Some(blocked)

@@ -21,19 +21,19 @@ const TURN: usize = 32;
 /// command's reply is sent.
 #[cold]
 pub(crate) fn serve_ready(spec: &'static Spec, c: &mut Context<'_>) {
-    tell_changes(spec, c);
-    let home = c.store.place();
-    while let Some((place, key)) = c.store.next_ready() {
-        c.store.go_to(place);
+    notify_changes(spec, c);
+    let home = c.store.database_id();
+    while let Some((database_id, key)) = c.store.next_ready() {
+        c.store.go_to(database_id);
         serve(&key, c);
     }
     c.store.go_to(home);
 }
 
 /// Publishes the changes of one command; must run before the next command makes any.
-fn tell_changes(spec: &'static Spec, c: &mut Context<'_>) {
+fn notify_changes(spec: &'static Spec, c: &mut Context<'_>) {
     if c.store.origin().records_changes {
-        notify::tell(spec, c.store, c.server, &c.server.settings.config());
+        notify::notify_changes(spec, c.store, c.server, &c.server.settings.config());
     }
 }
 
@@ -56,19 +56,19 @@ fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
     let mut served = Vec::new();
     let outcome = c.alone_here(&held, |c| {
         let mut turns = (0..TURN).map(|_| serve_first(key, &held, c, &mut served));
-        turns.find(|turned| *turned != Turned::Served)
+        turns.find(|turned| *turned != ServeOutcome::Served)
     });
     // The log has the records of a hold only once the hold has ended.
     let logged = c.store.last_logged();
     for (taker, reply) in served {
         Blocked::of(&*taker).serve(Served { reply, logged });
     }
-    outcome != Some(Turned::Over)
+    outcome != Some(ServeOutcome::Over)
 }
 
 /// The outcome of serving one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turned {
+enum ServeOutcome {
     /// The client has its reply.
     Served,
     /// The client's element moves to a key that is not held.
@@ -95,8 +95,8 @@ fn serve_first(
     held: &[&[u8]],
     c: &mut Context<'_>,
     served: &mut Vec<(Arc<dyn Taker>, Vec<u8>)>,
-) -> Turned {
-    let Some(name) = c.store.peek_value(key, c.now, type_name) else { return Turned::Over };
+) -> ServeOutcome {
+    let Some(name) = c.store.peek_value(key, c.now, type_name) else { return ServeOutcome::Over };
     let mut must_hold = false;
     let claimed = c.store.claim_first(key, |taker| {
         let want = &Blocked::of(&**taker).want;
@@ -107,11 +107,11 @@ fn serve_first(
         if must_hold { Turn::Stops } else { Turn::Takes }
     });
     let Some(taker) = claimed else {
-        return if must_hold { Turned::MustHold } else { Turned::Over };
+        return if must_hold { ServeOutcome::MustHold } else { ServeOutcome::Over };
     };
     let reply = take_for(Blocked::of(&*taker), key, c);
     served.push((taker, reply));
-    Turned::Served
+    ServeOutcome::Served
 }
 
 /// Takes elements from the key on behalf of the waiting client, and returns that client's reply.
@@ -132,6 +132,6 @@ fn take_for(blocked: &Blocked, key: &[u8], c: &mut Context<'_>) -> Vec<u8> {
         bytes.clear();
         Writer::new(&mut bytes, blocked.version).error(message.as_bytes());
     }
-    tell_changes(blocked.spec, c);
+    notify_changes(blocked.spec, c);
     bytes
 }

@@ -1,6 +1,6 @@
 //! The area of a search: a circle or a box around a point, and up to nine cells that cover it.
 
-use super::cell::{Cell, EARTH_RADIUS, Place, STEP_MAX, degrees, radians};
+use super::cell::{Cell, EARTH_RADIUS, Point, STEP_MAX, degrees, radians};
 
 /// Half of the map's side in meters.
 const MAP_HALF: f64 = 20_037_726.37;
@@ -14,7 +14,7 @@ pub(super) enum Form {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Area {
-    pub(super) center: Place,
+    pub(super) center: Point,
     pub(super) form: Form,
 }
 
@@ -28,16 +28,17 @@ struct Bounds {
 
 impl Area {
     /// The distance of a point from the center in meters, if the point is in the area.
-    pub(super) fn distance_within(&self, place: Place) -> Option<f64> {
+    pub(super) fn distance_within(&self, point: Point) -> Option<f64> {
         let is_within = match self.form {
-            Form::Circle { radius } => self.center.distance(place) <= radius,
+            Form::Circle { radius } => self.center.distance(point) <= radius,
             Form::Box { width, height } => {
-                let beside = Place { longitude: self.center.longitude, ..place };
-                let below = Place { latitude: self.center.latitude, ..place };
-                place.distance(beside) <= width / 2.0 && place.distance(below) <= height / 2.0
+                let same_meridian = Point { longitude: self.center.longitude, ..point };
+                let below = Point { latitude: self.center.latitude, ..point };
+                point.distance(same_meridian) <= width / 2.0
+                    && point.distance(below) <= height / 2.0
             }
         };
-        is_within.then(|| self.center.distance(place))
+        is_within.then(|| self.center.distance(point))
     }
 
     /// The distance in meters from the center to the farthest point of the area.
@@ -55,7 +56,7 @@ impl Area {
             Form::Circle { radius } => (radius, radius),
             Form::Box { width, height } => (width / 2.0, height / 2.0),
         };
-        let Place { longitude, latitude } = self.center;
+        let Point { longitude, latitude } = self.center;
         let up = degrees(height / EARTH_RADIUS);
         // A degree of longitude is shortest on the side nearer to the pole.
         let pole_side = if latitude < 0.0 { latitude - up } else { latitude + up };
@@ -129,7 +130,7 @@ mod tests {
             Form::Box { width: 2_000_000.0, height: 3_000_000.0 },
         ];
         for (form, latitude) in forms.into_iter().zip([60.0, 30.0]) {
-            let area = |latitude| Area { center: Place { longitude: 20.0, latitude }, form };
+            let area = |latitude| Area { center: Point { longitude: 20.0, latitude }, form };
             let (north, south) = (area(latitude).bounds(), area(-latitude).bounds());
             assert_eq!((north.west, north.east), (south.west, south.east), "{form:?}");
             assert_eq!((north.north, north.south), (-south.south, -south.north), "{form:?}");

@@ -20,7 +20,7 @@ const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
 
 /// A point on the earth, in degrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Point {
     pub(super) longitude: f64,
     pub(super) latitude: f64,
 }
@@ -61,15 +61,15 @@ fn gathered(bits: u64) -> u32 {
 
 impl Cell {
     /// The cell that contains a point with valid coordinates.
-    pub(super) fn around(place: Place, step: u32) -> Cell {
-        Cell::within(place, step, LATITUDES)
+    pub(super) fn around(point: Point, step: u32) -> Cell {
+        Cell::within(point, step, LATITUDES)
     }
 
-    fn within(place: Place, step: u32, latitudes: (f64, f64)) -> Cell {
+    fn within(point: Point, step: u32, latitudes: (f64, f64)) -> Cell {
         let share = |at: f64, (min, max): (f64, f64)| {
             ((at - min) / (max - min) * (1_u64 << step) as f64) as u32
         };
-        let (x, y) = (share(place.longitude, LONGITUDES), share(place.latitude, latitudes));
+        let (x, y) = (share(point.longitude, LONGITUDES), share(point.latitude, latitudes));
         Cell { bits: spread(y) | (spread(x) << 1), step }
     }
 
@@ -101,9 +101,9 @@ impl Cell {
         }
     }
 
-    pub(super) fn center(self) -> Place {
+    pub(super) fn center(self) -> Point {
         let sides = self.sides();
-        Place {
+        Point {
             longitude: ((sides.west + sides.east) / 2.0).clamp(LONGITUDES.0, LONGITUDES.1),
             latitude: ((sides.south + sides.north) / 2.0).clamp(LATITUDES.0, LATITUDES.1),
         }
@@ -122,7 +122,7 @@ impl Cell {
     }
 }
 
-impl Place {
+impl Point {
     /// The standard geohash string of the point: eleven letters. No bits remain for the last one.
     pub(super) fn geohash(self) -> [u8; 11] {
         let bits = Cell::within(self, STEP_MAX, ALL_LATITUDES).bits;
@@ -133,7 +133,7 @@ impl Place {
     }
 
     /// Great-circle distance between two points, in meters.
-    pub(super) fn distance(self, other: Place) -> f64 {
+    pub(super) fn distance(self, other: Point) -> f64 {
         let half = |a: f64, b: f64| ((radians(b) - radians(a)) / 2.0).sin();
         let u = half(self.latitude, other.latitude);
         let v = half(self.longitude, other.longitude);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn places_have_the_scores_and_texts_of_redis() {
-        let palermo = Place { longitude: 13.361389, latitude: 38.115556 };
+        let palermo = Point { longitude: 13.361389, latitude: 38.115556 };
         let cell = Cell::around(palermo, STEP_MAX);
         assert_eq!(cell.score(), 3_479_099_956_230_698.0);
         assert_eq!(&cell.center().geohash(), b"sqc8b49rny0");
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn neighbours_go_around_the_edges() {
-        let west = Cell::around(Place { longitude: -180.0, latitude: 0.0 }, 3);
+        let west = Cell::around(Point { longitude: -180.0, latitude: 0.0 }, 3);
         assert_eq!(west.moved(-1, 0).sides().east, 180.0);
         assert_eq!(west.moved(-1, 0).moved(1, 0), west);
         assert_eq!(west.moved(0, 8), west);
@@ -176,11 +176,11 @@ mod tests {
     /// What lies on an edge was once looked for on the other side of the map.
     #[test]
     fn places_on_the_edges_are_in_the_middle_cell() {
-        let east = Cell::around(Place { longitude: 180.0, latitude: 10.0 }, STEP_MAX);
+        let east = Cell::around(Point { longitude: 180.0, latitude: 10.0 }, STEP_MAX);
         assert_eq!((east.score(), east.moved(0, 0)), (10_138_940_401_276_180.0, east));
         assert_eq!(east.moved(-1, 0).sides().east, 180.0);
         assert_eq!(east.moved(1, 0).sides().west, -180.0 + 360.0 / (1_u64 << STEP_MAX) as f64);
-        let north = Cell::around(Place { longitude: 10.0, latitude: LATITUDES.1 }, STEP_MAX);
+        let north = Cell::around(Point { longitude: 10.0, latitude: LATITUDES.1 }, STEP_MAX);
         assert_eq!(north.moved(0, 0), north);
         assert_eq!(north.moved(0, -1).sides().north, LATITUDES.1);
     }

@@ -11,7 +11,7 @@ use hotring_store::AddOptions;
 use super::zset::{NOT_A_FLOAT, note_lookup, parse_score};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
-use cell::{Cell, LATITUDES, LONGITUDES, Place, STEP_MAX};
+use cell::{Cell, LATITUDES, LONGITUDES, Point, STEP_MAX};
 pub(crate) use search::*;
 
 pub(crate) fn geoadd(c: &mut Context<'_>) -> Outcome {
@@ -32,7 +32,7 @@ pub(crate) fn geoadd(c: &mut Context<'_>) -> Outcome {
     }
     let pairs: Result<Vec<(f64, &[u8])>, Failure> = (0..triples.len())
         .step_by(3)
-        .map(|i| Ok((Cell::around(place(triples, i)?, STEP_MAX).score(), triples.at(i + 2))))
+        .map(|i| Ok((Cell::around(point(triples, i)?, STEP_MAX).score(), triples.at(i + 2))))
         .collect();
     let added = c.store.scored_add(&c.args[1], &pairs?, options, c.now)?;
     c.reply.count(added.added + if counts_moved { added.moved } else { 0 });
@@ -40,12 +40,12 @@ pub(crate) fn geoadd(c: &mut Context<'_>) -> Outcome {
 }
 
 /// Parses the longitude and latitude at `at`.
-fn place(args: ArgsView<'_>, at: usize) -> Result<Place, Failure> {
+fn point(args: ArgsView<'_>, at: usize) -> Result<Point, Failure> {
     let longitude = parse_score(args.at(at)).ok_or(NOT_A_FLOAT)?;
     let latitude = parse_score(args.at(at + 1)).ok_or(NOT_A_FLOAT)?;
     let is_in = |at: f64, (min, max): (f64, f64)| (min..=max).contains(&at);
     if is_in(longitude, LONGITUDES) && is_in(latitude, LATITUDES) {
-        return Ok(Place { longitude, latitude });
+        return Ok(Point { longitude, latitude });
     }
     Err(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into())
 }
@@ -68,8 +68,8 @@ pub(crate) fn geodist(c: &mut Context<'_>) -> Outcome {
         _ => return Err(Failure::Syntax),
     };
     let found = c.store.scored(&c.args[1], c.now, |scored| {
-        let place = |i| scored.score(c.args.at(i)).map(|score| Cell::of_score(score).center());
-        Some(place(2)?.distance(place(3)?))
+        let point = |i| scored.score(c.args.at(i)).map(|score| Cell::of_score(score).center());
+        Some(point(2)?.distance(point(3)?))
     })?;
     note_lookup(c, found.is_some());
     match found.flatten() {
@@ -80,11 +80,11 @@ pub(crate) fn geodist(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn geohash(c: &mut Context<'_>) -> Outcome {
-    let places = places(c)?;
-    c.reply.array(places.len());
-    for place in places {
-        match place {
-            Some(place) => c.reply.bulk(&place.geohash()),
+    let points = points(c)?;
+    c.reply.array(points.len());
+    for point in points {
+        match point {
+            Some(point) => c.reply.bulk(&point.geohash()),
             None => c.reply.null(),
         }
     }
@@ -92,11 +92,11 @@ pub(crate) fn geohash(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn geopos(c: &mut Context<'_>) -> Outcome {
-    let places = places(c)?;
-    c.reply.array(places.len());
-    for place in places {
-        match place {
-            Some(place) => reply_place(c, place),
+    let points = points(c)?;
+    c.reply.array(points.len());
+    for point in points {
+        match point {
+            Some(point) => reply_point(c, point),
             None => c.reply.null_array(),
         }
     }
@@ -104,19 +104,19 @@ pub(crate) fn geopos(c: &mut Context<'_>) -> Outcome {
 }
 
 /// The positions of the members that a request names; None for a missing member.
-fn places(c: &mut Context<'_>) -> Result<Vec<Option<Place>>, Failure> {
+fn points(c: &mut Context<'_>) -> Result<Vec<Option<Point>>, Failure> {
     let members = c.args.tail(2);
     let found = c.store.scored(&c.args[1], c.now, |scored| {
-        let place = |member| scored.score(member).map(|score| Cell::of_score(score).center());
-        members.iter().map(place).collect()
+        let point = |member| scored.score(member).map(|score| Cell::of_score(score).center());
+        members.iter().map(point).collect()
     })?;
     note_lookup(c, found.is_some());
     Ok(found.unwrap_or_else(|| vec![None; members.len()]))
 }
 
-fn reply_place(c: &mut Context<'_>, place: Place) {
+fn reply_point(c: &mut Context<'_>, point: Point) {
     c.reply.array(2);
-    for degrees in [place.longitude, place.latitude] {
+    for degrees in [point.longitude, point.latitude] {
         let text = format!("{degrees:.17}");
         // The center of a cell is never 0, so "-0" cannot occur.
         c.reply.decimal(text.trim_end_matches('0').trim_end_matches('.').as_bytes());

@@ -7,8 +7,8 @@ use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{Content, Interval, ScoreEnd, ScoredRef, Session};
 
 use super::area::{Area, Form};
-use super::cell::{Cell, Place};
-use super::{place, reply_place, unit};
+use super::cell::{Cell, Point};
+use super::{point, reply_point, unit};
 use crate::commands::zset::{note_lookup, parse_score};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -30,14 +30,14 @@ enum Kind {
 
 /// The parsed search of a request.
 #[derive(Default)]
-struct Asked {
-    center: Option<Place>,
+struct SearchOptions {
+    center: Option<Point>,
     form: Option<Form>,
     /// Length in meters of the unit for distances in the reply.
     unit: f64,
     with_distance: bool,
     with_score: bool,
-    with_place: bool,
+    with_point: bool,
     stores_distance: bool,
     /// Sort by ascending or descending distance; None for unsorted.
     ascending: Option<bool>,
@@ -52,12 +52,12 @@ struct Hit {
     member: Vec<u8>,
     score: f64,
     distance: f64,
-    place: Place,
+    point: Point,
 }
 
-fn member_place(scored: Option<ScoredRef<'_>>, member: &[u8]) -> Result<Place, Failure> {
+fn member_point(scored: Option<ScoredRef<'_>>, member: &[u8]) -> Result<Point, Failure> {
     // Without a set nothing can match, and other errors take precedence.
-    let Some(scored) = scored else { return Ok(Place::default()) };
+    let Some(scored) = scored else { return Ok(Point::default()) };
     let score = scored.score(member);
     score
         .map(|score| Cell::of_score(score).center())
@@ -69,7 +69,7 @@ fn length(text: &[u8], why_not: &'static str) -> Result<f64, Failure> {
     parse_score(text).ok_or(Failure::text(why_not))
 }
 
-impl Asked {
+impl SearchOptions {
     fn radius(&mut self, args: ArgsView<'_>, at: usize) -> Outcome {
         let radius = length(args.at(at), "ERR need numeric radius")?;
         if radius < 0.0 {
@@ -100,13 +100,13 @@ impl Asked {
     ) -> Result<usize, Failure> {
         match kind {
             Kind::Around => {
-                self.center = Some(place(args, 2)?);
+                self.center = Some(point(args, 2)?);
                 self.radius(args, 4)?;
                 Ok(6)
             }
             Kind::AroundMember if scored.is_none() => Ok(5),
             Kind::AroundMember => {
-                self.center = Some(member_place(scored, args.at(2))?);
+                self.center = Some(member_point(scored, args.at(2))?);
                 self.radius(args, 3)?;
                 Ok(5)
             }
@@ -119,7 +119,7 @@ impl Asked {
         match word.to_ascii_lowercase().as_slice() {
             b"withdist" => self.with_distance = true,
             b"withhash" => self.with_score = true,
-            b"withcoord" => self.with_place = true,
+            b"withcoord" => self.with_point = true,
             b"any" => self.any = true,
             b"asc" => self.ascending = Some(true),
             b"desc" => self.ascending = Some(false),
@@ -154,93 +154,98 @@ impl<'a> Command<'a> {
         if self.is_search_store() { self.args.tail(1) } else { self.args }
     }
 
-    fn read(&self, scored: Option<ScoredRef<'_>>) -> Result<Asked, Failure> {
+    fn read(&self, scored: Option<ScoredRef<'_>>) -> Result<SearchOptions, Failure> {
         let args = self.question();
-        let mut asked = Asked { unit: 1.0, ..Asked::default() };
-        let mut at = asked.base(args, self.kind, scored)?;
-        let (mut by_member, mut by_place) = (false, false);
+        let mut options = SearchOptions { unit: 1.0, ..SearchOptions::default() };
+        let mut at = options.base(args, self.kind, scored)?;
+        let (mut by_member, mut by_point) = (false, false);
         while let Some(word) = args.get(at) {
             let left = args.len() - at - 1;
             let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
             let searches = self.kind == Kind::Search;
-            let is_box = matches!(asked.form, Some(Form::Box { .. }));
-            let is_circle = matches!(asked.form, Some(Form::Circle { .. }));
-            at += if asked.word(word) {
+            let is_box = matches!(options.form, Some(Form::Box { .. }));
+            let is_circle = matches!(options.form, Some(Form::Circle { .. }));
+            at += if options.word(word) {
                 1
             } else if is("count") && left >= 1 {
-                asked.limit = limit(args.at(at + 1))?;
+                options.limit = limit(args.at(at + 1))?;
                 2
             } else if self.stores && !searches && is("store") && left >= 1 {
-                asked.stores_distance = false;
+                options.stores_distance = false;
                 2
             } else if self.stores && !searches && is("storedist") && left >= 1 {
-                asked.stores_distance = true;
+                options.stores_distance = true;
                 2
-            } else if searches && is("frommember") && left >= 1 && !by_place {
-                asked.center = Some(member_place(scored, args.at(at + 1))?);
+            } else if searches && is("frommember") && left >= 1 && !by_point {
+                options.center = Some(member_point(scored, args.at(at + 1))?);
                 by_member = true;
                 2
             } else if searches && is("fromlonlat") && left >= 2 && !by_member {
-                asked.center = Some(place(args, at + 1)?);
-                by_place = true;
+                options.center = Some(point(args, at + 1)?);
+                by_point = true;
                 3
             } else if searches && is("byradius") && left >= 2 && !is_box {
-                asked.radius(args, at + 1)?;
+                options.radius(args, at + 1)?;
                 3
             } else if searches && is("bybox") && left >= 3 && !is_circle {
-                asked.sides(args, at + 1)?;
+                options.sides(args, at + 1)?;
                 4
             } else if self.is_search_store() && is("storedist") {
-                asked.stores_distance = true;
+                options.stores_distance = true;
                 1
             } else {
                 return Err(Failure::Syntax);
             };
         }
-        self.check(&asked)?;
-        if asked.limit > 0 && asked.ascending.is_none() && !asked.any {
-            asked.ascending = Some(true);
+        self.check(&options)?;
+        if options.limit > 0 && options.ascending.is_none() && !options.any {
+            options.ascending = Some(true);
         }
-        Ok(asked)
+        Ok(options)
     }
 
     /// Checks that the request is complete and its options do not contradict each other.
-    fn check(&self, asked: &Asked) -> Outcome {
+    fn check(&self, options: &SearchOptions) -> Outcome {
         let searches = self.kind == Kind::Search;
-        if self.to.is_some() && (asked.with_distance || asked.with_score || asked.with_place) {
-            let what = if searches { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
+        if self.to.is_some() && (options.with_distance || options.with_score || options.with_point)
+        {
+            let command = if searches { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
             return Err(format!(
-                "ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+                "ERR {command} is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
             )
             .into());
         }
-        if searches && asked.center.is_none() {
+        if searches && options.center.is_none() {
             let name = self.named();
             return Err(format!(
                 "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}"
             )
             .into());
         }
-        if searches && asked.form.is_none() {
+        if searches && options.form.is_none() {
             let name = self.named();
             return Err(format!(
                 "ERR exactly one of BYRADIUS and BYBOX can be specified for {name}"
             )
             .into());
         }
-        if asked.any && asked.limit == 0 {
+        if options.any && options.limit == 0 {
             return Err(Failure::text("ERR the ANY argument requires COUNT argument"));
         }
         Ok(())
     }
 
     /// Runs the search. Returns the query and the matches; no matches if the key is missing.
-    fn run(&self, store: &mut Session, now: u64) -> Result<(Asked, Option<Vec<Hit>>), Failure> {
+    fn run(
+        &self,
+        store: &mut Session,
+        now: u64,
+    ) -> Result<(SearchOptions, Option<Vec<Hit>>), Failure> {
         let key = self.question().at(1);
         let found = store.scored_walk(key, now, |scored| {
-            let asked = self.read(Some(scored))?;
-            let hits = asked.find(scored);
-            Ok::<_, Failure>((asked, Some(hits)))
+            let options = self.read(Some(scored))?;
+            let hits = options.find(scored);
+            Ok::<_, Failure>((options, Some(hits)))
         })?;
         found.unwrap_or_else(|| Ok((self.read(None)?, None)))
     }
@@ -252,7 +257,7 @@ fn limit(text: &[u8]) -> Result<usize, Failure> {
     limit.ok_or(Failure::text("ERR COUNT must be > 0"))
 }
 
-impl Asked {
+impl SearchOptions {
     fn find(&self, scored: ScoredRef<'_>) -> Vec<Hit> {
         let (Some(center), Some(form)) = (self.center, self.form) else { return Vec::new() };
         let area = Area { center, form };
@@ -290,12 +295,12 @@ fn collect(area: &Area, cell: Cell, scored: ScoredRef<'_>, enough: usize, hits: 
     let ranks = scored.ranks(&Interval::Scores(min, max), false);
     for from in ranks.clone().step_by(PART) {
         scored.each(from..ranks.end.min(from + PART), false, |entry| {
-            let place = Cell::of_score(entry.score).center();
+            let point = Cell::of_score(entry.score).center();
             if hits.len() < enough
-                && let Some(distance) = area.distance_within(place)
+                && let Some(distance) = area.distance_within(point)
             {
                 let member = entry.member.to_vec();
-                hits.push(Hit { member, score: entry.score, distance, place });
+                hits.push(Hit { member, score: entry.score, distance, point });
             }
         });
         if hits.len() >= enough {
@@ -313,16 +318,17 @@ fn search(c: &mut Context<'_>, kind: Kind, stores: bool) -> Outcome {
     };
     let command = Command { args: c.args, kind, stores, to };
     let Some(to) = to else {
-        let (asked, hits) = command.run(c.store, c.now)?;
+        let (options, hits) = command.run(c.store, c.now)?;
         note_lookup(c, hits.is_some());
-        return reply(c, &asked, &hits.unwrap_or_default());
+        return reply(c, &options, &hits.unwrap_or_default());
     };
     let now = c.now;
     let (n, is_found) = c.store.exclusive(&[to, command.question().at(1)], |store| {
-        let (asked, hits) = command.run(store, now)?;
+        let (options, hits) = command.run(store, now)?;
         let is_found = hits.is_some();
         let members = hits.unwrap_or_default().into_iter().map(|hit| {
-            let score = if asked.stores_distance { hit.distance / asked.unit } else { hit.score };
+            let score =
+                if options.stores_distance { hit.distance / options.unit } else { hit.score };
             (Cow::Owned(hit.member), score)
         });
         let members: Vec<_> = members.collect();
@@ -335,8 +341,8 @@ fn search(c: &mut Context<'_>, kind: Kind, stores: bool) -> Outcome {
     Ok(())
 }
 
-fn reply(c: &mut Context<'_>, asked: &Asked, hits: &[Hit]) -> Outcome {
-    let n_parts = [asked.with_distance, asked.with_score, asked.with_place];
+fn reply(c: &mut Context<'_>, options: &SearchOptions, hits: &[Hit]) -> Outcome {
+    let n_parts = [options.with_distance, options.with_score, options.with_point];
     let n_parts = n_parts.into_iter().filter(|is_asked| *is_asked).count();
     c.reply.array(hits.len());
     for hit in hits {
@@ -344,14 +350,14 @@ fn reply(c: &mut Context<'_>, asked: &Asked, hits: &[Hit]) -> Outcome {
             c.reply.array(1 + n_parts);
         }
         c.reply.bulk(&hit.member);
-        if asked.with_distance {
-            c.reply.bulk(format!("{:.4}", hit.distance / asked.unit).as_bytes());
+        if options.with_distance {
+            c.reply.bulk(format!("{:.4}", hit.distance / options.unit).as_bytes());
         }
-        if asked.with_score {
+        if options.with_score {
             c.reply.int(hit.score as i64);
         }
-        if asked.with_place {
-            reply_place(c, hit.place);
+        if options.with_point {
+            reply_point(c, hit.point);
         }
         c.check_reply_len()?;
     }

@@ -237,7 +237,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
 
 fn persistence(f: &Facts<'_>, text: &mut String) {
     loading(f, text);
-    super::save::tell(f, text);
+    super::save::add_status(f, text);
     constants(text, NO_FORK, NO_FORK_TEXTS);
     let log = f.server.persist.durability.log();
     field(text, "aof_enabled", u8::from(log.is_some()));
@@ -536,7 +536,7 @@ mod tests {
         let errors =
             "errorstat_ERR:count=2¶errorstat_EXECABORT:count=1¶errorstat_WRONGTYPE:count=1¶";
         assert!(short.contains(&format!("# Errorstats¶{errors}")), "{short}");
-        let mut other = dialogue.beside(hotring_protocol::Version::Resp2);
+        let mut other = dialogue.with_version(hotring_protocol::Version::Resp2);
         other.say("CONFIG RESETSTAT");
         assert!(!other.say("INFO errorstats").contains("errorstat_"));
         dialogue.say("SET a 1\r\nAPPEND a\r\nHKEYS a");

@@ -32,8 +32,8 @@ fn elements_that_are_there_are_taken_at_once() {
 #[test]
 fn a_newcomer_serves_those_before_it() {
     let mut first = Dialogue::new(Version::Resp2);
-    let mut second = first.beside(Version::Resp3);
-    let mut other = first.beside(Version::Resp2);
+    let mut second = first.with_version(Version::Resp3);
+    let mut other = first.with_version(Version::Resp2);
     assert_eq!(first.say("BLPOP k 0"), "");
     assert_eq!(other.say("BZPOPMIN k 0"), "", "it waits for another type");
     let mut pusher = first.server().store.session();
@@ -53,7 +53,7 @@ fn a_newcomer_serves_those_before_it() {
 #[test]
 fn a_long_line_is_served_to_its_end() {
     let mut pusher = Dialogue::new(Version::Resp2);
-    let mut clients: Vec<_> = (0..100).map(|_| pusher.beside(Version::Resp2)).collect();
+    let mut clients: Vec<_> = (0..100).map(|_| pusher.with_version(Version::Resp2)).collect();
     for (i, client) in clients.iter_mut().enumerate() {
         let line = match i % 3 {
             0 => format!("BLMOVE k to{i} LEFT LEFT 0"),
@@ -87,8 +87,8 @@ fn a_long_line_is_served_to_its_end() {
 #[test]
 fn events_come_in_order() {
     let mut pusher = Dialogue::new(Version::Resp2);
-    let mut listener = pusher.beside(Version::Resp2);
-    let mut waiter = pusher.beside(Version::Resp3);
+    let mut listener = pusher.with_version(Version::Resp2);
+    let mut waiter = pusher.with_version(Version::Resp3);
     pusher.say("CONFIG SET notify-keyspace-events KA");
     assert_eq!(waiter.say("BLPOP k 0"), "");
     listener.say("PSUBSCRIBE __keyspace*");
@@ -103,7 +103,7 @@ fn events_come_in_order() {
 #[test]
 fn an_element_that_may_not_move_stays() {
     let mut pusher = Dialogue::new(Version::Resp2);
-    let mut mover = pusher.beside(Version::Resp2);
+    let mut mover = pusher.with_version(Version::Resp2);
     assert_eq!(mover.say("BLMOVE k text LEFT LEFT 0"), "");
     assert_eq!(pusher.say("SET text t"), "+OK¶");
     assert_eq!(pusher.say("RPUSH k a"), ":1¶");

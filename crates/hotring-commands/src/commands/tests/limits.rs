@@ -48,7 +48,7 @@ fn what_is_too_long_to_be_sent_is_not_taken() {
             let what = format!("{taking}, {version:?}");
             assert_eq!(reply, "", "{what}");
             assert_eq!(client.closing(), Some(Closing::OutputLimit), "{what}");
-            assert_eq!(client.beside(version).say(&format!("{len} k")), n, "{what}");
+            assert_eq!(client.with_version(version).say(&format!("{len} k")), n, "{what}");
         }
     }
 }
@@ -118,7 +118,7 @@ fn what_sets_make_is_not_put_together_if_it_is_too_long() {
             client.say(&format!("SADD t{}", names(10, "x")));
             assert_eq!(client.say(request), "", "{request}");
             assert_eq!(client.closing(), Some(Closing::OutputLimit), "{request}");
-            let mut other = client.beside(version);
+            let mut other = client.with_version(version);
             assert_eq!(other.say("ZUNIONSTORE to 2 a b"), ":210¶");
             assert_eq!(other.say("ZINTERCARD 2 a a LIMIT 7"), ":7¶");
             assert_eq!(other.say("SUNIONSTORE to s t"), ":210¶");
@@ -219,7 +219,7 @@ fn elements_that_cannot_be_sent_are_not_drawn() {
         assert_eq!(client.closing(), Some(Closing::OutputLimit), "{taking}");
         let took = start.elapsed();
         assert!(took < std::time::Duration::from_secs(2), "{taking} took {took:?}");
-        let mut other = client.beside(Version::Resp2);
+        let mut other = client.with_version(Version::Resp2);
         assert!(other.say(&taking.replace(" k ", " none ")).starts_with("*0"), "{taking}");
     }
 }

@@ -15,7 +15,7 @@ const ALL_CHANGED: &str = ">2¶$10¶invalidate¶_¶";
 
 fn two() -> (Dialogue, Dialogue) {
     let a = Dialogue::new(Version::Resp3);
-    let b = a.beside(Version::Resp2);
+    let b = a.with_version(Version::Resp2);
     (a, b)
 }
 
@@ -206,7 +206,7 @@ fn requests_are_tracked_as_caching_says() {
 #[test]
 fn broadcasts_go_by_prefix() {
     let (mut a, mut b) = two();
-    let mut all = a.beside(Version::Resp3);
+    let mut all = a.with_version(Version::Resp3);
     a.say("CLIENT TRACKING on BCAST PREFIX user: PREFIX other PREFIX user2");
     all.say("CLIENT TRACKING on BCAST NOLOOP");
     for (write, key, is_prefixed) in [
@@ -237,8 +237,8 @@ fn broadcasts_go_by_prefix() {
 #[test]
 fn another_connection_is_told_in_its_version() {
     let mut a = Dialogue::new(Version::Resp2);
-    let mut b = a.beside(Version::Resp2);
-    let mut listener = a.beside(Version::Resp2);
+    let mut b = a.with_version(Version::Resp2);
+    let mut listener = a.with_version(Version::Resp2);
     let redirect = format!("CLIENT TRACKING on REDIRECT {}", listener.id());
     assert_eq!(a.say(&redirect), "+OK¶");
     assert_eq!(a.say("CLIENT GETREDIR"), format!(":{}¶", listener.id()));
@@ -254,7 +254,7 @@ fn another_connection_is_told_in_its_version() {
     assert_eq!(listener.heard(), "*3¶$7¶message¶$20¶__redis__:invalidate¶*1¶$1¶k¶");
     b.say("FLUSHALL");
     assert_eq!(listener.heard(), "*3¶$7¶message¶$20¶__redis__:invalidate¶$-1¶");
-    let mut other = a.beside(Version::Resp3);
+    let mut other = a.with_version(Version::Resp3);
     a.say(&format!("CLIENT TRACKING on REDIRECT {}", other.id()));
     read_and_change(&mut a, &mut b);
     assert_eq!((other.heard(), listener.heard()), (changed(&["k"]), String::new()));
@@ -266,7 +266,7 @@ fn another_connection_is_told_in_its_version() {
 #[test]
 fn the_end_of_who_is_told_is_told() {
     let (mut a, mut b) = two();
-    let other = a.beside(Version::Resp3);
+    let other = a.with_version(Version::Resp3);
     let id = other.id();
     a.say(&format!("CLIENT TRACKING on REDIRECT {id}"));
     a.say("GET k");
@@ -345,7 +345,7 @@ fn keys_above_the_limit_are_called_changed() {
 fn readers_of_one_key_are_not_counted_as_keys() {
     let (mut a, mut b) = two();
     assert_eq!(a.say("CONFIG SET tracking-table-max-keys 1"), "+OK¶");
-    let mut readers: Vec<Dialogue> = (0..10).map(|_| a.beside(Version::Resp3)).collect();
+    let mut readers: Vec<Dialogue> = (0..10).map(|_| a.with_version(Version::Resp3)).collect();
     for reader in &mut readers {
         reader.say("CLIENT TRACKING on");
         assert_eq!(reader.say("GET k"), "_¶");
@@ -407,7 +407,7 @@ fn those_who_have_left_leave_nothing() {
     };
     read(&mut a, 100);
     for _ in 0..100 {
-        let mut guest = a.beside(Version::Resp3);
+        let mut guest = a.with_version(Version::Resp3);
         read(&mut guest, 10);
         guest.end();
     }
@@ -415,7 +415,7 @@ fn those_who_have_left_leave_nothing() {
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 100);
     // The keys of one closed connection do not pay for a walk over the whole table.
-    let mut guest = a.beside(Version::Resp3);
+    let mut guest = a.with_version(Version::Resp3);
     read(&mut guest, 10);
     guest.end();
     drop_left(&a);

@@ -209,7 +209,7 @@ fn a_reply_above_the_limit_ends_the_connection_and_all_of_it_has_run() {
 #[test]
 fn who_watches_what_has_changed_is_shown_to_do_so() {
     let mut a = Dialogue::new(Version::Resp3);
-    let mut b = a.beside(Version::Resp3);
+    let mut b = a.with_version(Version::Resp3);
     let flags = |dialogue: &mut Dialogue, request: &str| {
         let reply = dialogue.say(request);
         let line = reply.lines().find(|line| line.contains("id=1 ")).unwrap().to_string();

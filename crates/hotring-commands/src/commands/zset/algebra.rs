@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hotring_protocol::{ArgsView, parse_i64};
-use hotring_store::{Content, Scored, ScoredAsked, ScoredInput};
+use hotring_store::{Content, ScoreLookup, Scored, ScoredInput};
 
 use super::counted_keys;
 use super::score::{begin_members, parse, reply_member};
@@ -126,7 +126,7 @@ fn aggregated(
     operation: Operation,
     aggregate: Aggregate,
     (member, score): (&[u8], f64),
-    behind: &[(ScoredAsked<'_>, f64)],
+    behind: &[(ScoreLookup<'_>, f64)],
 ) -> Option<f64> {
     let mut score = score;
     for (other, weight) in behind {

@@ -5,7 +5,9 @@ mod range;
 mod score;
 
 use hotring_protocol::{ArgsView, Version, glob_match, parse_i64};
-use hotring_store::{AddOptions, NumberKind, OwnedScored, Room, Scored, ScoredRef, StoreError};
+use hotring_store::{
+    AddOptions, NumberKind, OwnedScored, ReplyCapacity, Scored, ScoredRef, StoreError,
+};
 
 use super::multi::with_keys;
 use super::random::Chosen;
@@ -212,15 +214,15 @@ fn pop(c: &mut Context<'_>, is_max: bool) -> Outcome {
             .and_then(|n| usize::try_from(n).ok())
             .ok_or(Failure::text("ERR value is out of range, must be positive"))?,
     };
-    let popped = c.store.scored_pop(&c.args[1], (n, room(c, b"")), is_max, c.now)?;
+    let popped = c.store.scored_pop(&c.args[1], (n, reply_capacity(c, b"")), is_max, c.now)?;
     let version = if c.args.len() == 3 { c.reply.version() } else { Version::Resp2 };
     reply_members(c, version, &popped);
     Ok(())
 }
 
 /// The remaining capacity of a reply that holds `key`, for members with their scores.
-pub(super) fn room(c: &Context<'_>, key: &[u8]) -> Room {
-    Room { cost: |member| bulk_len(member) + SCORE_LEN_MAX, ..c.room(key) }
+pub(super) fn reply_capacity(c: &Context<'_>, key: &[u8]) -> ReplyCapacity {
+    ReplyCapacity { cost: |member| bulk_len(member) + SCORE_LEN_MAX, ..c.reply_capacity(key) }
 }
 
 pub(super) fn reply_members(c: &mut Context<'_>, version: Version, members: &[OwnedScored]) {
@@ -248,7 +250,7 @@ fn counted_keys(
 pub(crate) fn zmpop(c: &mut Context<'_>) -> Outcome {
     let (keys, is_max, n) = counted_pop(c.args, 1)?;
     let longest = keys.iter().max_by_key(|key| key.len()).copied().unwrap_or_default();
-    let (now, limits) = (c.now, (n, room(c, longest)));
+    let (now, limits) = (c.now, (n, reply_capacity(c, longest)));
     let popped = c.store.exclusive(&keys, |store| {
         for key in &keys {
             let popped = store.scored_pop(key, limits, is_max, now)?;

@@ -21,7 +21,7 @@ enum By {
 }
 
 /// The parsed range of a request.
-struct Asked<'a> {
+struct RangeRequest<'a> {
     interval: Interval<'a>,
     reversed: bool,
     with_scores: bool,
@@ -49,7 +49,7 @@ fn interval<'a>(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Interval<'a>, Fa
 }
 
 /// Parses a range; `args` begin with its two ends.
-fn asked(args: ArgsView<'_>, form: Form) -> Result<Asked<'_>, Failure> {
+fn request(args: ArgsView<'_>, form: Form) -> Result<RangeRequest<'_>, Failure> {
     let Form { by, mut reversed, takes_scores } = form;
     let mut chosen = by;
     let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
@@ -87,10 +87,10 @@ fn asked(args: ArgsView<'_>, form: Form) -> Result<Asked<'_>, Failure> {
     let swapped = reversed && by != By::Rank;
     let (min, max) = if swapped { (1, 0) } else { (0, 1) };
     let interval = interval(by, args.at(min), args.at(max))?;
-    Ok(Asked { interval, reversed, with_scores, offset, limit: usize::try_from(limit).ok() })
+    Ok(RangeRequest { interval, reversed, with_scores, offset, limit: usize::try_from(limit).ok() })
 }
 
-impl Asked<'_> {
+impl RangeRequest<'_> {
     /// The part of `ranks` that LIMIT selects.
     fn limited(&self, ranks: Range<usize>) -> Range<usize> {
         // For ranks, only a LIMIT without a count (-1) is accepted, and it has no effect.
@@ -111,11 +111,11 @@ impl Asked<'_> {
 }
 
 fn range(c: &mut Context<'_>, form: Form) -> Outcome {
-    let asked = asked(c.args.tail(2), form)?;
+    let request = request(c.args.tail(2), form)?;
     let (version, len_max) = (c.reply.version(), c.reply_len_max);
-    let Asked { reversed, with_scores, .. } = asked;
+    let RangeRequest { reversed, with_scores, .. } = request;
     let found = c.store.scored_walk(c.key(), c.now, |scored| {
-        let ranks = asked.limited(scored.ranks(&asked.interval, reversed));
+        let ranks = request.limited(scored.ranks(&request.interval, reversed));
         begin_members(&mut c.reply, version, ranks.len(), with_scores);
         let is_long = !scored.is_packed();
         scored.each(ranks, reversed, |entry| {
@@ -160,12 +160,12 @@ pub(crate) fn zrevrangebylex(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn zrangestore(c: &mut Context<'_>) -> Outcome {
     let form = Form { by: None, reversed: false, takes_scores: false };
-    let asked = asked(c.args.tail(3), form)?;
+    let request = request(c.args.tail(3), form)?;
     let (to, from, now) = (c.args.at(1), c.args.at(2), c.now);
     let stored = c.store.exclusive(&[to, from], |store| {
         let (mut members, damages) = (Vec::new(), store.damages());
         store.scored_walk(from, now, |scored| {
-            let ranks = asked.limited(scored.ranks(&asked.interval, asked.reversed));
+            let ranks = request.limited(scored.ranks(&request.interval, request.reversed));
             scored.each(ranks, false, |entry| {
                 members.push((Cow::Owned(entry.member.to_vec()), entry.score));
             });

@@ -12,7 +12,7 @@ pub(super) struct Batch {
     /// The hash of each request's first key, if the key was prefetched.
     key_hashes: [KeyHash; BATCH_LEN],
     /// The database to which the hashes belong.
-    pub place: u8,
+    pub database_id: u8,
     prefixes: PrefixCache<&'static Spec>,
     /// Number of requests.
     pub len: usize,
@@ -41,7 +41,7 @@ impl Batch {
         Batch {
             requests: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             key_hashes: [KeyHash::UNKNOWN; BATCH_LEN],
-            place: 0,
+            database_id: 0,
             prefixes: PrefixCache::default(),
             len: 0,
             end: 0,
@@ -85,7 +85,7 @@ impl Batch {
 
     /// Prefetches the cache lines of all keys of the batch, if the batch has at least [`PREFETCH_MIN`] requests.
     pub(super) fn prefetch(&mut self, input: &[u8], store: &mut Session) {
-        self.place = store.place();
+        self.database_id = store.database_id();
         if self.len < PREFETCH_MIN {
             return;
         }
@@ -117,7 +117,7 @@ impl Batch {
                 n_keys += 1;
             };
             match spec.sole_key() {
-                Some(place) => gather(args.at(place)),
+                Some(position) => gather(args.at(position)),
                 None => spec.keys_of(args).for_each(gather),
             }
         }

@@ -181,10 +181,10 @@ impl RespExecutor {
         let Some(spec) = self.batch.spec(i) else { return };
         let args = self.batch.args(i, run.input);
         if let Some(took) = timer.and_then(|timer| timer.stop(thread)) {
-            let place = (&thread.shared().counters, &*client, &*thread.server);
-            commands::note_time(spec.id, args, took, run.now, place);
+            let target = (&thread.shared().counters, &*client, &*thread.server);
+            commands::note_time(spec.id, args, took, run.now, target);
         }
-        notify::tell(spec, &mut thread.store, &thread.server, &thread.config);
+        notify::notify_changes(spec, &mut thread.store, &thread.server, &thread.config);
         let Server { push, settings, .. } = &*thread.server;
         push.monitors.show(spec, args, monitors::From::Client(&client.shared), settings);
     }

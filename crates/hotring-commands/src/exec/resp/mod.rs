@@ -179,7 +179,7 @@ impl RespExecutor {
             // Another client may have swapped the database since the previous request.
             context.store.select(context.client.database);
             // A previous request may have selected another database, whose hashes differ.
-            let is_same = context.store.place() == self.batch.place;
+            let is_same = context.store.database_id() == self.batch.database_id;
             context.key_hash = if is_same { self.batch.key_hash(i) } else { KeyHash::UNKNOWN };
             match self.batch.spec(i) {
                 Some(spec) => {

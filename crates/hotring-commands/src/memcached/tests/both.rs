@@ -159,13 +159,13 @@ fn all_requests_of_memcached_wait_for_the_end_of_any_pause() {
         let fed = executor.feed(memcached, request, *now, &mut out);
         assert_eq!((fed, out.len()), (Fed { consumed: 0, stalled: false }, 0), "{mode}");
         let waits = Watched::Waiting { until: Some(START + 5_000) };
-        assert_eq!(executor.look(memcached, *now), waits);
+        assert_eq!(executor.poll_wait(memcached, *now), waits);
         *now += passes;
         if passes == 0 {
             assert_eq!(dialogue.redis("CLIENT UNPAUSE"), "+OK¶");
         }
         let Dialogue { executor, memcached, now, .. } = &mut dialogue;
-        assert_eq!(executor.look(memcached, *now), Watched::Fired);
+        assert_eq!(executor.poll_wait(memcached, *now), Watched::Fired);
         executor.end_wait(memcached, WaitEnd::Fired, *now, &mut out);
         assert!(out.is_empty());
         assert_eq!(dialogue.say("get k"), "END¶");

@@ -3,7 +3,7 @@
 
 use hotring_store::{Content, Elements, ListRef};
 
-use super::dump::{Input, Undumped};
+use super::dump::{Input, PayloadError};
 use super::{back_len, listpack, push_len, ziplist};
 
 /// The type of a list: the number of its elements, then each as a string.
@@ -102,7 +102,7 @@ fn number(text: &[u8]) -> Option<i64> {
 }
 
 /// Reads a list of this type.
-pub(super) fn read_list(input: &mut Input<'_>, kind: u8) -> Result<Content<'static>, Undumped> {
+pub(super) fn read_list(input: &mut Input<'_>, kind: u8) -> Result<Content<'static>, PayloadError> {
     let mut elements = Elements::default();
     let count = if kind == TYPE_LIST_ZIPLIST { 1 } else { input.count()? };
     for _ in 0..count {
@@ -112,18 +112,18 @@ pub(super) fn read_list(input: &mut Input<'_>, kind: u8) -> Result<Content<'stat
                 NODE_PLAIN => elements.add(&input.string()?),
                 NODE_PACKED => {
                     let items = input.string()?;
-                    let items = listpack(&items).ok_or(Undumped::Format)?;
+                    let items = listpack(&items).ok_or(PayloadError::Format)?;
                     items.iter().for_each(|item| elements.add(item));
                 }
-                _ => return Err(Undumped::Format),
+                _ => return Err(PayloadError::Format),
             },
             _ => {
-                let items = ziplist(&input.string()?).ok_or(Undumped::Format)?;
+                let items = ziplist(&input.string()?).ok_or(PayloadError::Format)?;
                 items.iter().for_each(|item| elements.add(item));
             }
         }
     }
-    if elements.is_empty() { Err(Undumped::Format) } else { Ok(Content::List(elements)) }
+    if elements.is_empty() { Err(PayloadError::Format) } else { Ok(Content::List(elements)) }
 }
 
 #[cfg(test)]

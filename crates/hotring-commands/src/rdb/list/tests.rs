@@ -18,7 +18,7 @@ fn sealed(value: &[u8]) -> Vec<u8> {
     payload
 }
 
-fn restored(value: &[u8]) -> Result<Content<'static>, Undumped> {
+fn restored(value: &[u8]) -> Result<Content<'static>, PayloadError> {
     match undump(&sealed(value), 1 << 20)? {
         Content::List(elements) => Ok(Content::List(elements)),
         other => panic!("{other:?} is no list"),
@@ -106,6 +106,6 @@ fn damage_is_an_error_and_no_panic() {
         }
     }
     for empty in [&b"\x01\x00"[..], b"\x12\x00", b"\x12\x01\x03\x01a", b"\x0e\x00"] {
-        assert_eq!(undump(&sealed(empty), 1 << 20), Err(Undumped::Format), "{empty:?}");
+        assert_eq!(undump(&sealed(empty), 1 << 20), Err(PayloadError::Format), "{empty:?}");
     }
 }

@@ -123,18 +123,18 @@ impl<'a> Matcher<'a> {
     }
 
     /// A byte of the pattern; 0 past its end.
-    fn at(&self, place: usize) -> u8 {
-        self.pattern.get(place).copied().unwrap_or(0)
+    fn at(&self, index: usize) -> u8 {
+        self.pattern.get(index).copied().unwrap_or(0)
     }
 
     /// Matches the pattern from `item` on at `start`. Returns the end of the match.
     fn matches(&mut self, start: usize, item: usize) -> Result<Option<usize>, Fault> {
         self.captures.clear();
         self.choices.clear();
-        let mut place = Some((start, item));
+        let mut next = Some((start, item));
         loop {
             self.spend(1)?;
-            place = match place {
+            next = match next {
                 Some((at, item)) if item >= self.pattern.len() => return Ok(Some(at)),
                 Some((at, item)) => self.step(at, item)?,
                 None if self.choices.is_empty() => return Ok(None),
@@ -320,23 +320,23 @@ impl<'a> Matcher<'a> {
             }
             ESCAPE => Ok(item + 2),
             b'[' => {
-                let mut place = item + 1;
-                if self.at(place) == b'^' {
-                    place += 1;
+                let mut index = item + 1;
+                if self.at(index) == b'^' {
+                    index += 1;
                 }
                 // The first byte of a set never closes it.
                 loop {
-                    let byte = self.at(place);
+                    let byte = self.at(index);
                     if byte == 0 {
                         return Err(Fault::Pattern("malformed pattern (missing ']')".into()));
                     }
-                    place += 1;
-                    if byte == ESCAPE && self.at(place) != 0 {
-                        place += 1;
+                    index += 1;
+                    if byte == ESCAPE && self.at(index) != 0 {
+                        index += 1;
                     }
-                    if self.at(place) == b']' {
-                        self.spend(place - item)?;
-                        return Ok(place + 1);
+                    if self.at(index) == b']' {
+                        self.spend(index - item)?;
+                        return Ok(index + 1);
                     }
                 }
             }
@@ -357,22 +357,22 @@ impl<'a> Matcher<'a> {
 
     /// Whether a byte is in the set from `[` at `item` to `]` at `end`.
     fn is_in(&self, byte: u8, item: usize, end: usize) -> bool {
-        let mut place = item + 1;
-        let is_meant = self.at(place) != b'^';
+        let mut index = item + 1;
+        let is_meant = self.at(index) != b'^';
         if !is_meant {
-            place += 1;
+            index += 1;
         }
-        while place < end {
+        while index < end {
             let is_here;
-            if self.at(place) == ESCAPE {
-                is_here = is_of_class(byte, self.at(place + 1));
-                place += 2;
-            } else if self.at(place + 1) == b'-' && place + 2 < end {
-                is_here = (self.at(place)..=self.at(place + 2)).contains(&byte);
-                place += 3;
+            if self.at(index) == ESCAPE {
+                is_here = is_of_class(byte, self.at(index + 1));
+                index += 2;
+            } else if self.at(index + 1) == b'-' && index + 2 < end {
+                is_here = (self.at(index)..=self.at(index + 2)).contains(&byte);
+                index += 3;
             } else {
-                is_here = self.at(place) == byte;
-                place += 1;
+                is_here = self.at(index) == byte;
+                index += 1;
             }
             if is_here {
                 return is_meant;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hotring_log::When;
+use hotring_log::AckWhen;
 
 /// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct LogSettings {
     /// Whether the server writes a log.
     pub is_on: bool,
     /// The state of a write at which it is acknowledged.
-    pub when: When,
+    pub when: AckWhen,
     /// The folder of the log and the snapshots.
     pub data: PathBuf,
     /// The length of a log file in bytes at which the next file begins.
@@ -36,7 +36,7 @@ impl Default for LogSettings {
     fn default() -> Self {
         LogSettings {
             is_on: false,
-            when: When::Written,
+            when: AckWhen::Written,
             data: PathBuf::from("hotring-data"),
             segment_len: 64 << 20,
             queue_max: 64 << 20,
@@ -51,9 +51,9 @@ impl LogSettings {
     pub fn name(&self) -> &'static str {
         match self.when {
             _ if !self.is_on => "off",
-            When::Handed => "async",
-            When::Written => "everysec",
-            When::Synced => "sync",
+            AckWhen::Handed => "async",
+            AckWhen::Written => "everysec",
+            AckWhen::Synced => "sync",
         }
     }
 

@@ -66,8 +66,8 @@ impl Passive {
         Self { alias, ..self }
     }
 
-    const fn asks_for(self, what: &'static str, harmless: &'static [&'static str]) -> Self {
-        Self { missing: Some((what, harmless)), ..self }
+    const fn asks_for(self, feature: &'static str, harmless: &'static [&'static str]) -> Self {
+        Self { missing: Some((feature, harmless)), ..self }
     }
 
     /// The value as Redis would show it. The error text is Redis's.
@@ -123,10 +123,10 @@ impl Given {
     /// Sets a value, if Redis accepts the value and it asks for no missing feature.
     pub(crate) fn set(&mut self, passive: &'static Passive, value: &str) -> Result<(), String> {
         let parsed = passive.parse(value)?;
-        if let Some((what, harmless)) = passive.missing
+        if let Some((feature, harmless)) = passive.missing
             && !harmless.iter().any(|text| text.eq_ignore_ascii_case(value))
         {
-            return Err(format!("it asks for {what}, which this server does not have"));
+            return Err(format!("it asks for {feature}, which this server does not have"));
         }
         self.0.insert(passive.name, parsed);
         Ok(())

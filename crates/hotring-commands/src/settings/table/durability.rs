@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hotring_log::When;
+use hotring_log::AckWhen;
 
 use crate::settings::config::{OnError, SavePoint};
 use crate::settings::setting::{Change, Setting};
@@ -21,9 +21,9 @@ pub(super) static DURABILITY: &[Setting] = &[
             c.log.is_on = !v.eq_ignore_ascii_case("off");
             c.log.when = match v.to_ascii_lowercase().as_str() {
                 "off" => c.log.when,
-                "async" => When::Handed,
-                "everysec" => When::Written,
-                "sync" => When::Synced,
+                "async" => AckWhen::Handed,
+                "everysec" => AckWhen::Written,
+                "sync" => AckWhen::Synced,
                 _ => return Err("must be 'off', 'async', 'everysec' or 'sync'".to_string()),
             };
             Ok(())
@@ -44,11 +44,11 @@ pub(super) static DURABILITY: &[Setting] = &[
         placeholder: "WHEN",
         help: "Redis's name for the log's mode: everysec, or always (sync); no counts as everysec",
         change: Change::Running,
-        get: |c| if c.log.when == When::Synced { "always" } else { "everysec" }.to_string(),
+        get: |c| if c.log.when == AckWhen::Synced { "always" } else { "everysec" }.to_string(),
         set: |c, v| {
             c.log.when = match one_of(v, &["everysec", "always", "no"])? {
-                "always" => When::Synced,
-                _ => When::Written,
+                "always" => AckWhen::Synced,
+                _ => AckWhen::Written,
             };
             Ok(())
         },

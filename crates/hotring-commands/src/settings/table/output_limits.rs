@@ -37,8 +37,8 @@ pub(super) fn set(config: &mut Config, text: &str) -> Result<(), String> {
             }
             "replica" | "slave" => (idle.replica_hard, idle.replica_soft) = (hard, (soft, seconds)),
             _ => {
-                let what = "Invalid client class specified in buffer limit configuration.";
-                return Err(what.to_string());
+                let message = "Invalid client class specified in buffer limit configuration.";
+                return Err(message.to_string());
             }
         }
     }

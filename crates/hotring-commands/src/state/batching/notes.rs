@@ -1,4 +1,4 @@
-//! Chooses the requests that are noted for the list of hot keys: about [`NOTES_A_SECOND`] requests of each thread per
+//! Chooses the requests that are noted for the list of hot keys: about [`NOTES_PER_SECOND`] requests of each thread per
 //! second, or all requests if there are fewer, regardless of pipeline length and the number of connections.
 //!
 //! Each request is chosen independently, and with the same probability as all other requests of that time, whatever
@@ -11,16 +11,16 @@ use fastrand::Rng;
 
 /// The list needs 2,000 notes a second for its bounds; this is more than two standard deviations above that. Each note
 /// costs about 500 instructions.
-pub(crate) const NOTES_A_SECOND: f64 = 3_000.0;
+pub(crate) const NOTES_PER_SECOND: f64 = 3_000.0;
 
 /// The interval in milliseconds at which the request rate is measured.
-const LOOK_MS: u64 = 125;
-const LOOKS_A_SECOND: usize = 8;
-const NOTES_A_LOOK: u32 = (NOTES_A_SECOND / LOOKS_A_SECOND as f64) as u32;
+const CHECK_MS: u64 = 125;
+const CHECKS_PER_SECOND: usize = 8;
+const NOTES_PER_CHECK: u32 = (NOTES_PER_SECOND / CHECKS_PER_SECOND as f64) as u32;
 
-/// Within one interval, the probability halves after this many notes, and again after each further [`NOTES_A_LOOK`].
+/// Within one interval, the probability halves after this many notes, and again after each further [`NOTES_PER_CHECK`].
 /// This bounds the cost of a sudden rise in the request rate.
-const NOTES_A_LOOK_MAX: u32 = 4 * NOTES_A_LOOK;
+const NOTES_PER_CHECK_MAX: u32 = 4 * NOTES_PER_CHECK;
 
 /// Chooses which requests of one thread are noted.
 #[derive(Debug)]
@@ -32,13 +32,13 @@ pub(crate) struct Notes {
     /// One request in this many is noted, on average.
     one_of: f64,
     /// The last measurement of the rate, in Unix milliseconds.
-    looked_at: u64,
+    checked_at: u64,
     /// Requests since that measurement, up to the last note, and the number of notes.
     passed: u64,
     noted: u32,
     noted_max: u32,
     /// Requests of the last second, one count per interval.
-    before: [u64; LOOKS_A_SECOND],
+    before: [u64; CHECKS_PER_SECOND],
 }
 
 impl Default for Notes {
@@ -47,11 +47,11 @@ impl Default for Notes {
             left: 0,
             drawn: 0,
             one_of: 1.0,
-            looked_at: 0,
+            checked_at: 0,
             passed: 0,
             noted: 0,
-            noted_max: NOTES_A_LOOK_MAX,
-            before: [0; LOOKS_A_SECOND],
+            noted_max: NOTES_PER_CHECK_MAX,
+            before: [0; CHECKS_PER_SECOND],
         }
     }
 }
@@ -61,8 +61,8 @@ impl Notes {
     #[inline]
     pub(crate) fn begin_run(&mut self, random: &mut Rng, now: u64) {
         // If the clock was set back, the difference wraps and exceeds the interval.
-        if now.wrapping_sub(self.looked_at) >= LOOK_MS {
-            self.look(random, now);
+        if now.wrapping_sub(self.checked_at) >= CHECK_MS {
+            self.check(random, now);
         }
     }
 
@@ -87,7 +87,7 @@ impl Notes {
         self.passed += self.drawn + 1;
         self.noted += 1;
         if self.noted == self.noted_max {
-            self.noted_max += NOTES_A_LOOK;
+            self.noted_max += NOTES_PER_CHECK;
             self.one_of *= 2.0;
         }
         self.draw(random);
@@ -96,21 +96,21 @@ impl Notes {
 
     /// Measures the request rate and sets the probability accordingly.
     #[cold]
-    fn look(&mut self, random: &mut Rng, now: u64) {
+    fn check(&mut self, random: &mut Rng, now: u64) {
         let passed = self.passed + self.drawn - self.left;
-        let looks = (now.wrapping_sub(self.looked_at) / LOOK_MS).min(LOOKS_A_SECOND as u64);
-        for _ in 0..looks {
+        let checks = (now.wrapping_sub(self.checked_at) / CHECK_MS).min(CHECKS_PER_SECOND as u64);
+        for _ in 0..checks {
             self.before.rotate_right(1);
-            self.before[0] = passed / looks;
+            self.before[0] = passed / checks;
         }
         let second: u64 = self.before.iter().sum();
-        let latest = self.before[0] * LOOKS_A_SECOND as u64;
+        let latest = self.before[0] * CHECKS_PER_SECOND as u64;
         // The lower of the two rates: short bursts are noted completely if they are few requests per second, and all
         // requests are noted again soon after a peak.
-        self.one_of = (second.min(latest) as f64 / NOTES_A_SECOND).max(1.0);
-        let since = now.wrapping_sub(self.looked_at) % LOOK_MS;
-        (self.looked_at, self.passed) = (now - since, 0);
-        (self.noted, self.noted_max) = (0, NOTES_A_LOOK_MAX);
+        self.one_of = (second.min(latest) as f64 / NOTES_PER_SECOND).max(1.0);
+        let since = now.wrapping_sub(self.checked_at) % CHECK_MS;
+        (self.checked_at, self.passed) = (now - since, 0);
+        (self.noted, self.noted_max) = (0, NOTES_PER_CHECK_MAX);
         self.draw(random);
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let (mut notes, mut random) = (Notes::default(), Rng::with_seed(7));
         notes.one_of = 100.0;
         let mut at = 0;
-        let places: Vec<usize> = (0..20_000)
+        let positions: Vec<usize> = (0..20_000)
             .map(|_| {
                 (notes.noted, notes.noted_max) = (0, 2);
                 at += notes.next(usize::MAX, &mut random).expect("it is endless").0 + 1;
@@ -201,9 +201,9 @@ mod tests {
             .collect();
         for period in (2..16).chain([64, 128, 255, 256, 257, 511, 512, 514, 1000]) {
             let mut met = vec![0; period];
-            places.iter().for_each(|place| met[place % period] += 1);
+            positions.iter().for_each(|position| met[position % period] += 1);
             // As far from even as by throws of dice: each count is within six standard deviations.
-            let even = places.len() as f64 / period as f64;
+            let even = positions.len() as f64 / period as f64;
             let far = |n: &usize| (*n as f64 - even).abs() > 6.0 * even.sqrt();
             assert!(!met.iter().any(far), "every {period}: {met:?}");
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotring_log::Lsn;
-use hotring_store::{Place, Watch};
+use hotring_store::{LineEntry, Watch};
 
 use super::Client;
 use super::shared::{PAUSED, RUNS, Unblocked, WAITS, unblocked};
@@ -28,7 +28,7 @@ pub enum Wait {
         /// The client, as visible to the sessions that may serve it.
         blocked: Arc<Blocked>,
         /// The position in the queues of the keys; None once an element is on its way.
-        place: Option<Place>,
+        entry: Option<LineEntry>,
         /// The time limit; None for ever.
         limit: Option<Duration>,
     },

@@ -113,7 +113,7 @@ impl HotKeys {
         // If a reader holds the lock, this note is dropped: the thread must not wait.
         let Ok(mut sketch) = self.0.try_lock() else { return };
         sketch.move_to(now);
-        let at = sketch.place();
+        let at = sketch.position();
         sketch.all[at] += Sum::one(weight);
         let stride = keys().count().div_ceil(KEYS_MAX).max(1);
         let first = random as usize % stride;
@@ -215,7 +215,7 @@ fn bounds(share: f64, notes: f64) -> (f64, f64) {
 
 impl Sketch {
     fn note(&mut self, database: u8, key: &[u8], weight: f64) {
-        let (hash, at) = (self.hash(database, key), self.place());
+        let (hash, at) = (self.hash(database, key), self.position());
         if self.sets.is_empty() {
             self.sets.resize_with(SETS, Vec::new);
         }
@@ -262,7 +262,7 @@ impl Sketch {
     }
 
     /// The index of the sums of the current second.
-    fn place(&self) -> usize {
+    fn position(&self) -> usize {
         (self.span % SPANS as u64) as usize
     }
 

@@ -112,7 +112,7 @@ impl Shared {
 
 /// Removes all keys of database 0, which holds memcached's keys.
 fn clear(store: &mut Session) {
-    store.within(store.place_of(0), Session::clear);
+    store.within(store.database_id_of(0), Session::clear);
 }
 
 fn sums_ever(threads: &[ThreadShared]) -> Sums {

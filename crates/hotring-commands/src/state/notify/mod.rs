@@ -16,12 +16,12 @@ use crate::state::server::Server;
 use crate::table::{CommandId, Group, Spec};
 
 /// Publishes the changes of a command.
-pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
+pub(crate) fn notify_changes(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
     let changes = take_changes(store, server, config);
     let teller = Teller { pubsub: &server.push.pubsub, config, store };
     if spec.id == CommandId::SMove {
         // Redis removes the member from the source first, and reports expired keys before that.
-        let expired = changes.iter().take_while(|change| change.what == Changed::Expired).count();
+        let expired = changes.iter().take_while(|change| change.kind == Changed::Expired).count();
         let (expired, moved) = changes.split_at(expired);
         for change in expired.iter().chain(moved.iter().rev()) {
             teller.creation(spec, change);
@@ -45,8 +45,8 @@ pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &C
 fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Change> {
     let changes = store.take_changes();
     if !changes.is_empty() {
-        let number = store.number_at(store.place());
-        store.tell_expired(|key, late| {
+        let number = store.number_of_database(store.database_id());
+        store.report_expired(|key, late| {
             expired((number, key), &server.push.pubsub, config);
             server.tasks.expirer.note(Duration::from_millis(late));
         });
@@ -68,8 +68,8 @@ pub fn expired_fields(store: &mut Session, pubsub: &PubSub, config: &Config) {
     let changes = store.take_changes();
     let teller = Teller { pubsub, config, store };
     for change in &changes {
-        if let Changed::Fields(what) = change.what {
-            teller.fields(what, change);
+        if let Changed::Fields(kind) = change.kind {
+            teller.fields(kind, change);
         }
     }
 }
@@ -80,10 +80,10 @@ pub fn is_wanted(config: &Config) -> bool {
 }
 
 /// Publishes the evictions of a command that has no events of its own.
-pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
+pub fn notify_evicted(store: &mut Session, server: &Server, config: &Config) {
     let changes = take_changes(store, server, config);
     let teller = Teller { pubsub: &server.push.pubsub, config, store };
-    for change in changes.iter().filter(|change| change.what == Changed::Evicted) {
+    for change in changes.iter().filter(|change| change.kind == Changed::Evicted) {
         teller.event(EVICTED, "evicted", change);
     }
 }
@@ -96,7 +96,7 @@ struct Teller<'a> {
 
 impl Teller<'_> {
     fn creation(&self, spec: &Spec, change: &Change) {
-        let Changed::Stored { is_new, .. } = change.what else { return };
+        let Changed::Stored { is_new, .. } = change.kind else { return };
         // Redis removes an item before it puts another one in its place.
         if is_new || (stored(spec).0 == GENERIC && change.step.is_none()) {
             self.event(NEW, "new", change);
@@ -106,12 +106,12 @@ impl Teller<'_> {
     fn change(&self, spec: &Spec, change: &Change) {
         if let Some(step) = change.step {
             self.step(spec, step, change);
-            if change.what == Changed::Removed {
+            if change.kind == Changed::Removed {
                 self.event(GENERIC, "del", change);
             }
             return;
         }
-        match change.what {
+        match change.kind {
             // PFCOUNT stores only its cached count, which is no change to clients.
             Changed::Stored { .. } if spec.id == CommandId::PfCount => {}
             Changed::Stored { expires, .. } => {
@@ -147,7 +147,7 @@ impl Teller<'_> {
             }
             Changed::Expiry { expires: true } => self.event(GENERIC, "expire", change),
             Changed::Expiry { expires: false } => self.event(GENERIC, "persist", change),
-            Changed::Fields(what) => self.fields(what, change),
+            Changed::Fields(kind) => self.fields(kind, change),
             Changed::Expired => self.event(EXPIRED, "expired", change),
             Changed::Evicted => self.event(EVICTED, "evicted", change),
         }
@@ -175,21 +175,21 @@ impl Teller<'_> {
         }
     }
 
-    fn fields(&self, what: FieldsChanged, change: &Change) {
-        let event = match what {
+    fn fields(&self, kind: FieldsChanged, change: &Change) {
+        let event = match kind {
             FieldsChanged::Expire => "hexpire",
             FieldsChanged::Persist => "hpersist",
             FieldsChanged::Removed => "hdel",
             FieldsChanged::Expired | FieldsChanged::LastExpired => "hexpired",
         };
         self.event(HASH, event, change);
-        if what == FieldsChanged::LastExpired {
+        if kind == FieldsChanged::LastExpired {
             self.event(GENERIC, "del", change);
         }
     }
 
     fn event(&self, class: u16, event: &str, change: &Change) {
-        let number = self.store.number_at(change.place);
+        let number = self.store.number_of_database(change.database_id);
         publish(self.pubsub, self.config, class, event, (number, &change.key));
     }
 }

@@ -131,11 +131,11 @@ fn names_declared_keys(args: &[Value<'_>]) -> bool {
     };
     let n_args = if more.is_some() { usize::MAX } else { args.len() };
     let is_given = |range: &KeyRange| {
-        let Some(places) = places(*range, named, n_args) else { return false };
-        let is_key = |place: usize| named.get(place).is_none_or(|value| *value == Value::Key);
+        let Some(positions) = positions(*range, named, n_args) else { return false };
+        let is_key = |position: usize| named.get(position).is_none_or(|value| *value == Value::Key);
         let step = usize::from(range.step);
-        let has_more = places.end > named.len() && more == Some(Value::Many);
-        !has_more && (places.start..places.end.min(named.len())).step_by(step).all(is_key)
+        let has_more = positions.end > named.len() && more == Some(Value::Many);
+        !has_more && (positions.start..positions.end.min(named.len())).step_by(step).all(is_key)
     };
     !spec.may_touch_any_key() && !spec.may_leave_database(n_args) && spec.keys.iter().all(is_given)
 }
@@ -153,7 +153,11 @@ fn command(args: &[Value<'_>]) -> Option<&'static Spec> {
 
 /// The range of argument positions from the first key to the last. If the number of keys is unknown, the range covers
 /// all remaining arguments; None if the position of the keys is unknown.
-fn places(range: KeyRange, named: &[Value<'_>], n_args: usize) -> Option<std::ops::Range<usize>> {
+fn positions(
+    range: KeyRange,
+    named: &[Value<'_>],
+    n_args: usize,
+) -> Option<std::ops::Range<usize>> {
     let first = usize::from(range.first);
     let end = match range.last {
         last @ 0.. => last as usize + 1,

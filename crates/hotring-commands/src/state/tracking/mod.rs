@@ -55,7 +55,7 @@ use crate::settings::config::{Config, memory};
 use crate::state::client::{Client, ClientShared};
 use crate::table::{Flags, Group, Spec};
 use prefixes::Prefixes;
-use table::{ENTRY_LEN, Place, Size, Table};
+use table::{Cursor, ENTRY_LEN, Size, Table};
 
 /// The channel of invalidations for RESP2 connections.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -141,7 +141,7 @@ struct Tracker {
 /// A walk that drops the entries of clients that stopped tracking.
 #[derive(Default)]
 pub struct Walk {
-    place: Option<Place>,
+    cursor: Option<Cursor>,
     /// `Tracking::left` at the start of the walk.
     left: usize,
 }
@@ -232,22 +232,24 @@ impl Tracking {
     pub fn evict_excess(&self, count: usize) {
         for _ in 0..count {
             let Some((key, readers)) = self.table.take_excess() else { return };
-            self.tell(&key, &readers, false, 0);
+            self.invalidate(&key, &readers, false, 0);
         }
     }
 
     /// Takes one step of a walk that drops the entries of clients that stopped tracking; false if there is nothing to
     /// do.
     pub fn drop_left(&self, walk: &mut Walk) -> bool {
-        if walk.place.is_none() && self.is_much_left() {
-            *walk = Walk { place: Some(Place::default()), left: self.left.load(Ordering::Relaxed) };
+        if walk.cursor.is_none() && self.is_much_left() {
+            *walk =
+                Walk { cursor: Some(Cursor::default()), left: self.left.load(Ordering::Relaxed) };
         }
-        let Some(place) = &mut walk.place else { return false };
+        let Some(cursor) = &mut walk.cursor else { return false };
         // The lock prevents clients from beginning to track during this step, so that no dropped entry is in use.
         let registry = self.registry();
-        let goes_on = self.table.drop_some(place, |number| registry.trackers.contains_key(&number));
+        let goes_on =
+            self.table.drop_some(cursor, |number| registry.trackers.contains_key(&number));
         if !goes_on {
-            walk.place = None;
+            walk.cursor = None;
             self.left.fetch_sub(walk.left, Ordering::Relaxed);
         }
         goes_on
@@ -259,7 +261,7 @@ impl Tracking {
     }
 
     /// Reports a change by `actor` to the readers of a key and, if `broadcast`, to connections in broadcast mode.
-    fn tell(&self, key: &[u8], readers: &[u64], broadcast: bool, actor: u64) {
+    fn invalidate(&self, key: &[u8], readers: &[u64], broadcast: bool, actor: u64) {
         if readers.is_empty() && !broadcast {
             return;
         }
@@ -271,7 +273,7 @@ impl Tracking {
         let broadcasters = broadcast.then(|| registry.prefixes.readers_of(key));
         let numbers = readers.iter().copied().chain(broadcasters.into_iter().flatten());
         let trackers = numbers.filter_map(|number| registry.trackers.get(&number));
-        trackers.filter(is_told).for_each(|tracker| tracker.tell(Some(key), inbox_max));
+        trackers.filter(is_told).for_each(|tracker| tracker.invalidate(Some(key), inbox_max));
     }
 
     fn publish(&self, registry: &Registry) {
@@ -293,26 +295,26 @@ impl Observer for Tracking {
     fn changed(&self, key: &[u8], actor: u64) {
         let readers = self.table.remove(key);
         // ORDERING: Relaxed, as in `publish`.
-        self.tell(key, &readers, self.prefixes.load(Ordering::Relaxed) > 0, actor);
+        self.invalidate(key, &readers, self.prefixes.load(Ordering::Relaxed) > 0, actor);
     }
 
     fn cleared(&self, _: u64) {
         self.table.clear();
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
         // The client that has cleared the store gets the message as well: NOLOOP applies to single keys only.
-        self.registry().trackers.values().for_each(|tracker| tracker.tell(None, inbox_max));
+        self.registry().trackers.values().for_each(|tracker| tracker.invalidate(None, inbox_max));
     }
 }
 
 impl Tracker {
     /// Sends the invalidation of one key, or of all keys (None).
-    fn tell(&self, key: Option<&[u8]>, inbox_max: usize) {
-        let (told, by_channel) = match &self.redirect {
+    fn invalidate(&self, key: Option<&[u8]>, inbox_max: usize) {
+        let (target, by_channel) = match &self.redirect {
             None => (&self.client, false),
-            Some(other) if other.has_left() => return self.tell_of_end(other.id, inbox_max),
+            Some(other) if other.has_left() => return self.report_end(other.id, inbox_max),
             Some(other) => (other, true),
         };
-        told.invalidate(inbox_max, by_channel, |w| {
+        target.invalidate(inbox_max, by_channel, |w| {
             match w.version() {
                 Version::Resp3 => {
                     w.push(2);
@@ -335,7 +337,7 @@ impl Tracker {
     }
 
     /// Sends, instead of an invalidation, the message that the connection to redirect to has ended.
-    fn tell_of_end(&self, other: u64, inbox_max: usize) {
+    fn report_end(&self, other: u64, inbox_max: usize) {
         self.client.note_broken_redirect();
         self.client.invalidate(inbox_max, false, |w| {
             w.push(2);

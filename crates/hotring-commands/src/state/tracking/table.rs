@@ -63,7 +63,7 @@ pub struct Size {
 
 /// The position of a walk over the table.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct Cursor {
     shard: usize,
     /// The last visited key.
     key: Option<Box<[u8]>>,
@@ -146,10 +146,10 @@ impl Table {
     }
 
     /// Takes one step of a walk that drops all readers except those that `stays` accepts; false after the last key.
-    pub(super) fn drop_some(&self, place: &mut Place, stays: impl Fn(u64) -> bool) -> bool {
-        let Some(shard) = self.shards.0.get(place.shard) else { return false };
+    pub(super) fn drop_some(&self, cursor: &mut Cursor, stays: impl Fn(u64) -> bool) -> bool {
+        let Some(shard) = self.shards.0.get(cursor.shard) else { return false };
         let mut shard = lock(shard);
-        let last = place.key.take();
+        let last = cursor.key.take();
         let behind = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let (mut less, mut emptied) = (Size::default(), Vec::new());
         let mut left = STEP_PAIRS;
@@ -166,7 +166,7 @@ impl Table {
             }
             left = left.saturating_sub(len.max(KEY_PAIRS));
             if left == 0 {
-                place.key = Some(key.clone());
+                cursor.key = Some(key.clone());
                 break;
             }
         }
@@ -175,7 +175,7 @@ impl Table {
             less.add(&Size { keys: 1, pairs: 0, memory: entry_len(key) });
         }
         self.subtract(&less);
-        place.shard += usize::from(place.key.is_none());
+        cursor.shard += usize::from(cursor.key.is_none());
         true
     }
 
@@ -294,10 +294,10 @@ mod tests {
         (0..KEYS).for_each(|key| {
             (0..READERS).for_each(|reader| _ = table.enter(&key.to_le_bytes(), reader));
         });
-        let (mut place, mut all) = (Place::default(), 0);
+        let (mut cursor, mut all) = (Cursor::default(), 0);
         loop {
             let looked = std::cell::Cell::new(0);
-            let goes_on = table.drop_some(&mut place, |reader| {
+            let goes_on = table.drop_some(&mut cursor, |reader| {
                 looked.set(looked.get() + 1);
                 reader % 2 == 0
             });
@@ -319,8 +319,8 @@ mod tests {
             table.enter(&i.to_le_bytes(), i % 3);
             table.enter(&i.to_le_bytes(), 1);
         }
-        let (mut place, mut steps) = (Place::default(), 0);
-        while table.drop_some(&mut place, |reader| reader == 2) {
+        let (mut cursor, mut steps) = (Cursor::default(), 0);
+        while table.drop_some(&mut cursor, |reader| reader == 2) {
             steps += 1;
         }
         // Nearly: how many keys are in which shard is up to chance.

@@ -131,7 +131,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use hotring_log::storage::memory::{Memory, Step};
-    use hotring_log::{Effect, Log, Options, Records, Recovered, When, Writer};
+    use hotring_log::{AckWhen, Effect, Log, Options, Records, Recovered, Writer};
     use tokio::task::{JoinHandle, spawn_local, yield_now};
 
     use super::*;
@@ -159,7 +159,7 @@ mod tests {
 
     impl Fixture {
         fn new() -> Rc<Fixture> {
-            let (memory, log) = (Memory::new(), Arc::new(Log::new(0, When::Written, 1 << 20)));
+            let (memory, log) = (Memory::new(), Arc::new(Log::new(0, AckWhen::Written, 1 << 20)));
             let disk = Arc::new(memory.clone());
             let snapshots = Snapshots::new(disk, [1; 16], log.clone(), Saved::default());
             let durability = Durability::of(log.clone(), snapshots);
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn waiters_follow_a_change_of_the_setting() {
         let fixture = Fixture::new();
-        fixture.log.set_when(When::Synced);
+        fixture.log.set_when(AckWhen::Synced);
         // No writer runs: records that were handed over are safe once the setting says that this is
         // enough.
         fixture.run(async {
@@ -264,9 +264,9 @@ mod tests {
                 yield_now().await;
             }
             assert!(connections.iter().all(|connection| !connection.is_finished()));
-            fixture.log.set_when(When::Written);
+            fixture.log.set_when(AckWhen::Written);
             yield_now().await;
-            fixture.log.set_when(When::Handed);
+            fixture.log.set_when(AckWhen::Handed);
             for connection in connections {
                 connection.await.unwrap().unwrap();
             }

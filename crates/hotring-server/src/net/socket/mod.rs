@@ -216,8 +216,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.leave();
             if ended.is_ok() {
                 // Send TLS close_notify; skip it if the peer is gone.
-                let mut say = |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
-                let _ = std::future::poll_fn(|cx| Poll::Ready(say(cx))).await;
+                let mut shut_down =
+                    |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
+                let _ = std::future::poll_fn(|cx| Poll::Ready(shut_down(cx))).await;
             }
             let id = self.conversation.client.shared.id;
             match ended {
@@ -573,10 +574,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         )
     }
 
-    fn over_limit(&self, what: &'static str) -> io::Error {
+    fn over_limit(&self, limit: &'static str) -> io::Error {
         let shared = &self.conversation.client.shared;
-        tracing::warn!(client = shared.id, peer = %shared.peer, "{what}; connection closed");
-        io::Error::other(what)
+        tracing::warn!(client = shared.id, peer = %shared.peer, "{limit}; connection closed");
+        io::Error::other(limit)
     }
 
     fn publish_lengths(&self) {

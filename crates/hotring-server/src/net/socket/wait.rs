@@ -41,7 +41,7 @@ impl Alarm {
     ) -> Poll<WaitEnd> {
         loop {
             let unix_ms = clock::unix_ms();
-            let until = match executor.look(conversation, unix_ms) {
+            let until = match executor.poll_wait(conversation, unix_ms) {
                 Watched::Fired => return Poll::Ready(WaitEnd::Fired),
                 Watched::Waiting { until } => until,
             };
@@ -57,9 +57,9 @@ impl Alarm {
                     false => Poll::Pending,
                 };
             }
-            let look_at = until
+            let check_at = until
                 .and_then(|at| now.checked_add(Duration::from_millis(at.saturating_sub(unix_ms))));
-            let Some(next) = self.deadline.into_iter().chain(look_at).min() else {
+            let Some(next) = self.deadline.into_iter().chain(check_at).min() else {
                 return Poll::Pending;
             };
             self.sleep.as_mut().reset(next.into());

@@ -26,7 +26,7 @@ const LOOK_RECORDS: u64 = 1 << 14;
 /// Work for a worker.
 enum Piece {
     Effects(Vec<u8>),
-    /// Removes all keys of the database at this place. Acknowledged once all earlier pieces are applied.
+    /// Removes all keys of the database with this ID. Acknowledged once all earlier pieces are applied.
     Clear(u8, SyncSender<()>),
 }
 
@@ -88,8 +88,8 @@ fn work(
                 });
                 debug_assert!(known.is_some(), "it was packed by this process");
             }
-            Piece::Clear(place, done) => {
-                fates.clear(place);
+            Piece::Clear(database_id, done) => {
+                fates.clear(database_id);
                 // The reader waits for it unless it has panicked.
                 let _ = done.send(());
             }
@@ -104,9 +104,9 @@ struct Reader<'a> {
     session: Session,
     /// For each worker its channel, and the bytes of the next piece.
     parts: Vec<(SyncSender<Piece>, Vec<u8>)>,
-    /// The place of the current record's database, and of the last one in each worker's pieces.
-    place: u8,
-    places: Vec<u8>,
+    /// The ID of the current record's database, and of the last one in each worker's pieces.
+    database_id: u8,
+    database_ids: Vec<u8>,
     scratch: Records,
     reported: Instant,
     /// The server is stopping. Checked with each piece.
@@ -115,11 +115,11 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(server: &'a Server, pieces: Vec<SyncSender<Piece>>, started: Instant) -> Self {
-        let places = vec![0; pieces.len()];
+        let database_ids = vec![0; pieces.len()];
         let parts: Vec<_> = pieces.into_iter().map(|sender| (sender, Vec::new())).collect();
         let (session, scratch) = (server.store.session(), Records::new());
-        let (place, reported, stops) = (0, started, false);
-        Reader { server, session, parts, place, places, scratch, reported, stops }
+        let (database_id, reported, stops) = (0, started, false);
+        Reader { server, session, parts, database_id, database_ids, scratch, reported, stops }
     }
 
     fn run(
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
         let (after, end) = snapshot.map_or((0, 0), |s| (s.after(), s.end()));
         let id = snapshot.map(Snapshot::id);
         let recovered = recover_behind(disk, id, (after + 1, end), &mut |lsn, effects| {
-            self.place = 0;
+            self.database_id = 0;
             effects.iter().for_each(|effect| self.hand_out(effect));
             // ORDERING: Relaxed, a figure.
             self.server.persist.loading.records.store(lsn - after, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
             | Effect::Pin { key }
             | Effect::Unpin { key } => key,
             Effect::Clear => return self.clear(),
-            Effect::Database { number } => return self.place = number,
+            Effect::Database { number } => return self.database_id = number,
             Effect::Order { .. } => {
                 // An order maps numbers to databases and touches no key: the reader applies it.
                 return self.session.replay(effect, 0).expect("it has no value");
@@ -163,8 +163,8 @@ impl<'a> Reader<'a> {
         };
         let part = self.session.part(key, self.parts.len());
         let packed = &mut self.parts[part].1;
-        if std::mem::replace(&mut self.places[part], self.place) != self.place {
-            let number = self.place;
+        if std::mem::replace(&mut self.database_ids[part], self.database_id) != self.database_id {
+            let number = self.database_id;
             pack(&Effect::Database { number }, &mut self.scratch, packed);
         }
         pack(effect, &mut self.scratch, packed);
@@ -186,10 +186,10 @@ impl<'a> Reader<'a> {
         (0..self.parts.len()).for_each(|part| self.send(part));
         let (done, all_done) = sync_channel(self.parts.len());
         for (sender, _) in &self.parts {
-            let _ = sender.send(Piece::Clear(self.place, done.clone()));
+            let _ = sender.send(Piece::Clear(self.database_id, done.clone()));
         }
         drop(done);
         all_done.iter().for_each(|()| ());
-        self.session.within(self.place, Session::clear);
+        self.session.within(self.database_id, Session::clear);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 use hotring_log::storage::Memory;
-use hotring_log::{File, When};
+use hotring_log::{AckWhen, File};
 
 use super::*;
 use rustix::process::{Signal, getpid, kill_process};
@@ -58,8 +58,8 @@ struct GatedFile {
 }
 
 impl Storage for Gated {
-    fn place(&self) -> String {
-        self.memory.place()
+    fn location(&self) -> String {
+        self.memory.location()
     }
     fn list(&self) -> io::Result<Vec<String>> {
         self.memory.list()
@@ -121,7 +121,7 @@ impl File for GatedFile {
 }
 
 fn config() -> Config {
-    let log = LogSettings { is_on: true, when: When::Written, ..LogSettings::default() };
+    let log = LogSettings { is_on: true, when: AckWhen::Written, ..LogSettings::default() };
     let listen = vec!["127.0.0.1:0".to_string()];
     let mut config = Config { listen, threads: 2, log, ..Config::default() };
     config.memcached.listen = vec!["127.0.0.1:0".to_string()];

@@ -15,7 +15,7 @@ struct Cache {
 }
 
 /// Reversed, a hash of 48 bits has all of them at the top.
-fn place(hash: u64) -> u64 {
+fn position(hash: u64) -> u64 {
     hash.reverse_bits()
 }
 
@@ -26,7 +26,7 @@ impl Items for Cache {
 
     fn judge(&mut self, hash: u64, mut verdict: impl FnMut(Marks) -> Verdict) -> Judged {
         self.calls += 1;
-        let Some(marks) = self.items.get_mut(&place(hash)) else { return Judged::Absent };
+        let Some(marks) = self.items.get_mut(&position(hash)) else { return Judged::Absent };
         self.looks += 1;
         match verdict(*marks) {
             Verdict::Keep(kept) => {
@@ -34,7 +34,7 @@ impl Items for Cache {
                 Judged::Kept
             }
             Verdict::Evict => {
-                self.items.remove(&place(hash));
+                self.items.remove(&position(hash));
                 Judged::Evicted
             }
         }
@@ -47,8 +47,8 @@ impl Items for Cache {
         mut verdict: impl FnMut(u64, Marks) -> Verdict,
     ) -> (u64, Judged) {
         self.calls += 1;
-        let places: Vec<u64> = self.items.range(hand..).take(looks).map(|(&at, _)| at).collect();
-        for &at in &places {
+        let positions: Vec<u64> = self.items.range(hand..).take(looks).map(|(&at, _)| at).collect();
+        for &at in &positions {
             self.looks += 1;
             match verdict(at.reverse_bits(), self.items[&at]) {
                 Verdict::Keep(marks) => *self.items.get_mut(&at).expect("just seen") = marks,
@@ -58,9 +58,9 @@ impl Items for Cache {
                 }
             }
         }
-        let judged = if places.is_empty() { Judged::Absent } else { Judged::Kept };
-        let end = places.len() < looks;
-        (if end { 0 } else { places.last().map_or(0, |at| at + 1) }, judged)
+        let judged = if positions.is_empty() { Judged::Absent } else { Judged::Kept };
+        let end = positions.len() < looks;
+        (if end { 0 } else { positions.last().map_or(0, |at| at + 1) }, judged)
     }
 }
 
@@ -72,11 +72,11 @@ fn hash(number: u64) -> u64 {
 impl Cache {
     fn add(&mut self, heat: &mut Heat, number: u64) {
         let young = heat.entered(hash(number));
-        self.items.insert(place(hash(number)), Marks { visits: 0, young });
+        self.items.insert(position(hash(number)), Marks { visits: 0, young });
     }
 
     fn marks(&mut self, number: u64) -> Option<&mut Marks> {
-        self.items.get_mut(&place(hash(number)))
+        self.items.get_mut(&position(hash(number)))
     }
 
     /// A read-through access to a cache of `room` items; true for a hit.
@@ -127,10 +127,10 @@ fn old_items_lose_a_visit_a_round_and_then_go() {
     let (mut heat, mut cache) = (Heat::new(), Cache::default());
     let old = |visits| Marks { visits, young: false };
     for visits in 0..=2 {
-        cache.items.insert(place(1 + u64::from(visits)), old(visits));
+        cache.items.insert(position(1 + u64::from(visits)), old(visits));
     }
     assert!(heat.evict(&mut cache));
-    assert!(!cache.items.contains_key(&place(1)));
+    assert!(!cache.items.contains_key(&position(1)));
     heat.share = 0.5;
     assert!(
         !heat.entered(1) && heat.share < 0.5,
@@ -138,7 +138,7 @@ fn old_items_lose_a_visit_a_round_and_then_go() {
     );
     // Whatever the hand has passed on the way here, the one with fewer visits goes first.
     assert!(heat.evict(&mut cache));
-    assert!(cache.items.contains_key(&place(3)));
+    assert!(cache.items.contains_key(&position(3)));
     assert!(heat.evict(&mut cache) && !heat.evict(&mut cache), "nothing is left");
 }
 
@@ -201,7 +201,7 @@ fn a_young_item_without_an_entry_goes_at_last() {
     let (mut heat, mut cache) = (Heat::new(), Cache::default());
     let lost: Vec<u64> = (0..100).collect();
     for &number in &lost {
-        cache.items.insert(place(hash(number)), Marks { visits: VISITS_MAX, young: true });
+        cache.items.insert(position(hash(number)), Marks { visits: VISITS_MAX, young: true });
     }
     // All others are old, so that the hand goes round; the queue is never empty.
     for number in 1_000..70_000 {
@@ -224,7 +224,7 @@ fn whatever_is_asked_one_item_goes_and_the_same_one_each_time() {
         for step in 0..30_000_u64 {
             let number = random(40) * random(40) + step / 1_000;
             match random(20) {
-                0 => drop(cache.items.remove(&place(hash(number)))),
+                0 => drop(cache.items.remove(&position(hash(number)))),
                 1 if step % 5_000 == 0 => heat = Heat::new(),
                 _ if cache.items.len() > 200 => assert!(heat.evict(&mut cache), "seed {seed}"),
                 _ => hits += u64::from(cache.access(&mut heat, number, 200)),

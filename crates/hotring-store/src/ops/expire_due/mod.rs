@@ -27,15 +27,15 @@ impl Session {
     /// Calls `f` with each key that any session's [`Session::expire_due`] has removed and that has not been reported
     /// yet by this function or that one, and with the milliseconds between its expiry and its removal. Concurrent
     /// callers wait. A session must call this before it reports a write, so that earlier expiries are reported first.
-    pub fn tell_expired(&mut self, mut f: impl FnMut(&[u8], u64)) {
+    pub fn report_expired(&mut self, mut f: impl FnMut(&[u8], u64)) {
         for Gone { key, late } in self.wheels.expired.lock().drain(..) {
-            self.hooks.watchers.tell_observer(&key, 0);
+            self.hooks.watchers.notify_observer(&key, 0);
             f(&key, late);
         }
     }
 
     /// Removes expired keys, and calls `f` with each and with the milliseconds since its expiry, unless another session
-    /// has reported the key first with [`Session::tell_expired`]. The removals are reported to the store's observer
+    /// has reported the key first with [`Session::report_expired`]. The removals are reported to the store's observer
     /// ([`Session::observe`]), but not recorded in this session's changes. Also removes expired fields of hashes, like
     /// a write of this session ([`Changed::Fields`](crate::Changed::Fields)).
     ///
@@ -126,7 +126,7 @@ impl Session {
             if is_removed {
                 removed += 1;
                 // Outside of the gate, because there may be many keys to report.
-                self.tell_expired(&mut *f);
+                self.report_expired(&mut *f);
             } else if let Some(key) = with_fields {
                 // The new entry takes care of the remaining fields, and of the next expiry.
                 let at = if self.remove_due_fields(&key, now, false) { now } else { now + 1 };

@@ -345,7 +345,7 @@ fn what_has_expired_is_told_of_before_what_was_written_after_it() {
             has_begun.recv().unwrap();
             // The key is gone, and not told of yet.
             writer.set(b"k", b"new", SetOptions::default(), NOW + 1).unwrap();
-            writer.tell_expired(|_, _| tell("expired"));
+            writer.report_expired(|_, _| tell("expired"));
             tell("set");
         });
         expirer.expire_due(NOW + 1, 100, |_, _| {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
-use crate::logged::Puts;
+use crate::logged::PutKind;
 use crate::long_text;
 use crate::metadata::{self, Metadata};
 use crate::ops::set::SetExpiry;
@@ -116,17 +116,17 @@ impl Session {
                         Some(entry) => show(entry, |item| decide(Some(item))),
                         None => decide(None),
                     };
-                    let (puts, action) = match act(action, entry.as_ref(), limits, now) {
+                    let (put_kind, action) = match act(action, entry.as_ref(), limits, now) {
                         Ok(acted) => acted,
-                        Err(error) => return (Puts::Metadata, Action::Keep, Some(Err(error))),
+                        Err(error) => return (PutKind::Metadata, Action::Keep, Some(Err(error))),
                     };
                     let takes_memory = matches!(action, Action::Put { .. } | Action::Expire(_));
                     match &admitted {
-                        None if takes_memory => (Puts::Metadata, Action::Keep, None),
+                        None if takes_memory => (PutKind::Metadata, Action::Keep, None),
                         Some(Err(error)) if takes_memory => {
-                            (Puts::Metadata, Action::Keep, Some(Err(StoreError::clone(error))))
+                            (PutKind::Metadata, Action::Keep, Some(Err(StoreError::clone(error))))
                         }
-                        _ => (puts, action, Some(Ok(result))),
+                        _ => (put_kind, action, Some(Ok(result))),
                     }
                 })
             });
@@ -156,10 +156,10 @@ fn act<'x>(
     entry: Option<&Entry<'_>>,
     limits: Limits,
     now: u64,
-) -> Result<(Puts, Action<'x>), StoreError> {
+) -> Result<(PutKind, Action<'x>), StoreError> {
     Ok(match action {
-        ItemAction::Keep => (Puts::Metadata, Action::Keep),
-        ItemAction::Remove => (Puts::Metadata, Action::Remove),
+        ItemAction::Keep => (PutKind::Metadata, Action::Keep),
+        ItemAction::Remove => (PutKind::Metadata, Action::Remove),
         ItemAction::Put { value, metadata, expiry } => {
             limits.check_value(value.len())?;
             if !metadata::fits(value.len()) {
@@ -167,36 +167,36 @@ fn act<'x>(
                 return Err(StoreError::ValueTooLong { len: value.len(), len_max });
             }
             let put = |expiry| Action::Put { value: metadata.encode(value), expiry };
-            (Puts::Value, expiry.of_item(now).map_or(Action::Remove, put))
+            (PutKind::Value, expiry.of_item(now).map_or(Action::Remove, put))
         }
         ItemAction::Amend { metadata, expiry } => {
-            let Some(entry) = entry else { return Ok((Puts::Metadata, Action::Keep)) };
+            let Some(entry) = entry else { return Ok((PutKind::Metadata, Action::Keep)) };
             let Some(expiry) = expiry.of_item(now) else {
-                return Ok((Puts::Metadata, Action::Remove));
+                return Ok((PutKind::Metadata, Action::Remove));
             };
             let stays = expiry == Expiry::Keep || expiry == expiry_of(entry);
             let old = Metadata::of(entry.value);
             let accessed =
                 Metadata { access: metadata.access, unique: old.unique.or(metadata.unique), ..old };
-            let puts = match stays {
-                true if metadata == accessed => Puts::Access,
-                true => Puts::Metadata,
-                false => Puts::Same,
+            let put_kind = match stays {
+                true if metadata == accessed => PutKind::Access,
+                true => PutKind::Metadata,
+                false => PutKind::Same,
             };
             match old == metadata {
-                true if stays => (puts, Action::Keep),
+                true if stays => (put_kind, Action::Keep),
                 // A hash has no metadata.
                 false if !is_string(entry.value) => match stays {
-                    true => (puts, Action::Keep),
-                    false => (puts, Action::Expire(expiry)),
+                    true => (put_kind, Action::Keep),
+                    false => (put_kind, Action::Expire(expiry)),
                 },
-                true => (puts, Action::Expire(expiry)),
+                true => (put_kind, Action::Expire(expiry)),
                 false => {
                     let value = match long_text::snapshot(entry) {
                         Some(text) => metadata.encode(text.copy(0..text.len()).into()),
                         None => metadata.amend(entry.value),
                     };
-                    (puts, Action::Put { value, expiry })
+                    (put_kind, Action::Put { value, expiry })
                 }
             }
         }

@@ -157,7 +157,7 @@ fn another_note_is_no_change_to_tell_and_another_expiry_is_one() {
     s.update_item(b"k", NOW, |_| (amend(full(), SetExpiry::At(NOW + 1)), ())).unwrap();
     s.update_item(b"k", NOW, |_| (amend(full(), SetExpiry::Clear), ())).unwrap();
     s.update_item(b"k", NOW, |_| (ItemAction::Remove, ())).unwrap();
-    let told: Vec<Changed> = s.take_changes().into_iter().map(|change| change.what).collect();
+    let told: Vec<Changed> = s.take_changes().into_iter().map(|change| change.kind).collect();
     let expected = [
         Changed::Stored { is_new: true, expires: false },
         Changed::Expiry { expires: true },

@@ -20,9 +20,9 @@ pub struct KeyState(State);
 #[derive(Debug)]
 enum State {
     Present {
-        /// The number of its database, the place, and a stamp that differs if the number has got another place since.
+        /// The number and ID of its database, and a stamp that differs if the number has got another database since.
         number: u8,
-        place: u8,
+        database_id: u8,
         stamp: u64,
         key: Box<[u8]>,
         version: u64,
@@ -39,11 +39,11 @@ impl KeyState {
         }
     }
 
-    /// The place of its database.
-    pub fn place(&self) -> u8 {
+    /// The ID of its database.
+    pub fn database_id(&self) -> u8 {
         match &self.0 {
-            State::Present { place, .. } => *place,
-            State::Absent(watch) => watch.place,
+            State::Present { database_id, .. } => *database_id,
+            State::Absent(watch) => watch.database_id,
         }
     }
 }
@@ -57,21 +57,21 @@ impl Session {
     pub fn key_state(&mut self, key: &[u8], now: u64) -> Result<KeyState, StoreError> {
         self.check_key(key)?;
         loop {
-            let (number, place) = (self.selected, self.place);
+            let (number, database_id) = (self.selected, self.database_id);
             // Read before the version and the watch: after a swap in between the stamp differs. Its lowest byte is the
-            // place.
+            // ID.
             let stamp = self.databases.stamp(number);
-            if stamp as u8 != place {
+            if stamp as u8 != database_id {
                 self.select_again(number);
                 continue;
             }
             if let Some(version) = self.version(key, now)? {
                 let key = key.into();
-                return Ok(KeyState(State::Present { number, place, stamp, key, version }));
+                return Ok(KeyState(State::Present { number, database_id, stamp, key, version }));
             }
             let leave = Leave::unasked(&self.hooks.watchers);
             let watch = self.enter(leave, key, None, Waker::noop().clone(), now);
-            // Otherwise the key has been created in between, or the number has got another place.
+            // Otherwise the key has been created in between, or the number has got another database.
             if !watch.began_with_the_key() && self.databases.stamp(number) == stamp {
                 return Ok(KeyState(State::Absent(watch)));
             }
@@ -85,11 +85,13 @@ impl Session {
             State::Present { number, stamp, .. } if self.databases.stamp(*number) != *stamp => {
                 false
             }
-            State::Present { place, key, version, .. } => self.within(*place, |session| {
-                let is_it =
-                    |entry: Entry<'_>| entry.version == Some(*version) && is_there(&entry, now);
-                session.read(key, now, is_it) == Some(true)
-            }),
+            State::Present { database_id, key, version, .. } => {
+                self.within(*database_id, |session| {
+                    let is_it =
+                        |entry: Entry<'_>| entry.version == Some(*version) && is_there(&entry, now);
+                    session.read(key, now, is_it) == Some(true)
+                })
+            }
             State::Absent(watch) => !watch.has_fired(),
         }
     }

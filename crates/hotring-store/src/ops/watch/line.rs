@@ -7,33 +7,33 @@ use hotring_log::Lsn;
 
 use crate::databases::Numbered;
 use crate::session::Session;
-use crate::watch::{Place, Taker, Turn};
+use crate::watch::{LineEntry, Taker, Turn};
 
 impl Session {
     /// Enters the taker into the lines of keys of the selected database, behind all takers already there, until it is
-    /// claimed or the place is dropped. It may be claimed at once. It stays with the number of the database if the
-    /// number [gets another place](Session::swap).
+    /// claimed or the entry is dropped. It may be claimed at once. It stays with the number of the database if the
+    /// number [gets another id_of](Session::swap_databases).
     ///
     /// * `held`: the caller must hold these ([`Session::exclusive_in_selected`]), and have found no element.
-    /// * `others` need not be held. None if one of them has no line, or the number has another place; otherwise the
+    /// * `others` need not be held. None if one of them has no line, or the number has another database; otherwise the
     ///   caller must look at them afterwards, outside of holds, and serve those with elements.
     pub fn line_up(
         &mut self,
         held: &[&[u8]],
         others: &[&[u8]],
         taker: &Arc<dyn Taker>,
-    ) -> Option<Place> {
+    ) -> Option<LineEntry> {
         let at = |key: &&'_ [u8]| self.stripe(key);
         let held = held.iter().map(|key| (at(key), *key));
         let others = others.iter().map(|key| (at(key), *key));
         let (databases, number) = (Arc::clone(&self.databases), self.selected);
         let home = Box::new(Numbered { databases, number });
         let kept = self.databases.keep_lines();
-        let is_there = self.databases.place(number) == self.place;
-        let place = is_there.then(|| self.hooks.watchers.line_up(home, held, others, taker));
-        // Dropping a place calls `keep_lines`, too.
+        let is_there = self.databases.id_of(number) == self.database_id;
+        let entry = is_there.then(|| self.hooks.watchers.line_up(home, held, others, taker));
+        // Dropping an entry calls `keep_lines`, too.
         drop(kept);
-        place?.ok()
+        entry?.ok()
     }
 
     /// Whether the key has a line.
@@ -67,7 +67,7 @@ impl Session {
         !self.ready.is_empty()
     }
 
-    /// Removes and returns the first key that this session must serve, with the place of its database.
+    /// Removes and returns the first key that this session must serve, with the ID of its database.
     pub fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         self.ready.pop_front()
     }
@@ -113,7 +113,7 @@ mod tests {
         any.downcast_ref::<Client>().unwrap().number
     }
 
-    fn line_up(s: &mut Session, keys: &[&[u8]], taker: &Arc<dyn Taker>) -> Place {
+    fn line_up(s: &mut Session, keys: &[&[u8]], taker: &Arc<dyn Taker>) -> LineEntry {
         s.exclusive_in_selected(keys, |s| s.line_up(keys, &[], taker)).unwrap()
     }
 
@@ -127,8 +127,8 @@ mod tests {
         let s = &mut store.session();
         let takers: Vec<_> = (0..5).map(taker).collect();
         let both: [&[u8]; 2] = [b"a", b"b"];
-        let mut places: Vec<_> = takers.iter().map(|taker| line_up(s, &both, taker)).collect();
-        drop(places.remove(1));
+        let mut entries: Vec<_> = takers.iter().map(|taker| line_up(s, &both, taker)).collect();
+        drop(entries.remove(1));
         assert!(takers[3].claim(), "it ends for another reason");
         assert_eq!([claim(s, b"a"), claim(s, b"b"), claim(s, b"a")], [Some(0), Some(2), Some(4)]);
         assert_eq!([claim(s, b"a"), claim(s, b"b"), claim(s, b"none")], [None; 3]);
@@ -140,7 +140,7 @@ mod tests {
         let store = Store::new(Options::default()).unwrap();
         let s = &mut store.session();
         let takers: Vec<_> = (0..4).map(taker).collect();
-        let places: Vec<_> = takers.iter().map(|taker| line_up(s, &[b"k"], taker)).collect();
+        let entries: Vec<_> = takers.iter().map(|taker| line_up(s, &[b"k"], taker)).collect();
         let mut claim_of = |turns: [Turn; 4]| {
             let turn = |taker: &Arc<dyn Taker>| turns[number(taker) as usize];
             s.exclusive(&[b"k"], |s| s.claim_first(b"k", turn)).map(|taker| number(&taker))
@@ -154,7 +154,7 @@ mod tests {
             ControlFlow::Continue(())
         });
         assert_eq!((line, all), (vec![1, 3], ControlFlow::Continue(())));
-        drop(places);
+        drop(entries);
         assert!(!s.hooks.watchers.is_watched(s.stripe(b"k"), b"k"), "none waits");
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let store = Store::new(Options::default()).unwrap();
         let s = &mut store.session();
         let keys: [&[u8]; 6] = [b"hash", b"text", b"renamed", b"copied", b"list", b"scored"];
-        let place = line_up(s, &keys, &taker(0));
+        let entry = line_up(s, &keys, &taker(0));
         let set = |s: &mut Session, key: &[u8]| {
             s.set(key, b"v", SetOptions::default(), NOW).unwrap();
         };
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(names, [&b"copied"[..], b"renamed", b"list", b"scored"].map(Box::from));
         push(s, b"list");
         assert!(s.next_ready().is_some() && !s.has_ready(), "a large list, too");
-        drop(place);
+        drop(entry);
         push(s, b"list");
         assert!(!s.has_ready(), "none waits any more");
     }
@@ -215,12 +215,12 @@ mod tests {
         // Of higher numbers than those before.
         let others: Vec<_> = (0..9).map(|_| line_up(s, &[b"x"], &taker(9))).collect();
         assert!(!s.has_ready());
-        s.swap(0, 1);
+        s.swap_databases(0, 1);
         let mut ready = ready(s);
         ready.sort();
-        let of = |place: u8, key: &[u8]| (place, Box::from(key));
+        let of = |entry: u8, key: &[u8]| (entry, Box::from(key));
         assert_eq!(ready, [of(0, b"x"), of(1, b"a"), of(1, b"b"), of(1, b"c")]);
-        assert_eq!(s.place(), 0, "the session has followed");
+        assert_eq!(s.database_id(), 0, "the session has followed");
         let late = line_up(s, &[b"x"], &taker(4));
         (0..9)
             .for_each(|_| assert_eq!(claim(s, b"x"), Some(9), "who came before the swap is first"));
@@ -232,9 +232,9 @@ mod tests {
         assert_eq!(claim(s, b"a"), Some(0), "who came first");
         drop(second);
         assert_eq!(claim(s, b"a"), Some(2), "who has left is passed over");
-        s.swap(0, 7);
+        s.swap_databases(0, 7);
         push(s, b"b");
-        assert!(s.has_ready(), "the line is known in the new place");
+        assert!(s.has_ready(), "the line is known in the new database");
         drop((first, third));
         for number in 0..8 {
             s.select(number);
@@ -253,7 +253,7 @@ mod tests {
         let _first = line_up(s, &[b"k"], &taker(0));
         other.select(1);
         let _second = line_up(other, &[b"k"], &taker(1));
-        other.swap(0, 1);
+        other.swap_databases(0, 1);
         assert!(s.line_up(&[], &[b"k"], &taker(2)).is_none());
         s.select(0);
         assert!(s.line_up(&[], &[b"k"], &taker(3)).is_some());
@@ -267,7 +267,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut s = store.session();
-                (0..2_000).for_each(|_| s.swap(0, 1));
+                (0..2_000).for_each(|_| s.swap_databases(0, 1));
                 done.store(true, Relaxed);
             });
             for number in [0, 1] {
@@ -277,7 +277,7 @@ mod tests {
                     s.select(number);
                     while !done.load(Relaxed) {
                         let taker = taker(u32::from(number));
-                        let place = s.exclusive_in_selected(&[b"k"], |s| {
+                        let entry = s.exclusive_in_selected(&[b"k"], |s| {
                             s.line_up(&[b"k"], &[], &taker).expect("it has followed")
                         });
                         let behind = s.line_up(&[], &[b"k"], &taker);
@@ -286,7 +286,7 @@ mod tests {
                         }) {
                             assert_eq!(super::tests::number(&claimed), u32::from(number));
                         }
-                        drop((place, behind));
+                        drop((entry, behind));
                     }
                 });
             }

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::value::view_string;
 use crate::watch::{FirstLook, Leave, Watch};
 
-/// The result of [`Session::look`].
+/// The result of [`Session::poll_watch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// The awaited change has happened.
@@ -37,7 +37,7 @@ impl Session {
     /// * Any change after this call counts, and none before it. A value that changes and changes back
     ///   has changed. An expected value is not missed, however soon another one takes its place; if
     ///   the key has it already the watch has fired when it is returned.
-    /// * The store reads no clock: for expiry the caller calls [`Session::look`] when woken, and at the
+    /// * The store reads no clock: for expiry the caller calls [`Session::poll_watch`] when woken, and at the
     ///   time that this gave.
     ///
     /// The writing thread calls the waker within the write: it must not use the store. O(log n) in the number of
@@ -68,7 +68,7 @@ impl Session {
         waker: Waker,
         now: u64,
     ) -> Watch {
-        let at = (self.place, self.stripe(key));
+        let at = (self.database_id, self.stripe(key));
         let keys = self.keys([key]);
         self.hold(&keys, Hold::Read, |session| {
             let found = session.read(key, now, |entry| {
@@ -83,17 +83,17 @@ impl Session {
     }
 
     /// Checks whether the awaited change has happened, expiry included.
-    pub fn look(&mut self, watch: &Watch, now: u64) -> Watched {
+    pub fn poll_watch(&mut self, watch: &Watch, now: u64) -> Watched {
         if watch.has_fired() {
             return Watched::Fired;
         }
         if !watch.ends_with_the_key() {
             return Watched::Waiting { until: None };
         }
-        self.within(watch.place, |session| session.look_here(watch, now))
+        self.within(watch.database_id, |session| session.poll_watch_here(watch, now))
     }
 
-    fn look_here(&mut self, watch: &Watch, now: u64) -> Watched {
+    fn poll_watch_here(&mut self, watch: &Watch, now: u64) -> Watched {
         let damages = self.index.damages();
         let hash = self.gate_hash(watch.key());
         let Some(reading) = self.gate.read_unless_held(hash) else {

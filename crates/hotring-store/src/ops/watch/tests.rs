@@ -57,7 +57,7 @@ fn check(fires: bool, operations: &[(&str, Operation)]) {
                 let what = format!("{name}, history {history}, {}", value.escape_ascii());
                 assert_eq!(watch.has_fired(), fires, "{what}");
                 assert!(!fires || bell.0.load(Relaxed) == 1, "{what}");
-                assert_eq!(a.look(&watch, NOW) == Watched::Fired, fires, "{what}");
+                assert_eq!(a.poll_watch(&watch, NOW) == Watched::Fired, fires, "{what}");
             }
         }
     }
@@ -183,9 +183,9 @@ fn a_key_that_comes_has_changed_and_one_that_stays_away_has_not() {
     set_until(&mut s, b"k", NOW);
     s.clear();
     assert!(!s.set(b"k", b"6", SetOptions::if_present(), NOW).unwrap().stored);
-    assert_eq!(s.look(&watched, NOW), Watched::Waiting { until: None });
+    assert_eq!(s.poll_watch(&watched, NOW), Watched::Waiting { until: None });
     assert_eq!(s.incr_by(b"k", 1, NOW), Ok(1));
-    assert_eq!(s.look(&watched, NOW), Watched::Fired);
+    assert_eq!(s.poll_watch(&watched, NOW), Watched::Fired);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn an_expected_value_is_met_at_once_or_when_it_comes_and_never_missed() {
         assert!(s.remove(b"k", NOW));
         s.clear();
         assert_eq!(
-            s.look(&none, NOW),
+            s.poll_watch(&none, NOW),
             Watched::Waiting { until: None },
             "no value is no empty one"
         );
@@ -210,7 +210,7 @@ fn an_expected_value_is_met_at_once_or_when_it_comes_and_never_missed() {
         s.incr_by(b"k", 1, NOW).unwrap();
         s.incr_by(b"k", 1, NOW).unwrap();
         assert!(number.has_fired(), "it was there");
-        assert_eq!(s.look(&number, NOW), Watched::Fired);
+        assert_eq!(s.poll_watch(&number, NOW), Watched::Fired);
         assert!(!same.has_fired() && !text.has_fired() && !none.has_fired());
         set(&mut s, b"x", LONG);
         s.rename(b"x", b"k", NOW).unwrap();
@@ -228,31 +228,31 @@ fn who_waits_for_a_change_looks_again_when_the_key_expires() {
     set_until(&mut s, b"k", NOW + 10);
     let bell = Arc::new(Bell::default());
     let watched = s.watch(b"k", None, bell.clone().into(), NOW).unwrap();
-    assert_eq!(s.look(&watched, NOW), Watched::Waiting { until: Some(NOW + 10) });
+    assert_eq!(s.poll_watch(&watched, NOW), Watched::Waiting { until: Some(NOW + 10) });
     // Whoever changes the expiry wakes those who look again at the old one.
     assert!(s.expire_at(b"k", NOW + 20, ExpireCondition::Always, NOW).unwrap());
     assert_eq!(bell.0.load(Relaxed), 1);
-    assert_eq!(s.look(&watched, NOW + 10), Watched::Waiting { until: Some(NOW + 20) });
+    assert_eq!(s.poll_watch(&watched, NOW + 10), Watched::Waiting { until: Some(NOW + 20) });
     assert!(s.persist(b"k", NOW).unwrap());
-    assert_eq!(s.look(&watched, NOW + 20), Watched::Waiting { until: None });
+    assert_eq!(s.poll_watch(&watched, NOW + 20), Watched::Waiting { until: None });
     s.get_ex(b"k", TtlChange::At(NOW + 30), NOW, |_, _| ()).unwrap().unwrap();
     assert_eq!(bell.0.load(Relaxed), 3);
-    assert_eq!(s.look(&watched, NOW + 30), Watched::Fired);
+    assert_eq!(s.poll_watch(&watched, NOW + 30), Watched::Fired);
     assert!(!watched.has_fired(), "nobody has written");
     // The same if it was reclaimed.
     assert_eq!(s.expire_due(NOW + 30, 1_000, |_, _| {}).removed, 1);
     assert!(store.is_empty());
-    assert_eq!(s.look(&watched, NOW + 30), Watched::Fired);
+    assert_eq!(s.poll_watch(&watched, NOW + 30), Watched::Fired);
     // A key that had expired before is no news.
     set_until(&mut s, b"k", NOW + 10);
     let late = s.watch(b"k", None, Waker::noop().clone(), NOW + 10).unwrap();
     s.clear();
-    assert_eq!(s.look(&late, NOW + 10), Watched::Waiting { until: None });
+    assert_eq!(s.poll_watch(&late, NOW + 10), Watched::Waiting { until: None });
     // Who waits for a value needs no look.
     set_until(&mut s, b"k", NOW + 10);
     let value = watch(&mut s, b"k", Some(b"x"));
-    assert_eq!(s.look(&value, NOW), Watched::Waiting { until: None });
-    assert_eq!(s.look(&value, NOW + 10), Watched::Waiting { until: None });
+    assert_eq!(s.poll_watch(&value, NOW), Watched::Waiting { until: None });
+    assert_eq!(s.poll_watch(&value, NOW + 10), Watched::Waiting { until: None });
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn who_has_other_work_never_waits_for_a_holder() {
     type Work = fn(&mut Session, &Watch);
     let works: [(&str, Work, Operation); 3] = [
         // A write would end the wait.
-        ("look", |s, watch| _ = s.look(watch, NOW), |_| ()),
+        ("look", |s, watch| _ = s.poll_watch(watch, NOW), |_| ()),
         (
             "expire_due",
             |s, _| _ = s.expire_due(NOW + 1, 10, |_, _| ()),

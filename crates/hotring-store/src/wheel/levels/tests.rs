@@ -28,20 +28,20 @@ impl Tested {
 
     fn advance(&mut self, now: u64) {
         self.now = now;
-        let mut again = Vec::new();
+        let mut requeued = Vec::new();
         loop {
             match self.wheel.step(now) {
                 Step::Due(hash) if self.due[&hash] <= now => {
                     self.due.remove(&hash);
                     self.fired += 1;
                 }
-                Step::Due(hash) => again.push(hash),
+                Step::Due(hash) => requeued.push(hash),
                 Step::Moved => {}
                 Step::Done => break,
             }
         }
-        self.too_early += again.len();
-        for hash in again {
+        self.too_early += requeued.len();
+        for hash in requeued {
             self.wheel.enter(hash, self.due[&hash], now);
         }
         let late = self.due.iter().find(|(_, due)| **due <= now);

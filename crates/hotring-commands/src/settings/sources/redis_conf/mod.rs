@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hotring_log::When;
+use hotring_log::AckWhen;
 use hotring_protocol::{Args, Decoded, Decoder, Limits};
 
 use super::super::setting::Setting;
@@ -58,7 +58,7 @@ pub enum Counterpart {
     /// An error: the directive asks for a missing feature.
     Missing {
         /// The feature.
-        what: &'static str,
+        feature: &'static str,
         /// Values with which the directive does not ask for the feature, and has no effect.
         harmless: &'static [&'static str],
     },
@@ -70,7 +70,7 @@ pub enum Counterpart {
 pub fn counterpart(directive: &str) -> Counterpart {
     let name = directive.to_ascii_lowercase();
     match passive::find(&name).map(|passive| passive.missing) {
-        Some(Some((what, harmless))) => return Counterpart::Missing { what, harmless },
+        Some(Some((feature, harmless))) => return Counterpart::Missing { feature, harmless },
         Some(None) => return Counterpart::WithoutEffect,
         None => {}
     }
@@ -98,14 +98,14 @@ pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>,
     read_included(path, INCLUDES_MAX, &mut lines)?;
     config.forget_addresses(lines.iter().map(|line| line.name.as_str()));
     let source = path.display().to_string();
-    for (name, value) in DEFAULTS.iter().filter(|(name, _)| said(&lines, name).is_none()) {
+    for (name, value) in DEFAULTS.iter().filter(|(name, _)| last_line(&lines, name).is_none()) {
         config.set(name, value, &source)?;
     }
     let mut notes = Vec::new();
     for line in &lines {
         notes.extend(take(config, line)?);
     }
-    if said(&lines, "log").is_none() {
+    if last_line(&lines, "log").is_none() {
         notes.extend(keep_snapshots(config, &source));
     }
     notes.extend(files_of_redis(config, &lines));
@@ -113,7 +113,7 @@ pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>,
 }
 
 /// The last line with this directive, by any of its names.
-fn said<'a>(lines: &'a [Line], name: &str) -> Option<&'a Line> {
+fn last_line<'a>(lines: &'a [Line], name: &str) -> Option<&'a Line> {
     let is_setting = |line: &&Line| find(&line.name).is_some_and(|s| s.name == name);
     lines.iter().rev().find(|line| line.name == name || is_setting(line))
 }
@@ -125,7 +125,7 @@ fn keep_snapshots(config: &mut Config, source: &str) -> Option<String> {
         return None;
     }
     config.log.is_on = true;
-    config.log.when = When::Handed;
+    config.log.when = AckWhen::Handed;
     Some(format!(
         "{source}: Redis keeps snapshots with these settings (save); this server keeps them with a log of all \
          writes (log async) in {}. To keep nothing: save \"\" in the file, or --log off",
@@ -159,7 +159,7 @@ fn read_included(path: &Path, depth: usize, lines: &mut Vec<Line>) -> Result<(),
                 if depth == 0 {
                     return Err(StartError::new(format!("{from}: files are included too deep")));
                 }
-                read_included(&beside(path, file), depth - 1, lines)?;
+                read_included(&relative_to(path, file), depth - 1, lines)?;
             }
             Some((name, values)) => {
                 let (name, values) = (name.to_ascii_lowercase(), values.to_vec());
@@ -173,7 +173,7 @@ fn read_included(path: &Path, depth: usize, lines: &mut Vec<Line>) -> Result<(),
 }
 
 /// Resolves a path in a file relative to the folder of that file, regardless of the working folder.
-fn beside(path: &Path, file: &str) -> PathBuf {
+fn relative_to(path: &Path, file: &str) -> PathBuf {
     path.parent().unwrap_or(Path::new(".")).join(file)
 }
 
@@ -209,8 +209,8 @@ fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> 
         Counterpart::Missing { harmless, .. } if harmless.iter().any(is_value) => {
             Ok(Some(without_effect(config, line, &value)))
         }
-        Counterpart::Missing { what, .. } => Err(StartError::new(format!(
-            "{from}: {name} asks for {what}, which this server does not have; take the line out to \
+        Counterpart::Missing { feature, .. } => Err(StartError::new(format!(
+            "{from}: {name} asks for {feature}, which this server does not have; take the line out to \
              do without"
         ))),
         Counterpart::Partly(_) => take_output_limit(config, line),

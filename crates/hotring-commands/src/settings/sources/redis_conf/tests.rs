@@ -138,7 +138,7 @@ fn where_the_file_is_silent_redis_defaults_hold() {
     assert!(config.log.is_on, "Redis keeps snapshots by default");
     assert_eq!(
         (config.log.when, config.log.data.as_path()),
-        (When::Handed, Path::new("/tmp/kept"))
+        (AckWhen::Handed, Path::new("/tmp/kept"))
     );
     let points = config.log.snapshots.points.iter().map(|point| (point.seconds, point.changes));
     assert_eq!(points.collect::<Vec<_>>(), [(3600, 1), (300, 100), (60, 10_000)]);
@@ -156,7 +156,7 @@ fn where_the_file_is_silent_redis_defaults_hold() {
         (config.addresses(), config.client_memory_max),
         (vec!["127.0.0.1:6379".to_string()], 1 << 30)
     );
-    for (text, when) in [("appendonly yes\n", When::Written), ("log sync\n", When::Synced)] {
+    for (text, when) in [("appendonly yes\n", AckWhen::Written), ("log sync\n", AckWhen::Synced)] {
         let (config, notes) = read("when", text).unwrap();
         assert!(
             config.log.is_on && config.log.when == when && notes.is_empty(),

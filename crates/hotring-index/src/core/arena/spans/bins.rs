@@ -9,7 +9,7 @@ pub(super) struct Node {
     before: Cell<*const Node>,
     after: Cell<*const Node>,
     /// The number of the bin plus 1; 0 means none.
-    place: Cell<u8>,
+    bin_plus_one: Cell<u8>,
 }
 
 impl Node {
@@ -17,7 +17,7 @@ impl Node {
     pub(super) fn reset(&self) {
         self.before.set(null());
         self.after.set(null());
-        self.place.set(0);
+        self.bin_plus_one.set(0);
     }
 }
 
@@ -45,19 +45,19 @@ impl<const N: usize> Bins<N> {
     /// # Safety
     /// The node must be in these bins or in none, and must not move in memory while it is in a bin.
     #[inline]
-    pub(super) unsafe fn place(&mut self, node: &Node, bin: Option<u32>) {
-        let place = bin.map_or(0, |bin| bin as u8 + 1);
-        if node.place.get() == place {
+    pub(super) unsafe fn set_bin(&mut self, node: &Node, bin: Option<u32>) {
+        let bin_plus_one = bin.map_or(0, |bin| bin as u8 + 1);
+        if node.bin_plus_one.get() == bin_plus_one {
             return;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.move_to(node, place) };
+        unsafe { self.move_to(node, bin_plus_one) };
     }
 
     /// # Safety
-    /// As for `place`.
-    unsafe fn move_to(&mut self, node: &Node, place: u8) {
-        if let Some(bin) = node.place.get().checked_sub(1) {
+    /// As for [`set_bin`](Self::set_bin).
+    unsafe fn move_to(&mut self, node: &Node, bin_plus_one: u8) {
+        if let Some(bin) = node.bin_plus_one.get().checked_sub(1) {
             let (before, after) = (node.before.get(), node.after.get());
             // SAFETY: nodes in bins stay in memory until they are taken out.
             if let Some(before) = unsafe { before.as_ref() } {
@@ -74,7 +74,7 @@ impl<const N: usize> Bins<N> {
             }
         }
         node.reset();
-        if let Some(bin) = place.checked_sub(1) {
+        if let Some(bin) = bin_plus_one.checked_sub(1) {
             let head = &mut self.heads[bin as usize];
             // SAFETY: as above.
             if let Some(after) = unsafe { head.as_ref() } {
@@ -82,7 +82,7 @@ impl<const N: usize> Bins<N> {
             }
             node.after.set(*head);
             *head = node;
-            node.place.set(place);
+            node.bin_plus_one.set(bin_plus_one);
             self.filled |= 1 << bin;
         }
     }

@@ -147,7 +147,7 @@ impl Arena {
             // the pool has it.
             unsafe {
                 let span = node.cast::<Span>().as_ref();
-                emptied.place(&span.node, None);
+                emptied.set_bin(&span.node, None);
                 self.pool.give(span, width_of(class));
             }
         }

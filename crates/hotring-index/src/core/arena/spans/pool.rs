@@ -168,10 +168,10 @@ impl State {
         // SAFETY: a chunk in memory is in none but these bins, by its free spans, and does not move.
         unsafe {
             if chunk.used.get() == 0 {
-                self.free.place(&chunk.node, None);
+                self.free.set_bin(&chunk.node, None);
                 self.free_len -= 1;
             } else {
-                self.partly[chunk.width.get() as usize].place(&chunk.node, None);
+                self.partly[chunk.width.get() as usize].set_bin(&chunk.node, None);
             }
         }
     }
@@ -182,10 +182,10 @@ impl State {
         // SAFETY: as in `take_out`; it is in no bin.
         unsafe {
             if used == 0 {
-                self.free.place(&chunk.node, Some(0));
+                self.free.set_bin(&chunk.node, Some(0));
                 self.free_len += 1;
             } else if used < SPANS as u32 && !chunk.is_closing() {
-                self.partly[chunk.width.get() as usize].place(&chunk.node, Some(used));
+                self.partly[chunk.width.get() as usize].set_bin(&chunk.node, Some(used));
             }
         }
     }

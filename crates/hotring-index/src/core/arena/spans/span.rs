@@ -154,7 +154,7 @@ impl Class {
             let span = unsafe { node.cast::<Span>().as_ref() };
             if is_closing(span) {
                 // SAFETY: the span is one of ours, and spans never move.
-                unsafe { self.bins.place(&span.node, None) };
+                unsafe { self.bins.set_bin(&span.node, None) };
                 continue;
             }
             let is_fresh = span.listed.get() == 0;
@@ -164,7 +164,7 @@ impl Class {
                 span.splice(list);
             }
             // SAFETY: the span is one of ours, and spans never move.
-            unsafe { self.bins.place(&span.node, span.bin()) };
+            unsafe { self.bins.set_bin(&span.node, span.bin()) };
             if is_fresh {
                 return;
             }
@@ -177,7 +177,7 @@ impl Class {
     /// The span must be of this class, in no bin, and no other session's.
     pub(super) unsafe fn adopt(&mut self, span: &Span) {
         // SAFETY: the caller's promise.
-        unsafe { self.bins.place(&span.node, span.bin()) };
+        unsafe { self.bins.set_bin(&span.node, span.bin()) };
     }
 
     /// Takes back blocks, each into its span.
@@ -234,10 +234,10 @@ impl Class {
         // SAFETY: the caller's promise; a free span is in no bins but `emptied`.
         unsafe {
             if span.out() > 0 {
-                self.bins.place(&span.node, span.bin());
+                self.bins.set_bin(&span.node, span.bin());
             } else {
-                self.bins.place(&span.node, None);
-                emptied.place(&span.node, Some(0));
+                self.bins.set_bin(&span.node, None);
+                emptied.set_bin(&span.node, Some(0));
             }
         }
     }

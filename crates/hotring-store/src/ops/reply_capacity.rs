@@ -4,7 +4,7 @@ use crate::error::StoreError;
 
 /// The capacity of a reply for removed elements, in the bytes of its format.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct ReplyCapacity {
     /// Total capacity in bytes.
     pub bytes: usize,
     /// Bytes that a part takes in the reply.
@@ -13,24 +13,24 @@ pub struct Room {
 
 /// A capacity that is being used up.
 #[derive(Debug)]
-pub(crate) struct Filling {
-    room: Room,
+pub(crate) struct CapacityLeft {
+    capacity: ReplyCapacity,
     left: usize,
     /// A single part always fits: otherwise it could never be removed.
     is_single: bool,
 }
 
-impl Room {
+impl ReplyCapacity {
     /// No limit.
-    pub const ENDLESS: Room = Room { bytes: usize::MAX, cost: <[u8]>::len };
+    pub const UNLIMITED: ReplyCapacity = ReplyCapacity { bytes: usize::MAX, cost: <[u8]>::len };
 
     /// Begins to fill the capacity with this many parts.
-    pub(crate) fn for_parts(self, n: usize) -> Filling {
-        Filling { room: self, left: self.bytes, is_single: n == 1 }
+    pub(crate) fn for_parts(self, n: usize) -> CapacityLeft {
+        CapacityLeft { capacity: self, left: self.bytes, is_single: n == 1 }
     }
 }
 
-impl Filling {
+impl CapacityLeft {
     /// Accounts for a part.
     ///
     /// # Errors
@@ -39,8 +39,8 @@ impl Filling {
         if self.is_single {
             return Ok(());
         }
-        let left = self.left.checked_sub((self.room.cost)(part));
-        self.left = left.ok_or(StoreError::ValuesTooLong { len_max: self.room.bytes })?;
+        let left = self.left.checked_sub((self.capacity.cost)(part));
+        self.left = left.ok_or(StoreError::ValuesTooLong { len_max: self.capacity.bytes })?;
         Ok(())
     }
 }

@@ -20,12 +20,12 @@ const ADDRESS: u64 = (1 << TAG_SHIFT) - 1;
 /// The two buckets of a key. Buckets are numbered through both tables: those of the first table,
 /// then those of the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct BucketPair {
     pub(crate) one: u32,
     pub(crate) two: u32,
 }
 
-impl Places {
+impl BucketPair {
     /// In tables of `buckets` buckets each, a power of two.
     #[inline(always)]
     pub(crate) fn of(hash: u64, buckets: u32) -> Self {
@@ -99,7 +99,7 @@ mod tests {
         let mut load = vec![0u32; 128];
         for i in 0..6400u64 {
             // Hashes of 48 bits, as those of byte strings are, with equal low bits.
-            let at = Places::of(i << 30, 64);
+            let at = BucketPair::of(i << 30, 64);
             assert!(at.one < 64 && (64..128).contains(&at.two));
             assert_eq!((at.other(at.one), at.other(at.two)), (at.two, at.one));
             load[at.one as usize] += 1;
