@@ -46,9 +46,9 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["sync", "record", "packed"],
             &["names", "storage"],
-            &["log", "segment", "manifest"],
+            &["log", "segment", "manifest", "backlog", "wire"],
             &["walk", "recover"],
-            &["syncer", "writer"],
+            &["syncer", "writer", "relay"],
             &["snapshot", "repair"],
         ],
     ),
