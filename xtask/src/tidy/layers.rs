@@ -52,6 +52,17 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["snapshot", "repair"],
         ],
     ),
+    (
+        "hotring-cluster",
+        &[
+            &["faults", "ids", "rules"],
+            &["history"],
+            &["message", "records"],
+            &["feed", "in_sync"],
+            &["replica"],
+            &["primary", "failover"],
+        ],
+    ),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),
     (
         "hotring-store",
