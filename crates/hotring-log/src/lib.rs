@@ -42,12 +42,14 @@
 
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod log;
 mod manifest;
 mod names;
 mod packed;
 mod record;
 mod recover;
+mod relay;
 mod repair;
 mod segment;
 mod snapshot;
@@ -55,12 +57,15 @@ pub mod storage;
 mod sync;
 mod syncer;
 mod walk;
+pub mod wire;
 mod writer;
 
+pub use backlog::{Backlog, Gone, Status as BacklogStatus};
 pub use log::{Log, Trouble, When};
 pub use packed::{UNPACKED_MAX, pack, unpack};
-pub use record::{Attached, Bad, Effect, Found, Lsn, Mark, Records, read};
+pub use record::{Attached, Bad, Chunk, Effect, Found, Lsn, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
+pub use relay::Relay;
 pub use repair::{RepairError, repair};
 pub use segment::{Id, first_record, remove_before};
 pub use snapshot::{
@@ -69,4 +74,4 @@ pub use snapshot::{
 pub use storage::{Disk, File, Storage};
 pub use syncer::Syncer;
 pub use walk::{Apply, Damage, Part, Take};
-pub use writer::{Options, Writer};
+pub use writer::{Options, Writer, remove_all};

@@ -12,6 +12,7 @@
 //!         unpin:   key
 //!         change:  key length, LEB128 | number of the change, LEB128 | key | change
 //!         database: number u8: the database of the records behind it, to the end of their batch or block; 0 at first
+//!         epochs:  for each epoch of the stream: number u64, mark u64, first record u64
 //!         order:   number u8 of the database that each number stands for from here on, for all 256
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
@@ -25,11 +26,13 @@
 //! The records of a batch are consecutive and take effect together; the last record of a batch is the one without
 //! 0x80.
 
+mod chunk;
 mod read;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use chunk::Chunk;
 pub use read::{Bad, Found, read};
 pub(crate) use read::{checksum, highest_durable, read_body};
 
@@ -50,6 +53,7 @@ const EXPIRE: u8 = 8;
 const CHANGE: u8 = 9;
 const DATABASE: u8 = 10;
 const ORDER: u8 = 11;
+const EPOCHS: u8 = 12;
 /// The next record belongs to the same batch.
 const MORE: u8 = 0x80;
 
@@ -102,6 +106,11 @@ pub enum Effect<'a> {
     Order {
         /// The store's database for each client number.
         order: &'a [u8; 256],
+    },
+    /// The epochs of the stream up to this record, for replicas. Without meaning for the store.
+    Epochs {
+        /// The history, oldest first: for each epoch its number, its mark and its first record, as three u64.
+        history: &'a [u8],
     },
     /// The key must not be evicted.
     Pin {
@@ -227,6 +236,7 @@ impl Records {
             Effect::Clear => self.plain(CLEAR, &[], &[]),
             Effect::Database { number } => self.plain(DATABASE, &[number], &[]),
             Effect::Order { order } => self.plain(ORDER, order, &[]),
+            Effect::Epochs { history } => self.plain(EPOCHS, history, &[]),
             Effect::Pin { key } => self.plain(PIN, &[], key),
             Effect::Unpin { key } => self.plain(UNPIN, &[], key),
             Effect::Durable { upto } => self.plain(DURABLE, &upto.to_le_bytes(), &[]),
@@ -243,6 +253,14 @@ impl Records {
         self.begin_put(key, form, expire_at, len);
         self.attached.push((self.bytes.len(), value));
         self.attached_len += len;
+    }
+
+    /// Adds a record that was read elsewhere. It belongs to the same batch as the next one if its own head says so.
+    pub fn push_sealed(&mut self, found: &Found<'_>, record: &[u8]) {
+        debug_assert_eq!(record.len(), found.len);
+        self.last = self.bytes.len();
+        self.count += 1;
+        self.bytes.extend_from_slice(record);
     }
 
     fn begin_put(&mut self, key: &[u8], form: u8, expire_at: Option<u64>, value_len: usize) {

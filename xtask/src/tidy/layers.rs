@@ -46,10 +46,21 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["sync", "record", "packed"],
             &["names", "storage"],
-            &["log", "segment", "manifest"],
+            &["log", "segment", "manifest", "backlog", "wire"],
             &["walk", "recover"],
-            &["syncer", "writer"],
+            &["syncer", "writer", "relay"],
             &["snapshot", "repair"],
+        ],
+    ),
+    (
+        "hotring-cluster",
+        &[
+            &["faults", "ids", "rules"],
+            &["history"],
+            &["message", "records"],
+            &["feed", "in_sync"],
+            &["replica"],
+            &["primary", "failover"],
         ],
     ),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering;
 use hotring_store::Store;
 
 use crate::acl::Acl;
-use crate::settings::config::Config;
+use crate::settings::config::{Config, Source};
 use crate::state::client::{ClientShared, Clients};
 use crate::state::memcached;
 use crate::state::observe::Observe;
 use crate::state::persist::Persist;
 use crate::state::process::Process;
 use crate::state::push::Push;
+use crate::state::replication::Replication;
 use crate::state::scripts::Scripts;
 use crate::state::settings::{SetLogLevel, Settings};
 use crate::state::tasks::Tasks;
@@ -34,6 +35,7 @@ pub struct Server {
     pub memcached: memcached::Shared,
     pub observe: Observe,
     pub persist: Persist,
+    pub replication: Replication,
     pub tasks: Tasks,
     pub push: Push,
     /// The cached scripts.
@@ -55,6 +57,8 @@ pub struct Parts {
     pub unix_path: Option<PathBuf>,
     /// 40 hexadecimal digits.
     pub run_id: String,
+    /// 40 hexadecimal digits that name the stream of writes.
+    pub replication_id: String,
     /// Sets the level of the server's own log.
     pub log_level: SetLogLevel,
 }
@@ -70,6 +74,7 @@ impl Parts {
             memcached: memcached::Shared::default(),
             unix_path: None,
             run_id: "0".repeat(40),
+            replication_id: "1".repeat(40),
             log_level: Box::new(|_| {}),
         }
     }
@@ -89,6 +94,7 @@ impl Server {
             memcached: parts.memcached,
             observe: Observe::new(config, parts.store.notings()),
             persist: Persist::new(config),
+            replication: Replication::new(config, parts.replication_id),
             tasks: Tasks::default(),
             push,
             scripts: Scripts::default(),
@@ -132,6 +138,17 @@ impl Server {
         self.clients.set_limits(&changed);
         self.settings.replace(changed);
         Ok(())
+    }
+
+    /// Changes the role: follows this primary, or none. The link's task does the rest.
+    pub(crate) fn follow(&self, source: Option<Source>) {
+        let _alone = self.settings.lock_changing();
+        let mut config = (*self.settings.config()).clone();
+        config.replication.source = source.clone();
+        config.changed.insert("replicaof");
+        self.replication.follow(source);
+        // Each thread learns of the role with the settings.
+        self.settings.replace(config);
     }
 
     /// Reloads the ACL file and the files of TLS. A fault in a file is logged, and its previous contents stay in force.

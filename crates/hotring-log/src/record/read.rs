@@ -1,8 +1,8 @@
 //! Decodes log records.
 
 use super::{
-    CHANGE, CLEAR, DATABASE, DURABLE, DURABLE_LEN, EXPIRE, Effect, HEAD_LEN, Lsn, MORE, ORDER, PIN,
-    PUT, PUT_EXPIRING, REMOVE, UNPIN, word,
+    CHANGE, CLEAR, DATABASE, DURABLE, DURABLE_LEN, EPOCHS, EXPIRE, Effect, HEAD_LEN, Lsn, MORE,
+    ORDER, PIN, PUT, PUT_EXPIRING, REMOVE, UNPIN, word,
 };
 
 /// The highest sequence number that a durable record anywhere in `bytes` claims as synced. If the
@@ -111,6 +111,7 @@ fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
             _ => return None,
         },
         ORDER => Effect::Order { order: rest.try_into().ok()? },
+        EPOCHS if rest.len().is_multiple_of(24) => Effect::Epochs { history: rest },
         PIN => Effect::Pin { key: rest },
         UNPIN => Effect::Unpin { key: rest },
         DURABLE => Effect::Durable { upto: u64::from_le_bytes(rest.try_into().ok()?) },

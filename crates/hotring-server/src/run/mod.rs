@@ -30,6 +30,7 @@ use crate::tasks::bound;
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
+use crate::tasks::replicate;
 use crate::tasks::watchdog;
 use hotring_commands::host::clock;
 use hotring_commands::host::start_error::StartError;
@@ -314,6 +315,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         memcached: memcached_state::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
         run_id: run_id()?,
+        replication_id: run_id()?,
         log_level,
         config,
     }));
@@ -423,6 +425,8 @@ fn start_threads(
     threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
     let expiring = server.clone();
     threads.push(spawn(expire::THREAD, move || expire::run(&expiring))?);
+    let following = server.clone();
+    threads.push(spawn(replicate::THREAD, move || replicate::run(&following))?);
     let server = server.clone();
     threads.push(spawn(background::THREAD, move || {
         if let Err(error) = accept(&server, doors, tcp, unix) {

@@ -76,7 +76,7 @@ impl Session {
             Effect::Unpin { key } => _ = self.unpin(&[key]),
             Effect::Database { number } => self.go_to(number),
             Effect::Order { order } => self.databases.set_order(order),
-            Effect::Durable { .. } => {}
+            Effect::Epochs { .. } | Effect::Durable { .. } => {}
         }
         Ok(())
     }

@@ -4,11 +4,13 @@
 //! forks or modules (`constants`).
 
 mod absent;
+mod replication;
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use self::absent::*;
+use self::replication::replication;
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
 use crate::host::clock;
@@ -302,16 +304,6 @@ fn stats(f: &Facts<'_>, text: &mut String) {
         field(text, &format!("acl_access_denied_{name}"), f.server.acl.log.count(reason));
     }
     field(text, "acl_access_denied_channel", f.server.acl.log.count(Reason::Channel));
-}
-
-fn replication(f: &Facts<'_>, text: &mut String) {
-    field(text, "role", "master");
-    field(text, "connected_slaves", 0);
-    field(text, "master_failover_state", "no-failover");
-    field(text, "master_replid", &f.server.process.run_id);
-    field(text, "master_replid2", "0".repeat(40));
-    constants(text, &["master_repl_offset"], &[("second_repl_offset", "-1")]);
-    constants(text, NO_BACKLOG, &[]);
 }
 
 fn cpu(_: &Facts<'_>, text: &mut String) {

@@ -263,6 +263,13 @@ impl Client {
         writes(spec) || queued.is_some_and(|queue| queue.commands().any(|(spec, _)| writes(spec)))
     }
 
+    /// Whether a request may change keys, itself or through a transaction. A script's commands are checked one by one.
+    pub(crate) fn changes_keys(&self, spec: &Spec) -> bool {
+        let writes = |spec: &Spec| spec.flags.contains(Flags::WRITE);
+        let queued = self.transaction.queue().filter(|_| spec.id == CommandId::Exec);
+        writes(spec) || queued.is_some_and(|queue| queue.commands().any(|(spec, _)| writes(spec)))
+    }
+
     /// Ends the transaction and all watches; returns the queue and the watched keys.
     pub fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Arc<KeyState>>) {
         let ended = self.transaction.take();
