@@ -1,14 +1,18 @@
 //! Building blocks of Redis's RDB format, which DUMP uses, too: lengths, compressed strings, listpacks, the checksum.
-//! `dump.rs` builds payloads from them; the command line reads and writes files with them.
+//! `dump.rs` builds payloads from them, `source.rs` and `file.rs` read values and whole files from a stream.
 //!
 //! The input is untrusted: every length must be checked, and no length may reserve memory before its bytes are there.
 
 use std::borrow::Cow;
 
 pub(crate) mod dump;
+pub mod file;
+mod item;
 mod list;
+pub mod source;
 mod ziplist;
 
+pub use item::{FieldUntil, Item, ReadError, Value, each_once, hash, shown};
 pub use list::{
     NODE_PACKED, NODE_PLAIN, TYPE_LIST, TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2,
     TYPE_LIST_ZIPLIST,

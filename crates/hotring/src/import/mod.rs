@@ -127,13 +127,14 @@ fn import(flags: &ArgMatches, progress: &mut Progress, left: &mut Left) -> Resul
                 );
                 break Err(named(&ReadError::bad(at, problem)));
             }
+            Ok(Some(Found::Part(_))) => left.parts += 1,
             Err(error) => break Err(named(&error)),
         }
     };
     // Keys read before the damage must still be counted.
     sender.finish(progress).map_err(lost)?;
     left.kept = sender.kept();
-    (left.keys_skipped, left.parts) = reader.left();
+    left.keys_skipped = reader.keys_skipped();
     ended
 }
 
@@ -168,16 +169,22 @@ impl Reader {
             Reader::Empty => None,
             Reader::Resp(reader) => reader.next()?,
             Reader::Json(reader) => reader.next()?,
-            Reader::Rdb(reader) => return reader.next(),
+            Reader::Rdb(reader) => {
+                let found = reader.read()?;
+                if found.is_none() {
+                    reader.check_end()?;
+                }
+                return Ok(found);
+            }
         };
         Ok(item.map(Found::Item))
     }
 
-    /// Skipped keys of other databases, and skipped functions and modules' data.
-    fn left(&self) -> (u64, u64) {
+    /// Skipped keys of other databases.
+    fn keys_skipped(&self) -> u64 {
         match self {
-            Reader::Rdb(reader) => (reader.keys_skipped, reader.parts_skipped),
-            _ => (0, 0),
+            Reader::Rdb(reader) => reader.keys_skipped,
+            _ => 0,
         }
     }
 }

@@ -4,25 +4,21 @@
 
 use std::io::{self, Read};
 
-use hotring_commands::rdb::{
-    NODE_PACKED, NODE_PLAIN, SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING, TYPE_HASH_EXPIRING_OLD,
-    TYPE_HASH_LISTPACK, TYPE_HASH_LISTPACK_EXPIRING, TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_LIST,
-    TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2, TYPE_LIST_ZIPLIST, TYPE_SET, TYPE_SET_INTSET,
-    TYPE_SET_LISTPACK, TYPE_STRING, TYPE_ZSET, TYPE_ZSET_2, TYPE_ZSET_LISTPACK, crc64, intset,
-    listpack, unpack, ziplist, zset,
-};
-
 use hotring_protocol::parse_i64;
 
-use super::{FieldUntil, LEN_MAX, ReadError, Value, each_once, hash};
+use super::item::{FieldUntil, LEN_MAX, ReadError, Value, each_once, hash};
+use super::{
+    NODE_PACKED, NODE_PLAIN, PACKED_MAX, SEAL_LEN, TYPE_HASH, TYPE_HASH_EXPIRING,
+    TYPE_HASH_EXPIRING_OLD, TYPE_HASH_LISTPACK, TYPE_HASH_LISTPACK_EXPIRING,
+    TYPE_HASH_LISTPACK_EXPIRING_OLD, TYPE_LIST, TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2,
+    TYPE_LIST_ZIPLIST, TYPE_SET, TYPE_SET_INTSET, TYPE_SET_LISTPACK, TYPE_STRING, TYPE_ZSET,
+    TYPE_ZSET_2, TYPE_ZSET_LISTPACK, crc64, intset, listpack, unpack, ziplist, zset,
+};
 
 /// A hash with its fields in one string, as before Redis 7.
 const TYPE_HASH_ZIPLIST: u8 = 13;
 /// A sorted set in the same form.
 const TYPE_ZSET_ZIPLIST: u8 = 12;
-/// Longest string that holds a complete hash. Every two of its bytes may become a string of their
-/// own.
-const PACKED_MAX: usize = 32 << 20;
 /// Most memory of a hash or a list while it is read, and the overhead of a field.
 const HASH_LEN_MAX: usize = 2 << 30;
 const FIELD_LEN: usize = 2 * size_of::<Vec<u8>>();
@@ -30,7 +26,7 @@ const FIELD_LEN: usize = 2 * size_of::<Vec<u8>>();
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The value of a DUMP payload, or the name of its type.
-pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError> {
+pub fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError> {
     let body = payload.len().checked_sub(SEAL_LEN).filter(|len| *len > 0);
     let body = body.ok_or_else(|| ReadError::bad(0, "the payload of DUMP is too short"))?;
     let (sealed, sum) = payload.split_last_chunk().expect("it is longer");
@@ -48,7 +44,7 @@ pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError
 }
 
 /// The name of a type.
-pub(crate) fn type_name(kind: u8) -> String {
+pub fn type_name(kind: u8) -> String {
     match kind {
         6 | 7 => "a module's value".into(),
         9 => "a hash in the form of Redis 2.4".into(),
@@ -58,30 +54,30 @@ pub(crate) fn type_name(kind: u8) -> String {
 }
 
 /// A byte source that tracks its position and checksum.
-pub(crate) struct Source<R> {
+pub(super) struct Source<R> {
     inner: R,
     /// Bytes read so far.
-    pub(crate) at: u64,
+    pub(super) at: u64,
     /// Their checksum.
-    pub(crate) sum: u64,
+    pub(super) sum: u64,
 }
 
 impl<R: Read> Source<R> {
-    pub(crate) fn new(inner: R) -> Source<R> {
+    pub(super) fn new(inner: R) -> Source<R> {
         Source { inner, at: 0, sum: 0 }
     }
 
-    pub(crate) fn bad<T>(&self, problem: impl Into<String>) -> Result<T, ReadError> {
+    pub(super) fn bad<T>(&self, problem: impl Into<String>) -> Result<T, ReadError> {
         Err(ReadError::bad(self.at, problem))
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
         let mut bytes = [0; N];
         self.fill(&mut bytes)?;
         Ok(bytes)
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, ReadError> {
+    pub(super) fn byte(&mut self) -> Result<u8, ReadError> {
         self.array().map(|[byte]| byte)
     }
 
@@ -135,14 +131,14 @@ impl<R: Read> Source<R> {
         })
     }
 
-    pub(crate) fn length(&mut self) -> Result<u64, ReadError> {
+    pub(super) fn length(&mut self) -> Result<u64, ReadError> {
         match self.length_or_form()? {
             (len, false) => Ok(len),
             (_, true) => self.bad("a length is expected before this"),
         }
     }
 
-    pub(crate) fn string(&mut self) -> Result<Vec<u8>, ReadError> {
+    pub(super) fn string(&mut self) -> Result<Vec<u8>, ReadError> {
         let number = match self.length_or_form()? {
             (len, false) => return self.bytes(len),
             (0, true) => i8::from_le_bytes(self.array()?).into(),
@@ -165,7 +161,7 @@ impl<R: Read> Source<R> {
     }
 
     /// The value of a type. None, with nothing read, for an unsupported type.
-    pub(crate) fn value(&mut self, kind: u8) -> Result<Option<Value>, ReadError> {
+    pub(super) fn value(&mut self, kind: u8) -> Result<Option<Value>, ReadError> {
         let fields = match kind {
             TYPE_STRING => return Ok(Some(Value::String(self.string()?))),
             TYPE_LIST | TYPE_LIST_ZIPLIST | TYPE_LIST_QUICKLIST | TYPE_LIST_QUICKLIST_2 => {
@@ -484,7 +480,7 @@ mod tests {
     #[test]
     fn payloads_are_checked() {
         let mut sealed = b"\x00\x03abc".to_vec();
-        hotring_commands::rdb::seal(&mut sealed);
+        super::super::seal(&mut sealed);
         assert_eq!(payload(&sealed).unwrap(), Ok(Value::String(b"abc".to_vec())));
         for i in 0..sealed.len() {
             assert!(payload(&sealed[..i]).is_err());
@@ -493,10 +489,10 @@ mod tests {
             assert!(payload(&damaged).is_err());
         }
         let mut stream = b"\x0f\x00".to_vec();
-        hotring_commands::rdb::seal(&mut stream);
+        super::super::seal(&mut stream);
         assert_eq!(payload(&stream).unwrap(), Err("a stream".into()));
         let mut longer = b"\x00\x01ab".to_vec();
-        hotring_commands::rdb::seal(&mut longer);
+        super::super::seal(&mut longer);
         assert!(payload(&longer).is_err());
     }
 }

@@ -11,8 +11,8 @@
 
 use std::io::Read;
 
-use super::value::{Source, type_name};
-use super::{Item, ReadError, shown};
+use super::item::{Item, ReadError, shown};
+use super::source::{Source, type_name};
 
 /// The magic bytes of a file.
 const MAGIC: &[u8; 5] = b"REDIS";
@@ -36,18 +36,20 @@ const DATABASE: u8 = 254;
 const END: u8 = 255;
 
 /// An entry of a file.
-pub(crate) enum Found {
+pub enum Found {
     Item(Item),
-    /// A key with a value of an unsupported type, and the name of the type.
+    /// A key that this server cannot have, and the reason: "a stream", "in database 300".
     Unknown {
         key: Vec<u8>,
         name: String,
         at: u64,
     },
+    /// Something other than a key that this server cannot have: "a library of functions", "a module's data".
+    Part(&'static str),
 }
 
 /// Reads a file key by key.
-pub(crate) struct Reader<R> {
+pub struct Reader<R> {
     source: Source<R>,
     version: u32,
     /// The database whose keys are read, if it is one only.
@@ -56,14 +58,12 @@ pub(crate) struct Reader<R> {
     /// The type of the next value, if it is unsupported.
     unknown: Option<u8>,
     /// Skipped keys of other databases.
-    pub(crate) keys_skipped: u64,
-    /// Skipped functions and modules' data.
-    pub(crate) parts_skipped: u64,
+    pub keys_skipped: u64,
 }
 
 impl<R: Read> Reader<R> {
     /// Starts reading. With a database, only its keys are read.
-    pub(crate) fn new(input: R, database: Option<u64>) -> Result<Reader<R>, ReadError> {
+    pub fn new(input: R, database: Option<u64>) -> Result<Reader<R>, ReadError> {
         let mut source = Source::new(input);
         let (magic, digits) = (source.array::<5>()?, source.array::<4>()?);
         let version = std::str::from_utf8(&digits).ok().and_then(|text| text.parse().ok());
@@ -75,13 +75,12 @@ impl<R: Read> Reader<R> {
             return Err(ReadError::bad(5, text));
         }
         let wanted = database;
-        let (unknown, keys_skipped, parts_skipped) = (None, 0, 0);
-        let database = 0;
-        Ok(Reader { source, version, wanted, database, unknown, keys_skipped, parts_skipped })
+        let (database, unknown, keys_skipped) = (0, None, 0);
+        Ok(Reader { source, version, wanted, database, unknown, keys_skipped })
     }
 
-    /// The next key; None at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Found>, ReadError> {
+    /// The next key or other part; None at the end of the file.
+    pub fn read(&mut self) -> Result<Option<Found>, ReadError> {
         if let Some(kind) = self.unknown.take() {
             self.skip_value(kind)?;
         }
@@ -101,14 +100,14 @@ impl<R: Read> Reader<R> {
                 ABOUT => (0..2).try_for_each(|_| self.skip_string())?,
                 FUNCTIONS => {
                     self.skip_string()?;
-                    self.parts_skipped += 1;
+                    return Ok(Some(Found::Part("a library of functions")));
                 }
                 MODULE => {
                     self.source.length()?;
                     self.skip_module()?;
-                    self.parts_skipped += 1;
+                    return Ok(Some(Found::Part("a module's data")));
                 }
-                END => return self.end().map(|()| None),
+                END => return self.check_sum().map(|()| None),
                 code @ 240.. => {
                     return Err(ReadError::bad(at, format!("unknown part {code}")));
                 }
@@ -145,9 +144,10 @@ impl<R: Read> Reader<R> {
             self.unknown = Some(kind);
             return Ok(Found::Unknown { key, name: type_name(kind), at });
         };
-        let database = u8::try_from(self.database).map_err(|_| {
-            ReadError::bad(at, format!("hotring has no database {}", self.database))
-        })?;
+        let Ok(database) = u8::try_from(self.database) else {
+            let name = format!("in database {}", self.database);
+            return Ok(Found::Unknown { key, name, at });
+        };
         Ok(Found::Item(Item { database, key, value, expire_at, is_pinned: false }))
     }
 
@@ -156,7 +156,15 @@ impl<R: Read> Reader<R> {
         self.wanted.is_some_and(|wanted| wanted != self.database)
     }
 
-    fn end(&mut self) -> Result<(), ReadError> {
+    /// Checks that the input ends with the file.
+    pub fn check_end(&mut self) -> Result<(), ReadError> {
+        match self.source.is_at_end()? {
+            true => Ok(()),
+            false => self.source.bad("there are bytes behind the end of the file"),
+        }
+    }
+
+    fn check_sum(&mut self) -> Result<(), ReadError> {
         let (at, sum) = (self.source.at, self.source.sum);
         if self.version >= VERSION_SUM {
             let found = u64::from_le_bytes(self.source.array()?);
@@ -167,10 +175,7 @@ impl<R: Read> Reader<R> {
                 return Err(ReadError::bad(at, text));
             }
         }
-        match self.source.is_at_end()? {
-            true => Ok(()),
-            false => self.source.bad("there are bytes behind the end of the file"),
-        }
+        Ok(())
     }
 
     fn lengths(&mut self, count: usize) -> Result<(), ReadError> {
@@ -293,9 +298,8 @@ impl<R: Read> Reader<R> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use hotring_commands::rdb::{crc64, push_len, push_string};
-
-    use super::super::Value;
+    use super::super::item::Value;
+    use super::super::{crc64, push_len, push_string};
     use super::*;
 
     /// A file of these parts.
@@ -334,14 +338,16 @@ pub(super) mod tests {
     fn read_db(bytes: &[u8], db: Option<u64>) -> Result<(Vec<Item>, Vec<String>), ReadError> {
         let (mut items, mut unknown) = (Vec::new(), Vec::new());
         let mut reader = Reader::new(bytes, db)?;
-        while let Some(found) = reader.next()? {
+        while let Some(found) = reader.read()? {
             match found {
                 Found::Item(item) => items.push(item),
                 Found::Unknown { key, name, .. } => {
                     unknown.push(format!("{} is {name}", shown(&key)));
                 }
+                Found::Part(_) => {}
             }
         }
+        reader.check_end()?;
         Ok((items, unknown))
     }
 
@@ -350,7 +356,7 @@ pub(super) mod tests {
     }
 
     /// A file with every supported encoding, and everything that may stand between keys.
-    pub(crate) fn whole() -> (Vec<u8>, Vec<Item>) {
+    pub fn whole() -> (Vec<u8>, Vec<Item>) {
         let listpack =
             b"\x17\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff".to_vec();
         let ziplist = b"\x11\x11\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01f\x03\xfe\xfb\xff";
@@ -421,8 +427,12 @@ pub(super) mod tests {
         assert_eq!(found, items);
         assert!(unknown.is_empty());
         let mut reader = Reader::new(&bytes[..], None).unwrap();
-        while reader.next().unwrap().is_some() {}
-        assert_eq!((reader.keys_skipped, reader.parts_skipped), (0, 2));
+        let mut parts = Vec::new();
+        while let Some(found) = reader.read().unwrap() {
+            parts.extend(if let Found::Part(name) = found { Some(name) } else { None });
+        }
+        assert_eq!(parts, ["a library of functions", "a module's data"]);
+        assert_eq!(reader.keys_skipped, 0);
         // Old files have no checksum, and in new ones it is optional.
         let old = [b"REDIS0004", &bytes[9..bytes.len() - 8]].concat();
         assert_eq!(read(&old).unwrap().0, items);
@@ -459,6 +469,27 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn random_damage_is_no_panic() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (bytes, _) = whole();
+        for _ in 0..300 {
+            let mut damaged = bytes.clone();
+            for _ in 0..1 + random.usize(..4) {
+                let (from, len) = (random.usize(..damaged.len()), 1 + random.usize(..12));
+                let to = damaged.len().min(from + len);
+                match random.u8(..3) {
+                    0 => damaged[from..to].fill(random.choice([0, 0x7f, 0x80, 0xff]).unwrap_or(0)),
+                    1 => drop(damaged.splice(from..to, [])),
+                    _ => damaged[from] = random.u8(..),
+                }
+                damaged.push(0);
+            }
+            let Ok(mut reader) = Reader::new(&damaged[..], None) else { continue };
+            while let Ok(Some(_)) = reader.read() {}
+        }
+    }
+
+    #[test]
     fn what_is_unknown_is_named_and_passed_over() {
         let id = [7; 16];
         let consumer = [&[1][..], b"\x01c", &[1; 16], &[1], &id].concat();
@@ -489,6 +520,8 @@ pub(super) mod tests {
         assert!(error.contains("the length of a stream is unknown"), "{error}");
         let error = read(&file(&[b"\xf3\x01"])).unwrap_err().to_string();
         assert_eq!(error, "byte 9: unknown part 243");
+        let (items, unknown) = read(&file(&[&[DATABASE, 0x41, 0x2c], b"\x00\x01a\x01b"])).unwrap();
+        assert_eq!((items, unknown), (Vec::new(), vec!["a is in database 300".to_string()]));
     }
 
     #[test]
