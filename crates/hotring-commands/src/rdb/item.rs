@@ -93,13 +93,13 @@ pub enum ReadError {
     /// The input is invalid at this byte.
     Bad {
         at: u64,
-        what: String,
+        problem: String,
     },
 }
 
 impl ReadError {
-    pub fn bad(at: u64, what: impl Into<String>) -> ReadError {
-        ReadError::Bad { at, what: what.into() }
+    pub fn bad(at: u64, problem: impl Into<String>) -> ReadError {
+        ReadError::Bad { at, problem: problem.into() }
     }
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Io(error) => error.fmt(f),
-            ReadError::Bad { at, what } => write!(f, "byte {at}: {what}"),
+            ReadError::Bad { at, problem } => write!(f, "byte {at}: {problem}"),
         }
     }
 }
