@@ -59,7 +59,9 @@ mod writer;
 
 pub use log::{Log, Trouble, When};
 pub use packed::{UNPACKED_MAX, pack, unpack};
-pub use record::{Attached, Bad, Effect, Found, Lsn, Mark, Records, read};
+pub use record::{
+    Attached, Bad, Batch, Effect, Found, Lsn, Mark, NoRun, Records, Run, batch_at, effect_at, read,
+};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use repair::{RepairError, repair};
 pub use segment::{Id, first_record, remove_before};
