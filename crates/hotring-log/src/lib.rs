@@ -63,7 +63,9 @@ mod writer;
 pub use backlog::{Backlog, Gone, Status as BacklogStatus};
 pub use log::{AckWhen, Log, Trouble};
 pub use packed::{UNPACKED_MAX, pack, unpack};
-pub use record::{Attached, Bad, Chunk, Effect, Found, Lsn, Mark, Records, read};
+pub use record::{
+    Attached, Bad, Batch, Chunk, Effect, Found, Lsn, Mark, NoRun, Records, Run, batch_at, effect_at, read,
+};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use relay::Relay;
 pub use repair::{RepairError, repair};

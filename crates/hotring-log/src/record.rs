@@ -28,6 +28,7 @@
 
 mod chunk;
 mod read;
+mod run;
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 pub use chunk::Chunk;
 pub use read::{Bad, Found, read};
 pub(crate) use read::{checksum, highest_durable, read_body};
+pub use run::{Batch, NoRun, Run, batch_at, effect_at};
 
 /// A record's number. The first record ever has 1.
 pub type Lsn = u64;

@@ -56,6 +56,20 @@ pub enum Bad {
 
 /// Reads the record at the beginning of `bytes`.
 pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
+    let record = record(bytes)?;
+    if crc32c::crc32c(&record[8..]) != checksum(record) {
+        return Err(Bad::Checksum);
+    }
+    content(record)
+}
+
+/// Like [`read`], for a record whose checksum has been verified.
+pub(crate) fn read_sound(bytes: &[u8]) -> Result<Found<'_>, Bad> {
+    content(record(bytes)?)
+}
+
+/// The bytes of the record at the beginning of `bytes`, according to its head.
+fn record(bytes: &[u8]) -> Result<&[u8], Bad> {
     let Some(head) = bytes.first_chunk::<HEAD_LEN>() else {
         let is_zero = bytes.iter().all(|byte| *byte == 0);
         return Err(if is_zero { Bad::Zero } else { Bad::Short { needed: HEAD_LEN + 1 } });
@@ -64,14 +78,14 @@ pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
         0 => return Err(Bad::Zero),
         len => HEAD_LEN + len as usize,
     };
-    let record = bytes.get(..len).ok_or(Bad::Short { needed: len })?;
-    if crc32c::crc32c(&record[8..]) != u32::from_le_bytes(word(&record[4..])) {
-        return Err(Bad::Checksum);
-    }
+    bytes.get(..len).ok_or(Bad::Short { needed: len })
+}
+
+fn content(record: &[u8]) -> Result<Found<'_>, Bad> {
     let lsn = u64::from_le_bytes(record[8..HEAD_LEN].try_into().expect("eight bytes"));
     let (kind, rest) = record[HEAD_LEN..].split_first().expect("a body is not empty");
     let effect = effect(kind & !MORE, rest).ok_or(Bad::Unknown)?;
-    Ok(Found { lsn, effect, more: kind & MORE != 0, len })
+    Ok(Found { lsn, effect, more: kind & MORE != 0, len: record.len() })
 }
 
 /// Reads a body that stands alone.

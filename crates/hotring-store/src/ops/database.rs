@@ -131,6 +131,9 @@ impl Session {
     /// Removes every key of every database, at one moment for every observer.
     pub fn clear_all(&mut self) {
         let before: Vec<_> = self.hold(&Keys::All, Hold::WriteOnce, |session| {
+            if !session.may_write() {
+                return Vec::new();
+            }
             // Listed within the hold, or a database created in the meantime would keep its keys.
             let database_ids = session.database_ids();
             database_ids
@@ -154,6 +157,9 @@ impl Session {
             return;
         }
         self.hold(&Keys::All, Hold::Exclusive, |session| {
+            if !session.may_write() {
+                return;
+            }
             let (order, moved) = session.databases.swap_numbers(one, other);
             session.log_effect(&Effect::Order { order: &order });
             let actor = session.hooks.origin.actor;
@@ -232,6 +238,7 @@ impl Session {
         let hash = self.within(database_id, |session| session.gate_hash(to));
         let mut hashes = vec![self.gate_hash(from), hash];
         self.hold(&Keys::new(&mut hashes), Hold::Exclusive, |session| {
+            session.check_role()?;
             let Some((form, value, expire_at)) = session.carried(from, now) else {
                 return Ok(false);
             };
