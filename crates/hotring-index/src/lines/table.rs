@@ -13,6 +13,7 @@ use super::config::LinesConfig;
 use super::lane::LANES;
 use super::lane::Line;
 use super::memory::{Memory, WINDOW};
+use super::relocate::Moves;
 use super::stash::Stash;
 use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
 use std::io;
@@ -198,12 +199,6 @@ const fn steps(exponent: u32) -> u64 {
     }
 }
 
-/// The number of counters of moves: a power of two, small enough to stay in the cache.
-const fn counts(lines: u64) -> u64 {
-    let wanted = lines / 256;
-    if wanted > 1024 { 1024 } else { wanted.next_power_of_two() }
-}
-
 /// Lines behind the last home, so that no sequence wraps.
 const fn spare(steps: u64) -> u64 {
     PROBE_MAX * (steps + 1)
@@ -223,8 +218,7 @@ pub(super) struct Table {
     /// For each full window: the number of its homes that have moved on, and whether its pages were
     /// given back.
     windows: Box<[AtomicU64]>,
-    /// Counters of the moves of items within the table. The low bits of a home's number select its counter.
-    moves: Box<[AtomicU64]>,
+    moves: Moves,
     /// The home to tidy next, modulo the number of homes.
     tidied: TallyU64,
     /// The number of windows that were populated in advance, and of those that were made huge
@@ -282,7 +276,7 @@ impl Table {
             claimed: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             windows,
-            moves: (0..counts(lines)).map(|_| AtomicU64::new(0)).collect(),
+            moves: Moves::new(lines),
             tidied: TallyU64::new(0),
             populated: TallyU64::new(0),
             collapsed: TallyU64::new(0),
@@ -345,15 +339,15 @@ impl Table {
     pub(super) fn moves(&self, index: u64) -> u64 {
         #[cfg(loom)]
         self.life.look();
-        // ORDERING: Acquire pairs with the AcqRel in `count_move`: the copy of the item is seen, too.
-        self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
+        self.moves.of(index)
     }
 
     /// Counts a move. Must be called after the copy is in its lane and before the old lane is
     /// cleared.
     pub(super) fn count_move(&self, index: u64) {
-        // ORDERING: AcqRel: the copy comes before, the clearing after.
-        self.moves[index as usize & (self.moves.len() - 1)].fetch_add(1, Ordering::AcqRel);
+        if !wrong!(self, LinesNoCount) {
+            self.moves.raise(index);
+        }
     }
 
     /// Returns the next home to tidy, and advances.
