@@ -177,7 +177,7 @@ pub(super) fn tidy_home<S: Search, T: Homes>(table: &T, index: u64, spare: &mut 
 
 /// Must be called under LOCK, so that no other thread changes REACH; lane 0's item may still change
 /// meanwhile.
-pub(super) fn lower_reach(line: &Line, reach: u64) {
+fn lower_reach(line: &Line, reach: u64) {
     loop {
         let control = line.control();
         if line.head().swap_word(control, with_reach(control, reach)) {

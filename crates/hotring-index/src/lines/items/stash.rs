@@ -30,6 +30,9 @@ pub(super) enum Change {
     Absent,
 }
 
+/// The item is being moved by another session.
+pub(super) struct IsFrozen;
+
 impl Stash {
     /// The first item at a position that `is_it` accepts, which is called under the lock.
     pub(super) fn find(&self, position: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
@@ -67,6 +70,21 @@ impl Stash {
         }
     }
 
+    /// Freezes the first item of these positions; returns its position and value, or why it must not move: it is
+    /// frozen already.
+    pub(super) fn freeze_first(
+        &self,
+        positions: RangeInclusive<u64>,
+    ) -> Option<Result<(u64, u64), IsFrozen>> {
+        let mut items = self.items.lock();
+        let (key, state) = items.range_mut(range(positions)).next()?;
+        if *state == State::Frozen {
+            return Some(Err(IsFrozen));
+        }
+        *state = State::Frozen;
+        Some(Ok(*key))
+    }
+
     /// Unfreezes a copy, which is the only one left.
     pub(super) fn thaw(&self, position: u64, value: u64) {
         self.items.lock().insert((position, value), State::Free);
@@ -80,10 +98,6 @@ impl Stash {
     /// Calls `see` with each item of these positions, under the lock.
     pub(super) fn each(&self, positions: RangeInclusive<u64>, mut see: impl FnMut(u64)) {
         self.items.lock().range(range(positions)).for_each(|(key, _)| see(key.1));
-    }
-
-    pub(super) fn has_any(&self, positions: RangeInclusive<u64>) -> bool {
-        self.items.lock().range(range(positions)).next().is_some()
     }
 
     pub(super) fn len(&self) -> usize {

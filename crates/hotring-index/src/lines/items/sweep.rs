@@ -23,6 +23,7 @@ use crate::engine::{RESIZE_INTERVAL, Sizing};
 use crate::lines::bits::{ACTIVE, FROZEN, STASHED, reach_of};
 use crate::lines::lane::{Form, Search, by_form};
 use crate::lines::lookup::Found;
+use crate::lines::relocate;
 use crate::lines::sweep::freeze;
 use crate::lines::write::{lock, unlock};
 use crate::session::Pinned;
@@ -42,6 +43,10 @@ const LOAD_SHRUNK: f64 = 0.4;
 /// is a reason to grow.
 const STASHED_FEW: u64 = 16;
 const LINES_A_STASHED: u64 = 4096;
+
+/// Homes that a session tidies after `RESIZE_INTERVAL` removals. So each home is tidied once in the time in which all
+/// items are removed about twice.
+const TIDY_HOMES: u64 = 16;
 
 /// Lanes of a line.
 const LANES: f64 = 4.0;
@@ -89,6 +94,9 @@ impl ItemLines {
         p.local.removals += 1;
         if p.local.removals >= RESIZE_INTERVAL {
             p.local.removals = 0;
+            by_form!(p.engine.form, S => {
+                relocate::tidy::<S, _>(p.engine.table(), TIDY_HOMES, &mut ());
+            });
             Self::shrink_if_due(p);
             Self::free_some(p);
         }

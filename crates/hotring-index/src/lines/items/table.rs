@@ -7,10 +7,11 @@
 use super::stash::Stash;
 use crate::core::config::Config;
 use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
-use crate::lines::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, WORD_BITS, probe, reach_of};
+use crate::lines::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, WORD_BITS, probe};
 use crate::lines::lane::{Line, Search};
 use crate::lines::lookup::{Found, each_match};
 use crate::lines::memory::Memory;
+use crate::lines::relocate::Moves;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::{NonNull, null_mut};
@@ -119,6 +120,29 @@ impl Shape {
         (u128::from(high) << 64 | u128::from(low)).div_ceil(u128::from(self.lines)) as u64
     }
 
+    /// The number of a line.
+    pub(super) fn index(&self, line: &Line) -> u64 {
+        // SAFETY: both are in the memory of the table.
+        unsafe { NonNull::from(line).offset_from(self.start) as u64 }
+    }
+
+    /// The first item of a line that matches the word to look for and that `is_it` accepts by the lane's value.
+    #[inline(always)]
+    pub(super) fn find_in<'t, S: Search>(
+        &self,
+        line: &'t Line,
+        want: u64,
+        is_it: &mut impl FnMut(u64) -> bool,
+    ) -> Option<Found<'t>> {
+        for lane in S::matches(line, want, MASK).each(line) {
+            let pair = S::load(lane);
+            if (pair.word ^ want) & MASK == 0 && is_it(pair.value) {
+                return Some(Found { line, lane, pair });
+            }
+        }
+        None
+    }
+
     /// The first item with the tag of a home that `is_it` accepts by the lane's value, in the lines up to `reach`.
     /// Does not look in the stash.
     #[inline(always)]
@@ -129,16 +153,10 @@ impl Shape {
         mut is_it: impl FnMut(u64) -> bool,
     ) -> Option<Found<'_>> {
         let step = self.step(home.want);
-        for number in 0..=reach.min(PROBE_MAX) {
-            let (line, want) = (self.line(home.index + number * step), home.want | probe(number));
-            for lane in S::matches(line, want, MASK).each(line) {
-                let pair = S::load(lane);
-                if (pair.word ^ want) & MASK == 0 && is_it(pair.value) {
-                    return Some(Found { line, lane, pair });
-                }
-            }
-        }
-        None
+        (0..=reach.min(PROBE_MAX)).find_map(|number| {
+            let line = self.line(home.index + number * step);
+            self.find_in::<S>(line, home.want | probe(number), &mut is_it)
+        })
     }
 
     /// Calls `see` with each item of a home, except those in the stash.
@@ -170,6 +188,9 @@ pub(super) struct Table {
     claimed: TallyU64,
     /// Homes that have moved on.
     moved: AtomicU64,
+    pub(super) moves: Moves,
+    /// The home to tidy next, modulo the number of homes.
+    pub(super) tidied: TallyU64,
     pub(super) stash: Stash,
     pub(super) memory: Memory,
     /// The wrong variant to run, for checkers.
@@ -186,6 +207,8 @@ impl Table {
             next: AtomicPtr::new(null_mut()),
             claimed: TallyU64::new(0),
             moved: AtomicU64::new(0),
+            moves: Moves::new(lines),
+            tidied: TallyU64::new(0),
             stash: Stash::default(),
             memory,
             #[cfg(loom)]
@@ -274,12 +297,5 @@ impl Table {
             S::matches(line, LIVE, LIVE).each(line).for_each(|lane| see(lane.value()));
         }
         self.stash.each(0..=u64::MAX, see);
-    }
-
-    /// The REACH of a home. `None`: it has moved on. An acquire.
-    #[inline(always)]
-    pub(super) fn see(&self, index: u64) -> Option<u64> {
-        let control = self.shape.line(index).control();
-        (control & ACTIVE != 0).then(|| reach_of(control))
     }
 }
