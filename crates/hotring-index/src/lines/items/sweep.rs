@@ -27,6 +27,7 @@ use crate::lines::relocate;
 use crate::lines::sweep::freeze;
 use crate::lines::write::{lock, unlock};
 use crate::session::Pinned;
+use std::ptr::NonNull;
 
 /// Homes that a session moves at a time: about 40 items.
 pub(super) const CHUNK: u64 = if cfg!(loom) { 1 } else { 16 };
@@ -55,9 +56,27 @@ const LANES: f64 = 4.0;
 pub(super) struct Left {
     /// Sessions may use the table until this grace period is over.
     tag: u64,
-    table: Box<Table>,
+    /// The table, which this owns. No `Box`: that would claim that no session has a reference to it.
+    table: NonNull<Table>,
     /// Windows of its memory that have gone back to the system.
     gone: u64,
+}
+
+// SAFETY: a table may be freed by another thread than the one that made it.
+unsafe impl Send for Left {}
+
+impl Left {
+    fn table(&self) -> &Table {
+        // SAFETY: this owns the table.
+        unsafe { self.table.as_ref() }
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        // SAFETY: from `Box::into_raw`, and no session uses the table: the grace period is over, or no session is left.
+        drop(unsafe { Box::from_raw(self.table.as_ptr()) });
+    }
 }
 
 /// An item that is being moved.
@@ -263,8 +282,7 @@ impl ItemLines {
         let next = std::ptr::from_ref(table.after()).cast_mut();
         // ORDERING: as above.
         let old = engine.current.0.swap(next, Ordering::AcqRel);
-        // SAFETY: from `Box::into_raw`, and just taken out of the one place that owned it.
-        let table = unsafe { Box::from_raw(old) };
+        let table = NonNull::new(old).expect("there is always a current table");
         left.push_back(Left { tag: p.local.participant.grace(), table, gone: 0 });
     }
 
@@ -285,13 +303,13 @@ impl ItemLines {
         if !p.shared.collector.is_over(left.tag) {
             return false;
         }
-        if left.gone < left.table.memory.windows() {
-            left.table.memory.give_back(left.gone);
+        if left.gone < left.table().memory.windows() {
+            left.table().memory.give_back(left.gone);
             left.gone += 1;
             return true;
         }
         // ORDERING: Relaxed, a report.
-        engine.bytes.fetch_sub(left.table.bytes(), Ordering::Relaxed);
+        engine.bytes.fetch_sub(left.table().bytes(), Ordering::Relaxed);
         // ORDERING: Relaxed, advice.
         engine.pending.fetch_sub(1, Ordering::Relaxed);
         all.pop_front();
