@@ -10,7 +10,7 @@ use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
 use crate::lines::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, WORD_BITS, probe};
 use crate::lines::lane::{Line, Search};
 use crate::lines::lookup::{Found, each_match};
-use crate::lines::memory::Memory;
+use crate::lines::memory::{Memory, WINDOW, Windows};
 use crate::lines::relocate::Moves;
 use std::io;
 use std::ops::{Range, RangeInclusive};
@@ -35,6 +35,9 @@ const LINES_SPREAD: u64 = if cfg!(loom) { u64::MAX } else { 1 << 10 };
 
 /// Lines of a page.
 const PAGE: u64 = 64;
+
+#[cfg(not(loom))]
+const _: () = assert!(WINDOW > spare(LINES_SPREAD), "a sequence is shorter than a window");
 
 /// The properties of a table that a lookup needs.
 pub(super) struct Shape {
@@ -188,11 +191,14 @@ pub(super) struct Table {
     claimed: TallyU64,
     /// Homes that have moved on.
     moved: AtomicU64,
+    windows: Windows,
+    /// Bytes that went back to the system while homes moved on.
+    given_back: TallyU64,
     pub(super) moves: Moves,
     /// The home to tidy next, modulo the number of homes.
     pub(super) tidied: TallyU64,
     pub(super) stash: Stash,
-    pub(super) memory: Memory,
+    memory: Memory,
     /// The wrong variant to run, for checkers.
     #[cfg(loom)]
     pub(super) fault: crate::core::faults::Fault,
@@ -207,6 +213,8 @@ impl Table {
             next: AtomicPtr::new(null_mut()),
             claimed: TallyU64::new(0),
             moved: AtomicU64::new(0),
+            windows: Windows::new(lines),
+            given_back: TallyU64::new(0),
             moves: Moves::new(lines),
             tidied: TallyU64::new(0),
             stash: Stash::default(),
@@ -216,8 +224,10 @@ impl Table {
         }))
     }
 
+    /// Bytes of the lines that have not gone back to the system.
     pub(super) fn bytes(&self) -> u64 {
-        bytes_for(self.shape.lines)
+        // ORDERING: Relaxed, a sum.
+        bytes_for(self.shape.lines) - self.given_back.load(Ordering::Relaxed)
     }
 
     /// The next table, if there is one.
@@ -258,10 +268,20 @@ impl Table {
         (start < lines).then(|| start..lines.min(start + count))
     }
 
-    /// Counts homes as moved on. True: these were the last homes.
-    pub(super) fn count_moved(&self, homes: u64) -> bool {
+    /// Counts homes as moved on, and gives back the pages that no home needs. Returns the bytes that went back, and
+    /// whether these were the last homes.
+    pub(super) fn count_moved(&self, homes: &Range<u64>) -> (u64, bool) {
+        let mut bytes = 0;
+        self.windows.count(homes, wrong!(self, LinesOneWindow), |window| {
+            self.memory.give_back(window);
+            bytes += WINDOW * size_of::<Line>() as u64;
+        });
+        // ORDERING: Relaxed, a sum.
+        self.given_back.fetch_add(bytes, Ordering::Relaxed);
+        let number = homes.end - homes.start;
         // ORDERING: AcqRel: the session that counts the last ones has all moves before it.
-        self.moved.fetch_add(homes, Ordering::AcqRel) + homes == self.shape.lines
+        let moved = self.moved.fetch_add(number, Ordering::AcqRel) + number;
+        (bytes, moved == self.shape.lines)
     }
 
     /// Makes those lines homes that the positions of these homes of the previous table belong to. The lines cannot

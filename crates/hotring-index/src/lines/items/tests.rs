@@ -7,8 +7,9 @@ use crate::core::item::Kind;
 use crate::core::sync::Arc;
 use crate::lines::bits::{PROBE_MAX, STASHED, probe_of};
 use crate::lines::lane::{Form, Plain};
+use crate::lines::memory::WINDOW;
 use crate::session::Shared;
-use crate::{Bytes, Expiry, Growth, Index, NewValue, U64};
+use crate::{Bytes, Expiry, Growth, Index, NewValue, Session, U64};
 use fastrand::Rng;
 use std::collections::HashMap;
 
@@ -328,4 +329,62 @@ fn hot_items_come_into_their_home_lines() {
         seen += 1;
     });
     assert_eq!(seen, KEYS);
+}
+
+fn all_of(session: &mut Session<U64, ItemLines>, count: usize) -> HashMap<u64, u64> {
+    let (mut met, mut cursor) = (HashMap::new(), 0);
+    loop {
+        cursor = session.scan(cursor, count, |key, value| {
+            assert_eq!(met.insert(key, value), None, "{key} is visited once");
+        });
+        if cursor == 0 {
+            return met;
+        }
+    }
+}
+
+/// A home of the smaller table covers several of the larger one, of which some have moved.
+#[test]
+fn a_scan_in_the_middle_of_shrinking_meets_all() {
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(1 << 8) });
+    let mut session = index.session();
+    assert!(session.grow());
+    while ItemLines::move_some(&mut session.pin()) {}
+    (0..1_200).for_each(|key| assert!(session.insert(key, key)));
+    // Not by half: a step would move all homes that become one.
+    assert!(ItemLines::begin(&mut session.pin(), 300));
+    let mut steps = 0;
+    loop {
+        let met = all_of(&mut session, 100);
+        let missing: Vec<u64> = (0..1_200).filter(|key| !met.contains_key(key)).collect();
+        assert!(missing.is_empty(), "after {steps} steps: missing {missing:?}");
+        if !ItemLines::move_some(&mut session.pin()) {
+            break;
+        }
+        steps += 1;
+    }
+    assert_eq!(steps, 512 / 16, "all homes have moved, some at a time");
+}
+
+/// Pages of the old table go back to the system while later homes are still there.
+#[test]
+fn pages_that_no_home_needs_go_back_while_a_table_is_left() {
+    let lines = 4 * WINDOW;
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(lines as usize) });
+    let mut session = index.session();
+    (0..2_000_u64).for_each(|key| assert!(session.insert(key, key)));
+    let old = index.stats().table_bytes;
+    assert!(session.grow());
+    let both = index.stats().table_bytes;
+    assert!(session.growth_step(2 * WINDOW as u32 + 16));
+    assert_eq!(index.stats().table_bytes, both - 2 * WINDOW * 64, "two of four windows");
+    assert_eq!(session.pin().engine.table().bytes(), old - 2 * WINDOW * 64);
+    let zeros = (0..2 * WINDOW)
+        .filter(|home| session.pin().engine.table().shape.line(*home).control() == 0);
+    assert_eq!(zeros.count() as u64, 2 * WINDOW);
+    (0..2_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
+    while session.growth_step(1 << 16) {}
+    (0..10).for_each(|_| session.collect());
+    assert_eq!(index.stats().table_bytes, both - old, "the old table is free");
+    (0..2_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
 }
