@@ -1,5 +1,6 @@
 //! Implements [`Engine`] and its companion traits for lines of items.
 
+use super::stash::STASHED_BYTES;
 use super::{ItemLines, handle};
 use crate::core::config::{Config, ConfigError};
 use crate::core::hooks::{Step, sometimes};
@@ -174,8 +175,10 @@ impl Sizing for ItemLines {
     }
 
     fn table_bytes(&self) -> u64 {
-        // ORDERING: Relaxed, a report.
-        self.bytes.load(Ordering::Relaxed)
+        // ORDERING: Relaxed, reports.
+        let stashed = self.in_stash.load(Ordering::Relaxed) * STASHED_BYTES;
+        // ORDERING: Relaxed, as above.
+        self.bytes.load(Ordering::Relaxed) + stashed
     }
 }
 

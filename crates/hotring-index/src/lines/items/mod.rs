@@ -56,6 +56,7 @@ use crate::core::config::{Config, ConfigError, Growth};
 use crate::core::sync::spin::{SpinMutex, is_over};
 use crate::core::sync::{AtomicPtr, Ordering, TallyU64};
 use crate::lines::lane::Form;
+use stash::Count;
 use std::collections::VecDeque;
 use sweep::Left;
 use table::Table;
@@ -79,7 +80,9 @@ pub struct ItemLines {
     growths: TallyU64,
     shrinks: TallyU64,
     homes_moved: TallyU64,
+    /// Items that were put into a stash, and the number of those that are in one now.
     stashed: TallyU64,
+    in_stash: Count,
 }
 
 /// Read by every operation, written when a table has been left.
@@ -103,7 +106,8 @@ impl ItemLines {
             "this processor lacks the instructions: lines need cmpxchg16b; use the engine hotring",
         ))?;
         let lines = config.slots_initial.max(1).next_power_of_two() as u64;
-        let table = Table::new(lines, config).map_err(ConfigError::NoMemory)?;
+        let in_stash = Count::default();
+        let table = Table::new(lines, config, &in_stash).map_err(ConfigError::NoMemory)?;
         table.open_all();
         Ok(Self {
             form,
@@ -118,6 +122,7 @@ impl ItemLines {
             shrinks: TallyU64::new(0),
             homes_moved: TallyU64::new(0),
             stashed: TallyU64::new(0),
+            in_stash,
             current: Current(AtomicPtr::new(Box::into_raw(table))),
         })
     }

@@ -5,13 +5,20 @@
 //! free lane in a table that must not grow. The lock is held for one operation on the map, which may allocate.
 
 use crate::core::sync::spin::SpinMutex;
+use crate::core::sync::{Arc, Ordering, TallyU64};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+/// Bytes that count for an item in a stash: nodes of the map have 11 items, and are at least half full.
+pub(super) const STASHED_BYTES: u64 = 48;
+
+/// The number of items in all stashes of an index.
+pub(super) type Count = Arc<TallyU64>;
+
 /// The stash of one table, keyed by position and by the value that a lane would hold for the item.
-#[derive(Default)]
 pub(super) struct Stash {
     items: SpinMutex<BTreeMap<(u64, u64), State>>,
+    count: Count,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +41,11 @@ pub(super) enum Change {
 pub(super) struct IsFrozen;
 
 impl Stash {
+    /// An empty stash, whose items are counted.
+    pub(super) fn new(count: Count) -> Self {
+        Self { items: SpinMutex::default(), count }
+    }
+
     /// The first item at a position that `is_it` accepts, which is called under the lock.
     pub(super) fn find(&self, position: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
         let items = self.items.lock();
@@ -44,7 +56,17 @@ impl Stash {
     /// Must be called under the LOCK of the position's home.
     pub(super) fn insert(&self, position: u64, value: u64, is_frozen: bool) {
         let state = if is_frozen { State::Frozen } else { State::Free };
-        self.items.lock().insert((position, value), state);
+        let mut items = self.items.lock();
+        if items.insert((position, value), state).is_none() {
+            // ORDERING: Relaxed, a count. It is changed under the lock, so it never falls below 0.
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Must be called under the lock, after the removal of an item.
+    fn count_out(&self) {
+        // ORDERING: Relaxed, a count.
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Replaces `old` by `new`, or removes it.
@@ -56,8 +78,9 @@ impl Stash {
             Some(State::Free) => {}
         }
         items.remove(&(position, old));
-        if let Some(new) = new {
-            items.insert((position, new), State::Free);
+        match new {
+            Some(new) => _ = items.insert((position, new), State::Free),
+            None => self.count_out(),
         }
         Change::Done
     }
@@ -92,7 +115,10 @@ impl Stash {
 
     /// Removes an item whose copy is elsewhere.
     pub(super) fn remove(&self, position: u64, value: u64) {
-        self.items.lock().remove(&(position, value));
+        let mut items = self.items.lock();
+        if items.remove(&(position, value)).is_some() {
+            self.count_out();
+        }
     }
 
     /// Calls `see` with each item of these positions, under the lock.

@@ -170,7 +170,7 @@ impl ItemLines {
             return false;
         }
         // If there is no memory for the next table, the table stays as it is.
-        let Ok(next) = Table::new(lines, &p.shared.config) else { return false };
+        let Ok(next) = Table::new(lines, &p.shared.config, &engine.in_stash) else { return false };
         // ORDERING: Relaxed, advice.
         engine.pending.fetch_add(1, Ordering::Relaxed);
         // ORDERING: Relaxed, reports.

@@ -4,7 +4,7 @@
 //! a position `p` to `p * n`, 128 bits: the high half is the home line, the highest bits of the low half are the *tag*.
 //! The mapping is monotone, so that homes are ranges of positions in every table, and move on in order.
 
-use super::stash::Stash;
+use super::stash::{Count, Stash};
 use crate::core::config::Config;
 use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
 use crate::lines::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, WORD_BITS, probe};
@@ -206,7 +206,7 @@ pub(super) struct Table {
 
 impl Table {
     /// A table without items. Its lines are not homes yet.
-    pub(super) fn new(lines: u64, config: &Config) -> io::Result<Box<Self>> {
+    pub(super) fn new(lines: u64, config: &Config, stashed: &Count) -> io::Result<Box<Self>> {
         let memory = Memory::new(lines + spare(lines), config.huge_pages)?;
         Ok(Box::new(Self {
             shape: Shape { start: memory.start(), lines, steps: steps(lines) },
@@ -217,7 +217,7 @@ impl Table {
             given_back: TallyU64::new(0),
             moves: Moves::new(lines),
             tidied: TallyU64::new(0),
-            stash: Stash::default(),
+            stash: Stash::new(stashed.clone()),
             memory,
             #[cfg(loom)]
             fault: config.fault,

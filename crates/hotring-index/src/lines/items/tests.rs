@@ -8,6 +8,7 @@ use crate::core::sync::Arc;
 use crate::lines::bits::{PROBE_MAX, STASHED, probe_of};
 use crate::lines::lane::{Form, Plain};
 use crate::lines::memory::WINDOW;
+use crate::lines::watch;
 use crate::session::Shared;
 use crate::{Bytes, Expiry, Growth, Index, NewValue, Session, U64};
 use fastrand::Rng;
@@ -387,4 +388,24 @@ fn pages_that_no_home_needs_go_back_while_a_table_is_left() {
     (0..10).for_each(|_| session.collect());
     assert_eq!(index.stats().table_bytes, both - old, "the old table is free");
     (0..2_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
+}
+
+/// The memory of the stash counts, so that the memory limit covers it.
+#[test]
+fn the_memory_of_the_stash_counts() {
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(4) });
+    let mut session = index.session();
+    let (held, counted) = (watch::bytes(), index.stats().table_bytes);
+    let mut random = Rng::with_seed(1);
+    let keys: Vec<u64> = (0..20_000).map(|_| random.u64(..)).collect();
+    let in_keys = watch::bytes() - held;
+    keys.iter().for_each(|key| _ = session.insert(*key, 1));
+    let taken = (watch::bytes() - held - in_keys) as u64;
+    let counts = index.stats().table_bytes - counted;
+    assert!(taken > 300_000 && taken <= counts, "{taken} bytes taken, {counts} counted");
+    assert!(counts <= 2 * taken, "{taken} bytes taken, {counts} counted");
+    index.set_memory_max(index.stats().bytes + counted + counts / 2);
+    assert!(session.admit_bytes(0).is_err(), "the stash alone exceeds the limit");
+    keys.iter().for_each(|key| assert!(session.remove(*key)));
+    assert_eq!(index.stats().table_bytes, counted);
 }
