@@ -138,7 +138,7 @@ pub(super) fn look_up<S: Search>(mut table: &Table, hash: u64) -> Option<u64> {
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) reach: u64,
-    moves: u64,
+    pub(super) moves: u64,
 }
 
 impl Table {

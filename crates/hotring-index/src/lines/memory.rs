@@ -5,13 +5,59 @@ use super::lane::Line;
 use crate::core::memory::HUGE_PAGE;
 #[cfg(not(loom))]
 use crate::core::memory::Mapping;
+use crate::core::sync::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Lines whose pages are given back together: 2 MiB, and under loom more than a sequence is long.
 pub(super) const WINDOW: u64 = if cfg!(loom) { 2 } else { (HUGE_PAGE / size_of::<Line>()) as u64 };
+
+/// Flag in the count of a window: its pages were given back.
+const GIVEN_BACK: u64 = 1 << 32;
+
+/// For each full window: the number of its homes that have moved on, and whether its pages were given back. They are
+/// counted one by one, as later homes may move on before earlier ones.
+pub(super) struct Windows(Box<[AtomicU64]>);
+
+impl Windows {
+    /// The windows of a table of this many lines.
+    pub(super) fn new(lines: u64) -> Self {
+        Self((0..lines / WINDOW).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Counts homes of one window as moved on. Calls `give_back` with each window whose pages no home needs any more:
+    /// a window's lines have items of its own homes and of those of the window before, so both must have moved on.
+    /// `alone` is a wrong variant: it does not look at the window before.
+    pub(super) fn count(&self, homes: &Range<u64>, alone: bool, mut give_back: impl FnMut(u64)) {
+        let (window, number) = ((homes.start / WINDOW) as usize, homes.end - homes.start);
+        let Some(count) = self.0.get(window) else { return };
+        // ORDERING: SeqCst: of two threads that end two windows, one must see both ended. It also is the AcqRel
+        // that orders the movers' accesses before the pages are given back.
+        if count.fetch_add(number, Ordering::SeqCst) + number == WINDOW {
+            let both = [window, window + 1];
+            both.into_iter().filter(|window| self.claim(*window, alone)).for_each(|window| {
+                give_back(window as u64);
+            });
+        }
+    }
+
+    /// Whether this thread must give a window back.
+    fn claim(&self, window: usize, alone: bool) -> bool {
+        // ORDERING: SeqCst, as in `count`.
+        let has_moved = |count: &AtomicU64| count.load(Ordering::SeqCst) & !GIVEN_BACK == WINDOW;
+        let Some(count) = self.0.get(window).filter(|count| has_moved(count)) else {
+            return false;
+        };
+        if window > 0 && !has_moved(&self.0[window - 1]) && !alone {
+            return false;
+        }
+        // ORDERING: Relaxed: it only decides which thread does it.
+        count.fetch_or(GIVEN_BACK, Ordering::Relaxed) & GIVEN_BACK == 0
+    }
+}
 
 /// The memory of a table.
 #[cfg(not(loom))]

@@ -1,4 +1,5 @@
-//! Moves within a table: displaced items come nearer to their homes, hot ones first.
+//! Moves within a table: displaced items come nearer to their homes, hot ones first. Both kinds of lines move items by
+//! this code ([`Homes`]).
 //!
 //! A move takes place under the LOCK of the item's home, in this order: the item is frozen; a frozen copy is put into
 //! a free lane of its sequence; the home's count of moves is raised; the old lane is cleared; the copy thaws. So a
@@ -20,58 +21,153 @@ use super::lane::{Line, Pair, Search};
 use super::lookup::Found;
 use super::stash::Spare;
 use super::sweep::freeze;
-use super::table::{Home, Table};
+use super::table::Table;
 use super::write::{lock, raise_reach, unlock};
+use crate::core::sync::{AtomicU64, Ordering};
 use std::ops::RangeInclusive;
+
+/// A table within which items move.
+pub(super) trait Homes {
+    /// What a thread must have at hand to take an item out of the stash.
+    type Spare;
+
+    /// The number of homes.
+    fn homes(&self) -> u64;
+
+    /// A line by its number.
+    fn line(&self, index: u64) -> &Line;
+
+    /// The number of a line.
+    fn index(&self, line: &Line) -> u64;
+
+    /// The distance between the lines of the sequence of a word's key.
+    fn step(&self, word: u64) -> u64;
+
+    /// The bits of a word that determine the home and the PROBE of its item.
+    fn mask(&self) -> u64;
+
+    /// HEAT, or 0 in a table whose words have none.
+    fn heat(&self) -> u64;
+
+    /// Lanes that may have items, as bits `2 * lane`.
+    fn lanes(&self) -> u32;
+
+    /// Whether homes move on to a next table.
+    fn is_moving_on(&self) -> bool;
+
+    /// Returns the next home to tidy, and advances.
+    fn tidied(&self) -> u64;
+
+    /// Counts a move. Must be called after the copy is in its lane and before the old lane is cleared.
+    fn count_move(&self, index: u64);
+
+    /// Calls `see` with each item of a home, except those in the stash.
+    fn each_item<'t, S: Search>(&'t self, index: u64, reach: u64, see: impl FnMut(Found<'t>));
+
+    /// Moves items of a home from the stash into free lanes; returns the REACH that these need, STASHED if some items
+    /// are left. Must be called under the home's LOCK.
+    fn unstash<S: Search>(&self, index: u64, spare: &mut Self::Spare) -> u64;
+
+    /// Empties the lane of an item that has moved.
+    fn clear_moved<S: Search>(&self, found: &Found<'_>) {
+        found.empty_frozen::<S>();
+    }
+
+    /// Unfreezes an item, which is the only copy left.
+    fn thaw(&self, found: &Found<'_>) {
+        found.lane.clear(FROZEN);
+    }
+}
+
+/// Counters of the moves of items within a table. The low bits of a home's number select its counter.
+pub(super) struct Moves(Box<[AtomicU64]>);
+
+impl Moves {
+    /// Counters for this number of lines: a power of two, small enough to stay in the cache.
+    pub(super) fn new(lines: u64) -> Self {
+        let counters = (lines / 256).min(1024).next_power_of_two();
+        Self((0..counters).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn counter(&self, index: u64) -> &AtomicU64 {
+        &self.0[index as usize & (self.0.len() - 1)]
+    }
+
+    /// The count of moves of a home. An acquire.
+    #[inline(always)]
+    pub(super) fn of(&self, index: u64) -> u64 {
+        // ORDERING: Acquire pairs with the AcqRel in `raise`: the copy of the item is seen, too.
+        self.counter(index).load(Ordering::Acquire)
+    }
+
+    /// Counts a move of an item of a home.
+    pub(super) fn raise(&self, index: u64) {
+        // ORDERING: AcqRel: the copy comes before, the clearing after.
+        self.counter(index).fetch_add(1, Ordering::AcqRel);
+    }
+}
 
 /// Tidies some homes from the table's cursor on.
 #[cold]
 #[inline(never)]
-pub(super) fn tidy<S: Search>(table: &Table, homes: u64, spare: &mut Spare) {
+pub(super) fn tidy<S: Search, T: Homes>(table: &T, homes: u64, spare: &mut T::Spare) {
     for _ in 0..homes {
         // If the table is being left, the move to the next table tidies all homes.
-        if table.next().is_some() {
+        if table.is_moving_on() {
             return;
         }
         let index = table.tidied();
-        if reach_of(table.shape.line(index).control()) != 0 {
-            tidy_home::<S>(table, index, spare);
+        if reach_of(table.line(index).control()) != 0 {
+            tidy_home::<S, T>(table, index, spare);
         }
     }
 }
 
-/// After the removal of an item from a line: tidies its home, if it was displaced, and that of the line, whose
-/// displaced items have a free lane now.
-#[cold]
-#[inline(never)]
-pub(super) fn tidy_after<S: Search>(table: &Table, removed: &Found<'_>, spare: &mut Spare) {
-    let (shape, word) = (&table.shape, removed.pair.word);
-    if table.next().is_some() {
-        return;
-    }
-    let (line, number) = (shape.index(removed.line), probe_of(word));
-    if number > 0 {
-        tidy_home::<S>(table, line - number * shape.step(word), spare);
-    }
-    if line < shape.lines() && reach_of(removed.line.control()) != 0 {
-        tidy_home::<S>(table, line, spare);
+/// After the removal of an item from a line: tidies if there may be something to tidy.
+#[inline(always)]
+pub(super) fn after_removal<S: Search, T: Homes>(
+    table: &T,
+    removed: &Found<'_>,
+    spare: &mut T::Spare,
+) {
+    if removed.pair.word & PROBE != 0 || reach_of(removed.line.control()) != 0 {
+        tidy_after::<S, T>(table, removed, spare);
     }
 }
 
-fn tidy_home<S: Search>(table: &Table, index: u64, spare: &mut Spare) {
-    let (shape, line) = (&table.shape, table.shape.line(index));
+/// Tidies the home of a removed item, if it was displaced, and that of the line, whose displaced items have a free
+/// lane now.
+#[cold]
+#[inline(never)]
+fn tidy_after<S: Search, T: Homes>(table: &T, removed: &Found<'_>, spare: &mut T::Spare) {
+    let word = removed.pair.word;
+    let (line, number) = (table.index(removed.line), probe_of(word));
+    if number > 0 {
+        tidy_home::<S, T>(table, line - number * table.step(word), spare);
+    }
+    if line < table.homes() && reach_of(removed.line.control()) != 0 {
+        tidy_home::<S, T>(table, line, spare);
+    }
+}
+
+/// Tidies a home, unless the table is being left.
+pub(super) fn tidy_home<S: Search, T: Homes>(table: &T, index: u64, spare: &mut T::Spare) {
+    let line = table.line(index);
+    if table.is_moving_on() {
+        return;
+    }
     let Some(control) = lock(line) else { return };
     let reach = reach_of(control);
     let mut needed = u64::from(control & SPREAD != 0);
-    shape.each_item::<S>(index, reach, |found| {
+    table.each_item::<S>(index, reach, |found| {
         let number = probe_of(found.pair.word);
         if number > 0 {
-            let at = relocate::<S>(table, index, &found, 0..=number - 1);
+            let at = relocate::<S, T>(table, index, &found, 0..=number - 1);
             needed = needed.max(at.unwrap_or(number));
         }
     });
     if reach == STASHED {
-        needed = needed.max(unstash::<S>(table, index, spare));
+        needed = needed.max(table.unstash::<S>(index, spare));
     }
     if needed < reach {
         lower_reach(line, needed);
@@ -81,7 +177,7 @@ fn tidy_home<S: Search>(table: &Table, index: u64, spare: &mut Spare) {
 
 /// Must be called under LOCK, so that no other thread changes REACH; lane 0's item may still change
 /// meanwhile.
-pub(super) fn lower_reach(line: &Line, reach: u64) {
+fn lower_reach(line: &Line, reach: u64) {
     loop {
         let control = line.control();
         if line.head().swap_word(control, with_reach(control, reach)) {
@@ -90,35 +186,10 @@ pub(super) fn lower_reach(line: &Line, reach: u64) {
     }
 }
 
-/// Moves items of a home from the stash into free lanes; returns the REACH that these need, STASHED if some items are
-/// left. Must be called under the home's LOCK.
-#[cold]
-fn unstash<S: Search>(table: &Table, index: u64, spare: &mut Spare) -> u64 {
-    let (hashes, mut needed) = (table.shape.hashes(index), 0);
-    while let Some((hash, item)) = table.stash.freeze(&hashes) {
-        if item.is_frozen {
-            return STASHED;
-        }
-        if wrong!(table, LinesStashUnfrozen) {
-            table.stash.thaw(hash);
-        }
-        let home = table.shape.home(hash);
-        let Some((number, copy)) = place::<S>(table, home, 0..=PROBE_MAX, item.value) else {
-            table.stash.thaw(hash);
-            return STASHED;
-        };
-        needed = needed.max(number);
-        table.count_move(index);
-        table.stash.remove(hash, spare);
-        copy.thaw(table);
-    }
-    needed
-}
-
 /// Moves an item to the first free lane in these lines of its sequence; returns the number of the line. Must be called
 /// under the LOCK of its home.
-fn relocate<S: Search>(
-    table: &Table,
+fn relocate<S: Search, T: Homes>(
+    table: &T,
     index: u64,
     found: &Found<'_>,
     numbers: RangeInclusive<u64>,
@@ -126,34 +197,32 @@ fn relocate<S: Search>(
     if found.pair.word & FROZEN != 0 {
         return None;
     }
-    let shape = &table.shape;
-    let word = freeze(found, shape.mask())?;
-    let home = Home { index, want: word & shape.mask() & !PROBE };
-    let Some((number, copy)) = place::<S>(table, home, numbers, found.lane.value()) else {
-        found.thaw(table);
+    let word = freeze(found, table.mask())?;
+    let word = word & (table.mask() | table.heat()) & !PROBE;
+    let Some((number, copy)) = place::<S, T>(table, index, word, numbers, found.lane.value())
+    else {
+        table.thaw(found);
         return None;
     };
-    if !wrong!(table, LinesNoCount) {
-        table.count_move(index);
-    }
-    found.clear_moved::<S>(table);
-    copy.thaw(table);
+    table.count_move(index);
+    table.clear_moved::<S>(found);
+    table.thaw(&copy);
     Some(number)
 }
 
-/// Puts a frozen copy into the first free lane.
-fn place<'t, S: Search>(
-    table: &'t Table,
-    home: Home,
+/// Puts a frozen copy of an item of this home into the first free lane. `word` is the item's, with PROBE 0.
+pub(super) fn place<'t, S: Search, T: Homes>(
+    table: &'t T,
+    index: u64,
+    word: u64,
     mut numbers: RangeInclusive<u64>,
     value: u64,
 ) -> Option<(u64, Found<'t>)> {
-    let shape = &table.shape;
-    let (word, step) = (shape.word(home) | FROZEN, shape.step(home.want));
+    let (word, step) = (word | FROZEN, table.step(word));
     numbers.find_map(|number| {
-        let line = shape.line(home.index + number * step);
-        while let Some(free) = Found::free::<S>(line, shape.lanes()) {
-            raise_reach(shape.line(home.index), number);
+        let line = table.line(index + number * step);
+        while let Some(free) = Found::free::<S>(line, table.lanes()) {
+            raise_reach(table.line(index), number);
             let pair = Pair { word: free.line_bits() | word | probe(number), value };
             if free.lane.swap(free.pair, pair) {
                 return Some((number, Found { pair, ..free }));
@@ -163,17 +232,20 @@ fn place<'t, S: Search>(
     })
 }
 
-/// Notes a sampled read of a key. A hot item that is displaced moves into its home line, and a cold item of that line
-/// moves further out.
+/// Notes a sampled read of an item of this home, which `find` finds in the lines up to a number. A hot item that is
+/// displaced moves into its home line, and a cold item of that line moves further out.
 #[cold]
 #[inline(never)]
-pub(super) fn warm<S: Search>(table: &Table, hash: u64) {
-    let (shape, home) = (&table.shape, table.shape.home(hash));
-    if !shape.has_heat() || table.next().is_some() {
+pub(super) fn warm<'t, S: Search, T: Homes>(
+    table: &'t T,
+    index: u64,
+    find: impl Fn(u64) -> Option<Found<'t>>,
+) {
+    if table.heat() == 0 || table.is_moving_on() {
         return;
     }
-    let line = shape.line(home.index);
-    let Some(found) = shape.find::<S>(home, reach_of(line.control())) else { return };
+    let line = table.line(index);
+    let Some(found) = find(reach_of(line.control())) else { return };
     let word = found.pair.word;
     if word & HEAT != HEAT {
         // If another thread changes the word first, the read is not noted, which is harmless in a
@@ -181,28 +253,31 @@ pub(super) fn warm<S: Search>(table: &Table, hash: u64) {
         let warmer = word + (HEAT & HEAT.wrapping_neg());
         let _ = word & FROZEN != 0 || found.lane.swap_word(word, warmer);
     } else if probe_of(word) > 0
-        && !bring_home::<S>(table, home)
-        && make_room::<S>(table, line, home.index)
+        && !bring_home::<S, T>(table, index, &find)
+        && make_room::<S, T>(table, line, index)
     {
-        bring_home::<S>(table, home);
+        bring_home::<S, T>(table, index, &find);
     }
 }
 
 /// Moves a displaced item into its home line if there is a free lane.
-fn bring_home<S: Search>(table: &Table, home: Home) -> bool {
-    let line = table.shape.line(home.index);
+fn bring_home<'t, S: Search, T: Homes>(
+    table: &'t T,
+    index: u64,
+    find: &impl Fn(u64) -> Option<Found<'t>>,
+) -> bool {
+    let line = table.line(index);
     let Some(control) = lock(line) else { return false };
-    let found = table.shape.find::<S>(home, reach_of(control));
     let is_displaced = |found: &Found<'_>| probe_of(found.pair.word) > 0;
-    let moved = found
+    let moved = find(reach_of(control))
         .filter(is_displaced)
-        .and_then(|found| relocate::<S>(table, home.index, &found, 0..=0));
+        .and_then(|found| relocate::<S, T>(table, index, &found, 0..=0));
     unlock(line);
     moved.is_some()
 }
 
 /// Moves a cold item of a line outward. If all items are warm, cools them instead.
-fn make_room<S: Search>(table: &Table, line: &Line, index: u64) -> bool {
+fn make_room<S: Search, T: Homes>(table: &T, line: &Line, index: u64) -> bool {
     let items = || S::matches(line, LIVE, LIVE | FROZEN).each(line);
     let Some(lane) = items().find(|lane| lane.word() & HEAT == 0) else {
         for lane in items() {
@@ -213,20 +288,109 @@ fn make_room<S: Search>(table: &Table, line: &Line, index: u64) -> bool {
         }
         return false;
     };
-    let (shape, pair) = (&table.shape, S::load(lane));
+    let pair = S::load(lane);
     if pair.word & (LIVE | FROZEN) != LIVE {
         return false;
     }
     let number = probe_of(pair.word);
     // If the word has stopped being an item of this line, its distance means nothing.
-    let Some(index) = index.checked_sub(number * shape.step(pair.word)) else { return false };
-    let head = shape.line(index);
+    let Some(index) = index.checked_sub(number * table.step(pair.word)) else { return false };
+    let head = table.line(index);
     let Some(control) = lock(head) else { return false };
     let found = Found { line, lane, pair };
     let is_moved = reach_of(control) != 0 && number < PROBE_MAX && {
         head.head().set(SPREAD);
-        relocate::<S>(table, index, &found, number + 1..=PROBE_MAX).is_some()
+        relocate::<S, T>(table, index, &found, number + 1..=PROBE_MAX).is_some()
     };
     unlock(head);
     is_moved
+}
+
+impl Homes for Table {
+    type Spare = Spare;
+
+    fn homes(&self) -> u64 {
+        self.shape.lines()
+    }
+
+    fn line(&self, index: u64) -> &Line {
+        self.shape.line(index)
+    }
+
+    fn index(&self, line: &Line) -> u64 {
+        self.shape.index(line)
+    }
+
+    fn step(&self, word: u64) -> u64 {
+        self.shape.step(word)
+    }
+
+    fn mask(&self) -> u64 {
+        self.shape.mask()
+    }
+
+    fn heat(&self) -> u64 {
+        if self.shape.has_heat() { HEAT } else { 0 }
+    }
+
+    fn lanes(&self) -> u32 {
+        self.shape.lanes()
+    }
+
+    fn is_moving_on(&self) -> bool {
+        self.next().is_some()
+    }
+
+    fn tidied(&self) -> u64 {
+        self.tidied()
+    }
+
+    fn count_move(&self, index: u64) {
+        self.count_move(index);
+    }
+
+    fn each_item<'t, S: Search>(&'t self, index: u64, reach: u64, see: impl FnMut(Found<'t>)) {
+        self.shape.each_item::<S>(index, reach, see);
+    }
+
+    #[cold]
+    fn unstash<S: Search>(&self, index: u64, spare: &mut Spare) -> u64 {
+        let (hashes, mut needed) = (self.shape.hashes(index), 0);
+        while let Some((hash, item)) = self.stash.freeze(&hashes) {
+            if item.is_frozen {
+                return STASHED;
+            }
+            if wrong!(self, LinesStashUnfrozen) {
+                self.stash.thaw(hash);
+            }
+            let word = self.shape.word(self.shape.home(hash));
+            let Some((number, copy)) =
+                place::<S, Self>(self, index, word, 0..=PROBE_MAX, item.value)
+            else {
+                self.stash.thaw(hash);
+                return STASHED;
+            };
+            needed = needed.max(number);
+            self.count_move(index);
+            self.stash.remove(hash, spare);
+            self.thaw(&copy);
+        }
+        needed
+    }
+
+    fn clear_moved<S: Search>(&self, found: &Found<'_>) {
+        found.clear_moved::<S>(self);
+    }
+
+    fn thaw(&self, found: &Found<'_>) {
+        found.thaw(self);
+    }
+}
+
+/// Notes a sampled read of a hash.
+#[cold]
+#[inline(never)]
+pub(super) fn warm_hash<S: Search>(table: &Table, hash: u64) {
+    let home = table.shape.home(hash);
+    warm::<S, Table>(table, home.index, |reach| table.shape.find::<S>(home, reach));
 }

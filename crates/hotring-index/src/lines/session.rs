@@ -124,7 +124,7 @@ impl LinesSession {
     fn note_read(&mut self, hash: u64) {
         self.until_noted = NOTED_EVERY;
         let table = self.table();
-        by_form!(self.form, S => relocate::warm::<S>(table, hash));
+        by_form!(self.form, S => relocate::warm_hash::<S>(table, hash));
     }
 
     #[inline(always)]
@@ -302,7 +302,7 @@ impl LinesSession {
             if self.removals == TIDY_EVERY {
                 self.removals = 0;
                 let (form, (table, spare)) = (self.form, self.parts());
-                by_form!(form, S => relocate::tidy::<S>(table, TIDY_HOMES, spare));
+                by_form!(form, S => relocate::tidy::<S, _>(table, TIDY_HOMES, spare));
             }
         }
         old

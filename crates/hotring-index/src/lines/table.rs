@@ -12,7 +12,8 @@ use super::config::LinesConfig;
 #[cfg(not(loom))]
 use super::lane::LANES;
 use super::lane::Line;
-use super::memory::{Memory, WINDOW};
+use super::memory::{Memory, WINDOW, Windows};
+use super::relocate::Moves;
 use super::stash::Stash;
 use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
 use std::io;
@@ -198,12 +199,6 @@ const fn steps(exponent: u32) -> u64 {
     }
 }
 
-/// The number of counters of moves: a power of two, small enough to stay in the cache.
-const fn counts(lines: u64) -> u64 {
-    let wanted = lines / 256;
-    if wanted > 1024 { 1024 } else { wanted.next_power_of_two() }
-}
-
 /// Lines behind the last home, so that no sequence wraps.
 const fn spare(steps: u64) -> u64 {
     PROBE_MAX * (steps + 1)
@@ -220,11 +215,8 @@ pub(super) struct Table {
     pub(super) claimed: AtomicU64,
     /// Homes that have moved on.
     pub(super) moved: AtomicU64,
-    /// For each full window: the number of its homes that have moved on, and whether its pages were
-    /// given back.
-    windows: Box<[AtomicU64]>,
-    /// Counters of the moves of items within the table. The low bits of a home's number select its counter.
-    moves: Box<[AtomicU64]>,
+    windows: Windows,
+    moves: Moves,
     /// The home to tidy next, modulo the number of homes.
     tidied: TallyU64,
     /// The number of windows that were populated in advance, and of those that were made huge
@@ -265,24 +257,20 @@ impl Life {
     }
 }
 
-/// Flag in the count of a window: its pages were given back.
-const GIVEN_BACK: u64 = 1 << 32;
-
 impl Table {
     /// A table without items. Its lines are not homes yet.
     pub(super) fn new(lines: u64, generation: u64, config: &LinesConfig) -> io::Result<Box<Self>> {
         assert!((LINES_MIN..=LINES_MAX).contains(&lines), "a table of {lines} lines");
         let all = lines + spare(steps(lines.ilog2()));
         let memory = Memory::new(all, config.huge_pages)?;
-        let windows = (0..lines / WINDOW).map(|_| AtomicU64::new(0)).collect();
         Ok(Box::new(Self {
             shape: Shape::new(memory.start(), lines, config),
             generation,
             next: AtomicPtr::new(null_mut()),
             claimed: AtomicU64::new(0),
             moved: AtomicU64::new(0),
-            windows,
-            moves: (0..counts(lines)).map(|_| AtomicU64::new(0)).collect(),
+            windows: Windows::new(lines),
+            moves: Moves::new(lines),
             tidied: TallyU64::new(0),
             populated: TallyU64::new(0),
             collapsed: TallyU64::new(0),
@@ -345,15 +333,15 @@ impl Table {
     pub(super) fn moves(&self, index: u64) -> u64 {
         #[cfg(loom)]
         self.life.check_alive();
-        // ORDERING: Acquire pairs with the AcqRel in `count_move`: the copy of the item is seen, too.
-        self.moves[index as usize & (self.moves.len() - 1)].load(Ordering::Acquire)
+        self.moves.of(index)
     }
 
     /// Counts a move. Must be called after the copy is in its lane and before the old lane is
     /// cleared.
     pub(super) fn count_move(&self, index: u64) {
-        // ORDERING: AcqRel: the copy comes before, the clearing after.
-        self.moves[index as usize & (self.moves.len() - 1)].fetch_add(1, Ordering::AcqRel);
+        if !wrong!(self, LinesNoCount) {
+            self.moves.raise(index);
+        }
     }
 
     /// Returns the next home to tidy, and advances.
@@ -367,22 +355,12 @@ impl Table {
         (self.shape.lines() + self.shape.spare()) * size_of::<Line>() as u64
     }
 
-    /// Counts homes of one window as moved on, and gives back the pages that no home needs: a window's lines have
-    /// items of its own homes and of those of the window before, so both must have moved on. They are counted one by
-    /// one, as later homes may move on before earlier ones.
+    /// Counts homes of one window as moved on, and gives back the pages that no home needs.
     pub(super) fn count_moved(&self, homes: Range<u64>) {
-        let (window, number) = ((homes.start / WINDOW) as usize, homes.end - homes.start);
-        if let Some(count) = self.windows.get(window) {
-            // ORDERING: SeqCst: of two threads that end two windows, one must see both ended. It also is the AcqRel
-            // that orders the movers' accesses before the pages are given back.
-            let done = count.fetch_add(number, Ordering::SeqCst) + number;
-            if done == WINDOW {
-                self.give_back(window);
-                self.give_back(window + 1);
-            }
-        }
+        let give_back = |window| self.memory.give_back(window);
+        self.windows.count(&homes, wrong!(self, LinesOneWindow), give_back);
         // ORDERING: AcqRel: see `is_left`.
-        self.moved.fetch_add(number, Ordering::AcqRel);
+        self.moved.fetch_add(homes.end - homes.start, Ordering::AcqRel);
     }
 
     /// Populates the next window between line `from` and line `to` that has not been populated, in advance of the
@@ -410,19 +388,6 @@ impl Table {
             f(&self.memory, window);
         }
         true
-    }
-
-    fn give_back(&self, window: usize) {
-        // ORDERING: SeqCst, as in `count_moved`.
-        let has_moved = |count: &AtomicU64| count.load(Ordering::SeqCst) & !GIVEN_BACK == WINDOW;
-        let Some(count) = self.windows.get(window).filter(|count| has_moved(count)) else { return };
-        if window > 0 && !has_moved(&self.windows[window - 1]) && !wrong!(self, LinesOneWindow) {
-            return;
-        }
-        // ORDERING: Relaxed: it only decides which thread does it.
-        if count.fetch_or(GIVEN_BACK, Ordering::Relaxed) & GIVEN_BACK == 0 {
-            self.memory.give_back(window as u64);
-        }
     }
 }
 

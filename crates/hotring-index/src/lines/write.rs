@@ -5,7 +5,7 @@
 //! home does not move meanwhile. Code under LOCK must not wait for a client or for a page, and must not allocate.
 
 use super::bits::{
-    ACTIVE, FROZEN, LINE, LIVE, LOCK, PROBE, PROBE_MAX, STASHED, probe, reach_of, with_reach,
+    ACTIVE, FROZEN, LINE, LIVE, LOCK, PROBE_MAX, STASHED, probe, reach_of, with_reach,
 };
 use super::lane::{Line, Pair, Search};
 use super::lookup::Found;
@@ -147,12 +147,10 @@ pub(super) fn change<S: Search>(
     }
 }
 
-/// Tidies up after a removal if there may be something to tidy. Always true.
+/// Tidies up after a removal. Always true.
 #[inline(always)]
 fn tidied<S: Search>(table: &Table, removed: &Found<'_>, spare: &mut Spare) -> bool {
-    if removed.pair.word & PROBE != 0 || reach_of(removed.line.control()) != 0 {
-        relocate::tidy_after::<S>(table, removed, spare);
-    }
+    relocate::after_removal::<S, _>(table, removed, spare);
     true
 }
 

@@ -4,7 +4,7 @@
 use crate::Control;
 use crate::history::Op;
 use crate::scenarios::{Threads, del, get, incr, ins, put, rcu, take};
-use crate::world::Act::{self, Collect, Do, Grow, Scan, Shrink};
+use crate::world::Act::{self, Collect, Do, Grow, Heat, Scan, Shrink};
 use crate::world::Scenario;
 use hotring_index::checks::{Fault, Reclaim};
 
@@ -67,6 +67,46 @@ fn one_home() -> Vec<Scenario> {
     ]
 }
 
+/// As above, with one item in the second line of the sequence.
+fn displaced() -> Vec<Act> {
+    [crowded(), vec![put(60, 5)]].concat()
+}
+
+/// Both lines of the sequence are full, and one item is in the stash.
+fn stashed() -> Vec<Act> {
+    [displaced(), vec![put(70, 6), put(80, 7), put(90, 8), put(100, 9)]].concat()
+}
+
+/// A removal, after which a displaced item comes home.
+fn moves_within() -> Vec<Scenario> {
+    let beside = |name, acts: &[Act]| lines(name, displaced(), vec![vec![del(20)], acts.to_vec()]);
+    let unstash = |name, acts: &[Act]| lines(name, stashed(), vec![vec![del(20)], acts.to_vec()]);
+    vec![
+        beside("displaced comes home | get, get", &[get(60), get(60)]),
+        beside("displaced comes home | in place, get", &[incr(60), get(60)]),
+        beside("displaced comes home | replace, get", &[rcu(60, 6), get(60)]),
+        beside("displaced comes home | remove, insert again", &[take(60), ins(60, 7)]),
+        beside("displaced comes home | insert it", &[ins(60, 7), get(60)]),
+        beside("displaced comes home | move", &[Grow, Collect, get(60)]),
+        beside("displaced comes home | scan", &[Scan(1, &[30, 40, 50, 60])]),
+        unstash("stashed comes home | get", &[get(100)]),
+        unstash("stashed comes home | replace", &[rcu(100, 6)]),
+        unstash("stashed comes home | take", &[take(100)]),
+    ]
+}
+
+/// A read after which a hot item comes home, and a cold one of its line goes out.
+fn heats() -> Vec<Scenario> {
+    let hot = || [displaced(), vec![Heat(60), Heat(60), Heat(60)]].concat();
+    let beside = |name, acts: &[Act]| lines(name, hot(), vec![vec![Heat(60)], acts.to_vec()]);
+    vec![
+        beside("cold goes out, hot comes home | get cold", &[get(20)]),
+        beside("cold goes out, hot comes home | get hot", &[get(60)]),
+        beside("cold goes out, hot comes home | in place both", &[incr(20), incr(60)]),
+        beside("cold goes out, hot comes home | take both", &[take(20), take(60)]),
+    ]
+}
+
 /// A home that moves on to the next table, larger or smaller.
 fn moves() -> Vec<Scenario> {
     let beside = |name, acts: &[Act]| lines(name, growing(), vec![vec![Collect], acts.to_vec()]);
@@ -102,14 +142,15 @@ fn epochs() -> Vec<Scenario> {
 }
 
 pub fn scenarios() -> Vec<Scenario> {
-    [one_home(), moves(), epochs()].concat()
+    [one_home(), moves_within(), heats(), moves(), epochs()].concat()
 }
 
 /// Wrong variants, and the scenario that shows each first.
-pub const CONTROLS: [Control; 5] = [
+pub const CONTROLS: [Control; 6] = [
     (Fault::LinesMoveUnfrozen, "move | replace, get"),
     (Fault::LinesStaleTable, "move | get, get"),
     (Fault::LinesNoSecondLook, "move | get, get"),
     (Fault::LinesReachLate, "crowded: insert | insert it"),
     (Fault::NoFreeze, "in place | take | replace"),
+    (Fault::LinesNoCount, "displaced comes home | get, get"),
 ];

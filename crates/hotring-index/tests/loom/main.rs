@@ -34,10 +34,14 @@ use world::{Report, Run, Scenario, explore};
 
 /// More than half of the total time, for interleavings that smaller scenarios and shuttle's larger ones
 /// cover as well: for the long form.
-const LARGEST: [&str; 30] = [
+const LARGEST: [&str; 37] = [
     "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",
     "cold goes out, hot comes home | add, get",
+    "cold goes out, hot comes home | in place both",
+    "cold goes out, hot comes home | take both",
+    "displaced comes home | remove, insert again",
+    "displaced comes home | replace, get",
     "displace | remove | get, get",
     "displace | remove, complete | get, get",
     "full: insert, get | get, get | remove",
@@ -60,7 +64,10 @@ const LARGEST: [&str; 30] = [
     "split, miss | insert, get",
     "split, search | remove, get | insert, get",
     "stashed comes home | add, get",
+    "stashed comes home | get",
     "stashed comes home | remove, insert",
+    "stashed comes home | replace",
+    "stashed comes home | take",
     "sweep | remove, get | insert before it",
     "sweep | update hinted | remove",
     "update hot | head move | remove",

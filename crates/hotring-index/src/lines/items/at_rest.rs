@@ -5,7 +5,7 @@ use super::table::Table;
 use crate::checks::Checked;
 use crate::core::item::{Item, Kind};
 use crate::index::Index;
-use crate::lines::bits::{FROZEN, LIVE, LOCK, PROBE_MAX, STASHED, probe_of};
+use crate::lines::bits::{FROZEN, LIVE, LOCK, PROBE_MAX, SPREAD, STASHED, probe_of};
 use crate::lines::lane::Model;
 use crate::session::{Pinned, Session};
 use std::collections::HashSet;
@@ -32,17 +32,18 @@ impl ItemLines {
         for index in 0..table.shape.lines() {
             let control = table.shape.line(index).control();
             assert!(control & LOCK == 0, "home {index} is locked");
-            let seen = table.see(index);
+            let reach = table.see(index).map(|seen| seen.reach);
+            assert!(control & SPREAD == 0 || reach != Some(0), "home {index} is SPREAD");
             table.shape.each_item::<Model>(index, PROBE_MAX, |found| {
                 let word = found.pair.word;
                 assert!(word & (LIVE | FROZEN) == LIVE, "an item is frozen");
                 let item = Self::item(p, found.pair.value);
                 assert_eq!(table.shape.home(hash(item)).index, index, "its home");
-                assert!(seen.is_some_and(|reach| probe_of(word) <= reach), "beyond REACH");
+                assert!(reach.is_some_and(|reach| probe_of(word) <= reach), "beyond REACH");
                 assert!(all.insert(item.address()), "an item is in two lanes");
             });
             table.stash.each(table.shape.positions(index), |value| {
-                assert_eq!(seen, Some(STASHED), "beyond REACH");
+                assert_eq!(reach, Some(STASHED), "beyond REACH");
                 assert!(all.insert(Self::item(p, value).address()), "an item is in two places");
             });
         }

@@ -1,5 +1,6 @@
 //! Implements [`Engine`] and its companion traits for lines of items.
 
+use super::stash::STASHED_BYTES;
 use super::{ItemLines, handle};
 use crate::core::config::{Config, ConfigError};
 use crate::core::hooks::{Step, sometimes};
@@ -8,9 +9,10 @@ use crate::core::stats::EngineStats;
 use crate::core::sync::Ordering;
 use crate::engine::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use crate::lines::lane::{Best, Form, by_form};
+use crate::lines::relocate;
 use crate::session::Pinned;
 
-/// One lookup in this many is counted, on average.
+/// One access in this many is counted, on average.
 const SAMPLED: u32 = 64;
 
 /// Chunks of homes that are moved in one step: some 50 microseconds.
@@ -38,7 +40,7 @@ unsafe impl Engine for ItemLines {
     #[inline(always)]
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let (hit, visits) = Self::look_up(p, goal);
-        Self::note(p, visits);
+        Self::note(p, goal.hash, hit, visits);
         hit
     }
 
@@ -173,15 +175,17 @@ impl Sizing for ItemLines {
     }
 
     fn table_bytes(&self) -> u64 {
-        // ORDERING: Relaxed, a report.
-        self.bytes.load(Ordering::Relaxed)
+        // ORDERING: Relaxed, reports.
+        let stashed = self.in_stash.load(Ordering::Relaxed) * STASHED_BYTES;
+        // ORDERING: Relaxed, as above.
+        self.bytes.load(Ordering::Relaxed) + stashed
     }
 }
 
 impl Hotspots for ItemLines {
     #[inline(always)]
-    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, visits: u32) {
-        Self::note(p, visits);
+    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Option<Hit>, visits: u32) {
+        Self::note(p, hash, hit, visits);
     }
 }
 
@@ -205,12 +209,15 @@ impl ItemLines {
         by_form!(p.engine.form, S => Self::search::<S, K>(p, goal))
     }
 
-    /// Counts a lookup if it is one of the sample.
+    /// Counts an access if it is one of the sample, and notes it in the item's lane.
     #[inline(always)]
-    fn note<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
+    fn note<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Option<Hit>, visits: u32) {
         p.local.countdown -= 1;
         if p.local.countdown == 0 {
             Self::count(p, visits);
+            if let Some(hit) = hit {
+                Self::warm(p, hash, hit.item);
+            }
         }
     }
 
@@ -222,5 +229,16 @@ impl ItemLines {
         p.local.participant.count_accesses(p.engine.is_busy(), SAMPLED);
         p.record().lookups.add(1);
         p.record().visits.add(i64::from(visits));
+    }
+
+    /// Makes an item warmer; moves it into its home line if it is hot.
+    #[cold]
+    #[inline(never)]
+    fn warm<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64, item: Item) {
+        let (table, value) = (p.engine.table(), handle::of(item));
+        let home = table.shape.home(hash.reverse_bits());
+        by_form!(p.engine.form, S => relocate::warm::<S, _>(table, home.index, |reach| {
+            table.shape.find::<S>(home, reach, |other| other == value)
+        }));
     }
 }

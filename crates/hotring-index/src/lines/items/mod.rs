@@ -11,8 +11,8 @@
 //!
 //! `docs/design/lines.md` has the protocol. It is the protocol of the map whose items lie in the table itself
 //! (`lines`), with three differences: items lie in the index's memory, several items can match a tag, and readers are
-//! pinned. The modules, from the lowest layer up: `handle`, `stash`, `table` (where a position belongs), `find`,
-//! `write`, `sweep` (growing and shrinking), `scan`, `batch`, `engine`.
+//! pinned. The modules, from the lowest layer up: `handle`, `stash`, `table` (where a position belongs), `relocate`
+//! (moves within a table), `find`, `write`, `sweep` (growing and shrinking), `scan`, `batch`, `engine`.
 //!
 //! # Invariants
 //!
@@ -22,7 +22,8 @@
 //!    of two tables the older one's is taken first.
 //! 4. An item thaws only after its old copy was cleared.
 //! 5. ACTIVE of a home is cleared after frozen copies of all its items are in the next table, whose lines for them were
-//!    made ACTIVE before. Within a table no item moves.
+//!    made ACTIVE before. A move within a table is counted after the copy is in its lane and before the old lane is
+//!    cleared.
 //! 6. A table begins to be left only when the table before it has been left: only the current table is ever swept.
 //! 7. An item is retired once, by the session whose exchange took it out of an unfrozen lane (or the unfrozen stash),
 //!    and only after that exchange. So by 1 no lane has it then, and an item that is read from a lane is alive under
@@ -33,8 +34,8 @@
 //! # Progress
 //!
 //! Readers wait for no session, except for the lock of the stash. Replacements and removals are lock-free unless the
-//! item is frozen, which lasts for one move of a home. Inserts hold a bit of their home. No code of a caller runs under
-//! LOCK; the stash may allocate.
+//! item is frozen, which lasts for one move of an item or a home. Inserts hold a bit of their home. No code of a caller
+//! runs under LOCK; the stash may allocate.
 
 #[cfg(loom)]
 mod at_rest;
@@ -42,6 +43,7 @@ mod batch;
 mod engine;
 mod find;
 mod handle;
+mod relocate;
 mod scan;
 mod stash;
 mod sweep;
@@ -54,6 +56,7 @@ use crate::core::config::{Config, ConfigError, Growth};
 use crate::core::sync::spin::{SpinMutex, is_over};
 use crate::core::sync::{AtomicPtr, Ordering, TallyU64};
 use crate::lines::lane::Form;
+use stash::Count;
 use std::collections::VecDeque;
 use sweep::Left;
 use table::Table;
@@ -77,7 +80,9 @@ pub struct ItemLines {
     growths: TallyU64,
     shrinks: TallyU64,
     homes_moved: TallyU64,
+    /// Items that were put into a stash, and the number of those that are in one now.
     stashed: TallyU64,
+    in_stash: Count,
 }
 
 /// Read by every operation, written when a table has been left.
@@ -101,7 +106,8 @@ impl ItemLines {
             "this processor lacks the instructions: lines need cmpxchg16b; use the engine hotring",
         ))?;
         let lines = config.slots_initial.max(1).next_power_of_two() as u64;
-        let table = Table::new(lines, config).map_err(ConfigError::NoMemory)?;
+        let in_stash = Count::default();
+        let table = Table::new(lines, config, &in_stash).map_err(ConfigError::NoMemory)?;
         table.open_all();
         Ok(Self {
             form,
@@ -116,6 +122,7 @@ impl ItemLines {
             shrinks: TallyU64::new(0),
             homes_moved: TallyU64::new(0),
             stashed: TallyU64::new(0),
+            in_stash,
             current: Current(AtomicPtr::new(Box::into_raw(table))),
         })
     }

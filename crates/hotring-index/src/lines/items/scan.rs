@@ -1,7 +1,7 @@
 //! Walking the whole table with a cursor.
 //!
 //! A home is a range of positions in every table, and is read as a unit, as for a miss: each item is read at one
-//! moment, and the home does not move on meanwhile.
+//! moment, and no item of the home moves meanwhile.
 
 use super::ItemLines;
 use crate::core::item::Kind;
@@ -55,7 +55,7 @@ impl ItemLines {
         let mut last = u64::MAX;
         loop {
             let index = table.shape.home(position).index;
-            let Some(reach) = table.see(index) else {
+            let Some(seen) = table.see(index) else {
                 last = last.min(*table.shape.positions(index).end());
                 table = table.after();
                 continue;
@@ -64,12 +64,12 @@ impl ItemLines {
                 let own = p.shared.kind.item_hash(Self::item(p, value)).reverse_bits();
                 unit.push((own, value));
             };
-            table.shape.each_item::<S>(index, reach, |found| take(found.pair.value));
+            table.shape.each_item::<S>(index, seen.reach, |found| take(found.pair.value));
             let positions = table.shape.positions(index);
-            if reach == STASHED {
+            if seen.reach == STASHED {
                 table.stash.each(positions.clone(), take);
             }
-            if !table.is_still_home(index) {
+            if !table.is_as(index, seen) {
                 unit.clear();
                 continue;
             }
@@ -78,7 +78,9 @@ impl ItemLines {
             unit.retain(|(own, _)| {
                 (position..=last).contains(own) || is_first && !positions.contains(own)
             });
+            // A move within the table that was not counted yet may show both of its copies, which are equal.
             unit.sort_unstable();
+            unit.dedup();
             return last.wrapping_add(1);
         }
     }

@@ -5,13 +5,20 @@
 //! free lane in a table that must not grow. The lock is held for one operation on the map, which may allocate.
 
 use crate::core::sync::spin::SpinMutex;
+use crate::core::sync::{Arc, Ordering, TallyU64};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+/// Bytes that count for an item in a stash: nodes of the map have 11 items, and are at least half full.
+pub(super) const STASHED_BYTES: u64 = 48;
+
+/// The number of items in all stashes of an index.
+pub(super) type Count = Arc<TallyU64>;
+
 /// The stash of one table, keyed by position and by the value that a lane would hold for the item.
-#[derive(Default)]
 pub(super) struct Stash {
     items: SpinMutex<BTreeMap<(u64, u64), State>>,
+    count: Count,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +37,15 @@ pub(super) enum Change {
     Absent,
 }
 
+/// The item is being moved by another session.
+pub(super) struct IsFrozen;
+
 impl Stash {
+    /// An empty stash, whose items are counted.
+    pub(super) fn new(count: Count) -> Self {
+        Self { items: SpinMutex::default(), count }
+    }
+
     /// The first item at a position that `is_it` accepts, which is called under the lock.
     pub(super) fn find(&self, position: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
         let items = self.items.lock();
@@ -41,7 +56,17 @@ impl Stash {
     /// Must be called under the LOCK of the position's home.
     pub(super) fn insert(&self, position: u64, value: u64, is_frozen: bool) {
         let state = if is_frozen { State::Frozen } else { State::Free };
-        self.items.lock().insert((position, value), state);
+        let mut items = self.items.lock();
+        if items.insert((position, value), state).is_none() {
+            // ORDERING: Relaxed, a count. It is changed under the lock, so it never falls below 0.
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Must be called under the lock, after the removal of an item.
+    fn count_out(&self) {
+        // ORDERING: Relaxed, a count.
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Replaces `old` by `new`, or removes it.
@@ -53,8 +78,9 @@ impl Stash {
             Some(State::Free) => {}
         }
         items.remove(&(position, old));
-        if let Some(new) = new {
-            items.insert((position, new), State::Free);
+        match new {
+            Some(new) => _ = items.insert((position, new), State::Free),
+            None => self.count_out(),
         }
         Change::Done
     }
@@ -67,6 +93,21 @@ impl Stash {
         }
     }
 
+    /// Freezes the first item of these positions; returns its position and value, or why it must not move: it is
+    /// frozen already.
+    pub(super) fn freeze_first(
+        &self,
+        positions: RangeInclusive<u64>,
+    ) -> Option<Result<(u64, u64), IsFrozen>> {
+        let mut items = self.items.lock();
+        let (key, state) = items.range_mut(range(positions)).next()?;
+        if *state == State::Frozen {
+            return Some(Err(IsFrozen));
+        }
+        *state = State::Frozen;
+        Some(Ok(*key))
+    }
+
     /// Unfreezes a copy, which is the only one left.
     pub(super) fn thaw(&self, position: u64, value: u64) {
         self.items.lock().insert((position, value), State::Free);
@@ -74,16 +115,15 @@ impl Stash {
 
     /// Removes an item whose copy is elsewhere.
     pub(super) fn remove(&self, position: u64, value: u64) {
-        self.items.lock().remove(&(position, value));
+        let mut items = self.items.lock();
+        if items.remove(&(position, value)).is_some() {
+            self.count_out();
+        }
     }
 
     /// Calls `see` with each item of these positions, under the lock.
     pub(super) fn each(&self, positions: RangeInclusive<u64>, mut see: impl FnMut(u64)) {
         self.items.lock().range(range(positions)).for_each(|(key, _)| see(key.1));
-    }
-
-    pub(super) fn has_any(&self, positions: RangeInclusive<u64>) -> bool {
-        self.items.lock().range(range(positions)).next().is_some()
     }
 
     pub(super) fn len(&self) -> usize {

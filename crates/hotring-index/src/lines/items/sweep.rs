@@ -10,6 +10,7 @@
 //! 5. For each item: it clears the old lane, and then thaws the copy.
 //! 6. It gives the LOCK back and counts the home.
 //!
+//! Pages that no home needs any more go back to the system at once; they read as zeros, as homes that have moved on do.
 //! The session that counts the last home makes the new table the current one, and leaves the old one to a grace period:
 //! sessions that are pinned may still look there.
 
@@ -23,9 +24,12 @@ use crate::engine::{RESIZE_INTERVAL, Sizing};
 use crate::lines::bits::{ACTIVE, FROZEN, STASHED, reach_of};
 use crate::lines::lane::{Form, Search, by_form};
 use crate::lines::lookup::Found;
+use crate::lines::memory::WINDOW;
+use crate::lines::relocate;
 use crate::lines::sweep::freeze;
 use crate::lines::write::{lock, unlock};
 use crate::session::Pinned;
+use std::ptr::NonNull;
 
 /// Homes that a session moves at a time: about 40 items.
 pub(super) const CHUNK: u64 = if cfg!(loom) { 1 } else { 16 };
@@ -43,16 +47,38 @@ const LOAD_SHRUNK: f64 = 0.4;
 const STASHED_FEW: u64 = 16;
 const LINES_A_STASHED: u64 = 4096;
 
+/// Homes that a session tidies after `RESIZE_INTERVAL` removals. So each home is tidied once in the time in which all
+/// items are removed about twice.
+const TIDY_HOMES: u64 = 16;
+
 /// Lanes of a line.
 const LANES: f64 = 4.0;
+
+const _: () = assert!(WINDOW.is_multiple_of(CHUNK));
 
 /// A table that homes have moved on from.
 pub(super) struct Left {
     /// Sessions may use the table until this grace period is over.
     tag: u64,
-    table: Box<Table>,
-    /// Windows of its memory that have gone back to the system.
-    gone: u64,
+    /// The table, which this owns. No `Box`: that would claim that no session has a reference to it.
+    table: NonNull<Table>,
+}
+
+// SAFETY: a table may be freed by another thread than the one that made it.
+unsafe impl Send for Left {}
+
+impl Left {
+    fn table(&self) -> &Table {
+        // SAFETY: this owns the table.
+        unsafe { self.table.as_ref() }
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        // SAFETY: from `Box::into_raw`, and no session uses the table: the grace period is over, or no session is left.
+        drop(unsafe { Box::from_raw(self.table.as_ptr()) });
+    }
 }
 
 /// An item that is being moved.
@@ -89,6 +115,9 @@ impl ItemLines {
         p.local.removals += 1;
         if p.local.removals >= RESIZE_INTERVAL {
             p.local.removals = 0;
+            by_form!(p.engine.form, S => {
+                relocate::tidy::<S, _>(p.engine.table(), TIDY_HOMES, &mut ());
+            });
             Self::shrink_if_due(p);
             Self::free_some(p);
         }
@@ -141,7 +170,7 @@ impl ItemLines {
             return false;
         }
         // If there is no memory for the next table, the table stays as it is.
-        let Ok(next) = Table::new(lines, &p.shared.config) else { return false };
+        let Ok(next) = Table::new(lines, &p.shared.config, &engine.in_stash) else { return false };
         // ORDERING: Relaxed, advice.
         engine.pending.fetch_add(1, Ordering::Relaxed);
         // ORDERING: Relaxed, reports.
@@ -178,7 +207,10 @@ impl ItemLines {
         let count = homes.end - homes.start;
         // ORDERING: Relaxed, statistics.
         p.engine.homes_moved.fetch_add(count, Ordering::Relaxed);
-        if table.count_moved(count) {
+        let (bytes, is_last) = table.count_moved(&homes);
+        // ORDERING: Relaxed, a report.
+        p.engine.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if is_last {
             Self::leave(p, table);
         }
         true
@@ -255,9 +287,8 @@ impl ItemLines {
         let next = std::ptr::from_ref(table.after()).cast_mut();
         // ORDERING: as above.
         let old = engine.current.0.swap(next, Ordering::AcqRel);
-        // SAFETY: from `Box::into_raw`, and just taken out of the one place that owned it.
-        let table = unsafe { Box::from_raw(old) };
-        left.push_back(Left { tag: p.local.participant.grace(), table, gone: 0 });
+        let table = NonNull::new(old).expect("there is always a current table");
+        left.push_back(Left { tag: p.local.participant.grace(), table });
     }
 
     /// Makes sure that a left table is freed even if sessions only insert, which gives the collector nothing to
@@ -268,22 +299,17 @@ impl ItemLines {
         }
     }
 
-    /// Gives back a window of the memory of a left table, if no session can use the table. False: there is nothing to
-    /// give back now.
+    /// Frees a left table if no session can use it: most of its memory went back while its homes moved on. False: there
+    /// is nothing to free now.
     pub(super) fn free_left<K: Kind>(p: &Pinned<'_, K, Self>) -> bool {
         let engine = p.engine;
         let Some(mut all) = engine.left.try_lock() else { return false };
-        let Some(left) = all.front_mut() else { return false };
+        let Some(left) = all.front() else { return false };
         if !p.shared.collector.is_over(left.tag) {
             return false;
         }
-        if left.gone < left.table.memory.windows() {
-            left.table.memory.give_back(left.gone);
-            left.gone += 1;
-            return true;
-        }
         // ORDERING: Relaxed, a report.
-        engine.bytes.fetch_sub(left.table.bytes(), Ordering::Relaxed);
+        engine.bytes.fetch_sub(left.table().bytes(), Ordering::Relaxed);
         // ORDERING: Relaxed, advice.
         engine.pending.fetch_sub(1, Ordering::Relaxed);
         all.pop_front();

@@ -4,13 +4,14 @@
 //! a position `p` to `p * n`, 128 bits: the high half is the home line, the highest bits of the low half are the *tag*.
 //! The mapping is monotone, so that homes are ranges of positions in every table, and move on in order.
 
-use super::stash::Stash;
+use super::stash::{Count, Stash};
 use crate::core::config::Config;
 use crate::core::sync::{AtomicPtr, AtomicU64, Ordering, TallyU64};
-use crate::lines::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, WORD_BITS, probe, reach_of};
+use crate::lines::bits::{ACTIVE, LIVE, PROBE, PROBE_MAX, WORD_BITS, probe};
 use crate::lines::lane::{Line, Search};
 use crate::lines::lookup::{Found, each_match};
-use crate::lines::memory::Memory;
+use crate::lines::memory::{Memory, WINDOW, Windows};
+use crate::lines::relocate::Moves;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::{NonNull, null_mut};
@@ -34,6 +35,9 @@ const LINES_SPREAD: u64 = if cfg!(loom) { u64::MAX } else { 1 << 10 };
 
 /// Lines of a page.
 const PAGE: u64 = 64;
+
+#[cfg(not(loom))]
+const _: () = assert!(WINDOW > spare(LINES_SPREAD), "a sequence is shorter than a window");
 
 /// The properties of a table that a lookup needs.
 pub(super) struct Shape {
@@ -119,6 +123,29 @@ impl Shape {
         (u128::from(high) << 64 | u128::from(low)).div_ceil(u128::from(self.lines)) as u64
     }
 
+    /// The number of a line.
+    pub(super) fn index(&self, line: &Line) -> u64 {
+        // SAFETY: both are in the memory of the table.
+        unsafe { NonNull::from(line).offset_from(self.start) as u64 }
+    }
+
+    /// The first item of a line that matches the word to look for and that `is_it` accepts by the lane's value.
+    #[inline(always)]
+    pub(super) fn find_in<'t, S: Search>(
+        &self,
+        line: &'t Line,
+        want: u64,
+        is_it: &mut impl FnMut(u64) -> bool,
+    ) -> Option<Found<'t>> {
+        for lane in S::matches(line, want, MASK).each(line) {
+            let pair = S::load(lane);
+            if (pair.word ^ want) & MASK == 0 && is_it(pair.value) {
+                return Some(Found { line, lane, pair });
+            }
+        }
+        None
+    }
+
     /// The first item with the tag of a home that `is_it` accepts by the lane's value, in the lines up to `reach`.
     /// Does not look in the stash.
     #[inline(always)]
@@ -129,16 +156,10 @@ impl Shape {
         mut is_it: impl FnMut(u64) -> bool,
     ) -> Option<Found<'_>> {
         let step = self.step(home.want);
-        for number in 0..=reach.min(PROBE_MAX) {
-            let (line, want) = (self.line(home.index + number * step), home.want | probe(number));
-            for lane in S::matches(line, want, MASK).each(line) {
-                let pair = S::load(lane);
-                if (pair.word ^ want) & MASK == 0 && is_it(pair.value) {
-                    return Some(Found { line, lane, pair });
-                }
-            }
-        }
-        None
+        (0..=reach.min(PROBE_MAX)).find_map(|number| {
+            let line = self.line(home.index + number * step);
+            self.find_in::<S>(line, home.want | probe(number), &mut is_it)
+        })
     }
 
     /// Calls `see` with each item of a home, except those in the stash.
@@ -170,8 +191,14 @@ pub(super) struct Table {
     claimed: TallyU64,
     /// Homes that have moved on.
     moved: AtomicU64,
+    windows: Windows,
+    /// Bytes that went back to the system while homes moved on.
+    given_back: TallyU64,
+    pub(super) moves: Moves,
+    /// The home to tidy next, modulo the number of homes.
+    pub(super) tidied: TallyU64,
     pub(super) stash: Stash,
-    pub(super) memory: Memory,
+    memory: Memory,
     /// The wrong variant to run, for checkers.
     #[cfg(loom)]
     pub(super) fault: crate::core::faults::Fault,
@@ -179,22 +206,28 @@ pub(super) struct Table {
 
 impl Table {
     /// A table without items. Its lines are not homes yet.
-    pub(super) fn new(lines: u64, config: &Config) -> io::Result<Box<Self>> {
+    pub(super) fn new(lines: u64, config: &Config, stashed: &Count) -> io::Result<Box<Self>> {
         let memory = Memory::new(lines + spare(lines), config.huge_pages)?;
         Ok(Box::new(Self {
             shape: Shape { start: memory.start(), lines, steps: steps(lines) },
             next: AtomicPtr::new(null_mut()),
             claimed: TallyU64::new(0),
             moved: AtomicU64::new(0),
-            stash: Stash::default(),
+            windows: Windows::new(lines),
+            given_back: TallyU64::new(0),
+            moves: Moves::new(lines),
+            tidied: TallyU64::new(0),
+            stash: Stash::new(stashed.clone()),
             memory,
             #[cfg(loom)]
             fault: config.fault,
         }))
     }
 
+    /// Bytes of the lines that have not gone back to the system.
     pub(super) fn bytes(&self) -> u64 {
-        bytes_for(self.shape.lines)
+        // ORDERING: Relaxed, a sum.
+        bytes_for(self.shape.lines) - self.given_back.load(Ordering::Relaxed)
     }
 
     /// The next table, if there is one.
@@ -235,10 +268,20 @@ impl Table {
         (start < lines).then(|| start..lines.min(start + count))
     }
 
-    /// Counts homes as moved on. True: these were the last homes.
-    pub(super) fn count_moved(&self, homes: u64) -> bool {
+    /// Counts homes as moved on, and gives back the pages that no home needs. Returns the bytes that went back, and
+    /// whether these were the last homes.
+    pub(super) fn count_moved(&self, homes: &Range<u64>) -> (u64, bool) {
+        let mut bytes = 0;
+        self.windows.count(homes, wrong!(self, LinesOneWindow), |window| {
+            self.memory.give_back(window);
+            bytes += WINDOW * size_of::<Line>() as u64;
+        });
+        // ORDERING: Relaxed, a sum.
+        self.given_back.fetch_add(bytes, Ordering::Relaxed);
+        let number = homes.end - homes.start;
         // ORDERING: AcqRel: the session that counts the last ones has all moves before it.
-        self.moved.fetch_add(homes, Ordering::AcqRel) + homes == self.shape.lines
+        let moved = self.moved.fetch_add(number, Ordering::AcqRel) + number;
+        (bytes, moved == self.shape.lines)
     }
 
     /// Makes those lines homes that the positions of these homes of the previous table belong to. The lines cannot
@@ -274,12 +317,5 @@ impl Table {
             S::matches(line, LIVE, LIVE).each(line).for_each(|lane| see(lane.value()));
         }
         self.stash.each(0..=u64::MAX, see);
-    }
-
-    /// The REACH of a home. `None`: it has moved on. An acquire.
-    #[inline(always)]
-    pub(super) fn see(&self, index: u64) -> Option<u64> {
-        let control = self.shape.line(index).control();
-        (control & ACTIVE != 0).then(|| reach_of(control))
     }
 }

@@ -1,12 +1,16 @@
 //! Tests with a view inside: each form of a search, what lies where, and tables that go.
 
 use super::ItemLines;
+use super::table::Table;
 use crate::core::config::Config;
+use crate::core::item::Kind;
 use crate::core::sync::Arc;
-use crate::lines::bits::{LIVE, STASHED, probe_of};
-use crate::lines::lane::{Form, Plain, Search};
+use crate::lines::bits::{PROBE_MAX, STASHED, probe_of};
+use crate::lines::lane::{Form, Plain};
+use crate::lines::memory::WINDOW;
+use crate::lines::watch;
 use crate::session::Shared;
-use crate::{Bytes, Expiry, Growth, Index, NewValue, U64};
+use crate::{Bytes, Expiry, Growth, Index, NewValue, Session, U64};
 use fastrand::Rng;
 use std::collections::HashMap;
 
@@ -76,25 +80,78 @@ fn a_table_that_may_not_grow_keeps_the_rest_in_its_stash() {
     let pinned = session.pin();
     let table = pinned.engine.table();
     assert_eq!(table.stash.len(), 0);
-    assert!((0..4).all(|home| table.see(home) == Some(0)), "REACH falls");
+    assert!((0..4).all(|home| reach(table, home) == 0), "REACH falls");
 }
 
-/// How many homes have REACH above 0, and how many items lie outside of their home line.
-fn displaced(index: &Index<U64, ItemLines>) -> (u64, u64) {
+/// The REACH of a home, 0 if it has moved on.
+fn reach(table: &Table, home: u64) -> u64 {
+    table.see(home).map_or(0, |seen| seen.reach)
+}
+
+/// What lookups pay for items outside of their home line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Displaced {
+    /// Homes with REACH above 0, and items outside of their home line.
+    homes: u64,
+    items: u64,
+    /// Lines that one miss in each home looks at, and one hit of each item.
+    missing: u64,
+    hitting: u64,
+}
+
+impl Displaced {
+    fn of(index: &Index<U64, ItemLines>) -> Self {
+        let mut session = index.session();
+        let pinned = session.pin();
+        let (mut all, mut table) = (Self::default(), pinned.engine.table());
+        while let Some(next) = table.next() {
+            table = next;
+        }
+        for home in 0..table.shape.lines() {
+            let reach = reach(table, home);
+            all.homes += u64::from(reach != 0);
+            all.missing += 1 + reach.min(PROBE_MAX);
+            table.shape.each_item::<Plain>(home, reach, |found| {
+                let number = probe_of(found.pair.word);
+                all.items += u64::from(number != 0);
+                all.hitting += 1 + number;
+            });
+        }
+        all
+    }
+
+    /// Whether nothing is more than a tenth above the other.
+    fn is_about(self, other: Self) -> bool {
+        let pairs = [
+            (self.homes, other.homes),
+            (self.items, other.items),
+            (self.missing, other.missing),
+            (self.hitting, other.hitting),
+        ];
+        pairs.into_iter().all(|(this, other)| this * 10 <= other * 11)
+    }
+}
+
+/// Removals bring displaced items home and lower REACH, so that a table in which keys come and go stays as a fresh one.
+#[test]
+fn turnovers_leave_the_table_as_a_fresh_one() {
+    const KEYS: u64 = 46_000;
+    let config = || Config { growth: Some(Growth::Fixed), ..config(1 << 14) };
+    let (index, mut random) = (index(config()), Rng::with_seed(1));
     let mut session = index.session();
-    let pinned = session.pin();
-    let (mut homes, mut items) = (0, 0);
-    let mut table = pinned.engine.table();
-    while let Some(next) = table.next() {
-        table = next;
+    let mut keys: Vec<u64> = (0..KEYS).map(|_| random.u64(..)).collect();
+    keys.iter().for_each(|key| assert!(session.insert(*key, 1)));
+    let before = Displaced::of(&index);
+    for _ in 0..20 * KEYS {
+        let key = &mut keys[random.usize(..KEYS as usize)];
+        assert!(session.remove(*key));
+        *key = random.u64(..);
+        assert!(session.insert(*key, 1));
     }
-    for home in 0..table.shape.lines() {
-        homes += u64::from(table.see(home).is_some_and(|reach| reach != 0));
-        let line = table.shape.line(home);
-        let lanes = Plain::matches(line, LIVE, LIVE).each(line);
-        items += lanes.filter(|lane| probe_of(lane.word()) != 0).count() as u64;
-    }
-    (homes, items)
+    let after = Displaced::of(&index);
+    println!("fresh {before:?}, after 20 turnovers {after:?}");
+    assert!(keys.iter().all(|key| session.get(*key) == Some(1)));
+    assert!(after.is_about(before), "fresh {before:?}, after 20 turnovers {after:?}");
 }
 
 /// A removal that leaves nothing so far out lowers REACH, so that turnovers leave nothing behind.
@@ -111,10 +168,10 @@ fn reach_falls_when_what_was_displaced_goes() {
         *key = random.u64(..);
         assert!(session.insert(*key, 1));
     }
-    let (homes, items) = displaced(&index);
-    assert!(homes > 0 && items > 0, "{homes} homes reach out for {items} items");
+    let displaced = Displaced::of(&index);
+    assert!(displaced.homes > 0 && displaced.items > 0, "{displaced:?}");
     keys.iter().for_each(|key| assert!(session.remove(*key)));
-    assert_eq!(displaced(&index), (0, 0));
+    assert_eq!(Displaced::of(&index), Displaced { missing: 1 << 10, ..Displaced::default() });
 }
 
 /// Growth and shrinking end, their tables are freed, and nothing else is.
@@ -183,5 +240,172 @@ fn threads_find_what_they_have_written() {
     let mut session = index.session();
     let pinned = session.pin();
     let table = pinned.engine.table();
-    assert!((0..table.shape.lines()).all(|home| table.see(home) != Some(STASHED)));
+    assert!((0..table.shape.lines()).all(|home| reach(table, home) != STASHED));
+}
+
+/// Keys that are always there are never missed, and no addition is lost, while threads move items within the table.
+#[test]
+fn threads_agree_while_items_move_within_the_table() {
+    agree_while_items_move(1 << 10, 2_000, 300);
+}
+
+/// The same, with items that come out of the stash.
+#[test]
+fn threads_agree_while_items_come_out_of_the_stash() {
+    // 18 lines have 72 lanes.
+    agree_while_items_move(4, 50, 10);
+}
+
+fn agree_while_items_move(lines: usize, kept: u64, others: u64) {
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(lines) });
+    let mut session = index.session();
+    (0..kept).for_each(|key| assert!(session.insert(key, 0)));
+    let added: u64 = std::thread::scope(|scope| {
+        let run = |thread: u64| {
+            let mut session = index.session();
+            move || {
+                let (mut random, first) = (Rng::with_seed(thread), 1 << 30 | thread << 40);
+                let mut added = 0;
+                for step in 0..200_000 {
+                    let key = random.u64(..kept);
+                    assert!(session.get(key).is_some(), "key {key} is always there");
+                    if step % 3 == 0 {
+                        assert!(session.fetch_add(key, 1).is_some());
+                        added += 1;
+                    }
+                    assert!(session.insert(first + step, step));
+                    if step >= others {
+                        let gone = first + step - others;
+                        assert_eq!(session.take(gone), Some(step - others));
+                        assert_eq!(session.get(gone), None);
+                    }
+                }
+                added
+            }
+        };
+        let runs: Vec<_> = (0..3).map(|thread| scope.spawn(run(thread))).collect();
+        runs.into_iter().map(|run| run.join().expect("no panic")).sum()
+    });
+    assert_eq!((0..kept).map(|key| session.get(key).expect("it is there")).sum::<u64>(), added);
+    let pinned = session.pin();
+    let moves: u64 = (0..4).map(|counter| pinned.engine.table().moves.of(counter)).sum();
+    assert!(moves > 1_000, "{moves} moves");
+}
+
+/// Hot items come into their home lines, and stay there while others are read as well.
+#[test]
+fn hot_items_come_into_their_home_lines() {
+    // Nearly full, so that many items are displaced and few home lines have room.
+    const KEYS: u64 = 3_700;
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(1 << 10) });
+    let mut session = index.session();
+    (0..KEYS).for_each(|key| assert!(session.insert(key, !key)));
+    let is_home = |key: u64| {
+        let mut session = index.session();
+        let hash = index.shared.kind.hash(&key);
+        let pinned = session.pin();
+        let shape = &pinned.engine.table().shape;
+        let home = shape.home(hash.reverse_bits());
+        let is_it = |value| pinned.shared.kind.is(ItemLines::item(&pinned, value), hash, &key);
+        shape.find::<Plain>(home, 0, is_it).is_some()
+    };
+    let hot: Vec<u64> = (0..KEYS).filter(|key| !is_home(*key)).take(50).collect();
+    assert_eq!(hot.len(), 50);
+    let mut random = Rng::with_seed(3);
+    for _ in 0..64 * 40 {
+        for key in &hot {
+            assert_eq!(session.get(*key), Some(!key));
+        }
+        for _ in 0..10 {
+            let key = random.u64(..KEYS);
+            assert_eq!(session.get(key), Some(!key));
+        }
+    }
+    let come = hot.iter().filter(|key| is_home(**key)).count();
+    assert!(come > 45, "{come} of 50");
+    assert!((0..KEYS).all(|key| session.get(key) == Some(!key)));
+    let mut seen = 0;
+    session.scan(0, usize::MAX, |key, value| {
+        assert_eq!(value, !key);
+        seen += 1;
+    });
+    assert_eq!(seen, KEYS);
+}
+
+fn all_of(session: &mut Session<U64, ItemLines>, count: usize) -> HashMap<u64, u64> {
+    let (mut met, mut cursor) = (HashMap::new(), 0);
+    loop {
+        cursor = session.scan(cursor, count, |key, value| {
+            assert_eq!(met.insert(key, value), None, "{key} is visited once");
+        });
+        if cursor == 0 {
+            return met;
+        }
+    }
+}
+
+/// A home of the smaller table covers several of the larger one, of which some have moved.
+#[test]
+fn a_scan_in_the_middle_of_shrinking_meets_all() {
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(1 << 8) });
+    let mut session = index.session();
+    assert!(session.grow());
+    while ItemLines::move_some(&mut session.pin()) {}
+    (0..1_200).for_each(|key| assert!(session.insert(key, key)));
+    // Not by half: a step would move all homes that become one.
+    assert!(ItemLines::begin(&mut session.pin(), 300));
+    let mut steps = 0;
+    loop {
+        let met = all_of(&mut session, 100);
+        let missing: Vec<u64> = (0..1_200).filter(|key| !met.contains_key(key)).collect();
+        assert!(missing.is_empty(), "after {steps} steps: missing {missing:?}");
+        if !ItemLines::move_some(&mut session.pin()) {
+            break;
+        }
+        steps += 1;
+    }
+    assert_eq!(steps, 512 / 16, "all homes have moved, some at a time");
+}
+
+/// Pages of the old table go back to the system while later homes are still there.
+#[test]
+fn pages_that_no_home_needs_go_back_while_a_table_is_left() {
+    let lines = 4 * WINDOW;
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(lines as usize) });
+    let mut session = index.session();
+    (0..2_000_u64).for_each(|key| assert!(session.insert(key, key)));
+    let old = index.stats().table_bytes;
+    assert!(session.grow());
+    let both = index.stats().table_bytes;
+    assert!(session.growth_step(2 * WINDOW as u32 + 16));
+    assert_eq!(index.stats().table_bytes, both - 2 * WINDOW * 64, "two of four windows");
+    assert_eq!(session.pin().engine.table().bytes(), old - 2 * WINDOW * 64);
+    let zeros = (0..2 * WINDOW)
+        .filter(|home| session.pin().engine.table().shape.line(*home).control() == 0);
+    assert_eq!(zeros.count() as u64, 2 * WINDOW);
+    (0..2_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
+    while session.growth_step(1 << 16) {}
+    (0..10).for_each(|_| session.collect());
+    assert_eq!(index.stats().table_bytes, both - old, "the old table is free");
+    (0..2_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
+}
+
+/// The memory of the stash counts, so that the memory limit covers it.
+#[test]
+fn the_memory_of_the_stash_counts() {
+    let index = index(Config { growth: Some(Growth::Fixed), ..config(4) });
+    let mut session = index.session();
+    let (held, counted) = (watch::bytes(), index.stats().table_bytes);
+    let mut random = Rng::with_seed(1);
+    let keys: Vec<u64> = (0..20_000).map(|_| random.u64(..)).collect();
+    let in_keys = watch::bytes() - held;
+    keys.iter().for_each(|key| _ = session.insert(*key, 1));
+    let taken = (watch::bytes() - held - in_keys) as u64;
+    let counts = index.stats().table_bytes - counted;
+    assert!(taken > 300_000 && taken <= counts, "{taken} bytes taken, {counts} counted");
+    assert!(counts <= 2 * taken, "{taken} bytes taken, {counts} counted");
+    index.set_memory_max(index.stats().bytes + counted + counts / 2);
+    assert!(session.admit_bytes(0).is_err(), "the stash alone exceeds the limit");
+    keys.iter().for_each(|key| assert!(session.remove(*key)));
+    assert_eq!(index.stats().table_bytes, counted);
 }

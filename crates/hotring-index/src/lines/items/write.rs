@@ -2,7 +2,7 @@
 //!
 //! A new item is inserted under the LOCK of its home, so that no two sessions insert the same key and the home does
 //! not move meanwhile. Replacement and removal are one 16-byte exchange of the lane, without a lock; FROZEN makes them
-//! wait. The session whose exchange takes an item out of a lane retires it. Moves between tables never retire an item.
+//! wait. The session whose exchange takes an item out of a lane retires it. Moves never retire an item.
 
 use super::find::At;
 use super::stash::Change;
@@ -17,7 +17,7 @@ use crate::engine::KeyGoal;
 use crate::lines::bits::{FROZEN, PROBE_MAX, STASHED, probe, probe_of, reach_of};
 use crate::lines::lane::{Lane, Pair, Search};
 use crate::lines::lookup::Found;
-use crate::lines::relocate::lower_reach;
+use crate::lines::relocate;
 use crate::lines::write::{lock, raise_reach, unlock};
 use crate::session::Pinned;
 
@@ -117,7 +117,7 @@ impl ItemLines {
                     };
                     if exchange(&found, then, lost) {
                         if new.is_none() {
-                            table.tidy::<S>(home.index, probe_of(found.pair.word));
+                            relocate::after_removal::<S, _>(table, &found, &mut ());
                         }
                         return true;
                     }
@@ -125,7 +125,7 @@ impl ItemLines {
                 At::Stash(_) => match table.stash.change(position, old, new) {
                     Change::Done => {
                         if new.is_none() {
-                            table.tidy::<S>(home.index, STASHED);
+                            relocate::tidy_home::<S, _>(table, home.index, &mut ());
                         }
                         return true;
                     }
@@ -168,33 +168,5 @@ impl Table {
         self.stash.insert(position, value, flags & FROZEN != 0);
         sometimes!(Stashed);
         Placed::Stash
-    }
-
-    /// After the removal of an item that was at this PROBE of its home: lowers REACH if that was the furthest item.
-    #[inline(always)]
-    fn tidy<S: Search>(&self, index: u64, number: u64) {
-        if number != 0 && self.see(index) == Some(number) {
-            self.tidy_home::<S>(index);
-        }
-    }
-
-    #[cold]
-    fn tidy_home<S: Search>(&self, index: u64) {
-        let line = self.shape.line(index);
-        let Some(control) = lock(line) else { return };
-        let reach = reach_of(control);
-        let mut needed = 0;
-        let has_stashed = reach == STASHED && self.stash.has_any(self.shape.positions(index));
-        if has_stashed {
-            needed = STASHED;
-        } else {
-            self.shape.each_item::<S>(index, reach, |found| {
-                needed = needed.max(probe_of(found.pair.word));
-            });
-        }
-        if needed < reach {
-            lower_reach(line, needed);
-        }
-        unlock(line);
     }
 }
