@@ -64,7 +64,8 @@ pub use backlog::{Backlog, Gone, Status as BacklogStatus};
 pub use log::{AckWhen, Log, Trouble};
 pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{
-    Attached, Bad, Batch, Chunk, Effect, Found, Lsn, Mark, NoRun, Records, Run, batch_at, effect_at, read,
+    Attached, Bad, Batch, Chunk, Effect, Found, Lsn, Mark, NoRun, Records, Run, batch_at,
+    effect_at, read,
 };
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use relay::Relay;

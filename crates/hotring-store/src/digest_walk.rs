@@ -72,7 +72,8 @@ impl DigestWalk {
             }
         }
         let number = session.number_of_database(self.database_id);
-        let goes_on = session.within(self.database_id, |session| self.step_here(session, number))?;
+        let goes_on =
+            session.within(self.database_id, |session| self.step_here(session, number))?;
         Ok(goes_on || self.next_database())
     }
 

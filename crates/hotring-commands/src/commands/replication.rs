@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_script_and_a_transaction_that_was_queued_before_write_nothing_on_a_replica() {
         let mut dialogue = Dialogue::new(Version::Resp2);
-        let mut other = dialogue.beside(Version::Resp2);
+        let mut other = dialogue.with_version(Version::Resp2);
         assert_eq!(other.say("MULTI\r\nSET k 1"), "+OK¶+QUEUED¶");
         assert_eq!(dialogue.say("REPLICAOF h 7"), "+OK¶");
         let refused = dialogue.say("EVAL \"return redis.call('set', 'k', 1)\" 0");

@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_log_gives_a_run_the_numbers_that_it_has() {
         let bytes = stream();
-        let log = crate::Log::new(5, crate::When::Written, 1 << 20);
+        let log = crate::Log::new(5, crate::AckWhen::Written, 1 << 20);
         let run = Run::behind(5, &bytes).unwrap();
         let mut records = Records::new();
         records.push_run(&run);

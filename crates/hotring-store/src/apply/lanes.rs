@@ -277,7 +277,8 @@ impl Worker {
         while let Some(first) = spans.first()
             && self.lanes.failed.get().is_none()
         {
-            let is_alike = |span: &&Span| span.database_id.is_some() && span.database_id == first.database_id;
+            let is_alike =
+                |span: &&Span| span.database_id.is_some() && span.database_id == first.database_id;
             let count = spans.iter().take(UNPACKED_MAX).take_while(is_alike).count().max(1);
             let (run, rest) = spans.split_at(count);
             let done = match first.database_id {

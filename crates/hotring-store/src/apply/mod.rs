@@ -290,9 +290,7 @@ fn key_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
         | Effect::Database { .. }
         | Effect::Order { .. }
         | Effect::Epochs { .. }
-        | Effect::Durable { .. } => {
-            None
-        }
+        | Effect::Durable { .. } => None,
     }
 }
 

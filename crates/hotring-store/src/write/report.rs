@@ -113,7 +113,9 @@ impl<'a> Report<'a> {
                 }
                 done
             }
-            Action::Remove if put_kind == PutKind::Expired => Done::Expired { is_new: old.is_none() },
+            Action::Remove if put_kind == PutKind::Expired => {
+                Done::Expired { is_new: old.is_none() }
+            }
             Action::Remove if old.is_some() => Done::Removed,
             Action::Expire(expiry) => Done::Expiry { expires: matches!(expiry, Expiry::At(_)) },
             Action::Keep | Action::Remove => Done::Nothing,

@@ -137,7 +137,7 @@ fn change(session: &mut Session, random: &mut Random, now: u64) {
         }
         24 if random.one_in(20) => session.clear(),
         24 if random.one_in(60) => session.clear_all(),
-        24 if random.one_in(10) => session.swap(0, 5),
+        24 if random.one_in(10) => session.swap_databases(0, 5),
         24..29 => change_hash(session, random, now),
         29..33 => change_list(session, random, now),
         33..37 => change_set(session, random, now),
@@ -164,8 +164,8 @@ fn written(
         let expirer = scope.spawn(|| {
             let mut session = store.session();
             while !ends.load(Relaxed) {
-                for place in session.places() {
-                    session.within(place, |session| {
+                for database_id in session.database_ids() {
+                    session.within(database_id, |session| {
                         session.expire_due(NOW + clock.load(Relaxed) / 2, 64, |_, _| ());
                     });
                 }

@@ -8,8 +8,8 @@ use hotring_log::storage::Memory;
 use hotring_log::{Effect, NoRun, Records, Run};
 use hotring_store::{
     Applier, ApplyError, BitOp, Changed, Content, End, ExpireCondition, Fault, ItemAction,
-    Metadata, Observer, Options, Origin, Role, Room, Session, SetExpiry, SetOperation, SetOptions,
-    Store, StoreError, TtlChange, UnknownForm, keys_of,
+    Metadata, Observer, Options, Origin, ReplyCapacity, Role, Session, SetExpiry, SetOperation,
+    SetOptions, Store, StoreError, TtlChange, UnknownForm, keys_of,
 };
 
 use super::logged::{Logged, NOW, read};
@@ -76,7 +76,7 @@ fn a_replica_refuses_every_write_and_changes_nothing() {
         |s, now| s.hash_set(b"h", &[(b"f", b"9")], now).map(drop),
         |s, now| s.hash_set(b"h2", &[(b"f", b"9")], now).map(drop),
         |s, now| s.hash_persist(b"h", &[b"g"], now).map(drop),
-        |s, now| s.list_pop(b"l", End::Back, (1, Room::ENDLESS), now).map(drop),
+        |s, now| s.list_pop(b"l", End::Back, (1, ReplyCapacity::UNLIMITED), now).map(drop),
         |s, now| s.list_move(b"l", b"l", (End::Back, End::Front), now).map(drop),
         |s, now| s.set_move(b"m", b"m2", b"1", now).map(drop),
         |s, now| s.set_store(SetOperation::Union, b"m2", &[b"m"], now).map(drop),
@@ -101,7 +101,7 @@ fn a_replica_refuses_every_write_and_changes_nothing() {
         |s, now| assert_eq!(s.remove_many(&[b"s", b"l"], now), 0),
         |s, _| s.clear(),
         |s, _| s.clear_all(),
-        |s, _| s.swap(0, 1),
+        |s, _| s.swap_databases(0, 1),
         |s, _| assert_eq!(s.unpin(&[b"s"]), 0),
     ];
     let store = replica();
@@ -181,7 +181,7 @@ fn what_expires_is_removed_in_a_followed_log() {
             fill(&mut session);
             meet(&mut session, late);
             let mut expired = session.take_effects().changes;
-            expired.retain(|change| change.what == Changed::Expired);
+            expired.retain(|change| change.kind == Changed::Expired);
             let mut all = expired.len();
             for _ in 0..3 {
                 session.expire_due(late, 1_000, |_, _| all += 1);
