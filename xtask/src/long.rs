@@ -60,7 +60,7 @@ fn lengthen(command: &mut Command) {
 /// three must have the same number of hits.
 fn traces() -> Result<Done> {
     let Some(files) = trace_files()? else {
-        return Ok(Done::Skipped("HOTRING_TRACES names no folder of traces".into()));
+        return Ok(Done::Skipped("HOTRING_TRACES does not name a folder of traces".into()));
     };
     for file in &files {
         let server = Server::start(&binary("release", "hotring"))?;

@@ -21,11 +21,11 @@ use crate::servers::{NullServerArgs, ServersArgs};
 use crate::torture::TortureArgs;
 use crate::ycsb::YcsbArgs;
 
-/// Measures the HotRing index, store and server: YCSB workloads, memory a key, recorded traces,
+/// Measures the HotRing index, store and server: YCSB workloads, memory per key, recorded traces,
 /// and a torture run that checks every answer.
 ///
-/// Progress goes to standard error and hides where that is not a terminal; results go to standard
-/// output. Figures count only from a release build on a quiet machine.
+/// Progress is shown on standard error if that is a terminal; results go to standard output. Only
+/// figures from a release build on an idle machine are valid.
 #[derive(Debug, Parser)]
 #[command(name = "hotring-bench", version, max_term_width = 100)]
 pub struct Cli {

@@ -19,25 +19,25 @@ use crate::workload::operations::{Keys, Kind, Op, Workload};
 use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 
-/// Print every figure of each map of numbers: bytes a key, rates of reads, writes, load and removal
+/// Print all figures of each map of integers: bytes per key, rates of reads, writes, load and removal
 #[derive(Debug, Args)]
 pub struct ColumnsArgs {
     /// Keys to load
     #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     keys: u64,
-    /// Operations of a thread in one round
+    /// Operations per thread and round
     #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How accesses are spread
+    /// Distributions of the accesses
     #[arg(long, value_delimiter = ',', default_value = "uniform,0.99,1.22")]
     skew: Vec<Skew>,
-    /// What to measure [default: all that is built in]
+    /// What to measure [default: all built-in targets]
     #[arg(long, value_enum, value_delimiter = ',')]
     targets: Vec<TargetName>,
-    /// Same seed, same streams
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -67,7 +67,7 @@ struct Writes {
 impl ColumnsArgs {
     /// Measures and prints.
     pub fn run(&self) -> Result<()> {
-        ensure!(self.rounds > 0, "--rounds starts at 1");
+        ensure!(self.rounds > 0, "--rounds must be at least 1");
         ensure!(self.keys >= 1 << 10 && self.ops >= 1 << 10, "--keys and --ops are 1024 or more");
         machine::huge_pages_for_all()?;
         println!("{}", Machine::here());

@@ -18,22 +18,22 @@ use crate::measure::latency::{self, Latencies};
 use crate::report::{self, Strides, Table};
 use crate::resp::{Client, Reply, info_field};
 
-/// Measure how late a server removes keys that expire, under load
+/// Measure the delay between a key's expiry and its removal by a server under load
 #[derive(Debug, Args)]
 pub struct ExpiryArgs {
     /// The server, which must be empty
     #[arg(long)]
     target: Address,
-    /// Keys that are going to expire at any moment
+    /// Number of keys with an expiry at any moment
     #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     keys: u64,
-    /// Seconds from a key's SET to its end: up to this number
+    /// Maximum time to live of a key, in seconds
     #[arg(long, default_value_t = 60)]
     spread: u64,
     /// Seconds to measure
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// Connections that read and write meanwhile
+    /// Connections that read and write during the measurement
     #[arg(long, default_value_t = 2)]
     connections: u64,
 }
@@ -56,7 +56,7 @@ impl ExpiryArgs {
     pub fn run(&self) -> Result<()> {
         ensure!(
             self.spread > 0 && self.keys < 1 << 32,
-            "--spread starts at 1, --keys ends at 2^32"
+            "--spread must be at least 1, and --keys at most 2^32"
         );
         let mut control = Client::connect(&self.target)?;
         let held = match control.call(&[b"DBSIZE"])? {

@@ -14,16 +14,16 @@ use hotring_engines::{CuckooCase, CuckooPair};
 use crate::machine::Machine;
 use crate::report::Table;
 
-/// Count kicks by load: G-Cuckoo with one and four slots a bucket, and plain random walks
+/// Count kicks by load: G-Cuckoo with one and four slots per bucket, and plain random walks
 #[derive(Debug, Args)]
 pub struct GCuckooArgs {
-    /// Slots of both tables together, 2^k
+    /// Total slots of both tables, a power of two
     #[arg(long, value_parser = crate::count::count, default_value_t = 1 << 21)]
     slots: u64,
-    /// Kicks after which the plain scheme gives up
+    /// Maximum number of kicks of the plain scheme
     #[arg(long, default_value_t = 500)]
     limit: usize,
-    /// What the keys are drawn from
+    /// Seed of the keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -81,7 +81,7 @@ impl GCuckooArgs {
         GCuckooArgs { slots, limit: 500, seed: 1 }
     }
 
-    /// Kicks after which the plain scheme gives up.
+    /// Maximum number of kicks of the plain scheme.
     pub fn limit(&self) -> usize {
         self.limit
     }

@@ -15,22 +15,22 @@ use crate::report::{self, Strides};
 use crate::resp::{Client, Reply, info_field};
 use crate::workload::scramble::Scramble;
 
-/// Load keys and print how many bytes each takes, all told
+/// Load keys and print the total memory per key
 #[derive(Debug, Args)]
 pub struct MemoryArgs {
     /// Keys to load
     #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     keys: u64,
-    /// Hints a slot of the index: 1, 3 or 7
+    /// Hints per slot of the index: 1, 3 or 7
     #[arg(long, default_value_t = 7)]
     hints: usize,
-    /// Don't ask for huge pages
+    /// Do not use huge pages
     #[arg(long)]
     no_huge_pages: bool,
     /// Load an empty server at redis://HOST:PORT or unix:///PATH instead, with keys and values of 8 bytes
     #[arg(long)]
     target: Option<Address>,
-    /// The server's process, to ask the kernel for its memory instead of INFO
+    /// The server's process ID, to get its memory from the kernel instead of INFO
     #[arg(long, requires = "target")]
     pid: Option<u32>,
 }

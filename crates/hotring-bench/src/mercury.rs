@@ -22,16 +22,16 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::machine::{self, Machine};
 use crate::report::{self, Spread, Table};
 
-/// Compare Mercury's locks, and its throughput with and without an expansion under way
+/// Compare Mercury's locks, and its throughput with and without a running expansion
 #[derive(Debug, Args)]
 pub struct MercuryArgs {
     /// Keys in the table
     #[arg(long, value_parser = crate::count::count, default_value = "10M")]
     keys: u64,
-    /// Operations of each thread in one measurement
+    /// Operations per thread and measurement
     #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
-    /// Rounds; figures are medians
+    /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 7)]
     rounds: usize,
 }
@@ -59,7 +59,7 @@ const POLL: Duration = Duration::from_millis(1);
 impl MercuryArgs {
     /// Measures and prints.
     pub fn run(&self) -> Result<()> {
-        ensure!(self.rounds > 0, "--rounds starts at 1");
+        ensure!(self.rounds > 0, "--rounds must be at least 1");
         ensure!(self.keys >= 1 << 10, "--keys is 1k at least: so many make a table");
         print!("{}", Machine::here());
         println!("\nGETs of {} keys at random, by locking scheme\n", self.keys);

@@ -24,13 +24,13 @@ use crate::report::{self, Spread, Table};
 /// Compare the cost of pins: crossbeam-epoch, seize, and the index's own epochs
 #[derive(Debug, Args)]
 pub struct ReclamationArgs {
-    /// Pins, or lookups, of one measurement
+    /// Pins or lookups per measurement
     #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     iterations: u64,
-    /// Rounds; figures are medians
+    /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Values overwritten while a reader is stopped
+    /// Number of values overwritten while a reader is stopped
     #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     overwrites: u64,
 }
@@ -49,7 +49,7 @@ type Measure<'a> = (&'static str, Box<dyn FnMut(u64) -> f64 + 'a>);
 impl ReclamationArgs {
     /// Measures and prints.
     pub fn run(&self) -> Result<()> {
-        ensure!(self.rounds > 0, "--rounds starts at 1");
+        ensure!(self.rounds > 0, "--rounds must be at least 1");
         print!("{}", Machine::here());
         machine::pin(0)?;
         println!("membarrier: {}\n", if barrier::is_asymmetric() { "used" } else { "refused" });

@@ -32,7 +32,7 @@ pub enum StoreError {
     /// The sum is out of range.
     Overflow(NumberKind),
     /// The change that a bounded counter would make is out of range.
-    AppliedOverflow(NumberKind),
+    ChangeOverflow(NumberKind),
     /// The store is a replica: only the stream of its primary writes it ([`Role`](crate::Role)).
     ReadOnly,
     /// There is no history to restore from: [`Options::history`](crate::Options::history) is 0.
@@ -90,15 +90,15 @@ impl fmt::Display for StoreError {
             Self::NotANumber(kind) => write!(f, "not {kind}"),
             Self::InfiniteValue => f.write_str("the value is an infinity"),
             Self::Overflow(kind) => write!(f, "the sum is not {kind}"),
-            Self::AppliedOverflow(kind) => write!(f, "the change is not {kind}"),
+            Self::ChangeOverflow(kind) => write!(f, "the change is not {kind}"),
             Self::ReadOnly => f.write_str("the store is a replica and accepts no writes"),
-            Self::HistoryOff => f.write_str("no earlier values are kept"),
+            Self::HistoryOff => f.write_str("earlier values are not kept"),
             Self::NoSuchKey => f.write_str("the key is absent"),
             Self::ValuesTooLong { len_max } => {
                 write!(f, "the values are longer than {len_max} bytes together")
             }
             Self::TooManyWatches { max } => {
-                write!(f, "{max} watches are open, no more may be")
+                write!(f, "the limit of {max} open watches is reached")
             }
             Self::Stalled(stalled) => stalled.fmt(f),
             Self::OutOfMemory(full) => full.fmt(f),

@@ -13,14 +13,13 @@ use hotring_log::{
 };
 
 const NOTES: &str = "\
-The server that uses the folder must have ended. Nothing in DIR is changed. A log that ends within a write, as after a \
-crash, is whole: the server cuts that end off by itself.
+The server that uses the folder must have stopped. Nothing in DIR is changed. A log that ends within a write, as after a \
+crash, is intact: the server removes that end at its start.
 
---repair keeps each block of the snapshot that can be read, and of the log what is behind the snapshot and before the first \
-damage. Keys of lost blocks are missing. Nothing behind damage to the log is kept, as what is lost could have changed what it \
-means.
+--repair keeps each readable block of the snapshot, and the part of the log after the snapshot and before the first damage. \
+Keys of lost blocks are missing. Records after damage to the log are dropped, because their meaning may depend on lost ones.
 
-Exit codes: 0 if the log is whole, 1 if it is damaged, 2 if it could not be read or the copy not be written";
+Exit codes: 0 if the log is intact, 1 if it is damaged, 2 if it could not be read or the copy could not be written";
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
@@ -28,14 +27,14 @@ pub(crate) fn cli() -> Command {
         |name: &'static str| Arg::new(name).value_name(name).value_parser(value_parser!(PathBuf));
     Command::new("check")
         .about(
-            "Check the log and the snapshot in a folder, and save what can be read of damaged ones",
+            "Check the log and the snapshot in a folder, and repair damaged ones into a copy",
         )
         .after_help(NOTES)
         .arg(folder("DIR").required(true).help("The folder: the server's setting data"))
         .arg(
             folder("NEWDIR")
                 .long("repair")
-                .help("Copy what can be read of the snapshot, and the log up to its first damage, to this new folder"),
+                .help("Copy the readable part of the snapshot, and the log up to its first damage, to this new folder"),
         )
 }
 

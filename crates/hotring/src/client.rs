@@ -86,7 +86,7 @@ pub(crate) fn address_args() -> [Arg; 3] {
         .long("address")
         .value_name("ADDR:PORT")
         .conflicts_with("unixsocket")
-        .help(format!("Where the server listens [default: {ADDRESS}]"));
+        .help(format!("The server's address [default: {ADDRESS}]"));
     let unixsocket = Arg::new("unixsocket")
         .long("unixsocket")
         .value_name("PATH")

@@ -14,10 +14,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 const PARTS: u64 = 1000;
 
 const NOTES: &str = "\
-The server must have been started with the setting checksum at write or verify. It does the work in \
-the background and goes on with it if this program is ended; SCRUB STOP ends it.
+The server must have been started with the setting checksum at write or verify. It checks the items in \
+the background, and continues if this program is interrupted; SCRUB STOP ends the check.
 
-Exit codes: 0 if all items are as they were written, 1 if some are damaged, 2 if they were not checked";
+Exit codes: 0 if all items are intact, 1 if some are damaged, 2 if the check failed";
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {

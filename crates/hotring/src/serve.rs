@@ -36,7 +36,7 @@ pub(crate) fn cli() -> Command {
         .arg(file("config", "Read settings from this TOML file"))
         .arg(file(
             "redis-conf",
-            "Before that, read the directives with a counterpart here from this redis.conf",
+            "Read directives from this redis.conf first; those without a counterpart are reported",
         ))
         .args(hotring_server::settings().map(flag))
 }

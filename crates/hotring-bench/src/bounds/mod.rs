@@ -22,31 +22,31 @@ use clap::{Args, ValueEnum};
 use crate::machine::Machine;
 use crate::report::{Files, Results};
 
-/// Measure a server's memory: after removals, beside INFO, at its limit, around long values
+/// Measure a server's memory: after removals, against INFO, at its limit, with long values
 #[derive(Debug, Args)]
 pub struct BoundsArgs {
     /// What to measure [default: all]
     #[arg(value_enum, value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
-    /// The server's program [default: hotring beside this one]
+    /// The server's program [default: hotring in this program's folder]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Bytes of the values that fall and info load
+    /// Total bytes of the values that the scenarios fall and info load
     #[arg(long, value_name = "BYTES", value_parser = crate::count::count, default_value = "537M")]
     data: u64,
-    /// The limit of memory that limit and tight set, in bytes
+    /// The memory limit that the scenarios limit and tight set, in bytes
     #[arg(long, value_name = "BYTES", value_parser = crate::count::count, default_value = "268M")]
     maxmemory: u64,
-    /// Bytes of the value of large
+    /// Length of the value in the scenario large, in bytes
     #[arg(long, value_name = "BYTES", value_parser = crate::count::count, default_value = "500M")]
     value: u64,
-    /// A load of tight [default: all]
+    /// A load of the scenario tight [default: all]
     #[arg(long = "load", value_enum, value_name = "LOAD")]
     loads: Vec<tight::Load>,
-    /// Seconds that fall looks on
+    /// How long the scenario fall watches the memory, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// End fall, and the wait after a load of tight, as soon as the promise is kept
+    /// End the scenario fall, and the wait after a load of tight, as soon as the bound is met
     #[arg(long)]
     stop_when_kept: bool,
     #[command(flatten)]
@@ -56,26 +56,26 @@ pub struct BoundsArgs {
 /// The scenarios, each with servers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scenario {
-    /// Nine tenths of the values are removed: how much memory goes back
+    /// How much memory returns to the system after nine tenths of the values are removed
     Fall,
-    /// How far what INFO tells is from what the process takes
+    /// How far INFO's figures are from the memory of the process
     Info,
-    /// Writes beyond maxmemory, by three policies: how far the process goes beyond it
+    /// How far the process exceeds maxmemory under writes, with three eviction policies
     Limit,
-    /// Loads that take memory in other ways, at maxmemory: how far the process goes beyond it
+    /// How far the process exceeds maxmemory under loads that take memory in other ways
     Tight,
-    /// One very long value: the memory that its requests take, and how long others wait
+    /// The memory that requests for one very long value take, and how long other clients wait
     Large,
 }
 
 impl BoundsArgs {
     /// Measures and prints.
     pub fn run(&self) -> Result<()> {
-        ensure!(self.data >= values::DATA_MIN, "--data starts at {}", values::DATA_MIN);
-        ensure!(self.maxmemory >= 4 << 20, "--maxmemory starts at 4 MiB");
-        ensure!(self.seconds > 0, "--seconds starts at 1");
+        ensure!(self.data >= values::DATA_MIN, "--data must be at least {}", values::DATA_MIN);
+        ensure!(self.maxmemory >= 4 << 20, "--maxmemory must be at least 4 MiB");
+        ensure!(self.seconds > 0, "--seconds must be at least 1");
         if cfg!(debug_assertions) {
-            eprintln!("note: a debug build, the times mean nothing");
+            eprintln!("note: this is a debug build: its times are meaningless");
         }
         let machine = Machine::here();
         println!("{machine}");

@@ -34,21 +34,21 @@ const NAME_LEN: usize = 500;
 /// The load of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Load {
-    /// Values of one length after the other, from short to long
+    /// Values of increasing lengths, one length after the other
     Grow,
-    /// Values that APPEND makes longer, where nothing may go
+    /// Values that APPEND extends, without eviction
     Append,
     /// Keys that keep their earlier values
     History,
-    /// Connections that fetch nothing of what MONITOR sends
+    /// Connections that never read MONITOR's output
     Monitor,
-    /// Connections that fetch nothing of what CLIENT TRACKING BCAST sends
+    /// Connections that never read the messages of CLIENT TRACKING BCAST
     Broadcast,
-    /// Connections that fetch nothing of what they have subscribed to
+    /// Connections that never read the channels to which they have subscribed
     Messages,
-    /// A connection that is to be told of all keys that it has asked for
+    /// A connection that tracks every key that it has read
     Tracking,
-    /// Scripts that take memory on both threads
+    /// Scripts that allocate memory on both threads
     Scripts,
     /// Long names of channels and of watched keys
     Names,

@@ -46,7 +46,7 @@ pub fn published(measured: &[Measured]) -> String {
     row("hotring vote 7, 64 in flight", &pipelined, "yes");
     ELSEWHERE.iter().for_each(|(name, ratios)| row(name, ratios, "no"));
     format!(
-        "\nMultiples of Chaining Hash with one key a bucket, one by one. What is not from this run was \
+        "\nMultiples of Chaining Hash with one key per bucket, one by one. Rows that are not from this run were \
          measured by the authors of hotring on another 2-core machine.\n\n{}",
         table.render()
     )

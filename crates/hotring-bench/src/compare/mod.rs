@@ -27,22 +27,22 @@ use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 use outcome::{Measured, Outcome};
 
-/// Compare the index with others and with its aims, in one run
+/// Compare the index with other indexes and with its aims, in one run
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Keys to load
     #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     keys: u64,
-    /// Operations of a thread in one round
+    /// Operations per thread and round
     #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Least warm-up rounds
+    /// Minimum number of warm-up rounds
     #[arg(long, default_value_t = 1)]
     warmup: usize,
-    /// Most warm-up rounds; warm-up ends earlier once visits per lookup are stable
+    /// Maximum number of warm-up rounds; warm-up ends once visits per lookup are stable
     #[arg(long, default_value_t = 256)]
     warmup_max: usize,
     /// Thread counts; threads are pinned to cores in order
@@ -51,13 +51,13 @@ pub struct CompareArgs {
     /// Seconds before and after the hot keys change
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// A trial of a minute or two, not for figures: 625k keys, 200k operations, 3 rounds, half a second
+    /// A trial of a minute or two, whose figures are not valid: 625k keys, 200k operations, 3 rounds, half a second
     #[arg(long, conflicts_with_all = ["keys", "ops", "rounds", "seconds"])]
     quick: bool,
-    /// Measure these parts only
+    /// Parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
     parts: Vec<Part>,
-    /// Same seed, same streams
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -77,7 +77,7 @@ enum Part {
     Shift,
     /// The rate while the table grows
     Growth,
-    /// Latencies of single reads beside a working thread
+    /// Latencies of single reads while another thread works
     Tails,
 }
 
@@ -118,7 +118,10 @@ const BATCH: usize = 64;
 impl CompareArgs {
     /// Measures and prints.
     pub fn run(&self) -> Result<()> {
-        ensure!(self.rounds > 0 && !self.threads.contains(&0), "--rounds and --threads start at 1");
+        ensure!(
+            self.rounds > 0 && !self.threads.contains(&0),
+            "--rounds and --threads must be at least 1"
+        );
         ensure!(self.keys >= 1 << 10 && self.ops >= 1 << 10, "--keys and --ops are 1024 or more");
         ensure!(self.seconds > 0.0 && self.seconds < 3600.0, "--seconds is above 0 and below 3600");
         machine::huge_pages_for_all()?;
@@ -127,7 +130,7 @@ impl CompareArgs {
         let fitness = Fitness::measure(self.keys, self.ops)?;
         fitness.print();
         if cfg!(debug_assertions) {
-            eprintln!("note: a debug build, the figures mean nothing");
+            eprintln!("note: this is a debug build: its figures are meaningless");
         }
         let mut run = self.begin();
         for part in &self.parts {

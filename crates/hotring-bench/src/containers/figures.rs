@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::SERVERS;
-use crate::durability::name;
+use crate::durability::server_name;
 use crate::report::{Spread, Table, short};
 
 /// The figures of one setting.
@@ -49,7 +49,7 @@ impl Figures {
             self.cells.push(Cell { case: case.to_owned(), unit, rounds: Default::default() });
             self.cells.len() - 1
         });
-        let column = SERVERS.iter().position(|kind| name(*kind) == server);
+        let column = SERVERS.iter().position(|kind| server_name(*kind) == server);
         self.cells[at].rounds[column.expect("one of the two servers")].push(value);
     }
 

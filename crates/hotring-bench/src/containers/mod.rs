@@ -12,7 +12,7 @@ mod space;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::durability::{Rewrites, Setup, Testbed, name};
+use crate::durability::{Rewrites, Setup, Testbed, server_name};
 use crate::machine::Machine;
 use crate::report::{self, Files, Results};
 use crate::servers::Kind;
@@ -20,29 +20,29 @@ use cases::{Case, Sizes};
 use figures::{Figures, Row};
 use side::Side;
 
-/// Measure commands on containers beside Redis: CPU time, memory, bytes logged
+/// Compare commands on containers with Redis: CPU time, memory, bytes logged
 ///
-/// Servers are started on loopback, with a folder each, which is removed in the end. Figures are medians of rounds,
-/// with the lowest and the highest; a ratio is that of one round. redis-server must be installed.
+/// Each server is started on loopback with a temporary folder. Figures are medians of rounds, with the lowest and the
+/// highest; ratios are taken within one round. redis-server must be installed.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ContainersArgs {
     /// What to measure [default: all]
     #[arg(value_enum, value_name = "PART")]
     parts: Vec<Part>,
-    /// A short run, for trying things out: 3 rounds of 15,000 requests
+    /// A short trial run: 3 rounds of 15,000 requests
     #[arg(long)]
     quick: bool,
     /// Measured rounds
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Requests of a turn; a tenth of it where a request is long
+    /// Requests per turn; a tenth of this number if requests are long
     #[arg(long, value_parser = crate::count::count, default_value = "50k")]
     requests: u64,
-    /// Members of the sorted set and fields of the largest hash; a tenth of it in the list and the set
+    /// Members of the sorted set and fields of the largest hash; the list and the set have a tenth of this number
     #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     members: u64,
-    /// Bytes of the string of SETBIT; a tenth of it in that of APPEND
+    /// Length of SETBIT's string in bytes; APPEND's string has a tenth of it
     #[arg(long, value_parser = crate::count::count, default_value = "512M")]
     string: u64,
     /// Connections
@@ -65,11 +65,11 @@ Examples:
 enum Part {
     /// All commands without a log, with 1 and 16 requests in flight
     Time,
-    /// Writes with a log that is synced every second, and the bytes that it gets
+    /// Writes with a log that is synced every second, and the bytes logged
     Everysec,
     /// Memory of small and large containers
     Memory,
-    /// One sorted set that all connections read, by one and by two threads of hotring
+    /// One sorted set that all connections read, with one and two threads of hotring
     Readers,
 }
 
@@ -82,16 +82,16 @@ const DEPTHS: [u64; 2] = [1, 16];
 impl ContainersArgs {
     /// Measures and prints.
     pub fn run(&self) -> Result<()> {
-        ensure!(self.rounds > 0, "--rounds starts at 1");
-        ensure!(self.connections > 0, "--connections starts at 1");
+        ensure!(self.rounds > 0, "--rounds must be at least 1");
+        ensure!(self.connections > 0, "--connections must be at least 1");
         ensure!(self.members > 1_000, "--members starts above 1,000, the fields of a smaller hash");
-        ensure!(self.string >= 1_000, "--string starts at 1,000");
+        ensure!(self.string >= 1_000, "--string must be at least 1,000");
         ensure!(self.string < 1 << 29, "--string ends below 2^29");
         for kind in SERVERS {
             self.testbed.program(kind).map_or_else(|| kind.program(), Ok)?;
         }
         if cfg!(debug_assertions) {
-            eprintln!("note: a debug build, the figures mean nothing");
+            eprintln!("note: this is a debug build: its figures are meaningless");
         }
         let machine = Machine::here();
         println!("{machine}");
@@ -189,9 +189,9 @@ impl ContainersArgs {
                     let side = &mut sides[(round + turn) % SERVERS.len()];
                     let requests = self.requests() / case.share;
                     let taken = side.turn(case, (depth, requests), round as u64)?;
-                    figures.add(&case.name, "ns of CPU", name(side.kind), taken.nanoseconds);
+                    figures.add(&case.name, "ns of CPU", server_name(side.kind), taken.nanoseconds);
                     if let Some(bytes) = taken.logged {
-                        figures.add(&case.name, "bytes logged", name(side.kind), bytes);
+                        figures.add(&case.name, "bytes logged", server_name(side.kind), bytes);
                     }
                 }
                 bar.inc(1);

@@ -8,7 +8,7 @@ use super::cases::{field, fill, member, scored};
 use super::figures::{Figures, Row};
 use super::side::Side;
 use super::{ContainersArgs, SERVERS};
-use crate::durability::name;
+use crate::durability::server_name;
 use crate::report;
 use crate::resp::Client;
 
@@ -52,7 +52,7 @@ pub fn measure(args: &ContainersArgs) -> Result<Vec<Row>> {
                     let mut side = Side::start(&args.testbed, setup, 1)?;
                     let bytes = growth(&mut side, shape, parts, count)?;
                     let case = format!("{count} {} of {parts}", shape.0);
-                    figures.add(&case, "bytes a part", name(kind), bytes);
+                    figures.add(&case, "bytes a part", server_name(kind), bytes);
                 }
                 bar.inc(1);
             }

@@ -28,42 +28,42 @@ use writer::{Lost, Writer};
 /// Time between two requests for a snapshot.
 const SAVE_EVERY: Duration = Duration::from_millis(20);
 
-/// Kill a server again and again, and check that it keeps acknowledged writes
+/// Kill a server repeatedly, and check that it keeps acknowledged writes
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// Kills in each mode
+    /// Number of kills in each mode
     #[arg(long, default_value_t = 200)]
     kills: usize,
-    /// Modes of the log
+    /// Log modes
     #[arg(long, value_enum, value_delimiter = ',', default_value = "sync,everysec,async")]
     log: Vec<Mode>,
     /// Connections that write
     #[arg(long, default_value_t = 6)]
     writers: usize,
-    /// String keys of each connection
+    /// String keys per connection
     #[arg(long, default_value_t = 40)]
     keys: usize,
     /// The longest time from start to kill, in milliseconds
     #[arg(long, default_value_t = 400)]
     life: u64,
-    /// Threads of the server
+    /// Server threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// The server's program [default: hotring beside this one]
+    /// The server's program [default: hotring in this program's folder]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Same seed, same writes; the kills meet them at other moments
+    /// Seed of the writes; the moments of the kills still vary
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Once the disk has them
+    /// Writes are acknowledged once they are synced to disk
     Sync,
-    /// Once they are written
+    /// Writes are acknowledged once they are written to the file
     Everysec,
-    /// At once
+    /// Writes are acknowledged at once
     Async,
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::subject::{Rewrites, Setup, Subject, Testbed, name};
+use super::subject::{Rewrites, Setup, Subject, Testbed, server_name};
 use crate::servers::{Data, Kind, Load, Sample, Scripts};
 
 /// The durability mode of a log, by hotring's names.
@@ -13,9 +13,9 @@ pub enum Mode {
     Off,
     /// Writes are acknowledged at once
     Async,
-    /// Writes are acknowledged once they are written, and synced each second
+    /// Writes are acknowledged once they are written to the file, which is synced each second
     Everysec,
-    /// Writes are acknowledged once the disk has them
+    /// Writes are acknowledged once they are synced to disk
     Sync,
 }
 
@@ -49,7 +49,7 @@ impl Mode {
 
 /// The name of a server in a mode, for figures.
 pub fn case_name(kind: Kind, mode: Mode) -> String {
-    format!("{} {}", name(kind), mode.of(kind))
+    format!("{} {}", server_name(kind), mode.of(kind))
 }
 
 impl Case {

@@ -23,17 +23,17 @@ use crate::servers::{Data, Kind};
 pub use cases::{Case, Mode, Window};
 use figures::{Figures, Row};
 pub use space::{Pass, loaded, overwrite};
-pub use subject::{Rewrites, Setup, Subject, Testbed, name};
+pub use subject::{Rewrites, Setup, Subject, Testbed, server_name};
 
 /// Bytes of a key.
 const KEY_LEN: usize = 16;
 
-/// Measure the cost of a server's log and snapshots, beside Redis
+/// Measure the cost of a server's log and snapshots, and compare it with Redis
 ///
-/// Servers are started on loopback, each with a folder of its own, which is removed in the end. They take turns
-/// within each round, so that drift of the machine hits all of them. Figures are medians of rounds; ratios are
-/// taken within rounds and shown with their median, least and greatest. Nothing is pinned to cores. redis-server is
-/// left out, with a note, if it is not installed.
+/// Each server is started on loopback with a temporary folder. The servers take turns within each round, so that drift
+/// of the machine affects all of them. Figures are medians of rounds; ratios are taken within rounds and shown with
+/// their median, lowest and highest. Nothing is pinned to cores. redis-server is left out, with a note, if it is not
+/// installed.
 #[derive(Debug, Args)]
 pub struct DurabilityArgs {
     #[command(subcommand)]
@@ -56,10 +56,10 @@ struct Common {
     servers: Vec<Kind>,
     #[command(flatten)]
     testbed: Testbed,
-    /// Threads of each server that serve requests
+    /// Threads per server that serve requests
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Bytes of a value
+    /// Length of a value in bytes
     #[arg(long, default_value_t = 100)]
     value_size: usize,
     /// Measured rounds
@@ -104,12 +104,12 @@ impl DurabilityArgs {
 impl Common {
     /// Prints the machine, measures, prints the figures and writes the result files.
     fn report(&self, measure: impl FnOnce() -> Result<Vec<Figures>>) -> Result<()> {
-        ensure!(self.rounds > 0 && self.threads > 0, "--rounds and --threads start at 1");
-        ensure!(self.value_size >= 8, "--value-size starts at 8");
+        ensure!(self.rounds > 0 && self.threads > 0, "--rounds and --threads must be at least 1");
+        ensure!(self.value_size >= 8, "--value-size must be at least 8");
         let known = |kind: &Kind| matches!(kind, Kind::Hotring | Kind::Redis);
-        ensure!(self.servers.iter().all(known), "--servers are hotring and redis");
+        ensure!(self.servers.iter().all(known), "--servers accepts only hotring and redis");
         if cfg!(debug_assertions) {
-            eprintln!("note: a debug build, the figures mean nothing");
+            eprintln!("note: this is a debug build: its figures are meaningless");
         }
         let machine = Machine::here();
         print!("{machine}");
@@ -134,7 +134,7 @@ impl Common {
     /// The servers that can be started. Reports the missing ones.
     fn kinds(&self) -> Result<Vec<Kind>> {
         let report = |kind, error: anyhow::Error| {
-            eprintln!("note: {} left out: {error:#}", name(kind));
+            eprintln!("note: {} left out: {error:#}", server_name(kind));
         };
         let kinds = self.testbed.present(&self.servers, report);
         ensure!(!kinds.is_empty(), "nothing to measure");

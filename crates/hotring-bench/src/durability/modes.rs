@@ -20,32 +20,32 @@ const DRAWN: u64 = 1_000_000;
 const RATE: &str = "requests/s";
 const CPU: &str = "CPU us a request";
 
-/// Measure requests without a log and under each of its promises: throughput, latency, CPU time
+/// Measure requests without a log and in each log mode: throughput, latency, CPU time
 ///
-/// hotring's off, async, everysec and sync stand beside Redis's appendonly no, and appendfsync no, everysec and
-/// always. Requests are spread evenly over all keys; connections send a batch when the one before is answered. In each
-/// setting every server has one window of time that does not count before those of the rounds. CPU time is that of all
-/// threads of the server's process, also of those that write and sync the log. "records a sync" tells how many writes
-/// share a sync; Redis does not say. Logs are rewritten between settings, and by themselves never.
+/// hotring's modes off, async, everysec and sync are compared with Redis's appendonly no, and appendfsync no, everysec
+/// and always. Requests are spread evenly over all keys; a connection sends a batch once the one before is answered.
+/// In each setting every server has one window of time as a warm-up before those of the rounds. CPU time includes all
+/// threads of the server's process, also those that write and sync the log. "records a sync" is the number of writes
+/// that share a sync; Redis does not report it. Logs are rewritten between settings only.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ModesArgs {
-    /// Promises, by hotring's names
+    /// Log modes, by hotring's names
     #[arg(long, value_enum, value_delimiter = ',', default_value = "off,async,everysec,sync")]
     log: Vec<Mode>,
-    /// What is asked
+    /// Mix of requests
     #[arg(long, value_enum, default_value_t = Mix::Half)]
     mix: Mix,
     /// Keys to load
     #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     keys: u64,
-    /// Connections
+    /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "1,5,50")]
     connections: Vec<usize>,
     /// Requests in flight on each connection
     #[arg(long, value_delimiter = ',', default_value = "1,16")]
     pipeline: Vec<u64>,
-    /// Seconds of a round of one server
+    /// Seconds per round and server
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     #[command(flatten)]
@@ -70,7 +70,7 @@ impl ModesArgs {
     pub fn measure(&self) -> Result<Vec<Figures>> {
         ensure!(self.seconds > 0.0 && self.seconds < 1e6, "--seconds is a time");
         let least = self.connections.iter().all(|&c| c > 0) && !self.pipeline.contains(&0);
-        ensure!(least, "--connections and --pipeline start at 1");
+        ensure!(least, "--connections and --pipeline must be at least 1");
         let data = self.common.data(self.keys);
         let mut cases = self.cases(&data)?;
         let settings = self.connections.len() * self.pipeline.len();

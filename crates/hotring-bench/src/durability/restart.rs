@@ -7,7 +7,7 @@ use clap::Args;
 use fastrand::Rng;
 
 use super::figures::Figures;
-use super::subject::{Rewrites, Subject, name};
+use super::subject::{Rewrites, Subject, server_name};
 use super::{Common, Part};
 use crate::folder::Folder;
 use crate::report;
@@ -23,11 +23,11 @@ const LOG: &str = "everysec";
 
 /// Measure the time until a killed server serves again
 ///
-/// Servers are filled, some keys become hot by reads, a snapshot is written (BGREWRITEAOF: in Redis the log's new
-/// beginning in RDB's format), some more keys are written, and the process is killed. It is started again on its files
-/// and gets requests each millisecond: GET of a hot key, and PING, which a loading server answers by -LOADING.
-/// "log alone" is a server without a snapshot. Redis with an RDB has no log and is killed right after its dump. All
-/// files are in the system's cache.
+/// Each server is filled, some keys become hot by reads, a snapshot is written (BGREWRITEAOF: in Redis the base of the
+/// log, in RDB's format), more keys are written, and the process is killed. It is restarted on its files and gets two
+/// requests each millisecond: GET of a hot key, and PING, which a loading server answers by -LOADING. "log alone" is a
+/// server without a snapshot. Redis with an RDB has no log and is killed right after its dump. All files are in the
+/// system's cache.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RestartArgs {
@@ -37,7 +37,7 @@ pub struct RestartArgs {
     /// Keys to make hot
     #[arg(long, value_parser = crate::count::count, default_value = "8")]
     hot: u64,
-    /// Reads of each hot key
+    /// Reads per hot key
     #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     reads: u64,
     /// Writes between snapshot and kill
@@ -83,7 +83,7 @@ impl Case {
             (Kind::Redis, Files::SnapshotAndLog) => "AOF with RDB preamble",
             (_, Files::SnapshotAndLog) => "snapshot and log",
         };
-        format!("{}, {label}", name(self.kind))
+        format!("{}, {label}", server_name(self.kind))
     }
 
     /// The log setting.

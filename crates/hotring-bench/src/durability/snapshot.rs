@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::figures::Figures;
-use super::subject::{Rewrites, Subject, name};
+use super::subject::{Rewrites, Subject, server_name};
 use super::{Common, Part};
 use crate::machine::{private_dirty_of_children, resident_of};
 use crate::report;
@@ -32,14 +32,14 @@ const LATENCIES: [(&str, &str, f64); 4] = [
     ("max us", "max of quiet", 1.0),
 ];
 
-/// Measure what writers notice of a snapshot that is being written, and the memory it takes
+/// Measure how a snapshot in progress slows down writers, and the memory that it takes
 ///
-/// Connections overwrite values all the time, evenly over all keys. In every second window of time one snapshot is
-/// written after the other (BGSAVE). Memory is what the process has in use, looked at each 10 ms, and of Redis also
-/// what its child has for itself alone (Private_Dirty): pages that were copied because one of the two wrote to them.
-/// "memory more" is the most of a window above what the process had at the window's beginning. "longest pause" is the
-/// longest time in which no connection got an answer. A snapshot that is not whole at a
-/// window's end is waited for, and its last part has no load beside it: windows should be longer than snapshots.
+/// Connections overwrite values all the time, evenly over all keys. In every second window of time snapshots are
+/// written without a pause (BGSAVE). Memory is that of the process, sampled each 10 ms, and for Redis also the private
+/// memory of its child (Private_Dirty): pages that were copied because one of the two wrote to them. "memory more" is
+/// the peak of a window less the memory at its beginning. "longest pause" is the longest time in which no connection
+/// got an answer. A snapshot that is incomplete at the end of a window is finished without load: windows should be
+/// longer than snapshots.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SnapshotArgs {
@@ -52,7 +52,7 @@ pub struct SnapshotArgs {
     /// Requests in flight on each connection
     #[arg(long, default_value_t = 1)]
     pipeline: u64,
-    /// Seconds of a window; a round has two for each server
+    /// Seconds per window; each round has two windows per server
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
     #[command(flatten)]
@@ -77,7 +77,7 @@ struct Seen {
 }
 
 fn case_name(kind: Kind, saving: bool) -> String {
-    format!("{}, {}", name(kind), if saving { "snapshot" } else { "quiet" })
+    format!("{}, {}", server_name(kind), if saving { "snapshot" } else { "quiet" })
 }
 
 impl SnapshotArgs {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::figures::Figures;
-use super::subject::{POLL_EVERY, Rewrites, Subject, name};
+use super::subject::{POLL_EVERY, Rewrites, Subject, server_name};
 use super::{Common, Part};
 use crate::folder::Sizes;
 use crate::plots;
@@ -21,13 +21,13 @@ const LOG: &str = "everysec";
 const WRITTEN: &str = "of live, written";
 const RESIDENT: &str = "of live, in memory";
 
-/// Measure bytes on the disk and in memory while values are overwritten
+/// Measure space on disk and in memory while values are overwritten
 ///
 /// All keys are loaded and then overwritten once in every pass. Servers rewrite their logs by default; those with "log
-/// only" do not. Sizes are taken after each pass, once the server is idle: "live MB" are its keys and values, "MB" the
-/// lengths of its files, "MB allocated" their blocks on the file system, "MB written" their written bytes (hotring
-/// allocates 64 MiB of its log in advance), "MB in memory" the memory of its process. "most" is the greatest length of
-/// all files during the pass.
+/// only" do not. Sizes are taken after each pass, once the server is idle: "live MB" is the size of its keys and
+/// values, "MB" the total length of its files, "MB allocated" the size of their blocks on the file system, "MB
+/// written" their written bytes (hotring allocates 64 MiB of its log in advance), and "MB in memory" the memory of its
+/// process. "most" is the highest total length of all files during the pass.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SpaceArgs {
@@ -116,7 +116,7 @@ impl SpaceArgs {
 /// The names of servers in plots.
 fn label((kind, rewrites): Case) -> String {
     let only = if rewrites == Rewrites::OnRequest { ", log only" } else { "" };
-    format!("{}{only}", name(kind))
+    format!("{}{only}", server_name(kind))
 }
 
 fn case_name(case: Case, pass: u64) -> String {

@@ -19,18 +19,17 @@ pub const POLL_EVERY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The name of a server.
-pub fn name(kind: Kind) -> &'static str {
+pub fn server_name(kind: Kind) -> &'static str {
     if kind == Kind::Redis { "redis" } else { "hotring" }
 }
 
 /// The programs and folders of servers.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Testbed {
-    /// The program of hotring [default: the one beside this one]
+    /// The server's program [default: hotring in this program's folder]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Parent of the servers' folders: this file system is measured [default: the system's folder for temporary
-    /// files]
+    /// Parent of the servers' folders, whose file system is measured [default: the system's temporary folder]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
 }
@@ -98,7 +97,7 @@ impl Testbed {
 
     /// Starts a server on a new folder and loads the data.
     pub fn start(&self, setup: Setup<'_>, data: &Data) -> Result<Subject> {
-        let folder = Folder::new(&self.folder(), name(setup.kind))?;
+        let folder = Folder::new(&self.folder(), server_name(setup.kind))?;
         let target = Target::start(&self.plan(setup, &folder, data))?;
         let mut control = Client::connect(&target.address)?;
         control.wait_until_loaded()?;

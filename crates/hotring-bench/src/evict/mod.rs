@@ -30,33 +30,33 @@ use policy::{Contestant, Setting};
 use source::{Named, Source};
 use stored::POLICIES;
 
-/// Replay traces against caches of limited size, by every eviction policy, and count hits
+/// Replay traces against caches of limited size, with every eviction policy, and count hits
 #[derive(Debug, Args)]
 pub struct EvictArgs {
-    /// Traces: files, plain or .xz; "scan" (hot keys, a loop and scans), "shift" (hot keys that become other ones)
+    /// Traces: files, plain or .xz; "scan" (hot keys, a loop and scans); "shift" (hot keys that change)
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<Source>,
-    /// How files hold their accesses; nothing in them says so
+    /// Format of the files
     #[arg(long, value_enum, default_value = "u32le")]
     format: Format,
-    /// Replay this many accesses of each trace at most
+    /// Maximum number of accesses to replay from each trace
     #[arg(long, value_parser = crate::count::count)]
     limit: Option<u64>,
     /// Sizes of the cache, in percent of a trace's distinct keys
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = percent)]
     #[arg(default_value = "0.1,1,5,10,25")]
     sizes: Vec<f64>,
-    /// Only these policies, by the names that the table has
+    /// Policies to measure, by their names in the table
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     only: Vec<String>,
-    /// Also replay against hotring's store, by each of its policies
+    /// Also replay against hotring's store, with each of its policies
     #[arg(long)]
     store: bool,
-    /// Also replay over one connection to this hotring server, which must be empty, by each of its policies: changes
-    /// its settings of memory
+    /// Also replay over one connection to this hotring server, with each of its policies. The server must be empty;
+    /// its memory settings are changed
     #[arg(long, value_name = "ADDRESS")]
     server: Option<Address>,
-    /// Bytes of the values that --store and --server store
+    /// Length of the values of --store and --server, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     value: usize,
     #[command(flatten)]

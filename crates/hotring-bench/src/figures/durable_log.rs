@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::entry::{Bench, Entry};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
-use crate::durability::{Case, Mode, Window, name};
+use crate::durability::{Case, Mode, Window, server_name};
 use crate::folder::file_system;
 use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
@@ -88,7 +88,7 @@ struct Server {
 fn measure(bench: &Bench) -> Result<Measured> {
     let data = Data { keys: KEYS, key_len: KEY_LEN, value_len: VALUE_LEN };
     let mut notes = Vec::new();
-    let lacks = |kind, error| notes.push(format!("Left out: {}. {error:#}.", name(kind)));
+    let lacks = |kind, error| notes.push(format!("Left out: {}. {error:#}.", server_name(kind)));
     let kinds = bench.testbed.present(&[Kind::Hotring, Kind::Redis], lacks);
     let mut cases = Vec::new();
     for &kind in &kinds {
@@ -217,7 +217,7 @@ impl Server {
 /// The paper's statements, compared with one server.
 fn claims(server: &Server) -> Vec<Claim> {
     let printed = |column: usize| COLUMNS[column].paper.expect("the paper has this column");
-    let (none, name) = (printed(NONE), name(server.kind));
+    let (none, name) = (printed(NONE), server_name(server.kind));
     let rate = |column| server.times(column, NONE, |cell| &cell.rates).median;
     let wait = |column| server.times(column, NONE, |cell| &cell.waits).median;
     let (asynchronous, sync) = (printed(ASYNC), printed(ALONE));
@@ -253,7 +253,7 @@ fn claims(server: &Server) -> Vec<Claim> {
 
 /// The gain of group commit, and the writes per sync.
 fn sharing(server: &Server) -> String {
-    let name = name(server.kind);
+    let name = server_name(server.kind);
     let times = |base| short(server.times(GROUP, base, |cell| &cell.rates).median);
     let (worth, of_none) = (times(ALONE), times(NONE));
     let shared = |column: usize| {
@@ -293,7 +293,7 @@ fn chart(
 ) -> Chart {
     let measured = servers.iter().map(|server| {
         let point = |column| Point::spread(column as f64, figure(server, column));
-        Series::measured(name(server.kind), (0..COLUMNS.len()).map(point).collect())
+        Series::measured(server_name(server.kind), (0..COLUMNS.len()).map(point).collect())
     });
     let mut series: Vec<Series> = measured.collect();
     let point =

@@ -46,20 +46,20 @@ use scale::Scale;
 /// The folder of --out gets report.html, report.json, and a CSV file for each figure.
 #[derive(Debug, Args)]
 pub struct FiguresArgs {
-    /// How much is loaded and how long is measured
+    /// Amount of data and duration of the measurements
     #[arg(long, value_enum, default_value_t = Scale::Small)]
     scale: Scale,
-    /// The folder that the report goes to
+    /// The folder for the report
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     out: Option<PathBuf>,
-    /// Only these figures
+    /// Figures to measure [default: all]
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// Print which figures there are, and end
+    /// List all figures and exit
     #[arg(long)]
     list: bool,
-    /// A folder with recorded traces for HotRing's figure 1, *.trace or *.trace.xz with one key a line or
-    /// as 32-bit big-endian numbers (else that of the variable HOTRING_TRACES)
+    /// A folder with recorded traces for HotRing's figure 1: files *.trace or *.trace.xz with one key per line or
+    /// with 32-bit big-endian numbers [default: the variable HOTRING_TRACES]
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::entry::{Bench, Entry};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
-use crate::durability::{Pass, Rewrites, Setup, loaded, name, overwrite};
+use crate::durability::{Pass, Rewrites, Setup, loaded, overwrite, server_name};
 use crate::folder::Sizes;
 use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::short;
@@ -60,7 +60,7 @@ fn measure(bench: &Bench) -> Result<Measured> {
     let keys = (bench.size.keys / 8).clamp(1, KEYS_MAX);
     let data = Data { keys, key_len: KEY_LEN, value_len: VALUE_LEN };
     let mut notes = vec![setting(&data), PERSIST.to_owned()];
-    let lacks = |kind, error| notes.push(format!("Left out: {}. {error:#}.", name(kind)));
+    let lacks = |kind, error| notes.push(format!("Left out: {}. {error:#}.", server_name(kind)));
     let kinds = bench.testbed.present(&[Kind::Hotring, Kind::Redis], lacks);
     let bar = bench.steps((kinds.len() * 2 * (1 + PASSES)) as u64, "files");
     let mut seen = Vec::new();
@@ -85,7 +85,7 @@ fn measure(bench: &Bench) -> Result<Measured> {
     let live = data.live() as f64;
     let most = |seen: &Seen| {
         let most = seen.by_itself.iter().map(|pass| pass.most).max().unwrap_or_default();
-        format!("{} {}", name(seen.kind), short(most as f64 / live))
+        format!("{} {}", server_name(seen.kind), short(most as f64 / live))
     };
     notes.push(format!(
         "The most that files were long at any time, where logs are rewritten by themselves (from 64 MiB on), in \
@@ -156,7 +156,7 @@ fn charts(seen: &[Seen], live: f64) -> Vec<Chart> {
             let Sizes { length, written, .. } = seen.log_only[0].files;
             let points = [written, length, seen.packed.written].into_iter().enumerate();
             let points = points.map(|(at, bytes)| Point::new(at as f64, bytes as f64 / live));
-            Series::measured(name(seen.kind), points.collect())
+            Series::measured(server_name(seen.kind), points.collect())
         })
         .collect();
     for (name, megabytes) in [("RHKV", RHKV), ("Redis", REDIS), ("MongoDB", MONGODB)] {
@@ -168,7 +168,7 @@ fn charts(seen: &[Seen], live: f64) -> Vec<Chart> {
             let points = passes.iter().enumerate();
             let points =
                 points.map(|(at, pass)| Point::new(at as f64, pass.files.written as f64 / live));
-            Series::measured(format!("{}{label}", name(seen.kind)), points.collect())
+            Series::measured(format!("{}{label}", server_name(seen.kind)), points.collect())
         };
         [series("", &seen.by_itself), series(", log only", &seen.log_only)]
     });

@@ -8,17 +8,17 @@ use clap::ValueEnum;
 use crate::machine;
 use crate::report::short;
 
-/// How much is loaded and how long is measured.
+/// The amount of data and the duration of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scale {
-    /// For tests: all code, no meaning
+    /// For tests only: runs all code, without valid figures
     #[value(hide = true)]
     Tiny,
-    /// Some minutes: tables well beyond the cache
+    /// Some minutes: tables much larger than the cache
     Small,
     /// About an hour: 17 million keys
     Medium,
-    /// Hours: 268 million keys (the papers have 250), or as many as memory allows
+    /// Hours: 268 million keys (250 million in the papers), or as many as memory allows
     Full,
 }
 

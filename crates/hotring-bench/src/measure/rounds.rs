@@ -137,7 +137,7 @@ fn draw<'a>(entrants: &[Entrant<'a>], turn: u64) -> Result<Drawn<'a>> {
 
 fn drawn_for<'a>(drawn: &'a Drawn<'_>, entrant: &Entrant<'_>) -> &'a Turn {
     let own = drawn.iter().find(|(source, _)| std::ptr::eq(*source, entrant.source));
-    &own.expect("each entrant's source was drawn of").1
+    &own.expect("a turn was drawn from each entrant's source").1
 }
 
 impl Entrant<'_> {

@@ -11,21 +11,21 @@ use crate::workload::trace::{Format, Recipe};
 /// Write an access trace drawn from a Zipf distribution
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Where to write it
+    /// The file to write
     file: PathBuf,
-    /// How to hold the accesses
+    /// Format of the file
     #[arg(long, value_enum, default_value = "u32le")]
     format: Format,
-    /// Keys to choose from
+    /// Number of distinct keys
     #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     keys: u64,
-    /// Accesses to draw
+    /// Number of accesses
     #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     accesses: u64,
-    /// The Zipf exponent: 0 is uniform, 0.99 a usual day, 1.22 a very hot one
+    /// The Zipf exponent: 0 is uniform, 0.99 typical, 1.22 very skewed
     #[arg(long, default_value_t = 0.99)]
     theta: f64,
-    /// Same seed, same trace
+    /// Seed of the trace
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -31,32 +31,31 @@ use crate::report;
 use crate::workload::trace::{Format, Trace};
 use values::ValueSize;
 
-/// Replay an access trace as a read-through cache: GET, and on a miss SET
+/// Replay an access trace as a read-through cache: GET, and SET on a miss
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The trace, plain or .xz (told by its content)
+    /// The trace, plain or .xz (detected by its content)
     file: PathBuf,
-    /// How the file holds its accesses; nothing in it says so
+    /// Format of the file
     #[arg(long, value_enum, default_value = "u32le")]
     format: Format,
-    /// Replay this many accesses at most
+    /// Maximum number of accesses to replay
     #[arg(long, value_parser = crate::count::count)]
     limit: Option<u64>,
-    /// What to replay against: "store" (in process), "model" (a plain HashMap, to compare hit
-    /// counts with), or a server at redis://HOST:PORT or unix:///PATH
+    /// The target: "store" (in process), "model" (a plain HashMap, as a reference for hit counts), or a
+    /// server at redis://HOST:PORT or unix:///PATH
     #[arg(long, default_value = "store")]
     target: Target,
-    /// Threads in process; over the wire, each with a connection of its own
+    /// Threads; with a server, each has its own connection
     #[arg(long, visible_alias = "connections", default_value_t = 1)]
     threads: usize,
-    /// Accesses in flight together per thread: over the wire a pipeline, in process a prefetched
-    /// run
+    /// Accesses in flight per thread: a pipeline with a server, a prefetched run in process
     #[arg(long, default_value_t = 1)]
     pipeline: usize,
-    /// Bytes of a value: N, or MIN..MAX for sizes drawn from the key
+    /// Length of a value in bytes: N, or MIN..MAX for lengths derived from the key
     #[arg(long, default_value = "100")]
     value_size: ValueSize,
-    /// Put this before every key on a server that holds other data
+    /// Prefix of every key, for a server that holds other data
     #[arg(long, default_value = "")]
     prefix: String,
     /// The engine of the target "store": hotring, chaining, mercury, gcuckoo, ...
@@ -184,7 +183,7 @@ impl ReplayArgs {
     /// Replays and prints the results.
     pub fn run(&self) -> Result<()> {
         if self.threads == 0 || self.pipeline == 0 || self.pipeline > 4096 {
-            bail!("--threads starts at 1, --pipeline is 1 to 4096");
+            bail!("--threads must be at least 1, and --pipeline from 1 to 4096");
         }
         let trace = Trace::read(&self.file, self.format, self.limit.unwrap_or(u64::MAX))?;
         if trace.accesses().is_empty() {

@@ -37,21 +37,20 @@ use content::{KEY_LEN_MAX, LEN_MIN};
 use results::Row;
 use target::Given;
 
-/// Measure servers over the wire, side by side: CPU time a request, throughput, latency
+/// Compare servers over the wire: CPU time per request, throughput, latency
 ///
-/// Without --rate, connections send a batch when the one before is answered (a closed loop): that
-/// tells throughput and CPU time. With --rate, requests are sent at fixed times and latencies run
-/// from those (an open loop): these are free of coordinated omission.
+/// Without --rate, a connection sends a batch once the one before is answered (a closed loop), which
+/// shows throughput and CPU time. With --rate, requests have fixed times, from which latencies are
+/// counted (an open loop), so that they are free of coordinated omission.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServersArgs {
-    /// A server that runs already and is empty: redis://HOST:PORT (anything that speaks RESP),
-    /// memcached://HOST:PORT, unix:///PATH (RESP), null://HOST:PORT; with ?pid=N behind it where the
-    /// process isn't found by where it listens. What is loaded is removed again
+    /// A running, empty server: redis://HOST:PORT (any server that speaks RESP), memcached://HOST:PORT,
+    /// unix:///PATH (RESP), null://HOST:PORT; followed by ?pid=N if its process cannot be found by the
+    /// listening socket. Loaded keys are removed at the end
     #[arg(long = "target", value_name = "URL")]
     targets: Vec<Given>,
-    /// Servers to start on loopback, without persistence, and to end afterwards
-    /// [default: all, unless --target is given]
+    /// Servers to start on loopback, without persistence [default: all, unless --target is given]
     #[arg(long, value_enum, value_delimiter = ',')]
     spawn: Vec<Kind>,
     /// Index engines of hotring: hotring, chaining, mercury, gcuckoo
@@ -63,53 +62,53 @@ pub struct ServersArgs {
     /// Sockets of started servers
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp")]
     sockets: Vec<Transport>,
-    /// The baseline: the name of a started server, or an address as given
+    /// The baseline: the name of a started server, or an address of --target
     #[arg(long, default_value = "redis")]
     base: String,
     /// Keys to load
     #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     keys: u64,
-    /// Bytes of a key, 8 to 250
+    /// Length of a key in bytes, 8 to 250
     #[arg(long, default_value_t = 8)]
     key_size: usize,
-    /// Bytes of a value, from 8 on
+    /// Lengths of a value in bytes, at least 8
     #[arg(long, value_delimiter = ',', default_value = "8")]
     value_size: Vec<usize>,
-    /// What is done
+    /// Mixes of operations
     #[arg(long, value_enum, value_delimiter = ',', default_value = "b")]
     workloads: Vec<Workload>,
-    /// How accesses are spread: "uniform", Zipf exponents from 0 on, "latest" or "shift"
+    /// Distributions of the accesses: "uniform", Zipf exponents of at least 0, "latest" or "shift"
     #[arg(long, value_delimiter = ',', default_value = "uniform")]
     skew: Vec<Skew>,
-    /// Connections
+    /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "50")]
     connections: Vec<usize>,
     /// Requests in flight on each connection
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     pipeline: Vec<u64>,
-    /// Requests a second over all connections (an open loop; client threads then do not sleep)
+    /// Requests per second over all connections (an open loop; client threads do not sleep)
     #[arg(long, value_parser = crate::count::count, value_delimiter = ',')]
     rate: Vec<u64>,
-    /// Threads of the client
+    /// Client threads
     #[arg(long, default_value_t = 1)]
     client_threads: usize,
-    /// Leave it to the kernel on which cores clients and started servers run. Otherwise servers have
-    /// the first cores and clients the next ones, where there are enough for all
+    /// Let the kernel choose the cores of clients and started servers. By default servers have the first
+    /// cores and clients the next ones, if there are enough for all
     #[arg(long)]
     no_pin: bool,
-    /// Seconds of a round
+    /// Seconds per round
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Rounds before those
+    /// Warm-up rounds
     #[arg(long, default_value_t = 1)]
     warmup: usize,
-    /// Requests drawn beforehand; they are repeated (workload D ends a round instead)
+    /// Number of requests drawn in advance, which are repeated (workload D ends the round instead)
     #[arg(long, value_parser = crate::count::count, default_value = "2M")]
     drawn: u64,
-    /// Same seed, same requests
+    /// Seed of the requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -141,23 +140,26 @@ impl ServersArgs {
     }
 
     fn check(&self) -> Result<()> {
-        ensure!(self.rounds > 0, "--rounds starts at 1");
+        ensure!(self.rounds > 0, "--rounds must be at least 1");
         ensure!(self.keys < 1 << 40, "at most 2^40 keys");
         ensure!(self.seconds > 0.0 && self.seconds < 1e6, "--seconds is a time");
         let sizes = LEN_MIN..=KEY_LEN_MAX;
         ensure!(sizes.contains(&self.key_size), "--key-size is {LEN_MIN} to {KEY_LEN_MAX}");
-        ensure!(self.value_size.iter().all(|&size| size >= LEN_MIN), "--value-size starts at 8");
-        ensure!(!self.pipeline.contains(&0), "--pipeline starts at 1");
+        ensure!(
+            self.value_size.iter().all(|&size| size >= LEN_MIN),
+            "--value-size must be at least 8"
+        );
+        ensure!(!self.pipeline.contains(&0), "--pipeline must be at least 1");
         ensure!(self.rate.iter().all(|&rate| rate < 100_000_000), "--rate is below 100M");
         let clients = self.client_threads;
-        ensure!(clients > 0, "--client-threads starts at 1");
+        ensure!(clients > 0, "--client-threads must be at least 1");
         let fewest = self.connections.iter().min().copied().unwrap_or_default();
         ensure!(fewest >= clients, "each of {clients} client threads needs a connection");
         if self.rounds < 5 {
             eprintln!("note: fewer than 5 rounds are for trying things out, not for figures");
         }
         if cfg!(debug_assertions) {
-            eprintln!("note: a debug build, the figures mean nothing");
+            eprintln!("note: this is a debug build: its figures are meaningless");
         }
         Ok(())
     }

@@ -24,19 +24,19 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::dialect::NULL_VALUE;
 
-/// Serve constants: the limit that servers are compared with
+/// Serve constant replies: the upper limit for the compared servers
 #[derive(Debug, Args)]
 pub struct NullServerArgs {
-    /// Listen here; port 0 takes a free one
+    /// Address to listen on; port 0 chooses a free one
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Listen on this unix socket as well
+    /// Also listen on this unix socket
     #[arg(long)]
     unixsocket: Option<PathBuf>,
     /// Threads that serve connections
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Bytes of the value that every GET is answered with
+    /// Length of the value in each reply to GET, in bytes
     #[arg(long, default_value_t = 8)]
     value_size: usize,
 }
@@ -56,7 +56,7 @@ enum Incoming {
 impl NullServerArgs {
     /// Serves until the process ends.
     pub fn run(&self) -> Result<()> {
-        ensure!(self.threads > 0, "--threads starts at 1");
+        ensure!(self.threads > 0, "--threads must be at least 1");
         let tcp = TcpListener::bind(self.listen);
         let tcp = tcp.with_context(|| format!("cannot listen on {}", self.listen))?;
         println!("null server on null://{}", tcp.local_addr()?);

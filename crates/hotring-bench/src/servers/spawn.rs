@@ -26,13 +26,13 @@ use crate::{folder, machine};
 /// A server that can be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// hotring, from the program beside this one
+    /// hotring, from this program's folder
     Hotring,
-    /// redis-server, where installed
+    /// redis-server, if installed
     Redis,
-    /// memcached, where installed
+    /// memcached, if installed
     Memcached,
-    /// The null server, the limit
+    /// The null server, as the upper limit
     Null,
 }
 

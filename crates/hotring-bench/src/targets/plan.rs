@@ -27,9 +27,9 @@ pub enum TargetName {
     Mercury,
     /// Mercury with mutexes of the operating system
     MercuryMutex,
-    /// G-Cuckoo with four slots a bucket
+    /// G-Cuckoo with four slots per bucket
     Gcuckoo,
-    /// G-Cuckoo with one slot a bucket, as in its paper
+    /// G-Cuckoo with one slot per bucket, as in its paper
     GcuckooOneSlot,
     /// papaya's lock-free map (with the feature "peers")
     Papaya,
@@ -37,7 +37,7 @@ pub enum TargetName {
     Dashmap,
     /// scc's HashMap: buckets behind locks (with the feature "peers")
     Scc,
-    /// Masstree, as the crate of that name has it (with the feature "peers")
+    /// Masstree, from the crate of that name (with the feature "peers")
     Masstree,
     /// libcuckoo's cuckoohash_map (with the feature "cpp-peers")
     Libcuckoo,
@@ -258,7 +258,6 @@ impl Plan {
         let table = match (self.target, self.config.growth) {
             (TargetName::Oracle, _) => return 16.0,
             // Includes the rest of the old table while the table doubles.
-            (TargetName::Lines, _) if self.shape == Shape::WORDS => return 72.0,
             (TargetName::Lines, _) => 72.0,
             (_, Some(Growth::BytesPerKey(bytes))) => 2.0 * bytes,
             (_, Some(Growth::Fixed)) => {
@@ -275,9 +274,14 @@ impl Plan {
             (TargetName::Tbb, _) => 48.0,
         };
         let beyond_words = (self.shape.key_bytes + self.shape.value_bytes).saturating_sub(16);
-        // Another header, and rounding; in peers, two allocations.
-        let bytes = if self.shape == Shape::WORDS { 0 } else { 64 + beyond_words };
-        24.0 + table + bytes as f64
+        let item = match (self.target, self.shape == Shape::WORDS) {
+            // Words are in the table itself.
+            (TargetName::Lines, true) => 0,
+            (_, true) => 24,
+            // Another header, and rounding; in peers, two allocations.
+            (_, false) => 24 + 64 + beyond_words,
+        };
+        table + item as f64
     }
 }
 

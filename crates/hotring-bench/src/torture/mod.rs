@@ -31,22 +31,22 @@ use worker::{Flaw, Worker};
 /// Run mixed operations from several threads and check every answer
 #[derive(Debug, Args)]
 pub struct TortureArgs {
-    /// For how long, each subject
+    /// Seconds per subject
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Threads at work
+    /// Number of threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Keys that each thread owns
+    /// Keys per thread
     #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     keys: u64,
-    /// What to torture
+    /// Subjects of the run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "index,store")]
     on: Vec<On>,
     /// The engine: hotring, hotring-one-head, chaining, mercury, ...
     #[arg(long, default_value = "hotring")]
     engine: EngineChoice,
-    /// Same seed, same operations in each thread; how threads interleave is up to the machine
+    /// Seed of each thread's operations; the interleaving of threads still varies
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

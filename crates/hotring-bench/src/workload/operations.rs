@@ -24,7 +24,7 @@ pub enum Workload {
     Miss,
     /// Half reads, half inserts: a table that grows
     Grow,
-    /// A read, an update and another read of the same key, again and again
+    /// A read, an update and another read of the same key, repeatedly
     Rur,
 }
 

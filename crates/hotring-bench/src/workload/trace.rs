@@ -14,10 +14,10 @@ use super::mix::mix;
 use super::scramble::Scramble;
 use super::zipf::Zipf;
 
-/// How a trace file holds its accesses. Nothing in a file says which it is.
+/// The format of a trace file. It cannot be detected from the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One key a line, any bytes; empty lines are skipped
+    /// One key per line, any bytes; empty lines are skipped
     Lines,
     /// 32-bit numbers, little endian
     U32le,

@@ -29,76 +29,76 @@ use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::share_of_hottest;
 use results::Row;
 
-/// Run YCSB workloads on the index beside other targets
+/// Run YCSB workloads on the index and on other targets
 #[derive(Debug, Args)]
 pub struct YcsbArgs {
     /// Keys to load
     #[arg(long, value_parser = crate::count::count, default_value = "20M")]
     keys: u64,
-    /// Operations of a thread in one round
+    /// Operations per thread and round
     #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
-    /// What is done
+    /// Mixes of operations
     #[arg(long, value_enum, value_delimiter = ',', default_value = "b,c")]
     workloads: Vec<Workload>,
-    /// How accesses are spread: "uniform", Zipf exponents from 0 on, "latest" (the keys put last are
-    /// the hot ones), "shift" (other keys become the hot ones in the middle of a round); the last
-    /// two with ":" and an exponent
+    /// Distributions of the accesses: "uniform", Zipf exponents of at least 0, "latest" (the most recently
+    /// put keys are hot), "shift" (the hot keys change in the middle of a round); the last two may be
+    /// followed by ":" and an exponent
     #[arg(long, value_delimiter = ',', default_value = "uniform,0.99,1.22")]
     skew: Vec<Skew>,
-    /// Bytes of a key
+    /// Length of a key in bytes
     #[arg(long, default_value_t = 8)]
     key_size: usize,
-    /// Bytes of a value; with keys and values of 8 bytes the maps are from u64 to u64, else from
-    /// byte strings to byte strings
+    /// Length of a value in bytes. If both keys and values have 8 bytes, the maps are from u64 to u64,
+    /// otherwise from byte strings to byte strings
     #[arg(long, default_value_t = 8)]
     value_size: usize,
-    /// Take the accesses of this trace, and its keys, instead of --keys, --ops and --skew
+    /// Replay the accesses of this trace, instead of --keys, --ops and --skew
     #[arg(long, conflicts_with_all = ["keys", "ops", "skew"])]
     trace: Option<PathBuf>,
-    /// How the trace holds its accesses
+    /// Format of the trace
     #[arg(long, value_enum, default_value = "u32le", requires = "trace")]
     format: Format,
-    /// One lookup after the other, or in batches
+    /// Single lookups, or batches
     #[arg(long, value_enum, value_delimiter = ',', default_value = "scalar,batched")]
     modes: Vec<ModeName>,
-    /// Keys of one batch
+    /// Keys per batch
     #[arg(long, default_value_t = 64)]
     batch: usize,
     /// Thread counts; threads are pinned to cores in order
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
-    /// What to measure
+    /// Targets to measure
     #[arg(long, value_enum, value_delimiter = ',', default_value = "hotring,oracle")]
     targets: Vec<TargetName>,
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Rounds before those, at least
+    /// Minimum number of warm-up rounds
     #[arg(long, default_value_t = 1)]
     warmup: usize,
-    /// Rounds before those at most, where visits per lookup are not stable sooner
+    /// Maximum number of warm-up rounds; warm-up ends once visits per lookup are stable
     #[arg(long, default_value_t = 256)]
     warmup_max: usize,
-    /// Time single reads of the first thread too, in a round of its own while the other threads do
-    /// their part
+    /// Also measure the latency of single reads of the first thread, in a separate round during which
+    /// the other threads work as usual
     #[arg(long)]
     latency: bool,
-    /// Let the tables of HotRing and Chaining Hash have at least this many bytes a key, so that both
-    /// have as many (else each its own default)
+    /// Minimum bytes of table per key for HotRing and Chaining Hash, so that both have the same [default:
+    /// each its own]
     #[arg(long, conflicts_with = "items_per_slot")]
     index_bytes: Option<f64>,
-    /// Let Chaining Hash have at most this many keys a bucket (the paper's key-bucket ratio: exactly,
-    /// where --keys is a power of two times that), and HotRing a table of as many bytes; neither grows
+    /// Maximum keys per bucket for Chaining Hash (the paper's key-bucket ratio, exact if --keys is a power
+    /// of two times that), with a table of as many bytes for HotRing; neither grows
     #[arg(long, conflicts_with_all = ["index_bytes", "items_per_slot"])]
     keys_per_bucket: Option<f64>,
-    /// Scatter the keys as if drawn at random, for all but the oracle: some hashes spread neighbouring
-    /// numbers more evenly than chance would
+    /// Scatter the keys as if drawn at random, for all targets but the oracle: some hashes spread
+    /// neighbouring numbers more evenly than chance
     #[arg(long)]
     scatter: bool,
     #[command(flatten)]
     ring: RingArgs,
-    /// Same seed, same streams
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -108,25 +108,25 @@ pub struct YcsbArgs {
 /// How the ring is set up.
 #[derive(Debug, Args)]
 pub struct RingArgs {
-    /// Ways of finding hotspots
+    /// Strategies for finding hotspots
     #[arg(long, value_enum, value_delimiter = ',', default_value = "vote")]
     strategies: Vec<StrategyName>,
-    /// Hints a slot: 1, 3 or 7 (1 is the paper's single head)
+    /// Hints per slot: 1, 3 or 7 (1 is the paper's single head)
     #[arg(long, value_delimiter = ',', default_value = "7")]
     hints: Vec<usize>,
     /// Lookups in flight within one batch [default: the index's own]
     #[arg(long)]
     depth: Option<usize>,
-    /// Fix the table at this many items a slot, instead of growing as needed
+    /// Fix the table at this many items per slot, instead of letting it grow
     #[arg(long)]
     items_per_slot: Option<f64>,
     /// Accesses between two moves of a head (the paper's R) [default: the index's own]
     #[arg(long)]
     period: Option<u32>,
-    /// Don't ask for huge pages
+    /// Do not use huge pages
     #[arg(long)]
     no_huge_pages: bool,
-    /// Whether lines that hint all their items answer misses [default: where they can]
+    /// Whether lines that hint all their items answer misses [default: if possible]
     #[arg(long)]
     complete_lines: Option<bool>,
 }
@@ -141,9 +141,9 @@ enum ModeName {
 enum StrategyName {
     /// The head stays where it is
     None,
-    /// Every R-th access moves the head to the item it wanted (one hint only)
+    /// Every R-th access moves the head to the accessed item (one hint only)
     Random,
-    /// Count accesses for a round, then move to the best place (one hint only)
+    /// Count accesses for a round, then move the head to the best item (one hint only)
     Sampling,
     /// Items win and lose hints by the votes of sampled accesses
     Vote,
@@ -220,8 +220,8 @@ impl YcsbArgs {
 
     fn check(&self) -> Result<()> {
         let cores = crate::machine::cores().len();
-        ensure!(self.rounds > 0 && self.batch > 0, "--rounds and --batch start at 1");
-        ensure!(!self.threads.contains(&0), "--threads starts at 1");
+        ensure!(self.rounds > 0 && self.batch > 0, "--rounds and --batch must be at least 1");
+        ensure!(!self.threads.contains(&0), "--threads must be at least 1");
         ensure!(self.keys <= 1 << 40, "at most 2^40 keys");
         let sizes = [self.index_bytes, self.keys_per_bucket, self.ring.items_per_slot];
         let above_0 = sizes.iter().flatten().all(|&size| size > 0.0);
@@ -233,7 +233,7 @@ impl YcsbArgs {
             eprintln!("note: more threads than the {cores} cores here");
         }
         if cfg!(debug_assertions) {
-            eprintln!("note: a debug build, the figures mean nothing");
+            eprintln!("note: this is a debug build: its figures are meaningless");
         }
         Ok(())
     }

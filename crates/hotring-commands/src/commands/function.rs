@@ -1,15 +1,14 @@
 //! FUNCTION: replies like a Redis server without functions, for clients that ask when they connect and for test suites
 //! that clean up. Libraries cannot be loaded.
 
+use super::process::is_flush_mode;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
-    let known =
-        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
     match c.args.len() {
         2 => {}
-        3 if known(&c.args[2]) => {}
+        3 if is_flush_mode(&c.args[2]) => {}
         3 => return Err(Failure::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
         _ => return Err(Failure::Arity("function|flush".into())),
     }

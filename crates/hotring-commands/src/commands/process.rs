@@ -35,13 +35,16 @@ pub(crate) fn flushall(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
+/// Whether the word is a mode of a command that flushes.
+pub(super) fn is_flush_mode(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync")
+}
+
 /// Checks the option. ASYNC and SYNC are the same, because removed items are always reclaimed later.
 fn check_flush(c: &Context<'_>) -> Outcome {
-    let known =
-        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
     match c.args.len() {
         1 => Ok(()),
-        2 if known(&c.args[1]) => Ok(()),
+        2 if is_flush_mode(&c.args[1]) => Ok(()),
         _ => Err(Failure::Syntax),
     }
 }

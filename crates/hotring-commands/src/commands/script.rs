@@ -12,12 +12,15 @@ use std::sync::Arc;
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{HoldInfo, Key};
 
+use super::process::is_flush_mode;
 use crate::host::clock;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::interpreter::{Ended, Interpreter, Run};
 use crate::state::monitors;
-use crate::state::scripts::{DIGEST_LEN, HOLDER, Kill, Script, digest, digest_text, parse_digest};
+use crate::state::scripts::{
+    DIGEST_LEN, HOLDER, Kill, Script, Sha, digest, digest_text, parse_digest,
+};
 use crate::table::lookup;
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
@@ -55,24 +58,14 @@ fn eval_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
     let (keys, args) = arguments(c.args)?;
     let sha = digest(c.args.at(1));
     with_interpreter(c, |interpreter, c| {
-        let script = match interpreter.find(&sha, &c.server.scripts) {
-            Some(script) => script,
-            None => {
-                let known = c.server.scripts.find(&sha);
-                let is_new = known.is_none();
-                let script = match known {
-                    Some(script) => script,
-                    None => Arc::new(Script::new(&sha, c.args.at(1))?),
-                };
-                interpreter.compile(&sha, &script)?;
-                if is_new {
-                    let len_max = c.server.settings.config().script_cache_max;
-                    script.note_use(c.now);
-                    c.server.scripts.add(sha, &script, len_max);
-                }
-                script
-            }
-        };
+        let (script, is_new) = find_or_compile(interpreter, &sha, c, |c| {
+            Ok(Arc::new(Script::new(&sha, c.args.at(1))?))
+        })?;
+        if is_new {
+            let len_max = c.server.settings.config().script_cache_max;
+            script.note_use(c.now);
+            c.server.scripts.add(sha, &script, len_max);
+        }
         run(interpreter, &script, keys, args, read_only, c)
     })
 }
@@ -84,16 +77,27 @@ fn evalsha_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
     let (keys, args) = arguments(c.args)?;
     let sha = parse_digest(c.args.at(1)).ok_or(NO_SCRIPT)?;
     with_interpreter(c, |interpreter, c| {
-        let script = match interpreter.find(&sha, &c.server.scripts) {
-            Some(script) => script,
-            None => {
-                let script = c.server.scripts.find(&sha).ok_or(NO_SCRIPT)?;
-                interpreter.compile(&sha, &script)?;
-                script
-            }
-        };
+        let (script, _) = find_or_compile(interpreter, &sha, c, |_| Err(NO_SCRIPT))?;
         run(interpreter, &script, keys, args, read_only, c)
     })
+}
+
+/// Finds a script by its digest in the interpreter or in the server's cache, or makes it, and compiles it if the
+/// interpreter lacks it. Returns the script, and whether it was made.
+fn find_or_compile(
+    interpreter: &mut dyn Interpreter,
+    sha: &Sha,
+    c: &Context<'_>,
+    make: impl FnOnce(&Context<'_>) -> Result<Arc<Script>, Failure>,
+) -> Result<(Arc<Script>, bool), Failure> {
+    if let Some(script) = interpreter.find(sha, &c.server.scripts) {
+        return Ok((script, false));
+    }
+    let known = c.server.scripts.find(sha);
+    let is_new = known.is_none();
+    let script = known.map_or_else(|| make(c), Ok)?;
+    interpreter.compile(sha, &script)?;
+    Ok((script, is_new))
 }
 
 /// Runs `f` with the thread's interpreter. The first call on a thread creates the interpreter.
@@ -136,7 +140,7 @@ fn run(
     script.note_use(c.now);
     let client = monitors::From::Client(&c.client.shared);
     // MONITOR must show the script before the commands that the script calls.
-    let spec = lookup(c.args.at(0)).expect("what runs is a command");
+    let spec = lookup(c.args.at(0)).expect("only known commands run");
     c.server.push.monitors.show_always(spec, c.args, client, &c.server.settings);
     let read_only = read_only || script.no_writes;
     let all = Run { keys, args, read_only, has_all: true };
@@ -186,14 +190,8 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
     let text = c.args.at(2);
     let sha = digest(text);
     with_interpreter(c, |interpreter, c| {
-        let script = match interpreter.find(&sha, &c.server.scripts) {
-            Some(script) => script,
-            None => {
-                let script = Arc::new(Script::new(&sha, text)?);
-                interpreter.compile(&sha, &script)?;
-                script
-            }
-        };
+        let make = |_: &Context<'_>| Ok(Arc::new(Script::new(&sha, text)?));
+        let (script, _) = find_or_compile(interpreter, &sha, c, make)?;
         c.server.scripts.load(sha, script, c.server.settings.config().script_cache_max)
     })?;
     c.reply.bulk(digest_text(&sha).as_bytes());
@@ -213,9 +211,7 @@ pub(crate) fn exists(c: &mut Context<'_>) -> Outcome {
 
 /// SCRIPT FLUSH. ASYNC and SYNC are the same, because the removal never blocks a client.
 pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
-    let known =
-        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
-    if c.args.len() > 3 || c.args.get(2).is_some_and(|word| !known(word)) {
+    if c.args.len() > 3 || c.args.get(2).is_some_and(|word| !is_flush_mode(word)) {
         return Err(Failure::text("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
     c.server.scripts.clear();

@@ -122,7 +122,7 @@ impl Executor {
             Some(Stop::Incomplete) => Some(Fed { consumed, stalled: false }),
             Some(Stop::Broken) => {
                 let id = client.shared.id;
-                tracing::debug!(client = id, "closing a connection: no end of a line");
+                tracing::debug!(client = id, "closing a connection: a line exceeds the limit");
                 Writer::new(out).line("CLIENT_ERROR line too long");
                 client.closing = Some(Closing::Protocol);
                 Some(Fed::all(input))
@@ -200,7 +200,7 @@ impl Talk {
             tracing::warn!(
                 client = client.shared.id,
                 peer = %client.shared.peer,
-                "a client spoke memcached's binary protocol, which is not spoken here; connection closed"
+                "a client used memcached's binary protocol, which is not supported; connection closed"
             );
         }
         client.closing = Some(Closing::Protocol);

@@ -220,7 +220,7 @@ impl LuaInterpreter {
         let end = c.reply_len_max;
         let version = self.state.version();
         if values::write_reply(&value, version, end, c.counters, &mut c.reply)? {
-            let spec = lookup(c.args.at(0)).expect("what runs is a command");
+            let spec = lookup(c.args.at(0)).expect("only known commands run");
             c.counters.by_command.fail(spec.id as usize);
         }
         Ok(Ended::Replied)

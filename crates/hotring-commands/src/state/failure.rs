@@ -92,9 +92,11 @@ pub(crate) fn text_of(error: &StoreError) -> Cow<'static, str> {
         StoreError::InfiniteValue => "value cannot be Infinity",
         StoreError::Overflow(NumberKind::Integer) => "increment or decrement would overflow",
         StoreError::Overflow(NumberKind::Decimal) => "increment would produce NaN or Infinity",
-        StoreError::AppliedOverflow(NumberKind::Integer) => "applied increment would overflow",
-        StoreError::AppliedOverflow(NumberKind::Decimal) => "applied increment would be Infinity",
-        StoreError::HistoryOff => "no earlier values are kept; the setting 'history' says how many",
+        StoreError::ChangeOverflow(NumberKind::Integer) => "applied increment would overflow",
+        StoreError::ChangeOverflow(NumberKind::Decimal) => "applied increment would be Infinity",
+        StoreError::HistoryOff => {
+            "no earlier values are kept; set 'history' to the number of values to keep"
+        }
         StoreError::NoSuchKey => "no such key",
         error => return error.to_string().into(),
     })

@@ -246,6 +246,14 @@ impl Contents {
         }
     }
 
+    /// Applies changes, and counts them as one change if they have an effect. The container must be of this type.
+    pub(crate) fn apply<T: Type>(&mut self, changes: &[T::Change<'_>]) -> T::Tally {
+        let parts = T::of_parts_mut(&mut self.parts).expect("a container of this type");
+        let tally = T::apply(parts, changes);
+        self.number += u64::from(!T::had_no_effect(tally));
+        tally
+    }
+
     /// Replays changes of the log, unless the container is younger or of another type. None if the bytes are no changes
     /// of its type. Writes to a string are replayed whatever the number, because a string that was plain has no number
     /// of changes. Repeating them is harmless: all later writes to the same positions follow in the log.

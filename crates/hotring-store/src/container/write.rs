@@ -7,7 +7,7 @@ use hotring_log::{Effect, Records};
 
 use super::large::{Large, free_in_steps, value_of};
 use super::packed::Head;
-use super::{Contents, Decision, Objects, Type, due_first, of_packed_kind, write_text};
+use super::{Changes, Contents, Decision, Objects, Type, due_first, of_packed_kind, write_text};
 use crate::changes::Changed;
 use crate::error::StoreError;
 use crate::logged::push_put;
@@ -72,6 +72,31 @@ struct InPlace {
     has_elements: bool,
     /// The container's kind and block, if its item has a version that must be removed.
     versioned: Option<(u8, Block)>,
+}
+
+impl InPlace {
+    fn finish(
+        self,
+        index: &mut Index,
+        key: Key<'_>,
+        stripe: u32,
+        hooks: Option<ActiveHooks<'_>>,
+        is_waited_for: bool,
+        now: u64,
+    ) {
+        if self.grown > 0 {
+            index.grew(self.grown);
+        }
+        if let Some((kind, block)) = self.versioned {
+            forget_version(index, key, kind, &block, now);
+        }
+        let Some(mut hooks) = hooks else { return };
+        if is_waited_for {
+            let event = Event::Stored(self.text.as_deref());
+            hooks.notify(stripe, key.bytes(), &event, self.has_elements);
+        }
+        hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: false });
+    }
 }
 
 /// The inputs of a write that are known before the container is found.
@@ -155,24 +180,8 @@ impl Write<'_> {
         if let Some(at) = due {
             wheels.enter_part(index.key_hash(key), at, now);
         }
-        if let Some(InPlace { grown, text, has_elements, versioned }) = in_place {
-            if grown > 0 {
-                index.grew(grown);
-            }
-            if let Some((kind, block)) = versioned {
-                forget_version(index, key, kind, &block, now);
-            }
-            if let Some(mut hooks) = hooks {
-                if inputs.is_waited_for {
-                    hooks.notify(
-                        stripe,
-                        key.bytes(),
-                        &Event::Stored(text.as_deref()),
-                        has_elements,
-                    );
-                }
-                hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: false });
-            }
+        if let Some(in_place) = in_place {
+            in_place.finish(index, key, stripe, hooks, inputs.is_waited_for, now);
         }
         result
     }
@@ -280,28 +289,13 @@ impl<'a> FoundLarge<'a> {
         inputs: &WriteInputs<'_>,
         deferred: &mut Deferred,
         decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
-    ) -> (Action<'static>, Result<(T::Tally, R), StoreError>) {
-        let keep = |result| (Action::Keep, result);
-        let decided = |contents: &Contents| {
-            let Some(parts) = T::of_parts(&contents.parts) else {
-                return Err(keep(Err(StoreError::WrongType)));
-            };
-            let container = T::large(parts);
-            let (changes, result) = decide(container).map_err(|error| keep(Err(error)))?;
-            check::<T>(container, &changes, inputs.limits).map_err(|error| keep(Err(error)))?;
-            if let Some(tally) = T::emptied_by(parts, &changes) {
-                return Err((Action::Remove, Ok((tally, result))));
-            }
-            Ok((due_first::<T>(container, &changes), changes, result))
-        };
+    ) -> Outcome<T, R> {
         let mut cut = None;
-        let result = self.large.update(decided, |contents, (due, changes, result)| {
-            let (tally, resized) = self.resized(contents, |contents| {
-                let parts = T::of_parts_mut(&mut contents.parts).expect("its type was looked at");
-                let tally = T::apply(parts, &changes);
-                contents.number += u64::from(!T::had_no_effect(tally));
-                tally
-            });
+        let planned = |contents: &Contents| plan::<T, R>(contents, inputs.limits, decide);
+        let result = self.large.update(planned, |contents, planned| {
+            let Planned { due, changes, result } = planned;
+            let (tally, resized) = self.resized(contents, |contents| contents.apply::<T>(&changes));
+            cut = resized.cut;
             if !T::had_no_effect(tally) {
                 let text = || T::text(T::of_parts(&contents.parts)?);
                 let change = || WriteRecord::Change(contents.number, tagged::<T>(&changes));
@@ -314,8 +308,7 @@ impl<'a> FoundLarge<'a> {
                     versioned: self.has_version.then(|| (self.kind, self.block.to_block())),
                 });
             }
-            cut = resized.cut;
-            keep(Ok((tally, result)))
+            (Action::Keep, Ok((tally, result)))
         });
         free_in_steps(cut, inputs.objects.index);
         if matches!(result.0, Action::Remove) {
@@ -347,6 +340,33 @@ impl<'a> FoundLarge<'a> {
         let cut = contents.parts.take_cut().map(|cut| (cut, lost));
         (result, Resized { grown: after.saturating_sub(before), cut })
     }
+}
+
+/// The action on the item of a container, and the result of the write.
+type Outcome<T, R> = (Action<'static>, Result<(<T as Type>::Tally, R), StoreError>);
+
+/// Changes of a large container that are valid, and leave parts in it.
+struct Planned<'c, T: Type, R> {
+    due: Option<u64>,
+    changes: Changes<'c, T::Change<'c>>,
+    result: R,
+}
+
+/// Decides on the changes of a large container. `Err` is the outcome of a write that does not change the container.
+fn plan<'c, T: Type, R>(
+    contents: &Contents,
+    limits: Limits,
+    decide: &mut impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
+) -> Result<Planned<'c, T, R>, Outcome<T, R>> {
+    let refused = |error| (Action::Keep, Err(error));
+    let parts = T::of_parts(&contents.parts).ok_or_else(|| refused(StoreError::WrongType))?;
+    let container = T::large(parts);
+    let (changes, result) = decide(container).map_err(refused)?;
+    check::<T>(container, &changes, limits).map_err(refused)?;
+    if let Some(tally) = T::emptied_by(parts, &changes) {
+        return Err((Action::Remove, Ok((tally, result))));
+    }
+    Ok(Planned { due: due_first::<T>(container, &changes), changes, result })
 }
 
 /// Gives the key an item without a version, as every write does, so that version checks of the key notice the change.

@@ -3,7 +3,6 @@
 //! A short hash is packed ([`crate::container::packed`]): each field is followed by its value, in order of insertion,
 //! and occurs once. The overhead is two bytes for most fields, and reading or writing a field costs a walk over the
 //! hash. A long hash is a [`Fields`].
-
 //!
 //! Fields may expire. An expired field stays in the hash until it is removed, by a write of the hash or by the timing
 //! wheel ([`crate::wheel`]); a [`HashRef`] shows only fields that have not expired.
@@ -14,13 +13,13 @@ mod packed;
 
 use std::collections::BTreeMap;
 
-use crate::container::packed::{Head, is_same, push, split};
+use crate::container::packed::{Head, is_same};
 use crate::container::{ContainerOptions, Parts, Type, Weight};
 use crate::value::ValueRef;
 pub(crate) use change::{Change, NewText, Tally, To};
 use change::{push_change, split_change};
 use large::Fields;
-use packed::{Entry, Packed, encode};
+use packed::{Entry, Packed};
 
 /// Number of fields in one operation above which an index of them is faster than a walk for each.
 const WALKS_MAX: usize = 8;
@@ -135,7 +134,7 @@ impl Type for Hash {
         if let ([(field, to @ (To::Value(_) | To::Removed))], Some(entries)) =
             (changes, Packed::of(hash.held()).plain())
         {
-            return hash.changed_once(entries, field, to.value());
+            return hash.changed_by_one(entries, field, to.value());
         }
         hash.changed(changes)
     }
@@ -234,7 +233,7 @@ impl<'a> HashRef<'a> {
         }
         match self.form {
             Form::Packed(held) => {
-                Packed::of(held).iter().filter(|entry| self.is_over(entry)).count()
+                Packed::of(held).iter().filter(|entry| self.has_expired(entry)).count()
             }
             Form::Large(fields) => fields.count_due(self.now),
         }
@@ -244,14 +243,14 @@ impl<'a> HashRef<'a> {
     pub(crate) fn each_due(&self, max: usize, f: impl FnMut(&[u8])) {
         match self.form {
             Form::Packed(held) => {
-                let due = Packed::of(held).iter().filter(|entry| self.is_over(entry));
+                let due = Packed::of(held).iter().filter(|entry| self.has_expired(entry));
                 due.take(max).map(|entry| entry.field).for_each(f);
             }
             Form::Large(fields) => fields.each_due(self.now, max, f),
         }
     }
 
-    fn is_over(&self, entry: &Entry<'_>) -> bool {
+    fn has_expired(&self, entry: &Entry<'_>) -> bool {
         entry.expire_at.is_some_and(|at| at <= self.now)
     }
 
@@ -342,7 +341,7 @@ impl<'a> HashRef<'a> {
                 0
             }
             Form::Large(fields) => fields.scan(cursor, count, |entry| {
-                if !self.is_over(&entry) {
+                if !self.has_expired(&entry) {
                     f(entry.field, entry.value);
                 }
             }),
@@ -356,100 +355,6 @@ impl<'a> HashRef<'a> {
         }
         let values: BTreeMap<_, _> = self.iter().collect();
         fields.iter().for_each(|field| f(values.get(field).copied()));
-    }
-
-    /// Like [`changed`](Self::changed), for one field of a hash without expiries: copies the other entries unchanged.
-    fn changed_once(
-        &self,
-        entries: &[u8],
-        field: &[u8],
-        value: Option<&[u8]>,
-    ) -> (Tally, Option<Vec<u8>>) {
-        let (head, _) = Head::split(self.held());
-        let mut rest = entries;
-        // The bytes before the field's entry and after it, if the field exists.
-        let (mut before, mut behind, mut was_there) = (entries, &[][..], false);
-        while let Some((other, at)) = split(rest) {
-            let Some((_, next)) = split(at) else { break };
-            if is_same(other, field) {
-                before = &entries[..entries.len() - rest.len()];
-                (behind, was_there) = (next, true);
-                break;
-            }
-            rest = next;
-        }
-        let tally = Tally {
-            added: usize::from(!was_there && value.is_some()),
-            removed: usize::from(was_there && value.is_none()),
-            set: usize::from(value.is_some()),
-            timed: 0,
-        };
-        let count = (head.count + tally.added).saturating_sub(tally.removed);
-        if count == 0 {
-            return (tally, None);
-        }
-        let more = value.map_or(0, |value| field.len() + value.len() + 2 * LEN_MAX);
-        let head = Head { number: head.number + 1, count };
-        let mut held = head.begin(before.len() + more + behind.len());
-        held.extend_from_slice(before);
-        if let Some(value) = value {
-            push(&mut held, field);
-            push(&mut held, value);
-        }
-        held.extend_from_slice(behind);
-        (tally, Some(held))
-    }
-
-    /// The packed form after these changes in their order; None if no field is left.
-    fn changed(&self, changes: &[Change<'_>]) -> (Tally, Option<Vec<u8>>) {
-        let mut entries: Vec<Option<Entry<'_>>> =
-            Vec::with_capacity(self.len().min(self.held().len()) + 1);
-        entries.extend(self.entries().map(Some));
-        let mut names: Vec<&[u8]> = self.entries().map(|entry| entry.field).collect();
-        let mut positions: BTreeMap<&[u8], usize> = BTreeMap::new();
-        if changes.len() > WALKS_MAX {
-            positions.extend(names.iter().enumerate().map(|(i, field)| (*field, i)));
-        }
-        let mut tally = Tally::default();
-        for (field, to) in changes {
-            let field = *field;
-            let position = match changes.len() > WALKS_MAX {
-                true => positions.get(field).copied(),
-                false => names.iter().position(|other| *other == field),
-            };
-            let old = position.and_then(|position| entries[position]);
-            let new = tally.note(field, to, old);
-            match position {
-                Some(position) => entries[position] = new,
-                None => {
-                    positions.insert(field, entries.len());
-                    names.push(field);
-                    entries.push(new);
-                }
-            }
-        }
-        let number = Packed::of(self.held()).number + 1;
-        (tally, encode(number, || entries.iter().flatten().copied()))
-    }
-}
-
-impl Tally {
-    /// Returns the entry after a change, and counts the effect.
-    fn note<'e>(
-        &mut self,
-        field: &'e [u8],
-        to: &'e To<'_>,
-        old: Option<Entry<'e>>,
-    ) -> Option<Entry<'e>> {
-        if let To::Expiry(expire_at) = to {
-            self.timed += usize::from(old.is_some());
-            return old.map(|old| Entry { expire_at: *expire_at, ..old });
-        }
-        let value = to.value();
-        self.added += usize::from(old.is_none() && value.is_some());
-        self.removed += usize::from(old.is_some() && value.is_none());
-        self.set += usize::from(value.is_some());
-        value.map(|value| Entry { field, value, expire_at: to.expire_at() })
     }
 }
 
@@ -512,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_no_panic() {
+    fn damaged_bytes_never_panic() {
         let long = [7u8; 200];
         let changes: [Change<'_>; 2] =
             [(b"a", To::Value((&long[..]).into())), (b"bc", To::Value(b"de"[..].into()))];

@@ -66,7 +66,7 @@ impl Session {
     /// Adds to the integer (0 if the key is absent), if the sum is within the bounds and 64 bits.
     ///
     /// # Errors
-    /// [`StoreError::NotANumber`], [`StoreError::AppliedOverflow`] if a bound differs from the value by more than 64
+    /// [`StoreError::NotANumber`], [`StoreError::ChangeOverflow`] if a bound differs from the value by more than 64
     /// bits can hold, and those of every write.
     pub fn incr_ex(
         &mut self,
@@ -81,7 +81,7 @@ impl Session {
     /// as text.
     ///
     /// # Errors
-    /// [`StoreError::NotANumber`], [`StoreError::InfiniteValue`], [`StoreError::AppliedOverflow`], and those
+    /// [`StoreError::NotANumber`], [`StoreError::InfiniteValue`], [`StoreError::ChangeOverflow`], and those
     /// of every write.
     pub fn incr_ex_float(
         &mut self,
@@ -177,7 +177,7 @@ impl Count for i64 {
     }
 
     fn since(self, old: i64) -> Result<i64, StoreError> {
-        self.checked_sub(old).ok_or(StoreError::AppliedOverflow(NumberKind::Integer))
+        self.checked_sub(old).ok_or(StoreError::ChangeOverflow(NumberKind::Integer))
     }
 
     fn shown(self) -> Result<i64, StoreError> {
@@ -242,7 +242,7 @@ impl Count for Number {
     fn since(self, old: Number) -> Result<Number, StoreError> {
         let applied = decimal::add(self, old.negated());
         if applied.is_infinite() {
-            Err(StoreError::AppliedOverflow(NumberKind::Decimal))
+            Err(StoreError::ChangeOverflow(NumberKind::Decimal))
         } else {
             Ok(applied)
         }

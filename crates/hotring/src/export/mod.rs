@@ -19,17 +19,17 @@ use target::Target;
 const WRITE_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
-Keys come from a running server, or with --data from the snapshot and log of a stopped one; they are then held in \
-memory, and nothing in DIR is changed.
+Keys are read from a running server, or with --data from the snapshot and log of a stopped one, which are loaded into \
+memory; nothing in DIR is changed.
 
-FILE gets its name once it is complete and on the disk. It then replaces an existing file, also one behind a link. A \
-device, a FIFO or a descriptor such as /dev/stdout is written directly. Each key of a running server is consistent with \
-its expiry, but the keys are not of one moment.
+FILE appears under its name once it is complete and synced to disk. It replaces an existing file, also the target of a \
+link. A device, a FIFO or a descriptor such as /dev/stdout is written directly. Each key of a running server is exported \
+together with its expiry, but different keys at different moments.
 
-REDISCLI_AUTH holds the password. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, PINNED for --pins, and CLIENT \
-NO-TOUCH, without which the export counts as accesses. A Redis from 7.0 on can be exported, too.
+The variable REDISCLI_AUTH holds the password. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, PINNED for --pins, and CLIENT \
+NO-TOUCH; without it the export counts as accesses. A Redis from 7.0 on can be exported, too.
 
-Exit codes: 0 if all keys were written, 1 if some were not, which are named, 2 without a file";
+Exit codes: 0 if all keys were written, 1 if some were not (they are named), 2 if no file was written";
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
@@ -54,7 +54,7 @@ pub(crate) fn cli() -> Command {
     let pins = Arg::new("pins")
         .long("pins")
         .action(ArgAction::SetTrue)
-        .help("Include which keys are pinned; Redis does not know PIN");
+        .help("Also export pins, by PIN commands that Redis does not have");
     let file = Arg::new("FILE")
         .value_name("FILE|-")
         .required(true)

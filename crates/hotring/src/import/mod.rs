@@ -19,14 +19,15 @@ use sender::{Existing, Sender};
 const READ_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
-FILE is what `hotring export` has written, or an RDB file of Redis up to version 8, of which strings, hashes and lists are taken. \
-Which format it has is seen by how it begins. Keys whose time is over are left \
-out. Of a file that turns out to be damaged or cut off, the keys before that are imported.
+FILE is a file of `hotring export`, or an RDB file of Redis up to version 8, from which strings, lists, sets, sorted sets \
+and hashes are imported. The format is detected from the beginning of the file. Expired keys are skipped. If the file is \
+damaged or cut off, the keys before that point are imported.
 
-With a password in the variable REDISCLI_AUTH it logs in. The user needs SET and RESTORE, and PIN for pinned keys. A Redis \
-from 7.0 on is a server, too.
+The variable REDISCLI_AUTH holds the password. The user needs SET and RESTORE, and PIN for pinned keys. The server may \
+also be a Redis from 7.0 on.
 
-Exit codes: 0 if all keys are there, 1 if some were refused, the first of which are named, 2 if it did not come to the end";
+Exit codes: 0 if all keys were imported, 1 if the server refused some (the first ones are named), 2 if the import was cut \
+short";
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
@@ -35,16 +36,16 @@ pub(crate) fn cli() -> Command {
         .value_name("WHAT")
         .value_parser(["overwrite", "keep", "fail"])
         .default_value("overwrite")
-        .help("For keys that the server already has: replace them, keep them, or keep them and count a failure");
+        .help("Existing keys of the server: replace them, keep them, or keep them and count a failure");
     let skip = Arg::new("skip-unknown")
         .long("skip-unknown")
         .action(ArgAction::SetTrue)
-        .help("Skip keys of an RDB file that are neither strings, hashes nor lists; otherwise the first one ends the import");
+        .help("Skip keys of an RDB file whose type hotring lacks; by default the first one ends the import");
     let db = Arg::new("db")
         .long("db")
         .value_name("N")
         .value_parser(value_parser!(u64))
-        .help("Only keys of this database of an RDB file; required if there is more than one");
+        .help("Import only this database of an RDB file; required if the file has several");
     let file = Arg::new("FILE")
         .value_name("FILE|-")
         .required(true)

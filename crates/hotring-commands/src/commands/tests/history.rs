@@ -75,7 +75,7 @@ fn without_a_history_nothing_is_kept_and_the_error_says_so() {
         SET k 1                 -> +OK¶
         SET k 2                 -> +OK¶
         HISTORY k               -> *0¶
-        ROLLBACK k 1            -> -ERR no earlier values are kept; the setting 'history' says how many¶
+        ROLLBACK k 1            -> -ERR no earlier values are kept; set 'history' to the number of values to keep¶
         ",
     );
     let mut dialogue = Dialogue::new(Version::Resp2);

@@ -38,11 +38,11 @@ const RENAMED: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
 
 /// The data files of Redis: the directive that names each file, its default, and the way to import the file.
 const REDIS_FILES: &[(&str, &str, &str)] = &[
-    ("dbfilename", "dump.rdb", "take its keys over with: hotring import FILE"),
+    ("dbfilename", "dump.rdb", "import its keys with: hotring import FILE"),
     (
         "appenddirname",
         "appendonlydir",
-        "have a Redis write its keys into an RDB file by SAVE, and take that over with: hotring import FILE",
+        "let Redis write its keys to an RDB file with SAVE, and import that file with hotring import",
     ),
 ];
 
@@ -103,7 +103,7 @@ pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>,
     }
     let mut notes = Vec::new();
     for line in &lines {
-        notes.extend(take(config, line)?);
+        notes.extend(apply(config, line)?);
     }
     if last_line(&lines, "log").is_none() {
         notes.extend(keep_snapshots(config, &source));
@@ -128,20 +128,20 @@ fn keep_snapshots(config: &mut Config, source: &str) -> Option<String> {
     config.log.when = AckWhen::Handed;
     Some(format!(
         "{source}: Redis keeps snapshots with these settings (save); this server keeps them with a log of all \
-         writes (log async) in {}. To keep nothing: save \"\" in the file, or --log off",
+         writes (log async) in {}. To keep no data on disk, set save \"\" in the file, or --log off",
         config.log.data.display()
     ))
 }
 
 /// Messages about Redis's data files in the data folder of this server.
 fn files_of_redis(config: &Config, lines: &[Line]) -> Vec<String> {
-    let found = REDIS_FILES.iter().filter_map(|(directive, default, how)| {
+    let found = REDIS_FILES.iter().filter_map(|(directive, default, advice)| {
         let line = lines.iter().rev().find(|line| line.name == *directive);
         let name = line.and_then(|line| line.values.first()).map_or(*default, String::as_str);
         let path = config.log.data.join(name);
         path.exists().then(|| {
             let path = path.display().to_string();
-            format!("{path} is Redis's and is not read; {}", how.replace("FILE", &path))
+            format!("{path} belongs to Redis and is not loaded; {}", advice.replace("FILE", &path))
         })
     });
     if config.log.is_on { found.collect() } else { Vec::new() }
@@ -157,7 +157,7 @@ fn read_included(path: &Path, depth: usize, lines: &mut Vec<Line>) -> Result<(),
             None => {}
             Some((name, [file])) if name.eq_ignore_ascii_case("include") => {
                 if depth == 0 {
-                    return Err(StartError::new(format!("{from}: files are included too deep")));
+                    return Err(StartError::new(format!("{from}: includes are nested too deeply")));
                 }
                 read_included(&relative_to(path, file), depth - 1, lines)?;
             }
@@ -194,13 +194,13 @@ fn words(line: &str) -> Result<Vec<String>, String> {
             let texts = words.map(|word| String::from_utf8(word.to_vec()));
             texts.collect::<Result<_, _>>().map_err(|_| "a value is not UTF-8".to_string())
         }
-        Ok(Decoded::Incomplete) => Err("this is no line of a redis.conf".to_string()),
+        Ok(Decoded::Incomplete) => Err("this is not a line of a redis.conf".to_string()),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// Applies one line; returns a message if the line has no effect.
-fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
+fn apply(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
     let Line { from, name, values } = line;
     let value = values.join(" ");
     let is_value = |text: &&str| text.eq_ignore_ascii_case(&value);
@@ -210,10 +210,10 @@ fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> 
             Ok(Some(without_effect(config, line, &value)))
         }
         Counterpart::Missing { feature, .. } => Err(StartError::new(format!(
-            "{from}: {name} asks for {feature}, which this server does not have; take the line out to \
-             do without"
+            "{from}: {name} asks for {feature}, which this server does not have; remove the line to \
+             start without it"
         ))),
-        Counterpart::Partly(_) => take_output_limit(config, line),
+        Counterpart::Partly(_) => apply_output_limit(config, line),
         // Each line adds to the previous ones, and an empty line removes them.
         Counterpart::Setting(setting) if setting.name == "save" && !value.is_empty() => {
             let all = format!("{} {value}", (setting.get)(config));
@@ -230,13 +230,15 @@ fn without_effect(config: &mut Config, Line { from, name, .. }: &Line, value: &s
     let passive = passive::find(name).expect("it has been found");
     match config.passive.set(passive, value) {
         Ok(()) => format!("{from}: {name} has no effect here"),
-        Err(_) => format!("{from}: {name} has no effect here, and Redis takes no '{value}' for it"),
+        Err(_) => {
+            format!("{from}: {name} has no effect here, and '{value}' is invalid for it in Redis")
+        }
     }
 }
 
 /// Applies `client-output-buffer-limit CLASS HARD SOFT SECONDS ...`, of which the hard limits of the classes `normal`
 /// and `pubsub` have an effect; returns a message if a soft limit has none.
-fn take_output_limit(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
+fn apply_output_limit(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
     let Line { from, name, values } = line;
     config.set(name, &values.join(" "), from)?;
     let has_effect = |class: &str| ["normal", "pubsub"].contains(&class);

@@ -185,10 +185,11 @@ fn what_redis_has_left_in_the_folder_is_named() {
     let (_, notes) = read("left", &text).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let rdb = folder.join("my.rdb").display().to_string();
-    let wanted =
-        format!("{rdb} is Redis's and is not read; take its keys over with: hotring import {rdb}");
+    let wanted = format!(
+        "{rdb} belongs to Redis and is not loaded; import its keys with: hotring import {rdb}"
+    );
     assert!(notes.contains(&wanted), "{notes:?}");
-    assert!(notes.iter().any(|note| note.contains("appendonlydir is Redis's")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("appendonlydir belongs to Redis")), "{notes:?}");
 }
 
 #[test]
@@ -196,8 +197,8 @@ fn lines_that_ask_for_what_is_not_here_are_refused() {
     let refused = |text: &str| read("refused", text).unwrap_err();
     assert_eq!(
         refused("port 1\nbind-source-addr 127.0.0.1"),
-        "redis.conf, line 2: bind-source-addr asks for a source address of links, which this server does not have; take \
-         the line out to do without"
+        "redis.conf, line 2: bind-source-addr asks for a source address of links, which this server does not have; remove \
+         the line to start without it"
     );
     assert!(
         refused("appendfsync often").contains("appendfsync must be one of the following: everysec")
@@ -229,7 +230,7 @@ fn values_without_effect_are_kept_for_who_asks() {
     assert_eq!((shown("replica-announce-port"), shown("slave-announce-port")), ("7", "7"));
     assert_eq!((shown("repl-backlog-ttl"), shown("replica-announced")), ("9", "yes"));
     let odd =
-        "redis.conf, line 3: dynamic-hz has no effect here, and Redis takes no 'maybe' for it";
+        "redis.conf, line 3: dynamic-hz has no effect here, and 'maybe' is invalid for it in Redis";
     assert_eq!(notes[2], odd);
 }
 
