@@ -74,7 +74,7 @@ impl Members {
         self.dict.get(self.hash(member), member).is_some()
     }
 
-    /// Calls `f` with each member that is in all `others`, too, until `f` returns false; and `step` for each member. All
+    /// Calls `f` with each member that all `others` have, too, until `f` returns false; and `step` for each member. All
     /// sets must be of one store.
     pub(super) fn intersect(
         &self,

@@ -266,8 +266,8 @@ impl<'a> SetRef<'a> {
         }
     }
 
-    /// Calls `f` with each member that is in all `others`, too, until `f` returns false; and `step` for each member. False
-    /// if a set is packed: then it calls neither.
+    /// Calls `f` with each member that all `others` have, too, until `f` returns false; and `step` for each member.
+    /// False if a set is packed: then it calls neither.
     pub(crate) fn intersect_large(
         &self,
         others: &[SetRef<'a>],
