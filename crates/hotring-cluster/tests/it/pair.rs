@@ -31,7 +31,7 @@ fn kept(history: &History, last: Lsn, clean: bool) -> Kept {
 
 fn held(history: &History, last: Lsn) -> Held {
     let history = history.clone();
-    Held { store: STORE, history, last, whole: true, adopt: false }
+    Held { store: STORE, history, last, whole: true, adopt: false, caught_up: false }
 }
 
 fn first_epoch() -> History {
@@ -61,10 +61,14 @@ impl Pair {
         pair
     }
 
+    /// The first hello may be answered with `NotReady`.
     fn attach(&mut self) {
-        let hello = self.replica.hello(0, true).unwrap();
-        self.primary.hello(self.now, &hello, 1);
-        self.settle();
+        let id = self.replica.hello(0, true).unwrap().from;
+        while self.primary.feed().follower(node(2)).is_none_or(|follower| follower.id != id) {
+            let hello = self.replica.hello(0, true).unwrap();
+            self.primary.hello(self.now, &hello, 1);
+            self.settle();
+        }
     }
 
     /// Delivers all messages, until there are none.
@@ -143,7 +147,7 @@ fn the_right_to_answer_ends_with_the_promises_and_comes_back() {
     assert_eq!(pair.primary.writes(pair.now + at(1001)), Writes::NoReplicas);
     pair.tick(250);
     assert_eq!(pair.primary.answers_until(), Some(pair.now + at(1800)));
-    assert!(pair.primary.name(pair.now, vec![]));
+    pair.primary.name(pair.now, vec![]).unwrap();
     assert_eq!(pair.primary.answers_until(), Some(Moment::MAX));
 }
 
@@ -235,7 +239,9 @@ fn a_primary_that_comes_back_empty_waits_and_empties_no_replica() {
     let hello = pair.replica.hello(0, true).unwrap();
     pair.now += at(5000);
     pair.primary.hello(pair.now, &hello, 1);
-    assert_eq!(pair.primary.acts(), [Act::Send(node(2), ToReplica::NotReady)]);
+    assert_eq!(pair.primary.acts(), [Act::Send(node(2), ToReplica::NotReady(Incarnation(9)))]);
+    pair.replica.receive(pair.now, node(1), &ToReplica::NotReady(Incarnation(9)));
+    pair.primary.hello(pair.now, &pair.replica.hello(0, true).unwrap(), 1);
     assert_eq!(pair.primary.ahead(), Some(node(2)));
     assert_eq!(pair.primary.writes(pair.now), Writes::Closed);
     // Even if an operator lets it go on, the replica keeps what it has.
@@ -260,6 +266,7 @@ fn all_members_of_a_new_set_may_be_empty() {
         Primary::start(now, me(1, 1), rules, empty, Origin::Named(vec![node(2), node(3)]));
     let told = |primary: &mut Primary, n: u8, now| {
         let mut other = Replica::new(now, me(n, 1), rules, None, held(&History::new(), 0));
+        other.receive(now, node(1), &ToReplica::NotReady(Incarnation(1)));
         primary.hello(now, &other.hello(0, true).unwrap(), 1);
         primary.acts().iter().filter(|act| matches!(act, Act::Begin(_))).count()
     };
@@ -319,6 +326,31 @@ fn a_failover_that_is_given_up_leaves_one_primary() {
     pair.replica.receive(pair.now, node(1), lost);
     pair.settle();
     assert_eq!(pair.replica_told, []);
+}
+
+#[test]
+fn without_a_set_too_a_handover_silences_the_primary() {
+    let mut pair = Pair::new(vec![]);
+    pair.apply(11);
+    pair.tick(0);
+    pair.primary.fail_over(pair.now, None, None, false).unwrap();
+    pair.primary.paused(pair.now, 11);
+    let acts = pair.primary.acts();
+    assert!(matches!(acts[..], [Act::PauseWrites, Act::Send(_, ToReplica::Handover(_))]));
+    assert!(pair.primary.abort_failover());
+    pair.now += at(1500);
+    assert_eq!(pair.primary.answers_until(), None);
+    // The replica has taken it up, or not: only an answer to a later beat says so.
+    pair.tick(0);
+    assert_eq!(pair.primary.answers_until(), Some(Moment::MAX));
+    // A handover that comes after the promise is declined: its primary may have started again.
+    pair.primary.fail_over(pair.now, None, None, false).unwrap();
+    pair.primary.paused(pair.now, 11);
+    pair.now += at(2001);
+    pair.settle();
+    assert_eq!(pair.replica_told, []);
+    assert_eq!(pair.told.last(), Some(&Act::ResumeWrites));
+    assert_eq!(pair.primary.answers_until(), Some(Moment::MAX));
 }
 
 #[test]
