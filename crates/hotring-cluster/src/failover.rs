@@ -155,7 +155,7 @@ impl Primary {
         let Some(stamp) = self.feed.follower(to).map(|follower| follower.stamp) else {
             return self.give_up(FailoverEnd::Declined);
         };
-        let after_beat = self.feed.beats();
+        let after_beat = self.feed.last_beat();
         let others = self.in_sync.known().iter().copied().filter(|node| *node != to);
         let mut set: Vec<NodeId> = others.collect();
         if !self.in_sync.known().is_empty() {

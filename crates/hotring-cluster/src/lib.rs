@@ -30,7 +30,7 @@ mod replica;
 mod rules;
 
 pub use failover::{FailoverEnd, FailoverRefused};
-pub use feed::{Feed, Follower, Lag, Source};
+pub use feed::{Feed, Follower, Lag, News, Source};
 pub use history::{History, OutOfOrder, Start};
 pub use ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId, StoreId};
 pub use in_sync::Set;

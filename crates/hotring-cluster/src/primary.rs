@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::failover::{Failover, FailoverEnd, Handed};
-use crate::feed::{Feed, Lag, Source};
+use crate::feed::{Feed, Lag, News, Source};
 use crate::history::{History, Start};
 use crate::ids::{Epoch, Identity, Lsn, Moment, NodeId, StoreId};
 use crate::in_sync::{InSync, Set};
-use crate::message::{Ack, Beat, Hello, Stamp, ToPrimary, ToReplica, Told};
+use crate::message::{Ack, Hello, Stamp, ToPrimary, ToReplica, Told};
 use crate::records::{Claim, Outcome, Request, ShardId};
 use crate::replica::{Held, TakeOver};
 use crate::rules::Rules;
@@ -190,6 +190,7 @@ impl Primary {
         history: History,
         last: Lsn,
     ) -> Self {
+        debug_assert!(!rules.promises || rules.are_consistent());
         Primary {
             me,
             rules,
@@ -235,6 +236,11 @@ impl Primary {
     /// The epoch of this primary.
     pub fn epoch(&self) -> Epoch {
         self.history.epoch()
+    }
+
+    /// The store whose data the stream is.
+    pub fn store(&self) -> StoreId {
+        self.store
     }
 
     /// The epochs of the stream.
@@ -354,7 +360,7 @@ impl Primary {
         self.hear(hello);
         self.go_on_if_all_told(now);
         let node = hello.from.node;
-        if !matches!(self.state, State::Serving) {
+        if !matches!(self.state, State::Serving) || node == self.me.node {
             return self.acts.push(Act::Send(node, ToReplica::NotReady(self.me.incarnation)));
         }
         let (store, last) = (self.store, self.last);
@@ -499,26 +505,17 @@ impl Primary {
     }
 
     fn beat(&mut self, now: Moment, told: Told) {
-        let (number, barrier) = (self.feed.beat(now), self.barrier());
+        let barrier = self.barrier();
         let lease = if self.rules.promises { self.rules.lease } else { Duration::ZERO };
         let silent = self.handed.as_ref().filter(|handed| handed.is_open).map(|handed| handed.to);
-        for follower in self.feed.followers() {
-            let node = follower.id.node;
-            // Before its first word nothing is known of it.
-            if !follower.has_acked || silent == Some(node) {
-                continue;
-            }
-            let beat = Beat {
-                stamp: follower.stamp,
-                number,
-                lease,
-                committed: self.committed,
-                member: self.in_sync.known().contains(&node),
-                caught_up: follower.whole && follower.positions.applied >= barrier,
-                told,
-            };
-            self.acts.push(Act::Send(node, ToReplica::Beat(beat)));
-        }
+        let news = News { lease, committed: self.committed, told };
+        let known = self.in_sync.known();
+        let beats = self.feed.beats(now, news, |follower| {
+            let caught_up = follower.whole && follower.positions.applied >= barrier;
+            (known.contains(&follower.id.node), caught_up)
+        });
+        let heard = beats.into_iter().filter(|(node, _)| silent != Some(*node));
+        self.acts.extend(heard.map(|(node, beat)| Act::Send(node, ToReplica::Beat(beat))));
         // Only attached replicas and members are remembered.
         let feed = &self.feed;
         let members: Vec<NodeId> = self.in_sync.counted().collect();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::failover::{FailoverEnd, FailoverRefused};
+use crate::feed::{Feed, News, Source};
 use crate::history::{History, Start};
 use crate::ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId};
 use crate::in_sync::Set;
@@ -135,6 +136,39 @@ fn without_a_set_nothing_is_waited_for() {
     assert_eq!(pair.primary.committed(), 14);
     assert_eq!(pair.primary.writes(pair.now), Writes::Open);
     assert_eq!(pair.primary.answers_until(), Some(Moment::MAX));
+}
+
+#[test]
+fn too_few_replicas_in_sync_stop_writes_alone() {
+    let kept = kept(&first_epoch(), 10, true);
+    let rules = Rules { min_in_sync: 1, ..Rules::default() };
+    let mut alone = Primary::start(at(0), me(1, 2), rules, kept, Origin::Named(vec![]));
+    alone.tick(at(0), Told::default());
+    assert_eq!(alone.writes(at(0)), Writes::NoReplicas);
+    assert_eq!(alone.answers_until(), Some(Moment::MAX));
+    alone.name(at(0), vec![node(2)]).unwrap();
+    assert_eq!((alone.writes(at(0)), alone.answers_until()), (Writes::NoReplicas, None));
+}
+
+#[test]
+fn a_replica_of_a_replica_is_never_in_sync() {
+    let mut feed = Feed::new();
+    let history = first_epoch();
+    let source = Source { node: node(2), store: STORE, history: &history, last: 10, oldest: 1 };
+    let mut below = Replica::new(at(0), me(3, 1), Rules::default(), None, held(&history, 7));
+    let answer = feed.hello(&below.hello(0, false).unwrap(), source);
+    assert_eq!(below.answer(at(0), answer), Ok(Course::Continue(7)));
+    below.applied(Positions { applied: 10, written: 10, synced: 10 });
+    let news = News { lease: at(0), committed: 10, told: Told::default() };
+    assert_eq!(feed.beats(at(0), news, |_| (false, false)), []);
+    for act in below.acts() {
+        let replica::Act::Send(_, ToPrimary::Ack(ack)) = act else { panic!("{act:?}") };
+        feed.ack(node(3), &ack);
+    }
+    let beats = feed.beats(at(0), news, |_| (false, false));
+    below.receive(at(9000), node(2), &ToReplica::Beat(beats[0].1));
+    assert!(below.may_answer(at(19_000)) && !below.is_in_sync());
+    assert_eq!((feed.applied_by(10), feed.followers()[0].positions.applied), (0, 10));
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl World {
     fn extend(&mut self, chief: usize) {
         let mut set = self.nodes[chief].set.clone();
         let feed = self.primary_mut(chief).feed();
-        let beats = feed.beats();
+        let beats = feed.last_beat();
         let outside = feed.followers().iter().map(|follower| follower.id.node);
         let Some(node) = outside.into_iter().find(|node| !set.contains(node)) else { return };
         set.push(node);
