@@ -8,6 +8,9 @@ use crate::sim::world::World;
 /// least every 900 ms, and a promise lasts for two seconds of a slow clock.
 const HANDOVER: u64 = 3200;
 
+/// Without promises: as long as a message may take.
+const HANDOVER_MAX: u64 = 12_000;
+
 impl World {
     /// Looks around, and does one thing or nothing.
     pub fn operate(&mut self) {
@@ -94,7 +97,8 @@ impl World {
             self.failing_over = self.now;
         }
         // A handover may be on its way, so no other node may be promoted, and none be taken out.
-        let may_promote = self.failing_over == 0 || self.now > self.failing_over + HANDOVER;
+        let wait = if self.plan.promises { HANDOVER } else { HANDOVER_MAX };
+        let may_promote = self.failing_over == 0 || self.now > self.failing_over + wait;
         let is_well = self.is_up(chief) && self.nodes[chief].answers(self.now);
         let serves = |primary: &Primary| primary.writes(clock) != Writes::Closed;
         if !self.nodes[chief].primary().is_some_and(serves) && self.is_stuck() {

@@ -24,6 +24,8 @@ pub enum Mode {
 pub struct Plan {
     pub mode: Mode,
     pub logs: Vec<Log>,
+    /// Whether replicas promise anything. Without, a deposed primary may show old values, and nothing else.
+    pub promises: bool,
     /// Clocks run at rates up to this many thousandths away from the true one.
     pub drift: i64,
     /// Of a thousand messages, those that are lost, that come twice, and that come very late.
@@ -55,6 +57,7 @@ impl Plan {
             doubled: if rng.bool() { 0 } else { rng.u64(..200) },
             late: if rng.bool() { 0 } else { rng.u64(..60) },
             calm: rng.u64(300..2500),
+            promises: rng.u8(..6) != 0,
             pace: rng.u64(40..300),
             trouble: rng.u64(5_000..15_000),
         }

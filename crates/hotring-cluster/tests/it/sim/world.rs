@@ -142,7 +142,7 @@ impl World {
         let n = nodes.len();
         let mut world = World {
             rng,
-            rules: Rules::default(),
+            rules: Rules { promises: plan.promises, ..Rules::default() },
             now: 0,
             nodes,
             cut: Vec::new(),
@@ -533,6 +533,9 @@ impl World {
     // Invariants.
 
     fn check(&mut self) {
+        if !self.plan.promises {
+            return;
+        }
         let answering: Vec<usize> =
             (0..self.nodes.len()).filter(|n| self.nodes[*n].answers(self.now)).collect();
         if answering.len() > 1 {
@@ -569,10 +572,21 @@ impl World {
     fn check_rest(&mut self) {
         if self.is_at_rest() {
             self.is_over = true;
+            self.check_acknowledged();
         } else if self.now > self.healed_at + REST {
             self.violate("no rest: replicas differ from the primary, or none serves".to_string());
         } else {
             self.after(400, Event::Check);
+        }
+    }
+
+    /// Without promises this alone holds: what was acknowledged is there in the end.
+    fn check_acknowledged(&mut self) {
+        let values = self.nodes[0].data.values;
+        for (pair, floor) in self.floors.into_iter().enumerate() {
+            if values[2 * pair] < floor || values[2 * pair] != values[2 * pair + 1] {
+                self.violate(format!("pair {pair} lacks {floor} in the end: {values:?}"));
+            }
         }
     }
 
