@@ -3,7 +3,7 @@
 use crate::ids::{Moment, NodeId};
 use crate::in_sync::{InSync, Set};
 use crate::primary::{Act, Primary, StartRefused, State};
-use crate::records::{Next, Outcome, Shard};
+use crate::records::{Next, Outcome, Revision, Shard};
 
 impl Primary {
     /// Asks the records to remove members that lag and to add replicas that have caught up.
@@ -55,6 +55,15 @@ impl Primary {
                 self.state = State::Over;
                 self.acts.push(Act::MustNotStart(why));
             }
+        }
+    }
+
+    /// A watch showed this record. A primary that needs no other node learns only so that it was replaced by
+    /// force.
+    pub fn saw(&mut self, revision: Revision, shard: &Shard) {
+        let is_later = self.in_sync.revision().is_some_and(|known| revision > known);
+        if matches!(self.state, State::Serving) && is_later && shard.primary != self.me {
+            self.supersede(shard.epoch, Some(shard.primary.node));
         }
     }
 

@@ -175,7 +175,7 @@ impl Primary {
     /// A replica becomes primary.
     pub fn take_over(now: Moment, me: Identity, rules: Rules, from: TakeOver) -> Self {
         let mut primary = Primary::new(now, me, rules, from.store, from.history, from.last);
-        primary.committed = from.committed;
+        primary.committed = from.committed.min(from.last);
         primary.deposed = from.deposed;
         primary.in_sync = InSync::new(from.set);
         primary.begin(now, from.epoch);

@@ -285,6 +285,9 @@ impl Replica {
         if !is_asked || self.link.is_some() || self.promotion.is_some() {
             return Err(AnswerRefused::Late);
         }
+        if answer.stamp.epoch != answer.history.epoch() {
+            return Err(AnswerRefused::Garbled);
+        }
         self.judge(&answer)?;
         let phase = match answer.course {
             Course::Continue(after) if after == self.copy.last => Phase::Following,
@@ -438,7 +441,7 @@ impl Replica {
         let Some(link) = self.link.as_mut().filter(|link| beat.number > link.beat) else { return };
         link.beat = beat.number;
         self.heard = Some(now);
-        self.bound_until = self.bound_until.max(now + beat.lease);
+        self.bound_until = self.bound_until.max(now + beat.lease.min(Rules::LEASE_MAX));
         self.is_member = beat.member;
         self.is_caught_up = beat.caught_up;
         self.was_caught_up |= beat.caught_up;

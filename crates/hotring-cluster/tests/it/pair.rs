@@ -7,7 +7,7 @@ use crate::feed::{Feed, News, Source};
 use crate::history::{History, Start};
 use crate::ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId};
 use crate::in_sync::Set;
-use crate::message::{Answer, Course, Positions, ToPrimary, ToReplica, Told};
+use crate::message::{Answer, Beat, Course, Positions, ToPrimary, ToReplica, Told};
 use crate::primary::{Act, Kept, Origin, Primary, Writes};
 use crate::replica::{self, AnswerRefused, Held, PromoteRefused, Replica};
 use crate::rules::Rules;
@@ -360,6 +360,50 @@ fn a_failover_that_is_given_up_leaves_one_primary() {
     pair.replica.receive(pair.now, node(1), lost);
     pair.settle();
     assert_eq!(pair.replica_told, []);
+}
+
+#[test]
+fn a_forced_failover_hands_over_at_the_end_of_its_time() {
+    let mut pair = Pair::new(vec![node(2)]);
+    pair.apply(11);
+    pair.tick(0);
+    pair.write(20);
+    let (now, target) = (pair.now, Some(node(2)));
+    let unlimited = pair.primary.fail_over(now, target, None, true);
+    assert_eq!(unlimited, Err(FailoverRefused::NeedsTargetAndTime));
+    pair.primary.fail_over(now, target, Some(at(200)), true).unwrap();
+    pair.primary.paused(now, 20);
+    pair.tick(199);
+    assert_eq!(pair.replica_told, []);
+    pair.tick(1);
+    let [replica::Act::TakeOver(from)] = &pair.replica_told[..] else { panic!("no promotion") };
+    assert_eq!((from.last, from.epoch), (11, Epoch(3)));
+    // The nine records have an open fate: the old primary repairs its tail.
+    assert_eq!(pair.told.last(), Some(&Act::Superseded(Epoch(3), Some(node(2)))));
+    assert!(pair.primary.held().caught_up);
+}
+
+#[test]
+fn what_a_peer_sends_never_overflows() {
+    let mut pair = Pair::new(vec![node(2)]);
+    pair.apply(11);
+    let stamp = pair.primary.feed().followers()[0].stamp;
+    let beat = Beat {
+        stamp,
+        number: u64::MAX,
+        lease: Duration::MAX,
+        committed: u64::MAX,
+        member: true,
+        caught_up: true,
+        told: Told { wall: u64::MAX, cas: u64::MAX },
+    };
+    pair.replica.receive(pair.now, node(1), &ToReplica::Beat(beat));
+    assert_eq!(pair.replica.promote(pair.now, vec![], false), Ok(()));
+    pair.tick(3_600_000);
+    let [replica::Act::TakeOver(from)] = &pair.replica_told[..] else { panic!("no promotion") };
+    let mut new = Primary::take_over(pair.now, me(2, 3), Rules::default(), (**from).clone());
+    // It claims that more was committed than it has.
+    assert_eq!((new.acts().len(), new.committed()), (1, 12));
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl World {
     fn may_crash(&self, n: usize, end: End) -> bool {
         let others = (0..self.nodes.len()).filter(|m| *m != n);
         let is_clean = self.nodes[n].is_clean(end) && self.is_primary(n) && self.has_everything(n);
-        is_clean || others.into_iter().any(|m| self.keeps_everything(m))
+        self.plan.is_forced || is_clean || others.into_iter().any(|m| self.keeps_everything(m))
     }
 
     fn has_everything(&self, n: usize) -> bool {

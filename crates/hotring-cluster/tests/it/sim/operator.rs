@@ -25,9 +25,17 @@ impl World {
         self.in_trouble && self.rng.u8(..of) == 0
     }
 
+    /// Whether this step is forced.
+    fn is_forced(&mut self) -> bool {
+        self.plan.is_forced && self.rng.bool()
+    }
+
     fn repair_shard(&mut self) {
         let Some((_, shard)) = &self.record else { return };
         let chief = self.index(shard.primary.node);
+        if self.plan.is_forced {
+            self.let_adopt();
+        }
         if self.is_whim(4) {
             return self.fail_over(chief);
         }
@@ -38,12 +46,23 @@ impl World {
         }
     }
 
+    /// A replica keeps its data, if a node with other data was forced, until it is told not to.
+    fn let_adopt(&mut self) {
+        for n in 0..self.nodes.len() {
+            if self.is_up(n) && self.nodes[n].replica().is_some() && self.following(n).refuses {
+                let is_told = self.replica_mut(n).adopt();
+                self.following(n).refuses &= !is_told;
+                self.following(n).linked = None;
+            }
+        }
+    }
+
     fn promote(&mut self, n: usize, set: Vec<NodeId>) -> bool {
         if !self.is_up(n) || self.nodes[n].replica().is_none() {
             return false;
         }
-        let clock = self.clock(n);
-        let result = self.replica_mut(n).promote(clock, set, false);
+        let (clock, force) = (self.clock(n), self.is_forced());
+        let result = self.replica_mut(n).promote(clock, set, force);
         self.note(|| format!("operator promotes node {n}: {result:?}"));
         self.act(n);
         result.is_ok()
@@ -51,7 +70,9 @@ impl World {
 
     fn fail_over(&mut self, chief: usize) {
         // Without a set nothing is promised.
-        let has_set = |primary: &Primary| self.record.is_some() || !primary.in_sync().is_empty();
+        let has_set = |primary: &Primary| {
+            self.record.is_some() || self.plan.is_forced || !primary.in_sync().is_empty()
+        };
         if !self.is_up(chief) || !self.nodes[chief].primary().is_some_and(has_set) {
             return;
         }
@@ -60,12 +81,13 @@ impl World {
         let target = Some(self.nodes[target].id).filter(|_| self.rng.bool());
         let timeout = std::time::Duration::from_millis(self.rng.u64(10..1000));
         let timeout = Some(timeout).filter(|_| self.rng.bool());
+        let force = self.is_forced();
         let aborts = self.rng.u8(..3) == 0;
         let primary = self.primary_mut(chief);
         let result = if aborts && primary.abort_failover() {
             "aborted".to_string()
         } else {
-            format!("{:?}", primary.fail_over(clock, target, timeout, false))
+            format!("{:?}", primary.fail_over(clock, target, timeout, force))
         };
         self.failing_over = self.now;
         self.note(|| format!("operator has node {chief} fail over to {target:?}: {result}"));
@@ -107,7 +129,7 @@ impl World {
         let may_wait = self.in_trouble && self.rng.bool();
         if may_promote && ((!is_well && !may_wait) || self.is_whim(12)) {
             let n = self.random_node();
-            if n != chief && !self.nodes[n].is_barred {
+            if n != chief && (!self.nodes[n].is_barred || self.plan.is_forced) {
                 let set = self.choose_set(n);
                 if self.promote(n, set) {
                     let is_waiting = self.chief == chief;

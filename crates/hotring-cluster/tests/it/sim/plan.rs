@@ -24,6 +24,9 @@ pub enum Mode {
 pub struct Plan {
     pub mode: Mode,
     pub logs: Vec<Log>,
+    /// Whether the operator forces things and faults destroy what they like. Then writes may be lost, but in the
+    /// end all replicas must equal one primary.
+    pub is_forced: bool,
     /// Whether replicas promise anything. Without, a deposed primary may show old values, and nothing else.
     pub promises: bool,
     /// Clocks run at rates up to this many thousandths away from the true one.
@@ -41,7 +44,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(rng: &mut Rng, mode: Mode) -> Self {
+    pub fn new(rng: &mut Rng, mode: Mode, seed: u64) -> Self {
         let n = if rng.u8(..3) == 0 { 2 } else { 3 };
         let same = rng.u8(..4);
         let log = |rng: &mut Rng| match if same < 3 { same } else { rng.u8(..3) } {
@@ -51,6 +54,7 @@ impl Plan {
         };
         Plan {
             mode,
+            is_forced: seed % 8 == 7,
             logs: (0..n).map(|_| log(rng)).collect(),
             drift: rng.i64(0..=40),
             lost: if rng.bool() { 0 } else { rng.u64(..100) },
