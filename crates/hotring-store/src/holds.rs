@@ -28,6 +28,8 @@ pub enum Fault {
     NoOrder,
     /// A held stripe is taken as free if another key of it is held.
     NoLook,
+    /// A write is marked as under way after it has changed the index.
+    LateMark,
     /// Sleepers are not woken.
     NoWake,
     /// The end of a hold clears its stripes even if other holds have keys in them.

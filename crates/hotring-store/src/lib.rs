@@ -67,6 +67,7 @@ mod in_flight;
 mod list;
 mod logged;
 mod long_text;
+mod marks;
 mod metadata;
 mod mode;
 mod ops;

@@ -32,6 +32,7 @@ use crate::container::{ContainerOptions, Contents, Type, packed_kind, unpack};
 use crate::gate::Fault;
 use crate::hash::{Hash, from_format_1};
 use crate::long_text::{LongText, from_packed};
+use crate::marks::Marks;
 use crate::mode::Modes;
 use crate::sync::Arc;
 use crate::value::{KIND_HASH_1, encode_owned};
@@ -47,6 +48,7 @@ const KIND_MAX: u8 = 15;
 /// The state of logging that all sessions share.
 pub(crate) struct Logged {
     pub(crate) modes: Modes,
+    pub(crate) marks: Marks,
     pub(crate) parts: OnceLock<Parts>,
     /// The order locks, without padding: they stay in the cache of a writing thread, and two threads rarely want the
     /// same cache line at the same time.
@@ -74,7 +76,14 @@ pub(crate) struct Logging {
 impl Logged {
     pub(crate) fn new(seed: u64, fault: Fault) -> Logged {
         let locks = (0..LOCKS).map(|_| Mutex::default()).collect();
-        Logged { modes: Modes::new(), parts: OnceLock::new(), locks, seed, fault }
+        Logged {
+            modes: Modes::new(),
+            marks: Marks::new(fault),
+            parts: OnceLock::new(),
+            locks,
+            seed,
+            fault,
+        }
     }
 
     pub(crate) fn set_log(&self, log: Arc<Log>) -> bool {
@@ -125,21 +134,24 @@ impl Logging {
         self.database_id = database_id;
     }
 
-    /// Hands the collected records to the log. The caller must be within the gate.
+    /// Hands the collected records to the log, and returns the number of the last. The caller must be within the gate.
     #[inline]
-    pub(crate) fn hand_over(&mut self, logged: &Logged) {
+    pub(crate) fn hand_over(&mut self, logged: &Logged) -> Option<Lsn> {
         if self.records.is_empty() {
-            return;
+            return None;
         }
         let had_no_effect = self.records.count() == self.databases_named;
         (self.database_id, self.databases_named) = (0, 0);
         if had_no_effect {
-            return self.records.reset();
+            self.records.reset();
+            return None;
         }
-        match logged.parts.get() {
-            Some(parts) => self.last = Some(parts.log.append(&mut self.records)),
-            None => self.records.reset(),
-        }
+        let Some(parts) = logged.parts.get() else {
+            self.records.reset();
+            return None;
+        };
+        self.last = Some(parts.log.append(&mut self.records));
+        self.last
     }
 }
 

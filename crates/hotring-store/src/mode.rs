@@ -10,6 +10,7 @@ use hotring_log::Lsn;
 const LOGGED: u8 = 1;
 const FOLLOWED: u8 = 1 << 1;
 const REPLICA: u8 = 1 << 2;
+const MARKED: u8 = 1 << 3;
 
 /// The role of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,11 @@ impl Mode {
     /// Whether removals of what has expired are logged.
     pub(crate) fn is_followed(self) -> bool {
         self.0 & (LOGGED | FOLLOWED) == LOGGED | FOLLOWED
+    }
+
+    /// Whether writes are marked ([`crate::marks`]).
+    pub(crate) fn is_marked(self) -> bool {
+        self.0 & (LOGGED | MARKED) == LOGGED | MARKED
     }
 
     /// Whether only an applier may write.
@@ -76,13 +82,17 @@ impl Modes {
         self.word.store(after, Ordering::Relaxed);
     }
 
-    /// The caller must hold all keys, as for the other two.
+    /// The caller must hold all keys, as for the other ones.
     pub(crate) fn set_logged(&self, on: bool) {
         self.set(LOGGED, on);
     }
 
     pub(crate) fn set_followed(&self, on: bool) {
         self.set(FOLLOWED, on);
+    }
+
+    pub(crate) fn set_marked(&self, on: bool) {
+        self.set(MARKED, on);
     }
 
     pub(crate) fn set_role(&self, role: Role) {

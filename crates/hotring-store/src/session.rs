@@ -303,10 +303,17 @@ impl Session {
         let is_logged = mode.is_logged() && !mode.is_replica();
         let records = is_logged.then(|| self.logging.of_database(self.database_id));
         let lasting = mode.keeps_expired() && !self.applies;
+        let is_marked = mode.is_marked() && !is_held;
+        if is_marked {
+            self.logged.marks.begin(hash);
+        }
         let write = Write { index, key, stripe, wheels, records, hooks, lasting };
         let result = f(write, objects);
         if !is_held {
-            self.logging.hand_over(&self.logged);
+            let record = self.logging.hand_over(&self.logged);
+            if is_marked {
+                self.logged.marks.end(hash, record);
+            }
         }
         drop(order);
         if FAILS && refused {
@@ -327,17 +334,27 @@ impl Session {
         struct Held<'a> {
             session: &'a mut Session,
             taken: bool,
+            marked: Option<&'a Keys>,
         }
         impl Drop for Held<'_> {
             fn drop(&mut self) {
                 if self.taken {
-                    self.session.logging.hand_over(&self.session.logged);
+                    let record = self.session.logging.hand_over(&self.session.logged);
+                    if let Some(keys) = self.marked {
+                        self.session.logged.marks.end_all(keys, record);
+                    }
                     self.session.gate.release();
                 }
             }
         }
         let taken = self.gate.acquire(keys, how);
-        let held = Held { session: self, taken };
+        // The mode may change in the hold only by what the hold is for.
+        let is_marked = taken && how != Hold::Read && self.logged.modes.get().is_marked();
+        let marked = is_marked.then_some(keys);
+        if let Some(keys) = marked {
+            self.logged.marks.begin_all(keys);
+        }
+        let held = Held { session: self, taken, marked };
         f(held.session)
     }
 
@@ -355,6 +372,10 @@ impl Session {
     /// Like [`admit`](Self::admit), with this many bytes in addition to the present ones.
     #[cold]
     pub(crate) fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
+        if self.logged.modes.get().is_replica() {
+            // The write is refused within the gate, and must not evict before.
+            return Ok(());
+        }
         let evicts = self.eviction.policy() != EvictionPolicy::NoEviction;
         if evicts && self.admitted.is_some_and(|admitted| len <= admitted) {
             // Memory was freed for all operations of the batch; evicting now could remove keys that the batch has

@@ -81,7 +81,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "metadata",
                 "gathered",
             ],
-            &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged", "mode"],
+            &[
+                "wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged", "mode",
+                "marks",
+            ],
             &["write", "databases"],
             &["session"],
             &["store", "container::write", "container::write_text"],

@@ -27,6 +27,10 @@ impl Session {
             let position = session.logged.log().map(hotring_log::Log::handed);
             let was_replica = session.logged.modes.get().is_replica();
             session.logged.modes.set_role(role);
+            if !was_replica && role == Role::Replica {
+                // All of it is applied: no write is under way.
+                session.logged.modes.begin_at(position.unwrap_or(0));
+            }
             let databases = session.databases.present();
             let rebuild = was_replica && role == Role::Primary;
             let wheels: Vec<_> =
@@ -45,6 +49,34 @@ impl Session {
             session.logged.modes.set_followed(on);
             session.logged.log().map(hotring_log::Log::handed)
         })
+    }
+
+    /// Begins or ends to mark writes, so that [`last_records`](Self::last_records) can tell what a reply depends on.
+    /// Writes before are not marked: replies must wait for the returned position, that of the last record at that
+    /// moment. None if there is no log.
+    pub fn mark_writes(&mut self, on: bool) -> Option<Lsn> {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            session.logged.modes.set_marked(on);
+            session.logged.log().map(hotring_log::Log::handed)
+        })
+    }
+
+    /// The position that the log must have reached at the replicas before a reply may show what this session has read
+    /// of these keys of the present database, be it a value or nothing: to be asked after the reads, while writes are
+    /// marked. May wait for a write of these keys that is under way. It is too high rather than too low.
+    pub fn last_records<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Lsn {
+        keys.into_iter().map(|key| self.last_record(key)).max().unwrap_or(0)
+    }
+
+    fn last_record(&mut self, key: &[u8]) -> Lsn {
+        let hash = self.gate_hash(key);
+        if self.logged.marks.is_under_way(hash) && !self.gate.holds_any() {
+            // A hold in which the value was written has ended once a read is possible, and a write outside of holds
+            // has ended once the lock was free. A hold of all keys is one of this key.
+            drop(self.gate.read(hash));
+            drop(self.logged.order(hash));
+        }
+        self.logged.marks.last(hash)
     }
 
     /// The present role. It lasts while this session holds keys ([`Session::exclusive`]).

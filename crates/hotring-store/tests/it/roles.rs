@@ -7,9 +7,10 @@ use std::task::{Wake, Waker};
 use hotring_log::storage::Memory;
 use hotring_log::{Effect, NoRun, Records, Run};
 use hotring_store::{
-    Applier, ApplyError, BitOp, Changed, Content, End, ExpireCondition, Fault, ItemAction,
-    Metadata, Observer, Options, Origin, ReplyCapacity, Role, Session, SetExpiry, SetOperation,
-    SetOptions, Store, StoreError, TtlChange, UnknownForm, keys_of,
+    Applier, ApplyError, BitOp, Changed, Content, End, EvictionOptions, EvictionPolicy,
+    ExpireCondition, Fault, ItemAction, Metadata, Observer, Options, Origin, ReplyCapacity, Role,
+    Session, SetExpiry, SetOperation, SetOptions, Store, StoreError, TtlChange, UnknownForm,
+    keys_of,
 };
 
 use super::logged::{Logged, NOW, read};
@@ -210,6 +211,61 @@ fn expiries_are_not_logged_for_nobody() {
     drop(session);
     logged.end();
     assert_eq!(read(&storage, |_, _| ()).last, 1);
+}
+
+/// A replica's records are in its log before they are applied, and a snapshot must not go by the log then.
+#[test]
+fn the_position_of_a_replica_is_what_it_has_applied() {
+    let storage = Memory::new();
+    let logged = Logged::new(Options::default(), Fault::None, &storage);
+    let mut session = logged.store.session();
+    fill(&mut session);
+    let own = logged.log.handed();
+    assert_eq!(session.switch_role(Role::Replica, NOW), Some(own));
+    assert_eq!((session.log_position(), logged.store.applied()), (Some(own), own));
+    // One that takes records, and has none that applies them yet.
+    let (mut applier, workers) = Applier::new(&logged.store, own, 1);
+    let more = stream_of(|session| {
+        fill(session);
+        session.incr_by(&b"n"[..], 1, NOW).expect("room");
+    });
+    for group in groups(&more, || 1) {
+        applier.apply(&group, NOW).expect("it follows");
+    }
+    assert_eq!((session.log_position(), session.log_end()), (Some(own), Some(own + 1)));
+    std::thread::scope(|scope| {
+        for worker in workers {
+            scope.spawn(move || worker.run(|_| ()));
+        }
+        applier.settle().expect("all forms are known");
+        assert_eq!(session.log_position(), Some(own + 1));
+        drop(applier);
+    });
+    drop(session);
+    logged.end();
+}
+
+/// The limit of memory is the primary's business.
+#[test]
+fn a_replica_evicts_nothing_and_takes_more_than_its_limit() {
+    let store = Store::new(Options::default()).expect("it fits");
+    let policy = EvictionOptions { policy: EvictionPolicy::AllKeysLru, ..Default::default() };
+    store.set_eviction(policy).expect("the index can note that");
+    store.set_memory_max(store.stats().index.used_bytes() + (64 << 10));
+    let stream = stream_of(|session| {
+        for n in 0..2_000 {
+            let key = format!("key {n}");
+            session.set(key.as_bytes(), &[7; 200], SetOptions::default(), NOW).expect("room");
+        }
+    });
+    follow(&store, 0, 0, |applier| apply(applier, &stream, NOW, || 9_000));
+    let mut session = store.session();
+    assert!(!session.evict_some());
+    let refused = session.set(b"key 1", &[8; 20_000], SetOptions::default(), NOW);
+    assert_eq!((refused, store.len()), (Err(StoreError::ReadOnly), 2_000));
+    session.switch_role(Role::Primary, NOW);
+    session.set(b"key 1", b"1", SetOptions::default(), NOW).expect("it makes room");
+    assert!(session.evict_some() || store.len() < 2_000);
 }
 
 /// A write that began before the change of role is in the log up to the position that the change returns; one
@@ -450,5 +506,85 @@ fn the_keys_of_other_records_are_repaired() {
     let cleared = stream_of(|session| session.clear());
     assert!(keys_of(&Run::behind(0, &cleared).expect("whole")).is_none());
     drop(primary);
+    logged.end();
+}
+
+/// How often a reader that has seen a value gets a position before the value's record.
+fn early(fault: Fault, by_hold: bool) -> u64 {
+    const WRITES: u64 = 60_000;
+    let logged = Logged::new(Options::default(), fault, &Memory::new());
+    let first = logged.store.session().mark_writes(true).expect("there is a log") + 1;
+    let (early, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (mut session, ends) = (logged.store.session(), &ends);
+        scope.spawn(move || {
+            for n in 0..WRITES {
+                let text = n.to_string();
+                match by_hold {
+                    // One record each, in a hold of several keys.
+                    true => session.exclusive(&[b"key", b"other"], |session| {
+                        session
+                            .set(b"key", text.as_bytes(), SetOptions::default(), NOW)
+                            .expect("room");
+                    }),
+                    false => _ = session.incr_by(&b"key"[..], 1, NOW).expect("room"),
+                }
+            }
+            ends.store(true, Relaxed);
+        });
+        for _ in 0..2 {
+            let (mut session, early) = (logged.store.session(), &early);
+            scope.spawn(move || {
+                while !ends.load(Relaxed) {
+                    let value = session.get(b"key", NOW, |value| value.to_vec());
+                    let position = session.last_records([&b"key"[..]]);
+                    let Some(value) = value else { continue };
+                    let number: u64 = String::from_utf8_lossy(&value).parse().expect("a number");
+                    let record = first + number - u64::from(!by_hold);
+                    early.fetch_add(u64::from(position < record), Relaxed);
+                }
+            });
+        }
+    });
+    logged.end();
+    early.load(Relaxed)
+}
+
+/// A reply must not show a write before its record is where it must be: also one that is not in the log yet.
+#[test]
+fn who_sees_a_value_learns_its_record() {
+    for by_hold in [false, true] {
+        assert_eq!(early(Fault::None, by_hold), 0, "by hold: {by_hold}");
+    }
+    let found = (0..20).any(|_| early(Fault::LateMark, false) > 0);
+    assert!(found, "the reader does not notice a write that is marked too late");
+}
+
+#[test]
+fn each_kind_of_write_is_marked() {
+    let logged = Logged::new(Options::default(), Fault::None, &Memory::new());
+    let mut session = logged.store.session();
+    session.follow(true);
+    fill(&mut session);
+    let before = session.mark_writes(true).expect("there is a log");
+    assert_eq!(session.last_records([&b"s"[..], b"l"]), 0);
+    type Write = (&'static [u8], fn(&mut Session));
+    let writes: [Write; 7] = [
+        (b"s", |s| _ = s.set(b"s", b"1", SetOptions::default(), NOW)),
+        (b"l", |s| _ = s.list_push(b"l", End::Back, &[b"3"], false, NOW)),
+        (b"z", |s| _ = s.rename(b"m", b"z", NOW)),
+        (b"m", |s| _ = s.mset(&[(b"m", b"1"), (b"n", b"2")], NOW)),
+        (b"h2", |s| _ = s.remove(b"h2", NOW)),
+        (b"until", |s| _ = s.expire_due(NOW + 99, 1_000, |_, _| ())),
+        (b"anything", |s| s.clear()),
+    ];
+    let mut last = before;
+    for (key, write) in writes {
+        write(&mut session);
+        let position = session.last_records([key]);
+        assert!(position > last, "{}", key.escape_ascii());
+        last = position;
+    }
+    drop(session);
     logged.end();
 }

@@ -125,6 +125,10 @@ impl Session {
                 let is_logged = mode.is_followed();
                 let is_ordered = is_logged && !writing.is_held();
                 let _order = if is_ordered { self.logged.order(hash) } else { None };
+                let is_marked = is_ordered && mode.is_marked();
+                if is_marked {
+                    self.logged.marks.begin(hash);
+                }
                 let mut expired = wheels.expired.lock();
                 match remove_expired(&mut self.index, &key, now) {
                     Some(at) if at <= now => {
@@ -132,14 +136,17 @@ impl Session {
                             let records = self.logging.of_database(self.database_id);
                             records.push(&Effect::Remove { key: &key });
                         }
-                        if is_ordered {
-                            self.logging.hand_over(&self.logged);
-                        }
                         expired.push(Gone { key, late: now - at });
                         is_removed = true;
                     }
                     // Its expiry has changed in the meantime.
                     at => later = [later, at].into_iter().flatten().min(),
+                }
+                if is_ordered {
+                    let record = self.logging.hand_over(&self.logged);
+                    if is_marked {
+                        self.logged.marks.end(hash, record);
+                    }
                 }
             }
             if is_removed {
