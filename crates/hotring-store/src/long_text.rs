@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_no_panic() {
+    fn damaged_bytes_never_panic() {
         let mut chunks = Chunks::new();
         chunks.write(3, b"ab");
         chunks.write(200_000, b"cd");

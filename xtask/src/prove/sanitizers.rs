@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn races_of_the_index_are_told_from_those_of_std() {
+    fn races_of_the_index_are_distinguished_from_those_of_std() {
         let own = "is /x/hotring-index/src/u64s.rs:1";
         assert!(is_of_the_index(&report(own, "make /x/hotring-index/src/u64s.rs:2")));
         assert!(is_of_the_index(&report(own, "make /x/hotring-engines/src/chaining/mod.rs:2")));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_shown_does_not_count() {
+    fn a_value_that_is_only_shown_does_not_count() {
         let outcomes = [
             outcome(&[2.0], Aim::AtLeast(1.0)),
             outcome(&[0.5], Aim::AtLeast(1.0)),

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_has_settled_after_three_blocks() {
+    fn constant_visits_settle_after_three_blocks() {
         assert_eq!(turns(|_| 5.0), 8);
     }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_no_visits_has_nothing_to_settle() {
+    fn a_target_without_visits_is_settled() {
         let mut settling = Settling::new(1 << 30);
         settling.note(10, Duration::from_secs(1), None);
         assert!(settling.so_far.is_stable);

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_inserts_nothing_and_is_no_part_of_what_follows() {
+    fn the_lead_inserts_nothing_and_is_not_part_of_the_stream() {
         let draw = Draw { workload: Workload::D, ..DRAW };
         let lead = draw.lead().expect("it can be drawn").of_keys(Keys::Dense).to_vec();
         assert!(lead.iter().flatten().all(|op| op.key() < DRAW.keys));

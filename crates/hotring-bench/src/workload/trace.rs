@@ -220,7 +220,7 @@ mod tests {
 
     /// A file of words was once two accesses to two numbers.
     #[test]
-    fn text_is_no_trace_of_numbers() {
+    fn text_is_not_a_trace_of_numbers() {
         for format in [Format::U32le, Format::U32be, Format::U64be] {
             let error =
                 Trace::parse(b"user:1\nuser:22\n\xc3\xa4".as_slice(), format, 9).unwrap_err();

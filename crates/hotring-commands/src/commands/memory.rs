@@ -194,7 +194,7 @@ mod tests {
     const NOW: u64 = 1_700_000_000_000;
 
     #[test]
-    fn figures_and_what_they_say() {
+    fn memory_figures_and_advice() {
         let mut dialogue = Dialogue::new(Version::Resp3);
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.starts_with("%13¶") && stats.contains("$10¶keys.count¶:0¶"), "{stats}");

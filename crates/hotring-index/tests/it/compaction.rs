@@ -101,7 +101,7 @@ fn removed_at_random(engine: EngineChoice, keys: u64, len_max: u64) -> (Stats, S
 }
 
 #[test]
-fn what_is_left_of_a_mass_removal_is_brought_together() {
+fn items_left_by_a_mass_removal_are_compacted() {
     let (dense, fresh) = removed_at_random(EngineChoice::HotRing, 400_000, 1_300);
     let most = fresh.held_bytes + fresh.held_bytes / 10 * 3;
     assert!(dense.held_bytes <= most, "{dense:?}, {fresh:?}");

@@ -104,7 +104,7 @@ fn without_locks_there_is_one_session() {
 }
 
 #[test]
-fn what_means_nothing_to_it_is_refused() {
+fn unknown_options_are_refused() {
     let growth = |growth| Config { growth: Some(growth), ..config() };
     let auto = Growth::Auto { visits_max: 1.5, items_min: 1.0, items_max: 2.0, items_low: 0.0 };
     for growth in [growth(auto), growth(Growth::BytesPerKey(8.0))] {
@@ -235,7 +235,7 @@ fn sessions_help_a_thread_that_is_behind() {
 /// Before it sleeps it checks for work once more, because a session may have begun some; a thread that
 /// missed it would sleep here for ever.
 #[test]
-fn who_begins_to_double_the_table_wakes_the_thread() {
+fn a_doubling_wakes_the_thread() {
     let config = Config { growth: Some(Growth::Fixed), ..with_thread() };
     let index = MercuryHash::<U64>::new(config).expect("a valid configuration");
     let bytes = index.stats().table_bytes;

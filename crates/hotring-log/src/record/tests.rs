@@ -48,7 +48,7 @@ fn read_all(bytes: &[u8]) -> Vec<Found<'_>> {
 }
 
 #[test]
-fn what_was_pushed_is_read() {
+fn pushed_items_are_read_back() {
     let mut each: Vec<Records> = effects()
         .iter()
         .map(|effect| {

@@ -91,7 +91,7 @@ fn each_changed_bit_and_each_cut_is_noticed() {
 }
 
 #[test]
-fn a_later_format_is_told_from_damage() {
+fn a_later_format_differs_from_damage() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
     let mut bytes = storage.content(&names::snapshot(40)).unwrap();
@@ -104,7 +104,7 @@ fn a_later_format_is_told_from_damage() {
 }
 
 #[test]
-fn what_is_not_finished_goes_away() {
+fn an_unfinished_snapshot_is_removed() {
     let storage = Memory::new();
     drop(SnapshotWriter::create(Arc::new(storage.clone()), ID, 1).unwrap());
     drop(written(&storage));
@@ -123,7 +123,7 @@ fn the_log_comes_first() {
 }
 
 #[test]
-fn only_what_is_not_needed_goes() {
+fn only_unneeded_segments_are_removed() {
     let storage = Memory::new();
     let log = |first| names::segment(first);
     for first in [1, 20, 41, 60] {
@@ -245,7 +245,7 @@ fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
 }
 
 #[test]
-fn a_segment_that_is_asked_for_at_rest_lets_those_before_go() {
+fn a_new_segment_on_request_lets_older_ones_go() {
     let memory = Memory::new();
     let disk: Arc<dyn Storage> = Arc::new(memory.clone());
     let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));

@@ -124,7 +124,7 @@ fn a_thread_that_waits_for_room_gets_it() {
 }
 
 #[test]
-fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
+fn a_waiter_is_woken_by_a_changed_setting_and_by_trouble() {
     let memory = Memory::new();
     let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(memory.clone());
@@ -163,7 +163,7 @@ fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_written_soon() {
+fn records_without_waiters_are_written_soon() {
     let memory = Memory::new();
     let log = Arc::new(Log::new(0, AckWhen::Handed, 1 << 20));
     let storage = Arc::new(memory.clone());
@@ -185,7 +185,7 @@ fn what_nobody_waits_for_is_written_soon() {
 }
 
 #[test]
-fn a_writer_that_is_gone_leaves_nobody_waiting() {
+fn a_dropped_writer_leaves_no_waiter() {
     let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(Memory::new());
     let (writer, syncer) =

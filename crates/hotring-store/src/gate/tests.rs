@@ -184,7 +184,7 @@ fn enters(fault: Fault, how: Hold, in_flight: InFlight) -> bool {
 }
 
 #[test]
-fn holders_wait_for_what_they_exclude_and_no_more() {
+fn holders_wait_only_for_operations_that_they_exclude() {
     for how in [Hold::Read, Hold::WriteOnce, Hold::Exclusive] {
         assert!(waits(Fault::None, how, InFlight::Write), "{how:?}");
         assert!(enters(Fault::None, how, InFlight::Nothing), "{how:?}");
@@ -219,7 +219,7 @@ fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
 /// A waiter for a held key sleeps until the end of the hold wakes it; without that it sleeps on. (The model shows that
 /// no wake-up is lost: its threads would come to a deadlock.)
 #[test]
-fn who_waits_sleeps_until_it_is_woken() {
+fn a_waiter_sleeps_until_it_is_woken() {
     for (fault, is_woken) in [(Fault::None, true), (Fault::NoWake, false)] {
         let gate = Arc::new(Gate::new(fault));
         let mut holder = Gate::register(&gate);

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_or_too_long_is_not_stored() {
+    fn expired_and_too_long_values_are_not_stored() {
         let mut s = session();
         s.put_content(b"k", string(b"1"), None, false, NOW).unwrap();
         assert_eq!(s.put_content(b"k", string(b"2"), Some(NOW), false, NOW), Ok(false));

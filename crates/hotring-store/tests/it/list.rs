@@ -275,7 +275,7 @@ fn a_move_is_seen_whole() {
 
 /// The elements cut off by a trim are freed in steps, and their memory is free then.
 #[test]
-fn what_is_cut_off_is_freed_in_steps() {
+fn detached_parts_are_freed_in_steps() {
     let store = store();
     let mut session = store.session();
     let before = store.stats().index.used_bytes();

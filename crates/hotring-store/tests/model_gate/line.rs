@@ -35,7 +35,7 @@ impl Home for Here {
     }
 }
 
-/// What the one who serves does.
+/// The work of the serving session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Serving {
     /// Looks at the key, and claims then.

@@ -55,7 +55,7 @@ fn names_count_as_memory_of_their_connection() {
 }
 
 #[test]
-fn who_listens_in_resp2_may_do_little_besides() {
+fn a_resp2_subscriber_may_run_few_commands() {
     let refused = |name: &str| {
         format!(
             "-ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
@@ -139,7 +139,7 @@ fn behind_the_end_of_a_subscription_no_message_comes() {
 }
 
 #[test]
-fn who_listens_can_be_asked() {
+fn listeners_can_be_listed() {
     play(
         r#"
         PUBSUB CHANNELS      -> *0¶

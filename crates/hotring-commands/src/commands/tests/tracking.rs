@@ -94,7 +94,7 @@ fn options_are_checked_as_redis_checks_them() {
 }
 
 #[test]
-fn who_has_read_a_key_is_told_once_of_its_change_whatever_makes_it() {
+fn a_reader_of_a_key_gets_one_invalidation_for_any_change() {
     let (mut a, mut b) = two();
     assert_eq!(a.say("CLIENT TRACKING on"), "+OK¶");
     for change in [
@@ -159,7 +159,7 @@ fn reads_of_all_kinds_count_and_writes_do_not() {
 }
 
 #[test]
-fn own_changes_are_told_behind_the_reply_or_with_noloop_not_at_all() {
+fn own_changes_follow_the_reply_except_with_noloop() {
     let (mut a, mut b) = two();
     a.say("CLIENT TRACKING on");
     assert_eq!(
@@ -235,7 +235,7 @@ fn broadcasts_go_by_prefix() {
 }
 
 #[test]
-fn another_connection_is_told_in_its_version() {
+fn another_connection_gets_the_message_in_its_version() {
     let mut a = Dialogue::new(Version::Resp2);
     let mut b = a.with_version(Version::Resp2);
     let mut listener = a.with_version(Version::Resp2);
@@ -264,7 +264,7 @@ fn another_connection_is_told_in_its_version() {
 }
 
 #[test]
-fn the_end_of_who_is_told_is_told() {
+fn the_end_of_a_redirect_is_reported() {
     let (mut a, mut b) = two();
     let other = a.with_version(Version::Resp3);
     let id = other.id();
@@ -286,7 +286,7 @@ fn the_end_of_who_is_told_is_told() {
 }
 
 #[test]
-fn nobody_pays_once_the_last_has_left() {
+fn tracking_costs_nothing_after_the_last_client_left() {
     let (mut a, mut b) = two();
     let mut session = a.server().store.session();
     assert!(!session.is_observed());
@@ -364,7 +364,7 @@ fn figure(a: &mut Dialogue, name: &str) -> usize {
 
 /// The table was bounded in keys, which are up to 64 KiB long each.
 #[test]
-fn memory_is_bounded_whatever_is_read() {
+fn memory_is_bounded_for_all_reads() {
     let (mut a, mut b) = two();
     assert_eq!(a.say("CONFIG SET tracking-table-max-memory 100000"), "+OK¶");
     a.say("CLIENT TRACKING on");
@@ -399,7 +399,7 @@ fn drop_left(a: &Dialogue) {
 
 /// Their keys stayed in the table until they changed.
 #[test]
-fn those_who_have_left_leave_nothing() {
+fn clients_that_have_left_leave_nothing() {
     let (mut a, mut b) = two();
     let read = |dialogue: &mut Dialogue, n: usize| {
         dialogue.say("CLIENT TRACKING on");
@@ -429,7 +429,7 @@ fn those_who_have_left_leave_nothing() {
 }
 
 #[test]
-fn who_begins_again_is_told_of_what_it_reads_from_then_on() {
+fn tracking_restarted_covers_later_reads() {
     let (mut a, mut b) = two();
     a.say("CLIENT TRACKING on\r\nGET x\r\nCLIENT TRACKING on NOLOOP\r\nGET y");
     b.say("SET x 1");

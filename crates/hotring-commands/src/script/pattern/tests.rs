@@ -78,7 +78,7 @@ const LETTERS: &[u8] = b"aaabbc()1 _%.\0\xe4]Z";
 
 /// The matcher once used the thread's stack without bound. The results must stay the same.
 #[test]
-fn patterns_match_what_they_match_in_lua() {
+fn patterns_match_as_in_lua() {
     let lua = Lua::new();
     // Asked for twice: the whole match is told where there are no captures.
     let find: Function = lua
