@@ -256,7 +256,7 @@ impl Session {
     pub(crate) fn hold<R>(
         &mut self,
         keys: &Keys,
-        how: Hold,
+        hold: Hold,
         f: impl FnOnce(&mut Session) -> R,
     ) -> R {
         /// Releases the keys even if `f` panics.
@@ -272,7 +272,7 @@ impl Session {
                 }
             }
         }
-        let taken = self.gate.acquire(keys, how);
+        let taken = self.gate.acquire(keys, hold);
         let held = Held { session: self, taken };
         f(held.session)
     }

@@ -209,9 +209,9 @@ impl Write<'_> {
         let mut expires_at = None;
         let mut report = hooks.map(|hooks| Report::begin(hooks, index, stripe, key.bytes()));
         let result = index.update(key, now, |entry| {
-            let there = entry.filter(|entry| is_there(entry, now));
-            let is_emptied = there.is_none() && entry.is_some();
-            let entry = there;
+            let live = entry.filter(|entry| is_there(entry, now));
+            let is_emptied = live.is_none() && entry.is_some();
+            let entry = live;
             let (put_kind, mut action, result) = decide(entry);
             if is_emptied && let Action::Put { expiry: expiry @ Expiry::Keep, .. } = &mut action {
                 // An absent key has no expiry to keep.

@@ -34,7 +34,7 @@ impl Session {
         self.read_all(|index| {
             let sampled = match is_told {
                 true => None,
-                false => index.sample(random, now, |entry| there(&entry, now))?,
+                false => index.sample(random, now, |entry| live_key(&entry, now))?,
             };
             sampled.or_else(|| some_key(index, random, now))
         })
@@ -69,7 +69,7 @@ impl Session {
 }
 
 /// The key, unless all its parts have expired.
-fn there(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
+fn live_key(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
     is_there(entry, now).then(|| entry.key.to_vec())
 }
 
@@ -80,7 +80,7 @@ fn some_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
     // At most two passes: to the end and from the start.
     while found.is_none() && rounds < 2 {
         cursor = index.scan(cursor, 1, now, |entry| {
-            found = found.take().or_else(|| there(&entry, now));
+            found = found.take().or_else(|| live_key(&entry, now));
         });
         rounds += u32::from(cursor == 0);
     }

@@ -47,8 +47,8 @@ impl Elements {
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.held[..];
         std::iter::from_fn(move || {
-            let (element, behind) = split(rest)?;
-            rest = behind;
+            let (element, tail) = split(rest)?;
+            rest = tail;
             Some(element)
         })
     }

@@ -288,7 +288,7 @@ fn watches_are_counted_limited_and_end_when_they_are_dropped() {
 struct Counted(Arc<AtomicUsize>);
 
 impl crate::Wait for Counted {
-    fn is_beside(&self) -> bool {
+    fn releases_thread(&self) -> bool {
         true
     }
 
