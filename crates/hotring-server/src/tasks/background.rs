@@ -90,7 +90,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             if let Some(stalled) = server.store.stalled() {
                 server.observe.warnings.stalled(&stalled, &server.settings, clock::unix_ms());
             }
-            server.observe.rates.note(clock::monotonic(), &server.totals_ever());
+            server.observe.rates.note(clock::monotonic(), &server.totals_since_start());
         }
     }
 }

@@ -28,6 +28,9 @@ pub(crate) use serve::serve_ready;
 /// Bytes that one entry of a line takes in addition to the key.
 const ENTRY_MEMORY: usize = 160;
 
+/// Longest timeout. Redis adds the timeout to the current Unix time, in milliseconds as an `i64`.
+const LIMIT_MS_MAX: f64 = i64::MAX as f64;
+
 /// The result of examining the keys.
 enum Examined {
     /// The reply is written.
@@ -185,6 +188,3 @@ fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
     }
     Ok((ms > 0.0).then(|| Duration::from_millis(ms as u64)))
 }
-
-/// Longest timeout. Redis adds the timeout to the current Unix time, in milliseconds as an `i64`.
-const LIMIT_MS_MAX: f64 = i64::MAX as f64;

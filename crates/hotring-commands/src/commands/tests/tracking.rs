@@ -1,4 +1,4 @@
-//! CLIENT TRACKING and its like: replies, invalidations and their receivers and order.
+//! CLIENT TRACKING and related commands: replies, invalidations and their receivers and order.
 
 use hotring_protocol::Version;
 
@@ -21,9 +21,9 @@ fn two() -> (Dialogue, Dialogue) {
 
 #[test]
 fn options_are_checked_as_redis_checks_them() {
-    let no_switch = |what: &str| {
+    let no_switch = |option: &str| {
         format!(
-            "-ERR You can't switch {what} before disabling tracking for this client, and then re-enabling it \
+            "-ERR You can't switch {option} before disabling tracking for this client, and then re-enabling it \
              with a different mode.¶"
         )
     };
@@ -175,32 +175,32 @@ fn own_changes_follow_the_reply_except_with_noloop() {
     assert_eq!(a.say("GET k\r\nSET k 4\r\nGET k"), "$1¶3¶+OK¶$1¶4¶");
     b.say("SET k 5");
     assert_eq!(a.heard(), changed(&["k"]));
-    // A flush is told to all, whoever does it.
+    // A flush is reported to all, including the client that does it.
     assert_eq!(a.say("FLUSHALL"), format!("+OK¶{ALL_CHANGED}"));
 }
 
 #[test]
 fn requests_are_tracked_as_caching_says() {
     let (mut a, mut b) = two();
-    let mut told = |a: &mut Dialogue, reads: &str, keys: &[&str]| {
+    let mut check = |a: &mut Dialogue, reads: &str, keys: &[&str]| {
         a.say(reads);
         b.say("MSET x 1 y 2");
         assert_eq!(a.heard(), changed(keys), "{reads}");
     };
     a.say("CLIENT TRACKING on OPTIN");
-    told(&mut a, "GET x", &[]);
-    told(&mut a, "CLIENT CACHING YES\r\nGET x\r\nGET y", &["x"]);
-    told(&mut a, "CLIENT CACHING YES\r\nCLIENT ID\r\nGET x", &["x"]);
-    told(&mut a, "CLIENT CACHING YES\r\nNONSENSE\r\nGET x", &[]);
+    check(&mut a, "GET x", &[]);
+    check(&mut a, "CLIENT CACHING YES\r\nGET x\r\nGET y", &["x"]);
+    check(&mut a, "CLIENT CACHING YES\r\nCLIENT ID\r\nGET x", &["x"]);
+    check(&mut a, "CLIENT CACHING YES\r\nNONSENSE\r\nGET x", &[]);
     let transaction = "MULTI\r\nGET x\r\nGET y\r\nEXEC\r\nGET y";
-    told(&mut a, &format!("CLIENT CACHING YES\r\n{transaction}"), &["x", "y"]);
-    told(&mut a, transaction, &[]);
-    told(&mut a, "CLIENT CACHING YES\r\nEVAL \"return redis.call('get', 'x')\" 0", &["x"]);
+    check(&mut a, &format!("CLIENT CACHING YES\r\n{transaction}"), &["x", "y"]);
+    check(&mut a, transaction, &[]);
+    check(&mut a, "CLIENT CACHING YES\r\nEVAL \"return redis.call('get', 'x')\" 0", &["x"]);
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on OPTOUT");
-    told(&mut a, "GET x\r\nCLIENT CACHING NO\r\nGET y", &["x"]);
-    told(&mut a, &format!("CLIENT CACHING NO\r\n{transaction}"), &["y"]);
+    check(&mut a, "GET x\r\nCLIENT CACHING NO\r\nGET y", &["x"]);
+    check(&mut a, &format!("CLIENT CACHING NO\r\n{transaction}"), &["y"]);
     a.say("CLIENT TRACKING off");
-    told(&mut a, "GET x", &[]);
+    check(&mut a, "GET x", &[]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn broadcasts_go_by_prefix() {
     assert_eq!(a.heard(), changed(&["user:1"]));
     let info = a.say("CLIENT INFO");
     assert!(info.contains(" flags=tB ") && info.contains(" redir=0 "), "{info}");
-    // Told once, although it has read the key before it began to broadcast.
+    // One message, although the client read the key before it began to broadcast.
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on\r\nGET user:1");
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on BCAST");
     b.say("SET user:1 z");
@@ -258,7 +258,7 @@ fn another_connection_gets_the_message_in_its_version() {
     a.say(&format!("CLIENT TRACKING on REDIRECT {}", other.id()));
     read_and_change(&mut a, &mut b);
     assert_eq!((other.heard(), listener.heard()), (changed(&["k"]), String::new()));
-    // In RESP2 one cannot be told on the connection itself.
+    // RESP2 has no messages on the connection itself.
     a.say("CLIENT TRACKING on");
     read_and_change(&mut a, &mut b);
 }
@@ -305,7 +305,7 @@ fn tracking_costs_nothing_after_the_last_client_left() {
 }
 
 #[test]
-fn transactions_may_begin_it() {
+fn tracking_may_begin_in_a_transaction() {
     let (mut a, mut b) = two();
     b.say("SET k 1");
     assert_eq!(
@@ -317,30 +317,31 @@ fn transactions_may_begin_it() {
 }
 
 #[test]
-fn keys_above_the_limit_are_called_changed() {
+fn keys_above_the_limit_are_invalidated() {
     let (mut a, mut b) = two();
     assert_eq!(a.say("CONFIG SET tracking-table-max-keys 10"), "+OK¶");
     a.say("CLIENT TRACKING on");
-    let mut told = Vec::new();
+    let mut invalidated = Vec::new();
     for i in 0..100 {
         let reply = a.say(&format!("GET k{i}"));
-        told.extend(reply.split('¶').filter(|word| word.starts_with('k')).map(String::from));
+        invalidated.extend(reply.split('¶').filter(|word| word.starts_with('k')).map(String::from));
     }
-    assert_eq!(told.len(), 90);
+    assert_eq!(invalidated.len(), 90);
     assert!(b.say("INFO stats").contains("tracking_total_keys:10¶tracking_total_items:10¶"));
-    // Whether it was called so before or is now: each key once.
+    // Each key is invalidated once, by the limit or by its change.
     for i in 0..100 {
         b.say(&format!("SET k{i} x"));
-        told.extend(a.heard().split('¶').filter(|word| word.starts_with('k')).map(String::from));
+        invalidated
+            .extend(a.heard().split('¶').filter(|word| word.starts_with('k')).map(String::from));
     }
-    told.sort();
-    told.dedup();
-    assert_eq!(told.len(), 100);
+    invalidated.sort();
+    invalidated.dedup();
+    assert_eq!(invalidated.len(), 100);
     assert_eq!(a.heard(), "");
     assert!(b.say("INFO stats").contains("tracking_total_keys:0¶tracking_total_items:0¶"));
 }
 
-/// A key that many read is one key.
+/// Regression test: a key with many readers counted once per reader.
 #[test]
 fn readers_of_one_key_are_not_counted_as_keys() {
     let (mut a, mut b) = two();
@@ -362,7 +363,7 @@ fn figure(a: &mut Dialogue, name: &str) -> usize {
     behind.split('¶').next().unwrap().parse().unwrap()
 }
 
-/// The table was bounded in keys, which are up to 64 KiB long each.
+/// Regression test: the table was bounded by the number of keys, which may be 64 KiB long each.
 #[test]
 fn memory_is_bounded_for_all_reads() {
     let (mut a, mut b) = two();
@@ -370,20 +371,23 @@ fn memory_is_bounded_for_all_reads() {
     a.say("CLIENT TRACKING on");
     let keys: Vec<String> =
         (0..300).map(|i| format!("{i}:{}", "x".repeat(i * i % 5_000))).collect();
-    let mut told = 0;
+    let mut invalidated = 0;
     for key in &keys {
-        told += a.say(&format!("GET {key}")).matches("invalidate").count();
+        invalidated += a.say(&format!("GET {key}")).matches("invalidate").count();
         assert!(figure(&mut b, "tracking_table_memory") <= 100_000);
     }
     let kept = figure(&mut b, "tracking_total_keys");
-    assert!(kept > 10 && told + kept == keys.len(), "{told} told of, {kept} kept");
+    assert!(
+        kept > 10 && invalidated + kept == keys.len(),
+        "{invalidated} invalidated, {kept} kept"
+    );
     a.say("FLUSHALL");
     assert_eq!(figure(&mut b, "tracking_table_memory"), 0);
 }
 
-/// Keys that are longer than any that may be set filled the table.
+/// Regression test: keys longer than the limit filled the table.
 #[test]
-fn keys_that_cannot_be_are_not_kept_in_mind() {
+fn too_long_keys_are_not_tracked() {
     let config = Config { key_len_max: 10, ..Config::default() };
     let mut a = Dialogue::with_config(Version::Resp3, Default::default(), config);
     a.say("CLIENT TRACKING on");
@@ -391,13 +395,13 @@ fn keys_that_cannot_be_are_not_kept_in_mind() {
     assert_eq!(figure(&mut a, "tracking_total_keys"), 2);
 }
 
-/// All that the walk in the background has to do.
+/// Runs the background walk to its end.
 fn drop_left(a: &Dialogue) {
     let mut walk = tracking::Walk::default();
     while a.server().push.tracking.drop_left(&mut walk) {}
 }
 
-/// Their keys stayed in the table until they changed.
+/// Regression test: keys of closed connections stayed in the table until they changed.
 #[test]
 fn clients_that_have_left_leave_nothing() {
     let (mut a, mut b) = two();
@@ -414,7 +418,7 @@ fn clients_that_have_left_leave_nothing() {
     assert_eq!(figure(&mut b, "tracking_total_items"), 1_100);
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 100);
-    // The keys of one closed connection do not pay for a walk over the whole table.
+    // The keys of one closed connection are too few for a walk over the table.
     let mut guest = a.with_version(Version::Resp3);
     read(&mut guest, 10);
     guest.end();

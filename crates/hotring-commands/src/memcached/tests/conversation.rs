@@ -225,13 +225,13 @@ fn a_damaged_item_is_reported_and_replaced() {
                 for request in ["add k 0 0 1 noreply¶x", "incr k 1 noreply", "touch k 9 noreply"] {
                     assert_eq!(dialogue.say(request), "", "{request}");
                 }
-                assert_eq!(dialogue.server.totals_ever().damaged_reads, 8);
+                assert_eq!(dialogue.server.totals_since_start().damaged_reads, 8);
                 match request.strip_prefix("redis> ") {
                     Some(request) => assert_eq!(dialogue.redis(request), "+OK¶"),
                     None => assert!(["STORED¶", "HD¶"].contains(&&*dialogue.say(request))),
                 }
                 assert_eq!(dialogue.redis("GET k"), "$1¶x¶");
-                assert_eq!(dialogue.server.totals_ever().damaged_reads, 8);
+                assert_eq!(dialogue.server.totals_since_start().damaged_reads, 8);
             });
             replaced.expect("the item can be damaged there");
         }
