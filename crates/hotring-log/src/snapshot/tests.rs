@@ -193,8 +193,8 @@ fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
     let mut ends = vec![(HEADER_LEN, 0)];
     while ends.len() < 4 {
         let (at, items) = ends[ends.len() - 1];
-        let len = long(&bytes, at) as usize;
-        ends.push((at + HEAD_LEN + len, items + word(&bytes, at + 16) as usize));
+        let len = u64_at(&bytes, at) as usize;
+        ends.push((at + HEAD_LEN + len, items + u32_at(&bytes, at + 16) as usize));
     }
     assert_eq!(ends[3], (bytes.len() - FOOTER_LEN, 4));
     for len in 0..bytes.len() {
