@@ -108,7 +108,7 @@ fn curves(bench: &Bench) -> Result<Measured> {
         series.into_iter().chain(recorded).chain([there]).collect(),
     );
     let notes = vec![format!(
-        "The paper's production traces are not at hand; other recorded ones are shown if --traces names \
+        "The paper's production traces are not public; other recorded ones are shown if --traces names \
          a folder of them (they are not part of this repository), as parts of their own keys. What else \
          is shown is what the generator of all workloads \
          here draws: {draws} ranks for each exponent, by rejection-inversion, which is exact for \

@@ -79,12 +79,12 @@ impl Batch for Chaining {
                         Self::access(p, walk.visits);
                         land(walk.key, hit);
                     }
-                    None if walks.push(walk) => Self::go_on(p, &mut walks, &goal, &mut land),
+                    None if walks.push(walk) => Self::advance(p, &mut walks, &goal, &mut land),
                     None => {}
                 }
             }
         }
-        Self::go_on(p, &mut walks, &goal, &mut land);
+        Self::advance(p, &mut walks, &goal, &mut land);
     }
 
     #[inline(always)]
@@ -154,7 +154,7 @@ impl Chaining {
     }
 
     #[inline(never)]
-    fn go_on<'k, K: Kind>(
+    fn advance<'k, K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         walks: &mut Walks,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
