@@ -57,8 +57,8 @@ impl Tls {
 fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     // Chosen here and not for the entire process, because the server may be embedded.
     let provider = Arc::new(ring::default_provider());
-    let certificates = certificates(named(&settings.cert_file, "tls-cert-file")?)?;
-    let key_file = named(&settings.key_file, "tls-key-file")?;
+    let certificates = certificates(required(&settings.cert_file, "tls-cert-file")?)?;
+    let key_file = required(&settings.key_file, "tls-key-file")?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|e| unreadable(key_file, &e))?;
     let verifier = verifier(settings, &provider)?;
     let builder = ServerConfig::builder_with_provider(provider)
@@ -69,11 +69,11 @@ fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
         None => builder.with_no_client_auth(),
     };
     builder.with_single_cert(certificates, key).map_err(|e| {
-        TlsError(format!("the key of {} does not go with the certificate: {e}", key_file.display()))
+        TlsError(format!("the key of {} does not match the certificate: {e}", key_file.display()))
     })
 }
 
-fn named<'a>(file: &'a Option<PathBuf>, setting: &str) -> Result<&'a Path, TlsError> {
+fn required<'a>(file: &'a Option<PathBuf>, setting: &str) -> Result<&'a Path, TlsError> {
     file.as_deref().ok_or_else(|| TlsError(format!("TLS needs the setting {setting}")))
 }
 

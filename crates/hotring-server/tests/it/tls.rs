@@ -221,7 +221,7 @@ fn files_are_read_again_without_closing_connections() {
     assert_eq!(name, certificate("server"));
     folder.copy("server-2.pem", "cert.pem");
     server.reload();
-    assert_eq!(shown().1, certificate("server"), "the key does not go with it: nothing changes");
+    assert_eq!(shown().1, certificate("server"), "the key does not match it: nothing changes");
     folder.copy("server-2.key", "key.pem");
     server.reload();
     assert_eq!(shown().1, certificate("server-2"));
@@ -241,7 +241,7 @@ fn settings_of_tls_change_while_it_runs_if_that_is_allowed() {
     let server = server(|c| c.enable_protected_configs = hotring_server::Guard::Local);
     let mut wire = server.connect();
     let error = wire.ask(&set).text();
-    assert!(error.contains("does not go with the certificate"), "{error}");
+    assert!(error.contains("does not match the certificate"), "{error}");
     assert_eq!(
         wire.say("CONFIG GET tls-cert-file").items()[1].text(),
         file("server.pem").display().to_string()
@@ -363,5 +363,5 @@ fn a_server_does_not_start_with_incomplete_tls_settings() {
         c.tls.key_file = Some(file("client.key"));
         c.tls.auth_clients = AuthClients::No;
     });
-    assert!(other.contains("client.key does not go with the certificate"), "{other}");
+    assert!(other.contains("client.key does not match the certificate"), "{other}");
 }
