@@ -56,7 +56,7 @@ pub struct Trouble {
     /// Whether the operation is retried: the disk is full, and no written data is in doubt. Any
     /// other failure is permanent, because written data may be lost even if a second attempt
     /// succeeds; records handed over after such a failure are dropped.
-    pub may_pass: bool,
+    pub is_temporary: bool,
 }
 
 impl Trouble {
@@ -64,8 +64,8 @@ impl Trouble {
     pub(crate) fn during(operation: &'static str) -> impl FnOnce(io::Error) -> Trouble {
         move |error| {
             let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-            let may_pass = full.contains(&error.kind());
-            Trouble { operation, error: Arc::new(error), may_pass }
+            let is_temporary = full.contains(&error.kind());
+            Trouble { operation, error: Arc::new(error), is_temporary }
         }
     }
 }
@@ -124,7 +124,7 @@ enum Attention {
     /// None: the writer is running.
     Busy,
     /// A session waits for a record or for space, or many bytes are queued.
-    Hurry,
+    Urgent,
     /// Any record.
     Any,
 }
@@ -140,7 +140,7 @@ impl Log {
     pub const LINGER: Duration = Duration::from_millis(10);
 
     /// Queued bytes above which the writer is woken although no session waits.
-    const HURRY_LEN: usize = 256 << 10;
+    const URGENT_LEN: usize = 256 << 10;
 
     /// A log whose last record so far was `last`, with space for about `unwritten_max` unwritten
     /// bytes.
@@ -188,7 +188,7 @@ impl Log {
         queue.group.append(records);
         queue.last += count;
         let last = queue.last;
-        // ORDERING: Release, for readers without the mutex: the operations behind the records
+        // ORDERING: Release, for readers without the mutex: the operations of the records
         // happened before.
         self.handed.store(last, Ordering::Release);
         // ORDERING: Relaxed, a figure that changes under the mutex only.
@@ -197,7 +197,7 @@ impl Log {
         self.bytes_handed.store(before + bytes, Ordering::Relaxed);
         let wakes = match queue.writer {
             Attention::Busy => false,
-            Attention::Hurry => queue.group.len() >= Self::HURRY_LEN,
+            Attention::Urgent => queue.group.len() >= Self::URGENT_LEN,
             Attention::Any => true,
         };
         self.wake_writer(queue, wakes);
@@ -205,9 +205,9 @@ impl Log {
     }
 
     /// Wakes the writer because a session waits.
-    fn hurry(&self) {
+    fn wake_for_waiter(&self) {
         let queue = self.queue();
-        let wakes = queue.writer != Attention::Busy && !is_left_out(Step::Hurry);
+        let wakes = queue.writer != Attention::Busy && !is_left_out(Step::Urgent);
         self.wake_writer(queue, wakes);
     }
 
@@ -253,13 +253,13 @@ impl Log {
 
     /// The last record that was written: a kill of the process does not lose it.
     pub fn written(&self) -> Lsn {
-        // ORDERING: Acquire pairs with the Release in `has_written`.
+        // ORDERING: Acquire pairs with the Release in `set_written`.
         self.written.load(Ordering::Acquire)
     }
 
     /// The last record that was synced: a power cut does not lose it.
     pub fn synced(&self) -> Lsn {
-        // ORDERING: Acquire pairs with the Release in `has_synced`.
+        // ORDERING: Acquire pairs with the Release in `set_synced`.
         self.synced.load(Ordering::Acquire)
     }
 
@@ -289,7 +289,7 @@ impl Log {
 
     /// Whether writing has failed permanently.
     pub(crate) fn is_lost(&self) -> bool {
-        self.trouble().is_some_and(|trouble| !trouble.may_pass)
+        self.trouble().is_some_and(|trouble| !trouble.is_temporary)
     }
 
     /// Whether writes up to this record may be acknowledged.
@@ -318,7 +318,7 @@ impl Log {
         }
         add_waiter(&mut waiters, Some(lsn), waker);
         drop(waiters);
-        self.hurry();
+        self.wake_for_waiter();
         Poll::Pending
     }
 
@@ -330,7 +330,7 @@ impl Log {
     }
 
     /// Ready once there is space in the queue, or when there can be none.
-    pub fn poll_room(&self, waker: &Waker) -> Poll<()> {
+    pub fn poll_space(&self, waker: &Waker) -> Poll<()> {
         let is_ready = || !self.is_full() || self.trouble().is_some();
         if is_ready() {
             return Poll::Ready(());
@@ -341,7 +341,7 @@ impl Log {
         }
         add_waiter(&mut waiters, None, waker);
         drop(waiters);
-        self.hurry();
+        self.wake_for_waiter();
         Poll::Pending
     }
 
@@ -356,24 +356,24 @@ impl Log {
         // ORDERING: Relaxed; the mutex orders it for the writer that is woken. A writer that runs
         // already begins the segment later.
         self.wants_segment.store(true, Ordering::Relaxed);
-        self.hurry();
+        self.wake_for_waiter();
     }
 
     /// Whether a requested segment has not been created yet. If it cannot be created, the request
     /// ends with [`trouble`](Self::trouble) or, on a full disk, with the log continuing in the
     /// present segment.
     pub fn wants_segment(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `ends_segment_wish`: a caller that reads
+        // ORDERING: Acquire pairs with the Release in `end_segment_request`: a caller that reads
         // false finds the file.
         self.wants_segment.load(Ordering::Acquire)
     }
 
     /// Requests a sync of everything handed over, without waiting for it.
     pub fn sync_soon(&self) {
-        // ORDERING: Release pairs with the Acquire in `takes_sync_wish`: earlier records are
+        // ORDERING: Release pairs with the Acquire in `take_sync_request`: earlier records are
         // included in the sync.
         self.wants_sync.store(true, Ordering::Release);
-        self.hurry();
+        self.wake_for_waiter();
     }
 
     /// Declares that no more records will come; the writer writes the rest and ends.
@@ -391,11 +391,11 @@ impl Log {
 
 /// The writer's side.
 impl Log {
-    /// Waits until there is something to write, `max` at most; if `hurried`, only urgent work ends
+    /// Waits until there is something to write, `max` at most; if `only_urgent`, only urgent work ends
     /// the wait earlier.
-    pub(crate) fn wait(&self, max: Duration, hurried: bool) {
+    pub(crate) fn wait(&self, max: Duration, only_urgent: bool) {
         let mut queue = self.queue();
-        let has_work = queue.closed || (!hurried && !queue.group.is_empty());
+        let has_work = queue.closed || (!only_urgent && !queue.group.is_empty());
         // ORDERING: Relaxed; a session that sets them checks `queue.writer` afterwards, under the
         // mutex.
         let requests =
@@ -403,7 +403,7 @@ impl Log {
         if has_work || self.is_waited_for() || requests.contains(&true) {
             return;
         }
-        queue.writer = if hurried { Attention::Hurry } else { Attention::Any };
+        queue.writer = if only_urgent { Attention::Urgent } else { Attention::Any };
         let goes_on = |queue: &mut Queue| queue.writer != Attention::Busy;
         wait_while(&self.work, queue, max, goes_on).writer = Attention::Busy;
     }
@@ -422,19 +422,19 @@ impl Log {
     }
 
     /// Ends the request for a segment: it exists, or there is trouble.
-    pub(crate) fn ends_segment_wish(&self) {
+    pub(crate) fn end_segment_request(&self) {
         // ORDERING: Release pairs with the Acquire in `wants_segment`.
         self.wants_segment.store(false, Ordering::Release);
     }
 
     /// Whether a sync was requested; clears the request.
-    pub(crate) fn takes_sync_wish(&self) -> bool {
+    pub(crate) fn take_sync_request(&self) -> bool {
         // ORDERING: Acquire, see `sync_soon`.
         self.wants_sync.swap(false, Ordering::Acquire)
     }
 
     /// Records that `bytes` of the queue, up to this record, were written.
-    pub(crate) fn has_written(&self, last: Lsn, bytes: u64) {
+    pub(crate) fn set_written(&self, last: Lsn, bytes: u64) {
         // ORDERING: Relaxed, a figure.
         self.length.fetch_add(bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, a figure.
@@ -451,13 +451,13 @@ impl Log {
     }
 
     /// Records that `bytes` of the queue were dropped after a permanent failure.
-    pub(crate) fn has_dropped(&self, bytes: u64) {
+    pub(crate) fn count_dropped(&self, bytes: u64) {
         // ORDERING: Relaxed, a figure.
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Records that everything up to this record was synced.
-    pub(crate) fn has_synced(&self, last: Lsn) {
+    pub(crate) fn set_synced(&self, last: Lsn) {
         // ORDERING: Release pairs with the Acquire in `synced`.
         self.synced.fetch_max(last, Ordering::Release);
         // ORDERING: Relaxed, a figure.
@@ -466,26 +466,26 @@ impl Log {
     }
 
     fn wake_reached(&self) {
-        let has_room = !self.is_full();
-        self.wake_waiters(|waiter| waiter.lsn.map_or(has_room, |lsn| self.has_reached(lsn)));
+        let has_space = !self.is_full();
+        self.wake_waiters(|waiter| waiter.lsn.map_or(has_space, |lsn| self.has_reached(lsn)));
     }
 
     /// Sets or clears the trouble and wakes all waiters. Permanent trouble must stay.
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
-        let mut present = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if present.as_ref().is_some_and(|trouble| !trouble.may_pass) {
+        let mut current = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|trouble| !trouble.is_temporary) {
             return;
         }
         let is_troubled = trouble.is_some();
-        *present = trouble;
+        *current = trouble;
         // ORDERING: Relaxed, see `trouble`; the mutex in `wake_waiters` orders it for waiters.
         self.troubled.store(is_troubled, Ordering::Relaxed);
-        drop(present);
+        drop(current);
         self.wake_waiters(|_| true);
     }
 }
 
-/// Adds a waiter unless it is there already: a task may be polled again for another reason.
+/// Adds a waiter unless it is registered already: a task may be polled again for another reason.
 fn add_waiter(waiters: &mut Vec<Waiter>, lsn: Option<Lsn>, waker: &Waker) {
     let is_same = |w: &&mut Waiter| w.lsn.is_some() == lsn.is_some() && w.waker.will_wake(waker);
     match waiters.iter_mut().find(is_same) {

@@ -12,7 +12,7 @@ use hotring_log::{Effect, Mark, Records};
 
 use crate::changes::{Change, Changed, FieldsChanged, Origin, remove_emptied, remove_expired};
 use crate::container::large::Large;
-use crate::container::{Type, is_there};
+use crate::container::{Type, is_present};
 use crate::history::HistoryLimits;
 use crate::list::List;
 use crate::logged::{self, PutKind};
@@ -209,7 +209,7 @@ impl Write<'_> {
         let mut expires_at = None;
         let mut report = hooks.map(|hooks| Report::begin(hooks, index, stripe, key.bytes()));
         let result = index.update(key, now, |entry| {
-            let live = entry.filter(|entry| is_there(entry, now));
+            let live = entry.filter(|entry| is_present(entry, now));
             let is_emptied = live.is_none() && entry.is_some();
             let entry = live;
             let (put_kind, mut action, result) = decide(entry);
@@ -315,7 +315,8 @@ impl Write<'_> {
         if let Some(mut hooks) = hooks {
             hooks.expire(index, wheels, key.bytes(), now);
         }
-        if wheels.have_fields() && index.peek(key, now, |entry| is_there(&entry, now)) != Some(true)
+        if wheels.have_fields()
+            && index.peek(key, now, |entry| is_present(&entry, now)) != Some(true)
         {
             return None;
         }

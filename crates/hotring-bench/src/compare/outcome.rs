@@ -77,7 +77,7 @@ impl Outcome {
 /// The ratios as a table, and how many aims are reached.
 pub fn ratios(outcomes: &[Outcome]) -> String {
     let columns =
-        ["what", "threads", "ratio", "min..max", "aim", "reached", "of oracle", "ours", "against"];
+        ["scene", "threads", "ratio", "min..max", "aim", "reached", "of oracle", "ours", "against"];
     let mut table = Table::new(&columns);
     outcomes.iter().for_each(|outcome| table.row(outcome.cells()));
     let verdicts: Vec<bool> = outcomes.iter().filter_map(Outcome::is_reached).collect();

@@ -265,7 +265,7 @@ fn items_move_under_readers_and_writers() {
     });
     assert_eq!(sum, added);
     for key in (0..KEPT).map(|key| key * 10) {
-        let is_there = session.get(&key.to_le_bytes(), 1, |_| ()).is_some();
-        assert!(is_there || key.is_multiple_of(11), "{key} is lost");
+        let is_present = session.get(&key.to_le_bytes(), 1, |_| ()).is_some();
+        assert!(is_present || key.is_multiple_of(11), "{key} is lost");
     }
 }

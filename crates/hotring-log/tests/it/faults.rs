@@ -30,7 +30,7 @@ fn counted(memory: &Memory, step: Step) -> Arc<AtomicUsize> {
 /// Whether the record was refused permanently, or for now.
 fn refused(log: &Log, lsn: u64) -> Option<bool> {
     match log.poll_reached(lsn, Waker::noop()) {
-        Poll::Ready(Err(trouble)) => Some(!trouble.may_pass),
+        Poll::Ready(Err(trouble)) => Some(!trouble.is_temporary),
         _ => None,
     }
 }
@@ -112,7 +112,7 @@ fn a_cut_off_end_does_not_come_back_before_a_new_segment() {
     // The first piece has the first batch and the beginning of the second.
     memory.fail(Step::Write, 1, 1, ErrorKind::StorageFull);
     running.step();
-    assert!(running.log.trouble().is_some_and(|trouble| trouble.may_pass));
+    assert!(running.log.trouble().is_some_and(|trouble| trouble.is_temporary));
     running.log.begin_segment();
     running.now += Duration::from_secs(1);
     running.step();
@@ -144,7 +144,7 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
                     match running.log.poll_reached(lsn, Waker::noop()) {
                         Poll::Ready(Ok(())) => kept = order.len(),
                         Poll::Ready(Err(trouble)) => {
-                            assert!(!trouble.may_pass, "{trouble}");
+                            assert!(!trouble.is_temporary, "{trouble}");
                             assert_eq!(trouble.error.kind(), kind);
                             failed = true;
                         }

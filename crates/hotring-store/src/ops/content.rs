@@ -95,8 +95,8 @@ impl Session {
                 self.encode_fields(fields)?
             }
             Content::HashUntil(fields) => {
-                let is_there = |(_, at): &&(Field<'_>, Option<u64>)| at.is_none_or(|at| at > now);
-                let there = fields.iter().filter(is_there);
+                let is_present = |(_, at): &&(Field<'_>, Option<u64>)| at.is_none_or(|at| at > now);
+                let there = fields.iter().filter(is_present);
                 self.encode_fields(there.map(|((field, value), at)| (field, value, *at)))?
             }
             Content::List(elements) => {

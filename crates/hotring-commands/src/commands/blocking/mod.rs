@@ -52,8 +52,8 @@ fn take_or_wait(
         // Memory must be freed before the keys are held: a session that holds keys never evicts.
         c.store.admit()?;
     }
-    let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
-    if c.client.may_wait() && !keys.iter().any(is_there) && wait_behind(c, want, keys, limit)? {
+    let is_present = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
+    if c.client.may_wait() && !keys.iter().any(is_present) && wait_behind(c, want, keys, limit)? {
         return Ok(());
     }
     let held: Vec<&[u8]> = keys.iter().copied().chain(want.destination()).collect();
@@ -149,8 +149,8 @@ fn wait_behind(
     let waiting = match held.is_empty() {
         true => line_up(c, want, &[], &others, limit),
         false => c.alone(&held, |c| {
-            let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
-            let is_free = !held.iter().any(is_there);
+            let is_present = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
+            let is_free = !held.iter().any(is_present);
             is_free.then(|| line_up(c, want, &held, &others, limit)).flatten()
         }),
     };

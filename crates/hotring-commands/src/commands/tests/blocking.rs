@@ -93,7 +93,7 @@ fn events_come_in_order() {
     assert_eq!(waiter.say("BLPOP k 0"), "");
     listener.say("PSUBSCRIBE __keyspace*");
     assert_eq!(pusher.say("RPUSH k a"), ":1¶");
-    let events: Vec<String> = listener.heard().split('¶').map(str::to_string).collect();
+    let events: Vec<String> = listener.messages().split('¶').map(str::to_string).collect();
     let events: Vec<_> = events.iter().skip(8).step_by(9).map(String::as_str).collect();
     assert_eq!(events, ["rpush", "lpop", "del"]);
     assert_eq!(waiter.ended_wait(), "*2¶$1¶k¶$1¶a¶");

@@ -115,22 +115,22 @@ fn a_reader_of_a_key_gets_one_invalidation_for_any_change() {
         "MULTI\r\nSET k x\r\nSET k y\r\nEXEC",
     ] {
         b.say("MSET k v l v\r\nEXPIRE k 1000");
-        assert_eq!(a.heard(), "", "before {change}");
+        assert_eq!(a.messages(), "", "before {change}");
         assert_eq!(a.say("GET k"), "$1¶v¶");
         let reply = b.say(change);
         assert!(!reply.contains("-ERR"), "{change}: {reply}");
-        assert_eq!(a.heard(), changed(&["k"]), "{change}");
+        assert_eq!(a.messages(), changed(&["k"]), "{change}");
         b.say(change);
-        assert_eq!(a.heard(), "", "{change} again");
+        assert_eq!(a.messages(), "", "{change} again");
     }
     // A write without effect sends no invalidation.
     b.say("SET k v");
     a.say("GET k\r\nGET none");
     b.say("SETNX k x\r\nGET k\r\nEXPIRE none 1\r\nDEL none\r\nSET k x IFEQ y");
-    assert_eq!(a.heard(), "");
+    assert_eq!(a.messages(), "");
     // Reads of absent keys are tracked, too.
     b.say("SET none 1");
-    assert_eq!(a.heard(), changed(&["none"]));
+    assert_eq!(a.messages(), changed(&["none"]));
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn reads_of_all_kinds_count_and_writes_do_not() {
         ("SCAN 0", &[]),
     ] {
         a.say(read);
-        a.heard();
+        a.messages();
         b.say("MSET x 1 y 2\r\nHSET h f 2");
-        assert_eq!(a.heard(), changed(keys), "{read}");
+        assert_eq!(a.messages(), changed(keys), "{read}");
     }
 }
 
@@ -174,7 +174,7 @@ fn own_changes_follow_the_reply_except_with_noloop() {
     a.say("CLIENT TRACKING on NOLOOP");
     assert_eq!(a.say("GET k\r\nSET k 4\r\nGET k"), "$1¶3¶+OK¶$1¶4¶");
     b.say("SET k 5");
-    assert_eq!(a.heard(), changed(&["k"]));
+    assert_eq!(a.messages(), changed(&["k"]));
     // A flush is reported to all, including the client that does it.
     assert_eq!(a.say("FLUSHALL"), format!("+OK¶{ALL_CHANGED}"));
 }
@@ -185,7 +185,7 @@ fn requests_are_tracked_as_caching_says() {
     let mut check = |a: &mut Dialogue, reads: &str, keys: &[&str]| {
         a.say(reads);
         b.say("MSET x 1 y 2");
-        assert_eq!(a.heard(), changed(keys), "{reads}");
+        assert_eq!(a.messages(), changed(keys), "{reads}");
     };
     a.say("CLIENT TRACKING on OPTIN");
     check(&mut a, "GET x", &[]);
@@ -218,20 +218,24 @@ fn broadcasts_go_by_prefix() {
         ("SET \"\" x", "", false),
     ] {
         b.say(write);
-        assert_eq!(a.heard(), if is_prefixed { changed(&[key]) } else { String::new() }, "{write}");
-        assert_eq!(all.heard(), changed(&[key]), "{write}");
+        assert_eq!(
+            a.messages(),
+            if is_prefixed { changed(&[key]) } else { String::new() },
+            "{write}"
+        );
+        assert_eq!(all.messages(), changed(&[key]), "{write}");
     }
     assert_eq!(all.say("SET user:1 y"), "+OK¶");
-    assert_eq!(a.heard(), changed(&["user:1"]));
+    assert_eq!(a.messages(), changed(&["user:1"]));
     let info = a.say("CLIENT INFO");
     assert!(info.contains(" flags=tB ") && info.contains(" redir=0 "), "{info}");
     // One message, although the client read the key before it began to broadcast.
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on\r\nGET user:1");
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on BCAST");
     b.say("SET user:1 z");
-    assert_eq!((a.heard(), all.heard()), (changed(&["user:1"]), changed(&["user:1"])));
+    assert_eq!((a.messages(), all.messages()), (changed(&["user:1"]), changed(&["user:1"])));
     b.say("FLUSHALL");
-    assert_eq!((a.heard().as_str(), all.heard().as_str()), (ALL_CHANGED, ALL_CHANGED));
+    assert_eq!((a.messages().as_str(), all.messages().as_str()), (ALL_CHANGED, ALL_CHANGED));
 }
 
 #[test]
@@ -245,19 +249,19 @@ fn another_connection_gets_the_message_in_its_version() {
     let read_and_change = |a: &mut Dialogue, b: &mut Dialogue| {
         a.say("GET k");
         b.say("INCR k");
-        assert_eq!(a.heard(), "");
+        assert_eq!(a.messages(), "");
     };
     read_and_change(&mut a, &mut b);
-    assert_eq!(listener.heard(), "", "it does not listen");
+    assert_eq!(listener.messages(), "", "it does not listen");
     listener.say("SUBSCRIBE __redis__:invalidate");
     read_and_change(&mut a, &mut b);
-    assert_eq!(listener.heard(), "*3¶$7¶message¶$20¶__redis__:invalidate¶*1¶$1¶k¶");
+    assert_eq!(listener.messages(), "*3¶$7¶message¶$20¶__redis__:invalidate¶*1¶$1¶k¶");
     b.say("FLUSHALL");
-    assert_eq!(listener.heard(), "*3¶$7¶message¶$20¶__redis__:invalidate¶$-1¶");
+    assert_eq!(listener.messages(), "*3¶$7¶message¶$20¶__redis__:invalidate¶$-1¶");
     let mut other = a.with_version(Version::Resp3);
     a.say(&format!("CLIENT TRACKING on REDIRECT {}", other.id()));
     read_and_change(&mut a, &mut b);
-    assert_eq!((other.heard(), listener.heard()), (changed(&["k"]), String::new()));
+    assert_eq!((other.messages(), listener.messages()), (changed(&["k"]), String::new()));
     // RESP2 has no messages on the connection itself.
     a.say("CLIENT TRACKING on");
     read_and_change(&mut a, &mut b);
@@ -271,18 +275,18 @@ fn the_end_of_a_redirect_is_reported() {
     a.say(&format!("CLIENT TRACKING on REDIRECT {id}"));
     a.say("GET k");
     other.end();
-    assert_eq!(a.heard(), "");
+    assert_eq!(a.messages(), "");
     b.say("SET k 1");
     let broken = format!(">2¶$21¶tracking-redir-broken¶:{id}¶");
-    assert_eq!(a.heard(), broken);
+    assert_eq!(a.messages(), broken);
     a.say("GET k");
     b.say("SET k 1");
-    assert_eq!(a.heard(), broken, "each time");
+    assert_eq!(a.messages(), broken, "each time");
     assert!(a.say("CLIENT TRACKINGINFO").contains("$15¶broken_redirect¶"));
     assert!(a.say("CLIENT INFO").contains(" flags=tR db=0 "));
     assert_eq!(a.say("CLIENT TRACKING on\r\nGET k"), "+OK¶$1¶1¶");
     b.say("SET k 1");
-    assert_eq!(a.heard(), changed(&["k"]));
+    assert_eq!(a.messages(), changed(&["k"]));
 }
 
 #[test]
@@ -313,7 +317,7 @@ fn tracking_may_begin_in_a_transaction() {
         "+OK¶+QUEUED¶+QUEUED¶+QUEUED¶*3¶$1¶1¶+OK¶$1¶1¶"
     );
     b.say("SET k 2");
-    assert_eq!(a.heard(), changed(&["k"]));
+    assert_eq!(a.messages(), changed(&["k"]));
 }
 
 #[test]
@@ -332,12 +336,12 @@ fn keys_above_the_limit_are_invalidated() {
     for i in 0..100 {
         b.say(&format!("SET k{i} x"));
         invalidated
-            .extend(a.heard().split('¶').filter(|word| word.starts_with('k')).map(String::from));
+            .extend(a.messages().split('¶').filter(|word| word.starts_with('k')).map(String::from));
     }
     invalidated.sort();
     invalidated.dedup();
     assert_eq!(invalidated.len(), 100);
-    assert_eq!(a.heard(), "");
+    assert_eq!(a.messages(), "");
     assert!(b.say("INFO stats").contains("tracking_total_keys:0¶tracking_total_items:0¶"));
 }
 
@@ -353,7 +357,7 @@ fn readers_of_one_key_are_not_counted_as_keys() {
     }
     assert!(a.say("INFO stats").contains("tracking_total_keys:1¶tracking_total_items:10¶"));
     b.say("SET k 1");
-    readers.iter_mut().for_each(|reader| assert_eq!(reader.heard(), changed(&["k"])));
+    readers.iter_mut().for_each(|reader| assert_eq!(reader.messages(), changed(&["k"])));
 }
 
 /// The value of a field of INFO.
@@ -425,7 +429,7 @@ fn clients_that_have_left_leave_nothing() {
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 110);
     b.say("SET k0 x");
-    assert_eq!(a.heard(), changed(&["k0"]));
+    assert_eq!(a.messages(), changed(&["k0"]));
     a.say("CLIENT TRACKING off");
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 0);
@@ -437,8 +441,8 @@ fn tracking_restarted_covers_later_reads() {
     let (mut a, mut b) = two();
     a.say("CLIENT TRACKING on\r\nGET x\r\nCLIENT TRACKING on NOLOOP\r\nGET y");
     b.say("SET x 1");
-    assert_eq!(a.heard(), changed(&["x"]), "it had not ended");
+    assert_eq!(a.messages(), changed(&["x"]), "it had not ended");
     a.say("GET x\r\nCLIENT TRACKING off\r\nCLIENT TRACKING on\r\nGET z");
     b.say("MSET x 2 y 2 z 2");
-    assert_eq!(a.heard(), changed(&["z"]));
+    assert_eq!(a.messages(), changed(&["z"]));
 }

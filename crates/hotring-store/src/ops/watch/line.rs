@@ -29,8 +29,8 @@ impl Session {
         let (databases, number) = (Arc::clone(&self.databases), self.selected);
         let home = Box::new(Numbered { databases, number });
         let kept = self.databases.keep_lines();
-        let is_there = self.databases.id_of(number) == self.database_id;
-        let entry = is_there.then(|| self.hooks.watchers.line_up(home, held, others, taker));
+        let is_present = self.databases.id_of(number) == self.database_id;
+        let entry = is_present.then(|| self.hooks.watchers.line_up(home, held, others, taker));
         // Dropping an entry calls `keep_lines`, too.
         drop(kept);
         entry?.ok()
