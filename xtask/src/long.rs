@@ -43,8 +43,8 @@ pub fn long() -> Result<ExitCode> {
 fn licences() -> Result<Done> {
     tools::prepare_deny()?;
     // Advisories would need the network, so they are not checked.
-    let what = ["--all-features", "check", "bans", "licenses", "sources"];
-    process::run(cargo().args(["deny", "--log-level=error"]).args(what))?;
+    let checks = ["--all-features", "check", "bans", "licenses", "sources"];
+    process::run(cargo().args(["deny", "--log-level=error"]).args(checks))?;
     Ok(Done::Passed(3))
 }
 

@@ -116,8 +116,8 @@ fn clippy() -> Result<Done> {
 
 /// Clippy with features. Those of the bench compile a dozen other stores, so only a proof asks for all.
 pub fn clippy_with(features: &[&str]) -> Result<Done> {
-    let what = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet"];
-    process::run(cargo().args(what).args(features).args(["--", "-D", "warnings"]))?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet"];
+    process::run(cargo().args(lints).args(features).args(["--", "-D", "warnings"]))?;
     Ok(Done::Passed(1))
 }
 

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_use_follows_what_is_touched() {
+    fn memory_in_use_follows_touched_pages() {
         let before = resident().unwrap();
         // Far more than the concurrent tests may free meanwhile.
         let block = vec![1_u8; 512 << 20];

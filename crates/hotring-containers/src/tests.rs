@@ -161,7 +161,7 @@ fn only_present_keys_are_kept() {
 }
 
 #[test]
-fn a_scan_shows_what_is_there_all_the_time() {
+fn a_scan_shows_all_permanent_keys() {
     let mut rng = Rng::with_seed(1);
     for round in 0..50 {
         let mut dict = Dict::new();
@@ -337,7 +337,7 @@ fn a_text_is_as_a_vector() {
 }
 
 #[test]
-fn a_text_takes_memory_for_what_is_written_and_gives_up_its_base() {
+fn a_text_takes_memory_for_its_written_parts_and_frees_its_base() {
     let mut text = Text::<Arc<[u8]>>::new();
     text.write(512 << 20, b"x");
     assert_eq!(text.len(), (512 << 20) + 1);
@@ -389,7 +389,7 @@ fn a_write_after_a_snapshot_copies_one_chunk() {
 }
 
 #[test]
-fn what_is_taken_apart_is_all_that_it_took() {
+fn dismantling_frees_the_entire_footprint() {
     fn freed(mut gone: Remains) -> usize {
         std::iter::from_fn(|| gone.free(1)).sum()
     }
@@ -460,7 +460,7 @@ fn positions_behind_the_end_are_none() {
 }
 
 #[test]
-fn what_many_cuts_leave_takes_little() {
+fn the_rest_of_many_cuts_takes_little_memory() {
     let mut list = List::new();
     (0..20_000_u32).for_each(|i| list.push_back(&i.to_le_bytes()));
     // One element of 61 stays, and of the rest none.
@@ -487,7 +487,7 @@ fn keys_of_one_hash_share_a_leaf_with_no_others() {
 }
 
 #[test]
-fn a_dictionary_keeps_what_it_is_told_to() {
+fn a_dictionary_retains_the_chosen_entries() {
     for seed in 0..6 {
         let mut rng = Rng::with_seed(seed);
         let (mut dict, mut model) = (Dict::new(), BTreeMap::<Vec<u8>, Vec<u8>>::new());

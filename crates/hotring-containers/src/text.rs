@@ -247,8 +247,8 @@ impl<B: Deref<Target = [u8]>> Text<B> {
         if next < chunks {
             self.write_chunk(next, 0, &[]);
         }
-        let is_there = |i: &usize| self.chunk(*i).is_some();
-        self.moved = next + (next..chunks).take_while(is_there).count();
+        let is_present = |i: &usize| self.chunk(*i).is_some();
+        self.moved = next + (next..chunks).take_while(is_present).count();
         if self.moved == chunks {
             self.base = None;
         }

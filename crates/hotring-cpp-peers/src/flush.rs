@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_flushed_stays_as_it_is() {
+    fn a_flush_keeps_the_bytes() {
         let bytes: Vec<u8> = (0..200).collect();
         for part in [&bytes[..], &bytes[3..4], &bytes[1..140], &[]] {
             assert_eq!(flush(part), cfg!(target_arch = "x86_64"));

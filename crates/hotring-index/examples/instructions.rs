@@ -40,7 +40,7 @@ fn main() -> Result<(), ConfigError> {
     engine::<GCuckoo<4>>("gcuckoo", Config::default())
 }
 
-/// What callgrind counts.
+/// The code that callgrind counts.
 #[inline(never)]
 fn counted(work: &mut dyn FnMut()) {
     black_box(work)();

@@ -206,14 +206,14 @@ pub trait Scan: Sized {
 /// Operations on many keys at once.
 #[doc(hidden)]
 pub trait Batch: Sized {
-    /// Looks up `n` keys with many memory accesses in flight, and passes each result to `land`, in any order.
+    /// Looks up `n` keys with many memory accesses in flight, and passes each result to `done`, in any order.
     /// The default prefetches a group of keys, then looks them up one after the other.
     #[inline(always)]
     fn pipeline<'k, K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        mut land: impl FnMut(usize, Option<Hit>),
+        mut done: impl FnMut(usize, Option<Hit>),
     ) where
         K::Key: 'k,
         Self: Engine,
@@ -224,7 +224,7 @@ pub trait Batch: Sized {
             Self::warm(p, to - from, |kind, i| goal(kind, from + i));
             for i in from..to {
                 let hit = Self::lookup(p, goal(&p.shared.kind, i));
-                land(i, hit);
+                done(i, hit);
             }
         }
     }

@@ -56,7 +56,7 @@ pub struct Trouble {
     /// Whether the operation is retried: the disk is full, and no written data is in doubt. Any
     /// other failure is permanent, because written data may be lost even if a second attempt
     /// succeeds; records handed over after such a failure are dropped.
-    pub may_pass: bool,
+    pub is_temporary: bool,
 }
 
 impl Trouble {
@@ -64,8 +64,8 @@ impl Trouble {
     pub(crate) fn during(operation: &'static str) -> impl FnOnce(io::Error) -> Trouble {
         move |error| {
             let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-            let may_pass = full.contains(&error.kind());
-            Trouble { operation, error: Arc::new(error), may_pass }
+            let is_temporary = full.contains(&error.kind());
+            Trouble { operation, error: Arc::new(error), is_temporary }
         }
     }
 }
@@ -129,7 +129,7 @@ enum Attention {
     /// None: the writer is running.
     Busy,
     /// A session waits for a record or for space, or many bytes are queued.
-    Hurry,
+    Urgent,
     /// Any record.
     Any,
 }
@@ -145,7 +145,7 @@ impl Log {
     pub const LINGER: Duration = Duration::from_millis(10);
 
     /// Queued bytes above which the writer is woken although no session waits.
-    const HURRY_LEN: usize = 256 << 10;
+    const URGENT_LEN: usize = 256 << 10;
 
     /// A log whose last record so far was `last`, with space for about `unwritten_max` unwritten
     /// bytes.
@@ -194,7 +194,7 @@ impl Log {
         queue.group.append(records);
         queue.last += count;
         let last = queue.last;
-        // ORDERING: Release, for readers without the mutex: the operations behind the records
+        // ORDERING: Release, for readers without the mutex: the operations of the records
         // happened before.
         self.handed.store(last, Ordering::Release);
         // ORDERING: Relaxed, a figure that changes under the mutex only.
@@ -203,7 +203,7 @@ impl Log {
         self.bytes_handed.store(before + bytes, Ordering::Relaxed);
         let wakes = match queue.writer {
             Attention::Busy => false,
-            Attention::Hurry => queue.group.len() >= Self::HURRY_LEN,
+            Attention::Urgent => queue.group.len() >= Self::URGENT_LEN,
             Attention::Any => true,
         };
         self.wake_writer(queue, wakes);
@@ -211,9 +211,9 @@ impl Log {
     }
 
     /// Wakes the writer because a session or a replica waits for the records.
-    pub fn hurry(&self) {
+    pub fn wake_for_waiter(&self) {
         let queue = self.queue();
-        let wakes = queue.writer != Attention::Busy && !is_left_out(Step::Hurry);
+        let wakes = queue.writer != Attention::Busy && !is_left_out(Step::Urgent);
         self.wake_writer(queue, wakes);
     }
 
@@ -259,13 +259,13 @@ impl Log {
 
     /// The last record that was written: a kill of the process does not lose it.
     pub fn written(&self) -> Lsn {
-        // ORDERING: Acquire pairs with the Release in `has_written`.
+        // ORDERING: Acquire pairs with the Release in `set_written`.
         self.written.load(Ordering::Acquire)
     }
 
     /// The last record that was synced: a power cut does not lose it.
     pub fn synced(&self) -> Lsn {
-        // ORDERING: Acquire pairs with the Release in `has_synced`.
+        // ORDERING: Acquire pairs with the Release in `set_synced`.
         self.synced.load(Ordering::Acquire)
     }
 
@@ -295,7 +295,7 @@ impl Log {
 
     /// Whether writing has failed permanently.
     pub(crate) fn is_lost(&self) -> bool {
-        self.trouble().is_some_and(|trouble| !trouble.may_pass)
+        self.trouble().is_some_and(|trouble| !trouble.is_temporary)
     }
 
     /// Whether writes up to this record may be acknowledged.
@@ -324,7 +324,7 @@ impl Log {
         }
         add_waiter(&mut waiters, Some(lsn), waker);
         drop(waiters);
-        self.hurry();
+        self.wake_for_waiter();
         Poll::Pending
     }
 
@@ -336,7 +336,7 @@ impl Log {
     }
 
     /// Ready once there is space in the queue, or when there can be none.
-    pub fn poll_room(&self, waker: &Waker) -> Poll<()> {
+    pub fn poll_space(&self, waker: &Waker) -> Poll<()> {
         let is_ready = || !self.is_full() || self.trouble().is_some();
         if is_ready() {
             return Poll::Ready(());
@@ -347,7 +347,7 @@ impl Log {
         }
         add_waiter(&mut waiters, None, waker);
         drop(waiters);
-        self.hurry();
+        self.wake_for_waiter();
         Poll::Pending
     }
 
@@ -362,24 +362,24 @@ impl Log {
         // ORDERING: Relaxed; the mutex orders it for the writer that is woken. A writer that runs
         // already begins the segment later.
         self.wants_segment.store(true, Ordering::Relaxed);
-        self.hurry();
+        self.wake_for_waiter();
     }
 
     /// Whether a requested segment has not been created yet. If it cannot be created, the request
     /// ends with [`trouble`](Self::trouble) or, on a full disk, with the log continuing in the
     /// present segment.
     pub fn wants_segment(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `ends_segment_wish`: a caller that reads
+        // ORDERING: Acquire pairs with the Release in `end_segment_request`: a caller that reads
         // false finds the file.
         self.wants_segment.load(Ordering::Acquire)
     }
 
     /// Requests a sync of everything handed over, without waiting for it.
     pub fn sync_soon(&self) {
-        // ORDERING: Release pairs with the Acquire in `takes_sync_wish`: earlier records are
+        // ORDERING: Release pairs with the Acquire in `take_sync_request`: earlier records are
         // included in the sync.
         self.wants_sync.store(true, Ordering::Release);
-        self.hurry();
+        self.wake_for_waiter();
     }
 
     /// Requests that the log drops everything, files included, and starts over behind this record: the store gets its
@@ -387,7 +387,7 @@ impl Log {
     pub fn restart(&self, last: Lsn) {
         // ORDERING: Release pairs with the Acquire in `restart_wish`.
         self.restart_at.store(last, Ordering::Release);
-        self.hurry();
+        self.wake_for_waiter();
     }
 
     /// Whether a requested restart has not happened yet. If it fails, there is [`trouble`](Self::trouble).
@@ -411,11 +411,11 @@ impl Log {
 
 /// The writer's side.
 impl Log {
-    /// Waits until there is something to write, `max` at most; if `hurried`, only urgent work ends
+    /// Waits until there is something to write, `max` at most; if `only_urgent`, only urgent work ends
     /// the wait earlier.
-    pub(crate) fn wait(&self, max: Duration, hurried: bool) {
+    pub(crate) fn wait(&self, max: Duration, only_urgent: bool) {
         let mut queue = self.queue();
-        let has_work = queue.closed || (!hurried && !queue.group.is_empty());
+        let has_work = queue.closed || (!only_urgent && !queue.group.is_empty());
         // ORDERING: Relaxed; a session that sets them checks `queue.writer` afterwards, under the
         // mutex.
         let requests =
@@ -423,7 +423,7 @@ impl Log {
         if has_work || self.is_waited_for() || requests.contains(&true) || self.is_restarting() {
             return;
         }
-        queue.writer = if hurried { Attention::Hurry } else { Attention::Any };
+        queue.writer = if only_urgent { Attention::Urgent } else { Attention::Any };
         let goes_on = |queue: &mut Queue| queue.writer != Attention::Busy;
         wait_while(&self.work, queue, max, goes_on).writer = Attention::Busy;
     }
@@ -442,7 +442,7 @@ impl Log {
     }
 
     /// Ends the request for a segment: it exists, or there is trouble.
-    pub(crate) fn ends_segment_wish(&self) {
+    pub(crate) fn end_segment_request(&self) {
         // ORDERING: Release pairs with the Acquire in `wants_segment`.
         self.wants_segment.store(false, Ordering::Release);
     }
@@ -456,7 +456,7 @@ impl Log {
     /// Ends a restart: the next record has the number after this one. Queued records are dropped.
     pub(crate) fn has_restarted(&self, last: Lsn) {
         let mut queue = self.queue();
-        self.has_dropped(queue.group.len() as u64);
+        self.count_dropped(queue.group.len() as u64);
         queue.group.reset(0);
         queue.last = last;
         for position in [&self.handed, &self.written, &self.synced] {
@@ -470,13 +470,13 @@ impl Log {
     }
 
     /// Whether a sync was requested; clears the request.
-    pub(crate) fn takes_sync_wish(&self) -> bool {
+    pub(crate) fn take_sync_request(&self) -> bool {
         // ORDERING: Acquire, see `sync_soon`.
         self.wants_sync.swap(false, Ordering::Acquire)
     }
 
     /// Records that `bytes` of the queue, up to this record, were written.
-    pub(crate) fn has_written(&self, last: Lsn, bytes: u64) {
+    pub(crate) fn set_written(&self, last: Lsn, bytes: u64) {
         // ORDERING: Relaxed, a figure.
         self.length.fetch_add(bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, a figure.
@@ -493,13 +493,13 @@ impl Log {
     }
 
     /// Records that `bytes` of the queue were dropped after a permanent failure.
-    pub(crate) fn has_dropped(&self, bytes: u64) {
+    pub(crate) fn count_dropped(&self, bytes: u64) {
         // ORDERING: Relaxed, a figure.
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Records that everything up to this record was synced.
-    pub(crate) fn has_synced(&self, last: Lsn) {
+    pub(crate) fn set_synced(&self, last: Lsn) {
         // ORDERING: Release pairs with the Acquire in `synced`.
         self.synced.fetch_max(last, Ordering::Release);
         // ORDERING: Relaxed, a figure.
@@ -508,26 +508,26 @@ impl Log {
     }
 
     fn wake_reached(&self) {
-        let has_room = !self.is_full();
-        self.wake_waiters(|waiter| waiter.lsn.map_or(has_room, |lsn| self.has_reached(lsn)));
+        let has_space = !self.is_full();
+        self.wake_waiters(|waiter| waiter.lsn.map_or(has_space, |lsn| self.has_reached(lsn)));
     }
 
     /// Sets or clears the trouble and wakes all waiters. Permanent trouble must stay.
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
-        let mut present = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if present.as_ref().is_some_and(|trouble| !trouble.may_pass) {
+        let mut current = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|trouble| !trouble.is_temporary) {
             return;
         }
         let is_troubled = trouble.is_some();
-        *present = trouble;
+        *current = trouble;
         // ORDERING: Relaxed, see `trouble`; the mutex in `wake_waiters` orders it for waiters.
         self.troubled.store(is_troubled, Ordering::Relaxed);
-        drop(present);
+        drop(current);
         self.wake_waiters(|_| true);
     }
 }
 
-/// Adds a waiter unless it is there already: a task may be polled again for another reason.
+/// Adds a waiter unless it is registered already: a task may be polled again for another reason.
 fn add_waiter(waiters: &mut Vec<Waiter>, lsn: Option<Lsn>, waker: &Waker) {
     let is_same = |w: &&mut Waiter| w.lsn.is_some() == lsn.is_some() && w.waker.will_wake(waker);
     match waiters.iter_mut().find(is_same) {

@@ -8,7 +8,7 @@ pub fn pack(effect: &Effect<'_>, scratch: &mut Records, to: &mut Vec<u8>) {
     scratch.reset();
     scratch.push(effect);
     let body = scratch.body();
-    let len = u32::try_from(body.len()).expect("`Records::push` has seen to it");
+    let len = u32::try_from(body.len()).expect("`Records::push` limits the length");
     to.extend_from_slice(&len.to_le_bytes());
     to.extend_from_slice(body);
 }

@@ -56,7 +56,7 @@ impl Relay {
             self.group.seal(first, None);
             self.backlog.push(Chunk::of(&mut self.group, first));
             self.group.reset(Self::KEPT_MAX);
-            self.log.has_written(last, len);
+            self.log.set_written(last, len);
         }
         !closed
     }

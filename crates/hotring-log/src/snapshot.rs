@@ -1,10 +1,11 @@
 //! Snapshots: the state of all keys in one file, so that the log before it can be removed.
 //!
 //! ```text
-//!  snapshot-<number of the record behind which the log goes on, 20 digits>.hrs
+//!  snapshot-<number of the last record that the snapshot replaces, 20 digits>.hrs
 //!
-//!  header  magic 8 | format u32 | zero u32 | store's id 16 | after u64 | zero 20 | CRC-32C u32
-//!  block   length of the items u64 | CRC-32C u32 | which block u32 | items u32 | class u8 | zero 3 | items
+//!  header  magic 8 | format u32 | zero u32 | store's ID 16 | after u64 | zero 20 | CRC-32C u32
+//!  block   length of the items u64 | CRC-32C of the items u32 | number of the block u32 | number of items u32
+//!          | class u8 | zero 3 | CRC-32C of the 24 bytes before u32 | items
 //!  ...
 //!  footer  magic 8 | blocks u64 | items u64 | end u64 | CRC-32C u32
 //!
@@ -15,9 +16,8 @@
 //! point-in-time state: the log's records behind `after` must be replayed over it, up to `end` at least. Replaying a
 //! record over a newer value does no harm, because the newer value's record follows.
 //!
-//! A block has two checksums: one of its items, and between the zeros and the items a CRC-32C u32 of the 24 bytes
-//! before it. The checksums of blocks and of the footer continue the header's, so that a block of another file is never
-//! mistaken for one of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur
+//! The checksums of blocks and of the footer continue the header's, so that a block of another file is never mistaken
+//! for one of this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur
 //! more than once.
 //!
 //! The file is written under a temporary name and gets its final name once it is complete and on the disk, and the log
@@ -81,28 +81,24 @@ impl Header {
         bytes
     }
 
-    /// Reads the header. The inner error is the number of a later format; None if the header is damaged.
-    fn read(bytes: &[u8; HEADER_LEN]) -> Option<Result<Header, u32>> {
-        match check_header(bytes, MAGIC, FORMAT) {
-            Ok(id) => Some(Ok(Header { id, after: long(bytes, 32) })),
-            Err(BadHeader::Format(format)) => Some(Err(format)),
-            Err(BadHeader::Damaged) => None,
-        }
+    fn read(bytes: &[u8; HEADER_LEN]) -> Result<Header, BadHeader> {
+        let id = check_header(bytes, MAGIC, FORMAT)?;
+        Ok(Header { id, after: u64_at(bytes, 32) })
     }
 }
 
-/// The store's id in the newest snapshot, or else in the first segment. None if neither has one;
+/// The store's ID in the newest snapshot, or else in the first segment. None if neither has one;
 /// damage is reported when they are read.
 pub fn stored_id(storage: &dyn Storage) -> Option<Id> {
     let snapshot = Snapshot::newest(storage).ok().flatten();
     snapshot.map(|snapshot| snapshot.id()).or_else(|| first_id(storage))
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn long(bytes: &[u8], at: usize) -> u64 {
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum Step {
     /// The writer looks for waiters before it sleeps.
     LookForWaiters,
     /// A waiter wakes the writer.
-    Hurry,
+    Urgent,
 }
 
 /// Whether a step is left out: never, except by the model.

@@ -30,7 +30,7 @@ pub(crate) struct Unsynced {
     state: Mutex<State>,
     /// Held while syncing.
     turn: Mutex<()>,
-    /// Signals changes of `wished` and `closed`.
+    /// Signals changes of `is_sync_requested` and `closed`.
     changed: Condvar,
 }
 
@@ -48,7 +48,7 @@ struct State {
     /// The same for the sync under way.
     syncing: Option<Duration>,
     /// A sync was requested: the syncer must not wait for the next second.
-    wished: bool,
+    is_sync_requested: bool,
     closed: bool,
 }
 
@@ -123,7 +123,7 @@ impl Unsynced {
         let result = self.sync_these(&files, directory).and_then(|()| self.vouch(begun, last));
         self.state().syncing = None;
         match result {
-            Ok(()) => self.log.has_synced(last),
+            Ok(()) => self.log.set_synced(last),
             Err(trouble) => {
                 self.log.set_trouble(Some(trouble));
                 // The writer's owner checks for trouble after each step, so this wakes the writer
@@ -134,8 +134,9 @@ impl Unsynced {
     }
 
     fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), Trouble> {
-        let lasting =
-            |operation| move |error| Trouble { operation, error: Arc::new(error), may_pass: false };
+        let lasting = |operation| {
+            move |error| Trouble { operation, error: Arc::new(error), is_temporary: false }
+        };
         files.iter().try_for_each(|file| file.sync()).map_err(lasting("syncing the log"))?;
         if directory {
             self.storage.sync().map_err(lasting("syncing the log's directory"))?;
@@ -150,7 +151,7 @@ impl Unsynced {
         let Some(first) = begun else { return Ok(()) };
         let written = Manifest { id: self.id, synced }.write(&*self.storage);
         match written.map_err(Trouble::during("writing the log's manifest")) {
-            Err(trouble) if trouble.may_pass => {
+            Err(trouble) if trouble.is_temporary => {
                 self.state().begun.get_or_insert(first);
                 Ok(())
             }
@@ -166,8 +167,8 @@ impl Unsynced {
     ) -> Result<(), Trouble> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
-        let (wished, closed) = (state.wished, state.closed);
-        *state = State { last, wished, closed, ..State::default() };
+        let (is_sync_requested, closed) = (state.is_sync_requested, state.closed);
+        *state = State { last, is_sync_requested, closed, ..State::default() };
         drop(state);
         remove()
     }
@@ -180,7 +181,7 @@ impl Unsynced {
 
     /// Makes the syncer sync at once.
     pub(crate) fn wish(&self) {
-        self.state().wished = true;
+        self.state().is_sync_requested = true;
         self.changed.notify_all();
     }
 }
@@ -194,11 +195,11 @@ pub struct Syncer {
 impl Syncer {
     /// Waits for a second, or until a sync is requested. False once the writer has ended.
     pub fn wait(&self) -> bool {
-        let goes_on = |state: &mut State| !state.closed && !state.wished;
+        let goes_on = |state: &mut State| !state.closed && !state.is_sync_requested;
         let state = self.unsynced.state();
         let waited = self.unsynced.changed.wait_timeout_while(state, EACH, goes_on);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.wished = false;
+        state.is_sync_requested = false;
         !state.closed
     }
 

@@ -131,7 +131,7 @@ impl Writer {
         // Read first: records queued before the close are taken below.
         let closed = self.log.is_closed();
         // Taken first, too: records queued before the request are written below.
-        let wished = self.log.takes_sync_wish();
+        let is_sync_requested = self.log.take_sync_request();
         self.idle += 1;
         if let Some(last) = self.log.restart_wish() {
             self.restart(last);
@@ -140,7 +140,7 @@ impl Writer {
             self.idle = 0;
             if !closed && self.retry_at.is_some_and(|at| now < at) {
                 // The trouble is reported already.
-                self.log.ends_segment_wish();
+                self.log.end_segment_request();
                 break;
             }
             if self.unsynced.is_overdue(now) {
@@ -157,7 +157,7 @@ impl Writer {
         }
         if self.log.when() == AckWhen::Synced || self.unsynced.is_overdue(now) {
             self.unsynced.sync();
-        } else if wished {
+        } else if is_sync_requested {
             self.unsynced.wish();
         }
         true
@@ -169,9 +169,9 @@ impl Writer {
             self.first = self.log.take(&mut self.group);
         }
         if self.log.is_lost() {
-            self.log.has_dropped(self.group.len() as u64);
+            self.log.count_dropped(self.group.len() as u64);
             self.group.reset(0);
-            self.log.ends_segment_wish();
+            self.log.end_segment_request();
             return false;
         }
         !self.group.is_empty() || self.log.wants_segment() || self.retry_at.is_some()
@@ -186,12 +186,12 @@ impl Writer {
                 }
             }
             Err(trouble) => {
-                self.retry_at = trouble.may_pass.then_some(now + Self::RETRY);
+                self.retry_at = trouble.is_temporary.then_some(now + Self::RETRY);
                 self.log.set_trouble(Some(trouble));
             }
         }
         if is_asked {
-            self.log.ends_segment_wish();
+            self.log.end_segment_request();
         }
     }
 
@@ -215,8 +215,8 @@ impl Writer {
         self.group.reset(Self::KEPT_MAX);
         // A sync may have failed meanwhile.
         match self.log.is_lost() {
-            false => self.log.has_written(last, len),
-            true => self.log.has_dropped(len),
+            false => self.log.set_written(last, len),
+            true => self.log.count_dropped(len),
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ impl Writer {
         let begun = Segment::create(&*self.storage, header, segment_len, is_again);
         self.unsynced.directory_changed();
         let begun = begun.map_err(Trouble::during("beginning a segment of the log"));
-        let goes_on = |trouble: &Trouble| trouble.may_pass && !self.has_begun();
+        let goes_on = |trouble: &Trouble| trouble.is_temporary && !self.has_begun();
         if self.segment.is_some() && begun.as_ref().is_err_and(goes_on) {
             return Ok(());
         }
@@ -270,7 +270,7 @@ impl Writer {
     /// Removes all files and starts over behind this record.
     fn restart(&mut self, last: Lsn) {
         (self.segment, self.chain, self.claimed) = (None, 0, last);
-        self.log.has_dropped(self.group.len() as u64);
+        self.log.count_dropped(self.group.len() as u64);
         self.group.reset(0);
         let storage = &*self.storage;
         let removed = self.unsynced.restart(last, || {
@@ -332,11 +332,14 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.unsynced.close();
         // A panic of the writer's thread must not leave waiters asleep.
-        self.log.ends_segment_wish();
+        self.log.end_segment_request();
         if !self.log.is_closed() {
             let error = io::Error::other("its writer has ended");
-            let trouble =
-                Trouble { operation: "writing the log", error: Arc::new(error), may_pass: false };
+            let trouble = Trouble {
+                operation: "writing the log",
+                error: Arc::new(error),
+                is_temporary: false,
+            };
             self.log.set_trouble(Some(trouble));
         }
     }

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_changes_no_result_in_whatever_pieces_requests_come() {
+    fn the_cache_changes_no_result_however_requests_are_split() {
         let stream = stream();
         let tight = Limits { args_max: 12, bulk_len_max: 16, ..Limits::default() };
         let expected = decode(&stream, stream.len(), &tight, None);

@@ -230,7 +230,7 @@ mod tests {
 
     /// A client that left while its line was on its way to another database would stay in it.
     #[test]
-    fn who_enters_or_leaves_a_line_waits_while_lines_move() {
+    fn entering_or_leaving_a_line_waits_while_lines_move() {
         let store = Store::new(Options::default()).unwrap();
         let mut session = store.session();
         let taker: std::sync::Arc<dyn Taker> = std::sync::Arc::new(Client);

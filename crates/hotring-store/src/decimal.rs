@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_refused() {
+    fn values_that_are_not_numbers_are_refused() {
         let not = [
             "", " ", "+", "-", ".", "e5", "1e", "1e+", "1 ", " 1", "1.2.3", "1e5.5", "0x10", "nan",
             "-nan", "--1", "1_000", "1,5", "abc", "in", "infinit",

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_no_panic() {
+    fn damaged_bytes_never_panic() {
         let NewValue::Bytes { bytes, .. } =
             written(HistoryLimits { values: 3, bytes_max: 1 << 20 }, &["one", "two", "three"])
         else {

@@ -105,7 +105,7 @@ mod tests {
     /// Wherever in its label an access was, the reported time is never too long, and too short by a third
     /// at most.
     #[test]
-    fn what_is_told_is_less_than_the_truth_and_near_it() {
+    fn the_shown_idle_time_is_a_close_lower_bound() {
         for begun in (NOW..NOW + 2 * unit(1)).step_by(7_919) {
             let (mut bits, mut last, mut passed) = (stamp(begun), 0, 0);
             while passed < 30 * DAY_MS {

@@ -340,13 +340,13 @@ pub(crate) fn from_packed(held: &[u8]) -> Option<Contents> {
     let (head, mut rest) = Head::split(held);
     let (mut chunks, mut at) = (Chunks::new(), 0);
     while !rest.is_empty() {
-        let (zeros, behind) = split_number(rest)?;
-        let (run, behind) = split(behind)?;
+        let (zeros, tail) = split_number(rest)?;
+        let (run, tail) = split(tail)?;
         at = position((at as u64).checked_add(zeros)?)?;
         position((at + run.len()) as u64)?;
         chunks.write(at, run);
         at += run.len();
-        rest = behind;
+        rest = tail;
     }
     chunks.grow(position(head.count as u64)?);
     Some(Contents { number: head.number, parts: Parts::Text(chunks) })
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_no_panic() {
+    fn damaged_bytes_never_panic() {
         let mut chunks = Chunks::new();
         chunks.write(3, b"ab");
         chunks.write(200_000, b"cd");

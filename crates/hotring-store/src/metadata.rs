@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_no_panic() {
+    fn damaged_bytes_never_panic() {
         let metadata = Metadata { flags: 7, unique: Some(1), stale: true, ..Metadata::default() };
         let NewValue::Bytes { bytes, .. } = metadata.held(true, b"held") else {
             panic!("metadata is held as bytes")

@@ -327,7 +327,7 @@ impl Session {
     pub(crate) fn hold<R>(
         &mut self,
         keys: &Keys,
-        how: Hold,
+        hold: Hold,
         f: impl FnOnce(&mut Session) -> R,
     ) -> R {
         /// Releases the keys even if `f` panics.
@@ -347,9 +347,9 @@ impl Session {
                 }
             }
         }
-        let taken = self.gate.acquire(keys, how);
+        let taken = self.gate.acquire(keys, hold);
         // The mode may change in the hold only by what the hold is for.
-        let is_marked = taken && how != Hold::Read && self.logged.modes.get().is_marked();
+        let is_marked = taken && hold != Hold::Read && self.logged.modes.get().is_marked();
         let marked = is_marked.then_some(keys);
         if let Some(keys) = marked {
             self.logged.marks.begin_all(keys);

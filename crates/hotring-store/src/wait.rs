@@ -1,4 +1,4 @@
-//! How a session waits for keys that another one holds.
+//! The interface by which a session waits for keys that another session holds.
 
 use std::task::Waker;
 
@@ -6,7 +6,7 @@ use std::task::Waker;
 /// can set their own ([`crate::Session::set_wait`]).
 pub trait Wait: Send {
     /// Whether the thread does other work during a wait, so that even a short wait pays.
-    fn is_beside(&self) -> bool {
+    fn releases_thread(&self) -> bool {
         false
     }
 

@@ -52,83 +52,124 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Checks the folder; true if it is intact.
+/// Checks the folder, and copies its readable part to the folder `new`, if there is one. True if the folder is intact.
 fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
-    if !folder.is_dir() {
-        return Err(format!("there is no folder {}", folder.display()));
-    }
-    if !Disk::holds_data(folder).map_err(|why| why.to_string())? {
-        return Err(format!("{} holds neither a log nor a snapshot", folder.display()));
-    }
-    let disk = Disk::open_to_read(folder).map_err(|why| why.to_string())?;
-    let found = match new {
-        None => Snapshot::newest(&disk).map(|snapshot| snapshot.map(|snapshot| (snapshot, None))),
-        Some(_) => {
-            let checked = hotring_log::check(&disk, None, 1, &mut |_, _| {});
-            Snapshot::salvage(&disk, checked.ok().and_then(|checked| checked.id))
-        }
-    };
-    let (snapshot, fault) = found.map_err(|why| why.to_string())?.unzip();
+    let disk = open(folder)?;
+    let (snapshot, damage) = newest_snapshot(&disk, new.is_some())?.unzip();
     // Without a snapshot, the part that can be saved begins with the log.
-    let first = first_record(&disk).map_err(|why| why.to_string())?.filter(|_| new.is_some());
-    let without = first.filter(|first| snapshot.is_none() && *first > 1);
-    let none = || (without.map_or(0, |first| first - 1), 0);
-    let (after, end) = snapshot.as_ref().map_or_else(none, |s| (s.after(), s.end()));
-    let id = snapshot.as_ref().map(Snapshot::id);
-    let (mut counts, mut lost) = (Counts::default(), Vec::new());
+    let first = first_record(&disk).map_err(text)?.filter(|_| new.is_some());
+    let log_start = first.filter(|first| snapshot.is_none() && *first > 1);
+    let without_snapshot = || (log_start.map_or(0, |first| first - 1), 0);
+    let (after, end) = snapshot.as_ref().map_or_else(without_snapshot, |s| (s.after(), s.end()));
+    let (mut counts, mut damages) = (Counts::default(), Vec::new());
     let checked = match new {
-        None => hotring_log::check(&disk, id, after + 1, &mut |_, effects| counts.add(effects)),
+        None => {
+            let id = snapshot.as_ref().map(Snapshot::id);
+            hotring_log::check(&disk, id, after + 1, &mut |_, effects| counts.add(effects))
+                .map_err(text)?
+        }
         Some(new) => {
-            let is_empty = new.read_dir().map_or(true, |mut entries| entries.next().is_none());
-            if !is_empty {
-                return Err(format!(
-                    "{} is not empty: a repaired log goes to a new folder",
-                    new.display()
-                ));
-            }
-            let copy: Arc<dyn Storage> = Arc::new(Disk::open(new).map_err(|why| why.to_string())?);
-            let checked = repair(&disk, after + 1, &copy).map_err(|why| why.to_string())?;
-            if let Some(snapshot) = &snapshot {
-                lost = snapshot.repair(&copy, checked.last).map_err(|why| why.to_string())?;
-                lost.extend(fault.flatten());
-            } else if let (true, Some(id)) = (without.is_some(), checked.id) {
-                stand_in(&copy, id, after).map_err(|why| format!("{}: {why}", copy.location()))?;
-            }
-            println!("copied {} to {}", records(checked.last - after), new.display());
-            Ok(checked)
+            let checked;
+            (checked, damages) = save(&disk, new, snapshot.as_ref(), after, log_start.is_some())?;
+            checked
         }
     };
-    let checked = checked.map_err(|why| why.to_string())?;
+    damages.extend(damage.flatten());
     if let Some(snapshot) = &snapshot {
         println!("{}: {} items, {} bytes", snapshot.name(), snapshot.items(), snapshot.len());
         if new.is_none() {
-            lost.extend(read(snapshot).err());
+            damages.extend(read(snapshot).err());
         }
     }
     print!("{}", report(&checked, after));
     if new.is_none() {
         print!("{}", counts.text());
     }
-    let mut faults: Vec<String> = lost.iter().map(SnapshotError::to_string).collect();
+    let faults = faults(&damages, &checked, end, log_start);
+    faults.iter().for_each(|fault| println!("{fault}"));
+    Ok(faults.is_empty())
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn open(folder: &Path) -> Result<Disk, String> {
+    if !folder.is_dir() {
+        return Err(format!("there is no folder {}", folder.display()));
+    }
+    if !Disk::holds_data(folder).map_err(text)? {
+        return Err(format!("{} holds neither a log nor a snapshot", folder.display()));
+    }
+    Disk::open_to_read(folder).map_err(text)
+}
+
+/// The newest snapshot of the folder. If `despite_damage` is true, a damaged one is returned with its damage.
+fn newest_snapshot(
+    disk: &Disk,
+    despite_damage: bool,
+) -> Result<Option<(Snapshot, Option<SnapshotError>)>, String> {
+    if despite_damage {
+        let checked = hotring_log::check(disk, None, 1, &mut |_, _| {});
+        return Snapshot::salvage(disk, checked.ok().and_then(|checked| checked.id)).map_err(text);
+    }
+    let snapshot = Snapshot::newest(disk).map_err(text)?;
+    Ok(snapshot.map(|snapshot| (snapshot, None)))
+}
+
+/// Copies the readable part of the log and of the snapshot to a new folder. Returns the state of the log, and the
+/// damage of the snapshot's blocks. If the log `lacks_start`, an empty snapshot stands for its missing records.
+fn save(
+    disk: &Disk,
+    new: &Path,
+    snapshot: Option<&Snapshot>,
+    after: Lsn,
+    lacks_start: bool,
+) -> Result<(Checked, Vec<SnapshotError>), String> {
+    let is_empty = new.read_dir().map_or(true, |mut entries| entries.next().is_none());
+    if !is_empty {
+        return Err(format!("{} is not empty: a repaired log goes to a new folder", new.display()));
+    }
+    let copy: Arc<dyn Storage> = Arc::new(Disk::open(new).map_err(text)?);
+    let checked = repair(disk, after + 1, &copy).map_err(text)?;
+    let mut damages = Vec::new();
+    if let Some(snapshot) = snapshot {
+        damages = snapshot.repair(&copy, checked.last).map_err(text)?;
+    } else if let (true, Some(id)) = (lacks_start, checked.id) {
+        write_empty_snapshot(&copy, id, after)
+            .map_err(|error| format!("{}: {error}", copy.location()))?;
+    }
+    println!("copied {} to {}", records(checked.last - after), new.display());
+    Ok((checked, damages))
+}
+
+/// Writes an empty snapshot in place of the records before the log.
+fn write_empty_snapshot(copy: &Arc<dyn Storage>, id: Id, after: Lsn) -> io::Result<()> {
+    SnapshotWriter::create(copy.clone(), id, after)?.finish(after)?.publish(after).map(drop)
+}
+
+/// The text of each fault. The snapshot needs the log up to record `end`; `log_start` is the first record of a log
+/// that lacks its beginning.
+fn faults(
+    damages: &[SnapshotError],
+    checked: &Checked,
+    end: Lsn,
+    log_start: Option<Lsn>,
+) -> Vec<String> {
+    let mut faults: Vec<String> = damages.iter().map(text).collect();
     if checked.error.is_none() && checked.last < end {
         faults.push(format!(
             "the log ends at record {}, the snapshot needs it up to {end}",
             checked.last
         ));
     }
-    faults.extend(without.map(|first| {
+    faults.extend(log_start.map(|first| {
         format!(
-            "there is no snapshot, and the log begins with record {first}: what was before is lost"
+            "there is no snapshot, and the log begins with record {first}: earlier data is lost"
         )
     }));
-    faults.extend(checked.error.map(|error| error.to_string()));
-    faults.iter().for_each(|fault| println!("{fault}"));
-    Ok(faults.is_empty())
-}
-
-/// Writes an empty snapshot in place of the records before the log.
-fn stand_in(copy: &Arc<dyn Storage>, id: Id, after: Lsn) -> io::Result<()> {
-    SnapshotWriter::create(copy.clone(), id, after)?.finish(after)?.publish(after).map(drop)
+    faults.extend(checked.error.as_ref().map(text));
+    faults
 }
 
 /// Reads all blocks.
@@ -158,7 +199,7 @@ fn report(checked: &Checked, after: u64) -> String {
     }
     if let Some((segment, at, damage)) = &checked.torn {
         text += &format!(
-            "{segment} ends at byte {at}, within a write ({damage}): the server will cut that off\n"
+            "{segment} ends at byte {at}, within a write ({damage}): the server will remove that end\n"
         );
     }
     if checked.unguarded {

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused() {
+    fn invalid_replies_are_refused() {
         let nested: &str = "*1\r\n".repeat(100_000).leak();
         let others =
             ["\r\n", "HTTP/1.1 400\r\n", "$99999999999\r\n", "$x\r\n", "*1\r\n", "ä\r\n", "%0\r\n"];

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_checksums_says_what_to_set() {
+    fn a_server_without_checksums_names_the_setting() {
         let error = checked("off", None).unwrap_err().to_string();
         assert!(error.contains("start the server with the setting 'checksum'"), "{error}");
         let flags = cli().get_matches_from(["scrub", "--unixsocket", "/no/such/socket"]);

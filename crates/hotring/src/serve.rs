@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_set_what_they_name() {
+    fn flags_set_their_settings() {
         let config = parse(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2", "--threads", "3"]);
         let config = config.unwrap();
         assert_eq!(config.listen, ["127.0.0.1:1", "[::1]:2"]);

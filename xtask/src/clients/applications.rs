@@ -54,8 +54,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn check(name: &str, hotring: &Path) -> Result<Done> {
     let (_, needs, program) =
         APPLICATIONS.iter().find(|(known, ..)| *known == name).context("no such application")?;
-    if let Some(what) = tools::missing(needs) {
-        return Ok(Done::Skipped(what));
+    if let Some(missing) = tools::missing(needs) {
+        return Ok(Done::Skipped(missing));
     }
     match prepare(program) {
         Ok(words) => {

@@ -58,7 +58,7 @@ pub fn steps(suite: &mut Suite, names: &[&str], hotring: &Path) {
     let is_named = |name: &str| names.is_empty() || names.contains(&name);
     for (name, needs, check) in CLIENTS.iter().filter(|(name, ..)| is_named(name)) {
         suite.step(name, || match tools::missing(needs) {
-            Some(what) => Ok(Done::Skipped(what)),
+            Some(missing) => Ok(Done::Skipped(missing)),
             None => check(hotring),
         });
     }

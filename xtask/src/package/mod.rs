@@ -69,8 +69,8 @@ fn install() -> Result<Done> {
 
 /// Builds a program that needs no libraries of the machine.
 fn static_build() -> Result<Done> {
-    if let Some(what) = tools::missing(&["musl-gcc", "readelf", "objcopy"]) {
-        return Ok(Done::Skipped(what));
+    if let Some(missing) = tools::missing(&["musl-gcc", "readelf", "objcopy"]) {
+        return Ok(Done::Skipped(missing));
     }
     if let Err(error) = process::run(command("rustup").args(["target", "add", STATIC_TARGET])) {
         return Ok(Done::Skipped(format!("no standard library for it: {error:#}")));
@@ -93,8 +93,8 @@ fn static_build() -> Result<Done> {
 /// Builds the Debian package, unpacks it and runs the program. Its scripts do not run: they need a
 /// real system.
 fn debian() -> Result<Done> {
-    if let Some(what) = tools::missing(&["dpkg-deb"]) {
-        return Ok(Done::Skipped(what));
+    if let Some(missing) = tools::missing(&["dpkg-deb"]) {
+        return Ok(Done::Skipped(missing));
     }
     let folder = fresh("deb")?;
     let package = folder.join("hotring.deb");
@@ -131,8 +131,8 @@ fn line_tables(package: &Path, unpacked: &Path) -> Result<PathBuf> {
 
 /// Verifies the systemd unit, with the path of the built program, by `systemd-analyze`.
 fn unit() -> Result<Done> {
-    if let Some(what) = tools::missing(&["systemd-analyze"]) {
-        return Ok(Done::Skipped(what));
+    if let Some(missing) = tools::missing(&["systemd-analyze"]) {
+        return Ok(Done::Skipped(missing));
     }
     process::run(cargo().args(["build", "--release", "--locked", "-p", "hotring"]))?;
     let text = fs::read_to_string(root().join("packaging/hotring.service"))?;
@@ -144,9 +144,12 @@ fn unit() -> Result<Done> {
         .arg(&unit)
         .output()
         .context("cannot run systemd-analyze")?;
-    let told = String::from_utf8_lossy(&verified.stderr);
+    let complaints = String::from_utf8_lossy(&verified.stderr);
     // Unknown lines cause only a warning, and success.
-    ensure!(verified.status.success() && told.trim().is_empty(), "systemd-analyze: {told}");
+    ensure!(
+        verified.status.success() && complaints.trim().is_empty(),
+        "systemd-analyze: {complaints}"
+    );
     println!("  systemd-analyze verify has no complaints");
     Ok(Done::Passed(1))
 }

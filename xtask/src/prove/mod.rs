@@ -188,7 +188,7 @@ fn engine_servers(_: Form) -> Result<Done> {
 /// Redis's command-line tools.
 fn redis_tools(_: Form) -> Result<Done> {
     match tools::missing(&["redis-cli", "redis-benchmark"]) {
-        Some(what) => Ok(Done::Skipped(what)),
+        Some(missing) => Ok(Done::Skipped(missing)),
         None => redis::check(&server()?),
     }
 }

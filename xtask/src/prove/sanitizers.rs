@@ -26,14 +26,14 @@ pub fn asan(form: Form) -> Result<Done> {
     let log = fresh_log(&folder)?;
     let options = "detect_stack_use_after_return=1:exitcode=99";
     let done = count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=1:{options}:{log}")));
-    let said = reports(&folder)?.iter().flat_map(std::fs::read_to_string).collect::<String>();
-    if done.is_err() && said.contains("LeakSanitizer has encountered a fatal error") {
+    let report = reports(&folder)?.iter().flat_map(std::fs::read_to_string).collect::<String>();
+    if done.is_err() && report.contains("LeakSanitizer has encountered a fatal error") {
         println!(
             "  leak detection is impossible here, as ptrace is forbidden; running again without it"
         );
         return count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=0:{options}")));
     }
-    print!("{said}");
+    print!("{report}");
     done
 }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn races_of_the_index_are_told_from_those_of_std() {
+    fn races_of_the_index_are_distinguished_from_those_of_std() {
         let own = "is /x/hotring-index/src/u64s.rs:1";
         assert!(is_of_the_index(&report(own, "make /x/hotring-index/src/u64s.rs:2")));
         assert!(is_of_the_index(&report(own, "make /x/hotring-engines/src/chaining/mod.rs:2")));

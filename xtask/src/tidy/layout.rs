@@ -31,10 +31,10 @@ fn check_crate(name: &str, files: &BTreeSet<&str>) -> Vec<String> {
         }
     }
     let inside = folders.iter().find(|f| files.contains(format!("{f}/mod.rs").as_str()));
-    let beside = folders.iter().find(|f| files.contains(format!("{f}.rs").as_str()));
-    if let (Some(inside), Some(beside)) = (inside, beside) {
+    let same_name = folders.iter().find(|f| files.contains(format!("{f}.rs").as_str()));
+    if let (Some(inside), Some(same_name)) = (inside, same_name) {
         faults.push(format!(
-            "{name}: two styles of modules, src/{inside}/mod.rs and src/{beside}.rs"
+            "{name}: two styles of modules, src/{inside}/mod.rs and src/{same_name}.rs"
         ));
     }
     faults
@@ -63,13 +63,16 @@ mod tests {
 
     #[test]
     fn two_styles_in_a_crate_are_a_fault() {
-        let beside = ["crates/x/src/a.rs", "crates/x/src/a/b.rs"];
+        let same_name = ["crates/x/src/a.rs", "crates/x/src/a/b.rs"];
         let inside = ["crates/x/src/c/mod.rs", "crates/x/src/c/d.rs"];
         let fault = ["x: two styles of modules, src/c/mod.rs and src/a.rs"];
-        assert_eq!(faults(&[beside, inside].concat()), fault);
-        assert_eq!(faults(&beside), [""; 0]);
+        assert_eq!(faults(&[same_name, inside].concat()), fault);
+        assert_eq!(faults(&same_name), [""; 0]);
         assert_eq!(faults(&inside), [""; 0]);
         let elsewhere = inside.map(|path| path.replace("/x/", "/y/"));
-        assert_eq!(faults(&[beside, elsewhere.each_ref().map(|path| &path[..])].concat()), [""; 0]);
+        assert_eq!(
+            faults(&[same_name, elsewhere.each_ref().map(|path| &path[..])].concat()),
+            [""; 0]
+        );
     }
 }

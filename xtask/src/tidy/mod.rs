@@ -66,12 +66,12 @@ impl Source {
 #[derive(Debug, PartialEq, Eq)]
 struct Fault {
     line: usize,
-    what: String,
+    message: String,
 }
 
 impl Fault {
-    fn at(line: usize, what: impl Into<String>) -> Self {
-        Fault { line, what: what.into() }
+    fn at(line: usize, message: impl Into<String>) -> Self {
+        Fault { line, message: message.into() }
     }
 }
 
@@ -102,7 +102,7 @@ pub fn run() -> Result<Done> {
     faults.extend(layout::check(&sources));
     for source in &sources {
         for fault in RULES.iter().flat_map(|rule| rule(source)) {
-            faults.push(format!("{}:{}: {}", source.path, fault.line, fault.what));
+            faults.push(format!("{}:{}: {}", source.path, fault.line, fault.message));
         }
     }
     for fault in &faults {

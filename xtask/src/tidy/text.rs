@@ -57,7 +57,7 @@ pub fn links(source: &Source) -> Vec<Fault> {
     for (n, line) in source.prose() {
         for target in targets(line) {
             let dead = dead_link(folder, &source.text, target);
-            faults.extend(dead.map(|what| Fault::at(n, format!("link to {target}, {what}"))));
+            faults.extend(dead.map(|message| Fault::at(n, format!("link to {target}, {message}"))));
         }
     }
     faults

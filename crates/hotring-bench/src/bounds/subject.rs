@@ -23,7 +23,7 @@ pub struct Subject {
 pub struct Memory {
     /// Resident size, by the kernel.
     pub resident: i64,
-    /// The fields of `INFO memory`.
+    /// `used_memory` of INFO; the fields below are INFO's, too.
     pub used: i64,
     pub rss: i64,
     pub allocated: i64,
@@ -32,7 +32,7 @@ pub struct Memory {
 }
 
 /// Requests before the first measurement. They make the program's own memory resident.
-const FIRST: usize = 1000;
+const WARM_UP: usize = 1000;
 /// Time to wait for background work that a server does after a request.
 const REST: Duration = Duration::from_secs(1);
 
@@ -52,7 +52,7 @@ impl Subject {
         let plan = Plan::new(Kind::Hotring, Transport::Tcp, threads, "hotring", &none);
         let server = Plan { program, settings, ..plan }.start()?;
         let mut control = Client::connect(&server.address)?;
-        for _ in 0..FIRST {
+        for _ in 0..WARM_UP {
             control.call(&[b"GET", b"none"])?;
             control.call(&[b"DEL", b"none"])?;
         }
@@ -119,5 +119,5 @@ fn memory(control: &mut Client, pid: u32) -> Result<Memory> {
 }
 
 fn signed(bytes: u64) -> Result<i64> {
-    i64::try_from(bytes).context("more memory than there is")
+    i64::try_from(bytes).context("the size of the process exceeds an i64")
 }

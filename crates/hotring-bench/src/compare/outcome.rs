@@ -77,7 +77,7 @@ impl Outcome {
 /// The ratios as a table, and how many aims are reached.
 pub fn ratios(outcomes: &[Outcome]) -> String {
     let columns =
-        ["what", "threads", "ratio", "min..max", "aim", "reached", "of oracle", "ours", "against"];
+        ["scene", "threads", "ratio", "min..max", "aim", "reached", "of oracle", "ours", "against"];
     let mut table = Table::new(&columns);
     outcomes.iter().for_each(|outcome| table.row(outcome.cells()));
     let verdicts: Vec<bool> = outcomes.iter().filter_map(Outcome::is_reached).collect();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_shown_does_not_count() {
+    fn a_value_that_is_only_shown_does_not_count() {
         let outcomes = [
             outcome(&[2.0], Aim::AtLeast(1.0)),
             outcome(&[0.5], Aim::AtLeast(1.0)),

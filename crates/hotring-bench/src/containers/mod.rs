@@ -84,9 +84,9 @@ impl ContainersArgs {
     pub fn run(&self) -> Result<()> {
         ensure!(self.rounds > 0, "--rounds must be at least 1");
         ensure!(self.connections > 0, "--connections must be at least 1");
-        ensure!(self.members > 1_000, "--members starts above 1,000, the fields of a smaller hash");
+        ensure!(self.members > 1_000, "--members must exceed 1,000, the fields of a smaller hash");
         ensure!(self.string >= 1_000, "--string must be at least 1,000");
-        ensure!(self.string < 1 << 29, "--string ends below 2^29");
+        ensure!(self.string < 1 << 29, "--string must be less than 2^29");
         for kind in SERVERS {
             self.testbed.program(kind).map_or_else(|| kind.program(), Ok)?;
         }

@@ -29,8 +29,8 @@ pub struct Case {
 /// The result of a window.
 pub struct Window {
     pub sample: Sample,
-    /// The average number of records that share a sync, where the server reports it.
-    pub records_a_sync: Option<f64>,
+    /// The average number of records that share a sync, if the server reports it.
+    pub records_per_sync: Option<f64>,
 }
 
 impl Mode {
@@ -75,10 +75,10 @@ impl Case {
             let (records, syncs) = (after.0 - before.0, after.1 - before.1);
             records / syncs
         });
-        Ok(Window { sample, records_a_sync: since.filter(|shared| shared.is_finite()) })
+        Ok(Window { sample, records_per_sync: since.filter(|shared| shared.is_finite()) })
     }
 
-    /// Records and syncs so far, where the server reports both.
+    /// Records and syncs so far, if the server reports both.
     fn synced(&mut self) -> Result<Option<(f64, f64)>> {
         let records = self.subject.field("log_last_synced")?;
         Ok(records.zip(self.subject.field("log_syncs")?))

@@ -150,7 +150,7 @@ impl ModesArgs {
 }
 
 fn add(figures: &mut Figures, case: &str, window: &Window) {
-    let Window { sample, records_a_sync } = window;
+    let Window { sample, records_per_sync } = window;
     let latency = &sample.tally.latency;
     let mut add = |figure, value| figures.add(case, figure, value);
     add(RATE, sample.rate);
@@ -161,7 +161,7 @@ fn add(figures: &mut Figures, case: &str, window: &Window) {
     if let Some(taken) = sample.cpu_us {
         add(CPU, taken);
     }
-    if let Some(shared) = records_a_sync {
+    if let Some(shared) = records_per_sync {
         add("records a sync", *shared);
     }
 }

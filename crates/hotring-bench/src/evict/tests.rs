@@ -149,7 +149,7 @@ fn known_hits_of_what_has_ghosts() {
 }
 
 #[test]
-fn no_policy_beats_the_optimum_and_all_hit_what_fits() {
+fn no_policy_beats_the_optimum_and_all_keep_a_fitting_set() {
     // These may refuse requested items, which the optimum does not.
     const MAY_REFUSE: [&str; 3] = ["moka", "quick_cache", "foyer lfu"];
     let trace = mixed(9);

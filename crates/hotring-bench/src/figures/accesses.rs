@@ -41,8 +41,8 @@ fn of_chain(length: u64) -> f64 {
     1.0 + length as f64 / 2.0
 }
 
-/// The paper's equation 3: accesses in an ideal order, where the k-th item of each chain is one of the k-th best
-/// B of all.
+/// The paper's equation 3: accesses in an ideal order. With B chains, the k-th item of each chain is among the k-th
+/// hottest B items of all.
 fn of_ideal(length: u64, theta: f64) -> f64 {
     let best = |k: u64| share_of_hottest(ITEMS, theta, k as f64 / length as f64);
     let parts = (1..=length).map(|k| {
@@ -54,8 +54,8 @@ fn of_ideal(length: u64, theta: f64) -> f64 {
 
 fn expected(bench: &Bench) -> Result<Measured> {
     let keys = (bench.size.keys / 4).max(1);
+    let mut claims = Vec::new();
     // The rows of each exponent: Chaining Hash, then the rings.
-    let mut hot = Vec::new();
     let mut counted = vec![vec![Vec::new(); 4]; THETAS.len()];
     for length in LENGTHS {
         let field = Field::load(bench, keys, &plans(bench, keys, length))?;
@@ -66,12 +66,11 @@ fn expected(bench: &Bench) -> Result<Measured> {
                 row.extend(samples.visits.map(|visits| Point::new(length as f64, 1.0 + visits)));
             }
             if length == PAPERS_LENGTH {
-                hot.push(hot_claim(bench, &field, keys, theta)?);
+                claims.push(hot_claim(bench, &field, keys, theta)?);
             }
         }
     }
     let mut charts = Vec::new();
-    let mut claims = hot;
     for (theta, rows) in THETAS.into_iter().zip(counted) {
         claims.extend(compare(theta, &rows));
         charts.push(chart(theta, rows));
@@ -82,12 +81,11 @@ fn expected(bench: &Bench) -> Result<Measured> {
              keys that never grow. \"By hotness\" is the formula for chains sorted by hotness, \
              which no index can have without moving items all the time."
         ),
-        "Seven hints have a slot of a cache line for as many items, eight times the memory of a \
-         chain's bucket: here as many items a slot are compared, in the other figures as many \
-         bytes."
+        "A slot of seven hints is a cache line, eight times the size of a chain's bucket: this figure \
+         compares equal numbers of items per slot, the other figures equal bytes."
             .to_owned(),
-        "A chain's buckets are filled at random, so that hits lie in longer ones more often: that \
-         makes up for the half an item that the formula leaves out."
+        "A chain's buckets are filled at random, so hits are in long chains more often: that makes up \
+         for the half of an item that the formula omits."
             .to_owned(),
     ];
     Ok(Measured { claims, charts, notes })

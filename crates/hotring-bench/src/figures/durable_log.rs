@@ -75,7 +75,7 @@ struct Cell {
     rates: Vec<f64>,
     /// The average wait of a client, in milliseconds.
     waits: Vec<f64>,
-    records_a_sync: Vec<f64>,
+    records_per_sync: Vec<f64>,
     requests_min: u64,
 }
 
@@ -196,12 +196,12 @@ fn load(column: &Column, time: Duration) -> Load {
 
 impl Cell {
     fn add(&mut self, window: &Window, column: &Column) {
-        let Window { sample, records_a_sync } = window;
+        let Window { sample, records_per_sync } = window;
         let mean = sample.tally.latency.mean() / 1e6;
         let in_turn = CLIENTS as f64 / sample.rate * 1e3;
         self.rates.push(sample.rate);
         self.waits.push(if column.connections == CLIENTS { mean } else { in_turn });
-        self.records_a_sync.extend(records_a_sync);
+        self.records_per_sync.extend(records_per_sync);
         self.requests_min = self.requests_min.min(sample.tally.requests);
     }
 }
@@ -257,7 +257,7 @@ fn sharing(server: &Server) -> String {
     let times = |base| short(server.times(GROUP, base, |cell| &cell.rates).median);
     let (worth, of_none) = (times(ALONE), times(NONE));
     let shared = |column: usize| {
-        let shared = &server.cells[column].records_a_sync;
+        let shared = &server.cells[column].records_per_sync;
         (!shared.is_empty()).then(|| short(Spread::of(shared).median))
     };
     let shared_syncs = match shared(ALONE).zip(shared(GROUP)) {

@@ -193,7 +193,7 @@ fn locks(bench: &Bench) -> Result<Measured> {
         0.05,
     ));
     let notes = vec![
-        "Memcached 1.4.13 is not at hand in process: a std::collections::HashMap in one mutex \
+        "Memcached 1.4.13 cannot run in process: a std::collections::HashMap in one mutex \
          stands for its cache lock."
             .to_owned(),
         "The variant without locks runs on one thread only: with more it loses items, and here it is \

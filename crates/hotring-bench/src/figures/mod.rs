@@ -1,7 +1,7 @@
 //! `figures`: repeats the evaluations of the papers and writes one report.
 //!
 //! Each figure is an [`Entry`]: its subject, and a function that measures and compares it. `figure.rs` and
-//! `plots` define the parts of a figure, `html.rs` and `report.css` its looks, `report.rs` the files of a report.
+//! `plots` define the parts of a figure, `html.rs` and `report.css` its appearance, `report.rs` the files of a report.
 //! The other files measure, each for one paper or a part of one.
 //!
 //! Figures that need missing features (a cluster, RDMA) are left out; the report says so.
@@ -157,17 +157,17 @@ fn measure(
 
 /// The omitted figures, with reasons.
 const LEFT_OUT: [&str; 5] = [
-    "Left out, as this project has no such part yet: what needs RDMA (RHKV, figure 9 and table 4) or a \
-     cluster (the durable store, figures 3 and 4). The machines, data sets and rival systems of the \
-     papers are not at hand: each figure's notes say what stands for them.",
+    "Figures that need RDMA (RHKV, figure 9 and table 4) or a cluster (the durable store, figures 3 and 4) are \
+     omitted, because this project does not have these yet. The machines, data sets and rival systems of the \
+     papers are not available: the notes of each figure name the substitutes.",
     "HotRing: FASTER and Memcached as rivals in one process (neither can be built into this tool); 64 \
-     threads; the production curves of figure 1, for which recorded traces stand if --traces names a \
+     threads; the production curves of figure 1, which recorded traces replace if --traces names a \
      folder of them.",
-    "Mercury: cache misses, bandwidth and the breakdown of latency (its figure 1), as a virtual machine \
-     shows no such counters; the time for which a worker's thread lock is held.",
-    "RHKV: the time to persist an operation (section 6.6: 52.23 ms, Redis 62.21, MongoDB 65.32), as the \
-     paper does not say from when to when it is taken; what a log in each mode costs a request is \
-     measured by `hotring-bench durability modes`. Loads of 100 to 1,000 million operations, MongoDB, \
+    "Mercury: cache misses, bandwidth and the breakdown of latency (its figure 1), because a virtual machine \
+     has no such counters; the time for which a worker's thread lock is held.",
+    "RHKV: the time to persist an operation (section 6.6: 52.23 ms, Redis 62.21, MongoDB 65.32), because the \
+     paper does not define the interval; `hotring-bench durability modes` measures the cost of each log \
+     mode per request. Loads of 100 to 1,000 million operations, MongoDB, \
      and the load of single cores.",
-    "The durable store: latency over HTTP, as there is no HTTP interface for data.",
+    "The durable store: latency over HTTP, because there is no HTTP interface for data.",
 ];

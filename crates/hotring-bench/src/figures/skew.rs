@@ -99,19 +99,19 @@ fn curves(bench: &Bench) -> Result<Measured> {
             0.05,
         ),
     ];
-    let there =
+    let printed =
         Series::paper("daily and extreme", vec![Point::new(1.0, 50.0), Point::new(1.0, 90.0)]);
     let chart = Chart::lines(
         "Accesses to the hottest part of 250 million keys",
         Axis::log("hottest part of the keys (%)"),
         Axis::linear("share of accesses (%)"),
-        series.into_iter().chain(recorded).chain([there]).collect(),
+        series.into_iter().chain(recorded).chain([printed]).collect(),
     );
     let notes = vec![format!(
-        "The paper's production traces are not at hand; other recorded ones are shown if --traces names \
-         a folder of them (they are not part of this repository), as parts of their own keys. What else \
-         is shown is what the generator of all workloads \
-         here draws: {draws} ranks for each exponent, by rejection-inversion, which is exact for \
+        "The paper's production traces are not public; other recorded ones are shown if --traces names \
+         a folder of them (they are not part of this repository), as parts of their own keys. The other \
+         curves show what the generator of all workloads \
+         draws: {draws} ranks for each exponent, by rejection-inversion, which is exact for \
          every exponent, also above 1."
     )];
     Ok(Measured { claims, charts: vec![chart], notes })

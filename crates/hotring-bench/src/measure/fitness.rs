@@ -126,7 +126,7 @@ fn ratio(
         });
         turns.join().expect("the measuring thread panicked")
     });
-    Ok(Spread::of(&ratios.context("the harness beside a bare loop")?).median)
+    Ok(Spread::of(&ratios.context("cannot compare the harness with a bare loop")?).median)
 }
 
 /// The loop of a program without any other work. It must never be inlined, so that every caller runs the same
@@ -233,7 +233,7 @@ impl Session for View<'_> {
 mod tests {
     use super::*;
 
-    /// An oracle that has something else to do with each lookup.
+    /// An oracle that wastes time in each lookup.
     struct Slow;
 
     impl Engine for Slow {
@@ -271,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn the_harness_has_an_oracle_to_be_held_to() {
-        // Unoptimised code says nothing about the rate.
+    fn the_harness_can_be_compared_with_an_oracle() {
+        // The rate of unoptimised code is meaningless.
         let fitness = Fitness::measure(1 << 10, 1 << 10).unwrap();
         assert!(fitness.of_bare > 0.0 && fitness.of_bare.is_finite(), "{fitness:?}");
     }

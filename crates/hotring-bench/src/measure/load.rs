@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_fields_are_named() {
         let plans =
             [Plan::new(TargetName::Hotring, 1 << 28), Plan::new(TargetName::Oracle, 1 << 28)];
         let error = check_memory(&plans, 1 << 28, 1 << 27, 4 << 30).expect_err("14 GiB and 1");

@@ -1,13 +1,13 @@
-//! Decides when an index has settled: its lookups visit as many items as in the blocks before.
+//! Decides when an index has settled: the visits per lookup are the same in successive blocks of turns.
 //!
 //! Turns are grouped in blocks. The first block is long enough to touch as many keys as there are, and each later
-//! one is as long as all before it. Three blocks in a row that agree end the warm-up. Because blocks double, a
+//! one is as long as all before it. Three successive blocks that agree end the warm-up. Because blocks double, a
 //! slow drift cannot hide between them for long.
 
 use std::time::Duration;
 
 /// The largest relative difference in visits per lookup between two blocks that agree.
-const SAME: f64 = 0.02;
+const TOLERANCE: f64 = 0.02;
 
 /// The effort of the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,13 +27,13 @@ pub struct Settled {
 pub struct Settling {
     /// The effort so far.
     pub so_far: Settled,
-    /// The least number of operations in a block.
+    /// The minimum number of operations in a block.
     block: u64,
-    /// Of the current block: operations, sampled lookups, and their visits.
+    /// Operations, sampled lookups, and visits of these lookups in the current block.
     current: (u64, u64, u64),
-    /// Of the block before: visits per lookup, and the number of sampled lookups.
+    /// Visits per lookup in the previous block, and the number of sampled lookups.
     before: Option<(f64, u64)>,
-    /// The number of blocks in a row that agreed with the one before.
+    /// The number of successive blocks that agreed with the previous one.
     agreed: u32,
 }
 
@@ -66,10 +66,10 @@ impl Settling {
         }
         let (_, lookups, visits) = std::mem::take(&mut self.current);
         let now = visits as f64 / lookups.max(1) as f64;
-        if let Some((before, of)) = self.before {
-            // A mean over few lookups is less exact than `SAME`.
-            let same = SAME.max(2.0 / (of.min(lookups).max(1) as f64).sqrt());
-            let agrees = (now - before).abs() <= same * before;
+        if let Some((before, lookups_before)) = self.before {
+            // A mean over few lookups is less exact than `TOLERANCE`.
+            let tolerance = TOLERANCE.max(2.0 / (lookups_before.min(lookups).max(1) as f64).sqrt());
+            let agrees = (now - before).abs() <= tolerance * before;
             self.agreed = if agrees { self.agreed + 1 } else { 0 };
             self.so_far.is_stable = self.agreed >= 2;
             self.block = self.so_far.ops;
@@ -103,20 +103,20 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_has_settled_after_three_blocks() {
+    fn constant_visits_settle_after_three_blocks() {
         assert_eq!(turns(|_| 5.0), 8);
     }
 
-    /// Turns in a row differ by less than two in a hundred.
+    /// Successive turns differ by less than two in a hundred.
     #[test]
-    fn a_slow_drift_is_no_end() {
+    fn a_slow_drift_does_not_settle() {
         let slow = turns(|turn| 2.5 + 2.5 * 0.97_f64.powi(turn as i32));
         assert!((100..2_000).contains(&slow), "{slow}");
         assert_eq!(turns(|turn| 5.0 + turn as f64), 2_000, "never");
     }
 
     #[test]
-    fn what_counts_no_visits_has_nothing_to_settle() {
+    fn a_target_without_visits_is_settled() {
         let mut settling = Settling::new(1 << 30);
         settling.note(10, Duration::from_secs(1), None);
         assert!(settling.so_far.is_stable);

@@ -44,8 +44,8 @@ impl Timeline<'_> {
     /// thread has finished its inserts. Inserted keys stay.
     pub fn run(&self, target: &dyn Target) -> Result<Vec<f64>> {
         let threads = self.phases.first().map_or(0, |phase| phase.source.threads());
-        let same = self.phases.iter().all(|phase| phase.source.threads() == threads);
-        ensure!(same && threads > 0, "phases with the same number of threads, and at least one");
+        let is_same = self.phases.iter().all(|phase| phase.source.threads() == threads);
+        ensure!(is_same && threads > 0, "all phases need the same number of threads, at least one");
         let barrier = Barrier::new(threads);
         let results: Vec<Result<(Vec<u64>, Tally)>> = std::thread::scope(|scope| {
             let barrier = &barrier;
@@ -109,7 +109,7 @@ impl<'a> Draws<'a> {
         Ok(Draws { phase, thread, keys, turn: phase.turn, ops })
     }
 
-    /// Draws the next operations. Gives false for a stream of inserts, which must run only once.
+    /// Draws the next operations. False for a stream of inserts, which must run only once.
     fn next(&mut self) -> Result<bool> {
         if self.ops.iter().any(|op| op.kind() == Kind::Insert) {
             return Ok(false);
@@ -132,7 +132,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Works until `end`. Gives false if a stream of inserts is used up before.
+    /// Works until `end`; false if a stream of inserts is used up before.
     fn phase(&mut self, draws: &mut Draws<'_>, end: Duration) -> Result<bool> {
         loop {
             for chunk in draws.ops.chunks(CHUNK) {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_through_draws_others() {
+    fn a_thread_that_has_finished_its_operations_draws_others() {
         let source = source(Workload::C, 0);
         let phase = Phase { source: &source, turn: 7, lasts: Duration::ZERO };
         let mut draws = Draws::new(&phase, 1, Keys::Scattered).expect("it can be drawn");

@@ -15,7 +15,7 @@ use crate::report::Strides;
 use crate::resp::{Client, Reply, info_field};
 
 /// Keys per EXISTS request.
-const ASKED_TOGETHER: usize = 512;
+const KEYS_PER_EXISTS: usize = 512;
 
 /// Replays against a server, which must hold none of the trace's keys.
 pub fn replay(job: &Job<'_>, address: &Address) -> Result<Outcome> {
@@ -37,7 +37,7 @@ pub fn replay(job: &Job<'_>, address: &Address) -> Result<Outcome> {
     Ok(Outcome { tally, elapsed, visits })
 }
 
-/// Fails if keys of the trace are present, because the hit count would then mean nothing.
+/// Fails if keys of the trace are present, because the hit count would then be meaningless.
 fn refuse_present(job: &Job<'_>, control: &mut Client) -> Result<()> {
     let present = count_present(job, control)?;
     if present > 0 {
@@ -50,7 +50,7 @@ fn count_present(job: &Job<'_>, control: &mut Client) -> Result<u64> {
     let mut present = 0;
     let mut key = Vec::new();
     let numbers: Vec<u32> = (0..job.trace.distinct() as u32).collect();
-    for chunk in numbers.chunks(ASKED_TOGETHER) {
+    for chunk in numbers.chunks(KEYS_PER_EXISTS) {
         control.begin(chunk.len() + 1);
         control.arg(b"EXISTS");
         for &number in chunk {

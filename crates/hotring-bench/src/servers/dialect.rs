@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_replies_are_told_from_right_ones() {
+    fn wrong_replies_are_distinguished_from_right_ones() {
         let (_, value) = five();
         let hit = format!("$10\r\n{value}\r\n");
         for (protocol, action, key, reply) in [

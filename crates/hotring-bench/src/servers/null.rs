@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_requests_are_refused() {
         for bad in ["GET key\r\n", "*1\r\nPING\r\n", "*1\r\n$x\r\n", "*99999999999999999999\r\n"] {
             assert!(answer(bad.as_bytes(), b"", &mut Vec::new()).is_err(), "{bad}");
         }

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_stalled_server_counts_from_its_due_time() {
+    fn latencies_of_a_stalled_server_count_from_the_due_time() {
         const STALL: Duration = Duration::from_millis(60);
         const REQUESTS: u64 = 10;
         let (endpoint, serving) = peer(|mut stream| {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_has_so_many_in_flight_and_no_more() {
+    fn a_closed_loop_keeps_exactly_its_requests_in_flight() {
         const DEPTH: usize = 7;
         const BATCHES: usize = 3;
         let (endpoint, serving) = peer(|mut stream| {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_is_what_all_threads_took() {
+    fn processor_time_includes_all_threads() {
         let me = std::process::id();
         let before = CpuTime::of(me).unwrap();
         let work = |share: Duration| {

@@ -6,12 +6,18 @@ use hotring_cpp_peers::{Library, StringMap, WordMap};
 
 use super::{BytesEngine, BytesSession, Engine, Session};
 
-/// A map of words. Gives an error if the library is not built in.
+/// A map of words.
+///
+/// # Errors
+/// The library is not built in.
 pub fn words(library: Library) -> Result<WordMap> {
     WordMap::new(library).with_context(|| absent(library))
 }
 
-/// A map of byte strings. Gives an error if the library is not built in.
+/// A map of byte strings.
+///
+/// # Errors
+/// The library is not built in.
 pub fn strings(library: Library) -> Result<StringMap> {
     StringMap::new(library).with_context(|| absent(library))
 }

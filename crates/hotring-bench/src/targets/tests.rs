@@ -44,7 +44,7 @@ fn stream(target: &dyn Target, workload: Workload) -> Vec<Op> {
 }
 
 #[test]
-fn every_target_finds_what_is_there_and_nothing_else() {
+fn every_target_finds_exactly_the_present_keys() {
     for target in targets() {
         target.load(KEYS, &ProgressBar::hidden());
         for &workload in Workload::value_variants() {
@@ -99,7 +99,7 @@ fn a_value_of_another_key_is_seen() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() {
+fn impossible_settings_are_refused_with_a_reason() {
     let refusal = |plan: Plan| match plan.build() {
         Ok(_) => panic!("it was built"),
         Err(error) => format!("{error:#}"),

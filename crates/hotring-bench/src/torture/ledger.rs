@@ -90,7 +90,7 @@ impl Ledger {
         State { sequence: (word >> 1) as u32, present: word & 1 == 1 }
     }
 
-    /// Announces the writer's next change of a key that all threads overwrite, and gives its number.
+    /// Announces the writer's next change of a key that all threads overwrite, and returns its number.
     pub fn announce_shared(&self, register: usize, writer: usize) -> u32 {
         self.shared[register * self.writers + writer].fetch_add(1, Ordering::AcqRel) + 1
     }

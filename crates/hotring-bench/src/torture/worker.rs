@@ -31,7 +31,7 @@ impl fmt::Display for Flaw {
 }
 
 /// Fails with the message unless the condition holds.
-macro_rules! hold {
+macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
             return Err(Flaw(format!($($message)+)));
@@ -44,7 +44,7 @@ const TOKENS: usize = 8;
 /// Keys per batched read.
 const BATCH: usize = 16;
 /// Removals of one thread that make the subject reclaim waiting memory: enough for many batches.
-const STIRS: u32 = 20_000;
+const REMOVALS_PER_RECLAIM: u32 = 20_000;
 /// Operations between two checks whether another thread failed.
 const STRIDE: u64 = 256;
 
@@ -103,7 +103,7 @@ impl Worker {
             if !self.owned[at].present {
                 self.put(s, l, at)?;
             }
-            self.one(s, l)?;
+            self.run_one(s, l)?;
             if self.stopped(stop) {
                 break;
             }
@@ -120,7 +120,7 @@ impl Worker {
     ) -> Result<(), Flaw> {
         for _ in 0..2 {
             for _ in 0..2 * self.owned.len() {
-                self.one(s, l)?;
+                self.run_one(s, l)?;
                 if self.stopped(stop) {
                     return Ok(());
                 }
@@ -139,7 +139,7 @@ impl Worker {
     ) -> Result<(), Flaw> {
         for at in 0..self.owned.len() {
             let (got, expected) = (s.get(self.key(at))?, self.value(at));
-            hold!(got == expected, "key {} holds {got:?}, not {expected:?}", self.key(at));
+            ensure!(got == expected, "key {} holds {got:?}, not {expected:?}", self.key(at));
         }
         self.scan(s)
     }
@@ -166,7 +166,7 @@ impl Worker {
     }
 
     /// Runs one random operation.
-    fn one<S: Session>(&mut self, s: &mut S, l: &Ledger) -> Result<(), Flaw> {
+    fn run_one<S: Session>(&mut self, s: &mut S, l: &Ledger) -> Result<(), Flaw> {
         self.operations += 1;
         match self.random.u64(..100) {
             0..45 => self.read(s, l),
@@ -204,7 +204,7 @@ impl Worker {
         let keys: [u64; BATCH] = std::array::from_fn(|_| self.skew.sample(&mut self.random));
         let before = keys.map(|key| l.confirmed(key));
         let got = s.get_many(&keys)?;
-        hold!(got.len() == BATCH, "{} answers to {BATCH} keys", got.len());
+        ensure!(got.len() == BATCH, "{} answers to {BATCH} keys", got.len());
         let each = keys.into_iter().zip(before).zip(got);
         each.into_iter().try_for_each(|((key, before), got)| self.judge(key, before, got, l))
     }
@@ -216,12 +216,12 @@ impl Worker {
             let owner = key % self.threads;
             let own = stamp.key == key && u64::from(stamp.writer) == owner;
             let when = before.sequence..=after;
-            hold!(own, "key {key} holds {stamp:?}");
-            hold!(when.contains(&stamp.sequence), "key {key} holds {stamp:?}, of {when:?}");
+            ensure!(own, "key {key} holds {stamp:?}");
+            ensure!(when.contains(&stamp.sequence), "key {key} holds {stamp:?}, of {when:?}");
         }
         let still = before.sequence == after;
         let found = got.is_some();
-        hold!(!still || found == before.present, "key {key} at rest as {before:?} gives {got:?}");
+        ensure!(!still || found == before.present, "key {key} at rest as {before:?} gives {got:?}");
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Worker {
     fn put<S: Session>(&mut self, s: &mut S, l: &Ledger, at: usize) -> Result<(), Flaw> {
         let stamp = self.announce(l, at);
         let (replaced, present) = (s.put(stamp)?, self.owned[at].present);
-        hold!(replaced == present, "put of {stamp:?}: replaced {replaced}, present {present}");
+        ensure!(replaced == present, "put of {stamp:?}: replaced {replaced}, present {present}");
         self.confirm(l, at, stamp.sequence, true);
         Ok(())
     }
@@ -264,11 +264,11 @@ impl Worker {
         if let Some(old) = self.value(at) {
             // This change is not announced: if it were stored despite that, readers would detect it too.
             let stored = s.insert(Stamp { sequence: old.sequence + 1, ..old })?;
-            hold!(!stored, "insert over {old:?} was stored");
+            ensure!(!stored, "insert over {old:?} was stored");
             return Ok(());
         }
         let stamp = self.announce(l, at);
-        hold!(s.insert(stamp)?, "insert of {stamp:?} was not stored");
+        ensure!(s.insert(stamp)?, "insert of {stamp:?} was not stored");
         self.confirm(l, at, stamp.sequence, true);
         Ok(())
     }
@@ -278,14 +278,14 @@ impl Worker {
         let Some(old) = self.value(at) else {
             let absent = self.stamp(at, sequence);
             let stored = s.replace(absent, self.stamp(at, sequence + 1))?;
-            hold!(!stored, "replace of the absent {absent:?} was stored");
+            ensure!(!stored, "replace of the absent {absent:?} was stored");
             return Ok(());
         };
         let wrong = Stamp { sequence: sequence.wrapping_sub(1), ..old };
         let stored = s.replace(wrong, self.stamp(at, sequence + 1))?;
-        hold!(!stored, "replace of {wrong:?}, where {old:?} is, was stored");
+        ensure!(!stored, "replace of {wrong:?}, where {old:?} is, was stored");
         let stamp = self.announce(l, at);
-        hold!(s.replace(old, stamp)?, "replace of {old:?} by {stamp:?} was not stored");
+        ensure!(s.replace(old, stamp)?, "replace of {old:?} by {stamp:?} was not stored");
         self.confirm(l, at, stamp.sequence, true);
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Worker {
     fn remove<S: Session>(&mut self, s: &mut S, l: &Ledger, at: usize) -> Result<(), Flaw> {
         let stamp = self.announce(l, at);
         let (removed, present) = (s.remove(stamp.key), self.owned[at].present);
-        hold!(removed == present, "remove of {}: {removed}, present {present}", stamp.key);
+        ensure!(removed == present, "remove of {}: {removed}, present {present}", stamp.key);
         self.confirm(l, at, stamp.sequence, false);
         Ok(())
     }
@@ -301,7 +301,7 @@ impl Worker {
     fn take<S: Session>(&mut self, s: &mut S, l: &Ledger, at: usize) -> Result<(), Flaw> {
         let stamp = self.announce(l, at);
         let (taken, expected) = (s.take(stamp.key)?, self.value(at));
-        hold!(taken == expected, "take of {}: {taken:?}, not {expected:?}", stamp.key);
+        ensure!(taken == expected, "take of {}: {taken:?}, not {expected:?}", stamp.key);
         self.confirm(l, at, stamp.sequence, false);
         Ok(())
     }
@@ -316,16 +316,16 @@ impl Worker {
         let Some(stamp) = s.get(key)? else {
             let written =
                 (0..self.threads as usize).any(|w| self.seen[self.index_of(register, w)] > 0);
-            hold!(!written, "register {register} is gone");
+            ensure!(!written, "register {register} is gone");
             return Ok(());
         };
         let writer = usize::from(stamp.writer);
         let announced = l.announced_shared(register, writer);
-        hold!(stamp.key == key, "register {register} holds {stamp:?}");
-        hold!(stamp.sequence <= announced, "register {register} holds {stamp:?}, never written");
+        ensure!(stamp.key == key, "register {register} holds {stamp:?}");
+        ensure!(stamp.sequence <= announced, "register {register} holds {stamp:?}, never written");
         let index = self.index_of(register, writer);
         let seen = self.seen[index];
-        hold!(stamp.sequence >= seen, "register {register} went back from {seen} to {stamp:?}");
+        ensure!(stamp.sequence >= seen, "register {register} went back from {seen} to {stamp:?}");
         self.seen[index] = stamp.sequence;
         Ok(())
     }
@@ -344,7 +344,7 @@ impl Worker {
         // An addition must raise the counter; a read may find it unchanged.
         let least = *highest + u64::from(adds);
         let value = value.unwrap_or(0);
-        hold!(value >= least, "counter {counter} is {value} after {highest}");
+        ensure!(value >= least, "counter {counter} is {value} after {highest}");
         *highest = value;
         Ok(())
     }
@@ -362,7 +362,7 @@ impl Worker {
                 *digest ^= mix(stamp.word());
             }
         } else if let Some(stamp) = s.take(key)? {
-            hold!(stamp.key == key, "token {token} is {stamp:?}");
+            ensure!(stamp.key == key, "token {token} is {stamp:?}");
             *count -= 1;
             *digest ^= mix(stamp.word());
         }
@@ -387,7 +387,7 @@ impl Worker {
         for (at, &met) in met.iter().enumerate() {
             let present = self.owned[at].present;
             let key = self.key(at);
-            hold!(met == u8::from(present), "a scan meets {key} {met} times, present {present}");
+            ensure!(met == u8::from(present), "a scan meets {key} {met} times, present {present}");
         }
         Ok(())
     }
@@ -403,14 +403,14 @@ pub fn check_shared<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Fla
     for counter in 0..COUNTERS {
         let added: u64 = workers.iter().map(|worker| worker.counters[counter].0).sum();
         let value = s.counted(total + (REGISTERS + counter) as u64)?.unwrap_or(0);
-        hold!(value == added, "counter {counter} is {value} after {added} additions");
+        ensure!(value == added, "counter {counter} is {value} after {added} additions");
     }
     for token in 0..TOKENS {
         let count: i64 = workers.iter().map(|worker| worker.tokens[token].0).sum();
         let digest = workers.iter().fold(0, |sum, worker| sum ^ worker.tokens[token].1);
         let there = s.get(token_key(total, token))?;
         let expected = there.map_or((0, 0), |stamp| (1, mix(stamp.word())));
-        hold!((count, digest) == expected, "token {token}: {there:?}, but {count} were put in");
+        ensure!((count, digest) == expected, "token {token}: {there:?}, but {count} were put in");
     }
     Ok(())
 }
@@ -418,9 +418,9 @@ pub fn check_shared<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Fla
 /// Puts and removes a key until memory that other threads removed must have been reclaimed.
 pub fn stir<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Flaw> {
     let key = token_key(workers[0].total, TOKENS);
-    for sequence in 0..STIRS {
+    for sequence in 0..REMOVALS_PER_RECLAIM {
         s.put(Stamp { key, writer: 0, sequence })?;
-        hold!(s.remove(key), "key {key} was not there to remove");
+        ensure!(s.remove(key), "key {key} was not there to remove");
     }
     Ok(())
 }
@@ -430,7 +430,7 @@ pub fn remove_shared<S: Session>(workers: &mut [Worker], s: &mut S) -> Result<()
     let total = workers[0].total;
     for key in total..total + (REGISTERS + COUNTERS + TOKENS) as u64 {
         s.remove(key);
-        hold!(s.counted(key)?.is_none(), "key {key} is there after its removal");
+        ensure!(s.counted(key)?.is_none(), "key {key} is there after its removal");
     }
     for worker in workers {
         worker.seen.fill(0);

@@ -46,7 +46,7 @@ pub struct Streams {
 impl Draw {
     /// Draws the streams of all threads.
     pub fn streams(&self) -> Result<Streams> {
-        ensure!(self.keys > 0 && self.threads > 0, "no key or no thread to draw for");
+        ensure!(self.keys > 0 && self.threads > 0, "there must be at least one key and one thread");
         // Threads draw in parallel, because the measurement waits for the streams.
         let streams = std::thread::scope(|scope| {
             let handles: Vec<_> =
@@ -100,15 +100,15 @@ impl Streams {
     pub fn of_trace(trace: &Trace, workload: Workload, threads: usize, seed: u64) -> Result<Self> {
         ensure!(
             threads > 0 && !trace.accesses().is_empty(),
-            "no access or no thread to share them"
+            "there must be at least one access and one thread"
         );
         ensure!(
             !workload.inserts(),
-            "a trace says which keys there are: workload {workload} inserts others"
+            "a trace defines its keys, but workload {workload} inserts others"
         );
         ensure!(
             workload != Workload::Rur,
-            "a trace says the order of keys: {workload} takes each thrice"
+            "a trace defines the order of its keys, but workload {workload} uses each three times"
         );
         let keys = trace.distinct() as u64;
         let stream = |thread: usize| {
@@ -274,8 +274,8 @@ mod tests {
         assert_ne!(hottest(&streams[0]), hottest(&other[0]));
     }
 
-    /// One stream that was replayed in each round let a strategy that remembers the last access shine,
-    /// and one that counts never get to the end of its counting.
+    /// Once, each round replayed the same stream. This favoured strategies that remember the last access, and
+    /// strategies that count accesses never finished counting.
     #[test]
     fn each_turn_has_other_accesses_to_the_same_hot_keys() {
         let keys = |draw: Draw| drawn(draw)[0].iter().map(|op| op.key()).collect::<Vec<u64>>();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_inserts_nothing_and_is_no_part_of_what_follows() {
+    fn the_lead_inserts_nothing_and_is_not_part_of_the_stream() {
         let draw = Draw { workload: Workload::D, ..DRAW };
         let lead = draw.lead().expect("it can be drawn").of_keys(Keys::Dense).to_vec();
         assert!(lead.iter().flatten().all(|op| op.key() < DRAW.keys));

@@ -57,7 +57,7 @@ impl Trace {
     /// Reads at most `limit` accesses of unpacked input.
     pub fn parse(mut input: impl BufRead, format: Format, limit: u64) -> Result<Self> {
         if format != Format::Lines && is_text(input.fill_buf()?) {
-            bail!("this is text, and --format says that it is numbers: give --format lines");
+            bail!("the file is text, but --format says numbers: use --format lines");
         }
         let mut trace = Trace::default();
         let mut numbers = HashMap::new();
@@ -111,7 +111,7 @@ fn is_text(start: &[u8]) -> bool {
         && start.iter().any(|byte| *byte < 0x80)
 }
 
-/// Reads one key into `record`. Gives false at the end of the file.
+/// Reads one key into `record`. Returns false at the end of the file.
 fn next_record(input: &mut impl BufRead, format: Format, record: &mut Vec<u8>) -> Result<bool> {
     record.clear();
     if format == Format::Lines {
@@ -220,11 +220,11 @@ mod tests {
 
     /// A file of words was once two accesses to two numbers.
     #[test]
-    fn text_is_no_trace_of_numbers() {
+    fn text_is_not_a_trace_of_numbers() {
         for format in [Format::U32le, Format::U32be, Format::U64be] {
             let error =
                 Trace::parse(b"user:1\nuser:22\n\xc3\xa4".as_slice(), format, 9).unwrap_err();
-            assert!(error.to_string().contains("give --format lines"), "{error}");
+            assert!(error.to_string().contains("use --format lines"), "{error}");
         }
         // A line feed is a part of many a number.
         let numbers: Vec<u8> = [10_u32, 0x2020_2020].iter().flat_map(|n| n.to_le_bytes()).collect();

@@ -53,7 +53,7 @@ fn memory_goes_back_after_most_was_removed() {
 }
 
 #[test]
-fn what_info_tells_is_what_the_process_takes() {
+fn info_agrees_with_the_memory_of_the_process() {
     let mut figures = figures(&["info", "--data", "64M"]);
     // It counts items without the memory held beside them.
     figures.retain(|figure| !figure.case.ends_with(": used_memory"));

@@ -10,7 +10,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn what_was_acknowledged_outlives_a_kill() {
+fn acknowledged_writes_outlive_a_kill() {
     let folder = tempfile::tempdir().expect("a place for files");
     let program = program(folder.path());
     let program = program.to_str().expect("a plain path");

@@ -62,7 +62,7 @@ fn cell_row(line: &str) -> bool {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused() {
+fn unknown_records_are_refused() {
     let refusal = refused(&["evict", SMALL, "--only", "lru,most"]);
     assert!(refusal.contains("no policy \"most\"") && refusal.contains("heat"), "{refusal}");
     let refusal = refused(&["evict", SMALL, "--sizes", "0"]);

@@ -14,6 +14,6 @@ fn only_the_plain_scheme_wastes_kicks() {
 }
 
 #[test]
-fn slots_that_are_no_power_of_two_are_refused() {
+fn slots_must_be_a_power_of_two() {
     assert!(refused(&["gcuckoo", "--slots", "1000"]).contains("--slots is 2^k"));
 }

@@ -140,7 +140,7 @@ fn memory_of_a_server_is_that_of_its_process() {
 }
 
 #[test]
-fn reclamation_compares_pins_and_shows_what_waits() {
+fn reclamation_compares_pins_and_shows_waiting_memory() {
     let text =
         bench(&["reclamation", "--iterations", "20k", "--rounds", "3", "--overwrites", "20k"]);
     for said in ["crossbeam-epoch: pin", "seize: enter", "own epochs"] {

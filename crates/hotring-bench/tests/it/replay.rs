@@ -59,7 +59,7 @@ fn generate(path: &str, format: &str) {
 }
 
 #[test]
-fn the_small_trace_is_what_the_generator_draws() {
+fn the_small_trace_comes_from_the_generator() {
     let dir = tempfile::tempdir().expect("a place for files");
     let path = dir.path().join("trace");
     generate(path.to_str().expect("a plain path"), "u32le");
@@ -90,7 +90,7 @@ fn figures_are_plain_numbers_and_json() {
 }
 
 #[test]
-fn visits_are_told_over_the_wire_as_well() {
+fn visits_are_reported_over_the_wire() {
     let server = Server::start();
     let text = bench(&["replay", SMALL, "--target", &server.address(), "--pipeline", "10"]);
     assert!((0.5..4.0).contains(&number(&text, "visits_per_lookup")), "{text}");
@@ -106,7 +106,7 @@ fn a_server_that_holds_the_keys_already_is_refused() {
 }
 
 #[test]
-fn what_can_not_be_read_is_named() {
+fn unreadable_files_are_named() {
     let missing = refused(&["replay", "/nowhere/trace"]);
     assert!(missing.contains("cannot open /nowhere/trace"), "{missing}");
     let dir = tempfile::tempdir().expect("a place for files");

@@ -63,7 +63,7 @@ fn all_workloads_run_against_a_server_that_is_left_empty() {
 }
 
 #[test]
-fn an_open_loop_asks_no_more_than_it_is_told_to() {
+fn an_open_loop_keeps_its_rate() {
     let server = Server::start();
     let rows = rows(&["--target", &server.address(), "--rate", "1000,3000", "--pipeline", "4"]);
     assert_eq!(rows.len(), 2);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn written_rules_are_read_back() {
         let hash = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
         let lines = [
             format!(
@@ -112,7 +112,7 @@ mod tests {
 
     /// A temporary file left behind by another process must not pass its permissions on to the new file.
     #[test]
-    fn only_the_owner_may_read_what_is_written() {
+    fn only_the_owner_may_read_the_file() {
         use std::os::unix::fs::PermissionsExt;
 
         let folder = std::env::temp_dir().join(format!("hotring-acl-{}", std::process::id()));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_and_no_password_is() {
+    fn all_mistakes_are_reported_without_passwords() {
         let text =
             "user a on\nuser a off\nusr b\nuser\nuser c +nonsense\nuser d #secret\nuser e (+get\n";
         assert_eq!(

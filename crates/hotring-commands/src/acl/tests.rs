@@ -28,7 +28,7 @@ fn check(user: &User, line: &str) -> Result<(), Denied> {
 }
 
 #[test]
-fn rules_are_told_as_one_would_give_them() {
+fn rules_are_shown_in_the_form_of_setuser() {
     for (rules, told) in [
         ("", "off sanitize-payload resetchannels -@all"),
         ("on nopass ~* &* +@all", "on nopass sanitize-payload ~* &* +@all"),
@@ -221,7 +221,7 @@ fn only_a_user_who_may_do_everything_is_free() {
 }
 
 #[test]
-fn a_connection_ends_with_its_user_and_with_what_it_may_listen_to() {
+fn a_connection_ends_with_its_user_and_its_channels() {
     let acl = acl();
     set(&acl, "u", "on nopass +@all &a* &b").unwrap();
     let access = Access::authenticated(acl.user(b"u").unwrap());

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tests_of_clients_ask() {
+    fn debug_commands_of_client_test_suites() {
         let config = Config { debug_command: Guard::Yes, ..Config::default() };
         play_to(
             |version| Dialogue::with_config(version, Options::default(), config.clone()),

@@ -67,7 +67,7 @@ pub(crate) fn reply(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn unblock(c: &mut Context<'_>) -> Outcome {
     check_len(c)?;
-    let how = match c.args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
+    let reason = match c.args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"timeout") => Unblocked::TimedOut,
         Some(b"error") => Unblocked::Failed,
         Some(_) => {
@@ -76,7 +76,7 @@ pub(crate) fn unblock(c: &mut Context<'_>) -> Outcome {
     };
     let id = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
     let client = u64::try_from(id).ok().and_then(|id| c.server.clients.find(id));
-    c.reply.int(client.is_some_and(|client| client.unblock(how)).into());
+    c.reply.int(client.is_some_and(|client| client.unblock(reason)).into());
     Ok(())
 }
 

@@ -59,7 +59,7 @@ mod tests {
 
     /// The replies of Redis 7.0. Test suites of clients send such requests at their end, and fail on an error.
     #[test]
-    fn there_are_no_functions() {
+    fn replies_are_those_of_a_server_without_functions() {
         play(
             "
             FUNCTION FLUSH          -> +OK¶
@@ -75,25 +75,6 @@ mod tests {
             FUNCTION STATS          -> *4¶$14¶running_script¶$-1¶$7¶engines¶*2¶$3¶LUA¶*4¶$15¶libraries_count¶:0¶$15¶functions_count¶:0¶ | %2¶$14¶running_script¶_¶$7¶engines¶%1¶$3¶LUA¶%2¶$15¶libraries_count¶:0¶$15¶functions_count¶:0¶
             FUNCTION                -> -ERR wrong number of arguments for 'function' command¶
             FUNCTION LOAD x         -> -ERR unknown subcommand 'LOAD'. Try FUNCTION HELP.¶
-            ",
-        );
-    }
-
-    /// The replies of Redis 7.0 without a cluster. Clients treat them differently from an unknown command.
-    #[test]
-    fn there_is_no_cluster() {
-        play(
-            "
-            CLUSTER INFO            -> -ERR This instance has cluster support disabled¶
-            cluster myid            -> -ERR This instance has cluster support disabled¶
-            CLUSTER KEYSLOT a       -> -ERR This instance has cluster support disabled¶
-            CLUSTER NODES           -> -ERR This instance has cluster support disabled¶
-            CLUSTER HELP            -> -ERR This instance has cluster support disabled¶
-            READONLY                -> -ERR This instance has cluster support disabled¶
-            READWRITE               -> -ERR This instance has cluster support disabled¶
-            ASKING                  -> -ERR This instance has cluster support disabled¶
-            CLUSTER                 -> -ERR wrong number of arguments for 'cluster' command¶
-            CLUSTER NONSENSE        -> -ERR unknown subcommand 'NONSENSE'. Try CLUSTER HELP.¶
             ",
         );
     }

@@ -102,7 +102,7 @@ pub(crate) fn malloc_stats(c: &mut Context<'_>) -> Outcome {
         ("used by long values and buffers", index.block_bytes),
         ("waiting to be freed", index.limbo_bytes),
         ("table", index.table_bytes),
-        ("beside", index.external_bytes),
+        ("outside the index", index.external_bytes),
     ] {
         writeln!(text, "{name}: {bytes}").expect(WRITES);
     }
@@ -142,35 +142,32 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
         writeln!(text, "{sentence}").expect(WRITES);
     };
     if index.bytes + index.table_bytes < LITTLE {
-        say(format_args!(
-            "This server holds next to nothing: there is nothing to say about it yet."
-        ));
+        say(format_args!("This server holds very little data: there is nothing to report yet."));
     } else {
         if let Some(stalled) = c.server.store.stalled() {
             say(format_args!(
-                "Thread '{}' does not leave its command: {} bytes that others have removed since cannot \
+                "Thread '{}' is stuck in a command: {} bytes that others have removed since then cannot \
                  be freed.",
                 stalled.session, stalled.held_bytes
             ));
         }
         if index.limbo_bytes > dataset {
             say(format_args!(
-                "{} bytes of removed items wait to be freed, more than the {dataset} of those that are \
-                 there.",
+                "{} bytes of removed items wait to be freed, more than the {dataset} of live items.",
                 index.limbo_bytes
             ));
         }
         if index.table_bytes > dataset {
             say(format_args!(
-                "The table of the index takes {} bytes, more than the items: there were more keys once. \
+                "The table of the index takes {} bytes, more than the items, because there were more keys before. \
                  It shrinks while commands run.",
                 index.table_bytes
             ));
         }
         if index.held_bytes > 2 * index.bytes + LITTLE {
             say(format_args!(
-                "{} bytes are held for items that take {}: memory of removed ones serves later ones, or goes back \
-                 as items are moved together.",
+                "{} bytes are held for items that use {}: later items reuse the memory of removed items, or \
+                 compaction returns it to the system.",
                 index.held_bytes, index.bytes
             ));
         }
@@ -194,18 +191,18 @@ mod tests {
     const NOW: u64 = 1_700_000_000_000;
 
     #[test]
-    fn figures_and_what_they_say() {
+    fn memory_figures_and_advice() {
         let mut dialogue = Dialogue::new(Version::Resp3);
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.starts_with("%13¶") && stats.contains("$10¶keys.count¶:0¶"), "{stats}");
-        assert!(dialogue.say("MEMORY DOCTOR").contains("next to nothing"));
+        assert!(dialogue.say("MEMORY DOCTOR").contains("very little data"));
         let report = dialogue.say("MEMORY MALLOC-STATS");
         assert!(
             report.starts_with("=") && report.contains("\nwaiting to be freed: 0\n"),
             "{report}"
         );
         dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
-        // Long requests have a way of their own, which is not that of a dialogue.
+        // A dialogue cannot send requests as long as this.
         let set_long = |dialogue: &Dialogue| {
             let mut session = dialogue.server().store.session();
             let long = vec![b'v'; 8_000_001];

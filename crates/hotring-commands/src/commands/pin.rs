@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pins_too_much_is_told() {
+    fn pins_above_the_limit_are_refused() {
         let mut dialogue = Dialogue::new(Version::Resp2);
         dialogue.server().store.set_pinned_max(100);
         let reply = dialogue.say("PIN a b c");

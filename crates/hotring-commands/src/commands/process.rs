@@ -119,19 +119,19 @@ pub(crate) fn shutdown(c: &mut Context<'_>) -> Outcome {
         match word.to_ascii_lowercase().as_slice() {
             b"nosave" | b"now" | b"force" => {}
             b"save" => saves = true,
-            b"abort" => return save::do_not_end(c),
+            b"abort" => return save::abort_shutdown(c),
             _ => return Err(Failure::Syntax),
         }
     }
     if saves {
-        return save::save_and_end(c);
+        return save::save_and_shut_down(c);
     }
-    end(c.server, c.client);
+    shut_down(c.server, c.client);
     Ok(())
 }
 
-pub(super) fn end(server: &Server, client: &mut Client) {
-    tracing::info!(client = client.shared.id, "SHUTDOWN: finishing what has arrived");
+pub(super) fn shut_down(server: &Server, client: &mut Client) {
+    tracing::info!(client = client.shared.id, "SHUTDOWN: finishing the requests that have arrived");
     client.closing = Some(Closing::Killed);
     server.stop();
 }

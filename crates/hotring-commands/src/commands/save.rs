@@ -59,20 +59,20 @@ pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
 }
 
 /// SHUTDOWN SAVE: the server stops once a snapshot is complete. If the snapshot fails, the server keeps running.
-pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
+pub(super) fn save_and_shut_down(c: &mut Context<'_>) -> Outcome {
     let Ok(snapshots) = snapshots(&c.server.persist) else {
         tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
         return Err(Failure::text(NOT_SHUT_DOWN));
     };
     // The server stops even if this client disconnects meanwhile.
-    let number = snapshots.ask_and_end();
+    let number = snapshots.request_shutdown();
     c.client.begin_wait(Wait::Save { number, ends: true });
     Ok(())
 }
 
 /// SHUTDOWN ABORT: cancels the SHUTDOWN SAVE of another client.
-pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
-    if !snapshots(&c.server.persist).is_ok_and(Snapshots::do_not_end) {
+pub(super) fn abort_shutdown(c: &mut Context<'_>) -> Outcome {
+    if !snapshots(&c.server.persist).is_ok_and(Snapshots::abort_shutdown) {
         return Err(Failure::text("ERR No shutdown in progress."));
     }
     c.reply.ok();
@@ -94,7 +94,7 @@ pub(crate) fn end_wait(
     let ended = server.persist.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
     let error = match ended {
         Some(Ok(())) if ends && server.process.is_stopping() => {
-            super::process::end(server, client);
+            super::process::shut_down(server, client);
             return None;
         }
         _ if ends => NOT_SHUT_DOWN.to_string(),

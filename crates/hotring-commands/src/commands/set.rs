@@ -220,7 +220,7 @@ fn combined(c: &mut Context<'_>, operation: SetOperation) -> Outcome {
 /// Snapshots of the sets of these keys at one point in time; counts the lookups.
 fn snapshots(c: &mut Context<'_>, keys: ArgsView<'_>) -> Result<Vec<SetSnapshot>, Failure> {
     let sets = with_keys(keys, |keys| c.store.sets_at_once(keys, c.now))?;
-    let hits = sets.iter().filter(|set| set.is_there()).count() as u64;
+    let hits = sets.iter().filter(|set| set.is_present()).count() as u64;
     c.counters.keyspace_hits.add(hits);
     c.counters.keyspace_misses.add(sets.len() as u64 - hits);
     Ok(sets)

@@ -53,7 +53,7 @@ mod tests {
     use crate::exec::dialogue::{Dialogue, play};
 
     #[test]
-    fn what_takes_long_is_kept() {
+    fn slow_commands_are_kept() {
         let mut dialogue = Dialogue::new(Version::Resp2);
         // From 0 microseconds on, all that is timed takes long.
         assert_eq!(dialogue.say("CONFIG SET slowlog-log-slower-than 0"), "+OK¶");

@@ -50,7 +50,7 @@ mod tests {
     use crate::exec::dialogue::{Dialogue, play};
 
     #[test]
-    fn a_value_that_is_there_is_no_reason_to_wait() {
+    fn a_present_value_ends_the_wait_at_once() {
         play(
             r#"
             SET k 12                    -> +OK¶
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_may_wait() {
+    fn the_number_of_waiters_is_limited() {
         let mut dialogue = Dialogue::new(Version::Resp2);
         assert_eq!(dialogue.say("CONFIG SET max-waiting-clients 0"), "+OK¶");
         let refused = "-ERR 0 clients are waiting already (max-waiting-clients)¶";

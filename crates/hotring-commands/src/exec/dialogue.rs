@@ -61,7 +61,7 @@ impl Dialogue {
     }
 
     /// The messages that have arrived without a request, with ¶ for CR LF.
-    pub(crate) fn heard(&mut self) -> String {
+    pub(crate) fn messages(&mut self) -> String {
         let mut out = Vec::new();
         self.conversation.client.fetch_messages(&mut out);
         String::from_utf8_lossy(&out).replace("\r\n", "¶")

@@ -106,7 +106,7 @@ fn output_above_the_limit_stops_the_batch_and_later_goes_on() {
 
 /// Replies up to the soft limit were once kept for unauthenticated clients.
 #[test]
-fn little_is_kept_for_who_has_yet_to_authenticate() {
+fn little_is_kept_before_authentication() {
     let requirepass = Secret::new("secret");
     let server = server(Config { requirepass, ..Config::default() });
     let (mut executor, mut conversation) = talk(&server);
@@ -362,7 +362,7 @@ fn writes_are_refused_while_a_thread_is_stalled() {
 
 /// Refusals at maxmemory were once counted nowhere and not logged.
 #[test]
-fn refusals_at_maxmemory_are_counted_and_told() {
+fn refusals_at_maxmemory_are_counted_and_reported() {
     let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let server = server(Config::default());
     let (mut executor, mut conversation) = talk(&server);
@@ -422,7 +422,12 @@ fn calls_are_counted_by_command_and_a_few_are_timed() {
     assert_eq!((totals("getdel").calls, totals("getdel").rejected), (0, 1));
     feed("CONFIG RESETSTAT\r\nGET a\r\n");
     assert_eq!((totals("get").calls, totals("get").rejected, totals("exec").calls), (1, 0, 0));
-    assert!(server.command_totals_ever().iter().any(|(s, t)| s.name == "exec" && t.calls == runs));
+    assert!(
+        server
+            .command_totals_since_start()
+            .iter()
+            .any(|(s, t)| s.name == "exec" && t.calls == runs)
+    );
 }
 
 /// Connections of memcached's protocol were closed for want of a password that they cannot give.

@@ -1,8 +1,8 @@
 //! Stackful coroutines for request batches: a batch runs on its own stack, so that it can be suspended deep inside a
 //! command while its thread serves other connections.
 //!
-//! A [`Fiber`] runs one batch after the other. A batch that is suspended ([`give_turn`], [`Beside`]) returns control to
-//! its thread with a [`Step`], which determines when to resume the batch. A suspended batch keeps its work, which no
+//! A [`Fiber`] runs one batch after the other. A batch that is suspended ([`give_turn`], [`FiberWait`]) returns control
+//! to its thread with a [`Step`], which determines when to resume the batch. A suspended batch keeps its work, which no
 //! other batch uses, and the keys that it holds in the store. So a fiber must never be dropped while its batch is
 //! suspended: every batch must run to its end.
 //!
@@ -11,7 +11,7 @@
 
 #![expect(
     deprecated,
-    reason = "what yields without its scope is what `may` is built on, and stays"
+    reason = "`may` is built on the yield without a scope, which therefore stays"
 )]
 
 use std::any::Any;
@@ -59,7 +59,7 @@ pub enum Step {
     Done(Box<dyn Batch>),
     /// The batch must be resumed after other connections have had their turn.
     Turn,
-    /// The batch asks for a waker, and must be resumed at once with [`Fiber::give`].
+    /// The batch asks for a waker, and must be resumed at once with [`Fiber::give_waker`].
     Asks,
     /// The batch must be resumed when its waker is woken.
     Waits,
@@ -100,12 +100,12 @@ impl Fiber {
     }
 
     /// Resumes the suspended batch.
-    pub fn go_on(&mut self) -> Step {
+    pub fn resume(&mut self) -> Step {
         self.send(Given::Nothing)
     }
 
     /// Resumes the batch that has asked for a waker.
-    pub fn give(&mut self, waker: Waker) -> Step {
+    pub fn give_waker(&mut self, waker: Waker) -> Step {
         self.send(Given::Waker(waker))
     }
 
@@ -144,12 +144,12 @@ pub(crate) fn give_turn() {
 /// hold keys, but must not have an operation of the store in progress.
 #[inline]
 pub(crate) fn rest() {
-    rest_beside(RESTING_MAX);
+    rest_among(RESTING_MAX);
 }
 
-/// As [`rest`], among at most `others` that rest.
+/// As [`rest`], with at most `others` suspended batches.
 #[inline]
-fn rest_beside(others: u32) {
+fn rest_among(others: u32) {
     let step = STEP.get() + 1;
     STEP.set(step % STEPS);
     if step == STEPS {
@@ -173,10 +173,10 @@ fn end_slice(others: u32) {
 }
 
 /// The way a batch waits for keys that another session holds: the batch is suspended, and its thread does other work.
-pub(crate) struct Beside;
+pub(crate) struct FiberWait;
 
-impl Wait for Beside {
-    fn is_beside(&self) -> bool {
+impl Wait for FiberWait {
+    fn releases_thread(&self) -> bool {
         is_generator()
     }
 
@@ -204,8 +204,8 @@ impl Wait for Beside {
     }
 
     fn rest(&mut self) {
-        // Other threads wait for what it holds.
-        rest_beside(u32::MAX);
+        // Other threads wait for the keys that the batch holds: it must not wait for a turn.
+        rest_among(u32::MAX);
     }
 }
 

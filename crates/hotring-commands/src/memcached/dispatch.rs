@@ -17,15 +17,15 @@ pub(super) fn run_counted(
     let Some(number) = command.map(|command| command as usize) else { return run(command, c) };
     let by_command = &c.counts.by_command;
     by_command.call(number);
-    let begun = is_timed.then(clock::monotonic);
+    let start = is_timed.then(clock::monotonic);
     let outcome = run(command, c);
     // The reply treats the key of a damaged item as absent, so an error must replace it.
     let outcome = c.damage().map_or(outcome, Err);
     if outcome.is_err() {
         by_command.fail(number);
     }
-    if let Some(begun) = begun {
-        by_command.time(number, begun.elapsed());
+    if let Some(start) = start {
+        by_command.time(number, start.elapsed());
     }
     outcome
 }
@@ -38,7 +38,7 @@ fn run(command: Option<Command>, c: &mut Context<'_>) -> Outcome {
         Some(Cmd::Gets) => classic::get(c, true),
         Some(Cmd::MetaGet) => meta::get(c),
         Some(Cmd::Set | Cmd::Add | Cmd::Replace | Cmd::Append | Cmd::Prepend | Cmd::Cas) => {
-            classic::store(c, command.expect("it has just been looked at"))
+            classic::store(c, command.expect("it was just matched"))
         }
         Some(Cmd::MetaSet) => meta::set(c),
         Some(Cmd::Gat) => classic::touch_and_get(c, false),

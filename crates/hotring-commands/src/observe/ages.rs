@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_times_of_another_server_are_told_within_a_sixth() {
+    fn restored_idle_times_are_shown_within_a_sixth() {
         const LONGEST: u64 = 160 * 86_400_000;
         let ages = Ages::default();
         ages.note(|| 0, NOW);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_what_counters_grow_by_and_old_ones_go() {
+    fn rates_are_the_growth_of_counters_and_old_ones_go() {
         let (rates, start) = (Rates::default(), Instant::now());
         assert_eq!(rates.last(), Rate::default());
         let totals = |commands, keyspace_hits| Totals {

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_wrote_is_read() {
+    fn payloads_written_by_redis_are_read() {
         let compressed = b"\x00\xc3\t3\x01aa\xe0&\x00\x01aa\n\x00\"Q^\xaes\xba\xc2~";
         assert_eq!(restored(compressed), Ok(string(&[b'a'; 51])));
         let packed =

@@ -441,7 +441,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_end_and_every_damage_is_told() {
+    fn every_truncation_and_every_damage_is_reported() {
         let (bytes, _) = whole();
         for end in 0..bytes.len() {
             let error = read(&bytes[..end]).unwrap_err().to_string();
@@ -490,7 +490,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_named_and_passed_over() {
+    fn unknown_types_are_named_and_skipped() {
         let id = [7; 16];
         let consumer = [&[1][..], b"\x01c", &[1; 16], &[1], &id].concat();
         let group = [&[1][..], b"\x01g", &[1, 2, 3, 1], &id, &[1; 8], &[1], &consumer].concat();

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_engine_has_is_refused_by_name() {
+    fn settings_of_another_engine_are_refused_by_name() {
         let mercury = IndexSettings { engine: Engine::Mercury, ..Default::default() };
         assert!(mercury.resolve().is_ok());
         let sampling = IndexSettings { strategy: IndexStrategy::Sampling, ..mercury.clone() };

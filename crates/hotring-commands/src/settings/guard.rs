@@ -47,7 +47,7 @@ mod tests {
     use super::Guard;
 
     #[test]
-    fn local_is_what_nobody_else_can_reach() {
+    fn loopback_and_unix_peers_are_local() {
         for (peer, is_local) in [
             ("127.0.0.1:5000", true),
             ("127.3.2.1:5000", true),

@@ -93,7 +93,7 @@ impl Durability {
 
     /// Whether the log is not synced up to this record yet, but a sync is still possible.
     pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
-        let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.may_pass);
+        let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.is_temporary);
         !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && may(log))
     }
 
@@ -123,7 +123,7 @@ impl Durability {
 
 /// The error reply to a write that cannot be logged. The code is Redis's, which clients know.
 pub fn refusal(trouble: &Trouble) -> String {
-    let end = match trouble.may_pass {
+    let end = match trouble.is_temporary {
         true => "it is tried again each second",
         false => "restart the server once the disk is in order",
     };

@@ -28,14 +28,14 @@ pub struct Observe {
     /// Maps the store's access times to wall-clock time.
     pub ages: Ages,
     /// The store's count of changed access marks before the first client connects.
-    pub notings_at_start: u64,
+    pub access_marks_at_start: u64,
     /// The keys with the largest values.
     pub big_keys: BigKeys,
     pub warnings: Warnings,
 }
 
 impl Observe {
-    pub(super) fn new(config: &Config, notings_at_start: u64) -> Self {
+    pub(super) fn new(config: &Config, access_marks_at_start: u64) -> Self {
         Observe {
             accepts: AcceptCounters::default(),
             background: Counters::default(),
@@ -44,7 +44,7 @@ impl Observe {
             latency: Latency::new(config.latency_threshold_ms),
             slowlog: SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max),
             ages: Ages::default(),
-            notings_at_start,
+            access_marks_at_start,
             big_keys: BigKeys::default(),
             warnings: Warnings::default(),
         }

@@ -165,7 +165,7 @@ impl Snapshots {
 
     /// Requests a snapshot of all writes so far, after which the server ends unless the snapshot fails. Returns its
     /// number. A second request gets the same snapshot: later writes are in the log.
-    pub(crate) fn ask_and_end(&self) -> u64 {
+    pub(crate) fn request_shutdown(&self) -> u64 {
         let mut state = self.state();
         // The current snapshot may lack writes since its start.
         let next = state.begun + 1;
@@ -175,8 +175,8 @@ impl Snapshots {
         number
     }
 
-    /// Cancels the request of [`ask_and_end`](Self::ask_and_end); false if there was none.
-    pub(crate) fn do_not_end(&self) -> bool {
+    /// Cancels the request of [`request_shutdown`](Self::request_shutdown); false if there was none.
+    pub(crate) fn abort_shutdown(&self) -> bool {
         self.state().ends.take().is_some()
     }
 

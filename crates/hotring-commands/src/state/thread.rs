@@ -72,7 +72,7 @@ impl ThreadState {
             is_timed: false,
             server,
         };
-        thread.store.set_wait(Box::new(fiber::Beside));
+        thread.store.set_wait(Box::new(fiber::FiberWait));
         thread.refresh_watched();
         thread
     }

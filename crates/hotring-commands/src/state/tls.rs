@@ -57,8 +57,8 @@ impl Tls {
 fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     // Chosen here and not for the entire process, because the server may be embedded.
     let provider = Arc::new(ring::default_provider());
-    let certificates = certificates(named(&settings.cert_file, "tls-cert-file")?)?;
-    let key_file = named(&settings.key_file, "tls-key-file")?;
+    let certificates = certificates(required(&settings.cert_file, "tls-cert-file")?)?;
+    let key_file = required(&settings.key_file, "tls-key-file")?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|e| unreadable(key_file, &e))?;
     let verifier = verifier(settings, &provider)?;
     let builder = ServerConfig::builder_with_provider(provider)
@@ -69,7 +69,7 @@ fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
         None => builder.with_no_client_auth(),
     };
     builder.with_single_cert(certificates, key).map_err(|e| {
-        TlsError(format!("the key of {} does not go with the certificate: {e}", key_file.display()))
+        TlsError(format!("the key of {} does not match the certificate: {e}", key_file.display()))
     })
 }
 
@@ -77,7 +77,7 @@ fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
 /// `tls-ca-cert-file`; the server's own certificate, if it has one, is shown to primaries that ask for it.
 pub fn client(settings: &TlsSettings) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let roots = roots(named(&settings.ca_cert_file, "tls-ca-cert-file")?)?;
+    let roots = roots(required(&settings.ca_cert_file, "tls-ca-cert-file")?)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(settings.protocols))
         .map_err(|e| TlsError(format!("TLS cannot be set up: {e}")))?
@@ -98,7 +98,7 @@ fn roots(file: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-fn named<'a>(file: &'a Option<PathBuf>, setting: &str) -> Result<&'a Path, TlsError> {
+fn required<'a>(file: &'a Option<PathBuf>, setting: &str) -> Result<&'a Path, TlsError> {
     file.as_deref().ok_or_else(|| TlsError(format!("TLS needs the setting {setting}")))
 }
 

@@ -11,13 +11,13 @@ use crate::table::{Spec, specs};
 impl Server {
     /// The counters of all threads since the start or the last CONFIG RESETSTAT.
     pub(crate) fn totals(&self) -> Totals {
-        let mut totals = self.totals_ever();
+        let mut totals = self.totals_since_start();
         totals.subtract(&self.observe.base().totals);
         totals
     }
 
     /// The counters of all threads since the start.
-    pub fn totals_ever(&self) -> Totals {
+    pub fn totals_since_start(&self) -> Totals {
         let mut totals = Totals::default();
         self.threads.iter().for_each(|t| t.counters.add_to(&mut totals));
         self.observe.background.add_to(&mut totals);
@@ -29,7 +29,7 @@ impl Server {
 
     /// The counters of each command since the start or the last CONFIG RESETSTAT.
     pub(crate) fn command_totals(&self) -> Vec<(&'static Spec, CommandTotals)> {
-        let mut commands = self.command_totals_ever();
+        let mut commands = self.command_totals_since_start();
         for ((_, totals), base) in commands.iter_mut().zip(&self.observe.base().commands) {
             totals.subtract(base);
         }
@@ -37,7 +37,7 @@ impl Server {
     }
 
     /// The counters of each command since the start.
-    pub fn command_totals_ever(&self) -> Vec<(&'static Spec, CommandTotals)> {
+    pub fn command_totals_since_start(&self) -> Vec<(&'static Spec, CommandTotals)> {
         let sum = |spec: &'static Spec| {
             let mut totals = CommandTotals::default();
             self.threads
@@ -49,7 +49,7 @@ impl Server {
     }
 
     /// The counters of each of memcached's commands since the start.
-    pub fn memcached_totals_ever(&self) -> Vec<(&'static str, CommandTotals)> {
+    pub fn memcached_totals_since_start(&self) -> Vec<(&'static str, CommandTotals)> {
         let mut all = vec![CommandTotals::default(); memcached::NAMES.len()];
         for thread in &self.threads {
             let by_command = &thread.memcached.by_command;
@@ -71,7 +71,8 @@ impl Server {
         self.memcached.reset(&self.threads);
         self.tasks.expirer.reset();
         self.threads.iter().for_each(|thread| thread.counters.error_kinds.clear());
-        let commands = self.command_totals_ever().into_iter().map(|(_, totals)| totals).collect();
-        *self.observe.base() = Base { totals: self.totals_ever(), commands };
+        let commands =
+            self.command_totals_since_start().into_iter().map(|(_, totals)| totals).collect();
+        *self.observe.base() = Base { totals: self.totals_since_start(), commands };
     }
 }

@@ -164,7 +164,7 @@ fn requests_resolve_to_commands_or_to_the_errors_of_redis() {
 }
 
 #[test]
-fn an_error_repeats_only_so_much_of_what_a_client_wrote() {
+fn an_error_quotes_a_bounded_part_of_the_request() {
     let long = "x".repeat(1000);
     with_request(&format!("{long} {long} {long}"), |request| {
         let text = resolve(request).unwrap_err().to_string();
@@ -264,7 +264,7 @@ fn uses_of_keys_follow_the_options() {
 
 /// They were once in @connection and @keyspace, and rules about those allowed them.
 #[test]
-fn what_only_holds_subcommands_is_in_no_category_of_a_type() {
+fn a_container_of_subcommands_is_in_no_category_of_a_type() {
     for name in ["client", "object", "pubsub", "config", "script"] {
         let categories = lookup(name.as_bytes()).unwrap().categories();
         assert_eq!(categories.names().collect::<Vec<_>>(), ["@slow"], "{name}");

@@ -34,12 +34,12 @@ impl<'a, L: Leaf> Leaves<'a, L> {
 
     /// Goes to the next leaf; false if there is none.
     pub(crate) fn forward(&mut self) -> bool {
-        self.turn(|inner, i| if i + 1 < inner.children.len() { Some(i + 1) } else { None }, |_| 0)
+        self.step(|inner, i| if i + 1 < inner.children.len() { Some(i + 1) } else { None }, |_| 0)
     }
 
     /// Goes to the previous leaf; false if there is none.
     pub(crate) fn backward(&mut self) -> bool {
-        self.turn(|_, i| i.checked_sub(1), |inner| inner.children.len() - 1)
+        self.step(|_, i| i.checked_sub(1), |inner| inner.children.len() - 1)
     }
 
     /// The upper bound of this leaf's entries; None if it is the last.
@@ -47,16 +47,18 @@ impl<'a, L: Leaf> Leaves<'a, L> {
         self.path.iter().rev().find_map(|(inner, i)| inner.bounds.get(*i))
     }
 
-    fn turn(
+    /// Goes to a neighbouring leaf: takes one `step` on the lowest level that has one, and descends from there to the
+    /// `first` child on each level below. False if no level has a step.
+    fn step(
         &mut self,
         step: impl Fn(&Inner<L>, usize) -> Option<usize>,
         first: impl Fn(&Inner<L>) -> usize,
     ) -> bool {
-        let turns = self.path.iter().rposition(|(inner, i)| step(inner, *i).is_some());
-        let Some(level) = turns else { return false };
+        let level = self.path.iter().rposition(|(inner, i)| step(inner, *i).is_some());
+        let Some(level) = level else { return false };
         self.path.truncate(level + 1);
         let (inner, i) = &mut self.path[level];
-        *i = step(inner, *i).expect("just seen");
+        *i = step(inner, *i).expect("this level has a step");
         let mut node = &inner.children[*i];
         loop {
             match node {

@@ -13,7 +13,7 @@ use hotring_index::toolkit::{Batch, Hit, KeyGoal};
 use hotring_index::toolkit::{prefetch, prefetch_item};
 
 /// The most lookups that can be in flight.
-const FLIGHTS_MAX: usize = 64;
+const IN_FLIGHT_MAX: usize = 64;
 
 /// A lookup on its way through a chain.
 #[derive(Clone, Copy)]
@@ -31,25 +31,25 @@ const IDLE: Walk =
 
 /// The lookups that continue in turns.
 struct Walks {
-    walks: [Walk; FLIGHTS_MAX],
+    walks: [Walk; IN_FLIGHT_MAX],
     n: usize,
 }
 
 impl Walks {
     fn new() -> Self {
-        Self { walks: [IDLE; FLIGHTS_MAX], n: 0 }
+        Self { walks: [IDLE; IN_FLIGHT_MAX], n: 0 }
     }
 
     /// Adds a lookup; true if the list is full then.
     fn push(&mut self, walk: Walk) -> bool {
         self.walks[self.n] = walk;
         self.n += 1;
-        self.n == FLIGHTS_MAX
+        self.n == IN_FLIGHT_MAX
     }
 }
 
 /// The result of a step of a walk.
-type Landed = Option<Option<Hit>>;
+type StepResult = Option<Option<Hit>>;
 
 impl Batch for Chaining {
     #[inline(always)]
@@ -57,34 +57,35 @@ impl Batch for Chaining {
         p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        mut land: impl FnMut(usize, Option<Hit>),
+        mut done: impl FnMut(usize, Option<Hit>),
     ) where
         K::Key: 'k,
     {
         let distance = p.shared.config.pipeline_depth / 2;
-        let mut belt = [IDLE; FLIGHTS_MAX];
+        let mut belt = [IDLE; IN_FLIGHT_MAX];
         let mut walks = Walks::new();
         for i in 0..n + 2 * distance {
             if i < n {
-                Self::ask(p, goal(&p.shared.kind, i).hash);
+                Self::prefetch_bucket(p, goal(&p.shared.kind, i).hash);
             }
             if i >= distance && i - distance < n {
                 let key = i - distance;
-                belt[key % FLIGHTS_MAX] = Self::take_off(p, key, goal(&p.shared.kind, key).hash);
+                belt[key % IN_FLIGHT_MAX] =
+                    Self::start_lookup(p, key, goal(&p.shared.kind, key).hash);
             }
             if i >= 2 * distance {
-                let mut walk = belt[(i - 2 * distance) % FLIGHTS_MAX];
+                let mut walk = belt[(i - 2 * distance) % IN_FLIGHT_MAX];
                 match Self::step_walk(p, goal(&p.shared.kind, walk.key), &mut walk) {
                     Some(hit) => {
                         Self::access(p, walk.visits);
-                        land(walk.key, hit);
+                        done(walk.key, hit);
                     }
-                    None if walks.push(walk) => Self::go_on(p, &mut walks, &goal, &mut land),
+                    None if walks.push(walk) => Self::advance(p, &mut walks, &goal, &mut done),
                     None => {}
                 }
             }
         }
-        Self::go_on(p, &mut walks, &goal, &mut land);
+        Self::advance(p, &mut walks, &goal, &mut done);
     }
 
     #[inline(always)]
@@ -95,13 +96,13 @@ impl Batch for Chaining {
     ) where
         K::Key: 'k,
     {
-        debug_assert!(n <= FLIGHTS_MAX);
+        debug_assert!(n <= IN_FLIGHT_MAX);
         for i in 0..n {
-            Self::ask(p, goal(&p.shared.kind, i).hash);
+            Self::prefetch_bucket(p, goal(&p.shared.kind, i).hash);
         }
         let mut walks = Walks::new();
         for i in 0..n {
-            walks.push(Self::take_off(p, i, goal(&p.shared.kind, i).hash));
+            walks.push(Self::start_lookup(p, i, goal(&p.shared.kind, i).hash));
         }
         while walks.n > 0 {
             Self::round(p, &mut walks, &goal, |_, _| {});
@@ -112,14 +113,14 @@ impl Batch for Chaining {
 impl Chaining {
     /// Prefetches the word of a hash's bucket.
     #[inline(always)]
-    fn ask<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64) {
+    fn prefetch_bucket<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64) {
         let index = hash & p.engine.table.mask();
         prefetch(std::ptr::from_ref(p.engine.table.word(index)).cast());
     }
 
     /// Reads the bucket, and prefetches its first item.
     #[inline(always)]
-    fn take_off<K: Kind>(p: &Pinned<'_, K, Self>, key: usize, hash: u64) -> Walk {
+    fn start_lookup<K: Kind>(p: &Pinned<'_, K, Self>, key: usize, hash: u64) -> Walk {
         let home = Self::home(p, hash);
         let at = home.head.first();
         prefetch_item::<K>(at);
@@ -133,7 +134,7 @@ impl Chaining {
         p: &Pinned<'_, K, Self>,
         goal: KeyGoal<'_, K>,
         walk: &mut Walk,
-    ) -> Landed {
+    ) -> StepResult {
         if walk.at != 0 {
             walk.visits += 1;
             let (hit, next) = Self::look_at(p, goal, walk.at);
@@ -154,23 +155,23 @@ impl Chaining {
     }
 
     #[inline(never)]
-    fn go_on<'k, K: Kind>(
+    fn advance<'k, K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         walks: &mut Walks,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        land: &mut impl FnMut(usize, Option<Hit>),
+        done: &mut impl FnMut(usize, Option<Hit>),
     ) where
         K::Key: 'k,
     {
         while walks.n > 0 {
-            let mut visits = [0u32; FLIGHTS_MAX];
-            let mut landed = 0;
+            let mut visits = [0u32; IN_FLIGHT_MAX];
+            let mut ended = 0;
             Self::round(p, walks, goal, |walk, hit| {
-                visits[landed] = walk.visits;
-                landed += 1;
-                land(walk.key, hit);
+                visits[ended] = walk.visits;
+                ended += 1;
+                done(walk.key, hit);
             });
-            visits[..landed].iter().for_each(|&visits| Self::access(p, visits));
+            visits[..ended].iter().for_each(|&visits| Self::access(p, visits));
         }
     }
 
@@ -180,7 +181,7 @@ impl Chaining {
         p: &Pinned<'_, K, Self>,
         walks: &mut Walks,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        mut land: impl FnMut(&Walk, Option<Hit>),
+        mut done: impl FnMut(&Walk, Option<Hit>),
     ) where
         K::Key: 'k,
     {
@@ -188,7 +189,7 @@ impl Chaining {
         for i in 0..walks.n {
             let mut walk = walks.walks[i];
             match Self::step_walk(p, goal(&p.shared.kind, walk.key), &mut walk) {
-                Some(hit) => land(&walk, hit),
+                Some(hit) => done(&walk, hit),
                 None => {
                     walks.walks[left] = walk;
                     left += 1;

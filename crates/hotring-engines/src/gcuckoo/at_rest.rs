@@ -6,9 +6,7 @@ use super::lock::{FROZEN, LOCKED};
 use super::page::{Page, View};
 use hotring_index::checks::Checked;
 use hotring_index::sync::Ordering;
-use hotring_index::toolkit::Index;
-use hotring_index::toolkit::Kind;
-use hotring_index::toolkit::Session;
+use hotring_index::toolkit::{Index, Kind, Session};
 use hotring_index::word::{MARK, Next};
 use std::collections::HashSet;
 
@@ -37,12 +35,15 @@ fn check_page<K: Kind, const S: usize>(page: &Page<S>, kind: &K, held: &mut Hash
         let hash = kind.item_hash(item);
         assert!(item.lifetime().is_alive(), "a retired item is in the table");
         // ORDERING: Acquire, as for readers.
-        assert!(!Next(item.next().load(Ordering::Acquire)).is(MARK), "a dead item is, too");
-        assert!(held.insert(item.address()), "an item is in two places");
-        assert_eq!(hash & ((1 << page.depth) - 1), page.prefix, "an item is in another's page");
-        assert_eq!(word.tag(), tag_of(hash, page.depth), "a tag is not the item's");
+        assert!(!Next(item.next().load(Ordering::Acquire)).is(MARK), "a dead item is in the table");
+        assert!(held.insert(item.address()), "an item is in the table twice");
+        assert_eq!(hash & ((1 << page.depth) - 1), page.prefix, "an item is in the wrong page");
+        assert_eq!(word.tag(), tag_of(hash, page.depth), "a tag differs from that of its item");
         let at = page.buckets_of(hash);
-        assert!(bucket.is_none_or(|b| b == at.one || b == at.two), "a bucket is not the item's");
+        assert!(
+            bucket.is_none_or(|b| b == at.one || b == at.two),
+            "an item is in the wrong bucket"
+        );
     };
     for slot in 0..page.slots() as u32 {
         let word = page.load(slot);
@@ -58,19 +59,19 @@ fn check_page<K: Kind, const S: usize>(page: &Page<S>, kind: &K, held: &mut Hash
             in_stash += 1;
         }
     }
-    assert_eq!(page.stashed(), in_stash, "a stash is not counted right");
+    assert_eq!(page.stashed(), in_stash, "the count of the stash is wrong");
     let mut state = page.state.lock();
     if S == 1 {
-        assert_eq!(state.items, in_tables, "items are not counted right");
+        assert_eq!(state.items, in_tables, "the count of items is wrong");
     }
-    let lone = (0..page.slots() as u32).map(|slot| page.load(slot)).filter(|w| !w.is_vacant());
-    let edges: Vec<_> = lone.map(|word| view.buckets_of(word)).collect();
+    let words = (0..page.slots() as u32).map(|slot| page.load(slot)).filter(|w| !w.is_vacant());
+    let edges: Vec<_> = words.map(|word| view.buckets_of(word)).collect();
     if let Some(graph) = &mut state.graph {
         let full: Vec<bool> = (0..2 * page.buckets).map(|b| graph.is_full(b)).collect();
         graph.rebuild(edges.into_iter());
         for (bucket, full) in full.into_iter().enumerate() {
-            let truth = graph.is_full(bucket as u32);
-            assert!(!full || truth, "the graph takes a part for maximal that has a vacancy");
+            let is_full = graph.is_full(bucket as u32);
+            assert!(!full || is_full, "the graph reports a component with a vacancy as full");
         }
     }
 }

@@ -29,7 +29,7 @@
 //! * V2 Words that name items of a key change only under the locks of the groups of both its buckets; a
 //!   word of the stash only under the page's lock, too. Every change raises the versions of these groups if
 //!   readers check versions.
-//! * V3 A moved item is in its new place before it leaves the old one.
+//! * V3 A moved item is in its new slot before it leaves the old one.
 //! * V4 A session that takes an item out marks it under the same locks, with the address of its copy if
 //!   there is one. An item in the table with an unmarked word is the key's live one.
 //! * V5 A page is replaced only once all its groups are frozen. It never changes afterwards, and its halves
@@ -94,12 +94,12 @@ use page::Scratch;
 const PAGE_BUCKETS: usize = 512;
 const PAGE_BUCKETS_SINGLE: usize = 1024;
 
-/// The engine: `S` slots a bucket, 4 (the default) or 1 (the paper's).
+/// The engine: `S` slots per bucket, 4 (the default) or 1 (the paper's).
 ///
 /// | | `S` = 1 | `S` = 4 |
 /// | --- | --- | --- |
 /// | a page is split above a load of | 0.45 | 0.9 |
-/// | slots that a lookup looks at | 2 | 8 |
+/// | slots that a lookup reads | 2 | 8 |
 /// | an insertion | predetermined by the cuckoo graph | the nearest vacancy, at most 4 kicks |
 /// | writers of a page | one at a time | those of different groups together |
 pub struct GCuckoo<const S: usize = 4> {
@@ -171,8 +171,8 @@ fn check<const S: usize>(config: &Config, settings: &GCuckooConfig) -> Result<us
     }
     if !matches!(config.growth, None | Some(Growth::Fixed)) {
         return refuse(
-            "G-Cuckoo splits a page when it is full, which no other limit can stand for: leave \
-             growth at its default, or fix it",
+            "G-Cuckoo grows by splitting full pages, and supports no other limit: leave growth at \
+             its default, or fix it",
         );
     }
     if !(settings.cache_entries == 0 || settings.cache_entries.is_power_of_two())

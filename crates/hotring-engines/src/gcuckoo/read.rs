@@ -179,11 +179,11 @@ impl<const S: usize> GCuckoo<S> {
         for _ in 0..PATIENCE {
             let page = Self::page(p, goal.hash);
             let at = page.buckets_of(goal.hash);
-            let look = || [at.one, at.two].map(|bucket| page.groups.load(page.group(bucket)));
-            let before = look();
+            let versions = || [at.one, at.two].map(|bucket| page.groups.load(page.group(bucket)));
+            let before = versions();
             let found = Self::examine(p, page, at, goal, visits);
             let locked = (before[0] | before[1]) & LOCKED != 0;
-            if found.is_some() || (!locked && look() == before) {
+            if found.is_some() || (!locked && versions() == before) {
                 return found;
             }
             sometimes!(LookedAgain);
@@ -205,7 +205,7 @@ impl<const S: usize> GCuckoo<S> {
         let page = Self::page(p, goal.hash);
         let at = page.buckets_of(goal.hash);
         let (groups, n) = page.two_groups(at);
-        let look = || {
+        let search = || {
             let mut touched = 0;
             let found = Self::examine(p, page, at, goal, &mut touched);
             (found, touched)
@@ -213,7 +213,7 @@ impl<const S: usize> GCuckoo<S> {
         // A frozen page never changes. Its content is current, or was when its halves replaced it, and we found the
         // page in the directory after our operation began (V5).
         let (found, touched) =
-            Self::atomically(p, page, &groups[..n], false, look).unwrap_or_else(|_| look());
+            Self::atomically(p, page, &groups[..n], false, search).unwrap_or_else(|_| search());
         *visits += touched;
         found
     }

@@ -70,7 +70,7 @@ impl<'t, B: Bucket> Held<'t, B> {
     pub(crate) fn remove(&mut self, spot: &Spot) {
         let word = spot.hit.word;
         set_next(spot.hit.item, word.0 | MARK, word.link());
-        self.link_behind(spot, word.link());
+        self.link_after(spot, word.link());
     }
 
     /// Replaces an item, which is dead from now on, by the private `copy`.
@@ -78,10 +78,10 @@ impl<'t, B: Bucket> Held<'t, B> {
         let word = spot.hit.word;
         set_next(copy, flags(copy) & MADE_WITH, word.link());
         set_next(spot.hit.item, word.0 | MARK | REPL, word.link());
-        self.link_behind(spot, Link::item(copy.address()));
+        self.link_after(spot, Link::item(copy.address()));
     }
 
-    fn link_behind(&mut self, spot: &Spot, link: Link) {
+    fn link_after(&mut self, spot: &Spot, link: Link) {
         match spot.before {
             Some(before) => set_next(before, flags(before), link),
             None => self.word = link.address(),

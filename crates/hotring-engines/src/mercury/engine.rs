@@ -20,7 +20,7 @@ use hotring_index::{sometimes, wrong};
 /// One lookup in this many is counted, on average.
 const SAMPLED: u32 = 64;
 /// The most lookups that can be in flight.
-const FLIGHTS_MAX: usize = 64;
+const IN_FLIGHT_MAX: usize = 64;
 
 // SAFETY: the module's header proves the requirements of `Engine`.
 unsafe impl<L: Locking> Engine for Mercury<L> {
@@ -270,10 +270,10 @@ impl<L: Locking> Batch for Mercury<L> {
     ) where
         K::Key: 'k,
     {
-        debug_assert!(n <= FLIGHTS_MAX, "no more fit into the nearest cache");
+        debug_assert!(n <= IN_FLIGHT_MAX, "no more fit into the nearest cache");
         let inside = p.local.engine.enter();
         let tables = p.engine.tables(&inside);
-        let mut buckets = [tables.current.bucket(0); FLIGHTS_MAX];
+        let mut buckets = [tables.current.bucket(0); IN_FLIGHT_MAX];
         for (i, bucket) in buckets.iter_mut().enumerate().take(n) {
             let hash = goal(&p.shared.kind, i).hash;
             *bucket = tables.current.bucket(hash);

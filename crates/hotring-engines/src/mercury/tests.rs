@@ -93,7 +93,7 @@ fn its_reader_waits<L: Locking>(index: &Index<U64, Mercury<L>>, held: Held<'_, L
     assert!(done.load(SeqCst));
 }
 
-fn a_held_bucket_stops_nobody_else<L: Locking>() {
+fn a_held_bucket_blocks_no_other_bucket<L: Locking>() {
     let index = filled::<L>();
     for bucket in [0, 5, BUCKETS - 1] {
         let held = hold(&index, bucket);
@@ -103,17 +103,17 @@ fn a_held_bucket_stops_nobody_else<L: Locking>() {
 }
 
 #[test]
-fn a_held_bucket_stops_nobody_else_with_test_and_set() {
-    a_held_bucket_stops_nobody_else::<TestAndSet>();
+fn a_held_bucket_blocks_no_other_bucket_with_test_and_set() {
+    a_held_bucket_blocks_no_other_bucket::<TestAndSet>();
 }
 
 #[test]
-fn a_held_bucket_stops_nobody_else_with_a_mutex() {
-    a_held_bucket_stops_nobody_else::<OsMutex>();
+fn a_held_bucket_blocks_no_other_bucket_with_a_mutex() {
+    a_held_bucket_blocks_no_other_bucket::<OsMutex>();
 }
 
 /// The mover is stopped in the middle of a bucket: its items are on their way, the lock is taken.
-fn a_bucket_on_its_way_stops_nobody_else<L: Locking>() {
+fn a_moving_bucket_blocks_no_other_bucket<L: Locking>() {
     for bucket in [0, 5, BUCKETS - 1] {
         let index = filled::<L>();
         assert!(index.session().grow());
@@ -133,13 +133,13 @@ fn a_bucket_on_its_way_stops_nobody_else<L: Locking>() {
 }
 
 #[test]
-fn a_bucket_on_its_way_stops_nobody_else_with_test_and_set() {
-    a_bucket_on_its_way_stops_nobody_else::<TestAndSet>();
+fn a_moving_bucket_blocks_no_other_bucket_with_test_and_set() {
+    a_moving_bucket_blocks_no_other_bucket::<TestAndSet>();
 }
 
 #[test]
-fn a_bucket_on_its_way_stops_nobody_else_with_a_mutex() {
-    a_bucket_on_its_way_stops_nobody_else::<OsMutex>();
+fn a_moving_bucket_blocks_no_other_bucket_with_a_mutex() {
+    a_moving_bucket_blocks_no_other_bucket::<OsMutex>();
 }
 
 /// A session inside of an operation holds up a change of state, and that holds up sessions that begin one.

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_in_place_is_not_covered() {
+    fn in_place_changes_are_not_covered() {
         each_shape(|item, parts| {
             let expected = state(item);
             if let Some(expiry) = expiry_of(item) {

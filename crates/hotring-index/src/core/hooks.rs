@@ -169,7 +169,7 @@ rare_steps! {
     /// Memory of an ended session was freed.
     OrphansFreed,
     /// A batch handed a key to the plain lookup.
-    Diverted,
+    FellBack,
     /// An item was moved to other memory.
     Moved,
     /// Lines: an item found no free lane.

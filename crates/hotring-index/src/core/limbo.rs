@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pin_is_blamed_for_what_came_after_the_epoch_moved() {
+    fn a_pin_is_blamed_for_memory_retired_after_the_epoch_moved() {
         let limit = Limit::new(1600);
         let blame = |limbo| limit.blame(limbo, || "a".to_string()).map(|s| s.held_bytes);
         assert_eq!(blame(100), None);

@@ -124,7 +124,7 @@ impl Lines {
         let newest = tables().next_back().expect("there is always one");
         LinesStats {
             lines: newest.shape.lines(),
-            room: newest.shape.room(),
+            capacity: newest.shape.capacity(),
             tables: registry.tables.len() as u64,
             table_bytes: tables().filter(|table| !table.is_left()).map(Table::bytes).sum(),
             stashed: tables().map(|table| table.stash.len() as u64).sum(),
@@ -139,7 +139,7 @@ pub struct LinesStats {
     /// Lines of the newest table.
     pub lines: u64,
     /// Lanes of the newest table that may hold items.
-    pub room: u64,
+    pub capacity: u64,
     /// Tables, including those that have been left and wait for sessions.
     pub tables: u64,
     /// Bytes of the tables in use. Only pages that were touched take memory.
@@ -220,11 +220,11 @@ impl Shared {
     /// Begins to grow or to shrink if this number of items requires it. Does nothing while another resize is under
     /// way, while another thread holds the registry's lock, or if there is no memory.
     pub(super) fn fit(&self, items: i64, table: &Table) {
-        let (items, room) = (items.max(0) as f64, table.shape.room() as f64);
-        let is_high = items > room * self.config.load_max;
+        let (items, capacity) = (items.max(0) as f64, table.shape.capacity() as f64);
+        let is_high = items > capacity * self.config.load_max;
         if is_high {
             self.grow(table);
-        } else if items < room * LOAD_MIN && self.config.shrinks {
+        } else if items < capacity * LOAD_MIN && self.config.shrinks {
             self.shrink(items as i64, table);
         }
     }
@@ -241,15 +241,15 @@ impl Shared {
     pub(super) fn note_overflow(&self, items: i64, table: &Table) {
         let is_many =
             table.stash.len() as u64 > STASHED_FEW + table.shape.lines() / LINES_PER_STASHED;
-        if is_many && items as f64 > table.shape.room() as f64 * LOAD_MADE {
+        if is_many && items as f64 > table.shape.capacity() as f64 * LOAD_MADE {
             self.grow(table);
         }
     }
 
     /// Begins to grow by the factor.
     pub(super) fn grow(&self, table: &Table) -> bool {
-        let room = (table.shape.room() as f64 * self.config.factor) as u64;
-        self.resize(table, lines_for(room, 1.0))
+        let capacity = (table.shape.capacity() as f64 * self.config.factor) as u64;
+        self.resize(table, lines_for(capacity, 1.0))
     }
 
     /// Creates the table that follows `table`, which must be the newest one. False: not possible

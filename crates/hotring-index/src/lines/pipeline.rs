@@ -1,9 +1,9 @@
 //! Batches: many lookups in flight, so that the lines they wait for are fetched in parallel.
 //!
-//! A lookup prefetches its home line and pauses. When its turn comes again it looks at the line: it *lands*, or it
+//! A lookup prefetches its home line and pauses. When its turn comes again it looks at the line: it ends, or it
 //! prefetches the next line of its home's sequence and goes to the back of the queue. A hit takes one search of 64
 //! bytes and one load of 16; word 0 is read only where the search finds nothing. Rare cases (a home that has moved on,
-//! the stash, a miss in a home with further lines) land by the plain lookup, whose lines are then in the cache.
+//! the stash, a miss in a home with further lines) fall back to the plain lookup, whose lines are then in the cache.
 //!
 //! The keys of a batch are all known in advance; `queue.rs` has the queue that callers fill one by one. Writes of a
 //! batch take effect one after the other, in order; the lines of later writes are prefetched.
@@ -17,14 +17,14 @@ use crate::core::prefetch::{prefetch, prefetch_to_write};
 
 /// Lookups in flight: more than a core can have cache misses outstanding, so that each line has arrived when its turn
 /// comes.
-pub(super) const FLIGHTS: usize = 64;
+pub(super) const IN_FLIGHT_MAX: usize = 64;
 
 /// The number of later writes whose lines are prefetched.
 const AHEAD: usize = 24;
 
-/// A lookup under way, in one table.
+/// A lookup in flight, or a write whose line is being fetched, in one table.
 #[derive(Clone, Copy)]
-pub(super) struct Flight<W> {
+pub(super) struct Pending<W> {
     /// The word to look for, with the number of the line in its PROBE bits.
     want: u64,
     /// The line.
@@ -37,25 +37,26 @@ pub(super) struct Flight<W> {
 
 /// The result of a look at a line.
 pub(super) enum Step {
-    Land(Option<u64>),
+    /// The lookup has ended with this value.
+    Done(Option<u64>),
     /// The lookup waits for its next line.
-    Fly,
-    /// The plain lookup must settle it.
-    Divert,
+    Continue,
+    /// The plain lookup must answer.
+    Fallback,
 }
 
-impl<W> Flight<W> {
+impl<W> Pending<W> {
     /// Prefetches the home line of a hash.
     #[inline(always)]
-    pub(super) fn take_off(shape: &Shape, hash: u64, payload: W) -> Self {
+    pub(super) fn start(shape: &Shape, hash: u64, payload: W) -> Self {
         let home = shape.home(hash);
         prefetch(std::ptr::from_ref(shape.line(home.index)).cast());
         Self { want: home.want, index: home.index, reach: 0, payload }
     }
 
-    /// Like `take_off`, for a write: takes the line away from other cores.
+    /// Like `start`, for a write: takes the line away from other cores.
     #[inline(always)]
-    pub(super) fn take_off_to_write(shape: &Shape, hash: u64, payload: W) -> Self {
+    pub(super) fn start_write(shape: &Shape, hash: u64, payload: W) -> Self {
         let home = shape.home(hash);
         prefetch_to_write(std::ptr::from_ref(shape.line(home.index)).cast());
         Self { want: home.want, index: home.index, reach: 0, payload }
@@ -68,24 +69,24 @@ impl<W> Flight<W> {
         Some(found.pair.value)
     }
 
-    /// Decides how to continue after a look at the line in vain.
+    /// Decides how to continue after the line was searched without a hit.
     #[inline(always)]
     pub(super) fn next_line<S: Search>(&mut self, shape: &Shape) -> Step {
         if self.want & PROBE == 0 {
             match shape.look_again_at_home::<S>(shape.line(self.index), self.want) {
-                AtHome::Hit(value) => return Step::Land(Some(value)),
-                AtHome::Miss => return Step::Land(None),
-                AtHome::Further(control) if control & ACTIVE == 0 => return Step::Divert,
+                AtHome::Hit(value) => return Step::Done(Some(value)),
+                AtHome::Miss => return Step::Done(None),
+                AtHome::Further(control) if control & ACTIVE == 0 => return Step::Fallback,
                 AtHome::Further(control) => self.reach = reach_of(control) as u32,
             }
         }
         if probe_of(self.want) >= u64::from(self.reach).min(PROBE_MAX) {
-            return Step::Divert;
+            return Step::Fallback;
         }
         self.want += probe(1);
         self.index += shape.step(self.want);
         prefetch(std::ptr::from_ref(shape.line(self.index)).cast());
-        Step::Fly
+        Step::Continue
     }
 }
 
@@ -99,7 +100,7 @@ impl LinesSession {
         assert!(u32::try_from(keys.len()).is_ok(), "fewer than 2^32 keys");
         self.switch_table_if_left();
         let (table, hash) = (self.table(), |key| self.hash(key));
-        by_form!(self.form, S => fly::<S>(table, keys, hash, &mut f));
+        by_form!(self.form, S => run_all::<S>(table, keys, hash, &mut f));
         self.note_reads(keys);
     }
 
@@ -114,13 +115,17 @@ impl LinesSession {
 
     /// Stores pairs, in order.
     pub fn put_many(&mut self, pairs: &[(u64, u64)]) {
-        self.ahead(pairs, |pair| pair.0, |session, &(key, value)| _ = session.put(key, value));
+        self.run_with_prefetch(
+            pairs,
+            |pair| pair.0,
+            |session, &(key, value)| _ = session.put(key, value),
+        );
     }
 
     /// Inserts those pairs whose keys are absent, in order; returns how many were.
     pub fn insert_many(&mut self, pairs: &[(u64, u64)]) -> usize {
         let mut inserted = 0;
-        self.ahead(
+        self.run_with_prefetch(
             pairs,
             |pair| pair.0,
             |session, &(key, value)| {
@@ -130,20 +135,29 @@ impl LinesSession {
         inserted
     }
 
-    /// Removes keys, in order; returns how many were there.
+    /// Removes keys, in order; returns how many were present.
     pub fn remove_many(&mut self, keys: &[u64]) -> usize {
         let mut removed = 0;
-        self.ahead(keys, |key| *key, |session, key| removed += usize::from(session.remove(*key)));
+        self.run_with_prefetch(
+            keys,
+            |key| *key,
+            |session, key| removed += usize::from(session.remove(*key)),
+        );
         removed
     }
 
-    fn ahead<T>(&mut self, all: &[T], key: impl Fn(&T) -> u64, mut f: impl FnMut(&mut Self, &T)) {
+    fn run_with_prefetch<T>(
+        &mut self,
+        all: &[T],
+        key: impl Fn(&T) -> u64,
+        mut f: impl FnMut(&mut Self, &T),
+    ) {
         for one in &all[..all.len().min(AHEAD)] {
-            self.ask(key(one));
+            self.prefetch_home(key(one));
         }
         for (i, one) in all.iter().enumerate() {
             if let Some(later) = all.get(i + AHEAD) {
-                self.ask(key(later));
+                self.prefetch_home(key(later));
             }
             f(self, one);
         }
@@ -151,69 +165,69 @@ impl LinesSession {
 
     /// Prefetches the home line of a key that will be written.
     #[inline(always)]
-    fn ask(&self, key: u64) {
+    fn prefetch_home(&self, key: u64) {
         let home = self.shape.home(self.hash(key));
         prefetch_to_write(std::ptr::from_ref(self.shape.line(home.index)).cast());
     }
 }
 
 #[inline(always)]
-fn fly<S: Search>(
+fn run_all<S: Search>(
     table: &Table,
     keys: &[u64],
     hash: impl Fn(u64) -> u64,
-    land: &mut impl FnMut(usize, Option<u64>),
+    done: &mut impl FnMut(usize, Option<u64>),
 ) {
     let shape = table.shape;
-    let take_off = |key: usize| Flight::take_off(&shape, hash(keys[key]), key as u32);
+    let start = |key: usize| Pending::start(&shape, hash(keys[key]), key as u32);
     let settle = |key: u32| look_up::<S>(table, hash(keys[key as usize]));
-    let mut airborne = keys.len().min(FLIGHTS);
-    let mut flights = [Flight { want: 0, index: 0, reach: 0, payload: 0 }; FLIGHTS];
-    for (key, flight) in flights[..airborne].iter_mut().enumerate() {
-        *flight = take_off(key);
+    let mut in_flight = keys.len().min(IN_FLIGHT_MAX);
+    let mut pending = [Pending { want: 0, index: 0, reach: 0, payload: 0 }; IN_FLIGHT_MAX];
+    for (key, lookup) in pending[..in_flight].iter_mut().enumerate() {
+        *lookup = start(key);
     }
     // While there are keys to start, all slots are taken.
-    let (mut started, mut turn) = (airborne, 0);
+    let (mut started, mut turn) = (in_flight, 0);
     'full: while started < keys.len() {
-        for (at, flight) in flights.iter_mut().enumerate() {
+        for (at, lookup) in pending.iter_mut().enumerate() {
             if started == keys.len() {
                 turn = at;
                 break 'full;
             }
-            let value = match flight.hit::<S>(&shape) {
+            let value = match lookup.hit::<S>(&shape) {
                 Some(value) => Some(value),
-                None => match flight.next_line::<S>(&shape) {
-                    Step::Land(value) => value,
-                    Step::Fly => continue,
-                    Step::Divert => settle(flight.payload),
+                None => match lookup.next_line::<S>(&shape) {
+                    Step::Done(value) => value,
+                    Step::Continue => continue,
+                    Step::Fallback => settle(lookup.payload),
                 },
             };
-            land(flight.payload as usize, value);
-            *flight = take_off(started);
+            done(lookup.payload as usize, value);
+            *lookup = start(started);
             started += 1;
         }
     }
-    // The remaining flights land in order, from the slot whose turn it is; flights that continue
+    // The remaining lookups end in order, from the slot whose turn it is; those that continue
     // keep their order.
-    flights[..airborne].rotate_left(turn);
-    while airborne > 0 {
+    pending[..in_flight].rotate_left(turn);
+    while in_flight > 0 {
         let mut left = 0;
-        for at in 0..airborne {
-            let flight = &mut flights[at];
-            let value = match flight.hit::<S>(&shape) {
+        for at in 0..in_flight {
+            let lookup = &mut pending[at];
+            let value = match lookup.hit::<S>(&shape) {
                 Some(value) => Some(value),
-                None => match flight.next_line::<S>(&shape) {
-                    Step::Land(value) => value,
-                    Step::Fly => {
-                        flights[left] = flights[at];
+                None => match lookup.next_line::<S>(&shape) {
+                    Step::Done(value) => value,
+                    Step::Continue => {
+                        pending[left] = pending[at];
                         left += 1;
                         continue;
                     }
-                    Step::Divert => settle(flight.payload),
+                    Step::Fallback => settle(lookup.payload),
                 },
             };
-            land(flights[at].payload as usize, value);
+            done(pending[at].payload as usize, value);
         }
-        airborne = left;
+        in_flight = left;
     }
 }

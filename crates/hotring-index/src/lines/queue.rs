@@ -9,7 +9,7 @@
 
 use super::lane::{Best, Form, Search, by_form};
 use super::lookup::look_up;
-use super::pipeline::{FLIGHTS, Flight, Step};
+use super::pipeline::{IN_FLIGHT_MAX, Pending, Step};
 use super::session::LinesSession;
 
 /// An operation on one key.
@@ -68,7 +68,7 @@ pub enum LinesAnswer {
 pub struct LinesQueue<T> {
     session: LinesSession,
     /// A ring buffer. Its `len` entries from `first` on are in flight, in the order of their turns.
-    entries: Box<[Option<Flight<Submitted<T>>>; FLIGHTS]>,
+    entries: Box<[Option<Pending<Submitted<T>>>; IN_FLIGHT_MAX]>,
     first: usize,
     len: usize,
     /// The generation of the table that all entries refer to.
@@ -91,7 +91,7 @@ impl LinesOp {
 impl<T> LinesQueue<T> {
     pub(super) fn new(session: LinesSession) -> Self {
         let generation = session.table().generation;
-        let entries = Box::new([const { None }; FLIGHTS]);
+        let entries = Box::new([const { None }; IN_FLIGHT_MAX]);
         Self { session, entries, first: 0, len: 0, generation }
     }
 
@@ -99,14 +99,14 @@ impl<T> LinesQueue<T> {
     #[inline(always)]
     pub fn submit(&mut self, op: LinesOp, token: T) -> Option<(T, LinesAnswer)> {
         self.follow_session();
-        let answer = if self.len == FLIGHTS { self.land() } else { None };
+        let answer = if self.len == IN_FLIGHT_MAX { self.complete_one() } else { None };
         let (shape, hash) = (self.session.shape, self.session.hash(op.key()));
         let submitted = Submitted { op, token };
-        let flight = match op {
-            LinesOp::Get(_) => Flight::take_off(&shape, hash, submitted),
-            _ => Flight::take_off_to_write(&shape, hash, submitted),
+        let lookup = match op {
+            LinesOp::Get(_) => Pending::start(&shape, hash, submitted),
+            _ => Pending::start_write(&shape, hash, submitted),
         };
-        self.entries[(self.first + self.len) % FLIGHTS] = Some(flight);
+        self.entries[(self.first + self.len) % IN_FLIGHT_MAX] = Some(lookup);
         self.len += 1;
         answer
     }
@@ -121,34 +121,40 @@ impl<T> LinesQueue<T> {
         self.len == 0
     }
 
+    /// Answers one of the operations in flight.
     #[inline(always)]
-    fn land(&mut self) -> Option<(T, LinesAnswer)> {
+    fn complete_one(&mut self) -> Option<(T, LinesAnswer)> {
         // As in `get`: the best form is compiled into the caller's code, the others are not.
-        if self.session.form == Form::BEST { self.land_by::<Best>() } else { self.land_otherwise() }
+        if self.session.form == Form::BEST {
+            self.complete_one_by::<Best>()
+        } else {
+            self.complete_one_otherwise()
+        }
     }
 
     #[inline(never)]
-    fn land_otherwise(&mut self) -> Option<(T, LinesAnswer)> {
-        by_form!(self.session.form, S => self.land_by::<S>())
+    fn complete_one_otherwise(&mut self) -> Option<(T, LinesAnswer)> {
+        by_form!(self.session.form, S => self.complete_one_by::<S>())
     }
 
     /// Resumes entries in turn until one has its answer.
     #[inline(always)]
-    fn land_by<S: Search>(&mut self) -> Option<(T, LinesAnswer)> {
+    fn complete_one_by<S: Search>(&mut self) -> Option<(T, LinesAnswer)> {
         while self.len > 0 {
-            let at = self.first % FLIGHTS;
+            let at = self.first % IN_FLIGHT_MAX;
             self.first += 1;
-            let entry = self.entries[at].as_mut().expect("`len` entries from `first` on are there");
+            let entry =
+                self.entries[at].as_mut().expect("`len` entries from `first` on are present");
             let op = entry.payload.op;
             let answer = if let LinesOp::Get(key) = op {
                 let value = match entry.hit::<S>(&self.session.shape) {
                     Some(value) => Some(value),
                     None => match entry.next_line::<S>(&self.session.shape) {
-                        Step::Land(value) => value,
-                        Step::Divert => self.settle::<S>(key),
-                        Step::Fly => {
+                        Step::Done(value) => value,
+                        Step::Fallback => self.settle::<S>(key),
+                        Step::Continue => {
                             // To the end of the ring; if the ring is full, that is the same slot.
-                            self.entries.swap(at, (self.first + self.len - 1) % FLIGHTS);
+                            self.entries.swap(at, (self.first + self.len - 1) % IN_FLIGHT_MAX);
                             continue;
                         }
                     },
@@ -197,8 +203,8 @@ impl<T> LinesQueue<T> {
         self.generation = session.table().generation;
         for entry in entries.iter_mut() {
             let hash = |submitted: &Submitted<T>| session.hash(submitted.op.key());
-            *entry = entry.take().map(|Flight { payload, .. }| {
-                Flight::take_off(&session.shape, hash(&payload), payload)
+            *entry = entry.take().map(|Pending { payload, .. }| {
+                Pending::start(&session.shape, hash(&payload), payload)
             });
         }
     }
@@ -211,7 +217,7 @@ impl<T> Iterator for LinesQueue<T> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.follow_session();
-        self.land()
+        self.complete_one()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -409,5 +409,5 @@ impl Drop for LinesSession {
 
 /// The limit of the unreported change for a table: a small table must learn of its items sooner.
 fn pending_max(shape: &Shape) -> i64 {
-    (shape.room() / 64).clamp(1, PENDING_MAX).cast_signed()
+    (shape.capacity() / 64).clamp(1, PENDING_MAX).cast_signed()
 }

@@ -103,7 +103,7 @@ impl Shape {
     }
 
     /// The number of items that fit.
-    pub(super) fn room(&self) -> u64 {
+    pub(super) fn capacity(&self) -> u64 {
         self.lines * u64::from(self.lanes.count_ones())
     }
 

@@ -502,8 +502,8 @@ fn turnovers_leave_the_table_as_a_fresh_one() {
 #[test]
 fn hot_items_come_into_their_home_lines() {
     // Nearly full, so that many items are displaced and no home line has room.
-    let (items, room) = (220_000, 170_000);
-    let config = LinesConfig { capacity: room, load_max: 0.9, ..LinesConfig::default() };
+    let (items, capacity) = (220_000, 170_000);
+    let config = LinesConfig { capacity, load_max: 0.9, ..LinesConfig::default() };
     let lines = map(config);
     let mut session = lines.session();
     (0..items).for_each(|key| assert!(session.insert(key, !key)));
@@ -528,8 +528,8 @@ fn hot_items_come_into_their_home_lines() {
 /// Keys that are always there are never missed while threads move items within the table, by removals and by reads.
 #[test]
 fn threads_agree_while_items_move_within_the_table() {
-    let (kept, room) = (120_000, 170_000);
-    let config = LinesConfig { capacity: room, load_max: 0.9, ..LinesConfig::default() };
+    let (kept, capacity) = (120_000, 170_000);
+    let config = LinesConfig { capacity, load_max: 0.9, ..LinesConfig::default() };
     let lines = map(config);
     let mut session = lines.session();
     (0..kept).for_each(|key| assert!(session.insert(key, 0)));

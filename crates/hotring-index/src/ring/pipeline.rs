@@ -3,7 +3,7 @@
 //! Most keys take two cache lines: the slot, and the item under the hint with the key's tag. For these keys
 //! a *conveyor* is fastest, which advances by one block of keys: the newest block prefetches its slots, the
 //! previous block reads its slots and prefetches its items, and the block before that reads its items, each
-//! in a short loop. The other keys, which must walk, are collected and *fly*: each is a small state machine
+//! in a short loop. The other keys, which must walk, are collected and run in turns: each is a small state machine
 //! that prefetches its next cache line and yields to the others while the line is loading.
 
 use crate::core::hooks::sometimes;
@@ -19,20 +19,20 @@ use crate::session::Pinned;
 use std::cmp;
 
 /// The most lookups that can be in flight.
-const FLIGHTS_MAX: usize = 64;
+const IN_FLIGHT_MAX: usize = 64;
 
 /// Stored instead of an item's address: the key is absent. Item addresses never have this bit.
 const MISSED: u64 = 1;
 
 /// Keys that the conveyor could not answer.
 struct Walkers {
-    keys: [usize; FLIGHTS_MAX],
+    keys: [usize; IN_FLIGHT_MAX],
     n: usize,
 }
 
 impl Default for Walkers {
     fn default() -> Self {
-        Self { keys: [0; FLIGHTS_MAX], n: 0 }
+        Self { keys: [0; IN_FLIGHT_MAX], n: 0 }
     }
 }
 
@@ -41,7 +41,7 @@ impl Walkers {
     fn push(&mut self, key: usize) -> bool {
         self.keys[self.n] = key;
         self.n += 1;
-        self.n == FLIGHTS_MAX
+        self.n == IN_FLIGHT_MAX
     }
 }
 
@@ -56,7 +56,7 @@ enum Phase {
 }
 
 #[derive(Clone, Copy)]
-struct Flight {
+struct Pending {
     /// The number of the key in the batch.
     key: usize,
     hash: u64,
@@ -65,10 +65,10 @@ struct Flight {
 }
 
 enum Step {
-    Fly(Phase),
-    Land(Option<Hit>),
+    Continue(Phase),
+    Done(Option<Hit>),
     /// A rare case: the plain lookup must handle it.
-    Divert,
+    Fallback,
 }
 
 impl<const H: usize> Batch for Ring<H> {
@@ -77,27 +77,31 @@ impl<const H: usize> Batch for Ring<H> {
         p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        mut land: impl FnMut(usize, Option<Hit>),
+        mut done: impl FnMut(usize, Option<Hit>),
     ) where
         K::Key: 'k,
     {
         let mut walkers = Walkers::default();
         let block = if H == 1 { 0 } else { p.shared.config.pipeline_depth / 2 };
         if block == 0 {
-            p.fly(n, &goal, &mut |pinned: &mut Pinned<'_, K, Self>, key, goal, step, visits| {
-                land(key, pinned.settle(goal, step, visits));
+            p.run_all(n, &goal, &mut |pinned: &mut Pinned<'_, K, Self>,
+                                      key,
+                                      goal,
+                                      step,
+                                      visits| {
+                done(key, pinned.settle(goal, step, visits));
             });
             return;
         }
-        let mut belt = [0; FLIGHTS_MAX];
+        let mut belt = [0; IN_FLIGHT_MAX];
         for at in (0..n + 2 * block).step_by(block) {
             if let Some(from) = at.checked_sub(2 * block) {
                 for key in from..n.min(from + block) {
-                    let address = belt[key % FLIGHTS_MAX];
+                    let address = belt[key % IN_FLIGHT_MAX];
                     let goal_of_key = goal(&p.shared.kind, key);
-                    let is_landed = p.look_at(goal_of_key, address, |hit| land(key, hit));
-                    if !is_landed && walkers.push(key) {
-                        p.fly_walkers(&mut walkers, &goal, &mut land);
+                    let is_done = p.look_at(goal_of_key, address, |hit| done(key, hit));
+                    if !is_done && walkers.push(key) {
+                        p.run_walkers(&mut walkers, &goal, &mut done);
                     }
                 }
             }
@@ -105,7 +109,7 @@ impl<const H: usize> Batch for Ring<H> {
                 let is_wide = p.engine.table.is_wide();
                 for key in from..n.min(from + block) {
                     let hash = goal(&p.shared.kind, key).hash;
-                    belt[key % FLIGHTS_MAX] = p.ask_for_item(hash, is_wide);
+                    belt[key % IN_FLIGHT_MAX] = p.ask_for_item(hash, is_wide);
                 }
             }
             for key in at..n.min(at + block) {
@@ -113,7 +117,7 @@ impl<const H: usize> Batch for Ring<H> {
                 prefetch(std::ptr::from_ref(slot).cast());
             }
         }
-        p.fly_walkers(&mut walkers, &goal, &mut land);
+        p.run_walkers(&mut walkers, &goal, &mut done);
     }
 
     #[inline(always)]
@@ -124,7 +128,7 @@ impl<const H: usize> Batch for Ring<H> {
     ) where
         K::Key: 'k,
     {
-        debug_assert!(n <= FLIGHTS_MAX);
+        debug_assert!(n <= IN_FLIGHT_MAX);
         for i in 0..n {
             prefetch(std::ptr::from_ref(p.slot_of(goal(&p.shared.kind, i).hash)).cast());
         }
@@ -139,7 +143,7 @@ impl<const H: usize> Batch for Ring<H> {
             }
         }
         let (keys, n) = (walkers.keys, walkers.n);
-        p.fly(n, &|kind, i| goal(kind, keys[i]), &mut |_, _, _, _, _| {});
+        p.run_all(n, &|kind, i| goal(kind, keys[i]), &mut |_, _, _, _, _| {});
     }
 }
 
@@ -198,13 +202,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         &mut self,
         goal: KeyGoal<'_, K>,
         address: u64,
-        land: impl FnOnce(Option<Hit>),
+        done: impl FnOnce(Option<Hit>),
     ) -> bool {
         // The address was read from a hint under this very pin (P4).
         let Some(item) = self.hinted(Hint::new(0, address, 0)) else {
             if address == MISSED {
                 self.access(goal.hash, None, 0);
-                land(None);
+                done(None);
             }
             return address == MISSED;
         };
@@ -215,17 +219,17 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let is_live = !word.is(MARK) && self.shared.kind.is(item, goal.hash, goal.key);
         if is_live {
             self.access(goal.hash, Some(hit), 1);
-            land(Some(hit));
+            done(Some(hit));
         }
         is_live
     }
 
     #[inline(never)]
-    fn fly_walkers<'k>(
+    fn run_walkers<'k>(
         &mut self,
         walkers: &mut Walkers,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        land: &mut impl FnMut(usize, Option<Hit>),
+        done: &mut impl FnMut(usize, Option<Hit>),
     ) where
         K::Key: 'k,
     {
@@ -235,14 +239,14 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         walkers.n = 0;
         let goal = |kind: &K, i: usize| goal(kind, keys[i]);
-        self.fly(n, &goal, &mut |pinned: &mut Self, i, goal, step, visits| {
-            land(keys[i], pinned.settle(goal, step, visits));
+        self.run_all(n, &goal, &mut |pinned: &mut Self, i, goal, step, visits| {
+            done(keys[i], pinned.settle(goal, step, visits));
         });
     }
 
     fn settle(&mut self, goal: KeyGoal<'_, K>, step: Step, visits: u32) -> Option<Hit> {
-        let Step::Land(hit) = step else {
-            sometimes!(Diverted);
+        let Step::Done(hit) = step else {
+            sometimes!(FellBack);
             return if H == 1 { self.lookup(goal) } else { self.slow_lookup(goal) };
         };
         self.access(goal.hash, hit, visits);
@@ -256,60 +260,60 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         hit
     }
 
-    fn fly<'k>(
+    fn run_all<'k>(
         &mut self,
         n: usize,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        land: &mut impl FnMut(&mut Self, usize, KeyGoal<'k, K>, Step, u32),
+        done: &mut impl FnMut(&mut Self, usize, KeyGoal<'k, K>, Step, u32),
     ) where
         K::Key: 'k,
     {
-        let depth = self.shared.config.pipeline_depth.min(n).min(FLIGHTS_MAX);
-        let idle = Flight { key: 0, hash: 0, visits: 0, phase: Phase::Line };
-        let mut flights = [idle; FLIGHTS_MAX];
+        let depth = self.shared.config.pipeline_depth.min(n).min(IN_FLIGHT_MAX);
+        let idle = Pending { key: 0, hash: 0, visits: 0, phase: Phase::Line };
+        let mut pending = [idle; IN_FLIGHT_MAX];
         let mut started = 0;
         while started < depth {
-            flights[started] = self.take_off(goal(&self.shared.kind, started).hash, started);
+            pending[started] = self.start_lookup(goal(&self.shared.kind, started).hash, started);
             started += 1;
         }
-        let (mut airborne, mut at) = (depth, 0);
-        while airborne > 0 {
-            let flight = &mut flights[at];
-            let target = goal(&self.shared.kind, flight.key);
-            match self.step(target, flight) {
-                Step::Fly(phase) => flight.phase = phase,
-                landed => {
-                    let (key, visits) = (flight.key, flight.visits);
+        let (mut in_flight, mut at) = (depth, 0);
+        while in_flight > 0 {
+            let lookup = &mut pending[at];
+            let target = goal(&self.shared.kind, lookup.key);
+            match self.step(target, lookup) {
+                Step::Continue(phase) => lookup.phase = phase,
+                ended => {
+                    let (key, visits) = (lookup.key, lookup.visits);
                     if started < n {
                         let hash = goal(&self.shared.kind, started).hash;
-                        flights[at] = self.take_off(hash, started);
+                        pending[at] = self.start_lookup(hash, started);
                         started += 1;
                     } else {
-                        airborne -= 1;
-                        flights[at] = flights[airborne];
+                        in_flight -= 1;
+                        pending[at] = pending[in_flight];
                     }
-                    land(self, key, target, landed, visits);
+                    done(self, key, target, ended, visits);
                 }
             }
             at += 1;
-            if at >= airborne {
+            if at >= in_flight {
                 at = 0;
             }
         }
     }
 
     #[inline(always)]
-    fn take_off(&self, hash: u64, key: usize) -> Flight {
+    fn start_lookup(&self, hash: u64, key: usize) -> Pending {
         prefetch(std::ptr::from_ref(self.slot_of(hash)).cast());
-        Flight { key, hash, visits: 0, phase: Phase::Line }
+        Pending { key, hash, visits: 0, phase: Phase::Line }
     }
 
     #[inline(always)]
-    fn step(&self, goal: KeyGoal<'_, K>, flight: &mut Flight) -> Step {
-        match flight.phase {
-            Phase::Line => self.step_line(flight.hash),
-            Phase::Hinted(item) => self.step_hinted(goal, item, flight),
-            Phase::Walk(word) => self.step_walk(goal, word, flight),
+    fn step(&self, goal: KeyGoal<'_, K>, lookup: &mut Pending) -> Step {
+        match lookup.phase {
+            Phase::Line => self.step_line(lookup.hash),
+            Phase::Hinted(item) => self.step_hinted(goal, item, lookup),
+            Phase::Walk(word) => self.step_walk(goal, word, lookup),
         }
     }
 
@@ -317,7 +321,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     fn step_line(&self, hash: u64) -> Step {
         if let Some(item) = self.candidate(self.slot_of(hash), hash) {
             prefetch_item::<K>(item.address());
-            return Step::Fly(Phase::Hinted(item));
+            return Step::Continue(Phase::Hinted(item));
         }
         self.walk_from_anchor(hash)
     }
@@ -327,7 +331,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(self.slot_of(hash).anchor.load(Ordering::Acquire));
         if !control.is_start() || control.is(COMPLETE) {
-            return Step::Divert;
+            return Step::Fallback;
         }
         self.onward(control)
     }
@@ -339,18 +343,18 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if !link.is_anchor() {
             prefetch_item::<K>(link.address());
         }
-        Step::Fly(Phase::Walk(word))
+        Step::Continue(Phase::Walk(word))
     }
 
     #[inline(always)]
-    fn step_hinted(&self, goal: KeyGoal<'_, K>, item: Item, flight: &mut Flight) -> Step {
-        flight.visits += 1;
+    fn step_hinted(&self, goal: KeyGoal<'_, K>, item: Item, lookup: &mut Pending) -> Step {
+        lookup.visits += 1;
         // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
         // is the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));
         if !word.is(MARK) {
             if self.shared.kind.is(item, goal.hash, goal.key) {
-                return Step::Land(Some(Hit { item, word }));
+                return Step::Done(Some(Hit { item, word }));
             }
             if H == 1 && goal_is_after(&self.shared.kind, goal, item) {
                 return self.onward(word);
@@ -358,33 +362,33 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         if H > 1 {
             // Another key with the same tag, or a dead item.
-            return Step::Divert;
+            return Step::Fallback;
         }
         // The table may have doubled since `step_line`: check whether this slot is in use, too.
         self.walk_from_anchor(goal.hash)
     }
 
     #[inline(always)]
-    fn step_walk(&self, goal: KeyGoal<'_, K>, mut word: Next, flight: &mut Flight) -> Step {
+    fn step_walk(&self, goal: KeyGoal<'_, K>, mut word: Next, lookup: &mut Pending) -> Step {
         use crate::ring::search::Goal;
         while word.link().is_anchor() {
             let link = word.link();
             if link == Link::END || goal.cmp_anchor(link.slot()).is_gt() {
-                return Step::Land(None);
+                return Step::Done(None);
             }
             // ORDERING: Acquire pairs with the CAS that linked the successor.
             word = Next(self.next(link).load(Ordering::Acquire));
         }
-        flight.visits += 1;
+        lookup.visits += 1;
         let item = self.item(word.link());
         let order = goal.cmp_item(&self.shared.kind, item);
         if order.is_gt() {
-            return Step::Land(None);
+            return Step::Done(None);
         }
         // ORDERING: Acquire, as above; for a hit the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));
         if order.is_eq() && !word.is(MARK) {
-            return Step::Land(Some(Hit { item, word }));
+            return Step::Done(Some(Hit { item, word }));
         }
         self.onward(word)
     }

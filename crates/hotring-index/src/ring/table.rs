@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_asked_for_step_by_step_and_anew_after_it_went_back() {
+    fn memory_is_requested_in_steps_and_again_after_its_return() {
         let config = Config {
             slots_initial: 1 << 10,
             slots_max: 1 << 12,

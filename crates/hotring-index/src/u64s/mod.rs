@@ -48,7 +48,7 @@ impl Kind for U64 {
     fn new(config: &Config) -> Result<Self, ConfigError> {
         if config.checksum != Checksum::Off {
             return Err(ConfigError::Unsupported(
-                "items of u64 have no room for a checksum: leave checksum at Off, or use items of bytes",
+                "items of u64 have no space for a checksum: leave checksum at Off, or use items of bytes",
             ));
         }
         let [a, b] = config.seed;

@@ -153,7 +153,7 @@ every_engine!(awkward_values_are_kept, |family| {
 });
 
 #[test]
-fn hashes_are_what_these_tests_take_them_for() {
+fn hashes_are_as_these_tests_assume() {
     // A scan's cursor is the bit-reversed hash of the item where it goes on.
     let index = HotRing::<Bytes>::new(crate::u64s::config(hotring_index::Strategy::Vote))
         .expect("a valid configuration");

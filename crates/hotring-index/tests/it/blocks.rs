@@ -121,7 +121,7 @@ fn a_value_is_stored_where_it_arrived() {
 }
 
 #[test]
-fn a_buffer_grows_by_what_arrives() {
+fn a_buffer_grows_with_the_input() {
     let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
     let mut buffer = index.buffer(1 << 30).expect("address space");
     assert_eq!(index.stats().bytes, 0, "room is no memory");
@@ -160,7 +160,7 @@ fn values_with_checksums_stay_inside_of_their_items() {
 }
 
 #[test]
-fn the_limit_counts_what_arrives_and_no_dead_value_twice() {
+fn the_limit_counts_input_and_no_dead_value_twice() {
     let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
     let mut session = index.session();
     index.set_memory_max(index.stats().table_bytes + 2 * LEN as u64);
@@ -188,7 +188,7 @@ fn the_limit_counts_what_arrives_and_no_dead_value_twice() {
 /// Readers that keep blocks, and writers that replace, expire and remove: each reader sees one complete
 /// value.
 #[test]
-fn blocks_are_whole_whoever_writes_meanwhile() {
+fn blocks_are_consistent_under_writes() {
     const THREADS: u64 = 3;
     const STEPS: u64 = 300;
     let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");

@@ -28,7 +28,7 @@ fn fill(session: &mut AnySession, from: u64) -> u64 {
 }
 
 #[test]
-fn what_takes_memory_is_refused_at_the_limit() {
+fn commands_that_take_memory_are_refused_at_the_limit() {
     for &engine in EngineChoice::ALL {
         let index = index(engine);
         let mut session = index.try_session(None).expect("the first session");
@@ -76,7 +76,7 @@ fn overwriting_at_the_limit_goes_on() {
 }
 
 #[test]
-fn what_is_used_beside_counts() {
+fn external_memory_counts() {
     let index = index(EngineChoice::default());
     let mut session = index.try_session(None).expect("the first session");
     let alone = fill(&mut session, 0);
@@ -114,7 +114,7 @@ fn sessions_that_write_at_once_stay_near_the_limit() {
 
 /// After random removals, items of another length took new memory beside the free blocks.
 #[test]
-fn what_lies_free_between_items_counts_beyond_what_may() {
+fn free_memory_between_items_counts_above_its_allowance() {
     const MAX: u64 = 32 << 20;
     const SPARE: u64 = 2 << 20;
     const CHUNK: u64 = 2 << 20;

@@ -153,7 +153,7 @@ fn batches_answer_like_single_lookups() {
 }
 
 #[test]
-fn samples_find_what_is_left() {
+fn samples_find_the_remaining_keys() {
     let index = HotRing::<Bytes>::new(Config { slots_max: 1 << 12, ..Config::default() })
         .expect("a valid configuration");
     let mut s = index.session();

@@ -248,7 +248,7 @@ fn damage_moves_with_its_item() {
 /// Threads add to shared keys, insert and remove their own, read keys that are always there, and
 /// scan, while the table doubles from one bucket on.
 #[test]
-fn nobody_notices_the_table_doubling() {
+fn a_doubling_of_the_table_stays_unnoticed() {
     const THREADS: u64 = 4;
     const SHARED: u64 = 40;
     const STEPS: u64 = 60_000;

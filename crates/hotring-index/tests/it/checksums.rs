@@ -341,7 +341,7 @@ fn a_walk_without_checksums_says_that_there_are_none() {
 }
 
 #[test]
-fn a_walk_names_so_many_damaged_items_and_counts_the_rest() {
+fn a_walk_names_a_few_damaged_items_and_counts_the_rest() {
     let index: HotRing<Bytes> = open(&Config::default(), Checksum::Write);
     let (mut a, mut b, mut s) = (index.session(), index.session(), index.session());
     fill(&mut s);

@@ -101,7 +101,7 @@ fn removed_at_random(engine: EngineChoice, keys: u64, len_max: u64) -> (Stats, S
 }
 
 #[test]
-fn what_is_left_of_a_mass_removal_is_brought_together() {
+fn items_left_by_a_mass_removal_are_compacted() {
     let (dense, fresh) = removed_at_random(EngineChoice::HotRing, 400_000, 1_300);
     let most = fresh.held_bytes + fresh.held_bytes / 10 * 3;
     assert!(dense.held_bytes <= most, "{dense:?}, {fresh:?}");
@@ -265,7 +265,7 @@ fn items_move_under_readers_and_writers() {
     });
     assert_eq!(sum, added);
     for key in (0..KEPT).map(|key| key * 10) {
-        let is_there = session.get(&key.to_le_bytes(), 1, |_| ()).is_some();
-        assert!(is_there || key.is_multiple_of(11), "{key} is lost");
+        let is_present = session.get(&key.to_le_bytes(), 1, |_| ()).is_some();
+        assert!(is_present || key.is_multiple_of(11), "{key} is lost");
     }
 }

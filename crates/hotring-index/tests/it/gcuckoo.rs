@@ -302,7 +302,7 @@ fn grow_doubles_the_pages() {
 }
 
 #[test]
-fn what_does_not_go_is_refused_with_what_does() {
+fn unsupported_options_are_refused_with_the_supported_ones() {
     let refused = |config: Config| match GCuckooHash::<U64, 4>::new(config) {
         Err(ConfigError::Unsupported(why)) => why,
         _ => panic!("not refused"),

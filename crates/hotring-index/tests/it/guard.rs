@@ -158,7 +158,7 @@ fn growth_steps_end_and_lookups_find_all() {
 }
 
 #[test]
-fn who_has_forgotten_a_guard_can_go_on() {
+fn a_session_continues_after_a_forgotten_guard() {
     let index: HotRing<U64> = HotRing::new(Config::default()).expect("the defaults are accepted");
     let mut session = index.session();
     for key in 0..2_000 {

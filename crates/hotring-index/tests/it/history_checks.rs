@@ -121,7 +121,7 @@ fn violations_of_versions_are_refused() {
 }
 
 #[test]
-fn what_overlaps_may_take_effect_in_any_order() {
+fn overlapping_operations_may_take_effect_in_any_order() {
     let overlapping = [
         event(Op::Put(2), Flag(false), 0, 9),
         event(Op::Get, Value(None), 1, 3),

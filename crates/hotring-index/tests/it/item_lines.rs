@@ -18,7 +18,7 @@ fn number(index: &Index<U64, ItemLines>, name: &str) -> u64 {
 }
 
 #[test]
-fn what_means_nothing_to_it_is_refused() {
+fn unknown_options_are_refused() {
     let refusal = |config| {
         let result: Result<Index<U64, ItemLines>, ConfigError> = Index::new(config);
         result.err().expect("it is refused").to_string()

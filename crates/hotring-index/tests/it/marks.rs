@@ -155,7 +155,7 @@ fn frequencies_grow_like_logarithms() {
 }
 
 #[test]
-fn a_review_shows_every_item_and_stops_where_it_is_told() {
+fn a_review_shows_every_item_and_stops_on_request() {
     each_engine(Noting::Visits { fresh: FRESH }, |_, mut session| {
         for n in 0..1000u32 {
             put(&mut session, &n.to_le_bytes(), b"x");

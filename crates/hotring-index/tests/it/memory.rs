@@ -83,7 +83,7 @@ fn memory_follows_sizes_that_change() {
 
 /// The memory reported for an entry equals the memory that its removal returns, whatever its size.
 #[test]
-fn the_footprint_of_an_entry_is_what_its_removal_gives_back() {
+fn the_removal_of_an_entry_gives_back_its_footprint() {
     let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
     let mut session = index.session();
     for len in [0, 7, 100, 990, 1_000, 1_100, 5_000, 33_000, 200_000, 262_000, 300_000, 5_000_000] {

@@ -104,7 +104,7 @@ fn without_locks_there_is_one_session() {
 }
 
 #[test]
-fn what_means_nothing_to_it_is_refused() {
+fn unknown_options_are_refused() {
     let growth = |growth| Config { growth: Some(growth), ..config() };
     let auto = Growth::Auto { visits_max: 1.5, items_min: 1.0, items_max: 2.0, items_low: 0.0 };
     for growth in [growth(auto), growth(Growth::BytesPerKey(8.0))] {
@@ -180,7 +180,7 @@ fn a_thread_of_the_caller_s_moves_the_buckets() {
     let index = MercuryHash::<U64>::new(with_thread()).expect("a valid configuration");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (called, is_there) = mpsc::channel();
+        let (called, is_present) = mpsc::channel();
         let maintained = scope.spawn(|| {
             let called = called;
             Mercury::maintain(&index, || {
@@ -188,7 +188,7 @@ fn a_thread_of_the_caller_s_moves_the_buckets() {
                 stop.load(Ordering::SeqCst)
             });
         });
-        is_there.recv().expect("it asks whether to stop");
+        is_present.recv().expect("it asks whether to stop");
         // There is one such thread, so this returns.
         Mercury::maintain(&index, || panic!("a second thread is not asked"));
         let mut session = index.session();
@@ -214,7 +214,7 @@ fn a_thread_of_the_caller_s_moves_the_buckets() {
 fn sessions_help_a_thread_that_is_behind() {
     let index = MercuryHash::<U64>::new(with_thread()).expect("a valid configuration");
     let (release, held) = mpsc::channel::<()>();
-    let (called, is_there) = mpsc::channel();
+    let (called, is_present) = mpsc::channel();
     std::thread::scope(|scope| {
         let index = &index;
         scope.spawn(move || {
@@ -223,7 +223,7 @@ fn sessions_help_a_thread_that_is_behind() {
                 held.recv().is_err()
             });
         });
-        is_there.recv().expect("it asks whether to stop, and hears nothing");
+        is_present.recv().expect("it asks whether to stop, and hears nothing");
         let mut session = index.session();
         (0..50_000).for_each(|key| assert!(session.insert(key, key)));
         assert!(index.stats().slots >= 8192, "{:?}", index.stats());
@@ -235,7 +235,7 @@ fn sessions_help_a_thread_that_is_behind() {
 /// Before it sleeps it checks for work once more, because a session may have begun some; a thread that
 /// missed it would sleep here for ever.
 #[test]
-fn who_begins_to_double_the_table_wakes_the_thread() {
+fn a_doubling_wakes_the_thread() {
     let config = Config { growth: Some(Growth::Fixed), ..with_thread() };
     let index = MercuryHash::<U64>::new(config).expect("a valid configuration");
     let bytes = index.stats().table_bytes;

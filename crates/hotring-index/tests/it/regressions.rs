@@ -137,7 +137,7 @@ fn is_at(address: usize, bytes: &[u8]) -> bool {
 /// If a session outlived the index's last handle, large blocks that it had retired leaked.
 #[test]
 #[cfg_attr(hotring_plain_arena, ignore = "the process's allocator keeps what is freed")]
-fn large_items_are_freed_whoever_goes_last() {
+fn large_items_are_freed_by_the_last_user() {
     // No other test has such bytes.
     let value: Vec<u8> =
         (0..400_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -401,7 +401,7 @@ fn inserts_alone_finish_or_undo_a_halving() {
 /// A removal of an item hinted by an upper slot did not find its hint in a halved table: the item was kept
 /// until the slot was swept, and was neither live nor counted as waiting.
 #[test]
-fn what_is_removed_from_a_halved_table_is_counted() {
+fn removals_from_a_halved_table_are_counted() {
     let index = HotRing::<U64>::new(config(Strategy::Vote)).expect("a valid configuration");
     let mut session = index.session();
     (0..8).for_each(|_| assert!(session.grow()));

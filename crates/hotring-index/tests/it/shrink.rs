@@ -70,7 +70,7 @@ fn shrinking_by_hand_keeps_every_key_in_every_phase() {
 
 /// Readers, writers and a session that keeps changing the size, on the real thing.
 #[test]
-fn nobody_notices_the_table_breathing() {
+fn growth_and_shrinking_stay_unnoticed() {
     let index = HotRing::<Bytes>::new(config(Strategy::Vote)).expect("a valid configuration");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

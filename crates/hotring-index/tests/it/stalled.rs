@@ -100,7 +100,7 @@ fn short_sessions_do_not_slip_through() {
 }
 
 #[test]
-fn nobody_waits_for_a_session_that_has_gone_idle() {
+fn no_session_waits_for_an_idle_one() {
     let index = index();
     let mut reader = index.session_named("slow reader");
     let (mut first, mut second) = (index.session(), index.session());
@@ -116,7 +116,7 @@ fn nobody_waits_for_a_session_that_has_gone_idle() {
 }
 
 #[test]
-fn readers_alone_free_what_waited() {
+fn readers_alone_free_waiting_memory() {
     let index = index();
     let mut reader = index.session();
     let mut writer = index.session();

@@ -84,7 +84,7 @@ fn model<const H: usize>(config: Config, seed: u64) {
 
 /// Batches of any length at any depth, in slots with more keys than hints.
 #[test]
-fn batches_of_any_length_find_what_is_there() {
+fn batches_of_any_length_find_present_keys() {
     for pipeline_depth in [2, 3, 6, 7, 48, 63, 64] {
         let growth = Some(Growth::Fixed);
         let config = Config {

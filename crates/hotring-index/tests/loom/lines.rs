@@ -287,7 +287,7 @@ fn batch(session: &mut LinesSession, key: u64) -> Outcome {
     Outcome::Value(value[0])
 }
 
-/// What is there all the time must be met, and nothing twice.
+/// A scan must visit every permanent key, and no key twice.
 fn scan(session: &mut LinesSession, there: &[u64]) {
     let (mut met, mut cursor) = (Vec::new(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! Tests: records survive the way through bytes, and nothing else passes for one.
+//! Tests: encoded records are decoded unchanged, and other bytes are refused.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn read_all(bytes: &[u8]) -> Vec<Found<'_>> {
 }
 
 #[test]
-fn what_was_pushed_is_read() {
+fn pushed_items_are_read_back() {
     let mut each: Vec<Records> = effects()
         .iter()
         .map(|effect| {
@@ -66,7 +66,7 @@ fn what_was_pushed_is_read() {
 }
 
 #[test]
-fn a_batch_says_which_records_belong_to_it() {
+fn records_of_a_batch_are_marked() {
     let mut batch = Records::new();
     batch.push(&Effect::Remove { key: b"a" });
     batch.push(&Effect::Remove { key: b"b" });
@@ -86,7 +86,7 @@ fn a_batch_says_which_records_belong_to_it() {
 }
 
 #[test]
-fn attached_values_lie_where_copies_would() {
+fn attached_values_are_written_like_copies() {
     let long: Vec<u8> = (0..300_000u32).map(|i| i as u8).collect();
     let build = |attach: bool| {
         let mut records = Records::new();
@@ -143,10 +143,10 @@ fn a_durable_record_is_found_by_its_mark() {
     let found = read_all(&bytes);
     assert_eq!((found[0].lsn, found[0].effect), (99, Effect::Durable { upto: 7 }));
     assert_eq!((found[1].lsn, found[1].effect), (8, Effect::Remove { key: b"a" }));
-    let behind = [b"damage".as_slice(), &bytes].concat();
-    assert_eq!(highest_durable(&behind, Some(99)), Some(7));
-    assert_eq!(highest_durable(&behind, None), Some(7));
-    assert_eq!(highest_durable(&behind, Some(98)), None);
+    let with_damage = [b"damage".as_slice(), &bytes].concat();
+    assert_eq!(highest_durable(&with_damage, Some(99)), Some(7));
+    assert_eq!(highest_durable(&with_damage, None), Some(7));
+    assert_eq!(highest_durable(&with_damage, Some(98)), None);
     group.seal(8, None);
     assert_eq!(group.pieces().collect::<Vec<_>>().concat().len(), group.len());
 }

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     CLASS_AT, FOOTER_LEN, FOOTER_MAGIC, HEAD_CRC_AT, HEAD_LEN, HEADER_LEN, Header, SnapshotError,
-    long, word,
+    u32_at, u64_at,
 };
 use crate::names;
 use crate::packed::unpack;
 use crate::record::{Effect, Lsn};
-use crate::segment::Id;
+use crate::segment::{BadHeader, Id};
 use crate::storage::{File, Storage, read_all_at};
 
 /// An open snapshot whose header and footer have been read.
@@ -72,9 +72,9 @@ impl Snapshot {
         };
         let header = Header { id: id.unwrap_or_default(), after };
         let (header, seed) = match Header::read(&ends.header) {
-            Some(Ok(header)) if header.after == after => (header, ends.seed()),
+            Ok(header) if header.after == after => (header, ends.seed()),
             // With the ID, the header's content and hence its checksum are known.
-            _ if id.is_some() => (header, word(&header.to_bytes(), HEADER_LEN - 4)),
+            _ if id.is_some() => (header, u32_at(&header.to_bytes(), HEADER_LEN - 4)),
             _ if ends.footer_at.is_none() => return Err(fault),
             _ => (header, ends.seed()),
         };
@@ -126,10 +126,10 @@ impl Snapshot {
         let len = usize::try_from(len).map_err(|_| self.damaged(at, "a block is too long"))?;
         buffer.resize(len, 0);
         self.read(buffer, at + HEAD_LEN as u64)?;
-        if crc32c::crc32c_append(self.seed, buffer) != word(&head, 8) {
+        if crc32c::crc32c_append(self.seed, buffer) != u32_at(&head, 8) {
             return Err(self.damaged(at, "the checksum of a block is wrong"));
         }
-        if unpack(buffer, apply) != Some(word(&head, 16)) {
+        if unpack(buffer, apply) != Some(u32_at(&head, 16)) {
             return Err(self.damaged(at, "an item of a block cannot be decoded"));
         }
         Ok(Some((HEAD_LEN + len) as u64))
@@ -159,23 +159,23 @@ impl Snapshot {
         };
         self.read(&mut head, at)?;
         let crc = crc32c::crc32c_append(self.seed, &head[..HEAD_CRC_AT]);
-        if crc != word(&head, HEAD_CRC_AT) {
+        if crc != u32_at(&head, HEAD_CRC_AT) {
             let fault = "the head of a block cannot be read";
             return if is_footer { Ok(None) } else { Err(self.damaged(at, fault)) };
         }
         if head[CLASS_AT] > class {
             return Ok(None);
         }
-        let len = long(&head, 0);
+        let len = u64_at(&head, 0);
         if len > available {
             return Err(self.damaged(at, "a block is cut off"));
         }
-        if u64::from(word(&head, 12)) != next.block {
+        if u64::from(u32_at(&head, 12)) != next.block {
             return Err(self.damaged(at, "another block is expected here"));
         }
         next.at += HEAD_LEN as u64 + len;
         next.block += 1;
-        next.items += u64::from(word(&head, 16));
+        next.items += u64::from(u32_at(&head, 16));
         Ok(Some(Block { at, head, len }))
     }
 
@@ -228,7 +228,7 @@ impl Ends {
 
     /// The stored checksum of the header.
     fn seed(&self) -> u32 {
-        word(&self.header, HEADER_LEN - 4)
+        u32_at(&self.header, HEADER_LEN - 4)
     }
 
     /// Verifies header and footer; returns the header and the footer's numbers: blocks, items,
@@ -238,20 +238,20 @@ impl Ends {
             return Err(self.damaged(self.len, "it is too short"));
         };
         let header = match Header::read(&self.header) {
-            None => return Err(self.damaged(0, "the header cannot be read")),
-            Some(Err(format)) => {
+            Err(BadHeader::Damaged) => return Err(self.damaged(0, "the header cannot be read")),
+            Err(BadHeader::Format(format)) => {
                 return Err(SnapshotError::Format { name: self.name.clone(), format });
             }
-            Some(Ok(header)) if header.after != after || after == Lsn::MAX => {
+            Ok(header) if header.after != after || after == Lsn::MAX => {
                 return Err(self.damaged(32, "the header does not match the file's name"));
             }
-            Some(Ok(header)) => header,
+            Ok(header) => header,
         };
         let crc = crc32c::crc32c_append(self.seed(), &self.footer[..FOOTER_LEN - 4]);
-        if self.footer[..8] != *FOOTER_MAGIC || crc != word(&self.footer, FOOTER_LEN - 4) {
+        if self.footer[..8] != *FOOTER_MAGIC || crc != u32_at(&self.footer, FOOTER_LEN - 4) {
             return Err(self.damaged(footer_at, "the end of the file cannot be read"));
         }
-        Ok((header, [8, 16, 24].map(|at| long(&self.footer, at))))
+        Ok((header, [8, 16, 24].map(|at| u64_at(&self.footer, at))))
     }
 
     fn damaged(&self, at: u64, fault: &'static str) -> SnapshotError {

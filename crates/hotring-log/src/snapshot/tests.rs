@@ -91,7 +91,7 @@ fn each_changed_bit_and_each_cut_is_noticed() {
 }
 
 #[test]
-fn a_later_format_is_told_from_damage() {
+fn a_later_format_differs_from_damage() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
     let mut bytes = storage.content(&names::snapshot(40)).unwrap();
@@ -104,7 +104,7 @@ fn a_later_format_is_told_from_damage() {
 }
 
 #[test]
-fn what_is_not_finished_goes_away() {
+fn an_unfinished_snapshot_is_removed() {
     let storage = Memory::new();
     drop(SnapshotWriter::create(Arc::new(storage.clone()), ID, 1).unwrap());
     drop(written(&storage));
@@ -123,7 +123,7 @@ fn the_log_comes_first() {
 }
 
 #[test]
-fn only_what_is_not_needed_goes() {
+fn only_unneeded_segments_are_removed() {
     let storage = Memory::new();
     let log = |first| names::segment(first);
     for first in [1, 20, 41, 60] {
@@ -193,8 +193,8 @@ fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
     let mut ends = vec![(HEADER_LEN, 0)];
     while ends.len() < 4 {
         let (at, items) = ends[ends.len() - 1];
-        let len = long(&bytes, at) as usize;
-        ends.push((at + HEAD_LEN + len, items + word(&bytes, at + 16) as usize));
+        let len = u64_at(&bytes, at) as usize;
+        ends.push((at + HEAD_LEN + len, items + u32_at(&bytes, at + 16) as usize));
     }
     assert_eq!(ends[3], (bytes.len() - FOOTER_LEN, 4));
     for len in 0..bytes.len() {
@@ -245,7 +245,7 @@ fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
 }
 
 #[test]
-fn a_segment_that_is_asked_for_at_rest_lets_those_before_go() {
+fn a_new_segment_on_request_lets_older_ones_go() {
     let memory = Memory::new();
     let disk: Arc<dyn Storage> = Arc::new(memory.clone());
     let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));

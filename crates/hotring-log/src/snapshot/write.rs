@@ -65,7 +65,7 @@ impl SnapshotWriter {
         Ok(SnapshotWriter {
             unfinished,
             file,
-            seed: super::word(&header, HEADER_LEN - 4),
+            seed: super::u32_at(&header, HEADER_LEN - 4),
             after,
             at: HEADER_LEN as u64,
             block: vec![0; HEAD_LEN],

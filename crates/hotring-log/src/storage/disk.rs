@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn files_hold_what_was_written() {
+    fn files_hold_the_written_bytes() {
         let folder = Folder::new("files");
         let disk = Disk::open(&folder.0).unwrap();
         let file = disk.create("a").unwrap();

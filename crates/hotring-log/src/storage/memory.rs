@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_cut_leaves_any_of_what_was_not_synced() {
+    fn a_power_cut_may_keep_any_unsynced_change() {
         let memory = example();
         assert_eq!(memory.unsynced(), 3);
         let content = |cut: &Cut| memory.image(cut).content("a").unwrap();
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_stays() {
+    fn synced_bytes_stay() {
         let memory = example();
         memory.open_to_write("a").unwrap().sync().unwrap();
         assert_eq!(memory.image(&kept(&[])).content("a").unwrap().len(), 700);
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fails_where_it_is_told_to() {
+    fn injected_faults_occur_at_their_step() {
         let memory = Memory::new();
         let file = memory.create("a").unwrap();
         memory.fail(Step::Write, 1, 2, io::ErrorKind::StorageFull);

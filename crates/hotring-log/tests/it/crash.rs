@@ -237,7 +237,7 @@ fn a_kill_loses_nothing_that_was_written() {
 }
 
 #[test]
-fn a_kill_loses_only_what_was_not_written() {
+fn a_kill_loses_only_unwritten_records() {
     crash(AckWhen::Handed, false);
 }
 

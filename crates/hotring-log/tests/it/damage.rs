@@ -50,7 +50,7 @@ fn position(memory: &Memory, segment: &str) -> usize {
 }
 
 #[test]
-fn each_changed_byte_of_what_was_synced_is_noticed() {
+fn each_changed_byte_of_the_synced_part_is_noticed() {
     let (memory, order) = written(AckWhen::Synced, true, 5);
     let names = segments(&memory);
     assert!(names.len() > 2, "{names:?}");
@@ -89,7 +89,7 @@ fn each_changed_byte_of_what_was_synced_is_noticed() {
 }
 
 #[test]
-fn each_changed_byte_behind_what_was_synced_costs_what_follows() {
+fn each_changed_byte_after_the_synced_part_costs_the_rest() {
     let (memory, order) = written(AckWhen::Written, false, 6);
     for name in segments(&memory) {
         let content = memory.content(&name).unwrap();
@@ -295,7 +295,7 @@ fn forged(memory: &Memory, change: impl FnOnce(&mut Vec<u8>)) -> Memory {
 }
 
 #[test]
-fn what_a_later_version_or_another_store_wrote_is_refused() {
+fn data_of_a_later_version_or_another_store_is_refused() {
     let (memory, _) = written(AckWhen::Written, false, 9);
     let later = forged(&memory, |content| content[8] = 3);
     let error = recovered(&later, 1).unwrap_err();
@@ -314,7 +314,7 @@ fn what_a_later_version_or_another_store_wrote_is_refused() {
 }
 
 #[test]
-fn what_is_not_needed_is_not_handed_over() {
+fn unneeded_records_are_not_handed_over() {
     let (memory, order) = written(AckWhen::Synced, true, 8);
     for (index, (last, _)) in order.iter().enumerate() {
         let (report, batches) = recovered(&memory.killed(), last + 1).unwrap();
@@ -333,7 +333,7 @@ fn a_record_with_another_number_is_not_taken() {
 }
 
 #[test]
-fn the_word_on_what_was_synced_is_found_wherever_it_stands() {
+fn the_synced_position_is_found_wherever_it_is() {
     // The scan behind the damage reads pieces of a megabyte.
     for less in (0..60).step_by(7) {
         let memory = Memory::new();
@@ -386,7 +386,7 @@ fn a_value_that_looks_like_a_log_proves_nothing() {
 }
 
 #[test]
-fn what_is_before_the_damage_is_copied() {
+fn records_before_the_damage_are_copied() {
     let (memory, order) = written(AckWhen::Synced, true, 5);
     let name = &segments(&memory)[2];
     let mut content = memory.content(name).unwrap();
@@ -410,7 +410,7 @@ fn what_is_before_the_damage_is_copied() {
 }
 
 #[test]
-fn random_bytes_are_no_reason_to_panic() {
+fn random_bytes_never_panic() {
     let (memory, order) = written(AckWhen::Written, true, 10);
     let names = segments(&memory);
     let mut random = Rng::with_seed(11);

@@ -30,7 +30,7 @@ fn counted(memory: &Memory, step: Step) -> Arc<AtomicUsize> {
 /// Whether the record was refused permanently, or for now.
 fn refused(log: &Log, lsn: u64) -> Option<bool> {
     match log.poll_reached(lsn, Waker::noop()) {
-        Poll::Ready(Err(trouble)) => Some(!trouble.may_pass),
+        Poll::Ready(Err(trouble)) => Some(!trouble.is_temporary),
         _ => None,
     }
 }
@@ -63,7 +63,7 @@ fn a_write_that_fails_is_for_good() {
 /// Regression test: the number that a sync reports was taken after it. A record written meanwhile
 /// counted as synced, WAITAOF confirmed it, and segments that were still needed could be removed.
 #[test]
-fn what_is_written_during_a_sync_is_not_synced_by_it() {
+fn writes_during_a_sync_are_not_synced_by_it() {
     let memory = Memory::new();
     let log = Arc::new(Log::new(0, AckWhen::Written, 1 << 20));
     let storage = Arc::new(memory.clone());
@@ -99,7 +99,7 @@ fn what_is_written_during_a_sync_is_not_synced_by_it() {
 /// segment, requested by a snapshot. The truncation of the first segment must be on the disk before
 /// the batch is acknowledged: otherwise a power cut leaves it in both.
 #[test]
-fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
+fn a_cut_off_end_does_not_come_back_before_a_new_segment() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Synced);
     let mut order = vec![running.put(b"a", b"1")];
@@ -112,7 +112,7 @@ fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
     // The first piece has the first batch and the beginning of the second.
     memory.fail(Step::Write, 1, 1, ErrorKind::StorageFull);
     running.step();
-    assert!(running.log.trouble().is_some_and(|trouble| trouble.may_pass));
+    assert!(running.log.trouble().is_some_and(|trouble| trouble.is_temporary));
     running.log.begin_segment();
     running.now += Duration::from_secs(1);
     running.step();
@@ -144,7 +144,7 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
                     match running.log.poll_reached(lsn, Waker::noop()) {
                         Poll::Ready(Ok(())) => kept = order.len(),
                         Poll::Ready(Err(trouble)) => {
-                            assert!(!trouble.may_pass, "{trouble}");
+                            assert!(!trouble.is_temporary, "{trouble}");
                             assert_eq!(trouble.error.kind(), kind);
                             failed = true;
                         }
@@ -173,7 +173,7 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
 /// A segment contains the last records of a snapshot: they are read, but must not count towards the
 /// log's length.
 #[test]
-fn what_is_before_the_first_record_that_is_needed_does_not_count() {
+fn damage_before_the_first_needed_record_does_not_count() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Synced);
     let long = [1; 500];
@@ -193,7 +193,7 @@ fn what_is_before_the_first_record_that_is_needed_does_not_count() {
 
 /// As after a remount: everything written before can be read and synced, and nothing can be added.
 #[test]
-fn a_disk_that_becomes_read_only_keeps_what_it_has() {
+fn a_disk_that_becomes_read_only_keeps_its_data() {
     for when in [AckWhen::Synced, AckWhen::Written] {
         let memory = Memory::new();
         let mut running = running(&memory, when);
@@ -312,7 +312,7 @@ fn a_group_of_which_a_part_was_written_is_written_once() {
 }
 
 #[test]
-fn a_full_disk_that_passes_does_not_hide_what_does_not() {
+fn a_full_disk_does_not_hide_a_permanent_failure() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Written);
     running.put(b"a", b"1");
@@ -326,7 +326,7 @@ fn a_full_disk_that_passes_does_not_hide_what_does_not() {
 }
 
 #[test]
-fn what_was_recovered_after_a_kill_outlives_a_power_cut() {
+fn records_recovered_after_a_kill_outlive_a_power_cut() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Written);
     let mut order = Vec::new();
@@ -349,7 +349,7 @@ fn what_was_recovered_after_a_kill_outlives_a_power_cut() {
 }
 
 #[test]
-fn what_cannot_be_cut_off_is_for_good() {
+fn an_end_that_cannot_be_cut_off_is_permanent() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Written);
     let order = vec![running.put(b"a", b"1")];
@@ -380,7 +380,7 @@ fn closing_on_a_full_disk_ends() {
 }
 
 #[test]
-fn the_writer_syncs_when_nobody_has_for_too_long() {
+fn the_writer_syncs_if_a_sync_is_overdue() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Written);
     running.put(b"a", b"1");
@@ -392,7 +392,7 @@ fn the_writer_syncs_when_nobody_has_for_too_long() {
 }
 
 #[test]
-fn a_stricter_setting_holds_for_what_was_written_before() {
+fn a_stricter_setting_applies_to_earlier_writes() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Handed);
     let (last, _) = running.put(b"a", b"1");
@@ -405,7 +405,7 @@ fn a_stricter_setting_holds_for_what_was_written_before() {
 }
 
 #[test]
-fn what_is_far_longer_than_a_segment_is_recovered() {
+fn records_longer_than_a_segment_are_recovered() {
     let memory = Memory::new();
     let mut running = running(&memory, AckWhen::Written);
     let long = vec![7; 3 << 20];

@@ -65,7 +65,7 @@ fn append(log: &Log, thread: usize, count: usize) -> Vec<Batch> {
     let (mut random, mut order) = (Rng::with_seed(thread as u64), Vec::new());
     for _ in 0..count {
         let (mut records, bytes) = draw(&mut random, thread);
-        wait_for("room", |waker| log.poll_room(waker));
+        wait_for("room", |waker| log.poll_space(waker));
         let last = log.append(&mut records);
         if random.usize(..4) > 0 {
             wait_for("a record", |waker| log.poll_reached(last, waker)).unwrap();
@@ -124,7 +124,7 @@ fn a_thread_that_waits_for_room_gets_it() {
 }
 
 #[test]
-fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
+fn a_waiter_is_woken_by_a_changed_setting_and_by_trouble() {
     let memory = Memory::new();
     let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(memory.clone());
@@ -156,14 +156,14 @@ fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
         let_wait(2);
         memory.fail(hotring_log::storage::memory::Step::Write, 0, 1, std::io::ErrorKind::Other);
         let writing = scope.spawn(|| run_writer(writer));
-        assert!(!second.join().unwrap().unwrap_err().may_pass);
+        assert!(!second.join().unwrap().unwrap_err().is_temporary);
         log.close();
         writing.join().unwrap();
     });
 }
 
 #[test]
-fn what_nobody_waits_for_is_written_soon() {
+fn records_without_waiters_are_written_soon() {
     let memory = Memory::new();
     let log = Arc::new(Log::new(0, AckWhen::Handed, 1 << 20));
     let storage = Arc::new(memory.clone());
@@ -185,7 +185,7 @@ fn what_nobody_waits_for_is_written_soon() {
 }
 
 #[test]
-fn a_writer_that_is_gone_leaves_nobody_waiting() {
+fn a_dropped_writer_leaves_no_waiter() {
     let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(Memory::new());
     let (writer, syncer) =
@@ -194,7 +194,7 @@ fn a_writer_that_is_gone_leaves_nobody_waiting() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| wait_for("a word", |waker| log.poll_reached(last, waker)));
         drop(writer);
-        assert!(!waits.join().unwrap().unwrap_err().may_pass);
+        assert!(!waits.join().unwrap().unwrap_err().is_temporary);
     });
     assert!(!syncer.wait());
 }

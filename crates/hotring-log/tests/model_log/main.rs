@@ -71,10 +71,10 @@ fn step(log: &Log) -> Lsn {
     let first = log.take(&mut group);
     let last = first - 1 + group.count();
     if !group.is_empty() {
-        log.has_written(last, group.len() as u64);
+        log.set_written(last, group.len() as u64);
     }
     if log.when() == AckWhen::Synced {
-        log.has_synced(last);
+        log.set_synced(last);
     }
     last
 }
@@ -129,7 +129,7 @@ fn room() {
         log.append(&mut Records::one());
         let waiting = {
             let log = log.clone();
-            thread::spawn(move || wait_for(|waker| log.poll_room(waker)))
+            thread::spawn(move || wait_for(|waker| log.poll_space(waker)))
         };
         write_until(&log, 1, false);
         waiting.join().unwrap();
@@ -200,5 +200,5 @@ fn a_writer_that_ignores_waiters_leaves_them_waiting() {
 
 #[test]
 fn a_session_that_wakes_no_writer_waits_for_ever() {
-    must_fail("a_session_is_woken_once_its_record_is_written", Step::Hurry);
+    must_fail("a_session_is_woken_once_its_record_is_written", Step::Urgent);
 }

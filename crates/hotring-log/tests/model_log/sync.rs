@@ -12,7 +12,7 @@ pub(crate) enum Step {
     StoreFirst,
     SecondLook,
     LookForWaiters,
-    Hurry,
+    Urgent,
 }
 
 /// The variable that names the step to leave out.

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_replies_are_read_back() {
         for version in [Version::Resp2, Version::Resp3] {
             let mut out = Vec::new();
             let mut w = Writer::new(&mut out, version);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused() {
+    fn invalid_replies_are_refused() {
         for bad in [
             "$3\r\nabcde",
             "$2\r\nabc\r\n",

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_grows_only_with_what_arrives() {
+    fn memory_grows_only_with_the_input() {
         let mut reader = ReplyReader::default();
         reader.push(b"*1000000000\r\n%1000000000\r\n$1000000000\r\nab");
         assert_eq!(reader.next_reply(), Ok(None));

@@ -415,7 +415,8 @@ mod tests {
         let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
         let start = |now| {
             let facts = Facts::collect(&server, now);
-            let page = page(&Figures { facts, totals: server.totals_ever(), commands: Vec::new() });
+            let page =
+                page(&Figures { facts, totals: server.totals_since_start(), commands: Vec::new() });
             let line = page.lines().find(|line| line.starts_with("hotring_start_time_seconds "));
             line.expect("it is there").to_string()
         };
@@ -425,7 +426,7 @@ mod tests {
     #[test]
     fn every_counter_is_on_the_page() {
         let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
-        let mut totals = server.totals_ever();
+        let mut totals = server.totals_since_start();
         totals.reads = 12_345;
         totals.protected = 678;
         let facts = Facts::collect(&server, server.process.started_at);

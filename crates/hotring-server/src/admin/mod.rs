@@ -188,12 +188,12 @@ fn is_for_us(headers: &HeaderMap) -> bool {
 impl Admin {
     fn figures(&self) -> Figures<'_> {
         let of = |protocol| move |(name, totals)| CommandFigures { name, protocol, totals };
-        let redis = self.server.command_totals_ever().into_iter();
+        let redis = self.server.command_totals_since_start().into_iter();
         let redis = redis.map(|(spec, totals)| (spec.name, totals)).map(of("redis"));
-        let memcached = self.server.memcached_totals_ever().into_iter().map(of("memcached"));
+        let memcached = self.server.memcached_totals_since_start().into_iter().map(of("memcached"));
         Figures {
             facts: Facts::collect(&self.server, clock::unix_ms()),
-            totals: self.server.totals_ever(),
+            totals: self.server.totals_since_start(),
             commands: redis.chain(memcached).filter(|c| c.totals.is_used()).collect(),
         }
     }

@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_clients_is_no_markup() {
+    fn text_of_clients_is_escaped() {
         assert_eq!(Plain("a<b>&\"c").to_string(), "a&lt;b&gt;&amp;&quot;c");
         let mut html = Html(String::new());
         large(&[BigKey { bytes: 1 << 20, key: (*b"<script>").into() }], &mut html);

@@ -106,8 +106,8 @@ fn a_power_cut_loses_nothing_that_was_acknowledged_when_synced() {
     assert!(cuts.iter().any(|cut| cut.known.iter().all(|known| *known > 20)), "all writers wrote");
     for (i, cut) in cuts.iter().enumerate() {
         let found = counts(&cut.left);
-        let is_there = found.iter().zip(&cut.known).all(|(found, known)| found >= known);
-        assert!(is_there, "cut {i}: {found:?} of {:?}", cut.known);
+        let is_present = found.iter().zip(&cut.known).all(|(found, known)| found >= known);
+        assert!(is_present, "cut {i}: {found:?} of {:?}", cut.known);
     }
 }
 

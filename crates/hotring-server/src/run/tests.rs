@@ -31,7 +31,7 @@ pub(super) fn info(stream: &mut BufReader<TcpStream>) -> String {
 }
 
 #[test]
-fn clients_are_told_of_damage_and_a_walk_finds_it() {
+fn clients_see_damage_and_a_walk_finds_it() {
     let config = Config { port: 0, threads: 2, checksum: Checksum::Verify, ..Config::default() };
     let running = start(config).unwrap();
     let mut stream = BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap());
@@ -224,7 +224,7 @@ fn no_writer_notices_that_the_server_goes_on_without_a_log() {
 }
 
 #[test]
-fn a_sync_that_fails_is_known_at_once_although_nobody_writes() {
+fn a_failed_sync_is_known_at_once_without_writes() {
     let storage = Memory::new();
     let running = logged(&storage, AckWhen::Written, OnError::Stop);
     let mut streams: Vec<_> = (0..4).map(|_| connect(&running)).collect();
@@ -309,7 +309,7 @@ fn two_servers_cannot_have_one_folder() {
 }
 
 #[test]
-fn clients_of_a_stalled_server_are_told_and_go_on_when_it_does() {
+fn clients_of_a_stalled_server_get_errors_until_it_continues() {
     let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let config = Config { port: 0, threads: 2, unreclaimed_max: 1 << 20, ..Config::default() };
     let running = start(config).unwrap();

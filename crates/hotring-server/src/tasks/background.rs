@@ -90,7 +90,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             if let Some(stalled) = server.store.stalled() {
                 server.observe.warnings.stalled(&stalled, &server.settings, clock::unix_ms());
             }
-            server.observe.rates.note(clock::monotonic(), &server.totals_ever());
+            server.observe.rates.note(clock::monotonic(), &server.totals_since_start());
         }
     }
 }
@@ -129,7 +129,7 @@ struct Forgetting {
 impl Forgetting {
     fn step(&mut self, server: &Server, store: &mut Session) {
         // Changes before the start do not count: there were no items yet.
-        let notings = server.store.notings() - server.observe.notings_at_start;
+        let notings = server.store.notings() - server.observe.access_marks_at_start;
         if std::mem::replace(&mut self.notings, notings) != notings {
             self.cursor = Some(0);
         }

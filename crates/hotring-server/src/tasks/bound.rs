@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moving_items_does_not_gain_counts_bit_by_bit_and_half_at_most() {
+    fn waste_that_compaction_cannot_free_counts_gradually() {
         const MAX: u64 = 100 << 20;
         let mut raise = Raise::default();
         (0..PATIENCE).for_each(|_| raise.tick(MAX, MAX));

@@ -68,7 +68,7 @@ fn ten_thousand_connections_may_idle() {
 }
 
 #[test]
-fn a_flood_at_the_limit_is_refused_and_who_is_in_is_served() {
+fn a_flood_at_the_limit_is_refused_and_open_connections_are_served() {
     const MAX: usize = 20;
     const FLOOD: usize = 2_000;
     let server = TestServer::with(|c| c.maxclients = MAX);
@@ -134,7 +134,7 @@ fn many_slow_senders_are_all_served_in_the_end() {
 }
 
 #[test]
-fn who_never_fetches_much_is_closed() {
+fn a_client_that_never_reads_is_closed() {
     let server = TestServer::with(|c| c.output_soft_s = 1);
     let mut good = server.connect();
     assert_eq!(good.ask(&["SET", "big", &"v".repeat(1 << 20)]), ok());

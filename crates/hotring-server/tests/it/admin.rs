@@ -92,7 +92,7 @@ fn family(name: &str) -> &str {
 }
 
 #[test]
-fn metrics_tell_what_has_happened() {
+fn metrics_count_events() {
     let server = server();
     let admin = server.admin();
     let mut wire = server.connect();

@@ -43,7 +43,7 @@ fn waiters(server: &TestServer, lines: &[String], observer: &mut Wire) -> Vec<Wi
     lines.iter().enumerate().map(begin).collect()
 }
 
-/// Whoever comes first is served first, on whichever thread.
+/// The first client is served first, on any thread.
 #[test]
 fn clients_are_served_in_the_order_in_which_they_came() {
     for threads in [1, 2] {
@@ -247,7 +247,7 @@ fn the_end_of_the_server_ends_waits() {
     }
 }
 
-/// What is behind a wait runs after it; what is shown of it is what Redis shows.
+/// Requests after a wait run after it; the shown state is that of Redis.
 #[test]
 fn a_wait_is_shown_once_and_costs_no_time() {
     let server = server(2);

@@ -283,7 +283,7 @@ fn nothing_that_changes_a_connection_gives_rights() {
 
 /// Both servers get the same attempts; this server must refuse whatever Redis refuses.
 #[test]
-fn what_redis_refuses_is_refused() {
+fn attempts_that_redis_refuses_are_refused() {
     let Some(redis) = Redis::start() else { return };
     let server = TestServer::with(one_thread);
     let ask = |address| {
@@ -318,7 +318,7 @@ fn is_refused(reply: &Reply) -> bool {
 }
 
 #[test]
-fn memcacheds_port_lets_nobody_in_without_its_own_password() {
+fn memcacheds_port_needs_its_own_password() {
     let path = std::env::temp_dir().join(format!("hotring-bypass-{}", std::process::id()));
     std::fs::write(&path, "ann:word\n").unwrap();
     let server = Both::with(|c| {

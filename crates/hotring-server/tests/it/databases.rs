@@ -117,7 +117,7 @@ fn requests_about_databases_get_the_replies_of_redis() {
     ]);
 }
 
-/// What both say of the databases, and of the client's own: keys and those that expire.
+/// The keys, and keys with an expiry, of all databases and of the client's own, as both servers report them.
 fn await_same_counts(pair: &mut [Raw; 2], round: usize) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -254,7 +254,7 @@ fn the_rest_of_a_pipeline_follows_a_swap() {
 }
 
 #[test]
-fn hot_keys_are_told_with_their_database() {
+fn hot_keys_are_shown_with_their_database() {
     let server = TestServer::new();
     let mut wire = server.connect();
     for number in [0, 3] {
@@ -269,7 +269,7 @@ fn hot_keys_are_told_with_their_database() {
 }
 
 #[test]
-fn changes_are_told_with_their_database() {
+fn changes_are_reported_with_their_database() {
     let server = TestServer::new();
     let (mut writer, mut listener) = (server.connect(), server.connect());
     writer.say("CONFIG SET notify-keyspace-events KEA");

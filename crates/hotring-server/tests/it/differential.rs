@@ -534,7 +534,7 @@ const NEWER: [&str; 12] = [
 ];
 
 #[test]
-fn the_table_of_commands_says_what_redis_says() {
+fn the_table_of_commands_agrees_with_redis() {
     let Some(redis) = Redis::start() else { return };
     let server = TestServer::new();
     let (mut ours, mut theirs) = (server.connect(), Wire::connect(redis.address));

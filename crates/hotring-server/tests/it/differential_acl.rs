@@ -211,7 +211,7 @@ fn compare(seed: u64) {
 }
 
 #[test]
-fn users_may_do_what_they_may_in_redis() {
+fn users_have_the_permissions_of_redis() {
     for seed in 0..n_seeds() {
         compare(seed + 40);
     }

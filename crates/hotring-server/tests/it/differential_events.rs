@@ -186,7 +186,7 @@ const REQUESTS: &[&str] = &[
     "EXEC",
 ];
 
-/// What a listener has heard until a mark, as `channel message`.
+/// The messages of a listener up to a mark, as `channel message`.
 fn heard(listener: &mut Raw, marker: &mut Raw) -> Vec<String> {
     marker.ask(&[b"PUBLISH", b"mark", b"here"]);
     let mut heard = Vec::new();

@@ -97,7 +97,7 @@ fn config_knows_the_names_of_redis() {
 }
 
 #[test]
-fn config_refuses_what_redis_refuses_in_its_words() {
+fn config_refuses_the_same_values_as_redis_with_its_errors() {
     let Some((_redis, _server, mut ours, mut theirs)) = both() else { return };
     for name in names_of_config(&mut theirs) {
         // Files and ports are set at the start only, and TLS has no older ciphers.

@@ -44,7 +44,7 @@ fn subscriptions_get_the_replies_of_redis() {
     }
 }
 
-/// Who listens to what, in which version of the protocol.
+/// The subscriptions of each listener, and its protocol version.
 const LISTENERS: &[(&str, &str)] = &[
     ("2", "SSUBSCRIBE a"),
     ("3", "SSUBSCRIBE a b"),
@@ -53,7 +53,7 @@ const LISTENERS: &[(&str, &str)] = &[
     ("3", "SSUBSCRIBE end"),
 ];
 
-/// What is asked while they listen.
+/// Requests that are sent while they listen.
 const QUESTIONS: &[&str] = &[
     "SPUBLISH a 1",
     "SPUBLISH b 2",

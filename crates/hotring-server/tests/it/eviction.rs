@@ -106,7 +106,7 @@ fn the_sampling_strategy_goes_with_policies_that_note_nothing() {
 }
 
 #[test]
-fn who_listens_is_told_what_went() {
+fn a_subscriber_gets_evicted_keys() {
     let server = server(EvictionPolicy::AllKeysRandom);
     let (mut wire, mut listener) = (server.connect(), server.connect());
     assert_eq!(wire.say("CONFIG SET notify-keyspace-events Ee"), ok());
@@ -274,7 +274,7 @@ const WRITES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
+fn at_the_limit_the_same_commands_are_refused_as_in_redis() {
     let server = TestServer::with(|config| {
         config.eviction.policy = EvictionPolicy::NoEviction;
         config.history = 2;
@@ -310,7 +310,7 @@ fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
 
 /// Regression test: the wrong key was asked for, which is not held, and the process ended.
 #[test]
-fn what_holds_a_key_restores_its_frequency() {
+fn restore_sets_the_frequency_inside_a_script() {
     let server = server(EvictionPolicy::AllKeysLfu);
     let mut wire = server.connect();
     assert_eq!(wire.say("SET k v"), ok());
@@ -332,7 +332,7 @@ fn what_holds_a_key_restores_its_frequency() {
 }
 
 #[test]
-fn accesses_are_told_by_the_policies_that_know_them() {
+fn accesses_are_shown_by_the_policies_that_know_them() {
     let server = server(EvictionPolicy::AllKeysLfu);
     let mut wire = server.connect();
     set_all(&mut wire, "k", 100);
@@ -356,7 +356,7 @@ fn accesses_are_told_by_the_policies_that_know_them() {
 
 /// It was 0 for all keys on a new server: their ages were noted, and not told.
 #[test]
-fn restored_idle_times_are_told_by_lru() {
+fn restored_idle_times_are_shown_by_lru() {
     const KEYS: usize = 4_000;
     let idle_times = [0, 1, 59, 600, 86_400, 30 * 86_400];
     let server = server(EvictionPolicy::AllKeysLru);

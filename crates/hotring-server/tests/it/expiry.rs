@@ -57,7 +57,7 @@ fn thousands_of_keys_are_removed_soon_after_they_expire() {
 }
 
 #[test]
-fn who_listens_is_told_when_it_happens() {
+fn a_subscriber_gets_events_at_once() {
     let server = TestServer::new();
     let mut wire = server.connect();
     wire.say("CONFIG SET notify-keyspace-events Ex");

@@ -83,7 +83,7 @@ fn a_folder_that_becomes_read_only_refuses_writes_once_a_file_is_full() {
 }
 
 #[test]
-fn a_server_on_a_read_only_folder_says_what_to_do() {
+fn a_server_on_a_read_only_folder_gives_advice() {
     let Some(disk) = Tmpfs::mount("start") else { return };
     server(&disk.0, AckWhen::Synced).stop();
     assert!(mount(&["-o", "remount,ro"], &disk.0));

@@ -123,7 +123,7 @@ fn long_commands_do_not_keep_one_another_from_their_end() {
 
 /// A count far beyond what a reply may have ends in an error or with the connection, soon and without its memory.
 #[test]
-fn counts_beyond_all_bounds_hurt_who_sends_them() {
+fn counts_beyond_all_bounds_hurt_only_their_sender() {
     let server = TestServer::with(|config| config.output_hard_max = 1 << 20);
     let mut good = server.connect();
     fill_all(&mut good, 2_000);

@@ -149,7 +149,7 @@ const LIBRARIES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_library_goes_on_with_what_it_is_answered() {
+fn every_library_accepts_the_replies() {
     let server = TestServer::new();
     for (library, lines) in LIBRARIES {
         let mut wire = server.connect();
@@ -177,7 +177,7 @@ fn info(wire: &mut Wire, request: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn info_has_what_tools_decide_by() {
+fn info_has_the_fields_that_tools_need() {
     let server = TestServer::new();
     let mut wire = server.connect();
     wire.say("SET greeting hello EX 100");

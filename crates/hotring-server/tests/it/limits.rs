@@ -10,7 +10,7 @@ fn pong() -> Reply {
 }
 
 #[test]
-fn one_client_too_many_is_told_so_and_closed() {
+fn a_client_above_the_limit_gets_an_error() {
     let server = TestServer::with(|c| c.maxclients = 3);
     let mut kept: Vec<Wire> = (0..3).map(|_| server.connect()).collect();
     for wire in &mut kept {
@@ -161,7 +161,7 @@ fn expired_keys_are_removed_without_being_asked_for() {
 }
 
 #[test]
-fn an_idle_server_gives_back_what_was_removed() {
+fn an_idle_server_gives_back_removed_memory() {
     let server = TestServer::new();
     let mut wire = server.connect();
     let value = "v".repeat(50 << 20);

@@ -31,7 +31,7 @@ fn wait_for(wire: &mut Wire, what: &str, is_right: impl Fn(usize) -> bool) {
 }
 
 #[test]
-fn whatever_is_done_with_them_they_stay_as_they_are() {
+fn long_values_keep_their_bytes_through_all_commands() {
     let server = TestServer::new();
     let mut wire = server.connect();
     let (a, b) = (value(0), value(1));
@@ -61,7 +61,7 @@ fn whatever_is_done_with_them_they_stay_as_they_are() {
 }
 
 #[test]
-fn what_is_around_them_stays_in_order() {
+fn replies_around_long_values_stay_in_order() {
     let server = TestServer::new();
     let mut wire = server.connect();
     let (a, b) = (value(2), value(3));

@@ -106,7 +106,7 @@ fn both_protocols_see_one_store() {
 
 /// Regression test: numbers of an earlier process were used again by the next.
 #[test]
-fn numbers_for_compare_and_swap_are_beyond_those_of_earlier_processes() {
+fn numbers_for_compare_and_swap_exceed_those_of_earlier_processes() {
     let before = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let server = Both::new();
     let reply = Lines::connect(server.memcached).ask("ms k 1 c\r\nx\r\n");
@@ -123,7 +123,7 @@ fn seconds_left(lines: &mut Lines, key: &str) -> u64 {
 
 /// The log keeps all metadata of an item except its last access.
 #[test]
-fn what_clients_know_of_an_item_outlasts_the_server() {
+fn metadata_of_an_item_outlasts_the_server() {
     let folder = format!("hotring-it-memcached-{}", std::process::id());
     let folder = std::env::temp_dir().join(folder);
     let server = || {
@@ -198,7 +198,7 @@ fn large_values_and_long_pipelines_come_through() {
 }
 
 #[test]
-fn what_is_no_line_ends_its_own_connection_only() {
+fn an_invalid_line_ends_only_its_connection() {
     let server = Both::new();
     let mut good = Lines::connect(server.memcached);
     for input in ["x".repeat(3_000), format!("get{}", " k".repeat(600_000)), "\0".repeat(100_000)] {
@@ -223,7 +223,7 @@ fn what_is_no_line_ends_its_own_connection_only() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn a_connection_above_the_limit_gets_an_error() {
     let server = Both::with(|config| config.maxclients = 1);
     let mut first = Lines::connect(server.memcached);
     assert_eq!(first.ask("mn\r\n"), "MN\r\n");
@@ -267,7 +267,7 @@ fn flag(line: &str, letter: char) -> u64 {
 /// The requests of Dalli for Ruby and its parsing of the replies, taken from its source: it uses
 /// only meta commands.
 #[test]
-fn dalli_reads_what_it_is_answered() {
+fn dalli_reads_its_replies() {
     let server = Both::new();
     let mut lines = Lines::connect(server.memcached);
     assert!(lines.ask("version\r\n").starts_with("VERSION 1."));

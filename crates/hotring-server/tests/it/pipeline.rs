@@ -138,7 +138,7 @@ fn the_default_user_takes_any_password_and_there_is_no_other() {
 }
 
 #[test]
-fn what_clients_ask_for_on_connect_is_answered() {
+fn requests_of_clients_on_connect_are_answered() {
     let server = TestServer::new();
     let mut wire = server.connect();
     wire.say("HELLO 3");
@@ -202,7 +202,7 @@ fn a_client_that_closes_its_side_still_gets_all_replies() {
 }
 
 #[test]
-fn what_follows_quit_is_not_run() {
+fn requests_after_quit_do_not_run() {
     let server = TestServer::new();
     let mut wire = server.connect();
     let mut bytes = request(&["SET", "a", "1"]);

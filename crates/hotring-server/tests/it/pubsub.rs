@@ -18,7 +18,7 @@ fn message(parts: &[&str]) -> Vec<Reply> {
 }
 
 #[test]
-fn a_message_reaches_all_who_listen_in_their_version() {
+fn a_message_reaches_all_listeners_in_their_version() {
     let server = TestServer::new();
     let mut publisher = server.connect();
     let mut named: Vec<Wire> =
@@ -77,7 +77,7 @@ fn all_get_all_messages_in_one_order() {
 }
 
 #[test]
-fn who_does_not_fetch_its_messages_loses_its_connection() {
+fn a_subscriber_that_does_not_read_loses_its_connection() {
     let server = TestServer::with(|config| config.subscriber_output_max = 1 << 20);
     let mut publisher = server.connect();
     let mut deaf = listening(&server, 2, "SUBSCRIBE c");
@@ -169,7 +169,7 @@ fn no_message_comes_behind_the_end_of_a_subscription() {
 }
 
 #[test]
-fn a_key_that_nobody_asks_for_is_told_when_it_has_expired() {
+fn the_expiry_of_an_unread_key_is_reported() {
     let server = TestServer::new();
     let mut writer = server.connect();
     assert_eq!(writer.say("CONFIG SET notify-keyspace-events Ex"), ok());

@@ -12,7 +12,7 @@ fn eval(wire: &mut Wire, script: &str, keys: &[&str], args: &[&str]) -> Reply {
 }
 
 #[test]
-fn nobody_sees_the_middle_of_a_script() {
+fn no_client_sees_the_middle_of_a_script() {
     const ROUNDS: usize = 300;
     let server = TestServer::new();
     let moving = "redis.call('DECR', KEYS[1]) redis.call('INCR', KEYS[3]) \
@@ -385,7 +385,7 @@ fn waiting_for_a_script_blocks_no_thread() {
 /// Requests that looked from time to time whether a slow script had ended missed the gap before the next one, for as
 /// long as scripts followed one another.
 #[test]
-fn scripts_that_follow_one_another_keep_nobody_out() {
+fn successive_scripts_starve_no_client() {
     const SCRIPTS: usize = 20;
     for threads in [1, 2] {
         let server = TestServer::with(|config| {
@@ -415,7 +415,7 @@ fn scripts_that_follow_one_another_keep_nobody_out() {
 /// A WAITKEY that waits for a script is blocked, and has no place in the queue for its key until the script ends. One
 /// that is killed meanwhile leaves nothing behind.
 #[test]
-fn who_waits_for_a_script_is_blocked_before_it_waits_for_its_key() {
+fn a_client_that_waits_for_a_script_is_blocked_first() {
     let server = TestServer::with(|config| {
         config.threads = 1;
         config.lua_time_ms = 60_000;
@@ -454,7 +454,7 @@ fn who_waits_for_a_script_is_blocked_before_it_waits_for_its_key() {
 
 /// A script was held to have run since its batch began, and while it waited for the one before it: BUSY came at once.
 #[test]
-fn what_a_script_has_waited_for_its_keys_is_not_its_time() {
+fn the_wait_for_keys_does_not_count_as_script_time() {
     let server = TestServer::with(|config| {
         config.threads = 2;
         config.lua_time_ms = 500;
@@ -476,7 +476,7 @@ fn what_a_script_has_waited_for_its_keys_is_not_its_time() {
 /// Regression test: a script whose first run found nothing to do was taken for one that uses only its KEYS. The next
 /// one had taken the task from its queue when the task's own key was refused to it, and the task was lost.
 #[test]
-fn what_a_script_takes_from_a_queue_is_not_lost() {
+fn an_element_taken_by_a_script_is_not_lost() {
     const TASKS: usize = 20;
     let server = TestServer::new();
     let mut wires = [server.connect(), server.connect()];

@@ -74,7 +74,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_killed_server_has_its_snapshot_and_what_came_after() {
+fn a_killed_server_recovers_its_snapshot_and_later_records() {
     let folder = Folder::new("killed");
     let server = folder.server();
     let mut wire = server.connect();

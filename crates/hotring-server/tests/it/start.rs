@@ -16,7 +16,7 @@ fn failure(config: Config) -> String {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_what_to_do() {
+fn a_port_in_use_is_named_with_advice() {
     let server = TestServer::new();
     let config = Config { listen: vec![server.address.to_string()], ..Config::default() };
     let error = failure(config);
@@ -103,7 +103,7 @@ fn a_unix_socket_is_private_and_only_its_own_file_is_removed() {
 }
 
 #[test]
-fn a_stop_runs_what_has_arrived_and_sends_the_replies() {
+fn a_stop_runs_received_requests_and_sends_the_replies() {
     let server = TestServer::new();
     let mut wire = server.connect();
     let value = "v".repeat(1 << 20);
@@ -119,7 +119,7 @@ fn a_stop_runs_what_has_arrived_and_sends_the_replies() {
 }
 
 #[test]
-fn shutdown_ends_the_server_and_refuses_what_it_cannot_do() {
+fn shutdown_ends_the_server_and_refuses_unsupported_options() {
     let server = TestServer::new();
     let mut wire = server.connect();
     assert_eq!(

@@ -135,7 +135,7 @@ fn both_versions_serve_the_same_keys_as_the_plain_port() {
 }
 
 #[test]
-fn a_stop_sends_what_is_owed_over_tls() {
+fn a_stop_sends_pending_replies_over_tls() {
     let server = server(|_| {});
     let mut stream = Client::PLAIN.connect(server.tls_address());
     let value = "v".repeat(1 << 20);
@@ -203,7 +203,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn files_are_read_anew_without_closing_anything() {
+fn files_are_read_again_without_closing_connections() {
     let folder = Folder::new("tls-reload");
     folder.copy("server.pem", "cert.pem");
     folder.copy("server.key", "key.pem");
@@ -221,7 +221,7 @@ fn files_are_read_anew_without_closing_anything() {
     assert_eq!(name, certificate("server"));
     folder.copy("server-2.pem", "cert.pem");
     server.reload();
-    assert_eq!(shown().1, certificate("server"), "the key does not go with it: nothing changes");
+    assert_eq!(shown().1, certificate("server"), "the key does not match it: nothing changes");
     folder.copy("server-2.key", "key.pem");
     server.reload();
     assert_eq!(shown().1, certificate("server-2"));
@@ -241,7 +241,7 @@ fn settings_of_tls_change_while_it_runs_if_that_is_allowed() {
     let server = server(|c| c.enable_protected_configs = hotring_server::Guard::Local);
     let mut wire = server.connect();
     let error = wire.ask(&set).text();
-    assert!(error.contains("does not go with the certificate"), "{error}");
+    assert!(error.contains("does not match the certificate"), "{error}");
     assert_eq!(
         wire.say("CONFIG GET tls-cert-file").items()[1].text(),
         file("server.pem").display().to_string()
@@ -258,7 +258,7 @@ fn settings_of_tls_change_while_it_runs_if_that_is_allowed() {
 }
 
 #[test]
-fn what_is_no_tls_ends_its_own_connection_only() {
+fn a_client_without_tls_ends_only_its_connection() {
     let server = server(|c| c.handshake_timeout_s = 3);
     let mut good = Client::PLAIN.connect(server.tls_address());
     assert_eq!(ask(&mut good, &["PING"]), "+PONG");
@@ -345,7 +345,7 @@ fn port_0_serves_tls_alone() {
 }
 
 #[test]
-fn a_server_does_not_start_with_half_of_what_tls_needs() {
+fn a_server_does_not_start_with_incomplete_tls_settings() {
     let failure = |change: fn(&mut Config)| {
         let mut config = Config { port: 0, ..Config::default() };
         config.tls.listen = vec!["127.0.0.1:0".to_string()];
@@ -363,5 +363,5 @@ fn a_server_does_not_start_with_half_of_what_tls_needs() {
         c.tls.key_file = Some(file("client.key"));
         c.tls.auth_clients = AuthClients::No;
     });
-    assert!(other.contains("client.key does not go with the certificate"), "{other}");
+    assert!(other.contains("client.key does not match the certificate"), "{other}");
 }

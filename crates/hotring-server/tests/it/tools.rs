@@ -38,7 +38,7 @@ fn used() -> (TestServer, Wire) {
 
 /// redis_exporter v1: uses RESP2 through redigo.
 #[test]
-fn redis_exporter_reads_what_it_asks_for() {
+fn redis_exporter_reads_its_replies() {
     let (server, _other) = used();
     let mut wire = server.connect();
     assert_eq!(wire.say("CLIENT SETNAME redis_exporter"), ok());

@@ -125,12 +125,12 @@ fn write_some(wire: &mut Wire, random: &mut Random) {
 }
 
 #[test]
-fn no_change_is_missed_by_who_keeps_copies() {
+fn no_change_is_missed_by_client_caches() {
     readers_and_writers("", |_| {}, write_some);
 }
 
 #[test]
-fn no_change_is_missed_by_who_is_told_of_all_keys() {
+fn no_change_is_missed_by_broadcast_tracking() {
     readers_and_writers("BCAST PREFIX k", |_| {}, write_some);
 }
 
@@ -155,7 +155,7 @@ fn no_flush_is_missed() {
 }
 
 #[test]
-fn a_key_whose_time_is_over_is_told_of() {
+fn an_expired_key_is_reported() {
     let server = TestServer::new();
     let mut cache = Cache::new(&server, "");
     let mut writer = server.connect();
@@ -171,7 +171,7 @@ fn a_key_whose_time_is_over_is_told_of() {
 }
 
 #[test]
-fn who_begins_beside_writers_misses_nothing() {
+fn tracking_started_under_writes_misses_nothing() {
     let server = TestServer::new();
     let end = AtomicBool::new(false);
     thread::scope(|scope| {

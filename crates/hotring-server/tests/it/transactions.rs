@@ -15,7 +15,7 @@ fn transaction(wire: &mut Wire, lines: &[&str]) -> Reply {
 }
 
 #[test]
-fn nobody_sees_the_middle_of_a_transaction() {
+fn no_client_sees_the_middle_of_a_transaction() {
     const ROUNDS: usize = 400;
     let server = TestServer::new();
     // Each round moves one from a to b; c changes twice and is even before and after.

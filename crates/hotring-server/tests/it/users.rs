@@ -63,7 +63,7 @@ fn rights_change_for_connections_that_are_open() {
 }
 
 #[test]
-fn who_removes_itself_gets_its_reply_first() {
+fn a_client_that_kills_itself_gets_its_reply_first() {
     let server = TestServer::new();
     let mut wire = server.connect();
     wire.say("ACL SETUSER u on nopass +@all");
@@ -75,7 +75,7 @@ fn who_removes_itself_gets_its_reply_first() {
 }
 
 #[test]
-fn wrong_passwords_wait_and_nobody_else_does() {
+fn wrong_passwords_delay_no_other_client() {
     const DELAY_MS: u64 = 100;
     const TRIES: usize = 10;
     let server = TestServer::with(|c| {
@@ -108,7 +108,7 @@ fn wrong_passwords_wait_and_nobody_else_does() {
 }
 
 #[test]
-fn who_does_not_authenticate_in_time_is_closed() {
+fn a_client_that_does_not_authenticate_in_time_is_closed() {
     let server = TestServer::with(|c| {
         c.requirepass = Secret::new("secret");
         c.handshake_timeout_s = 2;

@@ -104,7 +104,7 @@ fn a_wait_ends_with_its_time_or_with_the_key() {
 }
 
 #[test]
-fn what_comes_behind_a_wait_runs_after_it_and_others_do_not_wait() {
+fn requests_after_a_wait_run_after_it() {
     let server = TestServer::with(|config| config.threads = 1);
     let mut writer = server.connect();
     let mut waiter = waiting(&server, "SET a 1\r\nWAITKEY k 0\r\nGET k\r\nINCR a", &mut writer);
@@ -193,7 +193,7 @@ fn the_end_of_the_server_ends_a_wait() {
 }
 
 #[test]
-fn only_so_many_connections_wait() {
+fn the_number_of_waiting_connections_is_limited() {
     let server = TestServer::with(|config| config.waiting_max = 1);
     let mut writer = server.connect();
     let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
@@ -259,7 +259,7 @@ fn too_much_behind_a_wait_closes_the_connection() {
 }
 
 #[test]
-fn many_wait_for_one_key_and_all_are_told() {
+fn all_waiters_of_one_key_are_notified() {
     let server = TestServer::new();
     let mut writer = server.connect();
     let mut wires: Vec<_> = (0..100).map(|_| server.connect()).collect();
@@ -327,7 +327,7 @@ fn a_wait_ends_in_one_way() {
 }
 
 #[test]
-fn a_pause_holds_back_what_it_is_for() {
+fn a_pause_of_writes_delays_only_writes() {
     let server = TestServer::new();
     let mut admin = server.connect();
     let mut writers = [server.connect(), server.connect()];
@@ -367,7 +367,7 @@ fn a_pause_holds_back_what_it_is_for() {
 }
 
 #[test]
-fn a_pause_holds_back_nobody_else() {
+fn a_pause_delays_no_other_client() {
     let server = TestServer::with(|config| config.requirepass = Secret::new("secret"));
     let mut admin = server.connect();
     assert_eq!(admin.say("AUTH secret"), ok());

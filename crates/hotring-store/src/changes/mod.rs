@@ -10,7 +10,7 @@ use hotring_log::Lsn;
 
 use hotring_index::AnySession as Index;
 
-use crate::container::is_there;
+use crate::container::is_present;
 use crate::list::End;
 
 /// The connection on whose behalf a session acts, until the next [`Session::act`](crate::Session::act).
@@ -132,7 +132,7 @@ pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> Option<
 /// Removes a key whose parts have all expired; true if it was removed.
 pub(crate) fn remove_emptied(index: &mut Index, key: &[u8], now: u64) -> bool {
     index.update(key, now, |entry| {
-        let is_emptied = entry.is_some_and(|entry| !is_there(&entry, now));
+        let is_emptied = entry.is_some_and(|entry| !is_present(&entry, now));
         (if is_emptied { Action::Remove } else { Action::Keep }, is_emptied)
     })
 }

@@ -31,7 +31,7 @@ fn noted(s: &mut Session, expected: &[(&[u8], Changed)]) {
 }
 
 #[test]
-fn what_takes_effect_is_noted_with_and_without_history_and_watchers() {
+fn effects_are_recorded_with_and_without_history_and_watchers() {
     for (history, watched) in [(0, false), (2, false), (0, true)] {
         let store = Store::new(Options { history, ..Options::default() }).unwrap();
         let mut s = store.session();
@@ -143,7 +143,7 @@ impl Told {
 }
 
 #[test]
-fn an_observer_is_told_of_every_change_of_every_session() {
+fn an_observer_sees_every_change_of_every_session() {
     for history in [0, 2] {
         let store = Store::new(Options { history, ..Options::default() }).unwrap();
         let told = Arc::new(Told::default());
@@ -183,7 +183,7 @@ fn an_observer_is_told_of_every_change_of_every_session() {
 }
 
 #[test]
-fn an_observer_is_told_of_the_end_of_a_keys_time() {
+fn an_observer_sees_the_expiry_of_a_key() {
     let store = Store::new(Options::default()).unwrap();
     let told = Arc::new(Told::default());
     store.set_observer(told.clone());

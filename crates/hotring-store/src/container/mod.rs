@@ -337,7 +337,7 @@ pub(crate) fn due_of_value(value: Value<'_>, block: Option<BlockRef<'_>>) -> Opt
 /// Whether a value has a part that has not expired, or expires never. Otherwise the key counts as absent, and the
 /// timing wheel will remove it.
 #[inline(always)]
-pub(crate) fn is_there(entry: &Entry<'_>, now: u64) -> bool {
+pub(crate) fn is_present(entry: &Entry<'_>, now: u64) -> bool {
     match entry.value {
         Value::Bytes { kind: Hash::KIND | Hash::KIND_LARGE, .. } => has_parts(entry, now),
         _ => true,

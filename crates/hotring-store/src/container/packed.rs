@@ -75,17 +75,17 @@ pub(crate) fn push_number(held: &mut Vec<u8>, mut number: u64) {
 /// Splits off a part with its length.
 #[inline]
 pub(crate) fn split(held: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, behind) = split_number(held)?;
-    behind.split_at_checked(usize::try_from(len).ok()?)
+    let (len, tail) = split_number(held)?;
+    tail.split_at_checked(usize::try_from(len).ok()?)
 }
 
 /// Splits off a number. Nearly all lengths take one byte, and most numbers of changes up to two.
 #[inline]
 pub(crate) fn split_number(held: &[u8]) -> Option<(u64, &[u8])> {
     match held {
-        [byte @ 0..0x80, behind @ ..] => Some((u64::from(*byte), behind)),
-        [low, high @ 0..0x80, behind @ ..] => {
-            Some((u64::from(low & 0x7f) | u64::from(*high) << 7, behind))
+        [byte @ 0..0x80, tail @ ..] => Some((u64::from(*byte), tail)),
+        [low, high @ 0..0x80, tail @ ..] => {
+            Some((u64::from(low & 0x7f) | u64::from(*high) << 7, tail))
         }
         _ => split_long_number(held),
     }

@@ -1,4 +1,4 @@
-//! What no operation can be made to show: containers of gigabytes, races, memory that is freed in steps.
+//! Cases that no operation can produce: containers of gigabytes, races, memory that is freed in steps.
 
 use hotring_index::{NewValue, Object};
 
@@ -36,13 +36,13 @@ fn a_large_container_is_freed_in_steps() {
     let contents = set(50_000);
     let footprint = contents.parts.footprint();
     let mut large = Large::new(contents);
-    are_steps(std::iter::from_fn(|| large.dismantle()).collect(), footprint);
+    assert_steps(std::iter::from_fn(|| large.dismantle()).collect(), footprint);
     assert_eq!(large.read(|contents| contents.parts.len_of_all()), 0);
     let mut cut = Cut(set(50_000).parts.take_remains());
-    are_steps(std::iter::from_fn(|| cut.dismantle()).collect(), footprint);
+    assert_steps(std::iter::from_fn(|| cut.dismantle()).collect(), footprint);
 }
 
-fn are_steps(steps: Vec<usize>, footprint: usize) {
+fn assert_steps(steps: Vec<usize>, footprint: usize) {
     let (last, others) = steps.split_last().expect("a step");
     assert!(
         others.len() > 2 && others.iter().all(|freed| (FREE_STEP..2 * FREE_STEP).contains(freed))

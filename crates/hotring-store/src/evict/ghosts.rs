@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_found_once() {
+    fn noted_denials_are_found_once() {
         let mut ghosts = Ghosts::new();
         ghosts.put(7);
         assert_eq!(ghosts.take(7), None, "no room yet");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_bucket_goes_and_age_is_told() {
+    fn the_oldest_of_a_bucket_goes_and_its_age_is_known() {
         let mut ghosts = Ghosts::new();
         ghosts.fit(LANES);
         (1..=9).for_each(|n| ghosts.put(n));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_what_is_known_outlives_a_doubling_and_a_part_other_sizes() {
+    fn all_knowledge_outlives_a_doubling_and_part_of_it_other_sizes() {
         for (from, to, least) in [(800, 1600, 300), (800, 1_200, 190), (1600, 704, 60)] {
             let mut ghosts = Ghosts::new();
             ghosts.fit(from);

@@ -9,7 +9,7 @@ use crate::sync::{barrier, fence};
 
 impl GateSession {
     /// Acquires the keys. False if this session holds them already; otherwise the caller must call `release`.
-    pub(crate) fn acquire(&mut self, keys: &Keys, how: Hold) -> bool {
+    pub(crate) fn acquire(&mut self, keys: &Keys, hold: Hold) -> bool {
         if let Some(held) = &self.held {
             let has_all = match keys {
                 Keys::All => matches!(held, Keys::All),
@@ -29,8 +29,8 @@ impl GateSession {
         self.gate.exclusions.fetch_add(1, Relaxed);
         barrier::heavy();
         self.refresh_peers();
-        self.drain(mask, how);
-        self.counted = how != Hold::Read;
+        self.drain(mask, hold);
+        self.counted = hold != Hold::Read;
         if self.counted {
             for stripe in stripes_of(mask) {
                 let counter = &self.record.writes.0[stripe];
@@ -67,7 +67,7 @@ impl GateSession {
     }
 
     /// Waits until no other session is in the middle of an operation that this hold excludes.
-    fn drain(&self, mask: u64, how: Hold) {
+    fn drain(&self, mask: u64, hold: Hold) {
         for peer in &self.peers {
             if self.gate.fault != Fault::NoDrain {
                 for stripe in stripes_of(mask) {
@@ -80,7 +80,7 @@ impl GateSession {
                     });
                 }
             }
-            if how == Hold::Exclusive && self.gate.fault != Fault::NoReaderDrain {
+            if hold == Hold::Exclusive && self.gate.fault != Fault::NoReaderDrain {
                 // ORDERING: Acquire pairs with the Release in `Reading::drop`.
                 wait_until(|| peer.reading.0.load(Acquire) & mask == 0);
             }

@@ -381,7 +381,7 @@ impl GateSession {
     /// One round of a wait that lasts while `waits` returns true; sleeps after some rounds.
     fn pause(&mut self, round: &mut u32, waits: impl Fn(&Holds) -> bool) {
         *round = round.saturating_add(1);
-        if *round <= SLEEPS_AFTER && !self.waiting.is_beside() {
+        if *round <= SLEEPS_AFTER && !self.waiting.releases_thread() {
             return pause(*round);
         }
         let waker = self.waiting.waker();

@@ -91,8 +91,8 @@ fn holds_and_writes_exclude_each_other() {
                 for round in 0..ROUNDS / 10 {
                     let at = round * 5 + thread;
                     let mask = 1 << (at % 8) | 1 << (at * 3 % 8) | 1 << (at * 5 % 8);
-                    let how = if round % 2 == 0 { Hold::WriteOnce } else { Hold::Exclusive };
-                    session.acquire(&keys(mask), how);
+                    let hold = if round % 2 == 0 { Hold::WriteOnce } else { Hold::Exclusive };
+                    session.acquire(&keys(mask), hold);
                     stripes_of(mask).for_each(|stripe| bump(stripe, true));
                     session.release();
                 }
@@ -149,7 +149,7 @@ const FOR_A_WAIT: usize = 2_000;
 const FOR_AN_ENTRY: usize = 50_000_000;
 
 /// True if a holder of stripe 3 does not enter for this many turns while the other session is there.
-fn stays_out(fault: Fault, how: Hold, in_flight: InFlight, turns: usize) -> bool {
+fn stays_out(fault: Fault, hold: Hold, in_flight: InFlight, turns: usize) -> bool {
     let gate = Arc::new(Gate::new(fault));
     let mut session = Gate::register(&gate);
     let reading = matches!(in_flight, InFlight::Read).then(|| session.read(key(3)));
@@ -159,7 +159,7 @@ fn stays_out(fault: Fault, how: Hold, in_flight: InFlight, turns: usize) -> bool
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut holder = Gate::register(&gate);
-            holder.acquire(&keys(1 << 3), how);
+            holder.acquire(&keys(1 << 3), hold);
             entered.store(true, Relaxed);
             holder.release();
         });
@@ -175,20 +175,20 @@ fn stays_out(fault: Fault, how: Hold, in_flight: InFlight, turns: usize) -> bool
     })
 }
 
-fn waits(fault: Fault, how: Hold, in_flight: InFlight) -> bool {
-    stays_out(fault, how, in_flight, FOR_A_WAIT)
+fn waits(fault: Fault, hold: Hold, in_flight: InFlight) -> bool {
+    stays_out(fault, hold, in_flight, FOR_A_WAIT)
 }
 
-fn enters(fault: Fault, how: Hold, in_flight: InFlight) -> bool {
-    !stays_out(fault, how, in_flight, FOR_AN_ENTRY)
+fn enters(fault: Fault, hold: Hold, in_flight: InFlight) -> bool {
+    !stays_out(fault, hold, in_flight, FOR_AN_ENTRY)
 }
 
 #[test]
-fn holders_wait_for_what_they_exclude_and_no_more() {
-    for how in [Hold::Read, Hold::WriteOnce, Hold::Exclusive] {
-        assert!(waits(Fault::None, how, InFlight::Write), "{how:?}");
-        assert!(enters(Fault::None, how, InFlight::Nothing), "{how:?}");
-        assert!(enters(Fault::NoDrain, how, InFlight::Write), "{how:?}");
+fn holders_wait_only_for_operations_that_they_exclude() {
+    for hold in [Hold::Read, Hold::WriteOnce, Hold::Exclusive] {
+        assert!(waits(Fault::None, hold, InFlight::Write), "{hold:?}");
+        assert!(enters(Fault::None, hold, InFlight::Nothing), "{hold:?}");
+        assert!(enters(Fault::NoDrain, hold, InFlight::Write), "{hold:?}");
     }
     assert!(waits(Fault::None, Hold::Exclusive, InFlight::Read));
     assert!(enters(Fault::NoReaderDrain, Hold::Exclusive, InFlight::Read));
@@ -200,12 +200,12 @@ fn holders_wait_for_what_they_exclude_and_no_more() {
 /// writes of a third go on. It used to wait for the whole stripe.
 #[test]
 fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
-    for how in [Hold::Read, Hold::WriteOnce, Hold::Exclusive] {
+    for hold in [Hold::Read, Hold::WriteOnce, Hold::Exclusive] {
         let gate = Arc::new(Gate::new(Fault::None));
         let [mut a, mut b, mut c] = [(); 3].map(|()| Gate::register(&gate));
         let key = |i| Keys::new(&mut vec![i]);
-        assert!(a.acquire(&key(1), how));
-        assert!(b.acquire(&key(2), how));
+        assert!(a.acquire(&key(1), hold));
+        assert!(b.acquire(&key(2), hold));
         drop(c.read(3));
         drop(c.write(3));
         a.release();
@@ -219,7 +219,7 @@ fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
 /// A waiter for a held key sleeps until the end of the hold wakes it; without that it sleeps on. (The model shows that
 /// no wake-up is lost: its threads would come to a deadlock.)
 #[test]
-fn who_waits_sleeps_until_it_is_woken() {
+fn a_waiter_sleeps_until_it_is_woken() {
     for (fault, is_woken) in [(Fault::None, true), (Fault::NoWake, false)] {
         let gate = Arc::new(Gate::new(fault));
         let mut holder = Gate::register(&gate);

@@ -139,34 +139,34 @@ pub(crate) fn push_change(bytes: &mut Vec<u8>, (field, to): &Change<'_>) {
 
 /// Decodes the first change, and returns it with the remaining bytes.
 pub(crate) fn split_change(bytes: &[u8]) -> Option<(Change<'_>, &[u8])> {
-    let (field, behind) = split(bytes)?;
-    let (len, behind) = split_number(behind)?;
-    let (to, behind) = match len {
-        0 => (To::Removed, behind),
+    let (field, tail) = split(bytes)?;
+    let (len, tail) = split_number(tail)?;
+    let (to, tail) = match len {
+        0 => (To::Removed, tail),
         UNTIL => {
-            let (at, behind) = split_number(behind)?;
-            let (value, behind) = split(behind)?;
-            (To::Until(value.into(), at), behind)
+            let (at, tail) = split_number(tail)?;
+            let (value, tail) = split(tail)?;
+            (To::Until(value.into(), at), tail)
         }
         EXPIRY => {
-            let (at, behind) = split_number(behind)?;
-            (To::Expiry(Some(at).filter(|at| *at > 0)), behind)
+            let (at, tail) = split_number(tail)?;
+            (To::Expiry(Some(at).filter(|at| *at > 0)), tail)
         }
         len => {
-            let (value, behind) = behind.split_at_checked(usize::try_from(len).ok()? - 1)?;
-            (To::Value(value.into()), behind)
+            let (value, tail) = tail.split_at_checked(usize::try_from(len).ok()? - 1)?;
+            (To::Value(value.into()), tail)
         }
     };
-    Some(((field, to), behind))
+    Some(((field, to), tail))
 }
 
 /// Whether encoded changes give a field an expiry. May be true by mistake for changes of another type.
 pub(crate) fn give_expiries(mut bytes: &[u8]) -> bool {
-    while let Some(((_, to), behind)) = split_change(bytes) {
+    while let Some(((_, to), tail)) = split_change(bytes) {
         if to.expire_at().is_some() {
             return true;
         }
-        bytes = behind;
+        bytes = tail;
     }
     false
 }
@@ -189,9 +189,9 @@ mod tests {
         changes.iter().for_each(|change| push_change(&mut bytes, change));
         let mut rest = &bytes[..];
         for change in &changes {
-            let (found, behind) = split_change(rest).expect("it is whole");
+            let (found, tail) = split_change(rest).expect("it is whole");
             assert_eq!(found, *change);
-            rest = behind;
+            rest = tail;
         }
         assert!(rest.is_empty() && give_expiries(&bytes));
         let mut plain = Vec::new();
@@ -199,8 +199,8 @@ mod tests {
         assert!(!give_expiries(&plain));
         for end in 0..bytes.len() {
             let (mut rest, mut steps) = (&bytes[..end], 0);
-            while let Some((_, behind)) = split_change(rest) {
-                (rest, steps) = (behind, steps + 1);
+            while let Some((_, tail)) = split_change(rest) {
+                (rest, steps) = (tail, steps + 1);
             }
             assert!(steps < changes.len());
         }

@@ -8,6 +8,7 @@
 //! wheel ([`crate::wheel`]); a [`HashRef`] shows only fields that have not expired.
 
 pub(crate) mod change;
+mod edit;
 pub(crate) mod large;
 mod packed;
 
@@ -175,9 +176,9 @@ impl Type for Hash {
     fn changes_from_bytes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
         let mut changes = Vec::new();
         while !bytes.is_empty() {
-            let (change, behind) = split_change(bytes)?;
+            let (change, tail) = split_change(bytes)?;
             changes.push(change);
-            bytes = behind;
+            bytes = tail;
         }
         Some(changes)
     }

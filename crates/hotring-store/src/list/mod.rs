@@ -218,19 +218,19 @@ impl Type for List {
 
     fn changes_from_bytes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
         let mut changes = Vec::new();
-        while let Some((tag, behind)) = bytes.split_first() {
-            let (at, behind) = match *tag {
-                INSERT | SET | REMOVE => split_number(behind)?,
-                _ => (0, behind),
+        while let Some((tag, tail)) = bytes.split_first() {
+            let (at, tail) = match *tag {
+                INSERT | SET | REMOVE => split_number(tail)?,
+                _ => (0, tail),
             };
             let at = usize::try_from(at).ok()?;
             if *tag == REMOVE {
-                let (n, behind) = split_number(behind)?;
+                let (n, tail) = split_number(tail)?;
                 changes.push(Change::Remove(at..at.checked_add(usize::try_from(n).ok()?)?));
-                bytes = behind;
+                bytes = tail;
                 continue;
             }
-            let (element, behind) = split(behind)?;
+            let (element, tail) = split(tail)?;
             changes.push(match *tag {
                 FRONT => Change::Front(element),
                 BACK => Change::Back(element),
@@ -238,7 +238,7 @@ impl Type for List {
                 SET => Change::Set(at, element),
                 _ => return None,
             });
-            bytes = behind;
+            bytes = tail;
         }
         Some(changes)
     }

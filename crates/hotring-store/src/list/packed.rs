@@ -8,13 +8,13 @@ pub(super) fn from(held: &[u8], from: usize) -> impl Iterator<Item = &[u8]> {
     let (_, mut rest) = Head::split(held);
     for _ in 0..from {
         match split(rest) {
-            Some((_, behind)) => rest = behind,
+            Some((_, tail)) => rest = tail,
             None => break,
         }
     }
     std::iter::from_fn(move || {
-        let (element, behind) = split(rest)?;
-        rest = behind;
+        let (element, tail) = split(rest)?;
+        rest = tail;
         Some(element)
     })
 }
@@ -23,8 +23,8 @@ pub(super) fn from(held: &[u8], from: usize) -> impl Iterator<Item = &[u8]> {
 fn split_at(entries: &[u8], n: usize) -> (&[u8], &[u8]) {
     let mut rest = entries;
     for _ in 0..n {
-        let Some((_, behind)) = split(rest) else { break };
-        rest = behind;
+        let Some((_, tail)) = split(rest) else { break };
+        rest = tail;
     }
     entries.split_at(entries.len() - rest.len())
 }
@@ -37,14 +37,14 @@ pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec
     let mut after: Option<Vec<u8>> = None;
     let mut rest = changes;
     while let Some(first) = rest.first() {
-        let (run, behind) = rest.split_at(run_len(first, rest));
+        let (run, tail) = rest.split_at(run_len(first, rest));
         // Most writes make one change: they decode one header, and nothing of their own result.
         let entries = after.as_deref().map_or(entries, |after| Head::split(after).1);
         if let Some((effect, next)) = step(tally.len, entries, number, run) {
             tally = Tally { len: effect.len, done: tally.done + effect.done };
             after = Some(next);
         }
-        rest = behind;
+        rest = tail;
     }
     (tally, (tally.len > 0).then(|| after.unwrap_or_else(|| held.to_vec())))
 }
@@ -113,11 +113,11 @@ fn remove(after: &mut Vec<u8>, entries: &[u8], count: usize, run: &[Change<'_>])
         if range.start >= count || range.start < at {
             continue;
         }
-        let (kept, behind) = split_at(rest, range.start - at);
+        let (kept, tail) = split_at(rest, range.start - at);
         after.extend_from_slice(kept);
         let end = range.end.min(count);
         // Everything after it is removed, so there is no need to walk over it.
-        rest = if end == count { &[] } else { split_at(behind, end - range.start).1 };
+        rest = if end == count { &[] } else { split_at(tail, end - range.start).1 };
         at = end;
     }
     after.extend_from_slice(rest);

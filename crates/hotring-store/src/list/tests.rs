@@ -129,7 +129,7 @@ fn a_list_is_packed_up_to_its_limits() {
 }
 
 #[test]
-fn what_is_cut_off_waits_to_be_freed() {
+fn detached_parts_wait_to_be_freed() {
     let freed = |mut gone: hotring_containers::Remains| -> usize {
         std::iter::from_fn(|| gone.free(1)).sum()
     };
@@ -174,7 +174,7 @@ fn indexes_and_ranges_are_those_of_redis() {
 }
 
 #[test]
-fn damaged_bytes_are_no_panic() {
+fn damaged_bytes_never_panic() {
     let long = [7u8; 200];
     let changes = [Change::Back(&long), Change::Back(b"de"), Change::Front(b"a")];
     let held = List::changed(List::packed(&[]), &changes).1.unwrap();

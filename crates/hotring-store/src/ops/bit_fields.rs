@@ -106,14 +106,14 @@ impl<'a> Overlay<'a> {
     }
 
     fn get(&self, field: BitField) -> i64 {
-        let (bytes, _, behind) = self.around(field);
-        field.of_bits((bytes >> behind) as u64 & field.mask())
+        let (bytes, _, shift) = self.around(field);
+        field.of_bits((bytes >> shift) as u64 & field.mask())
     }
 
     fn set(&mut self, field: BitField, number: i64) {
-        let (mut bytes, first, behind) = self.around(field);
-        bytes &= !(u128::from(field.mask()) << behind);
-        bytes |= u128::from(number as u64 & field.mask()) << behind;
+        let (mut bytes, first, shift) = self.around(field);
+        bytes &= !(u128::from(field.mask()) << shift);
+        bytes |= u128::from(number as u64 & field.mask()) << shift;
         for at in (first..=field.last_byte()).rev() {
             self.changed.insert(at, bytes as u8);
             bytes >>= 8;

@@ -95,8 +95,8 @@ impl Session {
                 self.encode_fields(fields)?
             }
             Content::HashUntil(fields) => {
-                let is_there = |(_, at): &&(Field<'_>, Option<u64>)| at.is_none_or(|at| at > now);
-                let there = fields.iter().filter(is_there);
+                let is_present = |(_, at): &&(Field<'_>, Option<u64>)| at.is_none_or(|at| at > now);
+                let there = fields.iter().filter(is_present);
                 self.encode_fields(there.map(|((field, value), at)| (field, value, *at)))?
             }
             Content::List(elements) => {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_or_too_long_is_not_stored() {
+    fn expired_and_too_long_values_are_not_stored() {
         let mut s = session();
         s.put_content(b"k", string(b"1"), None, false, NOW).unwrap();
         assert_eq!(s.put_content(b"k", string(b"2"), Some(NOW), false, NOW), Ok(false));

@@ -3,7 +3,7 @@
 use hotring_index::Expiry;
 use hotring_log::Effect;
 
-use crate::container::is_there;
+use crate::container::is_present;
 use crate::container::large::Large;
 use crate::databases::Parked;
 use crate::error::StoreError;
@@ -188,8 +188,8 @@ impl Session {
             self.select(self.selected);
             // A number cannot change its database while keys are held.
             let result = self.exclusive(keys, |session| {
-                let is_there = session.swaps == session.databases.swaps();
-                f.take_if(|_| is_there).map(|f| f(session))
+                let is_present = session.swaps == session.databases.swaps();
+                f.take_if(|_| is_present).map(|f| f(session))
             });
             if let Some(result) = result {
                 return result;
@@ -263,7 +263,7 @@ impl Session {
     fn carried(&mut self, key: &[u8], now: u64) -> Option<Carried> {
         self.read(key, now, |entry| {
             let (form, value) = match entry.block().and_then(Large::of) {
-                _ if !is_there(&entry, now) => return None,
+                _ if !is_present(&entry, now) => return None,
                 Some(large) => large.read(|contents| (contents.parts.kind(), contents.to_packed())),
                 None => with_form(entry.value, |form, value| (form, value.to_vec())),
             };

@@ -415,11 +415,11 @@ impl Items for View<'_> {
     fn judge_next(
         &mut self,
         hand: u64,
-        looks: usize,
+        steps: usize,
         mut verdict: impl FnMut(u64, Marks) -> Verdict,
     ) -> (u64, Judged) {
         let (mut chosen, pins, pinned) = (None, self.pins, &mut self.pinned);
-        let hand = self.index.review(hand, looks, |entry, marked| {
+        let hand = self.index.review(hand, steps, |entry, marked| {
             let (bits, victim) =
                 Self::judged((pins, pinned), (&entry, marked), |marks| verdict(marked.hash, marks));
             chosen = victim;

@@ -106,10 +106,10 @@ impl Session {
         let value = self.try_change(key, |key| {
             key.update_expiry(now, |entry| {
                 let (Some(entry), Ok(value)) = (entry, copied(entry.as_ref())) else {
-                    let is_there = entry.is_some();
+                    let is_present = entry.is_some();
                     return (
                         Action::Keep,
-                        if is_there { Err(StoreError::WrongType) } else { Ok(None) },
+                        if is_present { Err(StoreError::WrongType) } else { Ok(None) },
                     );
                 };
                 let action = match at {

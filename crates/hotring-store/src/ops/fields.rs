@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::changes::{Changed, FieldsChanged};
-use crate::container::{Changes, Decision, due_of_value, is_there, view_container};
+use crate::container::{Changes, Decision, due_of_value, is_present, view_container};
 use crate::error::StoreError;
 use crate::hash::{Change, Hash, HashRef, NewText, Tally, To};
 use crate::ops::expire::{ExpireCondition, TtlChange};
@@ -226,11 +226,11 @@ impl Session {
         self.admit_bytes(pairs.iter().map(|(field, value)| field.len() + value.len()).sum())?;
         let since = self.changes_len();
         let (_, holds) = self.update_hash(key, now, |hash| {
-            let mut is_there = pairs.iter().map(|(field, _)| hash.get(field).is_some());
+            let mut is_present = pairs.iter().map(|(field, _)| hash.get(field).is_some());
             let holds = match condition {
                 FieldsCondition::Always => true,
-                FieldsCondition::IfNone => !is_there.any(|is_there| is_there),
-                FieldsCondition::IfAll => is_there.all(|is_there| is_there),
+                FieldsCondition::IfNone => !is_present.any(|is_present| is_present),
+                FieldsCondition::IfAll => is_present.all(|is_present| is_present),
             };
             let change = |(field, value): &(&'_ [u8], &'_ [u8])| match expiry {
                 SetFieldExpiry::At(at) if at <= now => To::Removed,
@@ -297,7 +297,7 @@ impl Session {
     /// the key.
     pub(crate) fn remove_due_fields(&mut self, key: &[u8], now: u64, waits: bool) -> bool {
         let (mut due, mut is_over): (Vec<Vec<u8>>, bool) = (Vec::new(), false);
-        self.peek(key, now, |entry| match is_there(&entry, now) {
+        self.peek(key, now, |entry| match is_present(&entry, now) {
             false => is_over = true,
             // A value of another type has no fields that are due.
             true => {
@@ -313,7 +313,7 @@ impl Session {
             if is_over {
                 return write.update(0, |entry| {
                     // The hash may have got another field since.
-                    let goes = entry.is_some_and(|entry| !is_there(&entry, now));
+                    let goes = entry.is_some_and(|entry| !is_present(&entry, now));
                     (if goes { Action::Remove } else { Action::Keep }, ())
                 });
             }

@@ -3,7 +3,7 @@
 use hotring_index::{Entry, Key, Scrub};
 use hotring_log::Effect;
 
-use crate::container::is_there;
+use crate::container::is_present;
 use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::session::Session;
@@ -30,14 +30,14 @@ impl Session {
 
     /// A key near the position that `random` selects; None if the database is empty.
     pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
-        let is_told = self.changes.is_some() || self.is_observed();
+        let has_observers = self.changes.is_some() || self.is_observed();
         let _reading = self.gate.read_all();
-        let keeps_expired = is_told || self.logged.modes.get().keeps_expired();
+        let keeps_expired = has_observers || self.logged.modes.get().keeps_expired();
         let sampled = match keeps_expired {
             true => None,
-            false => self.index.sample(random, now, |entry| there(&entry, now))?,
+            false => self.index.sample(random, now, |entry| live_key(&entry, now))?,
         };
-        sampled.or_else(|| some_key(&mut self.index, random, now))
+        sampled.or_else(|| next_live_key(&mut self.index, random, now))
     }
 
     /// Prefetches the memory of these keys into the processor's cache, as one batch. The keys then include their
@@ -71,18 +71,18 @@ impl Session {
 }
 
 /// The key, unless all its parts have expired.
-fn there(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
-    is_there(entry, now).then(|| entry.key.to_vec())
+fn live_key(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
+    is_present(entry, now).then(|| entry.key.to_vec())
 }
 
 /// The next key from a position on. Does not remove expired keys: the index's own sample does, without telling
 /// observers.
-fn some_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
+fn next_live_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
     let (mut cursor, mut rounds, mut found) = (from, 0, None);
     // At most two passes: to the end and from the start.
     while found.is_none() && rounds < 2 {
         cursor = index.scan(cursor, 1, now, |entry| {
-            found = found.take().or_else(|| there(&entry, now));
+            found = found.take().or_else(|| live_key(&entry, now));
         });
         rounds += u32::from(cursor == 0);
     }

@@ -47,8 +47,8 @@ impl Elements {
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.held[..];
         std::iter::from_fn(move || {
-            let (element, behind) = split(rest)?;
-            rest = behind;
+            let (element, tail) = split(rest)?;
+            rest = tail;
             Some(element)
         })
     }
@@ -280,13 +280,13 @@ impl Session {
         stop: i64,
         now: u64,
     ) -> Result<bool, StoreError> {
-        let (tally, is_there) = self.shrink_list(key, now, |list| {
+        let (tally, is_present) = self.shrink_list(key, now, |list| {
             let (kept, len) = (list.range(start, stop), list.len());
             let around = [kept.end..len, 0..kept.start];
             let removes = around.into_iter().filter(|range| !range.is_empty());
             Ok((Changes::Many(removes.map(Change::Remove).collect()), len > 0))
         })?;
-        if let Some(changes) = self.changes.as_mut().filter(|_| is_there && tally.done == 0) {
+        if let Some(changes) = self.changes.as_mut().filter(|_| is_present && tally.done == 0) {
             // Redis reports a change even if nothing was to be removed.
             let kind = Changed::Stored { is_new: false, expires: false };
             changes.push(Recorded {
@@ -296,7 +296,7 @@ impl Session {
                 step: None,
             });
         }
-        Ok(is_there)
+        Ok(is_present)
     }
 
     /// Moves the element at an end of `from` to an end of `to`, which may be the same key, in one step to every

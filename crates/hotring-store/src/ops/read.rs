@@ -2,7 +2,7 @@
 
 use hotring_index::{BlockRef, Entry, Key};
 
-use crate::container::{Type, is_there};
+use crate::container::{Type, is_present};
 use crate::error::StoreError;
 use crate::long_text::{self, LongText, TextRef, view_text};
 use crate::session::Session;
@@ -173,13 +173,13 @@ impl Session {
 
     /// True if the key is present.
     pub fn exists(&mut self, key: &[u8], now: u64) -> bool {
-        self.peek(key, now, |entry| is_there(&entry, now)) == Some(true)
+        self.peek(key, now, |entry| is_present(&entry, now)) == Some(true)
     }
 
     /// Like [`exists`](Self::exists), and counts as an access, whatever the [`Origin`](crate::Origin).
     pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
         self.mark_accesses(|session| {
-            session.read(key, now, |entry| is_there(&entry, now)) == Some(true)
+            session.read(key, now, |entry| is_present(&entry, now)) == Some(true)
         })
     }
 
@@ -198,7 +198,7 @@ impl Session {
         let (policy, tick, dates) = (self.eviction.policy(), self.tick(), self.dates_accesses());
         let _reading = self.gate.read(self.gate_hash(key));
         let found =
-            self.index.peek_marked(key, now, |entry, bits| (is_there(&entry, now), bits))?;
+            self.index.peek_marked(key, now, |entry, bits| (is_present(&entry, now), bits))?;
         let (true, bits) = found else { return None };
         Some(match () {
             () if policy.is_lfu() => Accesses::Frequency(bits),
@@ -210,7 +210,7 @@ impl Session {
 
     /// The key's expiry: None if the key is absent, `Some(None)` if it never expires.
     pub fn expiry(&mut self, key: &[u8], now: u64) -> Option<Option<u64>> {
-        self.peek(key, now, |entry| is_there(&entry, now).then_some(entry.expire_at)).flatten()
+        self.peek(key, now, |entry| is_present(&entry, now).then_some(entry.expire_at)).flatten()
     }
 
     /// The key's version, which every later write of the key changes and which is never used twice in a store's life;
@@ -224,7 +224,7 @@ impl Session {
     /// Memory of the key's item, in bytes; None if the key is absent.
     pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
         let footprint = |entry: Entry<'_>| entry.footprint + long_text::base_bytes(&entry);
-        self.peek(key, now, |entry| is_there(&entry, now).then(|| footprint(entry))).flatten()
+        self.peek(key, now, |entry| is_present(&entry, now).then(|| footprint(entry))).flatten()
     }
 }
 

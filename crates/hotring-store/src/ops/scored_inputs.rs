@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use hotring_index::AnySession as Index;
 use hotring_index::{Block, Entry};
 
-use crate::container::{Type, is_there, large, view_container};
+use crate::container::{Type, is_present, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
 use crate::ops::sets::{MemberTest, SetSnapshot};
@@ -50,7 +50,7 @@ const WALK_MAX: usize = 32;
 
 impl ScoredInput {
     fn of(entry: &Entry<'_>, now: u64) -> Result<ScoredInput, StoreError> {
-        if !is_there(entry, now) {
+        if !is_present(entry, now) {
             return Ok(ScoredInput::default());
         }
         if let Some(large) = large::of_entry(entry)

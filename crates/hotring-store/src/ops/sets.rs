@@ -8,7 +8,7 @@ use hotring_index::{Action, Block, Entry, Expiry, Key, NewValue};
 
 use crate::changes::Step;
 use crate::container::write::check_len;
-use crate::container::{Changes, Type, is_there, large, view_container};
+use crate::container::{Changes, Type, is_present, large, view_container};
 use crate::error::StoreError;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
 use crate::ops::reply_capacity::ReplyCapacity;
@@ -48,7 +48,7 @@ pub enum SetOperation {
 
 impl SetSnapshot {
     pub(crate) fn of(entry: &Entry<'_>, now: u64) -> Result<SetSnapshot, StoreError> {
-        if !is_there(entry, now) {
+        if !is_present(entry, now) {
             return Ok(SetSnapshot::default());
         }
         if let Some(large) = large::of_entry(entry) {
@@ -74,7 +74,7 @@ impl SetSnapshot {
     }
 
     /// Whether the key is present.
-    pub fn is_there(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         !matches!(self.0, Held::Absent)
     }
 }
@@ -294,12 +294,12 @@ impl Session {
             session.check_role()?;
             let damages = session.damages();
             let has = |set: SetRef<'_>| set.contains(member);
-            let Some(is_there) = session.read_container::<Set, _>(from, now, has)? else {
+            let Some(is_present) = session.read_container::<Set, _>(from, now, has)? else {
                 return Ok(false);
             };
             session.read_container::<Set, _>(to, now, |_| ())?;
-            if !is_there || from == to {
-                return Ok(is_there);
+            if !is_present || from == to {
+                return Ok(is_present);
             }
             let (add, remove) = ([Change::add(member)], [Change::remove(member)]);
             // The step that may fail comes first.

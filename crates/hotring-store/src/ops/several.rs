@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use hotring_index::{BlockRef, Expiry, Key, NewValue};
 
-use crate::container::{is_there, large};
+use crate::container::{is_present, large};
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
@@ -96,21 +96,21 @@ impl Session {
             return usize::from(self.exists(key, now));
         }
         self.count_many(keys, |index, key| {
-            index.peek(key, now, |entry| is_there(&entry, now)) == Some(true)
+            index.peek(key, now, |entry| is_present(&entry, now)) == Some(true)
         })
     }
 
     fn count_many(
         &mut self,
         keys: &[&[u8]],
-        mut is_there: impl FnMut(&mut Index, Key<'_>) -> bool,
+        mut is_present: impl FnMut(&mut Index, Key<'_>) -> bool,
     ) -> usize {
         self.read_many(keys, |index| {
             let mut present = 0;
             let mut space = no_keys();
             for batch in keys.chunks(PREFETCH_KEYS) {
                 let keys = prefetched(index, batch, &mut space).iter();
-                present += keys.filter(|key| is_there(index, **key)).count();
+                present += keys.filter(|key| is_present(index, **key)).count();
             }
             present
         })
@@ -121,7 +121,7 @@ impl Session {
     pub fn touch_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
         self.mark_accesses(|session| {
             session.count_many(keys, |index, key| {
-                index.get(key, now, |entry| is_there(&entry, now)) == Some(true)
+                index.get(key, now, |entry| is_present(&entry, now)) == Some(true)
             })
         })
     }
@@ -308,7 +308,7 @@ impl Session {
     fn detached(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
         self.read(key, now, |entry| {
             let expiry = entry.expire_at.map_or(Expiry::Never, Expiry::At);
-            is_there(&entry, now).then(|| (detach_entry(&entry), expiry))
+            is_present(&entry, now).then(|| (detach_entry(&entry), expiry))
         })
         .flatten()
     }

@@ -314,7 +314,7 @@ fn incr_by_checks_form_and_range() {
 }
 
 #[test]
-fn incr_by_float_stores_what_it_returns() {
+fn incr_by_float_stores_its_result() {
     let mut s = session();
     let incr = |s: &mut Session, delta: &str| {
         s.incr_by_float(b"k", delta.as_bytes(), NOW).map(|text| String::from_utf8(text).unwrap())

@@ -177,27 +177,27 @@ impl Type for SortedSet {
     fn changes_from_bytes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
         let mut changes = Vec::new();
         while !bytes.is_empty() {
-            let (number, behind) = split_number(bytes)?;
+            let (number, tail) = split_number(bytes)?;
             let (kind, number) = (number & 3, usize::try_from(number >> 2).ok()?);
-            let (change, behind) = match kind {
+            let (change, tail) = match kind {
                 PUT => {
-                    let (member, behind) = behind.split_at_checked(number)?;
-                    let (score, behind) = split_score(behind)?;
-                    (Change::Put(member, score), behind)
+                    let (member, tail) = tail.split_at_checked(number)?;
+                    let (score, tail) = split_score(tail)?;
+                    (Change::Put(member, score), tail)
                 }
                 REMOVE => {
-                    let (member, behind) = behind.split_at_checked(number)?;
-                    (Change::Remove(member), behind)
+                    let (member, tail) = tail.split_at_checked(number)?;
+                    (Change::Remove(member), tail)
                 }
                 REMOVE_RANKS => {
-                    let (len, behind) = split_number(behind)?;
+                    let (len, tail) = split_number(tail)?;
                     let end = number.checked_add(usize::try_from(len).ok()?)?;
-                    (Change::RemoveRanks(number, end), behind)
+                    (Change::RemoveRanks(number, end), tail)
                 }
                 _ => return None,
             };
             changes.push(change);
-            bytes = behind;
+            bytes = tail;
         }
         Some(changes)
     }
@@ -475,10 +475,10 @@ fn with_ranges<'a>(
     let mut rest = entries;
     std::iter::from_fn(move || {
         let start = entries.len() - rest.len();
-        let (member, behind) = split(rest)?;
-        let (score, behind) = split_score(behind)?;
-        rest = behind;
-        Some((Scored { score, member }, start..entries.len() - behind.len()))
+        let (member, tail) = split(rest)?;
+        let (score, tail) = split_score(tail)?;
+        rest = tail;
+        Some((Scored { score, member }, start..entries.len() - tail.len()))
     })
 }
 
@@ -495,10 +495,10 @@ fn push_score(held: &mut Vec<u8>, score: f64) {
 
 /// Decodes a score, and returns it with the remaining bytes. None if it is damaged or NaN.
 fn split_score(held: &[u8]) -> Option<(f64, &[u8])> {
-    let (part, behind) = split(held)?;
+    let (part, tail) = split(held)?;
     let zeros = size_of::<f64>().checked_sub(part.len())?;
     let bits = part.iter().fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
     // A score of 0 has an empty part: then all 64 bits must be shifted, which is not a valid shift.
     let score = f64::from_bits(bits.checked_shl(8 * zeros as u32).unwrap_or(0));
-    (!score.is_nan()).then_some((score, behind))
+    (!score.is_nan()).then_some((score, tail))
 }

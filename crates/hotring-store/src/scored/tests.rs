@@ -31,7 +31,7 @@ fn scores_come_back_and_small_ones_take_little() {
 }
 
 #[test]
-fn one_change_does_what_it_does_among_several() {
+fn one_change_acts_like_one_of_several() {
     let mut random = fastrand::Rng::with_seed(7);
     let members: Vec<Vec<u8>> = (0..12u8).map(|i| vec![b'a' + i]).collect();
     let (mut held, mut large) = (set(&[("a", 1.0)]), None);
@@ -138,7 +138,7 @@ fn intervals_are_ranks() {
 }
 
 #[test]
-fn damaged_bytes_are_no_panic() {
+fn damaged_bytes_never_panic() {
     let held = set(&[("a", 1.5), ("bc", 2.0), ("d", f64::INFINITY)]);
     for end in 0..held.len() {
         for i in 0..end {
@@ -155,7 +155,7 @@ fn damaged_bytes_are_no_panic() {
 
 /// A cut freed all that it took away within the writer's turn, for which readers of the set wait.
 #[test]
-fn what_a_cut_takes_away_is_freed_later_and_the_rest_is_right() {
+fn a_cut_frees_later_and_leaves_the_right_rest() {
     let key = |i: u32| format!("{i:06}").into_bytes();
     for (from, to) in [(0, 49_000), (1_000, 50_000), (10, 49_990), (10_000, 20_000), (5, 9)] {
         let mut scores = Scores::new([1, 2]);

@@ -192,10 +192,10 @@ impl Type for Set {
     fn changes_from_bytes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
         let mut changes = Vec::new();
         while !bytes.is_empty() {
-            let (number, behind) = split_number(bytes)?;
-            let (member, behind) = behind.split_at_checked(usize::try_from(number / 2).ok()?)?;
+            let (number, tail) = split_number(bytes)?;
+            let (member, tail) = tail.split_at_checked(usize::try_from(number / 2).ok()?)?;
             changes.push(Change { member: member.into(), adds: number % 2 == 1 });
-            bytes = behind;
+            bytes = tail;
         }
         Some(changes)
     }

@@ -125,8 +125,8 @@ fn push_int(held: &mut Vec<u8>, n: i64, width: usize) {
 /// The members of a list.
 fn list<'a>(mut rest: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     std::iter::from_fn(move || {
-        let (member, behind) = split(rest)?;
-        rest = behind;
+        let (member, tail) = split(rest)?;
+        rest = tail;
         Some(member)
     })
 }
@@ -169,10 +169,10 @@ fn added(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
             let mut held = head.begin(1 + (ints.len() + 1) * width);
             held.push(width as u8);
             if width == ints.width {
-                let (before, behind) = ints.bytes.split_at(at * width);
+                let (before, tail) = ints.bytes.split_at(at * width);
                 held.extend_from_slice(before);
                 push_int(&mut held, n, width);
-                held.extend_from_slice(behind);
+                held.extend_from_slice(tail);
             } else {
                 (0..at).for_each(|i| push_int(&mut held, ints.at(i), width));
                 push_int(&mut held, n, width);
@@ -221,11 +221,11 @@ fn removed(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
         Body::List(members) => {
             let mut rest = members;
             loop {
-                let (other, behind) = split(rest)?;
+                let (other, tail) = split(rest)?;
                 if is_same(other, member) {
-                    break (body.len() - rest.len(), body.len() - behind.len());
+                    break (body.len() - rest.len(), body.len() - tail.len());
                 }
-                rest = behind;
+                rest = tail;
             }
         }
     };

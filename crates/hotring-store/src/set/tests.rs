@@ -54,7 +54,7 @@ fn another_member_makes_a_list_for_good() {
 }
 
 #[test]
-fn many_changes_do_what_few_do() {
+fn many_changes_act_like_few() {
     let mut random = fastrand::Rng::with_seed(3);
     for round in 0..300 {
         let (mut few, mut many, mut model) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -133,7 +133,7 @@ fn a_set_is_packed_up_to_its_limits() {
 }
 
 #[test]
-fn a_large_set_knows_its_bytes_and_what_empties_it() {
+fn a_large_set_knows_its_bytes_and_the_changes_that_empty_it() {
     let mut members = Members::new([1, 2]);
     members.apply(&[add("abc"), add("de"), add("abc")]);
     assert_eq!((members.len(), members.len_of_all()), (2, 5));
@@ -157,7 +157,7 @@ fn changes_come_back_from_their_bytes() {
 }
 
 #[test]
-fn damaged_bytes_are_no_panic() {
+fn damaged_bytes_never_panic() {
     let ints = changed(&[], &[add("1"), add("-70000"), add("9")]).2;
     let list = changed(&[], &[add("abc"), add("-70000"), add("9")]).2;
     for held in [ints, list] {
@@ -204,7 +204,7 @@ fn many_members_go_in_one_walk_and_are_freed_later() {
         assert_eq!(members.len(), before - removed);
         assert!(gone.iter().all(|name| !members.contains(name)));
         assert!(members.iter().all(|name| members.contains(name)));
-        assert_eq!(members.len_of_all(), members.iter().map(<[u8]>::len).sum());
+        assert_eq!(members.len_of_all(), members.iter().map(<[u8]>::len).sum::<usize>());
         assert_eq!(members.take_cut().is_some(), is_cut, "{n}");
         assert!(members.add(&gone[0]), "it is as any other set");
     }

@@ -222,8 +222,8 @@ impl Watchers {
         let mut woken = Vec::new();
         self.retain(stripe as usize, key, |waiter| {
             let fires = event.fires(waiter);
-            let looks = matches!(event, Event::Expiry) && waiter.expected.is_none();
-            if fires || looks {
+            let must_check = matches!(event, Event::Expiry) && waiter.expected.is_none();
+            if fires || must_check {
                 woken.push(waiter.waker.clone());
             }
             if fires {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_and_memory_follows() {
+    fn words_come_out_in_reverse_order_and_memory_follows() {
         let mut chunks = Chunks::default();
         assert_eq!((chunks.pop(), chunks.bytes()), (None, 0));
         for n in [1, 4, 5, 100, 10_000] {

@@ -335,7 +335,7 @@ mod tests {
 
     /// Hundreds of megabytes of entries were once freed by a clear while it held the store.
     #[test]
-    fn who_forgets_all_frees_nothing() {
+    fn a_clear_frees_nothing_at_once() {
         let wheels = Wheels::new();
         (0..10_000).for_each(|hash| wheels.enter(hash, 1_000 + hash, 1));
         wheels.begin_walk(2);

@@ -14,7 +14,7 @@ use hotring_log::{Effect, Records};
 
 use crate::changes::{Change, Changed, FieldsChanged, Origin, remove_emptied, remove_expired};
 use crate::container::large::Large;
-use crate::container::{Type, is_there};
+use crate::container::{Type, is_present};
 use crate::history::HistoryLimits;
 use crate::list::List;
 use crate::logged::{self, PutKind};
@@ -207,10 +207,10 @@ impl Write<'_> {
         // At time 0 nothing has expired.
         let time = if lasting { 0 } else { now };
         let result = index.update(key, time, |entry| {
-            let there =
-                entry.filter(|entry| !(lasting && is_expired(entry, now)) && is_there(entry, now));
-            let is_over = there.is_none() && entry.is_some();
-            let entry = there;
+            let live = entry
+                .filter(|entry| !(lasting && is_expired(entry, now)) && is_present(entry, now));
+            let is_over = live.is_none() && entry.is_some();
+            let entry = live;
             let (put_kind, mut action, result) = decide(entry);
             match &mut action {
                 // An absent key has no expiry to keep.
@@ -280,12 +280,12 @@ impl Write<'_> {
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
         let Write { index, key, stripe, wheels, mut records, mut hooks, lasting } = self;
-        let is_there = |index: &mut Index| {
-            let there = |entry: Entry<'_>| !is_expired(&entry, now) && is_there(&entry, now);
+        let is_live = |index: &mut Index| {
+            let there = |entry: Entry<'_>| !is_expired(&entry, now) && is_present(&entry, now);
             index.peek(key, 0, there)
         };
         if let Some(ActiveHooks { refuses: Some(refused), .. }) = &mut hooks {
-            **refused |= is_there(index) == Some(true);
+            **refused |= is_live(index) == Some(true);
             return false;
         }
         if let Some(hooks) = &mut hooks {
@@ -295,7 +295,7 @@ impl Write<'_> {
         let removes = |index: &mut Index| {
             let damages = index.damages();
             // Its removal is the expirer's, which logs it.
-            if lasting && is_there(index) == Some(false) {
+            if lasting && is_live(index) == Some(false) {
                 return false;
             }
             let is_emptied = wheels.have_fields() && remove_emptied(index, key.bytes(), now);
@@ -347,8 +347,8 @@ impl Write<'_> {
         if let Some(mut hooks) = hooks.filter(|hooks| hooks.refuses.is_none()) {
             hooks.expire(index, wheels, key.bytes(), now, records.filter(|_| lasting));
         }
-        let is_there = |entry: Entry<'_>| is_there(&entry, now);
-        if (lasting || wheels.have_fields()) && index.peek(key, now, is_there) != Some(true) {
+        let is_present = |entry: Entry<'_>| is_present(&entry, now);
+        if (lasting || wheels.have_fields()) && index.peek(key, now, is_present) != Some(true) {
             return None;
         }
         index.version(key, if lasting { 0 } else { now })
@@ -462,7 +462,7 @@ fn decide_in_vain<'x, R>(
 ) -> R {
     // At time 0 nothing has expired.
     let (result, changes) = index.update(key, 0, |entry| {
-        let there = entry.filter(|entry| !is_expired(entry, now) && is_there(entry, now));
+        let there = entry.filter(|entry| !is_expired(entry, now) && is_present(entry, now));
         let (put_kind, action, result) = decide(there);
         let changes = match action {
             Action::Keep => false,

@@ -285,7 +285,7 @@ fn appends_are_all_there_in_each_threads_order() {
 }
 
 #[test]
-fn scan_visits_what_stays_while_others_come_and_go() {
+fn scan_visits_all_permanent_keys() {
     let store = open();
     let mut session = store.session();
     for i in 0..500 {
@@ -423,7 +423,7 @@ fn readers_of_everything_exclusive_holders_and_unlucky_writers_all_get_on() {
 /// While one key is held, reads of all others go on, also of those of its stripe, and who waits for it takes next to no
 /// processor time. Whole stripes were held, and threads that met one spun.
 #[test]
-fn a_held_key_stops_nobody_but_who_wants_it() {
+fn a_held_key_blocks_only_operations_on_it() {
     const HELD_FOR: Duration = Duration::from_millis(300);
     const KEYS: usize = 1_000;
     let store = Store::new(Options::default()).unwrap();

@@ -19,7 +19,7 @@ fn list(session: &mut Session) -> String {
     String::from_utf8(all).expect("letters")
 }
 
-/// What the log has of a list to which letters are pushed one by one.
+/// The log's records of a list to which letters are pushed one by one.
 struct Written {
     first: (u8, Vec<u8>),
     /// The numbers and the bytes of the changes.

@@ -56,7 +56,7 @@ fn changes_keep_the_expiry_and_refuse_long_parts() {
 
 /// Of packed ones and in place; not of what changes nothing.
 #[test]
-fn those_who_wait_are_told_of_changes() {
+fn waiters_are_notified_of_changes() {
     let store = Store::new(options()).expect("it fits");
     let (mut session, mut waiting) = (store.session(), store.session());
     for key in KEYS {

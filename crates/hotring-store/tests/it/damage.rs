@@ -121,7 +121,7 @@ fn expiring_keys_takes_no_note_away() {
 }
 
 #[test]
-fn what_looks_at_the_value_changes_nothing() {
+fn a_write_that_reads_a_damaged_value_changes_nothing() {
     each(|s, key| {
         let set = |condition| SetOptions { condition, ..SetOptions::default() };
         assert_eq!(s.incr_by(key, 1, NOW), Ok(1), "as an absent key would, but not stored");
@@ -231,7 +231,7 @@ fn a_walk_finds_every_damaged_key() {
 }
 
 #[test]
-fn who_waits_is_told_of_the_repair_and_not_of_the_damage() {
+fn a_waiter_sees_the_repair_and_not_the_damage() {
     for &engine in EngineChoice::ALL {
         for history in [0, 2] {
             for (key, value, part) in KEYS {

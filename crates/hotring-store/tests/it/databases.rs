@@ -138,7 +138,7 @@ fn a_swap_is_at_one_moment() {
 }
 
 #[test]
-fn what_is_watched_in_one_is_written_by_a_swap_and_not_by_another_database() {
+fn a_swap_changes_watched_keys_and_other_databases_do_not() {
     let store = store();
     let (mut session, mut other) = (store.session(), store.session());
     set(&mut session, b"k", b"v");
@@ -162,7 +162,7 @@ fn what_is_watched_in_one_is_written_by_a_swap_and_not_by_another_database() {
 
 /// A session that had not followed a swap once remembered the key of the old place under the stamp of the new one.
 #[test]
-fn what_is_watched_is_of_the_place_that_the_number_has() {
+fn a_watch_is_on_the_database_of_the_number() {
     let store = store();
     let (mut session, mut other) = (store.session(), store.session());
     set(&mut session, b"k", b"zero");
@@ -208,10 +208,10 @@ fn a_swap_while_a_key_is_watched_is_noticed() {
     });
 }
 
-/// What a session does with the selected database to itself it does in one place, which the number has. A wait for the
+/// Exclusive work in the selected database happens in one database, that of its number. A wait for the
 /// keys once let a swap go by.
 #[test]
-fn what_is_done_alone_is_done_in_the_place_that_the_number_has() {
+fn exclusive_work_uses_the_database_of_the_number() {
     let store = store();
     let done = AtomicBool::new(false);
     let mut session = store.session();
@@ -233,10 +233,10 @@ fn what_is_done_alone_is_done_in_the_place_that_the_number_has() {
     });
 }
 
-/// What sessions had removed in databases that they had left once waited there, and counted as used: writes elsewhere
-/// were refused, or evicted keys for it.
+/// Regression test: items removed in databases that sessions had left stayed there and counted as used: writes
+/// elsewhere were refused, or evicted keys for it.
 #[test]
-fn what_is_removed_in_one_is_free_for_the_others() {
+fn memory_freed_in_one_database_is_free_for_others() {
     for policy in [EvictionPolicy::NoEviction, EvictionPolicy::AllKeysRandom] {
         let store = store();
         let mut sessions: Vec<_> = (0..8).map(|_| store.session()).collect();
@@ -271,7 +271,7 @@ fn what_is_removed_in_one_is_free_for_the_others() {
 
 /// An idle session frees what others have removed where it was before.
 #[test]
-fn an_idle_session_frees_what_waits_in_databases_that_it_has_left() {
+fn an_idle_session_frees_memory_of_databases_that_it_left() {
     let store = store();
     let (mut idle, mut other) = (store.session(), store.session());
     for session in [&mut idle, &mut other] {
@@ -318,7 +318,7 @@ fn the_limit_of_memory_is_that_of_all() {
     assert!(store.stats().index.used_bytes() < max + (1 << 20));
 }
 
-/// What is set once is so in a database that comes later, and the first one knows of it.
+/// A setting applies to databases that are created later, and the first one knows of them.
 #[test]
 fn a_database_that_comes_later_is_within_the_limit() {
     let store = store();
@@ -336,7 +336,7 @@ fn a_database_that_comes_later_is_within_the_limit() {
     }
 }
 
-/// What a log and a snapshot hold is what there was, with swaps in between.
+/// A log and a snapshot hold all data, with swaps in between.
 #[test]
 fn the_log_and_a_snapshot_know_the_databases() {
     let (memory, store) = (Memory::new(), store());

@@ -107,7 +107,7 @@ fn volatile_policies_leave_the_others() {
 
 /// A key may lose its expiry between the choice and the removal, and long before, as choices are kept.
 #[test]
-fn volatile_policies_leave_what_has_become_persistent() {
+fn volatile_policies_keep_keys_that_became_persistent() {
     for policy in evicting().filter(|policy| policy.takes_expiring_only()) {
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
@@ -154,7 +154,7 @@ fn hot_left(policy: EvictionPolicy) -> f64 {
 }
 
 #[test]
-fn what_is_asked_for_again_stays() {
+fn items_read_again_stay() {
     for (policy, least) in [
         (EvictionPolicy::Heat, 0.99),
         (EvictionPolicy::AllKeysLru, 0.9),
@@ -177,7 +177,7 @@ fn come_and_go(session: &mut Session, keys: std::ops::Range<u32>) {
 }
 
 #[test]
-fn pinned_keys_stay_whatever_comes() {
+fn pinned_keys_are_never_evicted() {
     for policy in evicting() {
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
@@ -272,7 +272,7 @@ fn accesses_can_be_asked_for() {
 
 /// Redis tells of all keys but under policies of frequency; here it was an error under all but those of ages.
 #[test]
-fn idle_times_are_told_where_no_policy_needs_the_bits() {
+fn idle_times_are_shown_if_no_policy_needs_the_bits() {
     const MINUTE: u64 = 60_000;
     use EvictionPolicy::{AllKeysRandom, ExpiringTtl, Heat, NoEviction};
     for policy in [NoEviction, Heat, AllKeysRandom, ExpiringTtl] {

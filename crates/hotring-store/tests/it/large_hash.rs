@@ -148,7 +148,7 @@ fn a_large_hash_expires_counts_and_is_of_its_type() {
 }
 
 #[test]
-fn a_walk_in_parts_meets_what_stays() {
+fn a_walk_in_parts_meets_all_permanent_parts() {
     let store = store();
     let mut session = store.session();
     for i in 0..1_000 {

@@ -88,7 +88,7 @@ fn step(session: &mut Session, model: &mut Model, random: &mut Random) {
 }
 
 #[test]
-fn sorted_sets_are_what_their_model_says() {
+fn sorted_sets_agree_with_their_model() {
     let (store, mut random, mut model) = (store(), Random::new(21), Model::new());
     let mut session = store.session();
     for _ in 0..4_000 {
@@ -103,7 +103,7 @@ fn sorted_sets_are_what_their_model_says() {
 }
 
 #[test]
-fn other_types_are_told_apart() {
+fn other_types_are_distinguished() {
     let store = store();
     let mut session = store.session();
     session.set(b"s", b"x", Default::default(), NOW).unwrap();

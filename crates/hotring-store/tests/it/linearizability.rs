@@ -212,7 +212,7 @@ fn event(begin: u64, end: u64, op: Op, out: Out) -> Event {
 }
 
 #[test]
-fn the_checker_accepts_what_some_order_explains() {
+fn the_checker_accepts_explainable_histories() {
     let histories = [
         vec![],
         // A read beside a write may see either side of it.

@@ -82,13 +82,13 @@ fn step(
         }
         9 => {
             let at = if index < 0 { index + len as i64 } else { index };
-            let is_there = (0..len as i64).contains(&at);
+            let is_present = (0..len as i64).contains(&at);
             let set = session.list_set(key, index, &element, NOW);
-            assert_eq!(set, Ok((len > 0).then_some(is_there)));
-            if is_there {
+            assert_eq!(set, Ok((len > 0).then_some(is_present)));
+            if is_present {
                 model[at as usize] = element;
             }
-            is_there
+            is_present
         }
         10 | 11 => {
             let is_before = random.one_in(2);
@@ -275,7 +275,7 @@ fn a_move_is_seen_whole() {
 
 /// The elements cut off by a trim are freed in steps, and their memory is free then.
 #[test]
-fn what_is_cut_off_is_freed_in_steps() {
+fn detached_parts_are_freed_in_steps() {
     let store = store();
     let mut session = store.session();
     let before = store.stats().index.used_bytes();

@@ -289,7 +289,7 @@ pub(crate) const ENGINES: &[&str] = &[
 ];
 
 #[test]
-fn the_log_says_what_racing_writers_did() {
+fn the_log_has_the_order_of_racing_writers() {
     for (seed, name) in ENGINES.iter().enumerate() {
         let engine: EngineChoice = name.parse().expect("its name");
         let (was, is) = race(engine, &Options::default(), seed as u64, 3_000);
@@ -372,7 +372,7 @@ fn each_kind_of_value_comes_back() {
 
 /// An expiry that was put off in time, before the log is read at a time after the first one.
 #[test]
-fn what_a_later_record_keeps_alive_is_not_dropped() {
+fn a_key_that_a_later_record_keeps_is_not_dropped() {
     let storage = Memory::new();
     let logged = Logged::new(Options::default(), Fault::None, &storage);
     let mut session = logged.store.session();

@@ -257,7 +257,7 @@ fn round(seed: u64, met: &Met) {
 }
 
 #[test]
-fn the_log_is_the_store_whatever_happens_at_once() {
+fn the_log_equals_the_store_under_concurrency() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed = number("HOTRING_SEED").unwrap_or(1);
     let end = Instant::now() + Duration::from_secs(number("HOTRING_SECONDS").unwrap_or(2));

@@ -194,7 +194,7 @@ fn long(session: &mut Session, key: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn operations_on_whole_strings_meet_what_was_written() {
+fn operations_on_whole_strings_see_written_parts() {
     let store = store();
     let mut s = store.session();
     let text = long(&mut s, b"k");

@@ -77,7 +77,7 @@ fn a_long_value_has_to_fit() {
 }
 
 #[test]
-fn what_was_admitted_together_is_not_refused_in_the_middle() {
+fn writes_admitted_together_are_not_refused_midway() {
     let store = store();
     let mut s = store.session();
     (0..1_000_000)

@@ -99,7 +99,7 @@ fn whole(store: &Store) -> (State, Pins) {
     (state(store), store.session().pinned_keys(None, usize::MAX))
 }
 
-/// What the storage holds: the newest snapshot, if there is one, and the log behind it up to `last`. Read in that
+/// The content of the storage: the newest snapshot, if there is one, and the log behind it up to `last`. Read in that
 /// order, and with the hottest part of the snapshot first, which is the same.
 fn restored(storage: &Memory, last: Lsn) -> (State, Pins) {
     let restored = restored_in_order(storage, last);

@@ -12,7 +12,7 @@ use hotring_store::{
 const NOW: u64 = 1_700_000_000_000;
 const LATER: u64 = NOW + 1_000;
 const LIMIT: u64 = 1 << 20;
-/// What one session may remove before it looks how much is waiting.
+/// Bytes that one session may remove before it checks the waiting amount.
 const SLACK: u64 = 256 << 10;
 /// More than an item here takes.
 const ITEM: u64 = 200;
@@ -177,7 +177,7 @@ const OTHERS: &[(&str, Check)] = &[
 ];
 
 #[test]
-fn what_takes_memory_is_refused_and_the_rest_is_not() {
+fn only_commands_that_take_memory_are_refused() {
     let store = store();
     let mut writer = store.session();
     fill(&mut writer);

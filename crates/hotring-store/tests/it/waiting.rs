@@ -51,7 +51,7 @@ fn two_threads_take_turns_by_waiting_for_each_other() {
     }
 }
 
-/// Whoever sees an old value and waits is woken by the write of the next one, single or with others.
+/// A session that sees an old value and waits is woken by the next write, alone or among others.
 #[test]
 fn a_change_between_two_looks_is_not_missed() {
     let store = Store::new(Options::default()).unwrap();

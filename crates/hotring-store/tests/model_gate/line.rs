@@ -35,7 +35,7 @@ impl Home for Here {
     }
 }
 
-/// What the one who serves does.
+/// The work of the serving session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Serving {
     /// Looks at the key, and claims then.
@@ -145,9 +145,9 @@ fn serve_and_push(serving: Serving) {
         if serving == Serving::ClaimsFirst {
             session.acquire(&keys(0b01), Hold::Exclusive);
             if client.claim() {
-                let is_there = world.has(0);
+                let is_present = world.has(0);
                 loom::thread::yield_now();
-                client.0.store(is_there, Relaxed);
+                client.0.store(is_present, Relaxed);
             }
             session.release();
         } else {

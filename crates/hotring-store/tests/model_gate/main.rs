@@ -44,7 +44,7 @@ use holds::Keys;
 use sync::{Arc, AtomicU64};
 use watch::{Event, FirstLook, Leave, Observer, Watch, Watchers};
 
-/// What is wrong when something is left out, which the same scenarios have to find: a test each.
+/// Wrong variants, each with a part left out: the same scenarios must find them, in a test each.
 macro_rules! found {
     ($($name:ident: $scenario:ident, $left_out:expr, $wrong:literal;)*) => {$(
         #[test]
@@ -75,7 +75,7 @@ fn keys(mask: u64) -> Keys {
     Keys::new(&mut (0..2).filter(|key| mask >> key & 1 == 1).map(hash).collect())
 }
 
-/// What is left out of the real thing.
+/// The part that a wrong variant leaves out.
 #[derive(Clone, Copy)]
 enum LeftOut {
     Nothing,
@@ -214,7 +214,7 @@ fn hold_and_hold(left_out: LeftOut) {
     });
 }
 
-/// What an exclusive holder writes on the way is not read.
+/// Intermediate writes of an exclusive holder are never read.
 fn read_and_exclusive(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();
@@ -230,7 +230,7 @@ fn read_and_exclusive(left_out: LeftOut) {
     });
 }
 
-/// Whoever has read one new value reads the other one too, in its next operation.
+/// A session that has read one new value also reads the other one, in its next operation.
 fn reads_in_turn(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();
@@ -398,7 +398,7 @@ fn snapshot_and_delayed_write(left_out: LeftOut) {
     });
 }
 
-/// Who waits is told of a write that its first look did not show, and of no other.
+/// A waiter is notified of a write that its first check did not show, and of no other.
 fn watch_and_write(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();
@@ -430,7 +430,7 @@ fn watch_and_leave(left_out: LeftOut) {
     });
 }
 
-/// Who begins to observe is told of a write that a read after that does not show; also where another one
+/// A new observer is notified of a write that a later read does not show; also where another one
 /// leaves whose bit this was.
 fn observe_and_write(left_out: LeftOut) {
     explore(left_out, |world| {
@@ -483,13 +483,13 @@ fn snapshots_are_of_one_moment() {
 }
 
 #[test]
-fn no_change_is_missed_by_who_waits_for_it() {
+fn no_change_is_missed_by_a_waiter() {
     watch_and_write(LeftOut::Nothing);
     watch_and_leave(LeftOut::Nothing);
 }
 
 #[test]
-fn no_change_is_missed_by_who_observes_all() {
+fn no_change_is_missed_by_an_observer() {
     observe_and_write(LeftOut::Nothing);
 }
 

@@ -7,7 +7,7 @@ pub(crate) use loom::sync::atomic::{AtomicU64, fence};
 pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) const STRIPES: usize = 2;
-/// Whoever waits for a hold sleeps at once.
+/// A session that waits for a hold sleeps at once.
 pub(crate) const SLEEPS_AFTER: u32 = 0;
 
 pub(crate) fn pause(_round: u32) {

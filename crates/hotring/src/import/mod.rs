@@ -88,7 +88,7 @@ impl Left {
         let counts = [
             (self.kept, "stayed as they were"),
             (self.expired, "had expired"),
-            (progress.left(), "of other types left out"),
+            (progress.skipped(), "of other types left out"),
             (self.keys_skipped, "of other databases left out"),
             (self.parts, "functions or modules' data left out"),
             (progress.failed(), "failed"),
@@ -119,7 +119,7 @@ fn import(flags: &ArgMatches, progress: &mut Progress, left: &mut Left) -> Resul
             }
             Ok(Some(Found::Item(item))) => sender.push(&item, progress).map_err(lost)?,
             Ok(Some(Found::Unknown { key, name, .. })) if flags.get_flag("skip-unknown") => {
-                progress.leave(&key, &format!("it is {name}: left out"));
+                progress.skip(&key, &format!("it is {name}: left out"));
             }
             Ok(Some(Found::Unknown { key, name, at })) => {
                 let key = shown(&key);

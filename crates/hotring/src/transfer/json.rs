@@ -26,68 +26,7 @@ const LINE_LEN_MAX: u64 = 2 << 30;
 pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     out.extend_from_slice(b"{\"key\":");
     push_text(out, &item.key);
-    match &item.value {
-        Value::String(text) => {
-            out.extend_from_slice(b",\"type\":\"string\",\"value\":");
-            push_text(out, text);
-        }
-        Value::Set(members) => {
-            out.extend_from_slice(b",\"type\":\"set\",\"value\":[");
-            for (i, member) in members.iter().enumerate() {
-                out.extend((i > 0).then_some(b','));
-                push_text(out, member);
-            }
-            out.push(b']');
-        }
-        Value::Hash(fields) => {
-            out.extend_from_slice(b",\"type\":\"hash\",\"value\":");
-            let is_text = fields.iter().all(|(field, _)| std::str::from_utf8(field).is_ok());
-            let marks = if is_text { [b'{', b':', b'}'] } else { [b'[', b',', b']'] };
-            out.push(marks[0]);
-            for (i, (field, value)) in fields.iter().enumerate() {
-                out.extend((i > 0).then_some(b','));
-                out.extend((!is_text).then_some(b'['));
-                push_text(out, field);
-                out.push(marks[1]);
-                push_text(out, value);
-                out.extend((!is_text).then_some(b']'));
-            }
-            out.push(marks[2]);
-        }
-        Value::List(elements) => {
-            out.extend_from_slice(b",\"type\":\"list\",\"value\":[");
-            for (i, element) in elements.iter().enumerate() {
-                out.extend((i > 0).then_some(b','));
-                push_text(out, element);
-            }
-            out.push(b']');
-        }
-        Value::HashUntil(fields) => {
-            out.extend_from_slice(b",\"type\":\"hash\",\"value\":[");
-            for (i, ((field, value), at)) in fields.iter().enumerate() {
-                out.extend_from_slice(if i > 0 { b",[" } else { b"[" });
-                push_text(out, field);
-                out.push(b',');
-                push_text(out, value);
-                if let Some(at) = at {
-                    out.extend_from_slice(format!(",{at}").as_bytes());
-                }
-                out.push(b']');
-            }
-            out.push(b']');
-        }
-        Value::Scored(members) => {
-            out.extend_from_slice(b",\"type\":\"zset\",\"value\":[");
-            for (i, (member, score)) in members.iter().enumerate() {
-                out.extend((i > 0).then_some(b','));
-                out.push(b'[');
-                push_text(out, member);
-                // As text: JSON has no infinity.
-                out.extend_from_slice(format!(",\"{score}\"]").as_bytes());
-            }
-            out.push(b']');
-        }
-    }
+    push_value(out, &item.value);
     if let Some(at) = item.expire_at {
         out.extend_from_slice(format!(",\"expires_at_ms\":{at}").as_bytes());
     }
@@ -98,6 +37,76 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
         out.extend_from_slice(b",\"pinned\":true");
     }
     out.extend_from_slice(b"}\n");
+}
+
+/// Appends the members `type` and `value`.
+fn push_value(out: &mut Vec<u8>, value: &Value) {
+    let name = match value {
+        Value::String(_) => "string",
+        Value::Hash(_) | Value::HashUntil(_) => "hash",
+        Value::List(_) => "list",
+        Value::Set(_) => "set",
+        Value::Scored(_) => "zset",
+    };
+    out.extend_from_slice(format!(",\"type\":\"{name}\",\"value\":").as_bytes());
+    match value {
+        Value::String(text) => push_text(out, text),
+        Value::List(parts) | Value::Set(parts) => {
+            push_array(out, parts, |out, part| push_text(out, part))
+        }
+        Value::Hash(fields) if fields.iter().all(|(field, _)| is_text(field)) => {
+            push_parts(out, *b"{}", fields, |out, (field, value)| {
+                push_text(out, field);
+                out.push(b':');
+                push_text(out, value);
+            });
+        }
+        Value::Hash(fields) => push_array(out, fields, |out, field| push_field(out, field, None)),
+        Value::HashUntil(fields) => {
+            push_array(out, fields, |out, (field, at)| push_field(out, field, *at));
+        }
+        Value::Scored(members) => push_array(out, members, |out, (member, score)| {
+            out.push(b'[');
+            push_text(out, member);
+            // As text: JSON has no infinity.
+            out.extend_from_slice(format!(",\"{score}\"]").as_bytes());
+        }),
+    }
+}
+
+/// Appends a field and its value as a pair, followed by the expiry of the field if it has one.
+fn push_field(out: &mut Vec<u8>, (field, value): &(Vec<u8>, Vec<u8>), expire_at: Option<u64>) {
+    out.push(b'[');
+    push_text(out, field);
+    out.push(b',');
+    push_text(out, value);
+    if let Some(at) = expire_at {
+        out.extend_from_slice(format!(",{at}").as_bytes());
+    }
+    out.push(b']');
+}
+
+fn push_array<P>(out: &mut Vec<u8>, parts: &[P], push: impl Fn(&mut Vec<u8>, &P)) {
+    push_parts(out, *b"[]", parts, push);
+}
+
+/// Appends parts between brackets, separated by commas.
+fn push_parts<P>(
+    out: &mut Vec<u8>,
+    [open, close]: [u8; 2],
+    parts: &[P],
+    push: impl Fn(&mut Vec<u8>, &P),
+) {
+    out.push(open);
+    for (i, part) in parts.iter().enumerate() {
+        out.extend((i > 0).then_some(b','));
+        push(out, part);
+    }
+    out.push(close);
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok()
 }
 
 fn push_text(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -293,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_replies_are_read_back() {
         let lines = lines();
         assert_eq!(read(&lines).unwrap(), items());
         let text = String::from_utf8(lines).unwrap();
@@ -304,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_and_every_damage_is_told() {
+    fn every_truncation_and_every_damage_is_reported() {
         let lines = lines();
         for end in 0..lines.len() {
             let is_whole = end == 0 || lines[end - 1] == b'\n' || lines[end] == b'\n';
@@ -318,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_export_is_refused() {
+    fn other_files_than_exports_are_refused() {
         let cases = [
             ("{\"key\":\"a\"}", "byte 0: the object has no value"),
             ("\n{\"value\":\"a\"}", "byte 1: the object has no key"),

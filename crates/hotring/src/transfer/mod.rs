@@ -32,15 +32,15 @@ pub(crate) struct Progress {
     keys: u64,
     bytes: u64,
     failed: u64,
-    left: u64,
+    skipped: u64,
 }
 
 impl Progress {
     pub(crate) fn new(command: &'static str) -> Progress {
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {msg}");
-        bar.set_style(style.expect("the template is one of indicatif's language"));
-        Progress { command, bar, started: Instant::now(), keys: 0, bytes: 0, failed: 0, left: 0 }
+        bar.set_style(style.expect("the template is valid"));
+        Progress { command, bar, started: Instant::now(), keys: 0, bytes: 0, failed: 0, skipped: 0 }
     }
 
     /// Counts a key that was transferred.
@@ -48,7 +48,7 @@ impl Progress {
         self.keys += 1;
         self.bytes += bytes as u64;
         if self.keys.is_multiple_of(1024) && !self.bar.is_hidden() {
-            self.bar.set_message(self.text());
+            self.bar.set_message(self.summary());
             self.bar.tick();
         }
     }
@@ -62,9 +62,9 @@ impl Progress {
     }
 
     /// Counts a key that was left out on request. The first few are named.
-    pub(crate) fn leave(&mut self, key: &[u8], why: &str) {
-        self.left += 1;
-        if self.left <= REPORTED_MAX {
+    pub(crate) fn skip(&mut self, key: &[u8], why: &str) {
+        self.skipped += 1;
+        if self.skipped <= REPORTED_MAX {
             self.print(&format!("{}: {why}", shown(key)));
         }
     }
@@ -80,8 +80,8 @@ impl Progress {
     }
 
     /// Keys that were left out on request.
-    pub(crate) fn left(&self) -> u64 {
-        self.left
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Prints the result; `rest` describes the keys that were not transferred.
@@ -90,10 +90,10 @@ impl Progress {
             self.print(&format!("and {} more keys failed", self.failed - REPORTED_MAX));
         }
         let rest: String = rest.iter().map(|text| format!("; {text}")).collect();
-        self.print(&format!("{}{rest}", self.text()));
+        self.print(&format!("{}{rest}", self.summary()));
     }
 
-    fn text(&self) -> String {
+    fn summary(&self) -> String {
         let seconds = self.started.elapsed().as_secs_f64();
         let rate = self.keys as f64 / seconds.max(0.001);
         let bytes = HumanBytes(self.bytes);

@@ -1,16 +1,17 @@
 //! Items as RESP commands, which `redis-cli --pipe` sends to any server.
 //!
 //! ```text
-//!  a string   SET key value [PXAT milliseconds]
-//!  a hash     HSET key field value ... , more of them if it is large, HPEXPIREAT key milliseconds FIELDS 1 field for
-//!             each that expires, and PEXPIREAT key milliseconds
-//!  a list     RPUSH key element ... , more of them if it is large, and PEXPIREAT key milliseconds
-//!  a set      SADD key member ... , in the same way
-//!  a sorted set  ZADD key score member ... , in the same way
-//!  a pin      PIN key
-//!  database   SELECT number, before the items of another one than 0
+//!  string      SET key value [PXAT milliseconds]
+//!  hash        HSET key field value ...; HPEXPIREAT key milliseconds FIELDS 1 field for each field that expires
+//!  list        RPUSH key element ...
+//!  set         SADD key member ...
+//!  sorted set  ZADD key score member ...
+//!  expiry      PEXPIREAT key milliseconds, for all types but strings
+//!  pin         PIN key
+//!  database    SELECT number, before the items of another database than 0
 //! ```
-//! The reader accepts only these commands; those of a key must follow each other.
+//! Large containers take several commands. The reader accepts only these commands; those of a key must follow each
+//! other.
 
 use std::io::Read;
 
@@ -42,15 +43,7 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
                 None => push_request(out, &words),
             }
         }
-        Value::Set(members) => {
-            let mut rest = &members[..];
-            while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few(rest));
-                let words = [b"SADD", key].into_iter().chain(some.iter().map(Vec::as_slice));
-                push_request(out, &words.collect::<Vec<_>>());
-                rest = behind;
-            }
-        }
+        Value::Set(members) => push_elements(out, b"SADD", key, members),
         Value::Hash(fields) => {
             push_fields(out, key, fields.iter().map(|(field, value)| (field, value)));
         }
@@ -61,15 +54,7 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
                 push_request(out, &[b"HPEXPIREAT", key, at.as_bytes(), b"FIELDS", b"1", field]);
             }
         }
-        Value::List(elements) => {
-            let mut rest = &elements[..];
-            while !rest.is_empty() {
-                let (some, behind) = rest.split_at(few(rest));
-                let words = [b"RPUSH", key].into_iter().chain(some.iter().map(Vec::as_slice));
-                push_request(out, &words.collect::<Vec<_>>());
-                rest = behind;
-            }
-        }
+        Value::List(elements) => push_elements(out, b"RPUSH", key, elements),
         Value::Scored(members) => {
             for some in members.chunks(COMMAND_MEMBERS) {
                 let scores: Vec<_> = some.iter().map(|(_, score)| score.to_string()).collect();
@@ -97,8 +82,19 @@ pub(crate) fn push_database(out: &mut Vec<u8>, number: u8) {
     push_request(out, &[b"SELECT", number.to_string().as_bytes()]);
 }
 
-/// The number of elements that fit into one command.
-fn few(elements: &[Vec<u8>]) -> usize {
+/// Appends the commands that add elements, each with as many elements as fit.
+fn push_elements(out: &mut Vec<u8>, command: &[u8], key: &[u8], elements: &[Vec<u8>]) {
+    let mut rest = elements;
+    while !rest.is_empty() {
+        let (chunk, after) = rest.split_at(count_fitting(rest));
+        let words = [command, key].into_iter().chain(chunk.iter().map(Vec::as_slice));
+        push_request(out, &words.collect::<Vec<_>>());
+        rest = after;
+    }
+}
+
+/// The number of elements that fit into one command, at least one.
+fn count_fitting(elements: &[Vec<u8>]) -> usize {
     let mut len = 0;
     let fits = |element: &&Vec<u8>| {
         len += element.len();
@@ -116,12 +112,11 @@ fn push_fields<'f>(
     let mut fields = fields.peekable();
     while fields.peek().is_some() {
         let (mut words, mut len) = (vec![&b"HSET"[..], key], 0);
-        let fits = |(field, value): &(&Vec<u8>, &Vec<u8>)| {
+        let mut fits = |(field, value): &(&Vec<u8>, &Vec<u8>)| {
             let is_first = len == 0;
             len += field.len() + value.len() + 1;
             is_first || len <= COMMAND_LEN
         };
-        let mut fits = fits;
         while words.len() < 2 * COMMAND_PARTS
             && let Some((field, value)) = fields.next_if(&mut fits)
         {
@@ -230,12 +225,8 @@ impl<R: Read> Reader<R> {
 fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String> {
     let Some((name, args)) = words.split_first() else { return Ok(None) };
     let name = name.to_ascii_uppercase();
-    let current = |item: &mut Option<Item>, key: &[u8]| -> Result<(), String> {
-        match item {
-            Some(item) if item.key == key => Ok(()),
-            _ => Err(format!("{} is not for the key of the previous command", name.escape_ascii())),
-        }
-    };
+    let is_pairs = |args: &[&[u8]]| !args.is_empty() && args.len().is_multiple_of(2);
+    let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.to_vec()).collect();
     match (&name[..], args) {
         (b"SET", [key, value, options @ ..]) => {
             let expire_at = match options {
@@ -243,83 +234,69 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
                 [option, at] if option.eq_ignore_ascii_case(b"PXAT") => Some(time(at)?),
                 _ => return Err("the only supported option of SET is PXAT".into()),
             };
-            let value = Value::String(value.to_vec());
-            Ok(item.replace(new_item(key, value, expire_at)))
+            Ok(item.replace(new_item(key, Value::String(value.to_vec()), expire_at)))
         }
-        (b"HSET", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
-            let pairs = pairs.chunks(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec()));
-            if let Some(Item { key: same, value: Value::Hash(fields), .. }) = item
-                && same == key
-            {
-                fields.extend(pairs);
-                return Ok(None);
-            }
-            let value = Value::Hash(pairs.collect());
-            Ok(item.replace(new_item(key, value, None)))
+        (b"HSET", [key, pairs @ ..]) if is_pairs(pairs) => {
+            let fields = pairs.chunks(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec()));
+            Ok(add(item, key, Value::Hash(fields.collect())))
         }
         (b"SADD", [key, members @ ..]) if !members.is_empty() => {
-            let members = members.iter().map(|member| member.to_vec());
-            if let Some(Item { key: same, value: Value::Set(all), .. }) = item
-                && same == key
-            {
-                all.extend(members);
-                return Ok(None);
-            }
-            let value = Value::Set(members.collect());
-            Ok(item.replace(new_item(key, value, None)))
+            Ok(add(item, key, Value::Set(bytes(members))))
         }
-        (b"RPUSH", [key, more @ ..]) if !more.is_empty() => {
-            let more = more.iter().map(|element| element.to_vec());
-            if let Some(Item { key: same, value: Value::List(elements), .. }) = item
-                && same == key
-            {
-                elements.extend(more);
-                return Ok(None);
-            }
-            let value = Value::List(more.collect());
-            Ok(item.replace(new_item(key, value, None)))
+        (b"RPUSH", [key, elements @ ..]) if !elements.is_empty() => {
+            Ok(add(item, key, Value::List(bytes(elements))))
+        }
+        (b"ZADD", [key, pairs @ ..]) if is_pairs(pairs) => {
+            let members = pairs.chunks(2).map(|pair| Ok((pair[1].to_vec(), score(pair[0])?)));
+            Ok(add(item, key, Value::Scored(members.collect::<Result<_, String>>()?)))
         }
         (b"HPEXPIREAT", [key, at, word, b"1", field]) if word.eq_ignore_ascii_case(b"FIELDS") => {
-            current(item, key)?;
-            let at = time(at)?;
-            item.iter_mut().for_each(|item| expire_field(item, field, at));
+            expire_field(current(item, &name, key)?, field, time(at)?);
             Ok(None)
         }
-        (b"ZADD", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
-            let pair = |pair: &[&[u8]]| {
-                let score = score_of(pair[0]);
-                let score = score.ok_or_else(|| format!("{} is not a score", shown(pair[0])))?;
-                Ok((pair[1].to_vec(), score))
-            };
-            let pairs = pairs.chunks(2).map(pair).collect::<Result<Vec<_>, String>>()?;
-            if let Some(Item { key: same, value: Value::Scored(members), .. }) = item
-                && same == key
-            {
-                members.extend(pairs);
-                return Ok(None);
-            }
-            let value = Value::Scored(pairs);
-            Ok(item.replace(new_item(key, value, None)))
-        }
         (b"PEXPIREAT", [key, at]) => {
-            current(item, key)?;
-            let at = time(at)?;
-            item.iter_mut().for_each(|item| item.expire_at = Some(at));
+            current(item, &name, key)?.expire_at = Some(time(at)?);
             Ok(None)
         }
         (b"PIN", [key]) => {
-            current(item, key)?;
-            item.iter_mut().for_each(|item| item.is_pinned = true);
+            current(item, &name, key)?.is_pinned = true;
             Ok(None)
         }
         _ => Err(format!(
             "{} with {} arguments is not one of the commands of an export (SET, HSET, HPEXPIREAT, RPUSH, SADD, \
-             ZADD, PEXPIREAT, PIN); \
-             `redis-cli --pipe` sends any",
+             ZADD, PEXPIREAT, PIN); `redis-cli --pipe` sends any command",
             shown(&name),
             args.len()
         )),
     }
+}
+
+/// Adds parts to the item if it has this key and type, and begins a new item otherwise. Returns a completed item.
+fn add(item: &mut Option<Item>, key: &[u8], parts: Value) -> Option<Item> {
+    let current = item.as_mut().filter(|item| item.key == key);
+    match (current.map(|item| &mut item.value), parts) {
+        (Some(Value::Hash(all)), Value::Hash(more)) => all.extend(more),
+        (Some(Value::Set(all)), Value::Set(more)) => all.extend(more),
+        (Some(Value::List(all)), Value::List(more)) => all.extend(more),
+        (Some(Value::Scored(all)), Value::Scored(more)) => all.extend(more),
+        (_, parts) => return item.replace(new_item(key, parts, None)),
+    }
+    None
+}
+
+/// The item, which must have this key.
+fn current<'i>(
+    item: &'i mut Option<Item>,
+    command: &[u8],
+    key: &[u8],
+) -> Result<&'i mut Item, String> {
+    item.as_mut().filter(|item| item.key == key).ok_or_else(|| {
+        format!("{} is not for the key of the previous command", command.escape_ascii())
+    })
+}
+
+fn score(text: &[u8]) -> Result<f64, String> {
+    score_of(text).ok_or_else(|| format!("{} is not a score", shown(text)))
 }
 
 fn time(text: &[u8]) -> Result<u64, String> {
@@ -393,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_replies_are_read_back() {
         let (mut bytes, items) = (Vec::new(), items());
         items.iter().for_each(|item| push_item(&mut bytes, item));
         assert_eq!(bytes.windows(11).filter(|part| *part == b"HSET\r\n$4\r\nl").count(), 2);
@@ -414,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_and_every_damage_is_told() {
+    fn every_truncation_and_every_damage_is_reported() {
         let (mut bytes, mut starts) = (Vec::new(), vec![0]);
         for item in &items()[..5] {
             push_item(&mut bytes, item);
@@ -437,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_export_is_refused() {
+    fn other_files_than_exports_are_refused() {
         let cases: [(&[u8], &str); 8] = [
             (b"SET a b\r\nDEL a\r\n", "byte 9: DEL with 1 arguments is not one of"),
             (b"SET a b EX 5\r\n", "byte 0: the only supported option of SET is PXAT"),

@@ -109,7 +109,7 @@ fn random_items_come_back() {
 }
 
 #[test]
-fn random_damage_is_no_panic() {
+fn random_damage_never_panics() {
     with_seeds(|random| {
         let items = items(random);
         let (mut resp, mut json) = (Vec::new(), Vec::new());

@@ -32,7 +32,7 @@ fn export(server: &Server, path: &Path) -> std::process::Command {
 /// Regression test: `hotring export /dev/null`, run by root, replaced the machine's device by a
 /// regular file.
 #[test]
-fn export_writes_into_what_is_no_regular_file() {
+fn export_writes_into_special_files() {
     let (folder, server) = (Folder::new("nodes"), server());
     let fifo = folder.0.join("fifo");
     mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -235,7 +235,7 @@ fn the_hint_about_damage_is_a_command_that_works() {
 
 /// Regression test: an empty folder counted as an intact log.
 #[test]
-fn a_folder_without_a_log_is_no_whole_log() {
+fn a_folder_without_a_log_is_not_intact() {
     let folder = Folder::new("empty");
     let path = folder.0.display().to_string();
     let checked = output(&mut hotring(&["check", &path]));
@@ -258,7 +258,7 @@ fn ended(data: &str) {
 /// Regression test: each of these opened the folder for writing, for its lock, so that the image of
 /// a broken disk that was mounted read-only could not be inspected.
 #[test]
-fn what_only_reads_a_folder_needs_no_right_to_write_there() {
+fn reading_a_folder_needs_no_write_permission() {
     let folder = Folder::new("read-only");
     let data = folder.0.join("data").display().to_string();
     ended(&data);
@@ -313,7 +313,7 @@ fn a_folder_in_use_is_not_read() {
 /// was intact: `check --repair` said "it is too short"; and with the file removed it copied
 /// nothing.
 #[test]
-fn a_log_is_saved_whatever_became_of_its_snapshot() {
+fn a_log_is_saved_even_if_its_snapshot_is_damaged() {
     let folder = Folder::new("cut snapshot");
     let data = folder.0.join("data").display().to_string();
     let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data"];

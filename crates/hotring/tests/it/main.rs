@@ -128,7 +128,7 @@ fn say(stream: &mut BufReader<TcpStream>, line: &str) -> String {
 }
 
 #[test]
-fn sigterm_answers_what_has_arrived_and_ends_with_0() {
+fn sigterm_answers_received_requests_and_exits_with_0() {
     let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
     let mut stream = server.connect();
     let len = 1 << 20;
@@ -178,7 +178,7 @@ fn sigterm_ends_a_server_with_a_stuck_thread() {
 }
 
 #[test]
-fn the_service_manager_is_told_of_start_and_end() {
+fn the_service_manager_learns_of_start_and_end() {
     let folder = Folder::new("notify");
     let path = folder.0.join("notify.sock");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -306,7 +306,7 @@ fn it_says_once_that_it_is_there() {
 
 /// Regression test: no line said that data was not kept, or that existing data was not read.
 #[test]
-fn a_start_says_what_becomes_of_the_data() {
+fn a_start_reports_how_data_is_kept() {
     let folder = Folder::new("data");
     let data = folder.0.join("data").display().to_string();
     let start = |log: &str| {
@@ -340,7 +340,7 @@ fn a_start_says_what_becomes_of_the_data() {
 }
 
 #[test]
-fn what_is_no_setting_stops_the_start() {
+fn an_unknown_setting_stops_the_start() {
     let folder = Folder::new("wrong");
     let toml = folder.file("hotring.toml", "port = 0\nmax-clients = 3\n");
     let wrong = output(&mut hotring(&["serve", "--config", &toml]));
@@ -359,7 +359,7 @@ fn what_is_no_setting_stops_the_start() {
 
 /// Regression test: TLS addresses were left out.
 #[test]
-fn who_listens_for_others_is_told_that_they_are_refused() {
+fn protected_mode_is_reported_for_tls_addresses() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../hotring-server/tests/it/certificates");
     let [cert, key] = ["server.pem", "server.key"].map(|name| format!("{folder}/{name}"));
     let words = ["serve", "--listen", "127.0.0.1:0", "--tls-listen", "0.0.0.0:0"];

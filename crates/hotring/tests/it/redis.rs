@@ -17,9 +17,9 @@ struct Redis {
 impl Redis {
     fn start(folder: &Folder, words: &[&str]) -> Option<Redis> {
         let version = Command::new("redis-server").arg("--version").output();
-        let is_there =
+        let is_present =
             version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(" v=7."));
-        if !is_there {
+        if !is_present {
             eprintln!("skipped: there is no redis-server of version 7");
             return None;
         }

@@ -216,7 +216,7 @@ fn many_keys_and_long_ones_go_in_parts() {
 }
 
 #[test]
-fn an_export_takes_what_is_asked_for() {
+fn an_export_has_the_requested_keys() {
     let server = serve();
     fill(&mut server.connect(), true);
     let done = export(&server, &["--match", "user:*", "-"]);
@@ -236,7 +236,7 @@ fn contains(all: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn an_export_is_no_access() {
+fn an_export_does_not_count_as_access() {
     let words = ["serve", "--port", "0", "--maxmemory-policy", "allkeys-lfu", "--maxmemory", "1gb"];
     let server = Server::start(&mut hotring(&words));
     let mut stream = server.connect();
@@ -291,7 +291,7 @@ pub fn code(output: &Output) -> Option<i32> {
 }
 
 #[test]
-fn an_import_brings_back_what_was_exported() {
+fn an_import_restores_an_export() {
     ["resp", "json"].into_iter().for_each(comes_back);
 }
 
@@ -317,7 +317,7 @@ fn comes_back(format: &str) {
 }
 
 #[test]
-fn what_is_there_stays_or_goes_as_asked() {
+fn existing_keys_stay_or_go_by_the_option() {
     let (folder, server) = (Folder::new("existing"), serve());
     let text = "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$3\r\nnew\r\n*4\r\n$4\r\nHSET\r\n$1\r\nb\r\n$1\r\nf\r\n$1\r\nv\r\n\
                 set c new\r\nset gone v pxat 1\r\n";
@@ -345,7 +345,7 @@ fn what_is_there_stays_or_goes_as_asked() {
 }
 
 #[test]
-fn what_the_server_refuses_is_named() {
+fn keys_that_the_server_refuses_are_named() {
     let folder = Folder::new("refused");
     let server = Server::start(&mut hotring(&["serve", "--port", "0", "--max-key-len", "10"]));
     let mut stream = server.connect();
@@ -404,7 +404,7 @@ fn in_order(line: &str) -> String {
 }
 
 #[test]
-fn a_folder_has_what_its_server_had() {
+fn a_folder_has_the_keys_of_its_server() {
     let folder = Folder::new("folder");
     let data = folder.0.display().to_string();
     let words = ["serve", "--port", "0", "--log", "everysec", "--data", &data];

@@ -33,8 +33,8 @@ impl Arc {
 
     /// Adapts the target to a hit in `ghosts`, by a step that depends on the lengths of `ghosts` and `others`.
     fn adapt(&mut self, ghosts: usize, others: usize, sign: f64) {
-        let worth = (self.lists.len(others) as f64 / self.lists.len(ghosts) as f64).max(1.0);
-        self.target = (self.target + sign * worth).clamp(0.0, self.items as f64);
+        let step = (self.lists.len(others) as f64 / self.lists.len(ghosts) as f64).max(1.0);
+        self.target = (self.target + sign * step).clamp(0.0, self.items as f64);
     }
 
     /// Makes space for a key that is in no list: the paper's case IV.

@@ -28,9 +28,9 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 /// The note on the length of the rings.
-const PAPERS_BYTES: &str = "Equal bytes give our rings twice as many keys as the paper's, because a slot has its \
+const RING_LENGTHS: &str = "With equal memory, our rings have twice as many keys as the paper's, because a slot has its \
                             anchor next to the head. \"8 keys a ring\" has as many keys a ring as the \
-                            paper, and so twice the bytes of index: what the paper's bytes would give.";
+                            paper, and therefore twice the index memory.";
 
 /// Indexes of other authors, with default settings.
 const PEERS: [(&str, TargetName); 6] = [
@@ -42,10 +42,39 @@ const PEERS: [(&str, TargetName); 6] = [
     ("TBB", TargetName::Tbb),
 ];
 
+const WORKLOADS: [Workload; 5] = [Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
+
 fn measure(bench: &Bench) -> Result<Measured> {
-    const WORKLOADS: [Workload; 5] =
-        [Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
     let keys = bench.size.keys;
+    let (plans, absent) = plans(bench, keys);
+    let field = Field::load(bench, keys, &plans)?;
+    let (mut charts, mut claims) = (Vec::new(), Vec::new());
+    let mut one_thread = None;
+    for threads in thread_counts(bench) {
+        let mut rows = Rows::default();
+        for (column, workload) in WORKLOADS.into_iter().enumerate() {
+            let samples = field.measure(bench, Work::zipf(workload, EXTREME, threads))?;
+            rows.add(column as f64, field.names(), &samples);
+        }
+        claims.extend(gains(&rows, threads));
+        let reads = rows.rate(RING_S, 2.0);
+        let one_thread = *one_thread.get_or_insert(reads);
+        if threads > 1 {
+            claims.push(Claim::near(
+                "64 threads on 32 cores are 43.8 times as fast as one",
+                &format!("C, HotRing-s, {threads} threads to one"),
+                threads as f64,
+                reads / one_thread,
+                0.1,
+            ));
+        }
+        charts.push(chart(rows, threads));
+    }
+    Ok(Measured { claims, charts, notes: notes(keys, &absent) })
+}
+
+/// The indexes to measure, and those that are not built into this tool.
+fn plans(bench: &Bench, keys: u64) -> (Vec<Plan>, Vec<Plan>) {
     let mut plans = papers(bench, keys, RATIO);
     plans.push(field::papers_ring(bench, keys, RATIO, Strategy::Random));
     plans.push(field::papers_ring(bench, keys, RATIO, Strategy::Sampling));
@@ -57,46 +86,31 @@ fn measure(bench: &Bench) -> Result<Measured> {
     let (built, absent): (Vec<Plan>, Vec<Plan>) =
         peers.into_iter().partition(|plan| plan.build().is_ok());
     plans.extend(built);
-    let field = Field::load(bench, keys, &plans)?;
-    let (mut charts, mut claims) = (Vec::new(), Vec::new());
-    let mut alone = None;
-    for threads in thread_counts(bench) {
-        let mut rows = Rows::default();
-        for (column, workload) in WORKLOADS.into_iter().enumerate() {
-            let samples = field.measure(bench, Work::zipf(workload, EXTREME, threads))?;
-            rows.add(column as f64, field.names(), &samples);
-        }
-        claims.extend(gains(&rows, threads));
-        let mut published = vec![rows.by_factor(
-            BY_GAIN,
-            CHAINING,
-            &[(1.0, 2.1), (2.0, 2.58), (3.0, 1.81), (4.0, 1.81)],
-        )];
-        if threads == 1 {
-            published.push(Series::paper("HotRing-s", vec![Point::new(2.0, 12.9)]));
-        }
-        let reads = rows.rate(RING_S, 2.0);
-        let alone = *alone.get_or_insert(reads);
-        if threads > 1 {
-            claims.push(Claim::near(
-                "64 threads on 32 cores are 43.8 times as fast as one",
-                &format!("C, HotRing-s, {threads} threads to one"),
-                threads as f64,
-                reads / alone,
-                0.1,
-            ));
-        }
-        charts.push(Chart::bars(
-            format!("Exponent {EXTREME}, threads: {threads}"),
-            "YCSB workload",
-            Axis::linear(RATE),
-            WORKLOADS.iter().map(Workload::to_string).collect(),
-            rows.series().into_iter().chain(published).collect(),
-        ));
+    (plans, absent)
+}
+
+/// The rates of all workloads, with those of the paper.
+fn chart(rows: Rows, threads: usize) -> Chart {
+    let gains = [(1.0, 2.1), (2.0, 2.58), (3.0, 1.81), (4.0, 1.81)];
+    let published = rows.by_factor(BY_GAIN, CHAINING, &gains);
+    let mut series = rows.series();
+    series.push(published);
+    if threads == 1 {
+        series.push(Series::paper("HotRing-s", vec![Point::new(2.0, 12.9)]));
     }
+    Chart::bars(
+        format!("Exponent {EXTREME}, threads: {threads}"),
+        "YCSB workload",
+        Axis::linear(RATE),
+        WORKLOADS.iter().map(Workload::to_string).collect(),
+        series,
+    )
+}
+
+fn notes(keys: u64, absent: &[Plan]) -> Vec<String> {
     let mut notes = vec![
         note(keys),
-        PAPERS_BYTES.to_owned(),
+        RING_LENGTHS.to_owned(),
         "\"Back-off\" samples less often if sampling has no effect; the paper has no counterpart."
             .to_owned(),
         "The paper has 565.36 million operations a second by 64 threads, and FASTER, Masstree and \
@@ -114,7 +128,7 @@ fn measure(bench: &Bench) -> Result<Measured> {
             names.join(", ")
         ));
     }
-    Ok(Measured { claims, charts, notes })
+    notes
 }
 
 /// One thread, and all threads.

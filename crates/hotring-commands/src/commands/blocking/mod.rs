@@ -28,6 +28,9 @@ pub(crate) use serve::serve_ready;
 /// Bytes that one entry of a line takes in addition to the key.
 const ENTRY_MEMORY: usize = 160;
 
+/// Longest timeout. Redis adds the timeout to the current Unix time, in milliseconds as an `i64`.
+const LIMIT_MS_MAX: f64 = i64::MAX as f64;
+
 /// The result of examining the keys.
 enum Examined {
     /// The reply is written.
@@ -49,8 +52,8 @@ fn take_or_wait(
         // Memory must be freed before the keys are held: a session that holds keys never evicts.
         c.store.admit()?;
     }
-    let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
-    if c.client.may_wait() && !keys.iter().any(is_there) && wait_behind(c, want, keys, limit)? {
+    let is_present = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
+    if c.client.may_wait() && !keys.iter().any(is_present) && wait_behind(c, want, keys, limit)? {
         return Ok(());
     }
     let held: Vec<&[u8]> = keys.iter().copied().chain(want.destination()).collect();
@@ -146,8 +149,8 @@ fn wait_behind(
     let waiting = match held.is_empty() {
         true => line_up(c, want, &[], &others, limit),
         false => c.alone(&held, |c| {
-            let is_there = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
-            let is_free = !held.iter().any(is_there);
+            let is_present = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
+            let is_free = !held.iter().any(is_present);
             is_free.then(|| line_up(c, want, &held, &others, limit)).flatten()
         }),
     };
@@ -185,6 +188,3 @@ fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
     }
     Ok((ms > 0.0).then(|| Duration::from_millis(ms as u64)))
 }
-
-/// Longest timeout. Redis adds the timeout to the current Unix time, in milliseconds as an `i64`.
-const LIMIT_MS_MAX: f64 = i64::MAX as f64;

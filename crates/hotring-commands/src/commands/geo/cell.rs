@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(west.moved(2, -1).moved(-2, 1), west);
     }
 
-    /// What lies on an edge was once looked for on the other side of the map.
+    /// Regression test: points on an edge were searched on the other side of the map.
     #[test]
     fn places_on_the_edges_are_in_the_middle_cell() {
         let east = Cell::around(Point { longitude: 180.0, latitude: 10.0 }, STEP_MAX);

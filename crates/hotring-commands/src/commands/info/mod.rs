@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_keys_are_shown_to_who_names_them_and_may_read_them() {
+    fn hot_keys_are_shown_to_users_who_may_read_them() {
         use crate::exec::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_commands_are_shown_to_who_asks_for_them() {
+    fn figures_of_commands_are_shown_on_request() {
         use crate::exec::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);

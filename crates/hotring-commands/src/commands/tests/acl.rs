@@ -6,7 +6,7 @@ use crate::exec::dialogue::{Dialogue, play};
 use crate::state::client::Closing;
 
 #[test]
-fn a_user_may_do_what_its_rules_say() {
+fn a_user_may_do_exactly_what_its_rules_allow() {
     play(
         r#"
         ACL WHOAMI                  -> $7¶default¶
@@ -33,7 +33,7 @@ fn a_user_may_do_what_its_rules_say() {
 }
 
 #[test]
-fn a_transaction_is_no_way_around() {
+fn a_transaction_does_not_bypass_permissions() {
     play(
         r#"
         ACL SETUSER u on nopass ~a* +@all -incr     -> +OK¶
@@ -79,7 +79,7 @@ fn a_transaction_is_no_way_around() {
 
 /// It once kept the rights that it had for the rest of its transaction.
 #[test]
-fn who_removes_itself_may_do_no_more() {
+fn a_user_that_removes_itself_loses_its_permissions() {
     let mut dialogue = Dialogue::new(Version::Resp2);
     dialogue.say("ACL SETUSER u on nopass ~* +@all");
     dialogue.say("CONFIG SET requirepass secret");
@@ -147,7 +147,7 @@ fn without_the_password_there_is_little_to_do() {
 }
 
 #[test]
-fn who_has_yet_to_authenticate_may_send_little() {
+fn an_unauthenticated_client_may_send_little() {
     for (request, error) in [
         ("*11\r\n", "unauthenticated multibulk length"),
         ("*2\r\n$3\r\nGET\r\n$16385\r\n", "unauthenticated bulk length"),
@@ -163,7 +163,7 @@ fn who_has_yet_to_authenticate_may_send_little() {
 }
 
 #[test]
-fn what_comes_behind_a_change_of_users_meets_the_change() {
+fn requests_after_a_change_of_users_see_the_change() {
     let mut dialogue = Dialogue::new(Version::Resp2);
     let batch = "SET k v\r\nGET k\r\nACL SETUSER default -get\r\nGET k\r\nACL SETUSER default +get\r\nGET k\r\n";
     let replies = String::from_utf8(dialogue.ask(batch.as_bytes())).unwrap();
@@ -181,7 +181,7 @@ fn what_comes_behind_a_change_of_users_meets_the_change() {
 }
 
 #[test]
-fn users_are_told_of() {
+fn users_are_listed_and_shown() {
     play(
         r#"
         ACL SETUSER bob             -> +OK¶

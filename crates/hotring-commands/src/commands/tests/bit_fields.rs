@@ -83,7 +83,7 @@ fn fields_side_by_side_and_far_apart() {
     );
 }
 
-/// What is refused is longer than a value, not what a value can just hold.
+/// Only results longer than a value are refused; a result of exactly the limit is stored.
 #[test]
 fn fields_reach_up_to_the_longest_value() {
     let options = Options { value_len_max: 16, ..Options::default() };

@@ -3,7 +3,7 @@
 use crate::exec::dialogue::play;
 
 #[test]
-fn single_bits() {
+fn setbit_and_getbit() {
     play(
         r"
         GETBIT k 7              -> :0¶
@@ -37,7 +37,7 @@ fn single_bits() {
 }
 
 #[test]
-fn counting() {
+fn bitcount() {
     play(
         r#"
         BITCOUNT k              -> :0¶
@@ -72,7 +72,7 @@ fn counting() {
 }
 
 #[test]
-fn finding() {
+fn bitpos() {
     play(
         r#"
         BITPOS k 0              -> :0¶
@@ -110,7 +110,7 @@ fn finding() {
 }
 
 #[test]
-fn combining() {
+fn bitop() {
     play(
         r#"
         MSET a abcdef b abc     -> +OK¶

@@ -30,7 +30,7 @@ fn elements_that_are_there_are_taken_at_once() {
 /// A newcomer never takes an element that another client waits for, even if the session that has pushed it is yet to
 /// serve the line.
 #[test]
-fn a_newcomer_serves_those_before_it() {
+fn a_newcomer_serves_earlier_waiters() {
     let mut first = Dialogue::new(Version::Resp2);
     let mut second = first.with_version(Version::Resp3);
     let mut other = first.with_version(Version::Resp2);
@@ -93,13 +93,13 @@ fn events_come_in_order() {
     assert_eq!(waiter.say("BLPOP k 0"), "");
     listener.say("PSUBSCRIBE __keyspace*");
     assert_eq!(pusher.say("RPUSH k a"), ":1¶");
-    let events: Vec<String> = listener.heard().split('¶').map(str::to_string).collect();
+    let events: Vec<String> = listener.messages().split('¶').map(str::to_string).collect();
     let events: Vec<_> = events.iter().skip(8).step_by(9).map(String::as_str).collect();
     assert_eq!(events, ["rpush", "lpop", "del"]);
     assert_eq!(waiter.ended_wait(), "*2¶$1¶k¶$1¶a¶");
 }
 
-/// Who is served may be refused, and nothing is lost then.
+/// Serving a client may fail; then no element is lost.
 #[test]
 fn an_element_that_may_not_move_stays() {
     let mut pusher = Dialogue::new(Version::Resp2);

@@ -38,7 +38,7 @@ fn restore() {
 }
 
 #[test]
-fn what_is_dumped_is_restored() {
+fn a_dump_restores() {
     let mut dialogue = Dialogue::new(Version::Resp2);
     dialogue.say("SET k \"a string that is longer than a word\"");
     dialogue.say("HSET h f 1 g \"\"");
@@ -59,7 +59,7 @@ fn what_is_dumped_is_restored() {
 
 /// IDLETIME and FREQ were ignored: restored keys were as new as those just used.
 #[test]
-fn what_is_known_of_accesses_comes_along() {
+fn a_copy_keeps_the_known_accesses() {
     const NOW: u64 = 1_700_000_000_000;
     const PAYLOAD: &str = r#""\x00\xc0\x0c\n\x00<*\xf8Q\\\x04\xbc\xd5""#;
     let mut dialogue = Dialogue::new(Version::Resp2);

@@ -131,7 +131,7 @@ fn a_hash_without_a_field_in_its_time_is_absent() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
     dialogue.say("SET s v");
     dialogue.say("HSET h a 1");

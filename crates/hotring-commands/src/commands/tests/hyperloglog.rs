@@ -122,7 +122,7 @@ fn damaged_values_are_refused() {
 }
 
 #[test]
-fn what_came_before_a_damaged_part_stays() {
+fn input_before_a_damaged_part_stays() {
     play(
         r#"
         PFADD k -> :1¶

@@ -68,7 +68,7 @@ fn mistakes() {
 }
 
 #[test]
-fn times_of_commands_are_told_as_histograms() {
+fn times_of_commands_are_shown_as_histograms() {
     let mut dialogue = Dialogue::new(Version::Resp3);
     dialogue.say("LATENCY LATEST\r\nLATENCY LATEST");
     let reply = dialogue.say("LATENCY HISTOGRAM nonsense latency|LATEST");

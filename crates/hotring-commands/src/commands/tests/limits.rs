@@ -22,7 +22,7 @@ fn names(n: usize, before: &str) -> String {
 /// Several values were taken out of a container first, and then the reply was found to be too long: they were lost.
 /// Only the values counted, not the lengths and scores that the reply has with each.
 #[test]
-fn what_is_too_long_to_be_sent_is_not_taken() {
+fn elements_too_long_for_the_reply_are_not_taken() {
     let (long, fields) = ("v".repeat(400), " FIELDS 3 a b c");
     let hash = format!("HSET k a {long} b {long} c {long}");
     let (list, set) = (format!("RPUSH k{}", names(120, "")), format!("SADD k{}", names(120, "")));
@@ -101,7 +101,7 @@ fn a_single_value_is_sent_however_long() {
 
 /// All inputs were copied and the whole result was made before the limit was looked at.
 #[test]
-fn what_sets_make_is_not_put_together_if_it_is_too_long() {
+fn too_long_results_of_sets_are_not_built() {
     for version in [Version::Resp2, Version::Resp3] {
         for request in [
             "ZUNION 2 a b",
@@ -128,7 +128,7 @@ fn what_sets_make_is_not_put_together_if_it_is_too_long() {
 
 /// The limit of one value was that of a whole sorted set that is stored by ZUNIONSTORE and its kin.
 #[test]
-fn what_is_stored_may_be_longer_than_one_value() {
+fn a_stored_set_may_be_longer_than_one_value() {
     let options = Options { value_len_max: 500, ..Options::default() };
     let mut client = Dialogue::with(Version::Resp2, options);
     client.say(&format!("ZADD a{}", names(200, "1 m")));

@@ -4,6 +4,7 @@ mod acl;
 mod bit_fields;
 mod bits;
 mod blocking;
+mod cluster;
 mod compare;
 mod counter;
 mod dump;

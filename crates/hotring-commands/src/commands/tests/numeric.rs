@@ -26,7 +26,7 @@ fn integers() {
 }
 
 #[test]
-fn what_is_no_integer_is_refused_and_left() {
+fn other_values_than_integers_are_refused_and_kept() {
     for value in ["text", "", "1.0", " 1", "1 ", "+1", "01", "-0", "9223372036854775808"] {
         play(&format!(
             "

@@ -30,7 +30,7 @@ fn object() {
 
 /// It was an error but by the policies with lru: Redis's clients ask by any.
 #[test]
-fn idle_time_is_told_by_every_policy_that_does_not_count_frequencies() {
+fn idle_time_is_shown_by_every_policy_without_frequencies() {
     const NOW: u64 = 1_700_000_000_000;
     let mut dialogue = Dialogue::new(Version::Resp2);
     dialogue.server().store.date_accesses(NOW);
@@ -54,7 +54,7 @@ fn idle_time_is_told_by_every_policy_that_does_not_count_frequencies() {
 }
 
 #[test]
-fn memory_usage_is_what_the_items_take() {
+fn memory_usage_is_the_size_of_the_items() {
     play(
         "
         MEMORY USAGE k          -> $-1¶ | _¶

@@ -1,4 +1,4 @@
-//! The commands of pub/sub, as a client sees them that talks to itself.
+//! The commands of pub/sub, for a client that also gets its own messages.
 
 use hotring_protocol::Version;
 
@@ -28,10 +28,10 @@ fn subscriptions_are_confirmed_one_by_one() {
     );
 }
 
-/// A million names of channels were once memory that no limit knew of.
+/// Once, no limit counted the memory of a million channel names.
 #[test]
 fn names_count_as_memory_of_their_connection() {
-    for (one, other, end) in [
+    for (begin, keyword, end) in [
         ("SUBSCRIBE", "", "UNSUBSCRIBE"),
         ("PSUBSCRIBE", "", "PUNSUBSCRIBE"),
         ("SSUBSCRIBE", "", "SUNSUBSCRIBE"),
@@ -44,10 +44,10 @@ fn names_count_as_memory_of_their_connection() {
         let mut dialogue = Dialogue::new(Version::Resp3);
         let server = dialogue.server();
         let before = server.clients.buffers_memory();
-        let name = |i| format!(" {other}{i:03}{}", "n".repeat(997));
-        dialogue.say(&format!("{one}{}", (0..50).map(name).collect::<String>()));
+        let name = |i| format!(" {keyword}{i:03}{}", "n".repeat(997));
+        dialogue.say(&format!("{begin}{}", (0..50).map(name).collect::<String>()));
         let names = server.clients.buffers_memory() - before;
-        assert!((50_000..150_000).contains(&names), "{one}: {names}");
+        assert!((50_000..150_000).contains(&names), "{begin}: {names}");
         assert!(dialogue.say("CLIENT INFO").contains("tot-mem="));
         dialogue.say(end);
         assert_eq!(server.clients.buffers_memory(), before, "{end}");
@@ -55,7 +55,7 @@ fn names_count_as_memory_of_their_connection() {
 }
 
 #[test]
-fn who_listens_in_resp2_may_do_little_besides() {
+fn a_resp2_subscriber_may_run_few_commands() {
     let refused = |name: &str| {
         format!(
             "-ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
@@ -104,9 +104,9 @@ fn own_messages_come_between_the_replies_in_their_order() {
     );
 }
 
-/// A message that came between the look for messages and the end of a subscription followed the reply to that.
+/// Once, a message that arrived during UNSUBSCRIBE followed its reply.
 #[test]
-fn behind_the_end_of_a_subscription_no_message_comes() {
+fn no_message_follows_the_end_of_a_subscription() {
     let message = ">3¶$7¶message¶$1¶a¶$1¶x¶";
     let end = ">3¶$11¶unsubscribe¶$1¶a¶:";
     let mut dialogue = Dialogue::new(Version::Resp3);
@@ -115,7 +115,7 @@ fn behind_the_end_of_a_subscription_no_message_comes() {
         dialogue.say("MULTI\r\nPUBLISH a x\r\nUNSUBSCRIBE a a\r\nEXEC"),
         format!("+OK¶+QUEUED¶+QUEUED¶{message}*2¶:1¶{end}1¶{end}1¶")
     );
-    // Nor does one come in the version before, or in the middle of other replies.
+    // No message is written in the old version of the protocol or between other replies, either.
     dialogue.say("SUBSCRIBE a");
     let reply = dialogue.say("MULTI\r\nPUBLISH a x\r\nHELLO 2\r\nPING\r\nEXEC");
     assert!(
@@ -133,13 +133,13 @@ fn behind_the_end_of_a_subscription_no_message_comes() {
     let reply = dialogue.say("MULTI\r\nSUBSCRIBE a\r\nPUBLISH a x\r\nHELLO 3\r\nEXEC");
     assert!(reply.contains("+QUEUED¶*3¶*3¶") && !reply.contains("message"), "{reply}");
     assert_eq!(dialogue.say("RESET"), "+RESET¶");
-    // Where no replies are wanted, messages still are.
+    // CLIENT REPLY OFF does not suppress messages.
     dialogue.say("HELLO 3\r\nSUBSCRIBE a\r\nCLIENT REPLY OFF");
     assert_eq!(dialogue.say("MULTI\r\nPUBLISH a x\r\nHELLO 2\r\nEXEC"), message);
 }
 
 #[test]
-fn who_listens_can_be_asked() {
+fn listeners_can_be_listed() {
     play(
         r#"
         PUBSUB CHANNELS      -> *0¶
@@ -164,7 +164,7 @@ fn who_listens_can_be_asked() {
 }
 
 #[test]
-fn one_may_listen_only_to_so_much() {
+fn subscriptions_are_limited() {
     let mut dialogue = Dialogue::new(Version::Resp3);
     assert_eq!(dialogue.say("CONFIG SET max-subscriptions 2"), "+OK¶");
     let refused = "-ERR more than 2 subscriptions (max-subscriptions)¶";

@@ -39,7 +39,7 @@ fn without_checksums_there_is_nothing_to_look_for() {
 }
 
 #[test]
-fn a_walk_begins_and_ends_as_it_is_told() {
+fn a_walk_begins_and_ends_on_request() {
     play_with(
         &with(Checksum::Write),
         "
@@ -60,7 +60,7 @@ fn a_walk_begins_and_ends_as_it_is_told() {
 }
 
 #[test]
-fn a_walk_names_what_is_damaged() {
+fn a_walk_names_damaged_items() {
     let mut dialogue = Dialogue::with(Version::Resp2, with(Checksum::Write));
     for i in 0..2_000 {
         dialogue.say(&format!("SET key:{i} some-value"));
@@ -97,7 +97,7 @@ fn a_walk_names_what_is_damaged() {
 }
 
 #[test]
-fn a_walk_keeps_to_its_rate_and_stops_when_it_is_told() {
+fn a_walk_keeps_its_rate_and_stops_on_request() {
     let mut dialogue = Dialogue::with(Version::Resp2, with(Checksum::Verify));
     for i in 0..2_000 {
         dialogue.say(&format!("SET key:{i} {i}"));
@@ -170,7 +170,7 @@ const REPAIRS: &[&str] = &[
 ];
 
 #[test]
-fn nobody_is_shown_a_damaged_value() {
+fn a_damaged_value_is_never_shown() {
     const DAMAGED: &str =
         "-DAMAGED the item of key 'k' fails its checksum; overwrite or delete it (see SCRUB)¶";
     for version in [Version::Resp2, Version::Resp3] {
@@ -206,7 +206,7 @@ fn nobody_is_shown_a_damaged_value() {
 }
 
 #[test]
-fn what_does_not_look_at_a_value_repairs_it() {
+fn a_write_that_ignores_the_old_value_repairs_it() {
     for request in REPAIRS {
         let mut dialogue = Dialogue::with(Version::Resp2, with(Checksum::Verify));
         dialogue.say("SET k some-long-value");

@@ -146,7 +146,7 @@ fn equal_weights_constants_and_large_limits() {
 }
 
 #[test]
-fn what_patterns_find_counts() {
+fn lookups_by_patterns_count() {
     let mut dialogue = Dialogue::new(Version::Resp2);
     for request in ["RPUSH l 3 1 2", "MSET t_1 5 t_2 5 t_3 5", "CONFIG RESETSTAT"] {
         dialogue.say(request);

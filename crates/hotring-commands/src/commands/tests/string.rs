@@ -229,7 +229,7 @@ fn keys_of_any_bytes_up_to_their_limit() {
 }
 
 #[test]
-fn a_value_is_no_longer_than_its_limit_in_whichever_way_it_grows() {
+fn a_value_never_grows_beyond_its_limit() {
     let options = Options { value_len_max: 1000, ..Options::default() };
     let mut dialogue = Dialogue::with(Version::Resp2, options);
     let refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)¶";

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING and its like: replies, invalidations and their receivers and order.
+//! CLIENT TRACKING and related commands: replies, invalidations and their receivers and order.
 
 use hotring_protocol::Version;
 
@@ -21,9 +21,9 @@ fn two() -> (Dialogue, Dialogue) {
 
 #[test]
 fn options_are_checked_as_redis_checks_them() {
-    let no_switch = |what: &str| {
+    let no_switch = |option: &str| {
         format!(
-            "-ERR You can't switch {what} before disabling tracking for this client, and then re-enabling it \
+            "-ERR You can't switch {option} before disabling tracking for this client, and then re-enabling it \
              with a different mode.¶"
         )
     };
@@ -94,7 +94,7 @@ fn options_are_checked_as_redis_checks_them() {
 }
 
 #[test]
-fn who_has_read_a_key_is_told_once_of_its_change_whatever_makes_it() {
+fn a_reader_of_a_key_gets_one_invalidation_for_any_change() {
     let (mut a, mut b) = two();
     assert_eq!(a.say("CLIENT TRACKING on"), "+OK¶");
     for change in [
@@ -115,22 +115,22 @@ fn who_has_read_a_key_is_told_once_of_its_change_whatever_makes_it() {
         "MULTI\r\nSET k x\r\nSET k y\r\nEXEC",
     ] {
         b.say("MSET k v l v\r\nEXPIRE k 1000");
-        assert_eq!(a.heard(), "", "before {change}");
+        assert_eq!(a.messages(), "", "before {change}");
         assert_eq!(a.say("GET k"), "$1¶v¶");
         let reply = b.say(change);
         assert!(!reply.contains("-ERR"), "{change}: {reply}");
-        assert_eq!(a.heard(), changed(&["k"]), "{change}");
+        assert_eq!(a.messages(), changed(&["k"]), "{change}");
         b.say(change);
-        assert_eq!(a.heard(), "", "{change} again");
+        assert_eq!(a.messages(), "", "{change} again");
     }
     // A write without effect sends no invalidation.
     b.say("SET k v");
     a.say("GET k\r\nGET none");
     b.say("SETNX k x\r\nGET k\r\nEXPIRE none 1\r\nDEL none\r\nSET k x IFEQ y");
-    assert_eq!(a.heard(), "");
+    assert_eq!(a.messages(), "");
     // Reads of absent keys are tracked, too.
     b.say("SET none 1");
-    assert_eq!(a.heard(), changed(&["none"]));
+    assert_eq!(a.messages(), changed(&["none"]));
 }
 
 #[test]
@@ -152,14 +152,14 @@ fn reads_of_all_kinds_count_and_writes_do_not() {
         ("SCAN 0", &[]),
     ] {
         a.say(read);
-        a.heard();
+        a.messages();
         b.say("MSET x 1 y 2\r\nHSET h f 2");
-        assert_eq!(a.heard(), changed(keys), "{read}");
+        assert_eq!(a.messages(), changed(keys), "{read}");
     }
 }
 
 #[test]
-fn own_changes_are_told_behind_the_reply_or_with_noloop_not_at_all() {
+fn own_changes_follow_the_reply_except_with_noloop() {
     let (mut a, mut b) = two();
     a.say("CLIENT TRACKING on");
     assert_eq!(
@@ -174,33 +174,33 @@ fn own_changes_are_told_behind_the_reply_or_with_noloop_not_at_all() {
     a.say("CLIENT TRACKING on NOLOOP");
     assert_eq!(a.say("GET k\r\nSET k 4\r\nGET k"), "$1¶3¶+OK¶$1¶4¶");
     b.say("SET k 5");
-    assert_eq!(a.heard(), changed(&["k"]));
-    // A flush is told to all, whoever does it.
+    assert_eq!(a.messages(), changed(&["k"]));
+    // A flush is reported to all, including the client that does it.
     assert_eq!(a.say("FLUSHALL"), format!("+OK¶{ALL_CHANGED}"));
 }
 
 #[test]
 fn requests_are_tracked_as_caching_says() {
     let (mut a, mut b) = two();
-    let mut told = |a: &mut Dialogue, reads: &str, keys: &[&str]| {
+    let mut check = |a: &mut Dialogue, reads: &str, keys: &[&str]| {
         a.say(reads);
         b.say("MSET x 1 y 2");
-        assert_eq!(a.heard(), changed(keys), "{reads}");
+        assert_eq!(a.messages(), changed(keys), "{reads}");
     };
     a.say("CLIENT TRACKING on OPTIN");
-    told(&mut a, "GET x", &[]);
-    told(&mut a, "CLIENT CACHING YES\r\nGET x\r\nGET y", &["x"]);
-    told(&mut a, "CLIENT CACHING YES\r\nCLIENT ID\r\nGET x", &["x"]);
-    told(&mut a, "CLIENT CACHING YES\r\nNONSENSE\r\nGET x", &[]);
+    check(&mut a, "GET x", &[]);
+    check(&mut a, "CLIENT CACHING YES\r\nGET x\r\nGET y", &["x"]);
+    check(&mut a, "CLIENT CACHING YES\r\nCLIENT ID\r\nGET x", &["x"]);
+    check(&mut a, "CLIENT CACHING YES\r\nNONSENSE\r\nGET x", &[]);
     let transaction = "MULTI\r\nGET x\r\nGET y\r\nEXEC\r\nGET y";
-    told(&mut a, &format!("CLIENT CACHING YES\r\n{transaction}"), &["x", "y"]);
-    told(&mut a, transaction, &[]);
-    told(&mut a, "CLIENT CACHING YES\r\nEVAL \"return redis.call('get', 'x')\" 0", &["x"]);
+    check(&mut a, &format!("CLIENT CACHING YES\r\n{transaction}"), &["x", "y"]);
+    check(&mut a, transaction, &[]);
+    check(&mut a, "CLIENT CACHING YES\r\nEVAL \"return redis.call('get', 'x')\" 0", &["x"]);
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on OPTOUT");
-    told(&mut a, "GET x\r\nCLIENT CACHING NO\r\nGET y", &["x"]);
-    told(&mut a, &format!("CLIENT CACHING NO\r\n{transaction}"), &["y"]);
+    check(&mut a, "GET x\r\nCLIENT CACHING NO\r\nGET y", &["x"]);
+    check(&mut a, &format!("CLIENT CACHING NO\r\n{transaction}"), &["y"]);
     a.say("CLIENT TRACKING off");
-    told(&mut a, "GET x", &[]);
+    check(&mut a, "GET x", &[]);
 }
 
 #[test]
@@ -218,24 +218,28 @@ fn broadcasts_go_by_prefix() {
         ("SET \"\" x", "", false),
     ] {
         b.say(write);
-        assert_eq!(a.heard(), if is_prefixed { changed(&[key]) } else { String::new() }, "{write}");
-        assert_eq!(all.heard(), changed(&[key]), "{write}");
+        assert_eq!(
+            a.messages(),
+            if is_prefixed { changed(&[key]) } else { String::new() },
+            "{write}"
+        );
+        assert_eq!(all.messages(), changed(&[key]), "{write}");
     }
     assert_eq!(all.say("SET user:1 y"), "+OK¶");
-    assert_eq!(a.heard(), changed(&["user:1"]));
+    assert_eq!(a.messages(), changed(&["user:1"]));
     let info = a.say("CLIENT INFO");
     assert!(info.contains(" flags=tB ") && info.contains(" redir=0 "), "{info}");
-    // Told once, although it has read the key before it began to broadcast.
+    // One message, although the client read the key before it began to broadcast.
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on\r\nGET user:1");
     a.say("CLIENT TRACKING off\r\nCLIENT TRACKING on BCAST");
     b.say("SET user:1 z");
-    assert_eq!((a.heard(), all.heard()), (changed(&["user:1"]), changed(&["user:1"])));
+    assert_eq!((a.messages(), all.messages()), (changed(&["user:1"]), changed(&["user:1"])));
     b.say("FLUSHALL");
-    assert_eq!((a.heard().as_str(), all.heard().as_str()), (ALL_CHANGED, ALL_CHANGED));
+    assert_eq!((a.messages().as_str(), all.messages().as_str()), (ALL_CHANGED, ALL_CHANGED));
 }
 
 #[test]
-fn another_connection_is_told_in_its_version() {
+fn another_connection_gets_the_message_in_its_version() {
     let mut a = Dialogue::new(Version::Resp2);
     let mut b = a.with_version(Version::Resp2);
     let mut listener = a.with_version(Version::Resp2);
@@ -245,48 +249,48 @@ fn another_connection_is_told_in_its_version() {
     let read_and_change = |a: &mut Dialogue, b: &mut Dialogue| {
         a.say("GET k");
         b.say("INCR k");
-        assert_eq!(a.heard(), "");
+        assert_eq!(a.messages(), "");
     };
     read_and_change(&mut a, &mut b);
-    assert_eq!(listener.heard(), "", "it does not listen");
+    assert_eq!(listener.messages(), "", "it does not listen");
     listener.say("SUBSCRIBE __redis__:invalidate");
     read_and_change(&mut a, &mut b);
-    assert_eq!(listener.heard(), "*3¶$7¶message¶$20¶__redis__:invalidate¶*1¶$1¶k¶");
+    assert_eq!(listener.messages(), "*3¶$7¶message¶$20¶__redis__:invalidate¶*1¶$1¶k¶");
     b.say("FLUSHALL");
-    assert_eq!(listener.heard(), "*3¶$7¶message¶$20¶__redis__:invalidate¶$-1¶");
+    assert_eq!(listener.messages(), "*3¶$7¶message¶$20¶__redis__:invalidate¶$-1¶");
     let mut other = a.with_version(Version::Resp3);
     a.say(&format!("CLIENT TRACKING on REDIRECT {}", other.id()));
     read_and_change(&mut a, &mut b);
-    assert_eq!((other.heard(), listener.heard()), (changed(&["k"]), String::new()));
-    // In RESP2 one cannot be told on the connection itself.
+    assert_eq!((other.messages(), listener.messages()), (changed(&["k"]), String::new()));
+    // RESP2 has no messages on the connection itself.
     a.say("CLIENT TRACKING on");
     read_and_change(&mut a, &mut b);
 }
 
 #[test]
-fn the_end_of_who_is_told_is_told() {
+fn the_end_of_a_redirect_is_reported() {
     let (mut a, mut b) = two();
     let other = a.with_version(Version::Resp3);
     let id = other.id();
     a.say(&format!("CLIENT TRACKING on REDIRECT {id}"));
     a.say("GET k");
     other.end();
-    assert_eq!(a.heard(), "");
+    assert_eq!(a.messages(), "");
     b.say("SET k 1");
     let broken = format!(">2¶$21¶tracking-redir-broken¶:{id}¶");
-    assert_eq!(a.heard(), broken);
+    assert_eq!(a.messages(), broken);
     a.say("GET k");
     b.say("SET k 1");
-    assert_eq!(a.heard(), broken, "each time");
+    assert_eq!(a.messages(), broken, "each time");
     assert!(a.say("CLIENT TRACKINGINFO").contains("$15¶broken_redirect¶"));
     assert!(a.say("CLIENT INFO").contains(" flags=tR db=0 "));
     assert_eq!(a.say("CLIENT TRACKING on\r\nGET k"), "+OK¶$1¶1¶");
     b.say("SET k 1");
-    assert_eq!(a.heard(), changed(&["k"]));
+    assert_eq!(a.messages(), changed(&["k"]));
 }
 
 #[test]
-fn nobody_pays_once_the_last_has_left() {
+fn tracking_costs_nothing_after_the_last_client_left() {
     let (mut a, mut b) = two();
     let mut session = a.server().store.session();
     assert!(!session.is_observed());
@@ -305,7 +309,7 @@ fn nobody_pays_once_the_last_has_left() {
 }
 
 #[test]
-fn transactions_may_begin_it() {
+fn tracking_may_begin_in_a_transaction() {
     let (mut a, mut b) = two();
     b.say("SET k 1");
     assert_eq!(
@@ -313,34 +317,35 @@ fn transactions_may_begin_it() {
         "+OK¶+QUEUED¶+QUEUED¶+QUEUED¶*3¶$1¶1¶+OK¶$1¶1¶"
     );
     b.say("SET k 2");
-    assert_eq!(a.heard(), changed(&["k"]));
+    assert_eq!(a.messages(), changed(&["k"]));
 }
 
 #[test]
-fn keys_above_the_limit_are_called_changed() {
+fn keys_above_the_limit_are_invalidated() {
     let (mut a, mut b) = two();
     assert_eq!(a.say("CONFIG SET tracking-table-max-keys 10"), "+OK¶");
     a.say("CLIENT TRACKING on");
-    let mut told = Vec::new();
+    let mut invalidated = Vec::new();
     for i in 0..100 {
         let reply = a.say(&format!("GET k{i}"));
-        told.extend(reply.split('¶').filter(|word| word.starts_with('k')).map(String::from));
+        invalidated.extend(reply.split('¶').filter(|word| word.starts_with('k')).map(String::from));
     }
-    assert_eq!(told.len(), 90);
+    assert_eq!(invalidated.len(), 90);
     assert!(b.say("INFO stats").contains("tracking_total_keys:10¶tracking_total_items:10¶"));
-    // Whether it was called so before or is now: each key once.
+    // Each key is invalidated once, by the limit or by its change.
     for i in 0..100 {
         b.say(&format!("SET k{i} x"));
-        told.extend(a.heard().split('¶').filter(|word| word.starts_with('k')).map(String::from));
+        invalidated
+            .extend(a.messages().split('¶').filter(|word| word.starts_with('k')).map(String::from));
     }
-    told.sort();
-    told.dedup();
-    assert_eq!(told.len(), 100);
-    assert_eq!(a.heard(), "");
+    invalidated.sort();
+    invalidated.dedup();
+    assert_eq!(invalidated.len(), 100);
+    assert_eq!(a.messages(), "");
     assert!(b.say("INFO stats").contains("tracking_total_keys:0¶tracking_total_items:0¶"));
 }
 
-/// A key that many read is one key.
+/// Regression test: a key with many readers counted once per reader.
 #[test]
 fn readers_of_one_key_are_not_counted_as_keys() {
     let (mut a, mut b) = two();
@@ -352,7 +357,7 @@ fn readers_of_one_key_are_not_counted_as_keys() {
     }
     assert!(a.say("INFO stats").contains("tracking_total_keys:1¶tracking_total_items:10¶"));
     b.say("SET k 1");
-    readers.iter_mut().for_each(|reader| assert_eq!(reader.heard(), changed(&["k"])));
+    readers.iter_mut().for_each(|reader| assert_eq!(reader.messages(), changed(&["k"])));
 }
 
 /// The value of a field of INFO.
@@ -362,28 +367,31 @@ fn figure(a: &mut Dialogue, name: &str) -> usize {
     behind.split('¶').next().unwrap().parse().unwrap()
 }
 
-/// The table was bounded in keys, which are up to 64 KiB long each.
+/// Regression test: the table was bounded by the number of keys, which may be 64 KiB long each.
 #[test]
-fn memory_is_bounded_whatever_is_read() {
+fn memory_is_bounded_for_all_reads() {
     let (mut a, mut b) = two();
     assert_eq!(a.say("CONFIG SET tracking-table-max-memory 100000"), "+OK¶");
     a.say("CLIENT TRACKING on");
     let keys: Vec<String> =
         (0..300).map(|i| format!("{i}:{}", "x".repeat(i * i % 5_000))).collect();
-    let mut told = 0;
+    let mut invalidated = 0;
     for key in &keys {
-        told += a.say(&format!("GET {key}")).matches("invalidate").count();
+        invalidated += a.say(&format!("GET {key}")).matches("invalidate").count();
         assert!(figure(&mut b, "tracking_table_memory") <= 100_000);
     }
     let kept = figure(&mut b, "tracking_total_keys");
-    assert!(kept > 10 && told + kept == keys.len(), "{told} told of, {kept} kept");
+    assert!(
+        kept > 10 && invalidated + kept == keys.len(),
+        "{invalidated} invalidated, {kept} kept"
+    );
     a.say("FLUSHALL");
     assert_eq!(figure(&mut b, "tracking_table_memory"), 0);
 }
 
-/// Keys that are longer than any that may be set filled the table.
+/// Regression test: keys longer than the limit filled the table.
 #[test]
-fn keys_that_cannot_be_are_not_kept_in_mind() {
+fn too_long_keys_are_not_tracked() {
     let config = Config { key_len_max: 10, ..Config::default() };
     let mut a = Dialogue::with_config(Version::Resp3, Default::default(), config);
     a.say("CLIENT TRACKING on");
@@ -391,15 +399,15 @@ fn keys_that_cannot_be_are_not_kept_in_mind() {
     assert_eq!(figure(&mut a, "tracking_total_keys"), 2);
 }
 
-/// All that the walk in the background has to do.
+/// Runs the background walk to its end.
 fn drop_left(a: &Dialogue) {
     let mut walk = tracking::Walk::default();
     while a.server().push.tracking.drop_left(&mut walk) {}
 }
 
-/// Their keys stayed in the table until they changed.
+/// Regression test: keys of closed connections stayed in the table until they changed.
 #[test]
-fn those_who_have_left_leave_nothing() {
+fn clients_that_have_left_leave_nothing() {
     let (mut a, mut b) = two();
     let read = |dialogue: &mut Dialogue, n: usize| {
         dialogue.say("CLIENT TRACKING on");
@@ -414,14 +422,14 @@ fn those_who_have_left_leave_nothing() {
     assert_eq!(figure(&mut b, "tracking_total_items"), 1_100);
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 100);
-    // The keys of one closed connection do not pay for a walk over the whole table.
+    // The keys of one closed connection are too few for a walk over the table.
     let mut guest = a.with_version(Version::Resp3);
     read(&mut guest, 10);
     guest.end();
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 110);
     b.say("SET k0 x");
-    assert_eq!(a.heard(), changed(&["k0"]));
+    assert_eq!(a.messages(), changed(&["k0"]));
     a.say("CLIENT TRACKING off");
     drop_left(&a);
     assert_eq!(figure(&mut b, "tracking_total_items"), 0);
@@ -429,12 +437,12 @@ fn those_who_have_left_leave_nothing() {
 }
 
 #[test]
-fn who_begins_again_is_told_of_what_it_reads_from_then_on() {
+fn tracking_restarted_covers_later_reads() {
     let (mut a, mut b) = two();
     a.say("CLIENT TRACKING on\r\nGET x\r\nCLIENT TRACKING on NOLOOP\r\nGET y");
     b.say("SET x 1");
-    assert_eq!(a.heard(), changed(&["x"]), "it had not ended");
+    assert_eq!(a.messages(), changed(&["x"]), "it had not ended");
     a.say("GET x\r\nCLIENT TRACKING off\r\nCLIENT TRACKING on\r\nGET z");
     b.say("MSET x 2 y 2 z 2");
-    assert_eq!(a.heard(), changed(&["z"]));
+    assert_eq!(a.messages(), changed(&["z"]));
 }

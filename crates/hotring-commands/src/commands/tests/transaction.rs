@@ -6,7 +6,7 @@ use crate::exec::dialogue::{Dialogue, play};
 use crate::state::client::Closing;
 
 #[test]
-fn what_is_queued_runs_at_exec_and_errors_within_stop_nothing() {
+fn queued_commands_run_at_exec_in_spite_of_errors() {
     play(
         r#"
         EXEC                -> -ERR EXEC without MULTI¶
@@ -116,7 +116,7 @@ fn a_watched_key_that_has_changed_stops_the_transaction() {
 
 /// An EXEC too many once let go of the keys that the next transaction relied upon.
 #[test]
-fn exec_without_multi_leaves_what_is_watched() {
+fn exec_without_multi_keeps_the_watched_keys() {
     play(
         "
         WATCH a             -> +OK¶
@@ -167,7 +167,7 @@ fn the_version_of_the_protocol_may_change_within() {
 }
 
 #[test]
-fn one_may_watch_only_so_many_keys() {
+fn the_number_of_watched_keys_is_limited() {
     let mut dialogue = Dialogue::new(Version::Resp2);
     assert_eq!(dialogue.say("CONFIG SET max-watched-keys 2"), "+OK¶");
     assert_eq!(dialogue.say("WATCH a b a"), "+OK¶");
@@ -207,7 +207,7 @@ fn a_reply_above_the_limit_ends_the_connection_and_all_of_it_has_run() {
 }
 
 #[test]
-fn who_watches_what_has_changed_is_shown_to_do_so() {
+fn a_client_with_changed_watched_keys_is_shown() {
     let mut a = Dialogue::new(Version::Resp3);
     let mut b = a.with_version(Version::Resp3);
     let flags = |dialogue: &mut Dialogue, request: &str| {

@@ -7,7 +7,7 @@ use crate::exec::WaitEnd;
 use crate::state::batching::Fed;
 
 #[test]
-fn what_one_protocol_stores_the_other_reads() {
+fn each_protocol_reads_values_of_the_other() {
     play(
         "set k 42 100 5¶hello -> STORED¶
          redis> GET k -> $5¶hello¶
@@ -87,7 +87,7 @@ fn a_watched_key_notices_memcached() {
 }
 
 #[test]
-fn changes_are_told_to_who_listens() {
+fn changes_reach_listeners() {
     let mut dialogue = Dialogue::new();
     dialogue.play(
         "redis> CONFIG SET notify-keyspace-events KEA -> +OK¶

@@ -44,7 +44,7 @@ fn conditions_hold_or_nothing_is_stored() {
 
 /// `delete k 10 noreply` was answered, as memcached 1.6 does not: to its client all later replies were one off.
 #[test]
-fn what_is_to_be_quiet_has_no_reply_whatever_stands_before() {
+fn quiet_requests_have_no_reply() {
     play(
         "delete k 10 noreply¶delete k x noreply¶delete k noreply noreply¶delete k -1 noreply¶mn -> MN¶
          touch k x noreply¶incr k x noreply¶flush_all x noreply¶verbosity x noreply¶mn -> MN¶",
@@ -108,7 +108,7 @@ fn numbers_are_of_64_bits_without_a_sign() {
 }
 
 #[test]
-fn items_expire_when_they_were_told_to() {
+fn items_expire_at_their_time() {
     play(
         "set k 0 1 1¶x -> STORED¶
          + 999
@@ -140,7 +140,7 @@ fn items_expire_when_they_were_told_to() {
 }
 
 #[test]
-fn everything_is_flushed_now_or_later_and_never_what_came_after() {
+fn a_flush_never_removes_later_items() {
     play(
         "set k 0 0 1¶x -> STORED¶
          flush_all -> OK¶
@@ -171,7 +171,7 @@ fn everything_is_flushed_now_or_later_and_never_what_came_after() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_the_next_one_runs() {
+fn an_invalid_request_is_refused_and_the_next_one_runs() {
     let key = "k".repeat(251);
     let long = "x".repeat(1025);
     let mut dialogue = Dialogue::small(|settings| settings.value_len_max = 1024);
@@ -332,7 +332,7 @@ fn figures_are_counted_by_memcacheds_names() {
 }
 
 #[test]
-fn prefixes_are_counted_while_somebody_wants_it() {
+fn prefixes_are_counted_while_a_client_wants_it() {
     let mut dialogue = Dialogue::small(|settings| settings.prefixes_max = 2);
     dialogue.play(
         "set a:1 0 0 1¶x -> STORED¶

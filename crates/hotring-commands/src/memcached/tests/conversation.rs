@@ -118,7 +118,7 @@ fn locked(name: &str) -> Dialogue {
 
 /// A pipeline of passwords was tried at once, and its replies alone had to wait.
 #[test]
-fn a_wrong_password_holds_back_what_is_behind_it() {
+fn a_wrong_password_delays_later_requests() {
     let mut dialogue = locked("guesses");
     let guess = b"set k 0 0 9\r\nann wrong\r\n";
     let mut out = Vec::new();
@@ -130,7 +130,7 @@ fn a_wrong_password_holds_back_what_is_behind_it() {
 }
 
 #[test]
-fn who_has_not_said_who_it_is_gets_nothing_but_errors() {
+fn an_unauthenticated_client_gets_only_errors() {
     use std::sync::atomic::Ordering::Relaxed;
 
     let mut dialogue = locked("users");
@@ -205,7 +205,7 @@ fn without_memory_reads_and_removals_go_on() {
 /// `set` once looked at the old value, so nothing could be stored over a damaged item; and the error went
 /// even to clients that wanted no reply.
 #[test]
-fn a_damaged_item_is_told_of_and_replaced() {
+fn a_damaged_item_is_reported_and_replaced() {
     use hotring_store::index::{Checksum, Config as Index, Part};
 
     for request in ["set k 7 0 1¶x", "ms k 1 F7¶x", "redis> SET k x"] {
@@ -225,13 +225,13 @@ fn a_damaged_item_is_told_of_and_replaced() {
                 for request in ["add k 0 0 1 noreply¶x", "incr k 1 noreply", "touch k 9 noreply"] {
                     assert_eq!(dialogue.say(request), "", "{request}");
                 }
-                assert_eq!(dialogue.server.totals_ever().damaged_reads, 8);
+                assert_eq!(dialogue.server.totals_since_start().damaged_reads, 8);
                 match request.strip_prefix("redis> ") {
                     Some(request) => assert_eq!(dialogue.redis(request), "+OK¶"),
                     None => assert!(["STORED¶", "HD¶"].contains(&&*dialogue.say(request))),
                 }
                 assert_eq!(dialogue.redis("GET k"), "$1¶x¶");
-                assert_eq!(dialogue.server.totals_ever().damaged_reads, 8);
+                assert_eq!(dialogue.server.totals_since_start().damaged_reads, 8);
             });
             replaced.expect("the item can be damaged there");
         }

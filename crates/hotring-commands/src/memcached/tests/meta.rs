@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn mg_shows_what_it_is_asked_for_in_that_order() {
+fn mg_shows_the_requested_fields_in_order() {
     play(
         "mg k v -> EN¶
          mg k k Oabc q -> 
@@ -31,7 +31,7 @@ fn mg_shows_what_it_is_asked_for_in_that_order() {
 }
 
 #[test]
-fn mg_gives_the_value_only_to_who_does_not_have_it() {
+fn mg_sends_only_a_changed_value() {
     play(
         "ms k 1 c¶a -> HD c1¶
          mg k v C1 -> HD¶

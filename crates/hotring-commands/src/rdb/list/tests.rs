@@ -26,7 +26,7 @@ fn restored(value: &[u8]) -> Result<Content<'static>, PayloadError> {
 }
 
 #[test]
-fn what_redis_writes_comes_back() {
+fn payloads_of_redis_are_restored() {
     let long = [b'x'; 20_000];
     // Their lengths behind them take 1, 2 and 3 bytes.
     let (edge, behind) = ([b'y'; 16_378], [b'y'; 16_377]);

@@ -292,8 +292,8 @@ impl<'a> Matcher<'a> {
         self.spend(end - item)?;
         let before = if at == 0 { 0 } else { self.text[at - 1] };
         let behind = self.text.get(at).copied().unwrap_or(0);
-        let is_there = !self.is_in(before, item, end - 1) && self.is_in(behind, item, end - 1);
-        Ok(is_there.then_some((at, end)))
+        let is_present = !self.is_in(before, item, end - 1) && self.is_in(behind, item, end - 1);
+        Ok(is_present.then_some((at, end)))
     }
 
     /// `%1` to `%9`: returns the end of a repetition of the captured text.
@@ -306,8 +306,8 @@ impl<'a> Matcher<'a> {
             Some(Capture::Position { .. }) => Ok(None),
             Some(Capture::Closed { start, end }) => {
                 self.spend((end - start) / 16)?;
-                let is_there = self.text[at..].starts_with(&self.text[*start..*end]);
-                Ok(is_there.then_some(at + end - start))
+                let is_present = self.text[at..].starts_with(&self.text[*start..*end]);
+                Ok(is_present.then_some(at + end - start))
             }
         }
     }

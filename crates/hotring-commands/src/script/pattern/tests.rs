@@ -1,4 +1,4 @@
-//! The same patterns on the same texts, here and by Lua's own matcher.
+//! Compares the matcher with Lua's own on random patterns and texts.
 
 use std::cell::Cell;
 
@@ -25,19 +25,19 @@ fn ours(text: &[u8], pattern: &[u8], start: usize) -> String {
     let steps = limit(200_000);
     let mut matcher = Matcher::new(text, pattern, &steps);
     let captures = |matcher: &Matcher<'_>, found: Found| {
-        let mut said = format!("{} {}", found.0 + 1, found.1);
+        let mut shown = format!("{} {}", found.0 + 1, found.1);
         for i in 0..matcher.captures() {
             match matcher.captured(i, found)? {
-                Captured::Text(text) => said.push_str(&format!(" '{}'", text.escape_ascii())),
-                Captured::Position(at) => said.push_str(&format!(" {at}")),
+                Captured::Text(text) => shown.push_str(&format!(" '{}'", text.escape_ascii())),
+                Captured::Position(at) => shown.push_str(&format!(" {at}")),
             }
         }
-        Ok(said)
+        Ok(shown)
     };
     let found = matcher.find(start, true);
-    let said = found.and_then(|found| found.map(|f| captures(&matcher, f)).transpose());
-    match said {
-        Ok(said) => said.unwrap_or_else(|| "nothing".to_owned()),
+    let shown = found.and_then(|found| found.map(|f| captures(&matcher, f)).transpose());
+    match shown {
+        Ok(shown) => shown.unwrap_or_else(|| "nothing".to_owned()),
         Err(Fault::Pattern(why)) => why.into_owned(),
         Err(Fault::Stopped) => "stopped".to_owned(),
     }
@@ -45,24 +45,24 @@ fn ours(text: &[u8], pattern: &[u8], start: usize) -> String {
 
 fn luas(find: &Function, lua: &Lua, text: &[u8], pattern: &[u8], start: usize) -> String {
     let (text, pattern) = (lua.create_string(text).unwrap(), lua.create_string(pattern).unwrap());
-    // The whole of a match is its only capture where there are no others.
+    // The match itself is its only capture if the pattern has none.
     let found = find.call::<MultiValue>((text, pattern, start + 1));
     match found {
         Err(error) => {
             let why = error.to_string();
             let why = why.strip_prefix("runtime error: ").unwrap_or(&why);
-            // Behind the line of the test's function.
+            // The text after the line number of the test's function.
             let why = why.lines().next().unwrap_or_default();
             why.split_once("lua:6: ").map_or(why, |(_, why)| why).to_owned()
         }
         Ok(values) if values.front().is_none_or(Value::is_nil) => "nothing".to_owned(),
         Ok(values) => {
-            let said = values.iter().enumerate().map(|(i, value)| match value {
+            let shown = values.iter().enumerate().map(|(i, value)| match value {
                 Value::String(text) => format!("'{}'", text.as_bytes().escape_ascii()),
                 Value::Integer(n) => n.to_string(),
                 other => panic!("value {i}: {other:?}"),
             });
-            said.collect::<Vec<_>>().join(" ")
+            shown.collect::<Vec<_>>().join(" ")
         }
     }
 }
@@ -73,22 +73,22 @@ const PARTS: &[&str] = &[
     "%bab", "%f[%w]", "%f[^a]", "%%", "$", "^", "%", "[", "]", "-", "*", "+", "?", "\0", "\u{e4}",
     "1", "%b", "%f", "[a", "%0", "[%", "[z-a]", "[%a-z]", "%.",
 ];
-const AGAIN: &[&str] = &["", "", "", "*", "+", "-", "?"];
+const REPETITIONS: &[&str] = &["", "", "", "*", "+", "-", "?"];
 const LETTERS: &[u8] = b"aaabbc()1 _%.\0\xe4]Z";
 
-/// The matcher once used the thread's stack without bound. The results must stay the same.
+/// The matcher replaces Lua's, which uses the thread's stack without bound. The results must be the same.
 #[test]
-fn patterns_match_what_they_match_in_lua() {
+fn patterns_match_as_in_lua() {
     let lua = Lua::new();
-    // Asked for twice: the whole match is told where there are no captures.
+    // Returns the entire match if the pattern has no captures.
     let find: Function = lua
         .load(
             "local find, sub, select = string.find, string.sub, select
-             local function told(s, from, to, ...)
+             local function captures(s, from, to, ...)
                if from and select('#', ...) == 0 then return from, to, sub(s, from, to) end
                return from, to, ...
              end
-             return function(s, p, at) return told(s, find(s, p, at)) end",
+             return function(s, p, at) return captures(s, find(s, p, at)) end",
         )
         .set_name("=lua")
         .eval()
@@ -100,7 +100,7 @@ fn patterns_match_what_they_match_in_lua() {
         let mut pattern = String::from(if below(8) == 0 { "^" } else { "" });
         for _ in 0..below(6) {
             pattern.push_str(PARTS[below(PARTS.len())]);
-            pattern.push_str(AGAIN[below(AGAIN.len())]);
+            pattern.push_str(REPETITIONS[below(REPETITIONS.len())]);
         }
         if below(8) == 0 {
             pattern.push('$');
@@ -123,7 +123,7 @@ fn patterns_match_what_they_match_in_lua() {
 }
 
 #[test]
-fn no_pattern_goes_on_for_ever() {
+fn every_pattern_ends_within_its_steps() {
     let slow = ("a".repeat(50_000), ".-.-.-.-b".to_owned());
     let open = ("(".repeat(300_000), "%b()".to_owned());
     for (text, pattern) in [slow, open] {
@@ -133,7 +133,7 @@ fn no_pattern_goes_on_for_ever() {
     }
 }
 
-/// Each item of a pattern once took a frame of the thread's stack.
+/// Regression test: each item of a pattern took a frame of the thread's stack.
 #[test]
 fn long_patterns_take_no_stack() {
     let text = "a".repeat(50_000);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_sets_what_it_names_and_keeps_the_rest() {
+    fn a_file_sets_the_settings_that_it_names() {
         let mut config = Config::default();
         let text = "# a comment\n\nport = 7000\nmaxclients = 5 # few\nprotected-mode = false\n\
                     unixsocket = '/tmp/a b'\nbind = ['127.0.0.1', '::1']\nsave = \"\"\n\
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_is_written_back_and_the_rest_stays() {
+    fn changed_settings_are_written_back_and_the_rest_stays() {
         let text = "# mine\nport = 7000\nmaxclients = 5 # few\nlog-level = 'debug'\n\n# end\n";
         let mut config = Config::default();
         read(&mut config, text, "x.toml").unwrap();

@@ -141,7 +141,7 @@ fn port_0_opens_none_where_there_is_another_way_in() {
 
 /// It was once passed over, and a password with it.
 #[test]
-fn a_variable_that_is_no_text_is_refused() {
+fn a_variable_that_is_not_utf_8_is_refused() {
     use std::os::unix::ffi::OsStringExt;
 
     let read = |name: &str, value: &[u8]| {

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_run_and_then_one_in_so_many_is_sampled() {
+    fn the_first_run_and_then_a_share_of_runs_is_sampled() {
         let sampled = sampled();
         assert_eq!(sampled[0], 0);
         assert!(sampled.windows(2).all(|pair| pair[1] - pair[0] < 2 * SAMPLED_RUN as usize));

@@ -229,7 +229,7 @@ mod tests {
 
     /// Others may hold a connection that has ended for long, and its messages were once held with it.
     #[test]
-    fn who_has_left_holds_no_messages() {
+    fn a_client_that_has_left_holds_no_messages() {
         let client = client();
         let tell = || client.deliver(0, |w| w.simple("news"));
         tell();
@@ -243,7 +243,7 @@ mod tests {
     /// Whether a connection listens was once asked before its inbox was locked: a message could follow the reply
     /// that it listens no more, and was taken for another reply.
     #[test]
-    fn in_resp2_an_invalidation_comes_only_to_who_listens() {
+    fn in_resp2_an_invalidation_reaches_only_subscribers() {
         let client = client();
         let tell = |by_channel| client.invalidate(0, by_channel, |w| w.simple("old"));
         tell(true);

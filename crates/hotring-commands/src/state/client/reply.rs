@@ -173,7 +173,7 @@ mod tests {
 
     /// The messages that each UNSUBSCRIBE of a transaction takes out of the inbox were once bounded by nothing.
     #[test]
-    fn what_comes_before_the_reply_of_a_transaction_is_bounded_and_in_its_version() {
+    fn messages_before_the_reply_of_a_transaction_are_bounded() {
         let acl = Acl::new(&Default::default());
         let shared = Arc::new(ClientShared::new(1, String::new(), String::new(), 0, 0));
         let mut client = Client::new(shared.clone(), &acl);

@@ -279,8 +279,8 @@ impl ClientShared {
     }
 
     /// Ends the wait for a key; false if there is none.
-    pub(crate) fn unblock(&self, how: Unblocked) -> bool {
-        let ended = match how {
+    pub(crate) fn unblock(&self, reason: Unblocked) -> bool {
+        let ended = match reason {
             Unblocked::TimedOut => TIMED_OUT,
             Unblocked::Failed => FAILED,
         };

@@ -74,7 +74,7 @@ fn serve(
 /// With one connection and pipelines of 50 the list once said 3 % of a key that got 39 %: one request stood for all
 /// of its run, and one run in 256 was looked at.
 #[test]
-fn shares_are_within_their_bounds_whatever_the_skew_the_pipeline_and_the_rate() {
+fn shares_are_within_their_bounds_for_any_skew_pipeline_and_rate() {
     let mut random = Rng::with_seed(7);
     let (mut within, mut all) = (0, 0);
     for theta in [0.9, 0.99, 1.22] {
@@ -137,7 +137,7 @@ fn few_notes_and_heavy_ones_leave_wide_bounds() {
 
 /// A key that took another's place may have had a part of its sum.
 #[test]
-fn what_was_noted_of_others_in_its_place_is_within_the_bounds() {
+fn counts_of_replaced_keys_are_within_the_bounds() {
     let threads = threads(1);
     let many: Vec<String> = (0..SETS * WAYS * 20).map(|i| format!("key:{i}")).collect();
     many.iter().for_each(|key| note(&threads[0], &[key], 1.0, NOW));
@@ -190,7 +190,7 @@ fn every_key_of_a_long_request_may_be_noted() {
 
 /// The list once stayed after the end of traffic, because all counts faded alike.
 #[test]
-fn what_was_hot_is_forgotten_also_when_nothing_comes() {
+fn hot_keys_are_forgotten_without_requests() {
     let threads = threads(1);
     let note = |key: &str, n, now| (0..n).for_each(|_| note(&threads[0], &[key], 1.0, now));
     note("old", 80, NOW);

@@ -103,14 +103,14 @@ impl Shared {
     /// The sums of all threads since the start or the last reset.
     pub(crate) fn sums(&self, threads: &[ThreadShared]) -> Sums {
         let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sums = sums_ever(threads);
+        let mut sums = sums_since_start(threads);
         sums.iter_mut().zip(base.iter()).for_each(|(sum, base)| *sum = sum.saturating_sub(*base));
         sums
     }
 
     /// Resets the sums to zero.
     pub(crate) fn reset(&self, threads: &[ThreadShared]) {
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = sums_ever(threads);
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = sums_since_start(threads);
         self.detail.reset();
     }
 }
@@ -120,7 +120,7 @@ fn clear(store: &mut Session) {
     store.within(store.database_id_of(0), Session::clear);
 }
 
-fn sums_ever(threads: &[ThreadShared]) -> Sums {
+fn sums_since_start(threads: &[ThreadShared]) -> Sums {
     let mut sums = Sums::default();
     threads.iter().for_each(|thread| thread.memcached.add_to(&mut sums));
     sums

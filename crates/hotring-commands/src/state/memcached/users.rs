@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_makes_no_sense_is_refused() {
+    fn an_invalid_file_is_refused() {
         for (text, why) in [
             (&b""[..], "it names no user"),
             (b"\n\n", "it names no user"),

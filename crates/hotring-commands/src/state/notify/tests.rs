@@ -138,7 +138,7 @@ fn each_change_has_the_name_that_redis_gives_it() {
 }
 
 #[test]
-fn both_channels_tell_and_a_key_that_had_expired_is_told_before_its_next_write() {
+fn both_channels_report_an_expiry_before_the_next_write() {
     let mut dialogue = Dialogue::new(Version::Resp3);
     dialogue.say("CONFIG SET notify-keyspace-events KEx$\r\nPSUBSCRIBE *");
     dialogue.say("SET k 1 PX 100");
@@ -160,7 +160,7 @@ fn both_channels_tell_and_a_key_that_had_expired_is_told_before_its_next_write()
 }
 
 #[test]
-fn the_end_of_a_fields_time_is_told_before_the_write_that_met_it() {
+fn the_expiry_of_a_field_is_reported_before_the_write_that_found_it() {
     let mut dialogue = Dialogue::new(Version::Resp3);
     dialogue.say("CONFIG SET notify-keyspace-events EA\r\nPSUBSCRIBE __keyevent@0_*");
     dialogue.say("HSETEX f PX 10 FIELDS 1 a 1\r\nHSET f b 1");

@@ -47,11 +47,11 @@ impl<'t> Parser<'t> {
     }
 
     fn accept(&mut self, sign: &[u8]) -> Option<bool> {
-        let is_there = self.token == Token::Sign(sign);
-        if is_there {
+        let is_present = self.token == Token::Sign(sign);
+        if is_present {
             self.advance()?;
         }
-        Some(is_there)
+        Some(is_present)
     }
 
     fn expect(&mut self, sign: &[u8]) -> Option<()> {

@@ -291,7 +291,7 @@ fn only_declared_keys_are_proved() {
 }
 
 #[test]
-fn whatever_may_be_another_key_is_not_proved() {
+fn possibly_undeclared_keys_are_not_proved() {
     assert_all(
         &[
             "return redis.call('GET', 'x')",

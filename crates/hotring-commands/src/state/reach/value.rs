@@ -2,7 +2,7 @@
 
 use crate::table::{KeyRange, Spec, lookup, subcommands};
 
-/// What is known about a value before the script runs.
+/// The static knowledge about a value, before the script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'t> {
     /// One of the declared keys, or nil, which commands refuse as an argument.

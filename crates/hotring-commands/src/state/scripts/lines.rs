@@ -39,7 +39,7 @@ mod tests {
 
     /// A script once could fill the disk with lines of any length.
     #[test]
-    fn lines_of_the_log_are_so_many_in_a_second() {
+    fn the_rate_of_log_lines_is_limited() {
         let (lines, start) = (Lines::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         let told: Vec<_> = (0..5).map(|i| lines.next(at(i), 2)).collect();

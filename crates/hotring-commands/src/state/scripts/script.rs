@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_says_what_a_script_does() {
+    fn the_first_line_holds_the_flags_of_a_script() {
         let of = |text: &str| Script::new(&digest(text.as_bytes()), text.as_bytes());
         let plain = of("return 1").unwrap();
         assert_eq!((&*plain.code, plain.no_writes), (&b"return 1"[..], false));

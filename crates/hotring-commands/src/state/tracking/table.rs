@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_drops_those_who_are_not_to_stay_and_nobody_else() {
+    fn a_walk_drops_only_the_chosen_readers() {
         let table = table(0, 0);
         let n = 3 * (STEP_PAIRS / KEY_PAIRS * SHARDS) as u64;
         for i in 0..n {

@@ -37,7 +37,7 @@ pub(super) enum Width {
 impl Width {
     pub(super) const ALL: [Self; 3] = [Self::Narrow, Self::Wide, Self::Whole];
 
-    /// Its length in units of 64 KiB.
+    /// The length in units of 64 KiB.
     pub(super) const fn units(self) -> usize {
         match self {
             Self::Narrow => 1,
@@ -46,12 +46,12 @@ impl Width {
         }
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(super) const fn len(self) -> usize {
         self.units() * UNIT
     }
 
-    /// Its bytes that can hold blocks.
+    /// The number of bytes that can hold blocks.
     const fn usable_len(self) -> usize {
         match self {
             Self::Whole => CHUNK_LEN - CHUNK_HEADER,
@@ -77,6 +77,7 @@ const fn after(len: usize) -> usize {
     0
 }
 
+/// The number of classes above 1 KiB.
 const fn coarse() -> usize {
     let (mut len, mut n) = (after(FINE_MAX), 0);
     while len > 0 {
@@ -107,7 +108,7 @@ pub(crate) const CLASSED_MAX: usize = LENS[CLASSES - 1] as usize;
 const PIECE: usize = 64;
 /// The class of the shortest size of each piece.
 static BY_PIECE: [u8; CLASSED_MAX.div_ceil(PIECE)] = {
-    assert!(CLASSES <= 256, "a byte");
+    assert!(CLASSES <= 256, "a class is a byte");
     let mut by_piece = [0; CLASSED_MAX.div_ceil(PIECE)];
     let mut class = FINE;
     let mut piece = FINE_MAX / PIECE;

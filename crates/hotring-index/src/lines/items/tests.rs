@@ -157,7 +157,7 @@ fn turnovers_leave_the_table_as_a_fresh_one() {
 
 /// A removal that leaves nothing so far out lowers REACH, so that turnovers leave nothing behind.
 #[test]
-fn reach_falls_when_what_was_displaced_goes() {
+fn reach_falls_when_displaced_items_go() {
     const KEYS: u64 = 2_400;
     let index = index(Config { growth: Some(Growth::Fixed), ..config(1 << 10) });
     let (mut session, mut random) = (index.session(), Rng::with_seed(1));
@@ -214,7 +214,7 @@ fn a_pinned_session_keeps_the_table_that_it_may_be_in() {
 
 /// All threads change, remove and add the same keys while the table grows and shrinks, and know what must be there.
 #[test]
-fn threads_find_what_they_have_written() {
+fn threads_find_their_own_writes() {
     let index = index(config(1));
     std::thread::scope(|scope| {
         for thread in 0..3u64 {

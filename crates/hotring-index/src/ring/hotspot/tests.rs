@@ -166,7 +166,7 @@ fn a_round_moves_the_head_to_where_accesses_cost_least() {
 }
 
 #[test]
-fn a_round_moves_the_head_right_whatever_was_counted() {
+fn a_round_moves_the_head_right_for_all_counts() {
     let mut random = Rng::with_seed(1);
     for _ in 0..100 {
         let mut counts = [0; 12];
@@ -222,7 +222,7 @@ fn a_round_begins_with_a_cold_access_alone_and_once() {
 }
 
 #[test]
-fn each_round_counts_anew() {
+fn each_round_counts_from_zero() {
     let (mut arc, keys) = numbers(config(Strategy::Sampling), 8);
     round(&mut arc, &keys, 0, &[0, 0, 0, 0, 0, 0, 0, 8]);
     assert_eq!((arc.head(), arc.counts()), (Some(7), vec![0; 8]));

@@ -102,7 +102,7 @@ fn plain_noise_never_panics() {
 }
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn encoding_round_trips() {
     let mut random = Rng::with_seed(42);
     for _ in 0..5_000 {
         let args: Vec<Vec<u8>> = (0..1 + random.usize(..6))

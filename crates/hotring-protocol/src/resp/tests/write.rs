@@ -21,7 +21,7 @@ fn check_same(write: impl Fn(&mut Writer<'_>), both: &str) {
 }
 
 #[test]
-fn what_both_versions_have() {
+fn replies_of_both_versions() {
     check_same(|w| w.ok(), "+OK\r\n");
     check_same(|w| w.simple("PONG"), "+PONG\r\n");
     check_same(|w| w.int(0), ":0\r\n");
@@ -42,7 +42,7 @@ fn what_both_versions_have() {
 }
 
 #[test]
-fn what_only_version_3_has_is_downgraded() {
+fn replies_of_version_3_are_downgraded() {
     check(|w| w.null(), "$-1\r\n", "_\r\n");
     check(|w| w.null_array(), "*-1\r\n", "_\r\n");
     check(|w| w.map(2), "*4\r\n", "%2\r\n");

@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             Step::Done(work) => Poll::Ready(self.end_batch(fiber, downcast(work), cx)),
             step => {
                 self.thread.stopped.set(self.thread.stopped.get() + 1);
-                self.go_on(fiber, step, cx)
+                self.resume(fiber, step, cx)
             }
         }
     }
@@ -131,12 +131,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Resumes the batch that has stopped.
     pub(super) fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(Stopped { mut fiber }) = self.stopped.take() else { return Poll::Ready(Ok(())) };
-        let step = fiber.go_on();
-        self.go_on(fiber, step, cx)
+        let step = fiber.resume();
+        self.resume(fiber, step, cx)
     }
 
     #[cold]
-    fn go_on(
+    fn resume(
         &mut self,
         mut fiber: Fiber,
         mut step: Step,
@@ -148,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                     self.thread.stopped.set(self.thread.stopped.get() - 1);
                     return Poll::Ready(self.end_batch(fiber, downcast(work), cx));
                 }
-                Step::Asks => step = fiber.give(cx.waker().clone()),
+                Step::Asks => step = fiber.give_waker(cx.waker().clone()),
                 Step::Turn => {
                     yield_turn(cx);
                     break;

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_request_keeps_no_memory_for_what_has_run() {
+    fn the_start_of_a_request_keeps_no_memory_of_completed_ones() {
         let mut input = Input::default();
         input.extend(&[b'x'; 1 << 20]).expect("it is its own");
         input.drop_ran((1 << 20) - 3, false);

@@ -247,7 +247,7 @@ mod tests {
         fixture.memory.fail(Step::Write, 0, 1, ErrorKind::Other);
         fixture.run_with_writer(async {
             for connection in fixture.connections() {
-                assert!(!connection.await.unwrap().unwrap_err().may_pass);
+                assert!(!connection.await.unwrap().unwrap_err().is_temporary);
             }
         });
     }

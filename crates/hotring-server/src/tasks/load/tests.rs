@@ -247,7 +247,7 @@ fn check_all(wire: &mut Wire) {
 }
 
 #[test]
-fn what_is_hot_is_served_while_the_rest_is_loaded() {
+fn hot_keys_are_served_during_loading() {
     let disk = saved();
     disk.gate.set(true);
     let running = server(&disk);

@@ -95,7 +95,7 @@ impl Cache {
 }
 
 #[test]
-fn a_scan_does_not_drive_out_what_is_visited() {
+fn a_scan_does_not_evict_visited_items() {
     let (mut heat, mut cache) = (Heat::new(), Cache::default());
     for round in 0..200 {
         for hot in 0..50 {
@@ -215,7 +215,7 @@ fn a_young_item_without_an_entry_goes_at_last() {
 }
 
 #[test]
-fn whatever_is_asked_one_item_goes_and_the_same_one_each_time() {
+fn each_step_evicts_one_deterministic_item() {
     let run = |seed: u64| {
         let (mut heat, mut cache) = (Heat::new(), Cache::default());
         let mut rng = Rng::with_seed(seed);

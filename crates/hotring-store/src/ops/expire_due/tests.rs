@@ -168,7 +168,7 @@ const WAYS: &[(&str, Operation)] = &[
 ];
 
 #[test]
-fn whatever_gives_a_key_a_time_it_is_removed_then() {
+fn every_kind_of_expiry_removes_the_key() {
     for history in [0, 2] {
         for notes in [false, true] {
             for (name, way) in WAYS {
@@ -225,7 +225,7 @@ fn it_says_when_to_come_again() {
 
 /// A key that is set and removed again and again once left an entry each time.
 #[test]
-fn entries_of_what_is_gone_are_bounded() {
+fn entries_of_removed_keys_are_bounded() {
     let rounds: [Operation; 3] = [
         |s| {
             set_until(s, b"k", DUE);
@@ -332,7 +332,7 @@ fn a_clock_that_goes_back_is_followed() {
 /// A write of another connection's key was once reported before the expiry there: listeners took
 /// the new key for gone.
 #[test]
-fn what_has_expired_is_told_of_before_what_was_written_after_it() {
+fn an_expiry_is_reported_before_later_writes() {
     let store = Store::new(Options::default()).unwrap();
     let (mut expirer, mut writer) = (store.session(), store.session());
     set_until(&mut expirer, b"k", NOW + 1);
@@ -358,9 +358,9 @@ fn what_has_expired_is_told_of_before_what_was_written_after_it() {
     assert_eq!(*told.lock().unwrap(), ["expired", "set"]);
 }
 
-/// Who listens was once served in the middle of the write, and whoever wanted the stripe waited for that.
+/// Regression test: listeners were served in the middle of the write, while others waited for the stripe.
 #[test]
-fn who_is_told_of_what_has_expired_keeps_nobody_from_the_key() {
+fn a_reported_expiry_blocks_no_access_to_the_key() {
     let store = Store::new(Options::default()).unwrap();
     let (mut expirer, mut other) = (store.session(), store.session());
     set_until(&mut expirer, b"k", NOW + 1);
@@ -410,7 +410,7 @@ impl Wake for Bell {
 }
 
 #[test]
-fn who_sleeps_is_woken_by_what_is_due_earlier() {
+fn a_sleeper_is_woken_by_an_earlier_expiry() {
     let store = Store::new(Options::default()).unwrap();
     let mut s = store.session();
     let bell = Arc::new(Bell::default());

@@ -59,7 +59,7 @@ fn every_write_of_a_value_keeps_the_one_before() {
 }
 
 #[test]
-fn what_writes_no_value_keeps_none() {
+fn operations_without_a_write_keep_no_earlier_value() {
     let mut s = session(4);
     set(&mut s, "k", "1", NOW);
     set(&mut s, "long", "a value that is longer than a word", NOW);
@@ -81,7 +81,7 @@ fn what_writes_no_value_keeps_none() {
 }
 
 #[test]
-fn only_so_many_and_so_long_ones_are_kept() {
+fn number_and_length_of_kept_entries_are_limited() {
     let options = Options { history: 2, history_bytes_max: 100, ..Options::default() };
     let mut s = Store::new(options).unwrap().session();
     for (i, value) in ["a", "b", "c", "d"].into_iter().enumerate() {

@@ -35,7 +35,7 @@ fn text(session: &mut Session, key: &[u8]) -> String {
 }
 
 #[test]
-fn a_note_is_seen_by_those_who_ask_and_by_nobody_else() {
+fn a_note_is_seen_only_on_request() {
     for mut s in sessions() {
         for value in ["", "12", "short", "a value that is longer than a word"] {
             put(&mut s, b"k", value.as_bytes(), full());
@@ -148,7 +148,7 @@ fn amending_changes_note_and_expiry_and_never_the_value() {
 }
 
 #[test]
-fn another_note_is_no_change_to_tell_and_another_expiry_is_one() {
+fn other_metadata_is_not_a_change_but_another_expiry_is() {
     let mut s = sessions().remove(0);
     s.act(Origin { records_changes: true, ..Origin::default() });
     put(&mut s, b"k", b"v", full());
@@ -192,7 +192,7 @@ fn numbers_for_compare_and_swap_are_given_once() {
 }
 
 #[test]
-fn numbers_begin_where_they_are_told_to_and_go_beyond_chosen_ones() {
+fn numbers_begin_at_their_base_and_exceed_chosen_ones() {
     let options = Options { unique_base: 1 << 60, ..Options::default() };
     let numbers = Store::new(options).unwrap().session().unique_numbers();
     assert!(numbers.is_given(7));

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use hotring_index::Entry;
 
-use crate::container::is_there;
+use crate::container::is_present;
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::watch::{Leave, Watch};
@@ -87,8 +87,9 @@ impl Session {
             }
             State::Present { database_id, key, version, .. } => {
                 self.within(*database_id, |session| {
-                    let is_it =
-                        |entry: Entry<'_>| entry.version == Some(*version) && is_there(&entry, now);
+                    let is_it = |entry: Entry<'_>| {
+                        entry.version == Some(*version) && is_present(&entry, now)
+                    };
                     session.read(key, now, is_it) == Some(true)
                 })
             }

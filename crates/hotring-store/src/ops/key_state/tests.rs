@@ -67,7 +67,7 @@ const WRITES: &[(&str, Operation)] = &[
 ];
 
 #[test]
-fn a_write_is_noticed_whatever_it_leaves() {
+fn every_kind_of_write_is_noticed() {
     for value in [None, Some(&b"5"[..]), Some(LONG)] {
         check(false, value, WRITES);
     }
@@ -97,7 +97,7 @@ fn a_write_is_noticed_whatever_it_leaves() {
 }
 
 #[test]
-fn what_writes_nothing_is_not_noticed() {
+fn operations_without_a_write_go_unnoticed() {
     const NO_WRITES: &[(&str, Operation)] = &[
         ("get", |s| _ = s.get(b"k", NOW, |_| ())),
         ("another's state", |s| assert!(s.key_state(b"k", NOW).is_ok())),
@@ -166,7 +166,7 @@ fn a_hash_whose_fields_are_all_over_is_absent() {
 }
 
 #[test]
-fn stamps_do_not_count_among_those_who_wait() {
+fn stamps_do_not_count_as_waiters() {
     let store = Store::new(Options { watches_max: 0, ..Options::default() }).unwrap();
     let mut s = store.session();
     let states: Vec<_> = (0..100u32).map(|i| s.key_state(&i.to_le_bytes(), NOW).unwrap()).collect();

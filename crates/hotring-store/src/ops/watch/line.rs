@@ -29,8 +29,8 @@ impl Session {
         let (databases, number) = (Arc::clone(&self.databases), self.selected);
         let home = Box::new(Numbered { databases, number });
         let kept = self.databases.keep_lines();
-        let is_there = self.databases.id_of(number) == self.database_id;
-        let entry = is_there.then(|| self.hooks.watchers.line_up(home, held, others, taker));
+        let is_present = self.databases.id_of(number) == self.database_id;
+        let entry = is_present.then(|| self.hooks.watchers.line_up(home, held, others, taker));
         // Dropping an entry calls `keep_lines`, too.
         drop(kept);
         entry?.ok()
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_is_claimed_first_and_once() {
+    fn the_first_waiter_is_claimed_first_and_once() {
         let store = Store::new(Options::default()).unwrap();
         let s = &mut store.session();
         let takers: Vec<_> = (0..5).map(taker).collect();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_turn_keeps_its_place() {
+    fn a_skipped_taker_keeps_its_entry() {
         let store = Store::new(Options::default()).unwrap();
         let s = &mut store.session();
         let takers: Vec<_> = (0..4).map(taker).collect();
@@ -203,7 +203,7 @@ mod tests {
 
     /// Clients once stayed with the keys, and came to another database by a swap.
     #[test]
-    fn who_waits_stays_with_the_number_of_the_database() {
+    fn a_waiter_stays_with_the_number_of_the_database() {
         let store = Store::new(Options::default()).unwrap();
         let s = &mut store.session();
         let takers: Vec<_> = (0..5).map(taker).collect();
@@ -247,7 +247,7 @@ mod tests {
 
     /// A client that came behind others without a hold once entered the line of another number.
     #[test]
-    fn who_has_not_followed_a_swap_enters_no_line() {
+    fn a_session_behind_a_swap_enters_no_line() {
         let store = Store::new(Options::default()).unwrap();
         let (s, other) = (&mut store.session(), &mut store.session());
         let _first = line_up(s, &[b"k"], &taker(0));

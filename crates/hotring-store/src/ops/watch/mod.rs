@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use hotring_index::Entry;
 
-use crate::container::is_there;
+use crate::container::is_present;
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::session::Session;
@@ -75,7 +75,7 @@ impl Session {
                 let is_it =
                     |expected| view_string(&entry, |v| v.with_bytes(|text| text == expected));
                 let has_it = expected.is_some_and(|expected| is_it(expected) == Ok(true));
-                FirstLook { present: is_there(&entry, now), expected: has_it }
+                FirstLook { present: is_present(&entry, now), expected: has_it }
             });
             let first = found.unwrap_or(FirstLook { present: false, expected: false });
             leave.enter(at, key, expected, waker, first)
@@ -100,7 +100,7 @@ impl Session {
             // A look must not wait: its thread serves other connections, possibly the holder's.
             return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
         };
-        let there = |entry: Entry<'_>| is_there(&entry, now).then_some(entry.expire_at);
+        let there = |entry: Entry<'_>| is_present(&entry, now).then_some(entry.expire_at);
         let expiry = self.index.peek(watch.key(), now, there);
         drop(reading);
         match expiry.flatten() {

@@ -115,7 +115,7 @@ fn every_write_of_the_value_is_a_change() {
 }
 
 #[test]
-fn what_writes_no_value_is_no_change() {
+fn operations_without_a_write_are_not_changes() {
     check(
         false,
         &[
@@ -222,7 +222,7 @@ fn an_expected_value_is_met_at_once_or_when_it_comes_and_never_missed() {
 }
 
 #[test]
-fn who_waits_for_a_change_looks_again_when_the_key_expires() {
+fn a_waiter_checks_again_when_the_key_expires() {
     let store = Store::new(Options::default()).unwrap();
     let mut s = store.session();
     set_until(&mut s, b"k", NOW + 10);
@@ -288,7 +288,7 @@ fn watches_are_counted_limited_and_end_when_they_are_dropped() {
 struct Counted(Arc<AtomicUsize>);
 
 impl crate::Wait for Counted {
-    fn is_beside(&self) -> bool {
+    fn releases_thread(&self) -> bool {
         true
     }
 
@@ -303,7 +303,7 @@ impl crate::Wait for Counted {
 /// Looking, making room and removing expired keys never wait for this key's holder:
 /// not for one that comes while it looks, either.
 #[test]
-fn who_has_other_work_never_waits_for_a_holder() {
+fn a_session_with_other_work_never_waits_for_a_holder() {
     type Work = fn(&mut Session, &Watch);
     let works: [(&str, Work, Operation); 3] = [
         // A write would end the wait.

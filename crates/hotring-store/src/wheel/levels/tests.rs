@@ -85,7 +85,7 @@ fn run(seed: u64, start: u64) {
 }
 
 #[test]
-fn all_fire_in_time_whatever_it_is() {
+fn all_entries_fire_in_time() {
     for seed in 0..20 {
         run(seed, 1_700_000_000_000);
         run(seed, seed);
@@ -96,7 +96,7 @@ fn all_fire_in_time_whatever_it_is() {
 }
 
 #[test]
-fn what_is_due_within_four_minutes_fires_in_its_millisecond() {
+fn entries_due_within_four_minutes_fire_in_their_millisecond() {
     let start = 1_700_000_000_123;
     let mut random = Rng::with_seed(7);
     let mut tested = Tested::new(start);

@@ -120,7 +120,7 @@ fn redis_defaults_ask_for_nothing() {
 }
 
 #[test]
-fn lines_that_only_tune_redis_are_told() {
+fn lines_that_only_tune_redis_are_reported() {
     let text = "databases 16\nhz 10\nPidfile x\nmaxclients 7\nsave \"\"";
     let (config, notes) = read("told", text).unwrap();
     assert_eq!(config.maxclients, 7);
@@ -176,7 +176,7 @@ fn the_time_limit_of_redis_ends_no_script() {
 }
 
 #[test]
-fn what_redis_has_left_in_the_folder_is_named() {
+fn files_of_redis_in_the_folder_are_named() {
     let folder = std::env::temp_dir().join(format!("hotring-redis-files-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("my.rdb"), "REDIS0011").unwrap();
@@ -193,7 +193,7 @@ fn what_redis_has_left_in_the_folder_is_named() {
 }
 
 #[test]
-fn lines_that_ask_for_what_is_not_here_are_refused() {
+fn lines_that_ask_for_missing_features_are_refused() {
     let refused = |text: &str| read("refused", text).unwrap_err();
     assert_eq!(
         refused("port 1\nbind-source-addr 127.0.0.1"),
@@ -222,7 +222,7 @@ fn files_include_others_but_not_for_ever() {
 }
 
 #[test]
-fn values_without_effect_are_kept_for_who_asks() {
+fn values_without_effect_are_kept_for_config_get() {
     let text = "hz 25\nslave-announce-port 7\ndynamic-hz maybe\nrepl-backlog-ttl 9\n";
     let (config, notes) = read("kept", text).unwrap();
     let shown = |wanted: &str| config.passive.shown().find(|(name, _)| *name == wanted).unwrap().1;

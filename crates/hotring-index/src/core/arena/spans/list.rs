@@ -26,7 +26,7 @@ impl FreeList {
 
     /// Takes over the blocks of another list. This one must be empty.
     pub(super) fn fill(&mut self, from: Self) {
-        debug_assert!(self.len == 0, "what is there would be lost");
+        debug_assert!(self.len == 0, "its blocks would be lost");
         (self.head, self.len) = (from.head, from.len);
     }
 

@@ -51,7 +51,7 @@ impl Figure {
 }
 
 impl Span {
-    /// Its class, and the bytes of its free and its allocated blocks. An estimate if they change meanwhile.
+    /// The class, and the bytes of free and of allocated blocks. An estimate if they change meanwhile.
     pub(super) fn use_of(&self) -> (usize, usize, usize) {
         let class = (self.class.get() as usize).min(CLASSES - 1);
         let (all, len) = (self.blocks.get(), len_of(class));
@@ -64,7 +64,7 @@ impl Span {
         self.blocks.get() - self.listed.get() - self.fresh.get()
     }
 
-    /// Its bin, by use. None if it is full or its chunk is closing.
+    /// The bin, by use. None if the span is full or its chunk is closing.
     fn bin(&self) -> Option<u32> {
         let out = self.out();
         (out < self.blocks.get() && !is_closing(self)).then(|| out.checked_ilog2().unwrap_or(0))
@@ -112,7 +112,7 @@ impl Span {
         let mut listed = FreeList::EMPTY;
         // SAFETY: the span linked them, and they belong to the list for now.
         unsafe { listed.prepend(self.head.get(), self.tail.get(), self.listed.get()) };
-        let block = listed.pop().expect("who calls has seen one");
+        let block = listed.pop().expect("the caller has found a listed block");
         // SAFETY: the block was the span's, of the list's class, and belongs to the list from now on.
         unsafe { to.push(block) };
         self.listed.set(listed.len());

@@ -76,7 +76,7 @@ fn resident() -> usize {
 }
 
 #[test]
-fn what_is_freed_goes_back_to_the_system() {
+fn freed_memory_goes_back_to_the_system() {
     const BYTES: usize = 128 << 20;
     for huge_pages in [false, true] {
         let arena = Arc::new(Arena::new(huge_pages, huge_pages));
@@ -224,7 +224,7 @@ fn a_busy_session_gives_up_old_blocks_in_time() {
 
 /// With `mlock` the system refuses to take memory back.
 #[test]
-fn what_the_system_does_not_take_serves_again() {
+fn memory_that_the_system_refuses_is_reused() {
     const COUNT: usize = (8 << 20) / 1024;
     let arena = arena();
     let mut local = LocalArena::new(arena.clone());
@@ -488,7 +488,7 @@ fn the_rest_of_a_run_serves_another_session() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn a_new_block_shows_nothing_of_what_it_held() {
+fn a_new_block_hides_its_old_content() {
     for size in [16, 24, 1000, 1600] {
         let (mut local, block) = freed(size);
         let again = local.alloc(size);
