@@ -79,6 +79,7 @@ impl Bytes {
 
 impl Kind for Bytes {
     type Key = [u8];
+    const HASH_BITS: u32 = HASH_MASK.count_ones();
     const LOOKED_AT: usize = 48;
 
     fn new(config: &Config) -> Result<Self, ConfigError> {

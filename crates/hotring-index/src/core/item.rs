@@ -90,6 +90,9 @@ impl Item {
 pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// The key type by which items are found.
     type Key: ?Sized;
+    /// Hashes have at most this many bits.
+    #[doc(hidden)]
+    const HASH_BITS: u32 = 64;
     /// Bytes at the start of a small item that a lookup reads.
     #[doc(hidden)]
     const LOOKED_AT: usize;

@@ -63,7 +63,8 @@ use table::Table;
 
 /// The engine of lines: four tagged items to a cache line.
 ///
-/// Readers take no lock. The table doubles above a load of three quarters, in steps, and shrinks. A slot is a line.
+/// Readers take no lock. The table grows above a load of three quarters, in steps, and shrinks: a small one doubles, a
+/// large one grows by a quarter. A slot is a line.
 pub struct ItemLines {
     current: Current,
     form: Form,
@@ -97,7 +98,7 @@ impl ItemLines {
             Some(Growth::Fixed) => false,
             Some(Growth::Auto { .. } | Growth::BytesPerKey(_)) => {
                 return Err(ConfigError::Unsupported(
-                    "a table of lines doubles at three items a line: leave growth unset, or Fixed; HotRing and Chaining \
+                    "a table of lines grows at three items a line: leave growth unset, or Fixed; HotRing and Chaining \
                      Hash have other rules",
                 ));
             }

@@ -17,7 +17,11 @@ use std::ops::{Range, RangeInclusive};
 use std::ptr::{NonNull, null_mut};
 
 /// The bits of a word that come from the hash. They do not identify a key: only its item does.
-const TAG: u64 = u64::MAX >> (64 - WORD_BITS) & u64::MAX << 16;
+const TAG: u64 = u64::MAX >> (64 - WORD_BITS) & u64::MAX << TAG_SHIFT;
+const TAG_SHIFT: u32 = 16;
+
+/// A hash of so few bits comes back from a lane.
+pub(super) const TAG_BITS: u32 = TAG.count_ones();
 
 /// The bits of a word that a search compares: they determine the tag and the home of the lane's
 /// item.
@@ -106,8 +110,9 @@ impl Shape {
         (home.want ^ word) & TAG == 0
     }
 
-    /// A position with this home and tag: the item's own if hashes have 48 bits.
+    /// A position with this home and tag: the item's own if hashes have no more bits than tags.
     pub(super) fn position(&self, index: u64, word: u64) -> u64 {
+        // The low bits of such a position are 0, and so are those of its product, which the tag leaves out.
         self.divide_up(index, (word & TAG) << (64 - WORD_BITS)).min(*self.positions(index).end())
     }
 

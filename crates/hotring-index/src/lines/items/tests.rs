@@ -1,6 +1,7 @@
 //! Tests with a view inside: each form of a search, what lies where, and tables that go.
 
 use super::ItemLines;
+use super::stash::Count;
 use super::table::Table;
 use crate::core::config::Config;
 use crate::core::item::Kind;
@@ -457,4 +458,36 @@ fn copied(session: &mut Session<Bytes, ItemLines>, key: &[u8]) -> usize {
     assert_eq!((Bytes::key(copy), kind.size(copy)), (key, kind.size(item)));
     pinned.discard(copy);
     kind.size(item)
+}
+
+/// A move to the next table reads no item: a lane tells the whole hash of a byte string's key.
+#[test]
+fn positions_of_byte_strings_come_back_from_lanes() {
+    let mut random = Rng::with_seed(5);
+    for lines in [1, 2, 3, 100, 1_023, 4_096, 65_536, 81_920, 1_000_003] {
+        let table = Table::new(lines, &config(1), &Count::default()).expect("memory");
+        let hashes = (0..20_000).map(|_| random.u64(..1 << 48));
+        for hash in hashes.chain([0, 1, 1 << 47, (1 << 48) - 1]) {
+            let position = hash.reverse_bits();
+            let home = table.shape.home(position);
+            assert_eq!(table.shape.position(home.index, home.want), position, "{lines} lines");
+        }
+    }
+}
+
+/// A large table that fills up by itself takes at most 26.7 bytes an item: three fifths of its lanes are taken.
+#[test]
+fn a_large_table_grows_in_small_steps() {
+    let index = index(config(1));
+    let mut session = index.session();
+    let mut worst: f64 = 0.0;
+    let mut random = Rng::with_seed(1);
+    for items in 1..600_000u64 {
+        assert!(session.insert(random.u64(..), 1));
+        if items > 260_000 && items % 1_000 == 0 {
+            worst = worst.max(index.stats().slots as f64 * 64.0 / items as f64);
+        }
+    }
+    println!("at most {worst:.1} bytes an item, {:?}", index.stats().engine);
+    assert!((20.0..27.0).contains(&worst), "{worst} bytes an item");
 }
