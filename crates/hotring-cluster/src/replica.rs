@@ -558,7 +558,7 @@ impl Replica {
         let step = claim.outcome(outcome, |found| {
             let old = found.map(|(_, record)| record.primary.node);
             *deposed = old.filter(|old| *old != me.node && from.is_none());
-            succession(me, highest, force, from, found)
+            succession(me, highest, force, found)
         });
         let shard = claim.shard();
         match step {
@@ -582,15 +582,11 @@ fn succession(
     me: Identity,
     highest: Epoch,
     force: bool,
-    from: Option<NodeId>,
     found: Option<(Revision, &Shard)>,
 ) -> Result<Shard, PromoteRefused> {
     let (_, record) = found.ok_or(PromoteRefused::NoRecord)?;
     let is_member = record.in_sync.contains(&me.node);
-    // A handover holds only while the primary that gave it is still the primary.
-    let is_from = from.is_none_or(|from| record.primary.node == from);
-    let may = force || (is_member && is_from);
-    if !may {
+    if !is_member && !force {
         return Err(PromoteRefused::NotInSync);
     }
     let old = record.primary.node;
