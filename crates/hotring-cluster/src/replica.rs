@@ -160,8 +160,8 @@ pub struct Replica {
     highest: Epoch,
     bound_until: Moment,
     heard: Option<Moment>,
-    is_member: bool,
-    is_caught_up: bool,
+    /// What the last beat said: it is in the set and has caught up.
+    is_in_sync: bool,
     /// Whether it has been caught up since the start of the node.
     was_caught_up: bool,
     committed: Lsn,
@@ -195,8 +195,7 @@ impl Replica {
             not_ready: None,
             bound_until,
             heard: None,
-            is_member: caught_up,
-            is_caught_up: caught_up,
+            is_in_sync: caught_up,
             was_caught_up: caught_up,
             committed: 0,
             told: Told::default(),
@@ -232,7 +231,7 @@ impl Replica {
 
     /// Whether the primary counts this replica as in sync, as far as is known.
     pub fn is_in_sync(&self) -> bool {
-        self.is_member && self.is_caught_up
+        self.is_in_sync
     }
 
     /// Whether the replica may answer reads: it has all data and has heard its primary lately.
@@ -302,9 +301,7 @@ impl Replica {
         }
         // What the last beat said stays true while nothing is taken away: a primary that counts this replica can
         // acknowledge nothing without it, and the operator who named one that does not knows that.
-        let keeps_all = phase == Phase::Following;
-        self.is_member &= keeps_all;
-        self.is_caught_up &= keeps_all;
+        self.is_in_sync &= phase == Phase::Following;
         self.seen = answer.stamp.epoch;
         self.highest = self.highest.max(self.seen);
         self.heard = Some(now);
@@ -442,8 +439,7 @@ impl Replica {
         link.beat = beat.number;
         self.heard = Some(now);
         self.bound_until = self.bound_until.max(now + beat.lease.min(Rules::LEASE_MAX));
-        self.is_member = beat.member;
-        self.is_caught_up = beat.caught_up;
+        self.is_in_sync = beat.member && beat.caught_up;
         self.was_caught_up |= beat.caught_up;
         self.committed = self.committed.max(beat.committed);
         self.told.wall = self.told.wall.max(beat.told.wall);
