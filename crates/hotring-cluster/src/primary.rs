@@ -66,7 +66,10 @@ pub struct Kept {
     pub last: Lsn,
     /// Whether it has surely lost nothing since it began its last epoch: its log was synced before each reply,
     /// or was written under the same boot ID, or was closed. Every restart since then counts: after a power cut
-    /// a log stays suspect until its node begins an epoch or follows another primary.
+    /// a log stays suspect until its node begins an epoch. So does the log of a node that has taken anything
+    /// from another primary: it acknowledges records that it has applied and not yet logged, perhaps even the
+    /// beginning of the other one's epoch. The node must note durably that it does, before the first record and
+    /// until its next own epoch is logged.
     pub clean: bool,
 }
 

@@ -156,3 +156,59 @@ impl Claim {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Incarnation;
+
+    fn shard(epoch: u64, in_sync: &[u8]) -> Shard {
+        let node = |n: u8| NodeId([n; 20]);
+        let primary = Identity { node: node(1), incarnation: Incarnation(1) };
+        let in_sync: Vec<NodeId> = in_sync.iter().copied().map(node).collect();
+        let replicas = vec![node(2), node(3)];
+        Shard { epoch: Epoch(epoch), promoted: Epoch(1), primary, in_sync, replicas }
+    }
+
+    fn found(revision: Revision, shard: &Shard) -> Outcome {
+        Outcome::Records(vec![(6, 1, shard.clone()), (7, revision, shard.clone())])
+    }
+
+    fn never(_: Option<(Revision, &Shard)>) -> Result<Shard, ()> {
+        panic!("the transaction may yet take effect")
+    }
+
+    #[test]
+    fn an_unknown_transaction_is_repeated_until_it_is_known() {
+        let (old, new) = (shard(1, &[2, 3]), shard(1, &[2]));
+        let (mut claim, first) = Claim::write(7, 5, new.clone());
+        for _ in 0..2 {
+            let read = claim.outcome(Outcome::Unknown, never);
+            assert!(matches!(read, Next::Ask(Request::ReadAll)));
+            // Unchanged: it may still be on its way, so nothing else may be tried.
+            let Next::Ask(again) = claim.outcome(found(5, &old), never) else { panic!() };
+            assert_eq!(again, first);
+            assert_eq!(claim.sent(), Some(&new));
+        }
+        assert!(matches!(claim.outcome(Outcome::Conflict, never), Next::Ask(Request::ReadAll)));
+        let through = claim.outcome(found(6, &new), never);
+        assert!(matches!(through, Next::Through(6, shard) if shard == new));
+    }
+
+    #[test]
+    fn a_transaction_that_met_another_change_begins_with_that() {
+        let (mut claim, _) = Claim::write(7, 5, shard(1, &[2]));
+        claim.outcome(Outcome::Conflict, never);
+        let other = shard(2, &[3]);
+        let next = claim.outcome(found(6, &other), |now| {
+            assert_eq!(now, Some((6, &other)));
+            Ok::<_, ()>(shard(3, &[]))
+        });
+        let Next::Ask(Request::Transact(next)) = next else { panic!() };
+        assert_eq!((next.expect, next.write), (vec![(7, 6)], vec![(7, shard(3, &[]))]));
+        assert!(matches!(claim.outcome(Outcome::Done(7), never), Next::Through(7, _)));
+        let (mut claim, _) = Claim::read(7);
+        let gone = claim.outcome(Outcome::Records(vec![]), |now| now.map(|_| other).ok_or("gone"));
+        assert!(matches!(gone, Next::Refused("gone")));
+    }
+}

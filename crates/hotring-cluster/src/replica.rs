@@ -160,8 +160,8 @@ pub struct Replica {
     highest: Epoch,
     bound_until: Moment,
     heard: Option<Moment>,
-    is_member: bool,
-    is_caught_up: bool,
+    /// What the last beat said: it is in the set and has caught up.
+    is_in_sync: bool,
     /// Whether it has been caught up since the start of the node.
     was_caught_up: bool,
     committed: Lsn,
@@ -195,8 +195,7 @@ impl Replica {
             not_ready: None,
             bound_until,
             heard: None,
-            is_member: caught_up,
-            is_caught_up: caught_up,
+            is_in_sync: caught_up,
             was_caught_up: caught_up,
             committed: 0,
             told: Told::default(),
@@ -232,7 +231,7 @@ impl Replica {
 
     /// Whether the primary counts this replica as in sync, as far as is known.
     pub fn is_in_sync(&self) -> bool {
-        self.is_member && self.is_caught_up
+        self.is_in_sync
     }
 
     /// Whether the replica may answer reads: it has all data and has heard its primary lately.
@@ -302,9 +301,7 @@ impl Replica {
         }
         // What the last beat said stays true while nothing is taken away: a primary that counts this replica can
         // acknowledge nothing without it, and the operator who named one that does not knows that.
-        let keeps_all = phase == Phase::Following;
-        self.is_member &= keeps_all;
-        self.is_caught_up &= keeps_all;
+        self.is_in_sync &= phase == Phase::Following;
         self.seen = answer.stamp.epoch;
         self.highest = self.highest.max(self.seen);
         self.heard = Some(now);
@@ -442,8 +439,7 @@ impl Replica {
         link.beat = beat.number;
         self.heard = Some(now);
         self.bound_until = self.bound_until.max(now + beat.lease.min(Rules::LEASE_MAX));
-        self.is_member = beat.member;
-        self.is_caught_up = beat.caught_up;
+        self.is_in_sync = beat.member && beat.caught_up;
         self.was_caught_up |= beat.caught_up;
         self.committed = self.committed.max(beat.committed);
         self.told.wall = self.told.wall.max(beat.told.wall);
@@ -558,7 +554,7 @@ impl Replica {
         let step = claim.outcome(outcome, |found| {
             let old = found.map(|(_, record)| record.primary.node);
             *deposed = old.filter(|old| *old != me.node && from.is_none());
-            succession(me, highest, force, from, found)
+            succession(me, highest, force, found)
         });
         let shard = claim.shard();
         match step {
@@ -582,15 +578,11 @@ fn succession(
     me: Identity,
     highest: Epoch,
     force: bool,
-    from: Option<NodeId>,
     found: Option<(Revision, &Shard)>,
 ) -> Result<Shard, PromoteRefused> {
     let (_, record) = found.ok_or(PromoteRefused::NoRecord)?;
     let is_member = record.in_sync.contains(&me.node);
-    // A handover holds only while the primary that gave it is still the primary.
-    let is_from = from.is_none_or(|from| record.primary.node == from);
-    let may = force || (is_member && is_from);
-    if !may {
+    if !is_member && !force {
         return Err(PromoteRefused::NotInSync);
     }
     let old = record.primary.node;

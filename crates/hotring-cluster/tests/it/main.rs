@@ -39,6 +39,7 @@ mod replica;
 #[allow(dead_code)]
 mod rules;
 
+mod guards;
 mod pair;
 mod schedules;
 mod sim;

@@ -12,46 +12,46 @@ use crate::primary::{Act, Kept, Origin, Primary, Writes};
 use crate::replica::{self, AnswerRefused, Held, PromoteRefused, Replica};
 use crate::rules::Rules;
 
-fn node(n: u8) -> NodeId {
+pub fn node(n: u8) -> NodeId {
     NodeId([n; 20])
 }
 
-fn me(n: u8, incarnation: u64) -> Identity {
+pub fn me(n: u8, incarnation: u64) -> Identity {
     Identity { node: node(n), incarnation: Incarnation(incarnation) }
 }
 
-fn at(ms: u64) -> Moment {
+pub fn at(ms: u64) -> Moment {
     Duration::from_millis(ms)
 }
 
-const STORE: [u8; 16] = [7; 16];
+pub const STORE: [u8; 16] = [7; 16];
 
-fn kept(history: &History, last: Lsn, clean: bool) -> Kept {
+pub fn kept(history: &History, last: Lsn, clean: bool) -> Kept {
     Kept { store: STORE, history: history.clone(), last, clean }
 }
 
-fn held(history: &History, last: Lsn) -> Held {
+pub fn held(history: &History, last: Lsn) -> Held {
     let history = history.clone();
     Held { store: STORE, history, last, whole: true, adopt: false, caught_up: false }
 }
 
-fn first_epoch() -> History {
+pub fn first_epoch() -> History {
     let start = Start { epoch: Epoch(1), node: node(1), incarnation: Incarnation(1), first: 1 };
     History::of(&[start]).unwrap()
 }
 
 /// Node 1 as primary and node 2 as replica, at the same record.
-struct Pair {
-    primary: Primary,
-    replica: Replica,
-    now: Moment,
-    told: Vec<Act>,
-    replica_told: Vec<replica::Act>,
+pub struct Pair {
+    pub primary: Primary,
+    pub replica: Replica,
+    pub now: Moment,
+    pub told: Vec<Act>,
+    pub replica_told: Vec<replica::Act>,
 }
 
 impl Pair {
     /// Both have ten records of epoch 1.
-    fn new(set: Vec<NodeId>) -> Self {
+    pub fn new(set: Vec<NodeId>) -> Self {
         let now = at(10_000);
         let kept = kept(&first_epoch(), 10, true);
         let rules = Rules::default();
@@ -63,7 +63,7 @@ impl Pair {
     }
 
     /// The first hello may be answered with `NotReady`.
-    fn attach(&mut self) {
+    pub fn attach(&mut self) {
         let id = self.replica.hello(0, true).unwrap().from;
         while self.primary.feed().follower(node(2)).is_none_or(|follower| follower.id != id) {
             let hello = self.replica.hello(0, true).unwrap();
@@ -73,7 +73,7 @@ impl Pair {
     }
 
     /// Delivers all messages, until there are none.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         loop {
             let (acts, replies) = (self.primary.acts(), self.replica.acts());
             if acts.is_empty() && replies.is_empty() {
@@ -99,18 +99,18 @@ impl Pair {
         }
     }
 
-    fn tick(&mut self, ms: u64) {
+    pub fn tick(&mut self, ms: u64) {
         self.now += at(ms);
         self.primary.tick(self.now, Told { wall: 5, cas: 6 });
         self.replica.tick(self.now);
         self.settle();
     }
 
-    fn write(&mut self, last: Lsn) {
+    pub fn write(&mut self, last: Lsn) {
         self.primary.appended(self.now, last, 100 * last);
     }
 
-    fn apply(&mut self, last: Lsn) {
+    pub fn apply(&mut self, last: Lsn) {
         self.replica.applied(Positions { applied: last, written: last, synced: last });
         self.settle();
     }

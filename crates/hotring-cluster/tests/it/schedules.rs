@@ -17,21 +17,21 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::AckEarly, Mode::Recorded, 3),
     (Fault::PromoteOutside, Mode::Named, 68),
     (Fault::PromoteOutside, Mode::Recorded, 1),
-    (Fault::ForgetEpoch, Mode::Named, 59),
-    (Fault::ForgetEpoch, Mode::Recorded, 12),
+    (Fault::ForgetEpoch, Mode::Named, 55),
+    (Fault::ForgetEpoch, Mode::Recorded, 757),
     (Fault::TrustEmpty, Mode::Named, 11),
     (Fault::TrustEmpty, Mode::Recorded, 0),
     (Fault::HalfBatch, Mode::Named, 0),
     (Fault::HalfBatch, Mode::Recorded, 0),
-    (Fault::LsnsAlone, Mode::Named, 3),
-    (Fault::LsnsAlone, Mode::Recorded, 3),
+    (Fault::LsnsAlone, Mode::Named, 4),
+    (Fault::LsnsAlone, Mode::Recorded, 0),
     // Only records change a set by transactions.
     (Fault::AddLate, Mode::Recorded, 614),
-    (Fault::RemoveEarly, Mode::Recorded, 5),
+    (Fault::RemoveEarly, Mode::Recorded, 9),
     (Fault::BreakPromise, Mode::Named, 56),
     (Fault::BreakPromise, Mode::Recorded, 0),
     (Fault::AnySession, Mode::Recorded, 1784),
-    (Fault::CaughtUpEarly, Mode::Recorded, 12),
+    (Fault::CaughtUpEarly, Mode::Recorded, 345),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.

@@ -80,7 +80,12 @@ impl World {
                 let node = &self.nodes[n];
                 self.rng.u64(node.synced.min(node.data.last())..=node.data.last())
             }
-            _ => self.nodes[n].data.last(),
+            // What a replica has applied and told may not be in its file yet.
+            End::Killed | End::PowerCut => {
+                let node = &self.nodes[n];
+                self.rng.u64(node.logged.min(node.data.last())..=node.data.last())
+            }
+            End::Closed => self.nodes[n].data.last(),
         };
         self.numbers += 1;
         let fresh = self.numbers.to_le_bytes();
@@ -98,7 +103,7 @@ impl World {
         } else {
             node.data.recover(kept);
         }
-        node.synced = node.data.last();
+        (node.synced, node.logged) = (node.data.last(), node.data.last());
         if end == End::PowerCut {
             node.reboot(now);
         }

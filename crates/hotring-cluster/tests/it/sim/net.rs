@@ -10,6 +10,9 @@ use crate::sim::world::{Event, World};
 /// Most records in a message.
 const RECORDS_MAX: usize = 8;
 
+/// Most records that a replica has applied and not yet logged.
+const LOGGED_LATER: Lsn = 8;
+
 impl World {
     /// Sends a message, which may be lost, late or doubled.
     pub fn send(&mut self, from: usize, to: usize, message: Message) {
@@ -151,6 +154,7 @@ impl World {
                     self.stats.repairs += 1;
                     self.following(to).repairs = None;
                     self.nodes[to].data.repair(after, &tail, &values);
+                    self.nodes[to].logged = last;
                     self.replica_mut(to).repaired(last);
                     self.act(to);
                 }
@@ -181,6 +185,7 @@ impl World {
         self.note(|| format!("node {to} hears from node {from}, {stamp:?}: {course:?}"));
         self.following(to).refuses |= course.is_err_and(|why| why != AnswerRefused::Late);
         if let Ok(course) = course {
+            self.nodes[to].is_suspect = true;
             let following = self.following(to);
             following.linked = Some(stamp);
             following.held.clear();
@@ -195,7 +200,7 @@ impl World {
                 Course::FullCopy => {
                     self.nodes[to].is_partial = true;
                     self.nodes[to].data = Data::empty(store);
-                    self.nodes[to].synced = 0;
+                    (self.nodes[to].synced, self.nodes[to].logged) = (0, 0);
                     self.following(to).source = Some(history);
                 }
             }
@@ -217,7 +222,7 @@ impl World {
                 self.note(|| format!("node {n} has a copy up to {last}"));
                 self.stats.copies += 1;
                 self.nodes[n].data = Data::copied(store, history, last, all);
-                self.nodes[n].synced = last;
+                (self.nodes[n].synced, self.nodes[n].logged) = (last, last);
                 self.nodes[n].is_partial = false;
                 self.replica_mut(n).copied(last);
                 self.act(n);
@@ -262,6 +267,8 @@ impl World {
             }
             self.nodes[n].data.push(*record);
         }
+        let node = &mut self.nodes[n];
+        node.logged = node.logged.max(node.data.last().saturating_sub(LOGGED_LATER));
         self.applied(n);
         self.act(n);
     }

@@ -107,6 +107,8 @@ pub struct Node {
     pub log: Log,
     pub data: Data,
     pub synced: Lsn,
+    /// The last record that is surely in the log's file. A primary waits for that, a replica does not.
+    pub logged: Lsn,
     /// A full copy was not finished.
     pub is_partial: bool,
     pub end: End,
@@ -130,6 +132,7 @@ impl Node {
             log,
             data,
             synced: 0,
+            logged: 0,
             is_partial: false,
             end: End::PowerCut,
             is_suspect: false,

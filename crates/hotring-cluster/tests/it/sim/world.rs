@@ -521,6 +521,7 @@ impl World {
         for (i, effect) in batch.iter().enumerate() {
             node.data.push(Record { effect: *effect, ends: i + 1 == batch.len() });
         }
+        node.logged = node.data.last();
         self.ship(n);
     }
 

@@ -1,0 +1,216 @@
+//! Guards that random schedules hardly ever need: each test fails if one of them is taken out.
+
+use crate::history::{History, Start};
+use crate::ids::{Epoch, Incarnation};
+use crate::message::{Ack, Beat, Course, Hello, Positions, Stamp, ToPrimary, ToReplica, Told};
+use crate::pair::{Pair, STORE, at, first_epoch, held, kept, me, node};
+use crate::primary::{Act, Origin, Primary, Writes};
+use crate::records::{Outcome, Request, Shard};
+use crate::replica::{self, AnswerRefused, Held, PromoteRefused, Replica};
+use crate::rules::Rules;
+
+/// A pair whose replica has been told that it is in sync.
+fn in_sync_pair() -> Pair {
+    let mut pair = Pair::new(vec![node(2)]);
+    pair.apply(11);
+    pair.tick(0);
+    pair.tick(250);
+    assert!(pair.replica.is_in_sync());
+    pair
+}
+
+fn answer_to(pair: &mut Pair, hello: &Hello) -> crate::message::Answer {
+    pair.primary.hello(pair.now, hello, 1);
+    let acts = pair.primary.acts();
+    let [Act::Send(_, ToReplica::Answer(answer))] = &acts[..] else { panic!("{acts:?}") };
+    answer.clone()
+}
+
+#[test]
+fn a_beat_of_an_earlier_connection_says_nothing_to_a_restarted_replica() {
+    let mut pair = in_sync_pair();
+    let stamp = pair.primary.feed().followers()[0].stamp;
+    pair.replica =
+        Replica::new(pair.now, me(2, 9), Rules::default(), None, held(&first_epoch(), 5));
+    pair.attach();
+    let (lease, told) = (at(2000), Told::default());
+    let late =
+        Beat { stamp, number: 90, lease, committed: 11, member: true, caught_up: true, told };
+    pair.replica.receive(pair.now, node(1), &ToReplica::Beat(late));
+    assert!(!pair.replica.is_in_sync());
+}
+
+#[test]
+fn a_replica_that_needs_a_repair_or_a_copy_is_no_longer_in_sync() {
+    for (last, floor, course) in [(15, 0, Course::Repair(10)), (15, 12, Course::FullCopy)] {
+        let mut pair = in_sync_pair();
+        pair.replica.applied(Positions { applied: last, ..Positions::default() });
+        // The primary starts again, without the last records, of which no client was told.
+        let history = pair.primary.history().clone();
+        let origin = Origin::Named(vec![]);
+        let kept = kept(&history, 11, true);
+        pair.primary = Primary::start(pair.now, me(1, 7), Rules::default(), kept, origin);
+        pair.primary.acts();
+        let hello = pair.replica.hello(floor, true).unwrap();
+        let answer = answer_to(&mut pair, &hello);
+        assert_eq!(pair.replica.answer(pair.now, answer), Ok(course));
+        assert!(!pair.replica.is_in_sync());
+        let half = pair.replica.promote(pair.now, vec![], false);
+        assert_eq!(half, Err(PromoteRefused::HalfReceived));
+        match course {
+            Course::Repair(_) => pair.replica.repaired(12),
+            _ => pair.replica.copied(12),
+        }
+        let outside = pair.replica.promote(pair.now, vec![], false);
+        assert_eq!(outside, Err(PromoteRefused::NotInSync));
+    }
+}
+
+#[test]
+fn a_copy_ends_what_a_replica_with_records_was_told() {
+    let caught_up = Held { caught_up: true, ..held(&first_epoch(), 10) };
+    let mut replica = Replica::new(at(0), me(2, 3), Rules::default(), Some(0), caught_up);
+    let mut pair = Pair::new(vec![]);
+    let hello = replica.hello(10, true).unwrap();
+    let other = Hello { history: History::new(), ..hello };
+    let answer = answer_to(&mut pair, &other);
+    assert_eq!(replica.answer(at(0), answer), Ok(Course::FullCopy));
+    replica.copied(11);
+    assert_eq!(replica.promote(at(0), vec![], false), Err(PromoteRefused::NotInSync));
+}
+
+#[test]
+fn positions_of_a_replica_that_is_not_whole_do_not_count() {
+    let mut pair = Pair::new(vec![node(2)]);
+    let unfinished = Held { whole: false, ..held(&first_epoch(), 10) };
+    pair.replica = Replica::new(pair.now, me(2, 4), Rules::default(), None, unfinished);
+    // Whatever epochs it names, it gets everything.
+    let hello = pair.replica.hello(0, true).unwrap();
+    let answer = answer_to(&mut pair, &hello);
+    assert_eq!(answer.course, Course::FullCopy);
+    pair.write(20);
+    let positions = Positions { applied: 20, written: 20, synced: 20 };
+    let ack = Ack { stamp: answer.stamp, beat: 0, positions, whole: false };
+    pair.primary.receive(pair.now, node(2), &ToPrimary::Ack(ack));
+    assert_eq!((pair.primary.committed(), pair.primary.feed().applied_by(1)), (10, 0));
+}
+
+#[test]
+fn a_restarted_replica_waits_for_what_it_may_have_promised() {
+    let forced = |ms| {
+        let mut replica =
+            Replica::new(at(0), me(2, 3), Rules::default(), None, held(&first_epoch(), 10));
+        replica.promote(at(0), vec![], true).unwrap();
+        // Meanwhile it follows no primary.
+        assert_eq!(replica.hello(0, true), None);
+        assert!(!replica.adopt());
+        replica.tick(at(ms));
+        replica.acts().len()
+    };
+    assert_eq!((forced(1999), forced(2000)), (0, 1));
+}
+
+#[test]
+fn a_promise_from_before_the_handover_does_not_end_the_silence() {
+    let mut pair = in_sync_pair();
+    pair.primary.fail_over(pair.now, None, None, false).unwrap();
+    pair.primary.paused(pair.now, 11);
+    let acts = pair.primary.acts();
+    assert!(matches!(acts[..], [Act::PauseWrites, Act::Send(_, ToReplica::Handover(_))]));
+    pair.replica.applied(Positions { applied: 11, ..Positions::default() });
+    pair.settle();
+    assert!(pair.primary.abort_failover());
+    pair.replica.applied(Positions { applied: 11, ..Positions::default() });
+    pair.settle();
+    assert_eq!(pair.primary.answers_until(), None);
+    // Nor can a set be named meanwhile, unless the operator has made sure of the other node.
+    assert!(pair.primary.name(pair.now, vec![]).is_err());
+    pair.primary.take_back();
+    pair.primary.name(pair.now, vec![]).unwrap();
+    assert_eq!(pair.primary.writes(pair.now), Writes::Open);
+}
+
+#[test]
+fn only_a_member_that_leads_deposes_a_primary_with_a_named_set() {
+    for (from, leads, deposed) in [(2, true, true), (2, false, false), (3, true, false)] {
+        let mut pair = in_sync_pair();
+        let fenced = ToPrimary::Fenced { epoch: Epoch(9), leads };
+        pair.primary.receive(pair.now, node(from), &fenced);
+        let is_over = pair.primary.writes(pair.now) == Writes::Closed;
+        assert_eq!(is_over, deposed, "node {from}, leads {leads}");
+        // It was replaced without its doing: the new primary may do without it.
+        assert!(!pair.primary.held().caught_up);
+    }
+}
+
+#[test]
+fn a_node_that_was_a_replica_is_no_clean_primary() {
+    let start = |n: u8| {
+        let origin = Origin::Named(vec![node(3)]);
+        let kept = kept(&first_epoch(), 10, true);
+        let mut primary = Primary::start(at(0), me(n, 5), Rules::default(), kept, origin);
+        let mut ahead =
+            Replica::new(at(0), me(3, 6), Rules::default(), None, held(&first_epoch(), 12));
+        ahead.receive(at(0), node(n), &ToReplica::NotReady(Incarnation(5)));
+        primary.hello(at(5000), &ahead.hello(0, true).unwrap(), 1);
+        (primary.writes(at(5000)) != Writes::Closed, primary.ahead())
+    };
+    // Node 1 began the last epoch: the member's further records were never acknowledged.
+    assert_eq!(start(1), (true, None));
+    assert_eq!(start(2), (false, Some(node(3))));
+}
+
+#[test]
+fn a_replica_follows_no_rival_and_no_other_store() {
+    let mut replica =
+        Replica::new(at(0), me(2, 3), Rules::default(), None, held(&first_epoch(), 10));
+    let mut answer = |store, starts: &[(u64, u8)]| {
+        let starts: Vec<Start> = starts
+            .iter()
+            .map(|(epoch, n)| {
+                let (node, incarnation) = (node(*n), Incarnation(*epoch));
+                Start { epoch: Epoch(*epoch), node, incarnation, first: *epoch }
+            })
+            .collect();
+        let history = History::of(&starts).unwrap();
+        let hello = replica.hello(0, true).unwrap();
+        let stamp = Stamp { epoch: history.epoch(), session: 1 };
+        let course = Course::FullCopy;
+        let (to, attempt, from) = (hello.from.incarnation, hello.attempt, node(7));
+        let answer = crate::message::Answer { to, attempt, from, stamp, store, history, course };
+        replica.answer(at(0), answer)
+    };
+    assert_eq!(answer(STORE, &[(1, 7)]), Err(AnswerRefused::Foreign));
+    assert_eq!(answer([8; 16], &[(1, 7), (5, 7)]), Err(AnswerRefused::Foreign));
+    assert_eq!(answer(STORE, &[(1, 7), (5, 7)]), Ok(Course::FullCopy));
+}
+
+#[test]
+fn a_start_that_the_record_promoted_goes_on_only_if_it_began() {
+    let began = |promoted: u64| {
+        let kept = kept(&first_epoch(), 10, true);
+        let origin = Origin::Recorded(4);
+        let mut primary = Primary::start(at(0), me(1, 5), Rules::default(), kept, origin);
+        assert_eq!(primary.acts(), [Act::Ask(Request::ReadAll)]);
+        let (epoch, promoted, primary_id) = (Epoch(6), Epoch(promoted), me(1, 4));
+        let (in_sync, replicas) = (vec![node(2)], vec![node(2)]);
+        let shard = Shard { epoch, promoted, primary: primary_id, in_sync, replicas };
+        primary.outcome(at(0), Outcome::Records(vec![(4, 3, shard)]));
+        matches!(primary.acts()[..], [Act::Ask(Request::Transact(_))])
+    };
+    assert!(began(1));
+    assert!(!began(6), "what it acknowledged as a replica may not be in its log");
+}
+
+#[test]
+fn a_handover_is_taken_up_once() {
+    let mut pair = in_sync_pair();
+    pair.primary.fail_over(pair.now, None, None, false).unwrap();
+    pair.primary.paused(pair.now, 11);
+    let acts = pair.primary.acts();
+    let [_, Act::Send(_, handover)] = &acts[..] else { panic!("{acts:?}") };
+    pair.replica.receive(pair.now, node(1), handover);
+    pair.replica.receive(pair.now, node(1), handover);
+    let took = |act: &replica::Act| matches!(act, replica::Act::TakeOver(_));
+    assert_eq!(pair.replica.acts().iter().filter(|act| took(act)).count(), 1);
+}
