@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod backlog;
+mod copy_mark;
 mod log;
 mod manifest;
 mod names;
@@ -61,6 +62,7 @@ pub mod wire;
 mod writer;
 
 pub use backlog::{Backlog, Gone, Status as BacklogStatus};
+pub use copy_mark::{drop_unfinished_copy, mark_copy, unmark_copy};
 pub use log::{Log, Trouble, When};
 pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{Attached, Bad, Chunk, Effect, Found, Lsn, Mark, Records, read};

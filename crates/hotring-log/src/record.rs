@@ -12,7 +12,7 @@
 //!         unpin:   key
 //!         change:  key length, LEB128 | number of the change, LEB128 | key | change
 //!         database: number u8: the database of the records behind it, to the end of their batch or block; 0 at first
-//!         epochs:  for each epoch of the stream: number u64, mark u64, first record u64
+//!         epochs:  the store and the epochs of its stream
 //!         order:   number u8 of the database that each number stands for from here on, for all 256
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
@@ -109,7 +109,7 @@ pub enum Effect<'a> {
     },
     /// The epochs of the stream up to this record, for replicas. Without meaning for the store.
     Epochs {
-        /// The history, oldest first: for each epoch its number, its mark and its first record, as three u64.
+        /// The store and its epochs, as the servers encode them.
         history: &'a [u8],
     },
     /// The key must not be evicted.

@@ -67,6 +67,8 @@ pub(crate) struct Logging {
     /// The database of the last collected record, and the number of records that only name a database.
     place: u8,
     said: u64,
+    /// The session repeats records of another log, which adds none here.
+    pub(crate) is_repeating: bool,
     /// The position of the last record handed over since the caller last took it.
     pub(crate) last: Option<Lsn>,
 }
@@ -134,7 +136,7 @@ impl Logging {
         }
         let is_nothing = self.records.count() == self.said;
         (self.place, self.said) = (0, 0);
-        if is_nothing {
+        if is_nothing || self.is_repeating {
             return self.records.reset();
         }
         match logged.parts.get() {

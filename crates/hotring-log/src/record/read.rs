@@ -111,7 +111,7 @@ fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
             _ => return None,
         },
         ORDER => Effect::Order { order: rest.try_into().ok()? },
-        EPOCHS if rest.len().is_multiple_of(24) => Effect::Epochs { history: rest },
+        EPOCHS => Effect::Epochs { history: rest },
         PIN => Effect::Pin { key: rest },
         UNPIN => Effect::Unpin { key: rest },
         DURABLE => Effect::Durable { upto: u64::from_le_bytes(rest.try_into().ok()?) },

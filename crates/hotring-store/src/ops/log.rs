@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use hotring_index::{Expiry, NewValue};
-use hotring_log::Effect;
+use hotring_log::{Effect, Lsn};
 
 use crate::gate::Hold;
 use crate::hash::change::give_expiries;
@@ -22,6 +22,43 @@ impl Session {
             session.logged.is_on.store(on && has_log, Ordering::Relaxed);
         });
         has_log
+    }
+
+    /// Runs `f` with the last log position at a moment when no write is between its change and its record. None if
+    /// there is no log.
+    pub fn at_end_of_log<R>(&mut self, f: impl FnOnce(&mut Session, Lsn) -> R) -> Option<R> {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let position = session.log_position()?;
+            Some(f(session, position))
+        })
+    }
+
+    /// From here on this session only repeats the records of another log: its writes add no records.
+    pub fn repeat_records(&mut self) {
+        self.logging.is_repeating = true;
+    }
+
+    /// Repeats a batch of another log. Readers see all of it or nothing.
+    ///
+    /// # Errors
+    /// A value has a form that is unknown to this version.
+    pub fn repeat(&mut self, batch: &[Effect<'_>], now: u64) -> Result<(), UnknownForm> {
+        // Nearly every batch is of one database.
+        let (place, batch) = match batch {
+            [Effect::Database { number }, rest @ ..] => (*number, rest),
+            batch => (0, batch),
+        };
+        self.go_to(place);
+        if let [effect] = batch {
+            return self.replay(effect, now);
+        }
+        let keys = match batch.iter().all(|effect| key_of(effect).is_some()) {
+            true => self.keys(batch.iter().filter_map(key_of)),
+            false => Keys::All,
+        };
+        self.hold(&keys, Hold::Exclusive, |session| {
+            batch.iter().try_for_each(|effect| session.replay(effect, now))
+        })
     }
 
     /// Logs an effect that is not a write of an item, within a hold.
@@ -79,5 +116,18 @@ impl Session {
             Effect::Epochs { .. } | Effect::Durable { .. } => {}
         }
         Ok(())
+    }
+}
+
+/// The key that an effect changes, if it is one of a single key.
+fn key_of<'k>(effect: &Effect<'k>) -> Option<&'k [u8]> {
+    match *effect {
+        Effect::Put { key, .. }
+        | Effect::Remove { key }
+        | Effect::Expire { key, .. }
+        | Effect::Change { key, .. }
+        | Effect::Pin { key }
+        | Effect::Unpin { key } => Some(key),
+        _ => None,
     }
 }

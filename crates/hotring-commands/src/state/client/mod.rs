@@ -101,6 +101,8 @@ pub enum Closing {
     OutputLimit,
     /// The transaction exceeds the limit of a request; nothing more is sent.
     InputLimit,
+    /// The connection becomes the link of a replica that listens on this port.
+    BecomesLink(u16),
     /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }
