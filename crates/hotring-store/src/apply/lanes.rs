@@ -13,11 +13,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use hotring_log::{Effect, Lsn, UNPACKED_MAX, batch_at, effect_at};
+use hotring_log::{Effect, Lsn, batch_at, effect_at};
 
+use super::batch::Pending;
 use crate::logged::{Logged, UnknownForm};
 use crate::session::Session;
 
+/// Spans that a worker applies before it says so.
+const SPANS_AT_ONCE: usize = 256;
 /// Bytes of groups that may wait for a lane.
 const WAITING_MAX: usize = 8 << 20;
 
@@ -270,37 +273,38 @@ impl Worker {
     fn apply(
         &mut self,
         group: &[u8],
-        mut spans: &[Span],
+        spans: &[Span],
         now: u64,
         after: &mut impl FnMut(&mut Session),
     ) {
-        while let Some(first) = spans.first()
-            && self.lanes.failed.get().is_none()
-        {
-            let is_alike = |span: &&Span| span.place.is_some() && span.place == first.place;
-            let count = spans.iter().take(UNPACKED_MAX).take_while(is_alike).count().max(1);
-            let (run, rest) = spans.split_at(count);
-            let done = match first.place {
-                Some(place) => {
-                    let mut effects = [Effect::Clear; UNPACKED_MAX];
-                    effects
-                        .iter_mut()
-                        .zip(run)
-                        .for_each(|(to, span)| *to = effect_at(group, span.at));
-                    self.session.go_to(place);
-                    self.session.replay_singles(&effects[..run.len()], now)
-                }
-                None => self.session.replay_batch(&batch_at(group, first.at), now),
-            };
+        // Some at a time, so that the position and the effects of the first are not late.
+        for spans in spans.chunks(SPANS_AT_ONCE) {
+            if self.lanes.failed.get().is_some() {
+                return;
+            }
+            let done = self.apply_some(group, spans, now);
             if !self.goes_on(done) {
                 return;
             }
             after(&mut self.session);
-            spans = rest;
-            if let Some(last) = run.last() {
+            if let Some(last) = spans.last() {
                 self.has_passed(last.lsn);
             }
         }
+    }
+
+    fn apply_some(&mut self, group: &[u8], spans: &[Span], now: u64) -> Result<(), UnknownForm> {
+        let mut pending = Pending::new();
+        for span in spans {
+            match span.place {
+                Some(number) => {
+                    let effects = [Effect::Database { number }, effect_at(group, span.at)];
+                    pending.add(&effects, &mut self.session, now)?;
+                }
+                None => pending.add(&batch_at(group, span.at), &mut self.session, now)?,
+            }
+        }
+        pending.flush(&mut self.session, now)
     }
 
     /// Whether this lane and all others may go on. Otherwise nothing passes any more.

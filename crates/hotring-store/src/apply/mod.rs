@@ -32,11 +32,12 @@ mod lanes;
 use std::fmt;
 use std::sync::Arc;
 
-use hotring_log::{Batch, Effect, Lsn, NoRun, Records, Run, UNPACKED_MAX, unpack};
+use hotring_log::{Batch, Effect, Lsn, NoRun, Records, Run, unpack};
 
 use crate::logged::UnknownForm;
 use crate::session::Session;
 use crate::store::Store;
+use batch::Pending;
 use lanes::{Lanes, Span};
 
 pub use keys::{Placed, keys_of};
@@ -193,34 +194,15 @@ impl Applier {
     /// Applies a run on this thread.
     fn apply_here(&mut self, run: &Run<'_>, now: u64) -> Result<(), UnknownForm> {
         let session = &mut self.session;
-        let mut place = 0;
-        // Records of single keys in a row, whose memory is prefetched together.
-        let (mut singles, mut len) = ([Effect::Clear; UNPACKED_MAX], 0);
         let mut done = Ok(());
+        let mut queue = Pending::new();
         run.batches(|_, effects| {
-            if done.is_err() {
-                return;
-            }
-            let single = single(effects);
-            let fits = single.is_some_and(|(at, _)| at == place) && len < UNPACKED_MAX;
-            if !fits && len > 0 {
-                session.go_to(place);
-                done = session.replay_singles(&singles[..len], now);
-                len = 0;
-            }
-            match single {
-                Some((at, effect)) => {
-                    place = at;
-                    singles[len] = effect;
-                    len += 1;
-                }
-                None if done.is_ok() => done = session.replay_batch(effects, now),
-                None => {}
+            if done.is_ok() {
+                done = queue.add(effects, session, now);
             }
         });
         done?;
-        session.go_to(place);
-        session.replay_singles(&singles[..len], now)
+        queue.flush(session, now)
     }
 
     /// Hands a run out to the workers.
