@@ -28,13 +28,15 @@
 
 mod chunk;
 mod read;
+mod run;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use chunk::Chunk;
-pub use read::{Bad, Found, read};
+pub use read::{Bad, Found, Head, head, read};
 pub(crate) use read::{checksum, highest_durable, read_body};
+pub use run::{Batch, NoRun, Run, batch_at, effect_at};
 
 /// A record's number. The first record ever has 1.
 pub type Lsn = u64;
@@ -253,14 +255,6 @@ impl Records {
         self.begin_put(key, form, expire_at, len);
         self.attached.push((self.bytes.len(), value));
         self.attached_len += len;
-    }
-
-    /// Adds a record that was read elsewhere. It belongs to the same batch as the next one if its own head says so.
-    pub fn push_sealed(&mut self, found: &Found<'_>, record: &[u8]) {
-        debug_assert_eq!(record.len(), found.len);
-        self.last = self.bytes.len();
-        self.count += 1;
-        self.bytes.extend_from_slice(record);
     }
 
     fn begin_put(&mut self, key: &[u8], form: u8, expire_at: Option<u64>, value_len: usize) {

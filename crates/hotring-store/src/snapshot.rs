@@ -233,9 +233,12 @@ impl Session {
         self.logged.is_on()
     }
 
-    /// The position of the last record handed to the log. None if there is no log.
+    /// The position of the last record up to which all writes have been applied. None if there is no log.
     pub fn log_position(&self) -> Option<Lsn> {
-        Some(self.logged.log()?.handed())
+        let handed = self.logged.log()?.handed();
+        // A replica's records are in its log before they are applied.
+        let is_replica = self.logged.modes.get().is_replica();
+        Some(if is_replica { self.logged.modes.applied() } else { handed })
     }
 
     /// The log position at a moment when no write is between its change and its record: everything read before is in
@@ -243,7 +246,7 @@ impl Session {
     pub fn log_end(&mut self) -> Option<Lsn> {
         self.hold(&Keys::All, Hold::Exclusive, |session| {
             // Changes made while logging was off have no records.
-            session.is_logged().then(|| session.log_position()).flatten()
+            session.is_logged().then(|| Some(session.logged.log()?.handed())).flatten()
         })
     }
 
@@ -270,7 +273,7 @@ impl Session {
     }
 
     /// Passes the value of one key on, if it exists.
-    fn value_of(
+    pub(crate) fn value_of(
         &mut self,
         key: &[u8],
         longs: &mut Vec<Long>,
@@ -294,7 +297,7 @@ impl Session {
 }
 
 /// A long value, shared with the store, that is encoded later, when no session waits for this one.
-struct Long {
+pub(crate) struct Long {
     key: Box<[u8]>,
     form: u8,
     expire_at: Option<u64>,
@@ -316,7 +319,7 @@ impl Long {
     }
 
     /// Passes the value to `f`.
-    fn put(&self, f: impl FnOnce(&Effect<'_>)) {
+    pub(crate) fn put(&self, f: impl FnOnce(&Effect<'_>)) {
         let Long { key, form, expire_at, value } = self;
         let bytes;
         let value = match value {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use hotring_store::{Session, Store};
+use hotring_store::{Role, Session, Store};
 
 use crate::acl::Acl;
 use crate::host::clock;
@@ -150,9 +150,9 @@ impl Server {
         // Received records of the previous primary must not come between.
         let _applying = self.replication.lock_applying();
         self.set_source(Some(source));
-        // From here on the log does not grow: threads see the flag before their next write, and writes under way end
-        // before the hold begins.
-        session.at_end_of_log(|_, last| self.replication.become_replica(last));
+        session.switch_log(true);
+        let last = session.switch_role(Role::Replica, clock::unix_ms());
+        self.replication.become_replica(last.unwrap_or(0));
         if let (Some(log), Some(backlog)) =
             (self.persist.durability.stream(), self.persist.durability.backlog())
         {
@@ -169,10 +169,15 @@ impl Server {
         let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         self.replication.promote(self.persist.durability.stream().map(|log| &**log))?;
-        if self.replication.has_epochs() {
-            session.switch_log(true);
+        let is_followed = self.replication.has_epochs();
+        if !is_followed && self.persist.durability.log().is_none() {
+            // No replica can go on from here.
+            session.switch_log(false);
         }
+        session.follow(is_followed);
+        session.switch_role(Role::Primary, clock::unix_ms());
         self.set_source(None);
+        self.tasks.expirer.wake();
         Ok(())
     }
 

@@ -73,9 +73,7 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
         return Err(trouble.into());
     }
     let log_since = log.length();
-    let handed = session.log_position().ok_or("there is no log")?;
-    // A replica hands received records to the log before it applies them.
-    let after = server.replication.applied().unwrap_or(handed);
+    let after = session.log_position().ok_or("there is no log")?;
     let mut writer = SnapshotWriter::create(snapshots.storage.clone(), snapshots.id, after)?;
     if let Some(history) = server.replication.epochs() {
         writer.push(&Effect::Epochs { history: &history });

@@ -1,10 +1,9 @@
 //! Switching the log on and off, and replaying its records.
 
-use std::sync::atomic::Ordering;
-
 use hotring_index::{Expiry, NewValue};
 use hotring_log::{Effect, Lsn};
 
+use crate::databases::DATABASES_MAX;
 use crate::gate::Hold;
 use crate::hash::change::give_expiries;
 use crate::holds::Keys;
@@ -18,8 +17,7 @@ impl Session {
     pub fn switch_log(&mut self, on: bool) -> bool {
         let has_log = self.logged.parts.get().is_some();
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            // ORDERING: Relaxed; the hold orders it for all sessions that pass the gate.
-            session.logged.is_on.store(on && has_log, Ordering::Relaxed);
+            session.logged.modes.set_logged(on && has_log);
         });
         has_log
     }
@@ -33,37 +31,10 @@ impl Session {
         })
     }
 
-    /// From here on this session only repeats the records of another log: its writes add no records.
-    pub fn repeat_records(&mut self) {
-        self.logging.is_repeating = true;
-    }
-
-    /// Repeats a batch of another log. Readers see all of it or nothing.
-    ///
-    /// # Errors
-    /// A value has a form that is unknown to this version.
-    pub fn repeat(&mut self, batch: &[Effect<'_>], now: u64) -> Result<(), UnknownForm> {
-        // Nearly every batch is of one database.
-        let (place, batch) = match batch {
-            [Effect::Database { number }, rest @ ..] => (*number, rest),
-            batch => (0, batch),
-        };
-        self.go_to(place);
-        if let [effect] = batch {
-            return self.replay(effect, now);
-        }
-        let keys = match batch.iter().all(|effect| key_of(effect).is_some()) {
-            true => self.keys(batch.iter().filter_map(key_of)),
-            false => Keys::All,
-        };
-        self.hold(&keys, Hold::Exclusive, |session| {
-            batch.iter().try_for_each(|effect| session.replay(effect, now))
-        })
-    }
-
     /// Logs an effect that is not a write of an item, within a hold.
     pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
-        if self.logged.is_on() {
+        // An applier's records are in the log before they are applied.
+        if self.logged.is_on() && !self.applies {
             self.logging.of_database(self.place).push(effect);
         }
     }
@@ -79,7 +50,7 @@ impl Session {
 
     /// Replays a record. Records of a key must be replayed in order, those of different keys in any order, and nothing
     /// else may write meanwhile. Expired keys must not be removed until the end, because a later record may extend
-    /// their expiry.
+    /// their expiry. Waiters and observers are notified as of any write.
     ///
     /// # Errors
     /// The value has a form that is unknown to this version.
@@ -112,22 +83,22 @@ impl Session {
             Effect::Pin { key } => self.restore_pin(key, now),
             Effect::Unpin { key } => _ = self.unpin(&[key]),
             Effect::Database { number } => self.go_to(number),
-            Effect::Order { order } => self.databases.set_order(order),
+            Effect::Order { order } => self.replay_order(order),
             Effect::Epochs { .. } | Effect::Durable { .. } => {}
         }
         Ok(())
     }
-}
 
-/// The key that an effect changes, if it is one of a single key.
-fn key_of<'k>(effect: &Effect<'k>) -> Option<&'k [u8]> {
-    match *effect {
-        Effect::Put { key, .. }
-        | Effect::Remove { key }
-        | Effect::Expire { key, .. }
-        | Effect::Change { key, .. }
-        | Effect::Pin { key }
-        | Effect::Unpin { key } => Some(key),
-        _ => None,
+    /// Gives the numbers of databases these places. Clients that wait for elements are not moved: a replica has none.
+    fn replay_order(&mut self, order: &[u8; DATABASES_MAX]) {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let before = session.databases.order();
+            session.databases.set_order(order);
+            let changed = order.iter().zip(before).filter(|(now, before)| **now != *before);
+            let actor = session.hooks.origin.actor;
+            for place in changed.map(|(place, _)| *place) {
+                session.within(place, |session| session.hooks.watchers.tell_swapped(actor));
+            }
+        });
     }
 }

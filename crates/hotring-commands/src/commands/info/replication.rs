@@ -49,7 +49,7 @@ fn position(f: &Facts<'_>) -> Lsn {
 
 /// The link of a replica.
 fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
-    let LinkStatus { stage, down, silent, copied, copy_len, ref failure } = *status;
+    let LinkStatus { stage, down, silent, copied, ref failure } = *status;
     let is_up = stage == LinkStage::Connected;
     field(text, "master_link_status", if is_up { "up" } else { "down" });
     let seconds = |time: std::time::Duration| time.as_secs() as i64;
@@ -60,11 +60,11 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
     field(text, "slave_read_repl_offset", position(f));
     field(text, "slave_repl_offset", position(f));
     if is_copying {
-        field(text, "master_sync_total_bytes", copy_len);
+        // As of Redis without a file: the length is not known before the end.
+        field(text, "master_sync_total_bytes", 0);
         field(text, "master_sync_read_bytes", copied);
-        field(text, "master_sync_left_bytes", copy_len - copied);
-        let percent = copied as f64 * 100.0 / copy_len.max(1) as f64;
-        field(text, "master_sync_perc", format_args!("{percent:.2}"));
+        field(text, "master_sync_left_bytes", -1);
+        field(text, "master_sync_perc", "0.00");
         field(text, "master_sync_last_io_seconds_ago", silent);
     }
     if let Some(down) = down {

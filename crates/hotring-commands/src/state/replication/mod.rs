@@ -14,6 +14,7 @@ use hotring_log::{Backlog, Log, Lsn};
 use hotring_store::Session;
 use tokio::sync::watch;
 
+use crate::host::clock;
 use crate::settings::config::{Config, Source};
 use link::{Link, LinkStatus};
 use roles::{Attached, ReplicaStatus, Role, Roles};
@@ -151,16 +152,23 @@ impl Replication {
     }
 
     /// Takes the role for which the settings ask, once the server's own data is loaded. Nothing is written yet.
-    pub fn begin(&self, log: &Log, backlog: &Backlog) {
-        let mut roles = self.roles();
-        if self.is_replica() || roles.has_epochs() {
+    pub fn begin(&self, session: &mut Session, log: &Log, backlog: &Backlog) {
+        let has_epochs = self.has_epochs();
+        if self.is_replica() {
+            session.switch_log(true);
+            session.switch_role(hotring_store::Role::Replica, clock::unix_ms());
+        } else if has_epochs {
+            session.follow(true);
+        }
+        if self.is_replica() || has_epochs {
             // A replica of this server may be about to come back.
             backlog.turn_on(log);
         }
+        let mut roles = self.roles();
         match self.is_replica() {
             true => roles.become_replica(log.handed(), false),
             // A server that never was a part of anything needs no epochs.
-            false if roles.has_epochs() => roles.become_primary(log),
+            false if has_epochs => roles.become_primary(log),
             false => {}
         }
     }
@@ -170,7 +178,9 @@ impl Replication {
         if self.is_replica() {
             return false;
         }
-        session.switch_log(true)
+        session.switch_log(true);
+        // What expires from here on is removed in the stream.
+        session.follow(true).is_some()
             && session
                 .at_end_of_log(|_, _| {
                     let is_primary = !self.is_replica();

@@ -88,8 +88,8 @@ fn rest(server: &Server, snapshot: &Snapshot, fates: &[KeyFates]) -> Result<(), 
 
 /// Ends loading: from here on writes are accepted and logged.
 fn end(server: &Server) {
-    begin_role(server);
     server.store.session().switch_log(true);
+    begin_role(server);
     server.persist.loading.reach(Stage::All);
     server.settings.renew();
     server.tasks.expirer.wake();
@@ -98,11 +98,11 @@ fn end(server: &Server) {
     tracing::info!(keys, records, snapshot_bytes = total, ms, "all data is loaded");
 }
 
-/// Takes the server's role in replication. Nothing is written yet.
+/// Takes the server's role in replication. Nothing has been written yet.
 pub(crate) fn begin_role(server: &Server) {
     let durability = &server.persist.durability;
     if let (Some(log), Some(backlog)) = (durability.stream(), durability.backlog()) {
-        server.replication.begin(log, backlog);
+        server.replication.begin(&mut server.store.session(), log, backlog);
     }
 }
 

@@ -12,11 +12,11 @@ use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::server::Server;
 use hotring_log::{
-    Bad, Effect, Found, Log, Lsn, Records, SnapshotWriter, mark_copy, read, unmark_copy, unpack,
+    Effect, Log, Lsn, SnapshotWriter, effect_at, head, mark_copy, unmark_copy, unpack,
 };
-use hotring_store::Session;
+use hotring_store::{Applier, ApplyError};
 
-use super::{LinkError, THREAD};
+use super::LinkError;
 
 /// Longest batch. It is held in memory until it is complete.
 const BATCH_MAX: usize = 4 << 30;
@@ -25,18 +25,16 @@ const BATCH_MAX: usize = 4 << 30;
 const LOG_PAUSE: Duration = Duration::from_millis(1);
 
 /// Applies the stream of one link.
-pub(super) struct Applier<'a> {
+pub(super) struct Follower<'a> {
     server: &'a Arc<Server>,
     log: Arc<Log>,
-    session: Session,
+    applier: Applier,
     stamp: Stamp,
-    /// Bytes of the stream that are not applied: the start of a batch. `parsed` of them are whole records.
+    /// Bytes of the stream that are not applied: the start of a batch.
     pending: Vec<u8>,
+    /// Of these the whole records, up to the record `received`.
     parsed: usize,
-    /// The last record of the pending ones, and the last that was applied.
     received: Lsn,
-    applied: Lsn,
-    records: Records,
     copy: Option<Copy>,
 }
 
@@ -46,8 +44,8 @@ struct Copy {
     part: Vec<u8>,
     /// Its snapshot, if the replica has files.
     snapshot: Option<SnapshotWriter>,
-    keys: u64,
-    keys_done: u64,
+    /// Bytes of the parts that are applied.
+    received: u64,
     /// The record up to which the stream must be applied, once all parts are there.
     end: Option<Lsn>,
 }
@@ -56,23 +54,16 @@ fn garbled(what: &str) -> LinkError {
     LinkError::Peer(format!("the primary sends {what}"))
 }
 
-impl<'a> Applier<'a> {
+fn unfit(why: ApplyError) -> LinkError {
+    LinkError::Peer(why.to_string())
+}
+
+impl<'a> Follower<'a> {
     /// Goes on behind this record.
     pub(super) fn new(server: &'a Arc<Server>, log: Arc<Log>, stamp: Stamp, last: Lsn) -> Self {
-        let mut session = server.store.session_named(THREAD);
-        session.repeat_records();
-        Applier {
-            server,
-            log,
-            session,
-            stamp,
-            pending: Vec::new(),
-            parsed: 0,
-            received: last,
-            applied: last,
-            records: Records::new(),
-            copy: None,
-        }
+        let (applier, _) = Applier::new(&server.store, last, 0);
+        let (pending, parsed, received) = (Vec::new(), 0, last);
+        Follower { server, log, applier, stamp, pending, parsed, received, copy: None }
     }
 
     /// Takes bytes of the stream, and applies the batches that are complete.
@@ -81,45 +72,37 @@ impl<'a> Applier<'a> {
         if self.pending.len() > BATCH_MAX {
             return Err(garbled("a batch that is too long"));
         }
-        let pending = std::mem::take(&mut self.pending);
-        let done = self.take_batches(&pending).await?;
-        self.pending = pending;
-        self.pending.drain(..done);
-        self.parsed -= done;
-        Ok(())
-    }
-
-    /// Applies the complete batches at the start of these bytes; returns their length.
-    async fn take_batches(&mut self, bytes: &[u8]) -> Result<usize, LinkError> {
-        let (mut done, first) = (0, self.received_in_batches() + 1);
-        let mut last = first - 1;
-        loop {
-            let found = match read(&bytes[self.parsed..]) {
-                Ok(found) => found,
-                Err(Bad::Short { .. }) => break,
-                Err(Bad::Zero) if self.parsed == bytes.len() => break,
-                Err(_) => return Err(garbled("records that are damaged")),
-            };
+        let (mut done, mut last, mut epochs) = (0, 0, Vec::new());
+        while let Some(found) =
+            head(&self.pending[self.parsed..]).map_err(|_| garbled("records that are damaged"))?
+        {
             if found.lsn != self.received + 1 {
                 return Err(garbled("records out of order"));
+            }
+            if found.is_epochs {
+                epochs.push(self.parsed);
             }
             self.received = found.lsn;
             self.parsed += found.len;
             if !found.more {
-                (done, last) = (self.parsed, self.received);
+                (done, last) = (self.parsed, found.lsn);
             }
         }
         if done == 0 {
-            return Ok(0);
+            return Ok(());
         }
+        let rest = self.pending.split_off(done);
+        let group = Arc::new(std::mem::replace(&mut self.pending, rest));
+        self.parsed -= done;
         self.wait_for_room().await;
-        self.apply(&bytes[..done], first, last)?;
-        Ok(done)
-    }
-
-    /// The last record of the batches that are complete.
-    fn received_in_batches(&self) -> Lsn {
-        self.applied
+        self.apply(&group, last)?;
+        // The applier has verified the records.
+        epochs
+            .into_iter()
+            .filter(|at| *at < done)
+            .try_for_each(|at| self.begin_epoch(&group[at..]))?;
+        self.tell();
+        Ok(())
     }
 
     /// Waits while the own log's queue is full.
@@ -131,65 +114,44 @@ impl<'a> Applier<'a> {
     }
 
     /// Hands whole batches to the log, and applies them.
-    fn apply(&mut self, bytes: &[u8], first: Lsn, last: Lsn) -> Result<(), LinkError> {
+    fn apply(&mut self, group: &Arc<Vec<u8>>, last: Lsn) -> Result<(), LinkError> {
         let server = self.server;
         let _applying = server.replication.lock_applying();
-        if self.copy.is_none() {
-            let stamp = self.stamp;
-            let may = server
-                .replication
-                .with_replica(|replica, _| replica.records(stamp, first, last, last));
-            if may.flatten() != Some(last) {
-                return Err(LinkError::Peer("this server follows another primary now".to_string()));
-            }
+        let (stamp, first) = (self.stamp, self.applier.taken() + 1);
+        let is_copying = self.copy.is_some();
+        // Nothing more may be applied once this server follows another primary, or is one.
+        let may = server.replication.with_replica(|replica, _| {
+            is_copying || replica.records(stamp, first, last, last) == Some(last)
+        });
+        if may != Some(true) {
+            return Err(LinkError::Peer("this server follows another primary now".to_string()));
         }
-        let mut rest = bytes;
-        while let Ok(found) = read(rest) {
-            self.records.push_sealed(&found, &rest[..found.len]);
-            rest = &rest[found.len..];
-        }
-        self.log.append(&mut self.records);
-        let (now, mut rest) = (clock::unix_ms(), bytes);
-        let mut batch: Vec<Effect<'_>> = Vec::new();
-        while let Ok(Found { effect, more, len, .. }) = read(rest) {
-            rest = &rest[len..];
-            batch.push(effect);
-            if !more {
-                self.apply_batch(&batch, now)?;
-                batch.clear();
-            }
-        }
-        self.applied = last;
-        let _ = self.session.take_effects();
-        if self.copy.is_none() {
-            self.tell();
-        }
+        self.applier.apply(group, clock::unix_ms()).map_err(unfit)?;
+        let _ = self.applier.session().take_effects();
         Ok(())
     }
 
-    fn apply_batch(&mut self, batch: &[Effect<'_>], now: u64) -> Result<(), LinkError> {
-        if let [Effect::Epochs { history }] = *batch {
-            let (_, history) =
-                codec::epochs_of(history).ok_or_else(|| garbled("epochs out of order"))?;
-            let begun = self
-                .server
-                .replication
-                .with_replica(|replica, _| history.last_start().map(|start| replica.began(*start)));
-            if self.copy.is_none() && !matches!(begun, Some(Some(Ok(())))) {
-                return Err(garbled("epochs out of order"));
-            }
+    /// A record that states the epochs was applied.
+    fn begin_epoch(&mut self, record: &[u8]) -> Result<(), LinkError> {
+        let out_of_order = || garbled("epochs out of order");
+        let Effect::Epochs { history } = effect_at(record, 0) else { return Err(out_of_order()) };
+        let (_, history) = codec::epochs_of(history).ok_or_else(out_of_order)?;
+        if self.copy.is_some() {
             return Ok(());
         }
-        self.session.repeat(batch, now).map_err(|unknown| LinkError::Peer(unknown.to_string()))
+        let start = *history.last_start().ok_or_else(out_of_order)?;
+        let begun = self.server.replication.with_replica(|replica, _| replica.began(start));
+        if matches!(begun, Some(Ok(()))) { Ok(()) } else { Err(out_of_order()) }
     }
 
     /// How far this replica is.
     fn positions(&self) -> Positions {
+        let applied = self.server.store.applied();
         let (written, synced) = match self.server.persist.durability.log() {
-            Some(log) => (log.written().min(self.applied), log.synced().min(self.applied)),
+            Some(log) => (log.written().min(applied), log.synced().min(applied)),
             None => (0, 0),
         };
-        Positions { applied: self.applied, written, synced }
+        Positions { applied, written, synced }
     }
 
     /// Tells the machine how far this replica is; it answers with an acknowledgement.
@@ -209,7 +171,7 @@ impl<'a> Applier<'a> {
         tracing::info!(keys, after, "a full copy from the primary begins; the own data is dropped");
         server.replication.update_link(|link| {
             link.enter(LinkStage::Copying);
-            link.copy(0, keys);
+            link.copy(0);
         });
         server.persist.loading.reach(Stage::Nothing);
         server.settings.renew();
@@ -226,9 +188,11 @@ impl<'a> Applier<'a> {
         }
         let order: Vec<u8> = (0..=u8::MAX).collect();
         let order = order.first_chunk().expect("256 numbers");
-        self.session.go_to(0);
-        self.session.repeat(&[Effect::Order { order }], 0).expect("it has no value");
-        self.session.clear_all();
+        let session = self.applier.session();
+        session.go_to(0);
+        session.replay(&Effect::Order { order }, 0).expect("it has no value");
+        session.clear_all();
+        self.applier.begin_at(after).map_err(unfit)?;
         let snapshot = match files {
             Some(files) => {
                 let mut writer = SnapshotWriter::create(files.storage.clone(), files.id, after)?;
@@ -237,9 +201,9 @@ impl<'a> Applier<'a> {
             }
             None => None,
         };
-        (self.received, self.applied, self.parsed) = (after, after, 0);
+        (self.received, self.parsed) = (after, 0);
         self.pending.clear();
-        self.copy = Some(Copy { part: Vec::new(), snapshot, keys, keys_done: 0, end: None });
+        self.copy = Some(Copy { part: Vec::new(), snapshot, received: 0, end: None });
         Ok(())
     }
 
@@ -253,36 +217,17 @@ impl<'a> Applier<'a> {
         if more {
             return Ok(());
         }
-        let (now, session) = (clock::unix_ms(), &mut self.session);
         let (&class, packed) = copy.part.split_first().ok_or_else(|| garbled("an empty part"))?;
+        self.applier.copy(packed, clock::unix_ms()).map_err(unfit)?;
+        let _ = self.applier.session().take_effects();
         if let Some(snapshot) = &mut copy.snapshot {
-            snapshot.set_database(0)?;
-            snapshot.set_class(class)?;
+            keep(snapshot, class, packed)?;
         }
-        session.go_to(0);
-        let (mut failed, mut written) = (None, Ok(()));
-        let (snapshot, keys_done) = (&mut copy.snapshot, &mut copy.keys_done);
-        let unpacked = unpack(packed, &mut |effects| {
-            for effect in effects {
-                if let Err(unknown) = session.replay(effect, now) {
-                    failed.get_or_insert(unknown);
-                }
-                *keys_done += u64::from(matches!(effect, Effect::Put { .. }));
-                if let (Some(snapshot), Ok(())) = (&mut *snapshot, &written) {
-                    written = keep(snapshot, effect);
-                }
-            }
-        });
-        let _ = session.take_effects();
-        written?;
-        if let Some(unknown) = failed {
-            return Err(LinkError::Peer(unknown.to_string()));
-        }
-        unpacked.ok_or_else(|| garbled("a part that is damaged"))?;
+        copy.received += packed.len() as u64;
         copy.part.clear();
         copy.part.shrink_to(1 << 20);
-        let (done, keys) = (copy.keys_done, copy.keys);
-        self.server.replication.update_link(|link| link.copy(done, keys));
+        let received = copy.received;
+        self.server.replication.update_link(|link| link.copy(received));
         Ok(())
     }
 
@@ -297,12 +242,13 @@ impl<'a> Applier<'a> {
 
     /// Ends the copy once the stream is applied far enough: makes it durable, and serves it.
     pub(super) async fn finish_copy(&mut self) -> Result<(), LinkError> {
-        let Some(copy) = self.copy.take_if(|copy| copy.end.is_some_and(|end| end <= self.applied))
+        let Some(copy) =
+            self.copy.take_if(|copy| copy.end.is_some_and(|end| end <= self.applier.taken()))
         else {
             return Ok(());
         };
         let server = self.server;
-        let (Copy { snapshot, keys_done, .. }, applied) = (copy, self.applied);
+        let (Copy { snapshot, received, .. }, applied) = (copy, self.applier.taken());
         if let (Some(snapshot), Some(files)) = (snapshot, server.persist.durability.snapshots()) {
             let finished = snapshot.finish(applied)?;
             self.log.sync_soon();
@@ -319,17 +265,31 @@ impl<'a> Applier<'a> {
         server.persist.loading.reach(Stage::All);
         server.settings.renew();
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
-        tracing::info!(keys = keys_done, applied, "the full copy is complete");
+        tracing::info!(
+            keys = server.store.len(),
+            bytes = received,
+            applied,
+            "the full copy is complete"
+        );
         self.tell();
         Ok(())
     }
 }
 
-/// Adds an item of a part to the snapshot.
-fn keep(snapshot: &mut SnapshotWriter, effect: &Effect<'_>) -> io::Result<()> {
-    match *effect {
-        Effect::Database { number } => snapshot.set_database(number)?,
-        _ => snapshot.push(effect),
-    }
+/// Adds a part to the snapshot.
+fn keep(snapshot: &mut SnapshotWriter, class: u8, packed: &[u8]) -> io::Result<()> {
+    snapshot.set_database(0)?;
+    snapshot.set_class(class)?;
+    let mut kept = Ok(());
+    unpack(packed, &mut |effects| {
+        for effect in effects {
+            match (&kept, *effect) {
+                (Err(_), _) => {}
+                (Ok(()), Effect::Database { number }) => kept = snapshot.set_database(number),
+                (Ok(()), _) => snapshot.push(effect),
+            }
+        }
+    });
+    kept?;
     if snapshot.is_full() { snapshot.write_block() } else { Ok(()) }
 }

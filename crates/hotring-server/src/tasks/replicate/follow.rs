@@ -14,7 +14,7 @@ use hotring_log::wire::{Frame, Kind};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::LinkError;
-use super::apply::Applier;
+use super::apply::Follower;
 use super::dial::Stream;
 use super::frames::{Receiver, Sender};
 
@@ -54,11 +54,11 @@ pub(super) async fn follow(
         }
     };
     let log = server.persist.durability.stream().ok_or_else(gone)?.clone();
-    let mut follower = Follower {
+    let mut link = Link {
         server,
         receiver,
         sender,
-        applier: Applier::new(server, log, stamp, last),
+        follower: Follower::new(server, log, stamp, last),
         primary,
         epochs,
         heard: clock::monotonic(),
@@ -67,7 +67,7 @@ pub(super) async fn follow(
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
         tracing::info!(after, "following the primary's stream");
     }
-    let ended = follower.run().await;
+    let ended = link.run().await;
     server.replication.with_replica(|replica, _| replica.disconnected());
     ended
 }
@@ -138,18 +138,18 @@ async fn next_message<R: AsyncRead + Unpin>(
     }
 }
 
-struct Follower<'a, R, W> {
+struct Link<'a, R, W> {
     server: &'a Arc<Server>,
     receiver: Receiver<R>,
     sender: Sender<W>,
-    applier: Applier<'a>,
+    follower: Follower<'a>,
     primary: NodeId,
     /// The primary's epochs, for the snapshot of a full copy.
     epochs: Vec<u8>,
     heard: Instant,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Follower<'_, R, W> {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
     async fn run(&mut self) -> Result<Infallible, LinkError> {
         loop {
             while let Some(frame) = self.receiver.next()? {
@@ -165,13 +165,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Follower<'_, R, W> {
                             .replication
                             .with_replica(|replica, now| replica.receive(now, from, &message));
                     }
-                    Kind::Records => self.applier.take_records(body).await?,
-                    Kind::CopyBegin => self.applier.begin_copy(body, &self.epochs).await?,
-                    Kind::Part => self.applier.take_part(body, more)?,
-                    Kind::CopyEnd => self.applier.take_copy_end(body)?,
+                    Kind::Records => self.follower.take_records(body).await?,
+                    Kind::CopyBegin => self.follower.begin_copy(body, &self.epochs).await?,
+                    Kind::Part => self.follower.take_part(body, more)?,
+                    Kind::CopyEnd => self.follower.take_copy_end(body)?,
                 }
             }
-            self.applier.finish_copy().await?;
+            self.follower.finish_copy().await?;
             if speak(&mut self.sender, self.server).await? {
                 return Err(LinkError::Peer("the primary does not know this link".to_string()));
             }
@@ -181,7 +181,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Follower<'_, R, W> {
                     self.heard = clock::monotonic();
                     self.server.replication.update_link(|link| link.hear());
                 }
-                Err(_) => self.applier.tell(),
+                Err(_) => self.follower.tell(),
             }
             let limit = Duration::from_secs(self.server.settings.config().replication.timeout_s);
             if self.heard.elapsed() > limit {
