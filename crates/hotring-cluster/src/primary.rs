@@ -256,6 +256,11 @@ impl Primary {
         &self.feed
     }
 
+    /// Writes are refused from now on if fewer other nodes than this are in sync.
+    pub fn set_min_in_sync(&mut self, min: usize) {
+        self.rules.min_in_sync = min;
+    }
+
     /// What a replica begins with on this node, after the primary was superseded.
     pub fn held(&self) -> Held {
         Held {

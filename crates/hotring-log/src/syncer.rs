@@ -135,7 +135,12 @@ impl Unsynced {
 
     fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), Trouble> {
         let lasting = |operation| {
-            move |error| Trouble { operation, error: Arc::new(error), is_temporary: false }
+            move |error| Trouble {
+                operation,
+                error: Arc::new(error),
+                is_temporary: false,
+                of_replicas: false,
+            }
         };
         files.iter().try_for_each(|file| file.sync()).map_err(lasting("syncing the log"))?;
         if directory {

@@ -339,6 +339,7 @@ impl Drop for Writer {
                 operation: "writing the log",
                 error: Arc::new(error),
                 is_temporary: false,
+                of_replicas: false,
             };
             self.log.set_trouble(Some(trouble));
         }

@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["log", "segment", "manifest", "backlog", "wire"],
             &["walk", "recover"],
             &["syncer", "writer", "relay"],
-            &["snapshot", "repair"],
+            &["snapshot", "repair", "copy_mark"],
         ],
     ),
     (

@@ -1,7 +1,10 @@
 //! The section `Replication`.
 
-use super::{Facts, NO_BACKLOG, constants, field};
+use hotring_log::Lsn;
+
+use super::{Facts, field};
 use crate::state::replication::link::{LinkStage, LinkStatus};
+use crate::state::replication::roles::{ReplicaStatus, Stage};
 
 pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
     let replication = &f.server.replication;
@@ -14,17 +17,42 @@ pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
             link(f, &replication.link_status(), text);
         }
     }
-    field(text, "connected_slaves", 0);
-    field(text, "master_failover_state", "no-failover");
+    let replicas = replication.replicas();
+    field(text, "connected_slaves", replicas.len());
+    for (i, replica) in replicas.iter().enumerate() {
+        let state = if replica.stage == Stage::Online { "online" } else { "send_bulk" };
+        let ReplicaStatus { ip, port, applied, .. } = replica;
+        let (lag, bytes) = (replica.lag.as_secs(), replica.lag_bytes);
+        let place = format_args!("ip={ip},port={port},state={state},offset={applied},lag={lag}");
+        field(text, &format!("slave{i}"), format_args!("{place},lag_bytes={bytes}"));
+    }
+    let in_sync = replicas.iter().filter(|replica| replica.is_in_sync).count();
+    field(text, "in_sync_replicas", in_sync);
+    let failover = if replication.is_failing_over() { "waiting-for-sync" } else { "no-failover" };
+    field(text, "master_failover_state", failover);
     field(text, "master_replid", replication.id());
     field(text, "master_replid2", "0".repeat(40));
-    constants(text, &["master_repl_offset"], &[("second_repl_offset", "-1")]);
-    constants(text, NO_BACKLOG, &[]);
+    field(text, "master_repl_offset", position(f));
+    field(text, "second_repl_offset", -1);
+    let backlog = f.server.persist.durability.backlog().filter(|backlog| backlog.is_on());
+    let status = backlog.map(|backlog| backlog.status()).unwrap_or_default();
+    field(text, "repl_backlog_active", u8::from(backlog.is_some()));
+    field(text, "repl_backlog_size", f.config.replication.backlog_max);
+    field(text, "repl_backlog_first_byte_offset", status.start + u64::from(backlog.is_some()));
+    field(text, "repl_backlog_histlen", status.last - status.start);
+    field(text, "repl_backlog_bytes", status.bytes);
+}
+
+/// The last record of the stream, of a replica the last that it has applied. It stands in for Redis's offsets, which
+/// count bytes.
+fn position(f: &Facts<'_>) -> Lsn {
+    let stream = f.server.persist.durability.stream();
+    f.server.replication.applied().unwrap_or_else(|| stream.map_or(0, |log| log.handed()))
 }
 
 /// The link of a replica.
 fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
-    let LinkStatus { stage, down, silent, copied, copy_len, ref failure } = *status;
+    let LinkStatus { stage, down, silent, copied, ref failure } = *status;
     let is_up = stage == LinkStage::Connected;
     field(text, "master_link_status", if is_up { "up" } else { "down" });
     let seconds = |time: std::time::Duration| time.as_secs() as i64;
@@ -32,14 +60,14 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
     field(text, "master_last_io_seconds_ago", if is_up { silent } else { -1 });
     let is_copying = stage == LinkStage::Copying;
     field(text, "master_sync_in_progress", u8::from(is_copying));
-    field(text, "slave_read_repl_offset", 0);
-    field(text, "slave_repl_offset", 0);
+    field(text, "slave_read_repl_offset", position(f));
+    field(text, "slave_repl_offset", position(f));
     if is_copying {
-        field(text, "master_sync_total_bytes", copy_len);
+        // As of Redis without a file: the length is not known before the end.
+        field(text, "master_sync_total_bytes", 0);
         field(text, "master_sync_read_bytes", copied);
-        field(text, "master_sync_left_bytes", copy_len - copied);
-        let percent = copied as f64 * 100.0 / copy_len.max(1) as f64;
-        field(text, "master_sync_perc", format_args!("{percent:.2}"));
+        field(text, "master_sync_left_bytes", -1);
+        field(text, "master_sync_perc", "0.00");
         field(text, "master_sync_last_io_seconds_ago", silent);
     }
     if let Some(down) = down {

@@ -33,7 +33,7 @@ pub use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,
 };
-pub use wait::Wait;
+pub use wait::{Wait, Wanted};
 
 /// Unsent bytes above which a connection that has not authenticated is not read.
 const LOCKED_OUTPUT_MAX: usize = 4 << 10;
@@ -101,6 +101,8 @@ pub enum Closing {
     OutputLimit,
     /// The transaction exceeds the limit of a request; nothing more is sent.
     InputLimit,
+    /// The connection becomes the link of a replica that listens on this port.
+    BecomesLink(u16),
     /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }

@@ -7,7 +7,12 @@
 //! ```
 //! The state that others see is in `hotring_commands::state::replication`.
 
+mod apply;
+mod copy;
 mod dial;
+pub(crate) mod feed;
+mod follow;
+mod frames;
 mod greet;
 
 use std::fmt;
@@ -18,6 +23,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use hotring_cluster::Told;
+use hotring_commands::host::clock;
 use hotring_commands::host::threads;
 use hotring_commands::settings::config::Source;
 use hotring_commands::state::replication::link::LinkStage;
@@ -29,9 +36,15 @@ use greet::{Peer, greet};
 /// The name of the thread.
 pub(crate) const THREAD: &str = "hotring-replica";
 
+/// The session that changes the store's role.
+const ROLE_SESSION: &str = "hotring-role";
+
 /// The pause before the next attempt after a failure, which doubles up to the longest one.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Time between two ticks of the role's machine.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Time between two looks whether the server's own data is loaded.
 const LOADING_PAUSE: Duration = Duration::from_millis(5);
@@ -62,14 +75,34 @@ impl From<io::Error> for LinkError {
 /// Follows whatever primary there is, until the server stops.
 pub(crate) fn run(server: &Arc<Server>) {
     match threads::event_loop() {
-        Ok(runtime) => {
-            let links = run_links(server);
-            runtime.block_on(async { _ = unless(server.process.stopping(), links).await });
-        }
+        Ok(runtime) => runtime.block_on(async {
+            let ticking = server.clone();
+            tokio::task::spawn_local(async move { tick(&ticking).await });
+            _ = unless(server.process.stopping(), run_links(server)).await;
+        }),
         Err(error) => {
             tracing::error!(%error, "cannot start an event loop");
             server.stop();
         }
+    }
+}
+
+/// Passes the time to the machine of the role.
+async fn tick(server: &Server) {
+    let mut timer = tokio::time::interval(TICK);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut session = server.store.session_named(ROLE_SESSION);
+    loop {
+        // The machine may have something to do between two ticks.
+        let due = async { _ = timer.tick().await };
+        _ = unless(server.replication.worked(), due).await;
+        let Some(log) = server.persist.durability.stream() else { continue };
+        let told = Told { wall: clock::unix_ms(), cas: 0 };
+        let (tasks, has_changed) = server.replication.tick(told, log);
+        if has_changed {
+            server.settings.renew();
+        }
+        tasks.into_iter().for_each(|task| server.work_for_role(task, &mut session));
     }
 }
 
@@ -127,6 +160,7 @@ async fn follow(
     server.replication.update_link(|link| link.enter(LinkStage::Connecting));
     let mut stream = dial(server, source).await?;
     match greet(&mut stream, server).await? {
+        Peer::Hotring => follow::follow(stream, server).await,
         Peer::Redis => Err(LinkError::Peer("the primary is not a hotring server".to_string())),
     }
 }
