@@ -42,12 +42,15 @@
 
 #![forbid(unsafe_code)]
 
+mod backlog;
+mod copy_mark;
 mod log;
 mod manifest;
 mod names;
 mod packed;
 mod record;
 mod recover;
+mod relay;
 mod repair;
 mod segment;
 mod snapshot;
@@ -55,14 +58,19 @@ pub mod storage;
 mod sync;
 mod syncer;
 mod walk;
+pub mod wire;
 mod writer;
 
+pub use backlog::{Backlog, Gone, Status as BacklogStatus};
+pub use copy_mark::{drop_unfinished_copy, mark_copy, unmark_copy};
 pub use log::{Log, Trouble, When};
 pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{
-    Attached, Bad, Batch, Effect, Found, Lsn, Mark, NoRun, Records, Run, batch_at, effect_at, read,
+    Attached, Bad, Batch, Chunk, Effect, Found, Head, Lsn, Mark, NoRun, Records, Run, batch_at,
+    effect_at, head, read,
 };
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
+pub use relay::Relay;
 pub use repair::{RepairError, repair};
 pub use segment::{Id, first_record, remove_before};
 pub use snapshot::{
@@ -71,4 +79,4 @@ pub use snapshot::{
 pub use storage::{Disk, File, Storage};
 pub use syncer::Syncer;
 pub use walk::{Apply, Damage, Part, Take};
-pub use writer::{Options, Writer};
+pub use writer::{Options, Writer, remove_all};

@@ -108,7 +108,12 @@ pub struct Log {
     wants_segment: AtomicBool,
     /// The writer must sync the records handed over.
     wants_sync: AtomicBool,
+    /// The record behind which the writer must start over; [`NO_RESTART`] for none.
+    restart_at: AtomicU64,
 }
+
+/// No restart is requested.
+const NO_RESTART: Lsn = Lsn::MAX;
 
 struct Queue {
     group: Group,
@@ -163,6 +168,7 @@ impl Log {
             waiters: Mutex::new(Vec::new()),
             wants_segment: AtomicBool::new(false),
             wants_sync: AtomicBool::new(false),
+            restart_at: AtomicU64::new(NO_RESTART),
         }
     }
 
@@ -204,8 +210,8 @@ impl Log {
         last
     }
 
-    /// Wakes the writer because a session waits.
-    fn hurry(&self) {
+    /// Wakes the writer because a session or a replica waits for the records.
+    pub fn hurry(&self) {
         let queue = self.queue();
         let wakes = queue.writer != Attention::Busy && !is_left_out(Step::Hurry);
         self.wake_writer(queue, wakes);
@@ -376,6 +382,20 @@ impl Log {
         self.hurry();
     }
 
+    /// Requests that the log drops everything, files included, and starts over behind this record: the store gets its
+    /// content from elsewhere. No session may hand over records until [`is_restarting`](Self::is_restarting) is false.
+    pub fn restart(&self, last: Lsn) {
+        // ORDERING: Release pairs with the Acquire in `restart_wish`.
+        self.restart_at.store(last, Ordering::Release);
+        self.hurry();
+    }
+
+    /// Whether a requested restart has not happened yet. If it fails, there is [`trouble`](Self::trouble).
+    pub fn is_restarting(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `has_restarted`.
+        self.restart_at.load(Ordering::Acquire) != NO_RESTART
+    }
+
     /// Declares that no more records will come; the writer writes the rest and ends.
     pub fn close(&self) {
         let mut queue = self.queue();
@@ -400,7 +420,7 @@ impl Log {
         // mutex.
         let requests =
             [&self.wants_sync, &self.wants_segment].map(|wants| wants.load(Ordering::Relaxed));
-        if has_work || self.is_waited_for() || requests.contains(&true) {
+        if has_work || self.is_waited_for() || requests.contains(&true) || self.is_restarting() {
             return;
         }
         queue.writer = if hurried { Attention::Hurry } else { Attention::Any };
@@ -425,6 +445,28 @@ impl Log {
     pub(crate) fn ends_segment_wish(&self) {
         // ORDERING: Release pairs with the Acquire in `wants_segment`.
         self.wants_segment.store(false, Ordering::Release);
+    }
+
+    /// The record behind which the writer must start over, if that was requested.
+    pub(crate) fn restart_wish(&self) -> Option<Lsn> {
+        // ORDERING: Acquire, see `restart`.
+        Some(self.restart_at.load(Ordering::Acquire)).filter(|last| *last != NO_RESTART)
+    }
+
+    /// Ends a restart: the next record has the number after this one. Queued records are dropped.
+    pub(crate) fn has_restarted(&self, last: Lsn) {
+        let mut queue = self.queue();
+        self.has_dropped(queue.group.len() as u64);
+        queue.group.reset(0);
+        queue.last = last;
+        for position in [&self.handed, &self.written, &self.synced] {
+            // ORDERING: Release, as for each of them.
+            position.store(last, Ordering::Release);
+        }
+        drop(queue);
+        // ORDERING: Release pairs with the Acquire in `is_restarting`.
+        self.restart_at.store(NO_RESTART, Ordering::Release);
+        self.wake_waiters(|_| true);
     }
 
     /// Whether a sync was requested; clears the request.

@@ -12,6 +12,7 @@
 //!         unpin:   key
 //!         change:  key length, LEB128 | number of the change, LEB128 | key | change
 //!         database: number u8: the database of the records behind it, to the end of their batch or block; 0 at first
+//!         epochs:  the store and the epochs of its stream
 //!         order:   number u8 of the database that each number stands for from here on, for all 256
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
@@ -25,13 +26,15 @@
 //! The records of a batch are consecutive and take effect together; the last record of a batch is the one without
 //! 0x80.
 
+mod chunk;
 mod read;
 mod run;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use read::{Bad, Found, read};
+pub use chunk::Chunk;
+pub use read::{Bad, Found, Head, head, read};
 pub(crate) use read::{checksum, highest_durable, read_body};
 pub use run::{Batch, NoRun, Run, batch_at, effect_at};
 
@@ -52,6 +55,7 @@ const EXPIRE: u8 = 8;
 const CHANGE: u8 = 9;
 const DATABASE: u8 = 10;
 const ORDER: u8 = 11;
+const EPOCHS: u8 = 12;
 /// The next record belongs to the same batch.
 const MORE: u8 = 0x80;
 
@@ -104,6 +108,11 @@ pub enum Effect<'a> {
     Order {
         /// The store's database for each client number.
         order: &'a [u8; 256],
+    },
+    /// The epochs of the stream up to this record, for replicas. Without meaning for the store.
+    Epochs {
+        /// The store and its epochs, as the servers encode them.
+        history: &'a [u8],
     },
     /// The key must not be evicted.
     Pin {
@@ -229,6 +238,7 @@ impl Records {
             Effect::Clear => self.plain(CLEAR, &[], &[]),
             Effect::Database { number } => self.plain(DATABASE, &[number], &[]),
             Effect::Order { order } => self.plain(ORDER, order, &[]),
+            Effect::Epochs { history } => self.plain(EPOCHS, history, &[]),
             Effect::Pin { key } => self.plain(PIN, &[], key),
             Effect::Unpin { key } => self.plain(UNPIN, &[], key),
             Effect::Durable { upto } => self.plain(DURABLE, &upto.to_le_bytes(), &[]),

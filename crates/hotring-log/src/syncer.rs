@@ -157,6 +157,20 @@ impl Unsynced {
         }
     }
 
+    /// Forgets all files, because the log starts over behind this record. `remove` runs while no sync does.
+    pub(crate) fn restart(
+        &self,
+        last: Lsn,
+        remove: impl FnOnce() -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        let (wished, closed) = (state.wished, state.closed);
+        *state = State { last, wished, closed, ..State::default() };
+        drop(state);
+        remove()
+    }
+
     /// Declares that nothing more will be written.
     pub(crate) fn close(&self) {
         self.state().closed = true;

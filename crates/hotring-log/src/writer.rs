@@ -13,9 +13,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backlog::Backlog;
 use crate::log::{Log, Trouble, When};
-use crate::record::Group;
-use crate::record::Lsn;
+use crate::names;
+use crate::record::{Chunk, Group, Lsn};
 use crate::recover::Recovered;
 use crate::segment::{self, Header, Id, Segment};
 use crate::storage::Storage;
@@ -47,6 +48,8 @@ pub struct Writer {
     storage: Arc<dyn Storage>,
     unsynced: Arc<Unsynced>,
     options: Options,
+    /// Where written groups stay for replicas.
+    backlog: Option<Arc<Backlog>>,
     /// Records taken but not written yet, and the number of the first.
     group: Group,
     first: Lsn,
@@ -91,6 +94,7 @@ impl Writer {
             storage,
             unsynced,
             options,
+            backlog: None,
             group,
             first,
             segment,
@@ -100,6 +104,11 @@ impl Writer {
             idle: 0,
         };
         (writer, syncer)
+    }
+
+    /// Keeps written groups in this backlog, while it is on.
+    pub fn feed(&mut self, backlog: Arc<Backlog>) {
+        self.backlog = Some(backlog);
     }
 
     /// Waits until there is something to do, a second at most.
@@ -124,6 +133,9 @@ impl Writer {
         // Taken first, too: records queued before the request are written below.
         let wished = self.log.takes_sync_wish();
         self.idle += 1;
+        if let Some(last) = self.log.restart_wish() {
+            self.restart(last);
+        }
         while self.has_work() {
             self.idle = 0;
             if !closed && self.retry_at.is_some_and(|at| now < at) {
@@ -196,6 +208,10 @@ impl Writer {
         }
         let last = self.first - 1 + self.group.count();
         self.put_down(last, now)?;
+        if let Some(backlog) = self.backlog.as_ref().filter(|backlog| backlog.is_on()) {
+            // Before the position is published: whoever sees it finds the records.
+            backlog.push(Chunk::of(&mut self.group, self.first));
+        }
         self.group.reset(Self::KEPT_MAX);
         // A sync may have failed meanwhile.
         match self.log.is_lost() {
@@ -251,6 +267,25 @@ impl Writer {
         Ok(())
     }
 
+    /// Removes all files and starts over behind this record.
+    fn restart(&mut self, last: Lsn) {
+        (self.segment, self.chain, self.claimed) = (None, 0, last);
+        self.log.has_dropped(self.group.len() as u64);
+        self.group.reset(0);
+        let storage = &*self.storage;
+        let removed = self.unsynced.restart(last, || {
+            remove_all(storage).map_err(Trouble::during("starting the log over"))
+        });
+        if let Some(backlog) = &self.backlog {
+            backlog.restart(last);
+        }
+        self.first = last + 1;
+        if let Err(trouble) = removed {
+            self.log.set_trouble(Some(trouble));
+        }
+        self.log.has_restarted(last);
+    }
+
     /// Frees the preallocated space behind the last record.
     fn end_segment(&mut self) -> Result<(), Trouble> {
         // The truncation need not survive a power cut: zeros are not records.
@@ -283,6 +318,14 @@ impl Writer {
         let segment = self.segment.as_ref().expect("it was written to");
         segment.end().map_err(Trouble::during("ending the log"))
     }
+}
+
+/// Removes the segments, snapshots and the manifest.
+pub fn remove_all(storage: &dyn Storage) -> io::Result<()> {
+    let mut names = storage.list()?;
+    names.retain(|name| names::is_data(name));
+    names.iter().try_for_each(|name| storage.remove(name))?;
+    storage.sync()
 }
 
 impl Drop for Writer {

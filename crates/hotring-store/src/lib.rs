@@ -135,7 +135,7 @@ pub use scored::ScoredRef;
 pub use scored::interval::{Interval, MemberEnd, ScoreEnd};
 pub use session::Session;
 pub use set::{Member, SetForm, SetRef};
-pub use snapshot::{SnapshotFailed, SnapshotWalk};
+pub use snapshot::{SnapshotFailed, SnapshotWalk, WalkSink};
 pub use store::{OpenError, Options, Stats, Store};
 pub use value::{Text, ValueRef};
 pub use wait::Wait;

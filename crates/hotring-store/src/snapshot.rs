@@ -30,6 +30,42 @@ const NO_TIME: u64 = 0;
 const STEP_LEN: usize = 256 << 10;
 const STEP_ITEMS: usize = 256;
 
+/// Takes what a walk reads.
+pub trait WalkSink {
+    /// Adds an item, in memory.
+    fn push(&mut self, effect: &Effect<'_>);
+    /// Whether the items in memory are enough for a block.
+    fn is_full(&self) -> bool;
+    /// Passes the items in memory on as a block, if there are any.
+    fn write_block(&mut self) -> io::Result<()>;
+    /// Starts a block of this class.
+    fn set_class(&mut self, class: u8) -> io::Result<()>;
+    /// Starts a block of this database.
+    fn set_database(&mut self, number: u8) -> io::Result<()>;
+}
+
+impl WalkSink for SnapshotWriter {
+    fn push(&mut self, effect: &Effect<'_>) {
+        self.push(effect);
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full()
+    }
+
+    fn write_block(&mut self) -> io::Result<()> {
+        self.write_block()
+    }
+
+    fn set_class(&mut self, class: u8) -> io::Result<()> {
+        self.set_class(class)
+    }
+
+    fn set_database(&mut self, number: u8) -> io::Result<()> {
+        self.set_database(number)
+    }
+}
+
 /// The progress of a snapshot through the store.
 pub struct SnapshotWalk {
     hottest: std::vec::IntoIter<Box<[u8]>>,
@@ -97,7 +133,7 @@ impl SnapshotWalk {
     pub fn step(
         &mut self,
         session: &mut Session,
-        writer: &mut SnapshotWriter,
+        writer: &mut impl WalkSink,
     ) -> Result<bool, SnapshotFailed> {
         if self.places.is_none() {
             let order = session.databases.order();
@@ -129,7 +165,7 @@ impl SnapshotWalk {
     fn step_here(
         &mut self,
         session: &mut Session,
-        writer: &mut SnapshotWriter,
+        writer: &mut impl WalkSink,
     ) -> Result<bool, SnapshotFailed> {
         let mut longs = Vec::new();
         writer.set_database(self.place)?;

@@ -20,6 +20,7 @@ const PURE: &[&str] = &[
     "crates/hotring-store/src/",
     "crates/hotring-protocol/src/",
     "crates/hotring-log/src/",
+    "crates/hotring-cluster/src/",
 ];
 
 /// The only file of these crates that may open files.

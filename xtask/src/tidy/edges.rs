@@ -11,9 +11,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-protocol", &[]),
     ("hotring-log", &[]),
     ("hotring-containers", &[]),
+    // Who may answer is decided without knowing what is stored or how it travels.
+    ("hotring-cluster", &[]),
     ("hotring-store", &["hotring-index", "hotring-containers", "hotring-log"]),
-    ("hotring-commands", &["hotring-store", "hotring-engines", "hotring-protocol", "hotring-log"]),
-    ("hotring-server", &["hotring-commands", "hotring-store", "hotring-protocol", "hotring-log"]),
+    (
+        "hotring-commands",
+        &["hotring-cluster", "hotring-store", "hotring-engines", "hotring-protocol", "hotring-log"],
+    ),
+    (
+        "hotring-server",
+        &[
+            "hotring-cluster",
+            "hotring-commands",
+            "hotring-store",
+            "hotring-protocol",
+            "hotring-log",
+        ],
+    ),
     (
         "hotring",
         &["hotring-server", "hotring-commands", "hotring-store", "hotring-protocol", "hotring-log"],

@@ -115,7 +115,9 @@ impl Access {
 pub(crate) fn has_secrets(id: CommandId, args: ArgsView<'_>) -> bool {
     match id {
         CommandId::Auth | CommandId::Hello | CommandId::AclSetUser => true,
-        CommandId::ConfigSet => args.iter().any(|arg| arg.eq_ignore_ascii_case(b"requirepass")),
+        CommandId::ConfigSet => args.iter().any(|arg| {
+            arg.eq_ignore_ascii_case(b"requirepass") || arg.eq_ignore_ascii_case(b"masterauth")
+        }),
         _ => false,
     }
 }

@@ -143,6 +143,7 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
         c.client.shared.relabel(|labels: &mut Labels| labels.name = name.into());
     }
     c.client.speak(version, &c.server.acl, c.reply.buffer());
+    let role = if c.server.replication.is_replica() { "replica" } else { "master" };
     let out = c.reply.buffer();
     let mut reply = hotring_protocol::Writer::new(out, version);
     reply.map(7);
@@ -154,7 +155,7 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
     reply.int(if version == Version::Resp3 { 3 } else { 2 });
     reply.bulk(b"id");
     reply.int(c.client.shared.id as i64);
-    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+    for (field, value) in [("mode", "standalone"), ("role", role)] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }

@@ -50,6 +50,7 @@ pub(crate) mod process;
 pub mod pubsub;
 mod random;
 mod range;
+mod replication;
 pub(crate) mod save;
 mod scan;
 mod script;

@@ -1,4 +1,4 @@
-//! Commands on the entire store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, ROLE, MODULE LIST, WAIT, WAITAOF,
+//! Commands on the entire store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, MODULE LIST, WAIT, WAITAOF,
 //! SHUTDOWN.
 
 use std::time::Duration;
@@ -51,14 +51,6 @@ pub(crate) fn time(c: &mut Context<'_>) -> Outcome {
     c.reply.array(2);
     c.reply.bulk_int(seconds as i64);
     c.reply.bulk_int(i64::from(microseconds));
-    Ok(())
-}
-
-pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
-    c.reply.array(3);
-    c.reply.bulk(b"master");
-    c.reply.int(0);
-    c.reply.array(0);
     Ok(())
 }
 

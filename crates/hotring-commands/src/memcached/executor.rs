@@ -12,6 +12,7 @@ use crate::settings::config::Config;
 use crate::state::batching::{Fed, Notes, TURN_LEN};
 use crate::state::client::{Client, Closing, Wait};
 use crate::state::notify;
+use crate::state::replication::READONLY;
 use crate::state::server::Server;
 use crate::state::thread::ThreadState;
 use crate::state::thread_shared::ThreadShared;
@@ -166,8 +167,11 @@ impl<'a> Run<'a> {
         let ThreadState {
             server, index, config, store, locals, notes, is_timed, is_watched, ..
         } = thread;
-        let refusal =
-            if *is_watched { server.persist.durability.refuses(&config.log) } else { None };
+        let refusal = match *is_watched {
+            true if server.replication.is_replica() => Some(READONLY.to_string()),
+            true => server.persist.durability.refuses(&config.log),
+            false => None,
+        };
         Run {
             shared: &server.threads[*index],
             server,

@@ -16,6 +16,7 @@ use crate::state::context::Context;
 use crate::state::interpreter::Run;
 use crate::state::monitors;
 use crate::state::notify;
+use crate::state::replication::READONLY;
 use crate::state::tracking;
 use crate::table::{CommandError, Flags, Group, Spec, resolve};
 
@@ -119,6 +120,9 @@ impl<'a, 'c> Caller<'a, 'c> {
             let why = deny(denied, spec, request, client, server, Origin::Script);
             let why = why.strip_prefix("NOPERM ").unwrap_or(&why);
             return Err((Some(spec), format!("ERR ACL failure in script: {why}").into()));
+        }
+        if spec.flags.contains(Flags::WRITE) && server.replication.is_replica() {
+            return Err((Some(spec), READONLY.into()));
         }
         if self.run.read_only && writes(spec) {
             let why = "ERR Write commands are not allowed from read-only scripts.";

@@ -24,6 +24,7 @@ pub mod process;
 pub mod pubsub;
 pub mod push;
 mod reach;
+pub mod replication;
 pub mod scripts;
 pub mod scrub;
 pub mod server;

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use crate::settings::config::{AuthClients, Protocols, TlsSettings};
 
@@ -73,6 +73,31 @@ fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     })
 }
 
+/// The configuration of a link to a primary. The primary's certificate must come from an authority in
+/// `tls-ca-cert-file`; the server's own certificate, if it has one, is shown to primaries that ask for it.
+pub fn client(settings: &TlsSettings) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let roots = roots(named(&settings.ca_cert_file, "tls-ca-cert-file")?)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions(settings.protocols))
+        .map_err(|e| TlsError(format!("TLS cannot be set up: {e}")))?
+        .with_root_certificates(roots);
+    let (Some(file), Some(key_file)) = (&settings.cert_file, &settings.key_file) else {
+        return Ok(Arc::new(builder.with_no_client_auth()));
+    };
+    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|e| unreadable(key_file, &e))?;
+    let config = builder.with_client_auth_cert(certificates(file)?, key);
+    Ok(Arc::new(config.map_err(|e| TlsError(format!("{}: {e}", file.display())))?))
+}
+
+fn roots(file: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|e| TlsError(format!("{}: {e}", file.display())))?;
+    }
+    Ok(roots)
+}
+
 fn named<'a>(file: &'a Option<PathBuf>, setting: &str) -> Result<&'a Path, TlsError> {
     file.as_deref().ok_or_else(|| TlsError(format!("TLS needs the setting {setting}")))
 }
@@ -104,10 +129,7 @@ fn verifier(
                 .to_string(),
         ));
     };
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|e| TlsError(format!("{}: {e}", file.display())))?;
-    }
+    let roots = roots(file)?;
     let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
     let builder = match settings.auth_clients {
         AuthClients::Optional => builder.allow_unauthenticated(),

@@ -94,9 +94,21 @@ macro_rules! all_commands {
             .about("Starts a snapshot in the background.");
         BgRewriteAof = "bgrewriteaof" 1 Server => save::bgrewriteaof .flags(SAVING)
             .about("Starts a snapshot in the background, which shortens the log.");
-        Role = "role" 1 Server => process::role .flags(DIRECT.with(FAST)).since("2.8.12")
+        ReplicaOf = "replicaof" 3 Server => replication::replicaof
+            .flags(ADMIN.with(Flags::NO_ASYNC_LOADING).with(Flags::ENDS_BATCH)).since("5.0.0")
+            .args("<host port | NO ONE>")
+            .about("Follows a primary as its replica, or ends that.");
+        SlaveOf = "slaveof" 3 Server => replication::replicaof
+            .flags(ADMIN.with(Flags::NO_ASYNC_LOADING).with(Flags::ENDS_BATCH))
+            .args("<host port | NO ONE>")
+            .about("The older name of REPLICAOF.");
+        HotringReplicate = "hotring.replicate" 3 Server => replication::replicate
+            .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
+            .args("version port")
+            .about("Turns the connection into the link of a replica, which listens on this port.");
+        Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
-            .about("Answers master, with an offset of 0 and no replicas.");
+            .about("Answers whether this server is a primary or a replica, and of whom.");
         Wait = "wait" 3 Connection => process::wait .flags(Flags::NOSCRIPT).since("3.0.0")
             .args("numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
             .about("Answers the number of replicas with all writes: always 0.");

@@ -1,8 +1,8 @@
 //! Decodes log records.
 
 use super::{
-    CHANGE, CLEAR, DATABASE, DURABLE, DURABLE_LEN, EXPIRE, Effect, HEAD_LEN, Lsn, MORE, ORDER, PIN,
-    PUT, PUT_EXPIRING, REMOVE, UNPIN, word,
+    CHANGE, CLEAR, DATABASE, DURABLE, DURABLE_LEN, EPOCHS, EXPIRE, Effect, HEAD_LEN, Lsn, MORE,
+    ORDER, PIN, PUT, PUT_EXPIRING, REMOVE, UNPIN, word,
 };
 
 /// The highest sequence number that a durable record anywhere in `bytes` claims as synced. If the
@@ -52,6 +52,35 @@ pub enum Bad {
     Checksum,
     /// The checksum matches, but the content is of a later version.
     Unknown,
+}
+
+/// The head of a record, whose content has not been verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the record.
+    pub lsn: Lsn,
+    /// The next record belongs to the same batch.
+    pub more: bool,
+    /// The record states the epochs of the stream.
+    pub is_epochs: bool,
+    /// The length of the record.
+    pub len: usize,
+}
+
+/// Looks at the head of the record at the beginning of `bytes`; None if the record is incomplete.
+///
+/// # Errors
+/// The length is 0, so there is no record.
+pub fn head(bytes: &[u8]) -> Result<Option<Head>, Bad> {
+    let Some(head) = bytes.first_chunk::<{ HEAD_LEN + 1 }>() else { return Ok(None) };
+    let len = match u32::from_le_bytes(word(head)) {
+        0 => return Err(Bad::Zero),
+        len => HEAD_LEN + len as usize,
+    };
+    let lsn = u64::from_le_bytes(head[8..HEAD_LEN].try_into().expect("eight bytes"));
+    let what = head[HEAD_LEN];
+    let (more, is_epochs) = (what & MORE != 0, what & !MORE == EPOCHS);
+    Ok((bytes.len() >= len).then_some(Head { lsn, more, is_epochs, len }))
 }
 
 /// Reads the record at the beginning of `bytes`.
@@ -125,6 +154,7 @@ fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
             _ => return None,
         },
         ORDER => Effect::Order { order: rest.try_into().ok()? },
+        EPOCHS => Effect::Epochs { history: rest },
         PIN => Effect::Pin { key: rest },
         UNPIN => Effect::Unpin { key: rest },
         DURABLE => Effect::Durable { upto: u64::from_le_bytes(rest.try_into().ok()?) },

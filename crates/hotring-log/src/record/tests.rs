@@ -16,6 +16,7 @@ fn effects() -> Vec<Effect<'static>> {
         Effect::Clear,
         Effect::Database { number: 255 },
         Effect::Order { order: &[3; 256] },
+        Effect::Epochs { history: &[5; 48] },
         Effect::Pin { key: b"p" },
         Effect::Unpin { key: b"p" },
         Effect::Durable { upto: 42 },

@@ -26,6 +26,7 @@ fn put_down(bytes: &mut Vec<u8>, effect: &Effect<'_>) {
         Effect::Change { key, .. } => (7, *key),
         Effect::Database { number } => (8, std::slice::from_ref(number)),
         Effect::Order { order } => (9, &order[..]),
+        Effect::Epochs { history } => (10, *history),
         Effect::Durable { .. } => panic!("the log's own records are not handed over"),
     };
     bytes.push(what);

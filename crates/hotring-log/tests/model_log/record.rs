@@ -45,4 +45,8 @@ impl Group {
         self.0 += records.0;
         records.reset();
     }
+
+    pub(crate) fn reset(&mut self, _kept_max: usize) {
+        self.0 = 0;
+    }
 }

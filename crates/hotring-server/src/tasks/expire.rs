@@ -73,6 +73,10 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
         if server.persist.loading.is_on() {
             return None;
         }
+        // The primary's removals come by the stream.
+        if server.replication.is_replica() {
+            return None;
+        }
         // Nothing may change during a client pause.
         if let Some((until, _)) = server.clients.pause.lasts(now) {
             return Some(until);

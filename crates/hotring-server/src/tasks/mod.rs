@@ -5,6 +5,7 @@ pub(crate) mod bound;
 pub(crate) mod deadline;
 pub(crate) mod expire;
 pub(crate) mod load;
+pub(crate) mod replicate;
 pub(crate) mod watchdog;
 pub(crate) mod write_log;
 pub(crate) mod write_snapshots;

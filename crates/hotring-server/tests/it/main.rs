@@ -38,6 +38,7 @@ mod memcached;
 mod memcached_differential;
 mod pipeline;
 mod pubsub;
+mod replication;
 mod requests;
 mod scripts;
 mod scripts_differential;

@@ -268,9 +268,11 @@ fn key_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
         | Effect::Change { key, .. }
         | Effect::Pin { key }
         | Effect::Unpin { key } => Some(key),
-        Effect::Clear | Effect::Database { .. } | Effect::Order { .. } | Effect::Durable { .. } => {
-            None
-        }
+        Effect::Clear
+        | Effect::Database { .. }
+        | Effect::Order { .. }
+        | Effect::Epochs { .. }
+        | Effect::Durable { .. } => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Switching the log on and off, and replaying its records.
 
 use hotring_index::{Expiry, NewValue};
-use hotring_log::Effect;
+use hotring_log::{Effect, Lsn};
 
 use crate::databases::DATABASES_MAX;
 use crate::gate::Hold;
@@ -20,6 +20,15 @@ impl Session {
             session.logged.modes.set_logged(on && has_log);
         });
         has_log
+    }
+
+    /// Runs `f` with the last log position at a moment when no write is between its change and its record. None if
+    /// there is no log.
+    pub fn at_end_of_log<R>(&mut self, f: impl FnOnce(&mut Session, Lsn) -> R) -> Option<R> {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let position = session.log_position()?;
+            Some(f(session, position))
+        })
     }
 
     /// Logs an effect that is not a write of an item, within a hold.
@@ -75,7 +84,7 @@ impl Session {
             Effect::Unpin { key } => _ = self.unpin(&[key]),
             Effect::Database { number } => self.go_to(number),
             Effect::Order { order } => self.replay_order(order),
-            Effect::Durable { .. } => {}
+            Effect::Epochs { .. } | Effect::Durable { .. } => {}
         }
         Ok(())
     }

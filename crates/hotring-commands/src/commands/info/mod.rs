@@ -4,11 +4,13 @@
 //! forks or modules (`constants`).
 
 mod absent;
+mod replication;
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use self::absent::*;
+use self::replication::replication;
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
 use crate::host::clock;
@@ -213,6 +215,8 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     }
     constants(text, NO_MEMORY, &[]);
     let log = f.server.persist.durability.log();
+    let backlog = f.server.persist.durability.backlog();
+    field(text, "mem_replication_backlog", backlog.map_or(0, |backlog| backlog.status().bytes));
     field(text, "mem_aof_buffer", log.map_or(0, |log| log.unwritten()));
     field(text, "used_memory_tracking", f.server.push.tracking.counts().table.memory);
     field(text, "used_memory_clients", f.server.clients.memory_outside_store());
@@ -292,6 +296,10 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "pubsub_channels", listened.channels);
     field(text, "pubsub_patterns", listened.patterns);
     field(text, "pubsubshard_channels", listened.shards);
+    let counts = &f.server.replication.counts;
+    // ORDERING: Relaxed, figures.
+    field(text, "sync_full", counts.full.load(Ordering::Relaxed));
+    field(text, "sync_partial_ok", counts.partial.load(Ordering::Relaxed));
     constants(text, NO_STATS, NO_STATS_TEXTS);
     let tracking = f.server.push.tracking.counts();
     field(text, "tracking_total_keys", tracking.table.keys);
@@ -302,16 +310,6 @@ fn stats(f: &Facts<'_>, text: &mut String) {
         field(text, &format!("acl_access_denied_{name}"), f.server.acl.log.count(reason));
     }
     field(text, "acl_access_denied_channel", f.server.acl.log.count(Reason::Channel));
-}
-
-fn replication(f: &Facts<'_>, text: &mut String) {
-    field(text, "role", "master");
-    field(text, "connected_slaves", 0);
-    field(text, "master_failover_state", "no-failover");
-    field(text, "master_replid", &f.server.process.run_id);
-    field(text, "master_replid2", "0".repeat(40));
-    constants(text, &["master_repl_offset"], &[("second_repl_offset", "-1")]);
-    constants(text, NO_BACKLOG, &[]);
 }
 
 fn cpu(_: &Facts<'_>, text: &mut String) {

@@ -5,6 +5,7 @@ mod log;
 mod memcached;
 pub mod memory;
 pub(crate) mod notify;
+mod replication;
 mod secret;
 mod tls;
 
@@ -21,6 +22,7 @@ use crate::settings::passive::Given;
 pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
 pub use memcached::MemcachedSettings;
 pub(crate) use notify::Notify;
+pub use replication::{ReplicationSettings, Source};
 pub use secret::Secret;
 pub use tls::{AuthClients, Protocols, TlsSettings};
 
@@ -170,6 +172,8 @@ pub struct Config {
     pub debug_command: Guard,
     /// The settings of the write-ahead log.
     pub log: LogSettings,
+    /// The settings of replication.
+    pub replication: ReplicationSettings,
     /// The lowest severity of logged messages.
     pub log_level: LogLevel,
     /// The format of logged messages.
@@ -262,6 +266,7 @@ impl Default for Config {
             latency_threshold_ms: 0,
             debug_command: Guard::No,
             log: LogSettings::default(),
+            replication: ReplicationSettings::default(),
             log_level: LogLevel::Notice,
             log_format: LogFormat::Human,
             admin: None,
@@ -281,7 +286,7 @@ pub struct IdleOutputLimits {
 }
 
 impl Default for IdleOutputLimits {
-    /// Redis's limits, also for replicas, which this server does not have.
+    /// Redis's limits. Those of replicas have no effect: `repl-backlog` bounds what a primary keeps for them.
     fn default() -> Self {
         IdleOutputLimits {
             normal_soft: (0, 0),

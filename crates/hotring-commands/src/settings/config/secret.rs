@@ -12,8 +12,13 @@ impl Secret {
         Secret(text.to_string())
     }
 
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The text itself.
-    pub(crate) fn reveal(&self) -> &str {
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }

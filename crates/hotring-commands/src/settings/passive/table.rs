@@ -7,7 +7,6 @@ use super::{Passive, directive, protected, running, starting};
 const INT_MAX: i64 = i32::MAX as i64;
 const NONE: &[&str] = &[""];
 const NO: &[&str] = &["no"];
-const OF_NOBODY: &[&str] = &["", "no one"];
 
 /// The lines that Redis's CONFIG REWRITE writes for an unchanged default user.
 const OPEN_USER: &[&str] =
@@ -35,7 +34,7 @@ pub(super) static PASSIVE: &[Passive] = &[
     starting("appenddirname", "appendonlydir", Text),
     starting("appendfilename", "appendonly.aof", Text),
     starting("bgsave_cpulist", "", Text),
-    running("bind-source-addr", "", Text).asks_for("replication", NONE),
+    running("bind-source-addr", "", Text).asks_for("a source address of links", NONE),
     starting("bio_cpulist", "", Text),
     running("cluster-allow-pubsubshard-when-down", "yes", Bool),
     running("cluster-allow-reads-when-down", "no", Bool),
@@ -81,15 +80,13 @@ pub(super) static PASSIVE: &[Passive] = &[
     directive("loadmodule").asks_for("modules", &[]),
     running("locale-collate", "", Text),
     starting("logfile", "", Text),
-    running("masterauth", "", Text).asks_for("replication", NONE),
-    running("masteruser", "", Text).asks_for("replication", NONE),
     running("max-new-connections-per-cycle", "10", Int(1, 1000)),
     running("max-new-tls-connections-per-cycle", "1", Int(1, 1000)),
     running("maxmemory-eviction-tenacity", "10", Int(0, 100)),
     running("min-replicas-max-lag", "10", Int(0, INT_MAX)).or("min-slaves-max-lag"),
     running("min-replicas-to-write", "0", Int(0, INT_MAX))
         .or("min-slaves-to-write")
-        .asks_for("replication", &["0"]),
+        .asks_for("a least number of replicas", &["0"]),
     running("no-appendfsync-on-rewrite", "no", Bool),
     running("oom-score-adj", "no", OneOf(&["no", "yes", "relative", "absolute"])),
     running("oom-score-adj-values", "0 200 800", Scores),
@@ -105,7 +102,6 @@ pub(super) static PASSIVE: &[Passive] = &[
     starting("rdbchecksum", "yes", Bool),
     running("rdbcompression", "yes", Bool),
     directive("rename-command").asks_for("other names of commands", &[]),
-    running("repl-backlog-size", "1048576", Size(1)),
     running("repl-backlog-ttl", "3600", Int(0, i64::MAX)),
     running("repl-disable-tcp-nodelay", "no", Bool),
     running("repl-diskless-load", "disabled", OneOf(&["disabled", "on-empty-db", "swapdb"])),
@@ -113,17 +109,14 @@ pub(super) static PASSIVE: &[Passive] = &[
     running("repl-diskless-sync-delay", "5", Int(0, INT_MAX)),
     running("repl-diskless-sync-max-replicas", "0", Int(0, INT_MAX)),
     running("repl-ping-replica-period", "10", Int(1, INT_MAX)).or("repl-ping-slave-period"),
-    running("repl-timeout", "60", Int(1, INT_MAX)),
     running("replica-announce-ip", "", Text).or("slave-announce-ip"),
     running("replica-announce-port", "0", Int(0, 65535)).or("slave-announce-port"),
     running("replica-announced", "yes", Bool),
     running("replica-ignore-disk-write-errors", "no", Bool),
     running("replica-ignore-maxmemory", "yes", Bool).or("slave-ignore-maxmemory"),
     running("replica-lazy-flush", "no", Bool).or("slave-lazy-flush"),
-    running("replica-priority", "100", Int(0, INT_MAX)).or("slave-priority"),
     running("replica-read-only", "yes", Bool).or("slave-read-only"),
     running("replica-serve-stale-data", "yes", Bool).or("slave-serve-stale-data"),
-    starting("replicaof", "", Text).or("slaveof").asks_for("replication", OF_NOBODY),
     running("sanitize-dump-payload", "no", OneOf(&["no", "yes", "clients"])),
     starting("server_cpulist", "", Text),
     starting("set-proc-title", "yes", Bool),
@@ -144,14 +137,13 @@ pub(super) static PASSIVE: &[Passive] = &[
     running("tls-ca-cert-dir", "", Text).asks_for("a folder of certificates", NONE),
     running("tls-ciphers", "", Text).asks_for("a choice of ciphers", NONE),
     running("tls-ciphersuites", "", Text).asks_for("a choice of ciphers", NONE),
-    running("tls-client-cert-file", "", Text).asks_for("replication", NONE),
-    running("tls-client-key-file", "", Text).asks_for("replication", NONE),
-    running("tls-client-key-file-pass", "", Text).asks_for("replication", NONE),
+    running("tls-client-cert-file", "", Text).asks_for("another certificate for links", NONE),
+    running("tls-client-key-file", "", Text).asks_for("another key for links", NONE),
+    running("tls-client-key-file-pass", "", Text).asks_for("keys behind a password", NONE),
     running("tls-cluster", "no", Bool).asks_for("a cluster", NO),
     running("tls-dh-params-file", "", Text),
     running("tls-key-file-pass", "", Text).asks_for("keys behind a password", NONE),
     running("tls-prefer-server-ciphers", "no", Bool),
-    running("tls-replication", "no", Bool).asks_for("replication", NO),
     running("tls-session-cache-size", "20480", Int(0, INT_MAX)),
     running("tls-session-cache-timeout", "300", Int(0, INT_MAX)),
     running("tls-session-caching", "yes", Bool),

@@ -14,6 +14,7 @@ mod memcached;
 mod network;
 mod operations;
 mod output_limits;
+mod replication;
 mod scripts;
 mod security;
 mod tls;
@@ -43,6 +44,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         limits::LIMITS,
         data::DATA,
         durability::DURABILITY,
+        replication::REPLICATION,
         scripts::SCRIPTS,
         diagnosis::DIAGNOSIS,
         operations::OPERATIONS,

@@ -101,6 +101,8 @@ pub enum Closing {
     OutputLimit,
     /// The transaction exceeds the limit of a request; nothing more is sent.
     InputLimit,
+    /// The connection becomes the link of a replica that listens on this port.
+    BecomesLink(u16),
     /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }
@@ -259,6 +261,13 @@ impl Client {
             spec.flags.contains(Flags::WRITE)
                 || matches!(spec.id, Id::Publish | Id::Eval | Id::EvalSha)
         };
+        let queued = self.transaction.queue().filter(|_| spec.id == CommandId::Exec);
+        writes(spec) || queued.is_some_and(|queue| queue.commands().any(|(spec, _)| writes(spec)))
+    }
+
+    /// Whether a request may change keys, itself or through a transaction. A script's commands are checked one by one.
+    pub(crate) fn changes_keys(&self, spec: &Spec) -> bool {
+        let writes = |spec: &Spec| spec.flags.contains(Flags::WRITE);
         let queued = self.transaction.queue().filter(|_| spec.id == CommandId::Exec);
         writes(spec) || queued.is_some_and(|queue| queue.commands().any(|(spec, _)| writes(spec)))
     }

@@ -159,6 +159,7 @@ impl<'a> Reader<'a> {
                 // An order maps numbers to databases and touches no key: the reader applies it.
                 return self.session.replay(effect, 0).expect("it has no value");
             }
+            Effect::Epochs { history } => return self.server.replication.recovered(history),
             Effect::Durable { .. } => return,
         };
         let part = self.session.part(key, self.parts.len());

@@ -95,9 +95,8 @@ fn the_files_that_come_with_redis_are_taken() {
 #[test]
 fn redis_defaults_ask_for_nothing() {
     let no_effect = "acl-pubsub-default resetchannels\nenable-module-command no\n\
-        min-replicas-to-write 0\nmin-replicas-max-lag 10\nmin-slaves-to-write 0\ntls-replication no\n\
-        tls-cluster no\nTLS-Cluster NO\nreplicaof no one\nreplicaof \"\"\nslaveof no one\nmasterauth \"\"\n\
-        masteruser \"\"\nbind-source-addr \"\"\ntls-ca-cert-dir \"\"\ntls-ciphers \"\"\ntls-ciphersuites \"\"\n\
+        min-replicas-to-write 0\nmin-replicas-max-lag 10\nmin-slaves-to-write 0\n\
+        tls-cluster no\nTLS-Cluster NO\nbind-source-addr \"\"\ntls-ca-cert-dir \"\"\ntls-ciphers \"\"\ntls-ciphersuites \"\"\n\
         tls-client-cert-file \"\"\ntls-client-key-file \"\"\ntls-client-key-file-pass \"\"\n\
         tls-key-file-pass \"\"\ntls-prefer-server-ciphers no\nsupervised no\nsyslog-enabled no\n\
         user default on nopass ~* &* +@all\nuser default on nopass sanitize-payload ~* &* +@all\n";
@@ -107,7 +106,8 @@ fn redis_defaults_ask_for_nothing() {
         requirepass \"\"\ntracking-table-max-keys 1000000\nmaxclients 10000\nmaxmemory 0\n\
         maxmemory-policy noeviction\nmaxmemory-clients 0\nio-threads 1\nlua-time-limit 5000\n\
         busy-reply-threshold 5000\ncluster-enabled no\nclient-query-buffer-limit 1gb\n\
-        proto-max-bulk-len 512mb\nclient-output-buffer-limit normal 0 0 0 slave 268435456 67108864 60\n";
+        proto-max-bulk-len 512mb\nreplicaof no one\nreplicaof \"\"\nslaveof no one\nmasterauth \"\"\n\
+        masteruser \"\"\ntls-replication no\nreplica-priority 100\nrepl-timeout 60\nclient-output-buffer-limit normal 0 0 0 slave 268435456 67108864 60\n";
     let (config, notes) = read("defaults", &format!("{no_effect}{taken}")).unwrap();
     assert!(notes.iter().all(|note| note.ends_with(" has no effect here")), "{notes:?}");
     assert_eq!(notes.len(), no_effect.lines().count());
@@ -195,8 +195,8 @@ fn what_redis_has_left_in_the_folder_is_named() {
 fn lines_that_ask_for_what_is_not_here_are_refused() {
     let refused = |text: &str| read("refused", text).unwrap_err();
     assert_eq!(
-        refused("port 1\nreplicaof 127.0.0.1 6379"),
-        "redis.conf, line 2: replicaof asks for replication, which this server does not have; take \
+        refused("port 1\nbind-source-addr 127.0.0.1"),
+        "redis.conf, line 2: bind-source-addr asks for a source address of links, which this server does not have; take \
          the line out to do without"
     );
     assert!(
@@ -222,13 +222,12 @@ fn files_include_others_but_not_for_ever() {
 
 #[test]
 fn values_without_effect_are_kept_for_who_asks() {
-    let text =
-        "hz 25\nslave-priority 7\ndynamic-hz maybe\nrepl-backlog-size 2mb\nreplicaof no one\n";
+    let text = "hz 25\nslave-announce-port 7\ndynamic-hz maybe\nrepl-backlog-ttl 9\n";
     let (config, notes) = read("kept", text).unwrap();
     let shown = |wanted: &str| config.passive.shown().find(|(name, _)| *name == wanted).unwrap().1;
     assert_eq!((shown("hz"), shown("dynamic-hz")), ("25", "yes"));
-    assert_eq!((shown("replica-priority"), shown("slave-priority")), ("7", "7"));
-    assert_eq!((shown("repl-backlog-size"), shown("replicaof")), ("2097152", "no one"));
+    assert_eq!((shown("replica-announce-port"), shown("slave-announce-port")), ("7", "7"));
+    assert_eq!((shown("repl-backlog-ttl"), shown("replica-announced")), ("9", "yes"));
     let odd =
         "redis.conf, line 3: dynamic-hz has no effect here, and Redis takes no 'maybe' for it";
     assert_eq!(notes[2], odd);

@@ -1,0 +1,77 @@
+//! Deliberately wrong variants of the machines' steps, which the simulator must find. Only tests have them.
+
+/// `wrong!(Fault)` tells whether this thread's test asked for a wrong variant; `wrong!(Fault => code)` runs
+/// `code` in it.
+#[cfg(test)]
+macro_rules! wrong {
+    ($fault:ident) => {
+        crate::faults::is(crate::faults::Fault::$fault)
+    };
+    ($fault:ident => $code:expr) => {
+        if wrong!($fault) {
+            $code;
+        }
+    };
+}
+
+#[cfg(not(test))]
+macro_rules! wrong {
+    ($fault:ident) => {
+        false
+    };
+    ($fault:ident => $code:expr) => {};
+}
+
+// The simulator alone chooses; the crate's own test build only has the branches.
+#[cfg(test)]
+#[allow(unused_imports)]
+pub use variants::{Fault, is, set};
+
+#[cfg(test)]
+mod variants {
+    use std::cell::Cell;
+
+    /// A wrong variant of one step, as a shortcut would suggest.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fault {
+        /// A write is acknowledged before the replicas have it.
+        AckEarly,
+        /// A replica outside of the in-sync set is promoted.
+        PromoteOutside,
+        /// A promotion begins no epoch.
+        ForgetEpoch,
+        /// An empty primary goes on, and its replicas believe it.
+        TrustEmpty,
+        /// A replica applies records whose batch has not ended.
+        HalfBatch,
+        /// The last point in common is the smaller of the last records.
+        LsnsAlone,
+        /// A replica counts only once the transaction that adds it is known to be through.
+        AddLate,
+        /// A replica no longer counts as soon as the transaction that removes it is sent.
+        RemoveEarly,
+        /// A promoted replica does not wait for the end of its promise.
+        BreakPromise,
+        /// A primary that has handed over and gives up goes on without hearing from the other node.
+        ResumeBlindly,
+        /// Acknowledgements of an earlier connection count.
+        AnySession,
+        /// A restarted replica counts as caught up although it lacks what came before the primary's epoch.
+        CaughtUpEarly,
+    }
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Fault>> = const { Cell::new(None) };
+    }
+
+    #[allow(dead_code)]
+    /// Chooses the wrong variant of this thread.
+    pub fn set(fault: Option<Fault>) {
+        CHOSEN.set(fault);
+    }
+
+    /// Whether this thread runs the wrong variant.
+    pub fn is(fault: Fault) -> bool {
+        CHOSEN.get() == Some(fault)
+    }
+}

@@ -1,0 +1,224 @@
+//! The replicas that follow a node: what each one needs, how far it is, how far it lags, and the beats.
+//!
+//! A primary has one, and so has a replica that other replicas follow. It decides nothing about the in-sync set.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::history::History;
+use crate::ids::{Identity, Lsn, Moment, NodeId, StoreId};
+use crate::message::{Ack, Answer, Course, Hello, Positions, Stamp};
+
+/// Most beats whose sending time is known; an answer to an older one is no promise.
+const BEATS_MAX: usize = 64;
+
+/// Most points in time at which the end of the stream is known. A replica that is behind all of them lags by
+/// at least the oldest one.
+const MARKS_MAX: usize = 64;
+
+/// The stream that the replicas get.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The node.
+    pub node: NodeId,
+    /// The data.
+    pub store: StoreId,
+    /// The epochs.
+    pub history: &'a History,
+    /// The last record.
+    pub last: Lsn,
+    /// The oldest record that could be sent.
+    pub oldest: Lsn,
+}
+
+/// A replica on its connection.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    /// The replica.
+    pub id: Identity,
+    /// Its connection.
+    pub stamp: Stamp,
+    /// Whether it follows the primary itself.
+    pub direct: bool,
+    /// How far it is; nothing before its first acknowledgement.
+    pub positions: Positions,
+    /// Whether it has all data up to there.
+    pub whole: bool,
+    /// Whether it has acknowledged anything on this connection.
+    pub has_acked: bool,
+    /// The last beat that it answered.
+    pub answered: u64,
+    /// When that beat was sent.
+    pub promised: Option<Moment>,
+}
+
+/// How far a replica is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// Bytes of the stream that it has not applied, about.
+    pub bytes: u64,
+    /// The age of the oldest of them, and rather too much than too little. At least eight seconds are told apart.
+    pub time: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Moment,
+    last: Lsn,
+    bytes: u64,
+}
+
+/// The replicas of a node.
+#[derive(Debug, Default)]
+pub struct Feed {
+    followers: Vec<Follower>,
+    sessions: u64,
+    beats: u64,
+    sent: VecDeque<(u64, Moment)>,
+    marks: VecDeque<Mark>,
+    /// The present end of the stream.
+    end: Option<Mark>,
+}
+
+impl Feed {
+    /// No replicas yet.
+    pub fn new() -> Self {
+        Feed::default()
+    }
+
+    /// The replicas.
+    pub fn followers(&self) -> &[Follower] {
+        &self.followers
+    }
+
+    /// A replica, if it is attached.
+    pub fn follower(&self, node: NodeId) -> Option<&Follower> {
+        self.followers.iter().find(|follower| follower.id.node == node)
+    }
+
+    /// Attaches a replica in the place of its earlier connection, and answers its hello.
+    pub fn hello(&mut self, hello: &Hello, source: Source) -> Answer {
+        self.sessions += 1;
+        let stamp = Stamp { epoch: source.history.epoch(), session: self.sessions };
+        let course = course(hello, source);
+        self.followers.retain(|follower| follower.id.node != hello.from.node);
+        self.followers.push(Follower {
+            id: hello.from,
+            stamp,
+            direct: hello.direct,
+            positions: Positions::default(),
+            whole: false,
+            has_acked: false,
+            answered: 0,
+            promised: None,
+        });
+        Answer {
+            to: hello.from.incarnation,
+            attempt: hello.attempt,
+            from: source.node,
+            stamp,
+            store: source.store,
+            history: source.history.clone(),
+            course,
+        }
+    }
+
+    /// A connection has ended.
+    pub fn detach(&mut self, stamp: Stamp) {
+        self.followers.retain(|follower| follower.stamp != stamp);
+    }
+
+    /// Counts an acknowledgement. Returns the replica, unless the message belongs to another connection.
+    pub fn ack(&mut self, from: NodeId, ack: &Ack) -> Option<&Follower> {
+        let follower = self.followers.iter_mut().find(|follower| follower.id.node == from)?;
+        let is_now = follower.stamp == ack.stamp
+            || (wrong!(AnySession) && follower.stamp.epoch == ack.stamp.epoch);
+        if !is_now {
+            return None;
+        }
+        let (old, new) = (follower.positions, ack.positions);
+        follower.positions = Positions {
+            applied: old.applied.max(new.applied),
+            written: old.written.max(new.written),
+            synced: old.synced.max(new.synced),
+        };
+        // A copy or repair ends once in a connection.
+        follower.whole |= ack.whole;
+        follower.has_acked = true;
+        if ack.beat > follower.answered {
+            follower.answered = ack.beat;
+            let sent = self.sent.iter().find(|(number, _)| *number == ack.beat);
+            follower.promised = sent.map(|(_, at)| *at).or(follower.promised);
+        }
+        Some(follower)
+    }
+
+    /// The number of the last beat.
+    pub fn beats(&self) -> u64 {
+        self.beats
+    }
+
+    /// Numbers a beat that is sent now.
+    pub fn beat(&mut self, now: Moment) -> u64 {
+        self.beats += 1;
+        if self.sent.len() == BEATS_MAX {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((self.beats, now));
+        self.beats
+    }
+
+    /// The stream has grown to this record, and has this many bytes since the node's start.
+    pub fn appended(&mut self, now: Moment, last: Lsn, bytes: u64, step: Duration) {
+        let due = self.marks.back().is_none_or(|mark| now >= mark.at + step);
+        if let Some(end) = self.end.filter(|_| due) {
+            if self.marks.len() == MARKS_MAX {
+                self.marks.pop_front();
+            }
+            // What was the end until now: all later records are younger than now.
+            self.marks.push_back(Mark { at: now, ..end });
+        }
+        self.end = Some(Mark { at: now, last, bytes });
+    }
+
+    /// How far a replica is behind.
+    pub fn lag(&self, now: Moment, follower: &Follower) -> Lag {
+        let Some(end) = self.end else { return Lag { bytes: 0, time: Duration::ZERO } };
+        let applied = follower.positions.applied;
+        if applied >= end.last {
+            return Lag { bytes: 0, time: Duration::ZERO };
+        }
+        let passed = self.marks.iter().rev().find(|mark| mark.last <= applied);
+        let mark = passed.or(self.marks.front()).unwrap_or(&end);
+        let bytes = end.bytes - passed.map_or(0, |mark| mark.bytes).min(end.bytes);
+        Lag { bytes, time: now.saturating_sub(mark.at) }
+    }
+
+    /// The number of direct replicas that have applied a record.
+    pub fn applied_by(&self, lsn: Lsn) -> usize {
+        self.count(|positions| positions.applied >= lsn)
+    }
+
+    /// The number of direct replicas that have synced a record.
+    pub fn synced_by(&self, lsn: Lsn) -> usize {
+        self.count(|positions| positions.synced >= lsn)
+    }
+
+    fn count(&self, has: impl Fn(&Positions) -> bool) -> usize {
+        let direct = self.followers.iter().filter(|follower| follower.direct && follower.whole);
+        direct.filter(|follower| has(&follower.positions)).count()
+    }
+}
+
+/// How a replica gets what it lacks.
+fn course(hello: &Hello, source: Source) -> Course {
+    if !hello.whole || hello.store != source.store {
+        return Course::FullCopy;
+    }
+    match source.history.common(source.last, &hello.history, hello.last) {
+        Some(common) if common + 1 < source.oldest => Course::FullCopy,
+        Some(common) if common >= hello.last => Course::Continue(common),
+        Some(common) if common >= hello.floor => Course::Repair(common),
+        _ => Course::FullCopy,
+    }
+}

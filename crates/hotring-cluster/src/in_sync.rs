@@ -1,0 +1,104 @@
+//! The in-sync set of a primary, as an operator names it or as the records keep it.
+//!
+//! A replica counts from before the transaction that adds it is sent until the one that removes it is known
+//! to be through: while an outcome is unknown, both the old and the new set may be what others see.
+
+use crate::ids::NodeId;
+use crate::records::{Claim, Next, Outcome, Request, Revision, Shard, ShardId};
+
+/// Where the in-sync set comes from. The set never has the primary itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// An operator named the members, and only an operator changes them.
+    Named(Vec<NodeId>),
+    /// The record of this shard, last seen at this revision, has it.
+    Recorded(ShardId, Revision, Shard),
+}
+
+/// The set and its changes.
+#[derive(Debug)]
+pub(crate) struct InSync {
+    set: Set,
+    claim: Option<Claim>,
+}
+
+impl InSync {
+    pub(crate) fn new(set: Set) -> Self {
+        InSync { set, claim: None }
+    }
+
+    /// The members as last known.
+    pub(crate) fn known(&self) -> &[NodeId] {
+        match &self.set {
+            Set::Named(members) => members,
+            Set::Recorded(_, _, shard) => &shard.in_sync,
+        }
+    }
+
+    /// The members whose acknowledgement is needed; some may be named twice.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = NodeId> {
+        let sent = self.claim.as_ref().and_then(Claim::sent).map(|shard| &shard.in_sync[..]);
+        let known = self.known().iter().copied();
+        let stays = move |node: &NodeId| sent.is_none_or(|sent| sent.contains(node));
+        let known = known.filter(move |node| !wrong!(RemoveEarly) || stays(node));
+        let added = sent.filter(|_| !wrong!(AddLate)).unwrap_or_default();
+        known.chain(added.iter().copied())
+    }
+
+    /// The members and the record, if a record has them and no change of it is on its way.
+    pub(crate) fn settled(&self) -> Option<&Shard> {
+        match &self.set {
+            Set::Recorded(_, _, shard) if self.claim.is_none() => Some(shard),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        matches!(self.set, Set::Recorded(..))
+    }
+
+    /// An operator names the set.
+    pub(crate) fn name(&mut self, members: Vec<NodeId>) {
+        self.set = Set::Named(members);
+    }
+
+    /// Begins a change of the recorded set.
+    pub(crate) fn change(&mut self, in_sync: Vec<NodeId>) -> Option<Request> {
+        let Set::Recorded(shard, revision, record) = &self.set else { return None };
+        let to = Shard { in_sync, ..record.clone() };
+        let (claim, request) = Claim::write(*shard, *revision, to);
+        self.claim = Some(claim);
+        Some(request)
+    }
+
+    /// Goes on after an outcome. Returns the next request; the record may have changed.
+    pub(crate) fn outcome(&mut self, outcome: Outcome) -> Result<Option<Request>, Gone> {
+        let Set::Recorded(_, revision, record) = &mut self.set else { return Ok(None) };
+        let Some(claim) = &mut self.claim else { return Ok(None) };
+        // A change that met another one is given up: the next one begins with the record found here.
+        let found = |found: Option<(Revision, &Shard)>| {
+            Err::<Shard, _>(found.map(|(revision, shard)| (revision, shard.clone())))
+        };
+        let (at, now) = match claim.outcome(outcome, found) {
+            Next::Ask(request) => return Ok(Some(request)),
+            Next::Through(revision, shard) => (revision, shard),
+            Next::Refused(Some((revision, shard))) => (revision, shard),
+            Next::Refused(None) => return Err(Gone),
+        };
+        self.claim = None;
+        (*revision, *record) = (at, now);
+        Ok(None)
+    }
+
+    /// The record, if there is one.
+    pub(crate) fn record(&self) -> Option<&Shard> {
+        match &self.set {
+            Set::Recorded(_, _, shard) => Some(shard),
+            Set::Named(_) => None,
+        }
+    }
+}
+
+/// The shard has no record any more.
+#[derive(Debug)]
+pub(crate) struct Gone;

@@ -1,0 +1,563 @@
+//! The primary: its replicas, its in-sync set, what may be acknowledged, and its right to answer.
+//!
+//! 1. Nothing is acknowledged, or shown, that a counted member of the in-sync set has not applied.
+//! 2. The primary answers only while the last promises of all counted members last. A member promises by
+//!    answering a beat, and is not promoted before its promise ends.
+//! 3. A primary goes on after a restart only if it lost nothing, or if every member has told that it has no
+//!    more than the primary has.
+//! 4. Once the role is handed over, the primary answers nothing until the other node has answered a beat
+//!    that was sent later: such a node never takes up the handover.
+//!
+//! The owner passes messages and the time, calls [`Primary::tick`] at least every beat, and carries out what
+//! [`Primary::acts`] returns after each call. Waiting and sockets are the owner's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::failover::{Failover, FailoverEnd, Handed};
+use crate::feed::{Feed, Lag, Source};
+use crate::history::{History, Start};
+use crate::ids::{Epoch, Identity, Lsn, Moment, NodeId, StoreId};
+use crate::in_sync::{InSync, Set};
+use crate::message::{Ack, Beat, Hello, Stamp, ToPrimary, ToReplica, Told};
+use crate::records::{Claim, Next, Outcome, Request, Shard, ShardId};
+use crate::replica::TakeOver;
+use crate::rules::Rules;
+
+/// What the owner must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Send a message.
+    Send(NodeId, ToReplica),
+    /// Append this to the stream, at exactly this number, before any other record. From then on writes are
+    /// accepted.
+    Begin(Start),
+    /// Ask the records, and pass the outcome to [`Primary::outcome`].
+    Ask(Request),
+    /// Hold back all writes, then call [`Primary::paused`] with the last record.
+    PauseWrites,
+    /// Let writes go on.
+    ResumeWrites,
+    /// Tell the client that asked for it how the failover ended.
+    FailoverEnded(FailoverEnd),
+    /// Another node is primary, in this epoch. What is not acknowledged has an open fate. The machine has ended.
+    Superseded(Epoch, Option<NodeId>),
+    /// The node must not be primary of this data. The machine has ended.
+    MustNotStart(StartRefused),
+}
+
+/// The reason why a node that starts is not primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartRefused {
+    /// The record names another node, or there is none.
+    NotNamed,
+    /// The node may have lost records that it acknowledged.
+    MayHaveLost,
+}
+
+/// The data with which a node starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The store.
+    pub store: StoreId,
+    /// Its epochs.
+    pub history: History,
+    /// Its last record.
+    pub last: Lsn,
+    /// Whether it has surely lost nothing that it acknowledged before the restart: its log was synced before
+    /// each reply, or was written under the same boot ID, or was closed.
+    pub clean: bool,
+}
+
+/// Where the set of a node that starts as primary comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// An operator's setting.
+    Named(Vec<NodeId>),
+    /// The record of this shard.
+    Recorded(ShardId),
+}
+
+/// Whether writes are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// Yes.
+    Open,
+    /// They wait for the end of a failover.
+    Paused,
+    /// `-NOREPLICAS`: too few nodes are in sync, or one that must acknowledge is not there.
+    NoReplicas,
+    /// The node serves nothing yet, or no more.
+    Closed,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Until every member has told what it has.
+    Waiting {
+        until: Moment,
+        told: Vec<NodeId>,
+        ahead: Option<NodeId>,
+    },
+    /// Until the record names this start.
+    Claiming(Claim),
+    Serving,
+    Over,
+}
+
+/// The state machine of a primary.
+#[derive(Debug)]
+pub struct Primary {
+    pub(crate) me: Identity,
+    pub(crate) rules: Rules,
+    pub(crate) feed: Feed,
+    pub(crate) in_sync: InSync,
+    pub(crate) last: Lsn,
+    pub(crate) failover: Option<Failover>,
+    pub(crate) handed: Option<Handed>,
+    /// When the last beat was sent that each replica has answered.
+    pub(crate) answered: BTreeMap<NodeId, Moment>,
+    pub(crate) acts: Vec<Act>,
+    state: State,
+    store: StoreId,
+    history: History,
+    is_clean: bool,
+    committed: Lsn,
+    next_beat: Moment,
+    ticked: Moment,
+    /// Before this, no member is removed for its lag: it may be this node that was not there.
+    grace: Moment,
+}
+
+impl Primary {
+    /// A node starts as primary.
+    pub fn start(now: Moment, me: Identity, rules: Rules, kept: Kept, origin: Origin) -> Self {
+        let was_primary = kept.history.last_start().is_some_and(|start| start.node == me.node);
+        let is_clean = kept.clean && was_primary;
+        let mut primary = Primary::new(now, me, rules, kept.store, kept.history, kept.last);
+        primary.is_clean = is_clean;
+        match origin {
+            Origin::Named(set) if is_clean || set.is_empty() => {
+                primary.in_sync.name(set);
+                primary.begin(now, primary.history.epoch().next());
+            }
+            Origin::Named(set) => {
+                primary.in_sync.name(set);
+                // It may have promised another primary something before the restart.
+                let until = if rules.promises { now + rules.lease } else { now };
+                primary.state = State::Waiting { until, told: Vec::new(), ahead: None };
+            }
+            Origin::Recorded(shard) => {
+                let (claim, request) = Claim::read(shard);
+                primary.acts.push(Act::Ask(request));
+                primary.state = State::Claiming(claim);
+            }
+        }
+        primary
+    }
+
+    /// A replica becomes primary.
+    pub fn take_over(now: Moment, me: Identity, rules: Rules, from: TakeOver) -> Self {
+        let mut primary = Primary::new(now, me, rules, from.store, from.history, from.last);
+        primary.committed = from.committed;
+        primary.in_sync = InSync::new(from.set);
+        primary.begin(now, from.epoch);
+        primary
+    }
+
+    fn new(
+        now: Moment,
+        me: Identity,
+        rules: Rules,
+        store: StoreId,
+        history: History,
+        last: Lsn,
+    ) -> Self {
+        Primary {
+            me,
+            rules,
+            feed: Feed::new(),
+            in_sync: InSync::new(Set::Named(Vec::new())),
+            last,
+            failover: None,
+            handed: None,
+            answered: BTreeMap::new(),
+            acts: Vec::new(),
+            state: State::Over,
+            store,
+            history,
+            is_clean: false,
+            committed: 0,
+            next_beat: now,
+            ticked: now,
+            grace: now + rules.in_sync_lag,
+        }
+    }
+
+    /// Takes what the owner must do, in order.
+    pub fn acts(&mut self) -> Vec<Act> {
+        std::mem::take(&mut self.acts)
+    }
+
+    fn begin(&mut self, now: Moment, epoch: Epoch) {
+        self.state = State::Serving;
+        self.grace = now + self.rules.in_sync_lag;
+        if wrong!(ForgetEpoch) && self.history.epoch() > Epoch(0) {
+            return;
+        }
+        let first = self.last + 1;
+        let Identity { node, incarnation } = self.me;
+        let start = Start { epoch, node, incarnation, first };
+        self.history.begin(start).expect("the epoch is later, and so is its record");
+        self.acts.push(Act::Begin(start));
+        self.appended(now, first, 0);
+    }
+
+    /// The epoch of this primary.
+    pub fn epoch(&self) -> Epoch {
+        self.history.epoch()
+    }
+
+    /// The store whose data the stream is.
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// The epochs of the stream.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The replicas.
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// The members of the in-sync set, without this node.
+    pub fn in_sync(&self) -> &[NodeId] {
+        self.in_sync.known()
+    }
+
+    /// The last record that every counted member has applied: it may be acknowledged and shown. It never falls.
+    pub fn committed(&self) -> Lsn {
+        self.committed
+    }
+
+    /// Until when the primary may answer, by its own clock. None: not now. The clock must be read after the
+    /// answer was made and before it leaves.
+    pub fn answers_until(&self) -> Option<Moment> {
+        if !matches!(self.state, State::Serving) || self.handed.is_some() {
+            return None;
+        }
+        if !self.rules.promises {
+            return Some(Moment::MAX);
+        }
+        let mut until = Moment::MAX;
+        for member in self.in_sync.counted() {
+            until = until.min(*self.answered.get(&member)? + self.rules.relied_on());
+        }
+        Some(until)
+    }
+
+    /// Whether writes are accepted now.
+    pub fn writes(&self, now: Moment) -> Writes {
+        if !matches!(self.state, State::Serving) {
+            return Writes::Closed;
+        }
+        if self.failover.is_some() || self.handed.is_some() {
+            return Writes::Paused;
+        }
+        // A member that a transaction can remove gets the time for it.
+        let removal = if self.in_sync.is_recorded() { 2 } else { 1 };
+        let lag = self.rules.in_sync_lag * removal;
+        let ready = |node: &NodeId| self.is_within(now, *node, lag);
+        if !self.in_sync.counted().all(|node| ready(&node)) {
+            return Writes::NoReplicas;
+        }
+        let known = self.in_sync.known().iter().filter(|node| ready(node)).count();
+        if known < self.rules.min_in_sync { Writes::NoReplicas } else { Writes::Open }
+    }
+
+    /// The member that has records which this node lacks, so that this node must not go on by itself.
+    pub fn ahead(&self) -> Option<NodeId> {
+        match &self.state {
+            State::Waiting { ahead, .. } => *ahead,
+            _ => None,
+        }
+    }
+
+    /// An operator accepts that this node goes on with what it has.
+    pub fn accept_loss(&mut self, now: Moment) {
+        if matches!(self.state, State::Waiting { .. }) {
+            self.begin(now, self.history.epoch().next());
+        }
+    }
+
+    /// An operator names the in-sync set. False if records keep it.
+    pub fn name(&mut self, now: Moment, set: Vec<NodeId>) -> bool {
+        if self.in_sync.is_recorded() || matches!(self.state, State::Claiming(_)) {
+            return false;
+        }
+        self.in_sync.name(set);
+        self.settle_handover();
+        self.advance();
+        self.go_on_if_all_told(now);
+        true
+    }
+
+    /// A replica introduces itself. `oldest` is the first record that could be sent.
+    pub fn hello(&mut self, now: Moment, hello: &Hello, oldest: Lsn) {
+        let is_later = hello.history.epoch() > self.epoch() && hello.store == self.store;
+        if matches!(self.state, State::Serving) && is_later && !hello.adopt {
+            return self.supersede(hello.history.epoch(), None);
+        }
+        self.hear(hello);
+        self.go_on_if_all_told(now);
+        let node = hello.from.node;
+        if !matches!(self.state, State::Serving) {
+            return self.acts.push(Act::Send(node, ToReplica::NotReady));
+        }
+        let (store, last) = (self.store, self.last);
+        let source = Source { node: self.me.node, store, history: &self.history, last, oldest };
+        let answer = self.feed.hello(hello, source);
+        self.acts.push(Act::Send(node, ToReplica::Answer(answer)));
+    }
+
+    /// A member tells what it has, while this node waits for that.
+    fn hear(&mut self, hello: &Hello) {
+        let State::Waiting { told, ahead, .. } = &mut self.state else { return };
+        let node = hello.from.node;
+        if !self.in_sync.known().contains(&node) {
+            return;
+        }
+        let is_empty = !hello.whole || hello.history.starts().is_empty();
+        let common = self.history.common(self.last, &hello.history, hello.last);
+        let has_no_more = hello.store == self.store && common == Some(hello.last);
+        if is_empty || has_no_more || wrong!(TrustEmpty) {
+            told.push(node);
+        } else {
+            *ahead = Some(node);
+        }
+    }
+
+    fn go_on_if_all_told(&mut self, now: Moment) {
+        let State::Waiting { until, told, .. } = &self.state else { return };
+        if now >= *until && self.in_sync.known().iter().all(|member| told.contains(member)) {
+            self.begin(now, self.history.epoch().next());
+        }
+    }
+
+    /// A connection has ended.
+    pub fn detach(&mut self, stamp: Stamp) {
+        self.feed.detach(stamp);
+    }
+
+    /// A message of a replica, other than a hello.
+    pub fn receive(&mut self, now: Moment, from: NodeId, message: &ToPrimary) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        match message {
+            ToPrimary::Hello(_) => {}
+            ToPrimary::Ack(ack) => self.ack(now, from, ack),
+            ToPrimary::Declined(stamp, beat) if stamp.epoch == self.epoch() => {
+                self.declined(from, *beat);
+            }
+            ToPrimary::Declined(..) => {}
+            ToPrimary::Fenced(epoch) if *epoch > self.epoch() => {
+                self.supersede(*epoch, Some(from));
+            }
+            ToPrimary::Fenced(_) => {}
+        }
+    }
+
+    /// The answer to a message that another primary sent to this node, as if it were a replica.
+    pub fn stray(&self, stamp: Stamp) -> Option<ToPrimary> {
+        let is_lower = matches!(self.state, State::Serving) && stamp.epoch < self.epoch();
+        is_lower.then(|| ToPrimary::Fenced(self.epoch()))
+    }
+
+    fn ack(&mut self, now: Moment, from: NodeId, ack: &Ack) {
+        let Some(follower) = self.feed.ack(from, ack) else { return };
+        let (beat, promised) = (follower.answered, follower.promised);
+        let handed = self.handed.as_ref().filter(|handed| handed.to == from);
+        // A promise from before the handover is used up.
+        if let Some(promised) = promised.filter(|_| handed.is_none_or(|h| beat > h.after_beat)) {
+            let known = self.answered.entry(from).or_insert(promised);
+            *known = promised.max(*known);
+            if handed.is_some() {
+                self.regain();
+            }
+        }
+        self.advance();
+        self.go_on_with_failover(now);
+    }
+
+    /// The stream has grown. `bytes` counts its bytes since this machine began.
+    pub fn appended(&mut self, now: Moment, last: Lsn, bytes: u64) {
+        self.last = last;
+        self.feed.appended(now, last, bytes, self.rules.in_sync_lag / 8);
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        let feed = &self.feed;
+        let applied =
+            |node| feed.follower(node).filter(|f| f.whole).map_or(0, |f| f.positions.applied);
+        let least = self.in_sync.counted().map(applied).min().unwrap_or(Lsn::MAX);
+        let least = if wrong!(AckEarly) { Lsn::MAX } else { least };
+        self.committed = self.committed.max(least.min(self.last));
+    }
+
+    /// What a replica must have applied at least to have all that may have been acknowledged: that includes
+    /// all from before this epoch, of which this machine does not know how much was acknowledged.
+    fn barrier(&self) -> Lsn {
+        let first = self.history.last_start().map_or(0, |start| start.first);
+        if wrong!(CaughtUpEarly) { self.committed } else { self.committed.max(first) }
+    }
+
+    /// How far a replica is behind, if it is attached.
+    pub fn lag(&self, now: Moment, node: NodeId) -> Option<Lag> {
+        Some(self.feed.lag(now, self.feed.follower(node)?))
+    }
+
+    fn is_within(&self, now: Moment, node: NodeId, lag: Duration) -> bool {
+        let answers = self.answered.get(&node).is_some_and(|sent| now.saturating_sub(*sent) <= lag);
+        let follower = self.feed.follower(node).filter(|follower| follower.whole);
+        answers && follower.is_some_and(|follower| self.feed.lag(now, follower).time <= lag)
+    }
+
+    /// The time has come to this.
+    pub fn tick(&mut self, now: Moment, told: Told) {
+        self.go_on_if_all_told(now);
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        if now.saturating_sub(self.ticked) > self.rules.beat() * 2 {
+            self.grace = now + self.rules.in_sync_lag;
+        }
+        self.ticked = now;
+        if now >= self.next_beat {
+            self.next_beat = now + self.rules.beat();
+            self.beat(now, told);
+        }
+        self.go_on_with_failover(now);
+        self.adapt_set(now);
+    }
+
+    fn beat(&mut self, now: Moment, told: Told) {
+        let (number, barrier) = (self.feed.beat(now), self.barrier());
+        let lease = if self.rules.promises { self.rules.lease } else { Duration::ZERO };
+        let silent = self.handed.as_ref().filter(|handed| handed.is_open).map(|handed| handed.to);
+        for follower in self.feed.followers() {
+            let node = follower.id.node;
+            // Before its first word nothing is known of it.
+            if !follower.has_acked || silent == Some(node) {
+                continue;
+            }
+            let beat = Beat {
+                stamp: follower.stamp,
+                number,
+                lease,
+                committed: self.committed,
+                member: self.in_sync.known().contains(&node),
+                caught_up: follower.whole && follower.positions.applied >= barrier,
+                told,
+            };
+            self.acts.push(Act::Send(node, ToReplica::Beat(beat)));
+        }
+        // Only attached replicas and members are remembered.
+        let feed = &self.feed;
+        let members: Vec<NodeId> = self.in_sync.counted().collect();
+        self.answered.retain(|node, _| members.contains(node) || feed.follower(*node).is_some());
+    }
+
+    /// Asks the records to remove members that lag and to add replicas that have caught up.
+    fn adapt_set(&mut self, now: Moment) {
+        let Some(record) = self.in_sync.settled() else { return };
+        let barrier = self.barrier();
+        let is_ready = |node: NodeId| self.is_within(now, node, self.rules.in_sync_lag);
+        let stays = |node: &NodeId| now < self.grace || is_ready(*node);
+        let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
+        for follower in self.feed.followers() {
+            let node = follower.id.node;
+            let may = follower.direct && record.replicas.contains(&node) && !wanted.contains(&node);
+            if may && follower.positions.applied >= barrier && is_ready(node) {
+                wanted.push(node);
+            }
+        }
+        if wanted != record.in_sync {
+            let request = self.in_sync.change(wanted);
+            self.acts.extend(request.map(Act::Ask));
+            self.advance();
+        }
+    }
+
+    /// The outcome of the last request.
+    pub fn outcome(&mut self, now: Moment, outcome: Outcome) {
+        match &mut self.state {
+            State::Claiming(_) => self.go_on_claiming(now, outcome),
+            State::Serving => self.go_on_changing(outcome),
+            State::Waiting { .. } | State::Over => {}
+        }
+    }
+
+    fn go_on_claiming(&mut self, now: Moment, outcome: Outcome) {
+        let State::Claiming(claim) = &mut self.state else { return };
+        let (me, own) = (self.me, self.history.last_start().copied());
+        let is_clean = self.is_clean;
+        let step = claim.outcome(outcome, |found| {
+            let record = found.map(|(_, record)| record);
+            let record = record.filter(|record| record.primary.node == me.node);
+            let record = record.ok_or(StartRefused::NotNamed)?;
+            // The log has the record by which this node began its last epoch, so it has all before.
+            let has_begun = own.is_some_and(|own| {
+                own.epoch == record.epoch && own.incarnation == record.primary.incarnation
+            });
+            if (is_clean && has_begun) || wrong!(TrustEmpty) {
+                return Ok(Shard { epoch: record.epoch.next(), primary: me, ..record.clone() });
+            }
+            Err(StartRefused::MayHaveLost)
+        });
+        let shard_id = claim.shard();
+        match step {
+            Next::Ask(request) => self.acts.push(Act::Ask(request)),
+            Next::Through(revision, record) => {
+                let epoch = record.epoch;
+                self.in_sync = InSync::new(Set::Recorded(shard_id, revision, record));
+                self.begin(now, epoch);
+            }
+            Next::Refused(why) => {
+                self.state = State::Over;
+                self.acts.push(Act::MustNotStart(why));
+            }
+        }
+    }
+
+    fn go_on_changing(&mut self, outcome: Outcome) {
+        match self.in_sync.outcome(outcome) {
+            Ok(request) => self.acts.extend(request.map(Act::Ask)),
+            Err(_) => return self.supersede(self.epoch(), None),
+        }
+        let Some(record) = self.in_sync.record() else { return };
+        if record.primary != self.me {
+            let (epoch, by) = (record.epoch, record.primary.node);
+            return self.supersede(epoch, Some(by));
+        }
+        self.settle_handover();
+        self.advance();
+    }
+
+    fn supersede(&mut self, epoch: Epoch, by: Option<NodeId>) {
+        self.state = State::Over;
+        if self.failover.take().is_some() {
+            let to = self.handed.as_ref().map(|handed| handed.to);
+            let end = to.map_or(FailoverEnd::Superseded, FailoverEnd::HandedOver);
+            self.acts.push(Act::FailoverEnded(end));
+        }
+        self.acts.push(Act::Superseded(epoch, by));
+    }
+}

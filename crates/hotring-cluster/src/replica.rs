@@ -1,0 +1,563 @@
+//! The replica: what it accepts from whom, when it may be read, and when it may become primary.
+//!
+//! 1. It follows no primary of a lower epoch, and none of another store, unless an operator has just told it
+//!    to. So a primary that came back empty never empties it.
+//! 2. It becomes primary only with all data, and only if it was in sync, unless it is forced.
+//! 3. From the moment at which it asks for the role it accepts and acknowledges nothing more from the old
+//!    primary, which therefore can acknowledge nothing more.
+//! 4. It does not serve as primary before its last promise has ended, except by a handover.
+//! 5. A batch is applied as a whole, once all of its records are there.
+//!
+//! The owner passes messages and the time, and carries out what [`Replica::acts`] returns after each call.
+
+use crate::history::{History, OutOfOrder, Start};
+use crate::ids::{Epoch, Identity, Lsn, Moment, NodeId, StoreId};
+use crate::in_sync::Set;
+use crate::message::{
+    Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
+};
+use crate::records::{Claim, Next, Outcome, Request, Revision, Shard, ShardId};
+use crate::rules::Rules;
+
+/// What the owner must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Send a message to this primary.
+    Send(NodeId, ToPrimary),
+    /// Ask the records, and pass the outcome to [`Replica::outcome`].
+    Ask(Request),
+    /// Begin a machine for a primary with this. Records that are not applied are dropped. This machine has ended.
+    TakeOver(Box<TakeOver>),
+    /// The promotion is given up; the replica may connect again.
+    GivenUp(PromoteRefused),
+    /// Say hello again on a new connection: the primary does not know this one.
+    Reconnect,
+}
+
+/// What a replica hands to the machine of a primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeOver {
+    /// The store.
+    pub store: StoreId,
+    /// The epochs so far.
+    pub history: History,
+    /// The epoch that begins.
+    pub epoch: Epoch,
+    /// The last record that is applied.
+    pub last: Lsn,
+    /// The last record that is known to have been acknowledged.
+    pub committed: Lsn,
+    /// What the new primary must not fall behind.
+    pub told: Told,
+    /// The in-sync set.
+    pub set: Set,
+}
+
+/// The reason why a replica does not accept an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerRefused {
+    /// It answers no hello of this connection.
+    Late,
+    /// The primary's epoch is lower than one that this replica knows.
+    LowerEpoch(Epoch),
+    /// The primary has other data, and no operator said to give up this replica's.
+    Foreign,
+    /// The answer does not fit what the replica has told.
+    Garbled,
+}
+
+/// The reason why a replica does not become primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromoteRefused {
+    /// It has received only a part of the data. Force does not help.
+    HalfReceived,
+    /// It is not known to have all that was acknowledged.
+    NotInSync,
+    /// There is no record of the shard.
+    NoRecord,
+    /// A promotion is under way.
+    Underway,
+}
+
+/// What a replica has at the start of its machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The store.
+    pub store: StoreId,
+    /// The epochs of its stream.
+    pub history: History,
+    /// The last record that is applied.
+    pub last: Lsn,
+    /// False if a full copy was not finished; then there must be no epochs and no records.
+    pub whole: bool,
+    /// Whether an operator has just told it to follow, whatever data it has.
+    pub adopt: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Following,
+    Repairing,
+    Copying,
+}
+
+#[derive(Debug)]
+struct Link {
+    primary: NodeId,
+    stamp: Stamp,
+    phase: Phase,
+    /// The last beat that was answered.
+    beat: u64,
+    /// The handover after this beat was declined.
+    declined: Option<u64>,
+    /// The primary's epochs, which hold once a repair or copy is done.
+    history: History,
+    store: StoreId,
+    /// The last record that arrived, and the last of them that ended a batch.
+    received: Lsn,
+    batch_end: Lsn,
+}
+
+#[derive(Debug)]
+struct Promotion {
+    force: bool,
+    /// The old primary, if it has handed over.
+    from: Option<NodeId>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Until the record names this node.
+    Claiming(Claim),
+    /// Until the last promise has ended.
+    Promised(Set, Epoch),
+}
+
+/// The state machine of a replica.
+#[derive(Debug)]
+pub struct Replica {
+    me: Identity,
+    rules: Rules,
+    shard: Option<ShardId>,
+    copy: Held,
+    positions: Positions,
+    link: Option<Link>,
+    attempts: u64,
+    /// The highest epoch of a primary that was followed.
+    seen: Epoch,
+    bound_until: Moment,
+    heard: Option<Moment>,
+    is_member: bool,
+    is_caught_up: bool,
+    /// Whether it has been caught up since the start of the node.
+    was_caught_up: bool,
+    committed: Lsn,
+    told: Told,
+    promotion: Option<Promotion>,
+    acts: Vec<Act>,
+}
+
+impl Replica {
+    /// A node begins to follow. `shard` says whose record has the in-sync set; without, operators name it.
+    pub fn new(
+        now: Moment,
+        me: Identity,
+        rules: Rules,
+        shard: Option<ShardId>,
+        copy: Held,
+    ) -> Self {
+        // Before a restart it may have promised something.
+        let bound_until = if rules.promises { now + rules.lease } else { now };
+        let last = copy.last;
+        Replica {
+            me,
+            rules,
+            shard,
+            seen: copy.history.epoch(),
+            copy,
+            positions: Positions { applied: last, ..Positions::default() },
+            link: None,
+            attempts: 0,
+            bound_until,
+            heard: None,
+            is_member: false,
+            is_caught_up: false,
+            was_caught_up: false,
+            committed: 0,
+            told: Told::default(),
+            promotion: None,
+            acts: Vec::new(),
+        }
+    }
+
+    /// Takes what the owner must do, in order.
+    pub fn acts(&mut self) -> Vec<Act> {
+        std::mem::take(&mut self.acts)
+    }
+
+    /// What this replica has now.
+    pub fn held(&self) -> &Held {
+        &self.copy
+    }
+
+    /// The last record that is applied.
+    pub fn last(&self) -> Lsn {
+        self.copy.last
+    }
+
+    /// The epochs of the stream.
+    pub fn history(&self) -> &History {
+        &self.copy.history
+    }
+
+    /// Whether all data is there.
+    pub fn is_whole(&self) -> bool {
+        self.copy.whole && self.link.as_ref().is_none_or(|link| link.phase == Phase::Following)
+    }
+
+    /// Whether the primary counts this replica as in sync, as far as is known.
+    pub fn is_in_sync(&self) -> bool {
+        self.is_member && self.is_caught_up
+    }
+
+    /// Whether the replica may answer reads: it has all data and has heard its primary lately.
+    pub fn may_answer(&self, now: Moment) -> bool {
+        let heard = self.heard.is_some_and(|heard| now <= heard + self.rules.stale_max);
+        self.is_whole() && heard && self.promotion.is_none()
+    }
+
+    /// The first message of a new connection. `floor` is the lowest record to which the stream could be cut.
+    /// None while a promotion is under way.
+    pub fn hello(&mut self, floor: Lsn, direct: bool) -> Option<Hello> {
+        if self.promotion.is_some() {
+            return None;
+        }
+        self.link = None;
+        self.attempts += 1;
+        Some(Hello {
+            from: self.me,
+            attempt: self.attempts,
+            store: self.copy.store,
+            history: self.copy.history.clone(),
+            last: self.copy.last,
+            floor,
+            whole: self.copy.whole,
+            adopt: self.copy.adopt,
+            direct,
+        })
+    }
+
+    /// The connection has ended.
+    pub fn disconnected(&mut self) {
+        self.link = None;
+    }
+
+    /// The primary's answer. On `Course::FullCopy` the owner must durably note that the data is not whole
+    /// before it drops what it has.
+    pub fn answer(&mut self, now: Moment, answer: Answer) -> Result<Course, AnswerRefused> {
+        let is_asked = answer.to == self.me.incarnation && answer.attempt == self.attempts;
+        if !is_asked || self.link.is_some() || self.promotion.is_some() {
+            return Err(AnswerRefused::Late);
+        }
+        self.judge(&answer)?;
+        let phase = match answer.course {
+            Course::Continue(after) if after == self.copy.last => Phase::Following,
+            Course::Repair(after) if after < self.copy.last && self.copy.whole => Phase::Repairing,
+            Course::FullCopy => Phase::Copying,
+            Course::Continue(_) | Course::Repair(_) => return Err(AnswerRefused::Garbled),
+        };
+        match phase {
+            Phase::Following => self.copy.adopt = false,
+            Phase::Repairing => {}
+            Phase::Copying => self.forget_data(),
+        }
+        self.seen = answer.stamp.epoch;
+        self.heard = Some(now);
+        self.is_member = false;
+        self.is_caught_up = false;
+        self.link = Some(Link {
+            primary: answer.from,
+            stamp: answer.stamp,
+            phase,
+            beat: 0,
+            declined: None,
+            history: answer.history,
+            store: answer.store,
+            received: self.copy.last,
+            batch_end: self.copy.last,
+        });
+        self.acknowledge();
+        Ok(answer.course)
+    }
+
+    /// Whether this replica may follow the primary that answers.
+    fn judge(&mut self, answer: &Answer) -> Result<(), AnswerRefused> {
+        if self.copy.adopt || wrong!(TrustEmpty) {
+            return Ok(());
+        }
+        let epoch = answer.stamp.epoch;
+        if epoch < self.seen {
+            self.acts.push(Act::Send(answer.from, ToPrimary::Fenced(self.seen)));
+            return Err(AnswerRefused::LowerEpoch(self.seen));
+        }
+        let own = self.copy.history.last_start();
+        let is_rival = own.is_some_and(|own| {
+            own.epoch == epoch && answer.history.last_start().is_some_and(|start| start != own)
+        });
+        let is_foreign = own.is_some() && answer.store != self.copy.store;
+        if is_rival || is_foreign { Err(AnswerRefused::Foreign) } else { Ok(()) }
+    }
+
+    fn forget_data(&mut self) {
+        self.copy.whole = false;
+        self.copy.history = History::new();
+        self.copy.last = 0;
+        self.positions = Positions::default();
+        self.was_caught_up = false;
+    }
+
+    /// Records `first` to `last` arrived, the last of which to end a batch is `batch_end`. Returns up to where
+    /// they may be applied now; None if they must be dropped. What follows `batch_end` is kept until its batch
+    /// has ended.
+    pub fn records(&mut self, stamp: Stamp, first: Lsn, last: Lsn, batch_end: Lsn) -> Option<Lsn> {
+        let link = self.link.as_mut().filter(|link| link.stamp == stamp)?;
+        let fits = link.phase == Phase::Following && first == link.received + 1 && last >= first;
+        if !fits || self.promotion.is_some() {
+            return None;
+        }
+        link.received = last;
+        if (first..=last).contains(&batch_end) {
+            link.batch_end = batch_end;
+        }
+        Some(if wrong!(HalfBatch) { last } else { link.batch_end })
+    }
+
+    /// A record that begins an epoch was applied.
+    pub fn began(&mut self, start: Start) -> Result<(), OutOfOrder> {
+        self.copy.history.begin(start)?;
+        self.seen = self.seen.max(start.epoch);
+        Ok(())
+    }
+
+    /// The replica has come this far, or it is time to say so again.
+    pub fn applied(&mut self, positions: Positions) {
+        self.positions = positions;
+        self.copy.last = self.copy.last.max(positions.applied);
+        self.acknowledge();
+    }
+
+    /// A full copy is durable, and includes all records up to `last`.
+    pub fn copied(&mut self, last: Lsn) {
+        self.completed(Phase::Copying, last);
+    }
+
+    /// The divergent tail is replaced, and the stream includes all records up to `last`.
+    pub fn repaired(&mut self, last: Lsn) {
+        self.completed(Phase::Repairing, last);
+    }
+
+    fn completed(&mut self, phase: Phase, last: Lsn) {
+        let Some(link) = self.link.as_mut().filter(|link| link.phase == phase) else { return };
+        link.phase = Phase::Following;
+        (link.received, link.batch_end) = (last, last);
+        self.copy = Held {
+            store: link.store,
+            history: link.history.clone(),
+            last,
+            whole: true,
+            adopt: false,
+        };
+        self.positions = Positions { applied: last, ..Positions::default() };
+        self.acknowledge();
+    }
+
+    fn acknowledge(&mut self) {
+        let Some(link) = self.link.as_ref().filter(|_| self.promotion.is_none()) else { return };
+        let whole = link.phase == Phase::Following;
+        let positions = if whole { self.positions } else { Positions::default() };
+        let ack = Ack { stamp: link.stamp, beat: link.beat, positions, whole };
+        self.acts.push(Act::Send(link.primary, ToPrimary::Ack(ack)));
+    }
+
+    /// A message of a primary, other than its answer.
+    pub fn receive(&mut self, now: Moment, from: NodeId, message: &ToReplica) {
+        let stamp = match message {
+            ToReplica::Beat(beat) => beat.stamp,
+            ToReplica::Handover(handover) => handover.stamp,
+            ToReplica::Answer(_) | ToReplica::NotReady => return,
+        };
+        if stamp.epoch < self.seen {
+            return self.acts.push(Act::Send(from, ToPrimary::Fenced(self.seen)));
+        }
+        if self.promotion.is_some() || !self.link.as_ref().is_some_and(|link| link.stamp == stamp) {
+            return;
+        }
+        match message {
+            ToReplica::Beat(beat) => self.beat(now, beat),
+            ToReplica::Handover(handover) => self.handover(handover),
+            ToReplica::Answer(_) | ToReplica::NotReady => {}
+        }
+    }
+
+    fn beat(&mut self, now: Moment, beat: &Beat) {
+        let Some(link) = self.link.as_mut().filter(|link| beat.number > link.beat) else { return };
+        link.beat = beat.number;
+        self.heard = Some(now);
+        self.bound_until = self.bound_until.max(now + beat.lease);
+        self.is_member = beat.member;
+        self.is_caught_up = beat.caught_up;
+        self.was_caught_up |= beat.caught_up;
+        self.committed = self.committed.max(beat.committed);
+        self.told.wall = self.told.wall.max(beat.told.wall);
+        self.told.cas = self.told.cas.max(beat.told.cas);
+        self.acknowledge();
+    }
+
+    fn handover(&mut self, handover: &Handover) {
+        let Some(link) = &mut self.link else { return };
+        let after = handover.after_beat;
+        // The primary goes on, or knows that this was declined.
+        if after < link.beat || link.declined.is_some_and(|declined| after <= declined) {
+            return;
+        }
+        let has_all = link.phase == Phase::Following && self.copy.last >= handover.last;
+        let may = has_all || (handover.force && link.phase == Phase::Following);
+        let (from, stamp) = (link.primary, link.stamp);
+        if !may {
+            link.declined = Some(after);
+            return self.acts.push(Act::Send(from, ToPrimary::Declined(stamp, after)));
+        }
+        self.promote_by(handover.force, Some(from), Set::Named(handover.set.clone()));
+        self.finish();
+    }
+
+    /// An operator, or who repairs the shard, wants this node to be primary. `set` is the in-sync set if operators
+    /// name it. Force skips the question whether this replica has all that was acknowledged.
+    pub fn promote(
+        &mut self,
+        now: Moment,
+        set: Vec<NodeId>,
+        force: bool,
+    ) -> Result<(), PromoteRefused> {
+        if self.promotion.is_some() {
+            return Err(PromoteRefused::Underway);
+        }
+        if !self.is_whole() {
+            return Err(PromoteRefused::HalfReceived);
+        }
+        let has_all = match self.shard {
+            // The record says whether it is a member.
+            Some(_) => self.was_caught_up,
+            None => self.is_in_sync(),
+        };
+        if !has_all && !force && !wrong!(PromoteOutside) {
+            return Err(PromoteRefused::NotInSync);
+        }
+        self.promote_by(force, None, Set::Named(set));
+        self.tick(now);
+        Ok(())
+    }
+
+    /// From here on nothing of the old primary is accepted.
+    fn promote_by(&mut self, force: bool, from: Option<NodeId>, set: Set) {
+        let stage = match self.shard {
+            Some(shard) => {
+                let (claim, request) = Claim::read(shard);
+                self.acts.push(Act::Ask(request));
+                Stage::Claiming(claim)
+            }
+            None => Stage::Promised(set, self.seen.max(self.copy.history.epoch()).next()),
+        };
+        self.promotion = Some(Promotion { force, from, stage });
+    }
+
+    /// The time has come to this.
+    pub fn tick(&mut self, now: Moment) {
+        let is_silent = self.heard.is_none_or(|heard| now > heard + self.rules.lease);
+        if self.link.is_some() && is_silent && self.promotion.is_none() {
+            self.link = None;
+            self.acts.push(Act::Reconnect);
+        }
+        if now >= self.bound_until || wrong!(BreakPromise) {
+            self.finish();
+        } else if self.promotion.as_ref().is_some_and(|promotion| promotion.from.is_some()) {
+            // The old primary gave up its right.
+            self.finish();
+        }
+    }
+
+    /// Becomes primary, if the record is there; the promise must have ended.
+    fn finish(&mut self) {
+        let Some(Promotion { stage: Stage::Promised(set, epoch), from, .. }) = &self.promotion
+        else {
+            return;
+        };
+        if let Some(from) = *from {
+            self.acts.push(Act::Send(from, ToPrimary::Fenced(*epoch)));
+        }
+        self.acts.push(Act::TakeOver(Box::new(TakeOver {
+            store: self.copy.store,
+            history: self.copy.history.clone(),
+            epoch: *epoch,
+            last: self.copy.last,
+            committed: self.committed,
+            told: self.told,
+            set: set.clone(),
+        })));
+        self.link = None;
+        self.promotion = None;
+    }
+
+    /// The outcome of the last request.
+    pub fn outcome(&mut self, now: Moment, outcome: Outcome) {
+        let (me, seen) = (self.me, self.seen.max(self.copy.history.epoch()));
+        let Some(promotion) = &mut self.promotion else { return };
+        let Stage::Claiming(claim) = &mut promotion.stage else { return };
+        let (force, from) = (promotion.force || wrong!(PromoteOutside), promotion.from);
+        let step = claim.outcome(outcome, |found| succession(me, seen, force, from, found));
+        let shard = claim.shard();
+        match step {
+            Next::Ask(request) => self.acts.push(Act::Ask(request)),
+            Next::Through(revision, record) => {
+                let epoch = record.epoch;
+                promotion.stage = Stage::Promised(Set::Recorded(shard, revision, record), epoch);
+                self.tick(now);
+            }
+            Next::Refused(why) => {
+                self.promotion = None;
+                self.link = None;
+                self.acts.push(Act::GivenUp(why));
+            }
+        }
+    }
+}
+
+/// The record after `me` has become primary.
+fn succession(
+    me: Identity,
+    seen: Epoch,
+    force: bool,
+    from: Option<NodeId>,
+    found: Option<(Revision, &Shard)>,
+) -> Result<Shard, PromoteRefused> {
+    let (_, record) = found.ok_or(PromoteRefused::NoRecord)?;
+    let is_member = record.in_sync.contains(&me.node);
+    // A handover holds only while the primary that gave it is still the primary.
+    let is_from = from.is_none_or(|from| record.primary.node == from);
+    let may = force || (is_member && is_from);
+    if !may {
+        return Err(PromoteRefused::NotInSync);
+    }
+    let old = record.primary.node;
+    let others = |nodes: &[NodeId]| -> Vec<NodeId> {
+        nodes.iter().copied().filter(|node| *node != me.node && *node != old).collect()
+    };
+    let (mut in_sync, mut replicas) = (others(&record.in_sync), others(&record.replicas));
+    if old != me.node {
+        replicas.push(old);
+        // Who hands over has everything; who died must not be waited for.
+        in_sync.extend(from);
+    }
+    Ok(Shard { epoch: record.epoch.max(seen).next(), primary: me, in_sync, replicas })
+}

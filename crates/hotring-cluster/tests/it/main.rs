@@ -1,0 +1,39 @@
+//! The machines with their wrong variants, their unit tests, and the simulator that checks them.
+//!
+//! This compiles the crate's own sources, so that `cfg(test)` gives them the wrong variants of `faults.rs`.
+
+#[macro_use]
+#[path = "../../src/faults.rs"]
+mod faults;
+#[path = "../../src/failover.rs"]
+#[allow(dead_code)]
+mod failover;
+#[path = "../../src/feed.rs"]
+#[allow(dead_code)]
+mod feed;
+#[path = "../../src/history.rs"]
+#[allow(dead_code)]
+mod history;
+#[path = "../../src/ids.rs"]
+#[allow(dead_code)]
+mod ids;
+#[path = "../../src/in_sync.rs"]
+#[allow(dead_code)]
+mod in_sync;
+#[path = "../../src/message.rs"]
+#[allow(dead_code)]
+mod message;
+#[path = "../../src/primary.rs"]
+#[allow(dead_code)]
+mod primary;
+#[path = "../../src/records.rs"]
+#[allow(dead_code)]
+mod records;
+#[path = "../../src/replica.rs"]
+#[allow(dead_code)]
+mod replica;
+#[path = "../../src/rules.rs"]
+#[allow(dead_code)]
+mod rules;
+
+mod pair;

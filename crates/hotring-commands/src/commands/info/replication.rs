@@ -1,0 +1,79 @@
+//! The section `Replication`.
+
+use hotring_log::Lsn;
+
+use super::{Facts, field};
+use crate::state::replication::link::{LinkStage, LinkStatus};
+use crate::state::replication::roles::{ReplicaStatus, Stage};
+
+pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
+    let replication = &f.server.replication;
+    match replication.source() {
+        None => field(text, "role", "master"),
+        Some(source) => {
+            field(text, "role", "slave");
+            field(text, "master_host", &source.host);
+            field(text, "master_port", source.port);
+            link(f, &replication.link_status(), text);
+        }
+    }
+    let replicas = replication.replicas();
+    field(text, "connected_slaves", replicas.len());
+    for (i, replica) in replicas.iter().enumerate() {
+        let state = if replica.stage == Stage::Online { "online" } else { "send_bulk" };
+        let ReplicaStatus { ip, port, applied, .. } = replica;
+        let (lag, bytes) = (replica.lag.as_secs(), replica.lag_bytes);
+        let place = format_args!("ip={ip},port={port},state={state},offset={applied},lag={lag}");
+        field(text, &format!("slave{i}"), format_args!("{place},lag_bytes={bytes}"));
+    }
+    field(text, "master_failover_state", "no-failover");
+    field(text, "master_replid", replication.id());
+    field(text, "master_replid2", "0".repeat(40));
+    field(text, "master_repl_offset", position(f));
+    field(text, "second_repl_offset", -1);
+    let backlog = f.server.persist.durability.backlog().filter(|backlog| backlog.is_on());
+    let status = backlog.map(|backlog| backlog.status()).unwrap_or_default();
+    field(text, "repl_backlog_active", u8::from(backlog.is_some()));
+    field(text, "repl_backlog_size", f.config.replication.backlog_max);
+    field(text, "repl_backlog_first_byte_offset", status.start + u64::from(backlog.is_some()));
+    field(text, "repl_backlog_histlen", status.last - status.start);
+    field(text, "repl_backlog_bytes", status.bytes);
+}
+
+/// The last record of the stream, of a replica the last that it has applied. It stands in for Redis's offsets, which
+/// count bytes.
+fn position(f: &Facts<'_>) -> Lsn {
+    let stream = f.server.persist.durability.stream();
+    f.server.replication.applied().unwrap_or_else(|| stream.map_or(0, |log| log.handed()))
+}
+
+/// The link of a replica.
+fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
+    let LinkStatus { stage, down, silent, copied, ref failure } = *status;
+    let is_up = stage == LinkStage::Connected;
+    field(text, "master_link_status", if is_up { "up" } else { "down" });
+    let seconds = |time: std::time::Duration| time.as_secs() as i64;
+    let silent = silent.map_or(-1, seconds);
+    field(text, "master_last_io_seconds_ago", if is_up { silent } else { -1 });
+    let is_copying = stage == LinkStage::Copying;
+    field(text, "master_sync_in_progress", u8::from(is_copying));
+    field(text, "slave_read_repl_offset", position(f));
+    field(text, "slave_repl_offset", position(f));
+    if is_copying {
+        // As of Redis without a file: the length is not known before the end.
+        field(text, "master_sync_total_bytes", 0);
+        field(text, "master_sync_read_bytes", copied);
+        field(text, "master_sync_left_bytes", -1);
+        field(text, "master_sync_perc", "0.00");
+        field(text, "master_sync_last_io_seconds_ago", silent);
+    }
+    if let Some(down) = down {
+        field(text, "master_link_down_since_seconds", seconds(down));
+    }
+    if let Some(failure) = failure {
+        field(text, "master_link_error", failure);
+    }
+    field(text, "slave_priority", f.config.replication.priority);
+    field(text, "slave_read_only", 1);
+    field(text, "replica_announced", 1);
+}

@@ -1,0 +1,137 @@
+//! REPLICAOF and ROLE: who follows whom.
+
+use hotring_log::wire::WIRE_VERSION;
+use hotring_protocol::parse_i64;
+
+use crate::settings::config::Source;
+use crate::state::client::Closing;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::replication::link::LinkStage;
+
+/// Begins to follow a primary, or ends that. The link's task does the rest; its progress is in INFO and ROLE.
+pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
+    let (host, port) = (c.args.at(1), c.args.at(2));
+    if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
+        if c.server.replication.is_replica() {
+            c.server.promote(c.store).map_err(Failure::text)?;
+            tracing::warn!(
+                client = c.client.shared.id,
+                "REPLICAOF NO ONE: this server is a primary"
+            );
+        }
+        c.reply.ok();
+        return Ok(());
+    }
+    let port = parse_i64(port).and_then(|number| u16::try_from(number).ok());
+    let port = port.ok_or(Failure::text("ERR Invalid master port"))?;
+    let host = std::str::from_utf8(host).map_err(|_| Failure::text("ERR Invalid master host"))?;
+    let source = Source { host: host.to_string(), port };
+    if c.server.replication.source().as_deref() == Some(&source) {
+        c.reply.simple("OK Already connected to specified master");
+        return Ok(());
+    }
+    tracing::warn!(client = c.client.shared.id, primary = %source, "REPLICAOF: this server is a replica");
+    c.server.follow(source, c.store);
+    c.reply.ok();
+    Ok(())
+}
+
+/// Turns the connection into a link. After the reply it speaks the frames of `docs/design/replication-wire.md`.
+pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
+    let version = parse_i64(c.args.at(1)).ok_or(Failure::NotAnInteger)?;
+    let port = parse_i64(c.args.at(2)).and_then(|port| u16::try_from(port).ok());
+    let port = port.ok_or(Failure::NotAnInteger)?;
+    if version != i64::from(WIRE_VERSION) {
+        return Err(Failure::from(format!(
+            "ERR links of version {version} are not spoken here, but of version {WIRE_VERSION}"
+        )));
+    }
+    if c.server.replication.is_replica() {
+        return Err(Failure::text("ERR this server is a replica itself, and has no replicas"));
+    }
+    c.client.closing = Some(Closing::BecomesLink(port));
+    c.reply.simple("OK");
+    Ok(())
+}
+
+pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
+    let Some(source) = c.server.replication.source() else {
+        let replicas = c.server.replication.replicas();
+        c.reply.array(3);
+        c.reply.bulk(b"master");
+        c.reply.int(c.server.persist.durability.stream().map_or(0, |log| log.handed()) as i64);
+        c.reply.array(replicas.len());
+        for replica in replicas {
+            c.reply.array(3);
+            c.reply.bulk(replica.ip.as_bytes());
+            c.reply.bulk_int(replica.port.into());
+            c.reply.bulk_int(replica.applied as i64);
+        }
+        return Ok(());
+    };
+    c.reply.array(5);
+    c.reply.bulk(b"slave");
+    c.reply.bulk(source.host.as_bytes());
+    c.reply.int(source.port.into());
+    c.reply.bulk(c.server.replication.link_status().stage.name().as_bytes());
+    let is_up = c.server.replication.link_status().stage == LinkStage::Connected;
+    let applied = c.server.replication.applied().filter(|_| is_up);
+    c.reply.int(applied.map_or(-1, |lsn| lsn as i64));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_protocol::Version;
+
+    use crate::exec::dialogue::{Dialogue, play};
+
+    #[test]
+    fn a_replica_refuses_writes_until_it_is_a_primary_again() {
+        play(
+            r#"
+            SET k 1                     -> +OK¶
+            ROLE                        -> *3¶$6¶master¶:0¶*0¶
+            REPLICAOF h x               -> -ERR Invalid master port¶
+            REPLICAOF h 65536           -> -ERR Invalid master port¶
+            REPLICAOF h                 -> -ERR wrong number of arguments for 'replicaof' command¶
+            REPLICAOF no one            -> +OK¶
+            REPLICAOF h 7               -> +OK¶
+            REPLICAOF h 7               -> +OK Already connected to specified master¶
+            ROLE                        -> *5¶$5¶slave¶$1¶h¶:7¶$7¶connect¶:-1¶
+            GET k                       -> $1¶1¶
+            SET k 2                     -> -READONLY You can't write against a read only replica.¶
+            BLPOP l 0                   -> -READONLY You can't write against a read only replica.¶
+            FLUSHALL                    -> -READONLY You can't write against a read only replica.¶
+            MULTI                       -> +OK¶
+            SET k 2                     -> -READONLY You can't write against a read only replica.¶
+            EXEC                        -> -EXECABORT Transaction discarded because of previous errors.¶
+            EVAL "return redis.call('get', 'k')" 0 -> $1¶1¶
+            SLAVEOF NO ONE              -> +OK¶
+            SET k 2                     -> +OK¶
+            "#,
+        );
+    }
+
+    #[test]
+    fn a_script_and_a_transaction_that_was_queued_before_write_nothing_on_a_replica() {
+        let mut dialogue = Dialogue::new(Version::Resp2);
+        let mut other = dialogue.beside(Version::Resp2);
+        assert_eq!(other.say("MULTI\r\nSET k 1"), "+OK¶+QUEUED¶");
+        assert_eq!(dialogue.say("REPLICAOF h 7"), "+OK¶");
+        let refused = dialogue.say("EVAL \"return redis.call('set', 'k', 1)\" 0");
+        assert!(
+            refused.starts_with("-READONLY You can't write against a read only replica."),
+            "{refused}"
+        );
+        let aborted = "-EXECABORT Transaction discarded because of: READONLY You can't write against a read only replica.¶";
+        assert_eq!(other.say("EXEC"), aborted);
+        let info = dialogue.say("INFO replication");
+        for line in ["role:slave", "master_host:h", "master_link_status:down", "slave_priority:100"]
+        {
+            assert!(info.contains(&format!("¶{line}¶")), "{info}");
+        }
+        assert_eq!(dialogue.say("EXISTS k"), ":0¶");
+    }
+}

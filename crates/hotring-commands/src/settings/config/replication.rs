@@ -1,0 +1,97 @@
+//! The settings of replication.
+
+use std::fmt;
+
+use crate::settings::config::Secret;
+
+/// The settings of replication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicationSettings {
+    /// The primary that this server follows, if it is a replica.
+    pub source: Option<Source>,
+    /// The user that a replica authenticates as; empty for the default user.
+    pub user: String,
+    /// The password that a replica authenticates with; empty for none.
+    pub password: Secret,
+    /// Whether a replica's link uses TLS.
+    pub tls: bool,
+    /// The bytes of the stream that are kept in memory for replicas that come back.
+    pub backlog_max: usize,
+    /// The maximum number of bytes per second of a full copy's keys; 0 for no limit.
+    pub copy_rate: usize,
+    /// Seconds of silence after which either side closes the link.
+    pub timeout_s: u64,
+    /// The rank of this server when a replica is chosen for promotion; 0 means never.
+    pub priority: u32,
+}
+
+impl Default for ReplicationSettings {
+    fn default() -> Self {
+        ReplicationSettings {
+            source: None,
+            user: String::new(),
+            password: Secret::default(),
+            tls: false,
+            backlog_max: 64 << 20,
+            copy_rate: 256 << 20,
+            timeout_s: 60,
+            priority: 100,
+        }
+    }
+}
+
+/// The address of a primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// A name or an IP address.
+    pub host: String,
+    /// The port of Redis's protocol.
+    pub port: u16,
+}
+
+impl Source {
+    /// Parses `HOST PORT` or `HOST:PORT`; None for no primary (`no one`, or nothing).
+    pub(crate) fn parse(text: &str) -> Result<Option<Source>, String> {
+        const WRONG: &str = "must be HOST PORT, or 'no one'";
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let (host, port) = match words[..] {
+            [] => return Ok(None),
+            [no, one] if no.eq_ignore_ascii_case("no") && one.eq_ignore_ascii_case("one") => {
+                return Ok(None);
+            }
+            [host, port] => (host, port),
+            [address] => address.rsplit_once(':').ok_or(WRONG)?,
+            _ => return Err(WRONG.to_string()),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_string();
+        let port = port.parse().map_err(|_| WRONG)?;
+        if host.is_empty() { Err(WRONG.to_string()) } else { Ok(Some(Source { host, port })) }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.host, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_host_and_a_port_or_nobody() {
+        let source = |text: &str| Source::parse(text).map(|source| source.map(|s| s.to_string()));
+        for text in ["", "no one", " NO  ONE "] {
+            assert_eq!(source(text), Ok(None), "{text}");
+        }
+        for (text, shown) in
+            [("h 1", "h 1"), ("10.0.0.1:6379", "10.0.0.1 6379"), ("[::1]:7", "::1 7")]
+        {
+            assert_eq!(source(text), Ok(Some(shown.to_string())), "{text}");
+        }
+        for text in ["h", "h x", "h 70000", "a b c", ":1"] {
+            assert!(source(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Settings of replication.
+
+use crate::settings::config::{Secret, Source};
+use crate::settings::setting::{Change, Setting};
+use crate::settings::values::{boolean, number, size, yes_no};
+
+pub(super) static REPLICATION: &[Setting] = &[
+    Setting {
+        name: "replicaof",
+        alias: "slaveof",
+        placeholder: "HOST PORT",
+        help: "Follow this primary as a replica that refuses writes; REPLICAOF changes it while the server runs",
+        change: Change::Start,
+        get: |c| c.replication.source.as_ref().map(Source::to_string).unwrap_or_default(),
+        set: |c, v| Source::parse(v).map(|source| c.replication.source = source),
+    },
+    Setting {
+        name: "masteruser",
+        alias: "",
+        placeholder: "USER",
+        help: "User as which a replica authenticates with its primary; empty: the default user",
+        change: Change::Running,
+        get: |c| c.replication.user.clone(),
+        set: |c, v| {
+            c.replication.user = v.to_string();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "masterauth",
+        alias: "",
+        placeholder: "PASSWORD",
+        help: "Password with which a replica authenticates with its primary; empty: none",
+        change: Change::Running,
+        get: |c| c.replication.password.reveal().to_string(),
+        set: |c, v| {
+            c.replication.password = Secret::new(v);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "tls-replication",
+        alias: "",
+        placeholder: "yes|no",
+        help: "Reach the primary by TLS; its certificate must come from an authority in tls-ca-cert-file",
+        change: Change::Running,
+        get: |c| yes_no(c.replication.tls),
+        set: |c, v| boolean(v).map(|tls| c.replication.tls = tls),
+    },
+    Setting {
+        name: "repl-backlog",
+        alias: "repl-backlog-size",
+        placeholder: "SIZE",
+        help: "Bytes of the latest writes kept in memory once there is a replica, so that one that was away for a \
+               moment needs no full copy",
+        change: Change::Running,
+        get: |c| c.replication.backlog_max.to_string(),
+        set: |c, v| size(v, 16 << 10).map(|n| c.replication.backlog_max = n),
+    },
+    Setting {
+        name: "repl-rate",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Most bytes per second of the keys that a full copy sends to a replica; 0: no limit",
+        change: Change::Running,
+        get: |c| c.replication.copy_rate.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.replication.copy_rate = n),
+    },
+    Setting {
+        name: "repl-timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close the link between a primary and a replica after this long without a sign of life",
+        change: Change::Running,
+        get: |c| c.replication.timeout_s.to_string(),
+        set: |c, v| number(v, 1, i32::MAX as u64).map(|n| c.replication.timeout_s = n),
+    },
+    Setting {
+        name: "replica-priority",
+        alias: "slave-priority",
+        placeholder: "N",
+        help: "Rank of this server when Redis Sentinel chooses a replica for promotion: the lowest number goes first, 0 \
+               is never chosen",
+        change: Change::Running,
+        get: |c| c.replication.priority.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u32).map(|n| c.replication.priority = n),
+    },
+];

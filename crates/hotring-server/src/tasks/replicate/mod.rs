@@ -1,0 +1,156 @@
+//! The link of a replica: the thread that dials the primary, follows it, and tries again after every failure.
+//!
+//! ```text
+//!   wait for a primary -> dial -> greet -> follow
+//!          ^                |       |        |
+//!          +---- pause <----+-------+--------+
+//! ```
+//! The state that others see is in `hotring_commands::state::replication`.
+
+mod apply;
+mod copy;
+mod dial;
+pub(crate) mod feed;
+mod follow;
+mod frames;
+mod greet;
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hotring_cluster::Told;
+use hotring_commands::host::clock;
+use hotring_commands::host::threads;
+use hotring_commands::settings::config::Source;
+use hotring_commands::state::replication::link::LinkStage;
+use hotring_commands::state::server::Server;
+
+use dial::dial;
+use greet::{Peer, greet};
+
+/// The name of the thread.
+pub(crate) const THREAD: &str = "hotring-replica";
+
+/// The pause before the next attempt after a failure, which doubles up to the longest one.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Time between two ticks of the role's machine.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether the server's own data is loaded.
+const LOADING_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why a link ended.
+#[derive(Debug)]
+pub(crate) enum LinkError {
+    Io(io::Error),
+    /// The peer refused, or sent something that cannot be right.
+    Peer(String),
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkError::Io(error) => error.fmt(f),
+            LinkError::Peer(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        LinkError::Io(error)
+    }
+}
+
+/// Follows whatever primary there is, until the server stops.
+pub(crate) fn run(server: &Arc<Server>) {
+    match threads::event_loop() {
+        Ok(runtime) => runtime.block_on(async {
+            let ticking = server.clone();
+            tokio::task::spawn_local(async move { tick(&ticking).await });
+            _ = unless(server.process.stopping(), run_links(server)).await;
+        }),
+        Err(error) => {
+            tracing::error!(%error, "cannot start an event loop");
+            server.stop();
+        }
+    }
+}
+
+/// Passes the time to the machine of the role.
+async fn tick(server: &Server) {
+    let mut timer = tokio::time::interval(TICK);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        if let Some(log) = server.persist.durability.stream() {
+            server.replication.tick(Told { wall: clock::unix_ms(), cas: 0 }, log);
+        }
+    }
+}
+
+/// Runs a link to each primary in turn.
+async fn run_links(server: &Arc<Server>) {
+    let mut sources = server.replication.watch_source();
+    loop {
+        let source = sources.borrow_and_update().clone();
+        // The server owns the sender, so waiting for a change cannot fail.
+        let change = async { drop(sources.changed().await) };
+        match source {
+            None => change.await,
+            Some(source) => _ = unless(change, keep_up(server, &source)).await,
+        }
+    }
+}
+
+/// The result of `work`, or None if `end` comes first.
+async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut end, mut work) = (pin!(end), pin!(work));
+    poll_fn(|cx| {
+        if end.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
+
+/// Links to the primary again and again.
+async fn keep_up(server: &Arc<Server>, source: &Source) {
+    while server.persist.loading.is_on() {
+        tokio::time::sleep(LOADING_PAUSE).await;
+    }
+    let (mut pause, mut told) = (PAUSE_MIN, None);
+    loop {
+        let Err(error) = follow(server, source).await;
+        let was_up = server.replication.link_status().stage == LinkStage::Connected;
+        let why = error.to_string();
+        if was_up || told.as_ref() != Some(&why) {
+            tracing::warn!(primary = %source, "the link to the primary is down: {why}");
+            told = Some(why.clone());
+        }
+        server.replication.update_link(|link| link.fail(why));
+        pause = if was_up { PAUSE_MIN } else { (2 * pause).min(PAUSE_MAX) };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// One link, from the dialling to its end.
+async fn follow(
+    server: &Arc<Server>,
+    source: &Source,
+) -> Result<std::convert::Infallible, LinkError> {
+    server.replication.update_link(|link| link.enter(LinkStage::Connecting));
+    let mut stream = dial(server, source).await?;
+    match greet(&mut stream, server).await? {
+        Peer::Hotring => follow::follow(stream, server).await,
+        Peer::Redis => Err(LinkError::Peer("the primary is not a hotring server".to_string())),
+    }
+}
