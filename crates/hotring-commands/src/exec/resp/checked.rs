@@ -17,7 +17,6 @@ use crate::state::loading::LOADING;
 use crate::state::monitors;
 use crate::state::notify;
 use crate::state::pause::Paused;
-use crate::state::replication::READONLY;
 use crate::state::scripts::BUSY;
 use crate::state::server::Server;
 use crate::state::subscriptions::is_allowed_while_listening;
@@ -149,8 +148,10 @@ impl RespExecutor {
         if thread.is_slow && thread.is_busy(spec, args, client, run.now) {
             return Some(BUSY.into());
         }
-        if thread.server.replication.is_replica() && client.changes_keys(spec) {
-            return Some(READONLY.into());
+        if client.changes_keys(spec)
+            && let Some(why) = thread.server.replication.refuses_writes()
+        {
+            return Some(why.into());
         }
         if client.may_write(spec)
             && let Some(refusal) = thread.server.persist.durability.refuses(&thread.config.log)
