@@ -1,4 +1,6 @@
 //! A replica has what its primary has, whatever was written, and its readers see whole batches in order.
+//!
+//! `HOTRING_SOAK=n` makes the random writes n times as many sequences. Each failure names its seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -212,7 +214,9 @@ fn a_replica_has_what_its_primary_has() {
     let checked = Config { checksum: Checksum::Verify, ..Config::default() };
     let checked = Options { index: checked, ..Options::default() };
     let earlier = Options { history: 2, ..Options::default() };
-    for (seed, name) in ENGINES.iter().enumerate() {
+    let soak = std::env::var("HOTRING_SOAK").map_or(1, |n| n.parse().expect("a number"));
+    for seed in 0..soak * ENGINES.len() {
+        let name = ENGINES[seed % ENGINES.len()];
         let engine: EngineChoice = name.parse().expect("its name");
         let options = [Options::default(), earlier.clone(), checked.clone()][seed % 3].clone();
         let (primary, stream, now) = written(&options, engine, seed as u64, 4_000);
@@ -225,7 +229,7 @@ fn a_replica_has_what_its_primary_has() {
             let mut random = Random::new(seed as u64);
             let len = || random.below(3_000) as usize;
             follow(&replica.store, 0, workers, |applier| apply(applier, &stream, now, len));
-            let what = format!("{name}, {workers} workers");
+            let what = format!("seed {seed}, {name}, {workers} workers");
             assert_eq!(digest(&replica.store, 0), all, "{what}");
             assert_eq!(digest(&replica.store, now), there, "{what}");
             replica.end();

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use hotring_store::{Change, Changed, End, FieldsChanged, Session, Step};
+use hotring_store::{Change, Changed, End, FieldsChanged, Session, Step, ValueRef};
 
 use crate::settings::config::Config;
 use crate::settings::config::notify::{
@@ -88,6 +88,42 @@ pub fn notify_evicted(store: &mut Session, server: &Server, config: &Config) {
     }
 }
 
+/// Publishes the changes of records that a replica has applied. Records have no commands: a value that was stored has
+/// the event of the plainest command for its type, and a key that expired at the primary was removed.
+pub fn tell_applied(store: &mut Session, server: &Server, config: &Config) {
+    let changes = store.take_changes();
+    let plainest = |change: &Change| {
+        let of = |value: ValueRef<'_>| match value {
+            ValueRef::Int(_) | ValueRef::Bytes(_) | ValueRef::Text(_) => (STRING, "set"),
+            ValueRef::Hash(_) => (HASH, "hset"),
+            ValueRef::List(_) => (LIST, "rpush"),
+            ValueRef::Set(_) => (SET, "sadd"),
+            ValueRef::Scored(_) => (ZSET, "zadd"),
+        };
+        store.within(change.place, |store| store.peek_value(&change.key, 0, of))
+    };
+    let events: Vec<_> = changes.iter().map(plainest).collect();
+    let teller = Teller { pubsub: &server.push.pubsub, config, store };
+    for (change, event) in changes.iter().zip(events) {
+        match change.what {
+            Changed::Stored { is_new, expires } => {
+                if is_new {
+                    teller.event(NEW, "new", change);
+                }
+                // A later record has removed the key, or its type would be known.
+                if let Some((class, event)) = event {
+                    teller.event(class, event, change);
+                }
+                if expires {
+                    teller.event(GENERIC, "expire", change);
+                }
+            }
+            Changed::Removed => teller.event(GENERIC, "del", change),
+            what => teller.other(what, change),
+        }
+    }
+}
+
 struct Teller<'a> {
     pubsub: &'a PubSub,
     config: &'a Config,
@@ -145,11 +181,19 @@ impl Teller<'_> {
                 }
                 self.event(GENERIC, "del", change);
             }
+            what => self.other(what, change),
+        }
+    }
+
+    /// Publishes a change whose event no command determines.
+    fn other(&self, what: Changed, change: &Change) {
+        match what {
             Changed::Expiry { expires: true } => self.event(GENERIC, "expire", change),
             Changed::Expiry { expires: false } => self.event(GENERIC, "persist", change),
             Changed::Fields(kind) => self.fields(kind, change),
             Changed::Expired => self.event(EXPIRED, "expired", change),
             Changed::Evicted => self.event(EVICTED, "evicted", change),
+            Changed::Stored { .. } | Changed::Removed => {}
         }
     }
 

@@ -1,6 +1,8 @@
 //! The setting, and the events of each command, as a client hears them that listens to its own.
 
+use hotring_log::Effect;
 use hotring_protocol::Version;
+use hotring_store::Origin;
 
 use crate::exec::dialogue::Dialogue;
 use crate::settings::config::Notify;
@@ -36,6 +38,31 @@ fn events(dialogue: &mut Dialogue, line: &str) -> String {
         format!("{} {}", parts[2].trim_start_matches("__keyevent@0__:"), parts[4])
     });
     told.collect::<Vec<_>>().join(", ")
+}
+
+/// A replica has no commands to name the events.
+#[test]
+fn what_a_replica_applies_is_told_by_the_type_of_its_value() {
+    let mut dialogue = Dialogue::new(Version::Resp3);
+    dialogue.say("CONFIG SET notify-keyspace-events EAn\r\nPSUBSCRIBE __keyevent@0_*");
+    let server = dialogue.server();
+    let mut store = server.store.session();
+    store.act(Origin { records_changes: true, ..Origin::default() });
+    let put = |key, value, expire_at| Effect::Put { key, form: 0, expire_at, value };
+    let records = [
+        put(b"s", b"a string", None),
+        put(b"s", b"another one", Some(33_000_000_000_000)),
+        Effect::Expire { key: b"s", expire_at: None },
+        Effect::Remove { key: b"s" },
+        put(b"t", b"a string", None),
+    ];
+    for record in &records {
+        store.replay(record, 1).expect("a known form");
+    }
+    store.hash_set(b"h", &[(b"f", b"v")], 1).expect("room");
+    super::tell_applied(&mut store, &server, &server.settings.config());
+    let told = events(&mut dialogue, "PING");
+    assert_eq!(told, "new s, expire s, persist s, del s, new t, set t, new h, hset h");
 }
 
 #[test]

@@ -8,13 +8,14 @@ use std::time::Duration;
 use hotring_cluster::{Positions, Stamp};
 use hotring_commands::host::clock;
 use hotring_commands::state::loading::Stage;
+use hotring_commands::state::notify;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::server::Server;
 use hotring_log::{
     Effect, Log, Lsn, SnapshotWriter, effect_at, head, mark_copy, unmark_copy, unpack,
 };
-use hotring_store::{Applier, ApplyError};
+use hotring_store::{Applier, ApplyError, Origin};
 
 use super::LinkError;
 
@@ -126,7 +127,12 @@ impl<'a> Follower<'a> {
         if may != Some(true) {
             return Err(LinkError::Peer("this server follows another primary now".to_string()));
         }
+        let config = server.settings.config();
+        // What is not whole is not served, and no client is told of it.
+        let records_changes = notify::is_wanted(&config) && !is_copying;
+        self.applier.session().act(Origin { records_changes, ..Origin::default() });
         self.applier.apply(group, clock::unix_ms()).map_err(unfit)?;
+        notify::tell_applied(self.applier.session(), server, &config);
         let _ = self.applier.session().take_effects();
         Ok(())
     }
