@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_and_its_string_come_back_as_they_were() {
+    fn metadata_and_its_string_are_read_back() {
         for metadata in all_metadata() {
             for text in [&b""[..], b"7", b"abc", b"a string that is longer than a word"] {
                 let held = metadata.encode(Cow::Borrowed(text));
@@ -222,7 +222,7 @@ mod tests {
                     assert_eq!(matches!(value, ValueRef::Int(7)), text == b"7");
                 });
                 let plain = Metadata::default().amend(held.as_value());
-                assert_eq!(plain, encode(text), "without metadata it is held as ever");
+                assert_eq!(plain, encode(text), "without metadata the encoding is the usual one");
                 assert_eq!(metadata.amend(plain.as_value()), held.clone());
             }
         }

@@ -10,7 +10,7 @@
 //! SIGN, a bit of the value. The word of an item with a checksum must never be changed in place.
 //!
 //! A damaged length would lead the verification out of the item's block. So each field that determines the
-//! length of a read must be verified before use, in a chain: the check lies right behind `meta` in every item
+//! length of a read must be verified before use, in a chain: the check directly follows `meta` in every item
 //! that has a check; the sum of `meta` covers the flags, and so the position of the lengths; the sum of the
 //! lengths covers the lengths. A sum detects every single flipped bit, and misses other damage with a
 //! probability of 1 in 65,536.
@@ -50,7 +50,7 @@ fn lengths(layout: &Layout) -> u64 {
 
 /// The check stored in the item.
 fn stored(item: Item) -> u64 {
-    // SAFETY: P, and every caller has seen the flag CHECKSUM, so the word is there; it never changes.
+    // SAFETY: P, and every caller has seen the flag CHECKSUM, so the word exists; it never changes.
     unsafe { item.start().add(CHECK).cast::<u64>().read() }
 }
 
@@ -133,7 +133,7 @@ pub enum Part {
 pub(crate) fn locate(item: Item, part: Part) -> Option<(usize, usize)> {
     let meta = meta(item);
     let layout = layout_of(item, meta);
-    let has = |there: bool, len: usize| if there { len } else { 0 };
+    let has = |is_present: bool, len: usize| if is_present { len } else { 0 };
     let version = has(version_of(item).is_some(), 8);
     let word = has(word_of(item).is_some(), 8);
     let lengths = has(word == 0, 4) + has(layout.key_len >= KEY_LEN_LONG as usize, 4);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn flip(item: Item, at: usize, bit: usize) {
-        // SAFETY: the callers' places lie inside the item, which is private to them.
+        // SAFETY: the callers' offsets are inside the item, which is private to them.
         let byte = unsafe { &mut *item.start().add(at + bit / 8).as_ptr() };
         *byte ^= 1 << (bit % 8);
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_bit_that_is_covered_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let mut flips = 0;
         each_shape(|item, parts| {
             if !parts.checksum {
@@ -250,7 +250,7 @@ mod tests {
             item.next().store(next, Ordering::Relaxed);
             assert_eq!(state(item), State::Sound);
         });
-        println!("{flips} flips of one bit, all noticed");
+        println!("{flips} flips of one bit, all detected");
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_notices_every_single_bit() {
+    fn a_sum_detects_every_flipped_bit() {
         for word in [0, u64::MAX, 0x0123_4567_89ab_cdef, SPREAD] {
             for bit in 0..64 {
                 assert_ne!(sum(word), sum(word ^ 1 << bit), "bit {bit} of {word:#x}");

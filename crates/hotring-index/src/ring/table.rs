@@ -254,11 +254,11 @@ impl<const H: usize> Table<H> {
     /// Doubles the table within the reserved range; new slots are zero already. The caller must hold the
     /// resizing lock.
     pub(crate) fn double(&self, mask: u64) -> bool {
-        let may = mask + 1 < self.slots.len();
-        if may {
+        let has_space = mask + 1 < self.slots.len();
+        if has_space {
             self.set_mask(mask << 1 | 1);
         }
-        may
+        has_space
     }
 
     /// Makes the system provide the memory of a part (0 to 1) of the slots that a doubling would add,
@@ -378,7 +378,7 @@ impl<const H: usize> Slots<H> {
 mod tests {
     use super::*;
 
-    fn fits<const H: usize>() {
+    fn check_matches<const H: usize>() {
         let tag = Hint::tag_of(0xbeef << 32);
         let other = Hint::tag_of(0xbeee << 32);
         #[repr(align(64))]
@@ -427,8 +427,8 @@ mod tests {
 
     #[test]
     fn matches_are_those_with_the_tag() {
-        fits::<7>();
-        fits::<3>();
-        fits::<1>();
+        check_matches::<7>();
+        check_matches::<3>();
+        check_matches::<1>();
     }
 }

@@ -19,7 +19,7 @@ pub struct Disk {
     directory: fs::File,
     /// Held until drop. None for a directory that is only read and that no server has used.
     lock: Option<fs::File>,
-    writes: bool,
+    is_writable: bool,
 }
 
 impl Disk {
@@ -39,8 +39,8 @@ impl Disk {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join(LOCK)).map_err(named)?;
-        held(&path, lock.try_lock())?;
-        Ok(Disk { path, directory, lock: Some(lock), writes: true })
+        lock_result(&path, lock.try_lock())?;
+        Ok(Disk { path, directory, lock: Some(lock), is_writable: true })
     }
 
     /// Opens an existing directory for reading: other readers are allowed, a server is not. Needs
@@ -54,8 +54,8 @@ impl Disk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(named)?),
         };
-        lock.as_ref().map_or(Ok(()), |lock| held(&path, lock.try_lock_shared()))?;
-        Ok(Disk { path, directory, lock, writes: false })
+        lock.as_ref().map_or(Ok(()), |lock| lock_result(&path, lock.try_lock_shared()))?;
+        Ok(Disk { path, directory, lock, is_writable: false })
     }
 
     /// Whether a folder holds a log or a snapshot. Changes nothing there and needs no lock.
@@ -78,18 +78,18 @@ impl Disk {
         Ok(false)
     }
 
-    fn opened(&self, options: &OpenOptions, name: &str) -> io::Result<Arc<dyn File>> {
+    fn open_file(&self, options: &OpenOptions, name: &str) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(DiskFile(options.open(self.path.join(name))?)))
     }
 
     /// Refuses changes if opened for reading.
-    fn changes(&self) -> io::Result<()> {
-        if self.writes { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
+    fn check_writable(&self) -> io::Result<()> {
+        if self.is_writable { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
     }
 }
 
 /// Turns the result of locking into an error message.
-fn held(path: &Path, lock: Result<(), TryLockError>) -> io::Result<()> {
+fn lock_result(path: &Path, lock: Result<(), TryLockError>) -> io::Result<()> {
     lock.map_err(|error| match error {
         TryLockError::WouldBlock => {
             let text = format!("{} is in use by another server", path.display());
@@ -126,26 +126,26 @@ impl Storage for Disk {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.changes()?;
-        self.opened(OpenOptions::new().read(true).write(true).create_new(true).mode(0o600), name)
+        self.check_writable()?;
+        self.open_file(OpenOptions::new().read(true).write(true).create_new(true).mode(0o600), name)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.opened(OpenOptions::new().read(true), name)
+        self.open_file(OpenOptions::new().read(true), name)
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.changes()?;
-        self.opened(OpenOptions::new().read(true).write(true), name)
+        self.check_writable()?;
+        self.open_file(OpenOptions::new().read(true).write(true), name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.changes()?;
+        self.check_writable()?;
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.changes()?;
+        self.check_writable()?;
         fs::remove_file(self.path.join(name))
     }
 

@@ -19,14 +19,14 @@ impl Ghosts {
         Ghosts { buckets: Vec::new() }
     }
 
-    /// Resizes the table for about this number of hashes. Does nothing if the present size is close.
+    /// Resizes the table for about this number of hashes. Does nothing if the current size is close.
     pub fn fit(&mut self, hashes: usize) {
         let (have, want) = (self.buckets.len(), hashes.div_ceil(LANES).max(1));
         if (have / 2..=have + have / 4).contains(&want) {
             return;
         }
         // The first hashes of a bucket come from one old bucket. Some of the others are lost if the sizes are no
-        // multiples of each other. That loses knowledge only, and the next evictions are noted in full.
+        // multiples of each other. This only makes the next decisions less precise.
         let before = |bucket: usize| self.buckets.get(bucket * have / want).copied();
         self.buckets = (0..want).map(|bucket| before(bucket).unwrap_or_default()).collect();
     }
@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn noted_denials_are_found_once() {
+    fn noted_hashes_are_found_once() {
         let mut ghosts = Ghosts::new();
         ghosts.put(7);
-        assert_eq!(ghosts.take(7), None, "no room yet");
+        assert_eq!(ghosts.take(7), None, "no space yet");
         ghosts.fit(800);
         (0..300).for_each(|n| ghosts.put(hash(n)));
         let found = (0..300).filter(|&n| ghosts.take(hash(n)).is_some()).count();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_bucket_goes_and_its_age_is_known() {
+    fn the_oldest_hash_of_a_bucket_is_dropped() {
         let mut ghosts = Ghosts::new();
         ghosts.fit(LANES);
         (1..=9).for_each(|n| ghosts.put(n));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn all_knowledge_outlives_a_doubling_and_part_of_it_other_sizes() {
+    fn a_doubling_keeps_all_hashes_and_other_sizes_keep_some() {
         for (from, to, least) in [(800, 1600, 300), (800, 1_200, 190), (1600, 704, 60)] {
             let mut ghosts = Ghosts::new();
             ghosts.fit(from);

@@ -1,4 +1,4 @@
-//! The gate alone: words standing for keys, one to a stripe.
+//! Tests of the gate alone, with one counter for each stripe instead of keys.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -142,14 +142,14 @@ enum InFlight {
     Nothing,
 }
 
-/// Turns for which a holder that is to wait is looked at. One that does not wait, and is kept from
-/// running for so long, passes by that luck; nothing fails by it.
+/// The number of turns after which a holder counts as waiting. A wrong holder that the scheduler delays for
+/// longer is not detected; a correct one never fails the test.
 const FOR_A_WAIT: usize = 2_000;
-/// The same for one that is to enter: some 20 seconds, as it may be kept from running.
+/// The number of turns within which a holder must enter: about 20 seconds, because the scheduler may delay it.
 const FOR_AN_ENTRY: usize = 50_000_000;
 
-/// True if a holder of stripe 3 does not enter for this many turns while the other session is there.
-fn stays_out(fault: Fault, hold: Hold, in_flight: InFlight, turns: usize) -> bool {
+/// True if a holder of stripe 3 does not enter for this many turns while the other operation is in flight.
+fn stays_blocked(fault: Fault, hold: Hold, in_flight: InFlight, turns: usize) -> bool {
     let gate = Arc::new(Gate::new(fault));
     let mut session = Gate::register(&gate);
     let reading = matches!(in_flight, InFlight::Read).then(|| session.read(key(3)));
@@ -176,11 +176,11 @@ fn stays_out(fault: Fault, hold: Hold, in_flight: InFlight, turns: usize) -> boo
 }
 
 fn waits(fault: Fault, hold: Hold, in_flight: InFlight) -> bool {
-    stays_out(fault, hold, in_flight, FOR_A_WAIT)
+    stays_blocked(fault, hold, in_flight, FOR_A_WAIT)
 }
 
 fn enters(fault: Fault, hold: Hold, in_flight: InFlight) -> bool {
-    !stays_out(fault, hold, in_flight, FOR_AN_ENTRY)
+    !stays_blocked(fault, hold, in_flight, FOR_AN_ENTRY)
 }
 
 #[test]
@@ -197,9 +197,9 @@ fn holders_wait_only_for_operations_that_they_exclude() {
 }
 
 /// Two keys of one stripe are held by two sessions at the same time, the second while the first is held, and reads and
-/// writes of a third go on. It used to wait for the whole stripe.
+/// writes of a third go on. Once, it waited for the whole stripe.
 #[test]
-fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
+fn keys_of_one_stripe_are_held_and_used_at_the_same_time() {
     for hold in [Hold::Read, Hold::WriteOnce, Hold::Exclusive] {
         let gate = Arc::new(Gate::new(Fault::None));
         let [mut a, mut b, mut c] = [(); 3].map(|()| Gate::register(&gate));
@@ -217,7 +217,7 @@ fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
 }
 
 /// A waiter for a held key sleeps until the end of the hold wakes it; without that it sleeps on. (The model shows that
-/// no wake-up is lost: its threads would come to a deadlock.)
+/// no wake-up is lost: a lost one would be a deadlock of its threads.)
 #[test]
 fn a_waiter_sleeps_until_it_is_woken() {
     for (fault, is_woken) in [(Fault::None, true), (Fault::NoWake, false)] {

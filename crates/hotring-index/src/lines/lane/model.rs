@@ -78,17 +78,17 @@ impl Default for Lane {
 
 impl Lane {
     pub(in crate::lines) fn word(&self) -> u64 {
-        // ORDERING: Acquire, as the real one has it.
+        // ORDERING: Acquire, as in the real lane.
         pair(self.0.load(Ordering::Acquire)).word
     }
 
     pub(in crate::lines) fn value(&self) -> u64 {
-        // ORDERING: Acquire, as the real one has it.
+        // ORDERING: Acquire, as in the real lane.
         pair(self.0.load(Ordering::Acquire)).value
     }
 
     pub(in crate::lines) fn swap(&self, old: Pair, new: Pair) -> bool {
-        // ORDERING: AcqRel, as the real one has it.
+        // ORDERING: AcqRel, as in the real lane.
         self.0.compare_exchange(both(old), both(new), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -97,12 +97,12 @@ impl Lane {
         let mut now = pair(self.0.load(Ordering::Relaxed));
         while now.word == old {
             let then = Pair { word: new, ..now };
-            // ORDERING: AcqRel, as the real one has it.
+            // ORDERING: AcqRel, as in the real lane.
             let done =
                 self.0.compare_exchange(both(now), both(then), Ordering::AcqRel, Ordering::Relaxed);
             match done {
                 Ok(_) => return true,
-                // The value may have changed, which the real one does not mind.
+                // The value may have changed, which the real lane allows.
                 Err(found) => now = pair(found),
             }
         }
@@ -110,28 +110,28 @@ impl Lane {
     }
 
     pub(in crate::lines) fn clear(&self, bits: u64) {
-        // ORDERING: AcqRel, as the real one has it.
+        // ORDERING: AcqRel, as in the real lane.
         self.0.fetch_and(!bits, Ordering::AcqRel);
     }
 
     /// For a wrong variant.
     pub(in crate::lines) fn clear_relaxed(&self, bits: u64) {
-        // ORDERING: Relaxed: that is what is wrong.
+        // ORDERING: Relaxed: this is the fault.
         self.0.fetch_and(!bits, Ordering::Relaxed);
     }
 
-    /// For a wrong variant: nothing stays.
+    /// For a wrong variant: clears the entire lane.
     pub(in crate::lines) fn empty_relaxed(&self) {
-        // ORDERING: Relaxed: that is what is wrong.
+        // ORDERING: Relaxed: this is the fault.
         self.0.fetch_and(0, Ordering::Relaxed);
     }
 
     pub(in crate::lines) fn set(&self, bits: u64) {
-        // ORDERING: AcqRel, as the real one has it.
+        // ORDERING: AcqRel, as in the real lane.
         self.0.fetch_or(bits, Ordering::AcqRel);
     }
 
-    /// Memory is always there.
+    /// Memory is always mapped.
     pub(in crate::lines) fn touch(&self) {}
 
     /// As a page that went back to the system.
@@ -154,7 +154,7 @@ impl Line {
 }
 
 fn matches(line: &Line, want: u64, mask: u64) -> Matches {
-    // ORDERING: Relaxed: less than any real form has.
+    // ORDERING: Relaxed: weaker than any real form.
     let word = |lane: &Lane| pair(lane.0.load(Ordering::Relaxed)).word;
     let bit = |(i, lane)| u32::from((word(lane) ^ want) & mask == 0) << (2 * i);
     Matches(line.0.iter().enumerate().map(bit).sum())
@@ -166,7 +166,7 @@ impl Search for Model {
     }
 
     fn load(lane: &Lane) -> Pair {
-        // ORDERING: Acquire, as the real ones have it.
+        // ORDERING: Acquire, as in the real lanes.
         pair(lane.0.load(Ordering::Acquire))
     }
 }

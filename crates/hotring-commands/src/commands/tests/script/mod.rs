@@ -239,7 +239,7 @@ fn libraries_are_read_only() {
 }
 
 #[test]
-fn nothing_leads_from_one_run_to_the_next() {
+fn a_run_does_not_affect_the_next() {
     let mut dialogue = Dialogue::new(Version::Resp2);
     for script in [
         "pcall(loadstring('string.upper = nil')) return 1",
