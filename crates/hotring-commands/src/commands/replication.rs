@@ -6,10 +6,23 @@ use crate::settings::config::Source;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
+const UNFINISHED: Failure = Failure::text(
+    "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
+     or keep what is there with REPLICAOF NO ONE FORCE",
+);
+
 /// Begins to follow a primary, or ends that. The link's task does the rest; its progress is in INFO and ROLE.
 pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
     let (host, port) = (c.args.at(1), c.args.at(2));
+    let is_forced = match c.args.len() {
+        3 => false,
+        4 if c.args.at(3).eq_ignore_ascii_case(b"force") => true,
+        _ => return Err(Failure::Syntax),
+    };
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
+        if c.server.persist.loading.is_unfinished_copy() && !is_forced {
+            return Err(UNFINISHED);
+        }
         if c.server.replication.is_replica() {
             c.server.follow(None);
             tracing::warn!(
@@ -46,8 +59,9 @@ pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
     c.reply.bulk(b"slave");
     c.reply.bulk(source.host.as_bytes());
     c.reply.int(source.port.into());
-    c.reply.bulk(c.server.replication.link_status().stage.name().as_bytes());
-    c.reply.int(-1);
+    let link = &c.server.replication;
+    c.reply.bulk(link.link_status().stage.name().as_bytes());
+    c.reply.int(link.redis.position().map_or(-1, |position| position as i64));
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! The section `Replication`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::{Facts, NO_BACKLOG, constants, field};
 use crate::state::replication::link::{LinkStage, LinkStatus};
 
@@ -32,8 +34,21 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
     field(text, "master_last_io_seconds_ago", if is_up { silent } else { -1 });
     let is_copying = stage == LinkStage::Copying;
     field(text, "master_sync_in_progress", u8::from(is_copying));
-    field(text, "slave_read_repl_offset", 0);
-    field(text, "slave_repl_offset", 0);
+    let redis = &f.server.replication.redis;
+    let position = redis.position().unwrap_or(0);
+    field(text, "slave_read_repl_offset", position);
+    field(text, "slave_repl_offset", position);
+    if redis.is_on() {
+        // ORDERING: Relaxed, figures.
+        let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        field(text, "redis_link_full_copies", figure(&redis.full_copies));
+        field(text, "redis_link_partial_copies", figure(&redis.partial_copies));
+        field(text, "redis_link_copied_keys", figure(&redis.copy_keys));
+        field(text, "redis_link_unknown", figure(&redis.unknown));
+        let kinds = redis.unknown_kinds();
+        let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind}={count}")).collect();
+        field(text, "redis_link_unknown_kinds", kinds.join(","));
+    }
     if is_copying {
         field(text, "master_sync_total_bytes", copy_len);
         field(text, "master_sync_read_bytes", copied);

@@ -72,7 +72,7 @@ impl RespExecutor {
             return Some(pause);
         }
         let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
-        thread.script_wait(spec, args, client, run.now)
+        thread.script_wait(spec, args, client, run.wall)
     }
 
     /// The wait for a pause or for the log, if the request must wait. Forbidden requests are refused at once. Clients
@@ -84,9 +84,9 @@ impl RespExecutor {
         run: &Run<'_>,
         client: &Client,
     ) -> Option<Wait> {
-        let pause = thread.server.clients.pause.lasts(run.now);
+        let pause = thread.server.clients.pause.lasts(run.wall);
         if pause.is_none() {
-            thread.flush_if_due(run.now);
+            thread.flush_if_due(run.wall);
         }
         let spec = self.batch.spec(i)?;
         let wait = match pause {
@@ -146,10 +146,11 @@ impl RespExecutor {
         if thread.server.persist.loading.refuses(spec, args, &mut thread.store, run.now) {
             return Some(LOADING.into());
         }
-        if thread.is_slow && thread.is_busy(spec, args, client, run.now) {
+        if thread.is_slow && thread.is_busy(spec, args, client, run.wall) {
             return Some(BUSY.into());
         }
-        if thread.server.replication.is_replica() && client.changes_keys(spec) {
+        let is_replica = thread.server.replication.is_replica() && !client.is_of_primary();
+        if is_replica && client.changes_keys(spec) {
             return Some(READONLY.into());
         }
         if client.may_write(spec)
@@ -186,7 +187,7 @@ impl RespExecutor {
         let args = self.batch.args(i, run.input);
         if let Some(took) = timer.and_then(|timer| timer.stop(thread)) {
             let place = (&thread.shared().counters, &*client, &*thread.server);
-            commands::note_time(spec.id, args, took, run.now, place);
+            commands::note_time(spec.id, args, took, run.wall, place);
         }
         notify::tell(spec, &mut thread.store, &thread.server, &thread.config);
         let Server { push, settings, .. } = &*thread.server;

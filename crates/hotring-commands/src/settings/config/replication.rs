@@ -21,6 +21,8 @@ pub struct ReplicationSettings {
     pub copy_rate: usize,
     /// Seconds of silence after which either side closes the link.
     pub timeout_s: u64,
+    /// The treatment of what a Redis primary has, and this server has not.
+    pub unknown: Unknown,
     /// The rank of this server when a replica is chosen for promotion; 0 means never.
     pub priority: u32,
 }
@@ -35,9 +37,19 @@ impl Default for ReplicationSettings {
             backlog_max: 64 << 20,
             copy_rate: 256 << 20,
             timeout_s: 60,
+            unknown: Unknown::Stop,
             priority: 100,
         }
     }
+}
+
+/// The treatment of what a Redis primary has, and this server has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Stop in front of it.
+    Stop,
+    /// Pass it over.
+    Skip,
 }
 
 /// The address of a primary.

@@ -1,8 +1,8 @@
 //! Settings of replication.
 
-use crate::settings::config::{Secret, Source};
+use crate::settings::config::{Secret, Source, Unknown};
 use crate::settings::setting::{Change, Setting};
-use crate::settings::values::{boolean, number, size, yes_no};
+use crate::settings::values::{boolean, number, one_of, size, yes_no};
 
 pub(super) static REPLICATION: &[Setting] = &[
     Setting {
@@ -74,6 +74,20 @@ pub(super) static REPLICATION: &[Setting] = &[
         change: Change::Running,
         get: |c| c.replication.timeout_s.to_string(),
         set: |c, v| number(v, 1, i32::MAX as u64).map(|n| c.replication.timeout_s = n),
+    },
+    Setting {
+        name: "replicaof-unknown",
+        alias: "",
+        placeholder: "stop|skip",
+        help: "What a Redis primary has and hotring has not, such as streams: stop following in front of it, or skip \
+               it; it is counted and named either way",
+        change: Change::Running,
+        get: |c| if c.replication.unknown == Unknown::Skip { "skip" } else { "stop" }.to_string(),
+        set: |c, v| {
+            let skips = one_of(v, &["stop", "skip"])? == "skip";
+            c.replication.unknown = if skips { Unknown::Skip } else { Unknown::Stop };
+            Ok(())
+        },
     },
     Setting {
         name: "replica-priority",

@@ -2,6 +2,7 @@
 //! `tasks/replicate`; what the roles promise is in `docs/design/replication.md`.
 
 pub mod link;
+pub mod redis;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::settings::config::{Config, Source};
 use link::{Link, LinkStatus};
+use redis::RedisLink;
 
 /// The error of a write on a replica. Clients know the code and the text from Redis.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
@@ -20,6 +22,8 @@ pub struct Replication {
     /// The primary to follow; None on a primary. Each change begins a new link, even to the same primary.
     source: watch::Sender<Option<Arc<Source>>>,
     link: Mutex<Link>,
+    /// What only a link to a Redis has.
+    pub redis: RedisLink,
     /// 40 hexadecimal digits that name the stream to operators and tools. They are not the store's id.
     id: Mutex<String>,
 }
@@ -31,6 +35,7 @@ impl Replication {
             is_replica: AtomicBool::new(source.is_some()),
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
+            redis: RedisLink::default(),
             id: Mutex::new(id),
         }
     }
@@ -54,6 +59,7 @@ impl Replication {
 
     /// Changes the role: follows this primary, or none.
     pub(super) fn follow(&self, source: Option<Source>) {
+        let _applying = self.redis.applying();
         // ORDERING: Relaxed, see `is_replica`.
         self.is_replica.store(source.is_some(), Ordering::Relaxed);
         self.link().restart();

@@ -9,6 +9,7 @@
 
 mod dial;
 mod greet;
+mod redis;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -101,7 +102,9 @@ async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>)
 
 /// Links to the primary again and again.
 async fn keep_up(server: &Arc<Server>, source: &Source) {
-    while server.persist.loading.is_on() {
+    // An unfinished copy of a former primary is replaced.
+    let loading = &server.persist.loading;
+    while loading.is_on() && !loading.is_unfinished_copy() {
         tokio::time::sleep(LOADING_PAUSE).await;
     }
     let (mut pause, mut told) = (PAUSE_MIN, None);
@@ -127,6 +130,9 @@ async fn follow(
     server.replication.update_link(|link| link.enter(LinkStage::Connecting));
     let mut stream = dial(server, source).await?;
     match greet(&mut stream, server).await? {
-        Peer::Redis => Err(LinkError::Peer("the primary is not a hotring server".to_string())),
+        Peer::Redis => {
+            drop(stream);
+            redis::follow(server, source).await
+        }
     }
 }
