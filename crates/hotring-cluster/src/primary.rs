@@ -218,6 +218,11 @@ impl Primary {
         self.history.epoch()
     }
 
+    /// The store whose data the stream is.
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
     /// The epochs of the stream.
     pub fn history(&self) -> &History {
         &self.history

@@ -196,6 +196,11 @@ impl Replica {
         std::mem::take(&mut self.acts)
     }
 
+    /// What this replica has now.
+    pub fn held(&self) -> &Held {
+        &self.copy
+    }
+
     /// The last record that is applied.
     pub fn last(&self) -> Lsn {
         self.copy.last

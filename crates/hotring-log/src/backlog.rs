@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use crate::log::Log;
 use crate::record::{Chunk, Lsn};
 
 /// Bytes that a chunk takes in addition to its records.
@@ -73,16 +74,15 @@ impl Backlog {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Begins to add groups. A group that is being written may still be left out: the caller must wait until all
-    /// records that were handed over by the return are written, and then call [`begin`](Self::begin) with the last of
-    /// them.
-    pub fn turn_on(&self) {
+    /// Begins to add the groups of this log: from here on every record that is handed over later will be there.
+    pub fn turn_on(&self, log: &Log) {
         // ORDERING: Release, see `is_on`.
         self.is_on.store(true, Ordering::Release);
+        // A group that the writer took before it could see the flag is left out, and has no later record than this.
+        self.begin(log.handed());
     }
 
-    /// States that all later groups will be added: every record after this one is or will be there.
-    pub fn begin(&self, last: Lsn) {
+    fn begin(&self, last: Lsn) {
         let mut state = self.state();
         if state.start.is_none() {
             (state.start, state.last) = (Some(last), last);
@@ -204,10 +204,17 @@ mod tests {
     }
 
     /// The numbers of the records after this one, read until none is left.
-    fn numbers(backlog: &Backlog, mut after: Lsn) -> Vec<Lsn> {
+    fn numbers(backlog: &Backlog, after: Lsn) -> Vec<Lsn> {
+        numbers_to(backlog, after, Lsn::MAX)
+    }
+
+    /// The same, up to `last`.
+    fn numbers_to(backlog: &Backlog, mut after: Lsn, last: Lsn) -> Vec<Lsn> {
         let mut found = Vec::new();
-        while let Poll::Ready(Ok(chunk)) = backlog.poll_after(after, Waker::noop()) {
-            let bytes: Vec<u8> = chunk.pieces_after(after).collect::<Vec<_>>().concat();
+        while after < last
+            && let Poll::Ready(Ok(chunk)) = backlog.poll_after(after, Waker::noop())
+        {
+            let bytes: Vec<u8> = chunk.pieces(after, last).collect::<Vec<_>>().concat();
             let mut rest = &bytes[..];
             while !rest.is_empty() {
                 let record = read(rest).expect("it was sealed");
@@ -216,7 +223,7 @@ mod tests {
                 found.push(record.lsn);
                 rest = &rest[record.len..];
             }
-            after = chunk.last();
+            after = chunk.last().min(last);
         }
         found
     }
@@ -224,7 +231,6 @@ mod tests {
     #[test]
     fn a_reader_gets_every_record_behind_its_own_from_anywhere() {
         let backlog = Backlog::new(u64::MAX);
-        backlog.turn_on();
         backlog.begin(4);
         assert!(backlog.poll_after(4, Waker::noop()).is_pending());
         for lsns in [5..=5, 6..=11, 12..=13] {
@@ -232,6 +238,9 @@ mod tests {
         }
         for after in 4..=13 {
             assert_eq!(numbers(&backlog, after), (after + 1..=13).collect::<Vec<_>>(), "{after}");
+        }
+        for last in 5..=13 {
+            assert_eq!(numbers_to(&backlog, 4, last), (5..=last).collect::<Vec<_>>(), "{last}");
         }
         for lost in [0, 3, 14] {
             assert!(

@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod backlog;
+mod copy_mark;
 mod log;
 mod manifest;
 mod names;
@@ -61,9 +62,13 @@ pub mod wire;
 mod writer;
 
 pub use backlog::{Backlog, Gone, Status as BacklogStatus};
+pub use copy_mark::{drop_unfinished_copy, mark_copy, unmark_copy};
 pub use log::{Log, Trouble, When};
 pub use packed::{UNPACKED_MAX, pack, unpack};
-pub use record::{Attached, Bad, Chunk, Effect, Found, Lsn, Mark, Records, read};
+pub use record::{
+    Attached, Bad, Batch, Chunk, Effect, Found, Head, Lsn, Mark, NoRun, Records, Run, batch_at,
+    effect_at, head, read,
+};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use relay::Relay;
 pub use repair::{RepairError, repair};

@@ -8,6 +8,9 @@ pub(crate) const MANIFEST: &str = "manifest.hrm";
 /// The manifest until it is on the disk.
 pub(crate) const UNFINISHED_MANIFEST: &str = "manifest.tmp";
 
+/// The mark of a full copy that is not finished.
+pub(crate) const UNFINISHED_COPY: &str = "copy-unfinished";
+
 /// The segment whose first record is `first`.
 pub(crate) fn segment(first: Lsn) -> String {
     format!("log-{first:020}.hrl")

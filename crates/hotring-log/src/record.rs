@@ -12,7 +12,7 @@
 //!         unpin:   key
 //!         change:  key length, LEB128 | number of the change, LEB128 | key | change
 //!         database: number u8: the database of the records behind it, to the end of their batch or block; 0 at first
-//!         epochs:  for each epoch of the stream: number u64, mark u64, first record u64
+//!         epochs:  the store and the epochs of its stream
 //!         order:   number u8 of the database that each number stands for from here on, for all 256
 //!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
@@ -28,13 +28,15 @@
 
 mod chunk;
 mod read;
+mod run;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use chunk::Chunk;
-pub use read::{Bad, Found, read};
+pub use read::{Bad, Found, Head, head, read};
 pub(crate) use read::{checksum, highest_durable, read_body};
+pub use run::{Batch, NoRun, Run, batch_at, effect_at};
 
 /// A record's number. The first record ever has 1.
 pub type Lsn = u64;
@@ -109,7 +111,7 @@ pub enum Effect<'a> {
     },
     /// The epochs of the stream up to this record, for replicas. Without meaning for the store.
     Epochs {
-        /// The history, oldest first: for each epoch its number, its mark and its first record, as three u64.
+        /// The store and its epochs, as the servers encode them.
         history: &'a [u8],
     },
     /// The key must not be evicted.
@@ -253,14 +255,6 @@ impl Records {
         self.begin_put(key, form, expire_at, len);
         self.attached.push((self.bytes.len(), value));
         self.attached_len += len;
-    }
-
-    /// Adds a record that was read elsewhere. It belongs to the same batch as the next one if its own head says so.
-    pub fn push_sealed(&mut self, found: &Found<'_>, record: &[u8]) {
-        debug_assert_eq!(record.len(), found.len);
-        self.last = self.bytes.len();
-        self.count += 1;
-        self.bytes.extend_from_slice(record);
     }
 
     fn begin_put(&mut self, key: &[u8], form: u8, expire_at: Option<u64>, value_len: usize) {

@@ -25,7 +25,7 @@ impl Relay {
     const IDLE_MIN: u32 = 10;
 
     /// Longest such sleep.
-    const IDLE: Duration = Duration::from_secs(1);
+    const IDLE: Duration = Duration::from_secs(60);
 
     /// Passes the records of this log to this backlog.
     pub fn new(log: Arc<Log>, backlog: Arc<Backlog>) -> Relay {
@@ -53,8 +53,10 @@ impl Relay {
         if !self.group.is_empty() {
             self.idle = 0;
             let (last, len) = (first - 1 + self.group.count(), self.group.len() as u64);
-            self.group.seal(first, None);
-            self.backlog.push(Chunk::of(&mut self.group, first));
+            if self.backlog.is_on() {
+                self.group.seal(first, None);
+                self.backlog.push(Chunk::of(&mut self.group, first));
+            }
             self.group.reset(Self::KEPT_MAX);
             self.log.has_written(last, len);
         }

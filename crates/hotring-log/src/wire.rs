@@ -9,8 +9,6 @@
 
 use std::fmt;
 
-use crate::record::Lsn;
-
 /// Length of a frame's head.
 pub const FRAME_HEAD_LEN: usize = 16;
 
@@ -24,23 +22,22 @@ pub const WIRE_VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// The primary's [`Answer`] to the replica's command.
-    Answer = 1,
+    /// A message of the machines that decide who follows whom (`hotring-cluster`).
+    Message = 1,
     /// Sealed records, as in a segment. The frames are one stream: a record may begin in one frame and end in another.
     Records = 2,
+    /// The beginning of a full copy: the number of the record behind which the stream goes on, and the expected number
+    /// of keys, as u64. The replica drops its data.
+    CopyBegin = 3,
     /// A part of a full copy: packed effects.
-    Part = 3,
+    Part = 4,
     /// The end of a full copy: the number of the record up to which the replica must apply the stream, as u64.
-    CopyEnd = 4,
-    /// The primary's [`Beat`].
-    Beat = 5,
-    /// The replica's [`Ack`].
-    Ack = 6,
+    CopyEnd = 5,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Answer, Kind::Records, Kind::Part, Kind::CopyEnd, Kind::Beat, Kind::Ack]
+        [Kind::Message, Kind::Records, Kind::CopyBegin, Kind::Part, Kind::CopyEnd]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
@@ -147,116 +144,13 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Takes a number off the front.
-fn long(bytes: &mut &[u8]) -> Option<u64> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(u64::from_le_bytes(*number))
-}
-
-/// The primary's answer to a replica that asks for the stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The records after this one follow.
-    pub after: Lsn,
-    /// A full copy comes first: the replica must drop its data.
-    pub copies: bool,
-    /// The expected number of keys of the copy.
-    pub keys: u64,
-    /// The public id of the stream: 40 hexadecimal digits.
-    pub stream: String,
-    /// The history of the primary's epochs, as in its record.
-    pub epochs: Vec<u8>,
-}
-
-impl Answer {
-    const STREAM_LEN: usize = 40;
-
-    /// The body of its message.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for number in [self.after, self.copies.into(), self.keys] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        debug_assert_eq!(self.stream.len(), Self::STREAM_LEN);
-        bytes.extend_from_slice(self.stream.as_bytes());
-        bytes.extend_from_slice(&self.epochs);
-        bytes
-    }
-
-    /// Reads the body of a message; None if it is none.
-    pub fn of(mut bytes: &[u8]) -> Option<Answer> {
-        let [after, copies, keys] = [long(&mut bytes)?, long(&mut bytes)?, long(&mut bytes)?];
-        let (stream, epochs) = bytes.split_at_checked(Self::STREAM_LEN)?;
-        let is_hex = stream.iter().all(u8::is_ascii_hexdigit);
-        if copies > 1 || !is_hex {
-            return None;
-        }
-        let stream = String::from_utf8_lossy(stream).into_owned();
-        Some(Answer { after, copies: copies == 1, keys, stream, epochs: epochs.to_vec() })
-    }
-}
-
-/// The primary's sign of life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beat {
-    /// The primary's wall clock in Unix milliseconds.
-    pub now: u64,
-    /// The last record of the stream.
-    pub last: Lsn,
-    /// A number that the replica sends back.
-    pub token: u64,
-}
-
-impl Beat {
-    /// The body of its message.
-    pub fn to_bytes(self) -> [u8; 24] {
-        let numbers = [self.now, self.last, self.token].map(u64::to_le_bytes);
-        numbers.concat().try_into().expect("three numbers")
-    }
-
-    /// Reads the body of a message; None if it is none.
-    pub fn of(mut bytes: &[u8]) -> Option<Beat> {
-        let [now, last, token] = [long(&mut bytes)?, long(&mut bytes)?, long(&mut bytes)?];
-        bytes.is_empty().then_some(Beat { now, last, token })
-    }
-}
-
-/// A replica's position.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ack {
-    /// The last record that readers of the replica see; 0 while a full copy is incomplete.
-    pub applied: Lsn,
-    /// The last record that a kill of the replica does not lose.
-    pub written: Lsn,
-    /// The last record that a power cut at the replica does not lose.
-    pub synced: Lsn,
-    /// The token of the last beat.
-    pub token: u64,
-}
-
-impl Ack {
-    /// The body of its message.
-    pub fn to_bytes(self) -> [u8; 32] {
-        let numbers = [self.applied, self.written, self.synced, self.token].map(u64::to_le_bytes);
-        numbers.concat().try_into().expect("four numbers")
-    }
-
-    /// Reads the body of a message; None if it is none.
-    pub fn of(mut bytes: &[u8]) -> Option<Ack> {
-        let mut next = || long(&mut bytes);
-        let (applied, written, synced, token) = (next()?, next()?, next()?, next()?);
-        bytes.is_empty().then_some(Ack { applied, written, synced, token })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn frames() -> Vec<u8> {
         let (mut writer, mut out) = (FrameWriter::default(), Vec::new());
-        writer.message(&mut out, Kind::Beat, &Beat { now: 1, last: 2, token: 3 }.to_bytes());
+        writer.message(&mut out, Kind::Message, b"hello");
         let at = writer.begin(&mut out);
         out.extend_from_slice(b"part");
         writer.end(&mut out, at, Kind::Part, true);
@@ -275,8 +169,7 @@ mod tests {
             }
         }
         assert_eq!(at, bytes.len());
-        let beat = Beat::of(&found[0].2).unwrap();
-        assert_eq!((found[0].0, beat), (Kind::Beat, Beat { now: 1, last: 2, token: 3 }));
+        assert_eq!(found[0], (Kind::Message, false, b"hello".to_vec()));
         assert_eq!(found[1], (Kind::Part, true, b"part".to_vec()));
         assert_eq!(found[2], (Kind::Part, false, Vec::new()));
     }
@@ -311,24 +204,5 @@ mod tests {
         let mut long = bytes.clone();
         long[..4].copy_from_slice(&(BODY_MAX as u32 + 1).to_le_bytes());
         assert_eq!(FrameReader::default().read(&long[..FRAME_HEAD_LEN]), Err(BadFrame("length")));
-    }
-
-    #[test]
-    fn messages_are_read_as_written_and_not_otherwise() {
-        let answer = Answer {
-            after: 7,
-            copies: true,
-            keys: 9,
-            stream: "0123456789abcdef0123456789abcdef01234567".into(),
-            epochs: vec![1, 2, 3],
-        };
-        assert_eq!(Answer::of(&answer.to_bytes()), Some(answer.clone()));
-        assert_eq!(Answer::of(&answer.to_bytes()[..60]), None);
-        let ack = Ack { applied: 1, written: 2, synced: 3, token: 4 };
-        assert_eq!(Ack::of(&ack.to_bytes()), Some(ack));
-        for len in (0..32).chain([33]) {
-            assert_eq!(Ack::of(&[0; 33][..len]), None);
-        }
-        assert_eq!(Beat::of(&[0; 25]), None);
     }
 }

@@ -28,7 +28,7 @@ pub use hotring_commands::host::files::{NewFile, Special};
 pub use hotring_commands::host::start_error::StartError;
 pub use hotring_commands::settings::config::{
     AuthClients, Config, LogFormat, LogLevel, LogSettings, MemcachedSettings, OnError, Protocols,
-    SavePoint, Secret, SnapshotSettings, TlsSettings,
+    ReplicationSettings, SavePoint, Secret, SnapshotSettings, Source, TlsSettings,
 };
 pub use hotring_commands::settings::guard::Guard;
 pub use hotring_commands::settings::{

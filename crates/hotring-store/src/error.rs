@@ -33,6 +33,8 @@ pub enum StoreError {
     Overflow(NumberKind),
     /// The change that a bounded counter would make is out of range.
     AppliedOverflow(NumberKind),
+    /// The store is a replica: only the stream of its primary writes it ([`Role`](crate::Role)).
+    ReadOnly,
     /// There is no history to restore from: [`Options::history`](crate::Options::history) is 0.
     HistoryOff,
     /// The source key is absent.
@@ -89,6 +91,7 @@ impl fmt::Display for StoreError {
             Self::InfiniteValue => f.write_str("the value is an infinity"),
             Self::Overflow(kind) => write!(f, "the sum is not {kind}"),
             Self::AppliedOverflow(kind) => write!(f, "the change is not {kind}"),
+            Self::ReadOnly => f.write_str("the store is a replica and accepts no writes"),
             Self::HistoryOff => f.write_str("no earlier values are kept"),
             Self::NoSuchKey => f.write_str("the key is absent"),
             Self::ValuesTooLong { len_max } => {

@@ -44,10 +44,12 @@
 
 #![forbid(unsafe_code)]
 
+mod apply;
 mod changes;
 mod container;
 mod databases;
 mod decimal;
+mod digest_walk;
 mod error;
 #[doc(hidden)]
 pub mod evict;
@@ -66,6 +68,7 @@ mod list;
 mod logged;
 mod long_text;
 mod metadata;
+mod mode;
 mod ops;
 mod pins;
 mod restore;
@@ -82,8 +85,10 @@ mod watch;
 mod wheel;
 mod write;
 
+pub use apply::{Applier, ApplyError, Placed, Worker, keys_of};
 pub use changes::{Change, Changed, Effects, FieldsChanged, Origin, Step};
 pub use databases::DATABASES_MAX;
+pub use digest_walk::DigestWalk;
 pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]
@@ -104,6 +109,7 @@ pub use list::{End, ListRef};
 pub use logged::UnknownForm;
 pub use long_text::TextRef;
 pub use metadata::{Access, Metadata};
+pub use mode::Role;
 pub use ops::bit_fields::{BitField, FieldAction, FieldOp, Overflow};
 pub use ops::bits::{BitOp, BitRange};
 pub use ops::content::{Content, Field};
@@ -128,7 +134,7 @@ pub use scored::ScoredRef;
 pub use scored::interval::{Interval, MemberEnd, ScoreEnd};
 pub use session::Session;
 pub use set::{Member, SetForm, SetRef};
-pub use snapshot::{SnapshotFailed, SnapshotWalk};
+pub use snapshot::{SnapshotFailed, SnapshotWalk, WalkSink};
 pub use store::{OpenError, Options, Stats, Store};
 pub use value::{Text, ValueRef};
 pub use wait::Wait;

@@ -21,7 +21,6 @@
 //! entirely before or entirely after that moment. A record gets its position in the log after its write was applied: a
 //! scan of the store that begins later sees its effect, or a later one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hotring_index::{Action, AnyIndex, Block, Entry, Expiry, NewValue, Value};
@@ -33,6 +32,7 @@ use crate::container::{ContainerOptions, Contents, Type, packed_kind, unpack};
 use crate::gate::Fault;
 use crate::hash::{Hash, from_format_1};
 use crate::long_text::{LongText, from_packed};
+use crate::mode::Modes;
 use crate::sync::Arc;
 use crate::value::{KIND_HASH_1, encode_owned};
 
@@ -46,7 +46,7 @@ const KIND_MAX: u8 = 15;
 
 /// The state of logging that all sessions share.
 pub(crate) struct Logged {
-    pub(crate) is_on: AtomicBool,
+    pub(crate) modes: Modes,
     pub(crate) parts: OnceLock<Parts>,
     /// The order locks, without padding: they stay in the cache of a writing thread, and two threads rarely want the
     /// same cache line at the same time.
@@ -74,7 +74,7 @@ pub(crate) struct Logging {
 impl Logged {
     pub(crate) fn new(seed: u64, fault: Fault) -> Logged {
         let locks = (0..LOCKS).map(|_| Mutex::default()).collect();
-        Logged { is_on: AtomicBool::new(false), parts: OnceLock::new(), locks, seed, fault }
+        Logged { modes: Modes::new(), parts: OnceLock::new(), locks, seed, fault }
     }
 
     pub(crate) fn set_log(&self, log: Arc<Log>) -> bool {
@@ -92,8 +92,7 @@ impl Logged {
     /// Whether writes are logged. The caller must be within the gate.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
-        // ORDERING: Relaxed; it changes while no other session is within the gate, which orders it.
-        self.is_on.load(Ordering::Relaxed)
+        self.modes.get().is_logged()
     }
 
     /// Locks out other writers of the key with this gate hash.

@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// Prefetches the memory that these records will touch, as one batch.
-    fn fetch(&mut self, effects: &[Effect<'_>]) {
+    pub(crate) fn fetch(&mut self, effects: &[Effect<'_>]) {
         let mut keys = [Key::from(b""); UNPACKED_MAX];
         let mut len = 0;
         for effect in effects.iter().take(UNPACKED_MAX) {

@@ -20,6 +20,7 @@ use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, Writing, stripe_of};
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
+use crate::mode::Mode;
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
@@ -67,6 +68,13 @@ pub struct Session {
     /// Items are verified, or changes are recorded: `Effects` may have more than a log position.
     pub(crate) has_rare_effects: bool,
     pub(crate) verifies: bool,
+    /// Whether this session applies the stream of another store: only such sessions may write a replica.
+    pub(crate) applies: bool,
+    /// Whether this session runs the commands of a primary that is another kind of server: it writes a replica, too,
+    /// but its writes are logged.
+    pub(crate) follows: bool,
+    /// Whether an operation that returns no error was refused ([`Session::take_refused`]).
+    pub(crate) refused: bool,
     /// See [`Session::admitted`].
     admitted: Option<usize>,
     /// Buffer of `mget`.
@@ -109,6 +117,9 @@ impl Session {
             seed,
             has_rare_effects: verifies,
             verifies,
+            applies: false,
+            follows: false,
+            refused: false,
             admitted: None,
             gathered: Default::default(),
             hashes: Vec::new(),
@@ -147,7 +158,8 @@ impl Session {
         f(&mut self.index)
     }
 
-    /// Runs `f`, which may change this one key. Fails if the write is not admitted for lack of memory.
+    /// Runs `f`, which may change this one key. Fails if the write is not admitted for lack of memory, or the store is
+    /// a replica.
     #[inline(always)]
     pub(crate) fn write<'k, R>(
         &mut self,
@@ -155,7 +167,7 @@ impl Session {
         f: impl FnOnce(Write<'_>) -> R,
     ) -> Result<R, StoreError> {
         self.admit()?;
-        Ok(self.change(key, f))
+        self.try_change(key, f)
     }
 
     /// Like [`Session::write`], for the operations of [`Session::admit_little`].
@@ -165,16 +177,48 @@ impl Session {
         f: impl FnOnce(Write<'_>) -> R,
     ) -> Result<R, StoreError> {
         self.admit_little()?;
-        Ok(self.change(key, f))
+        self.try_change(key, f)
     }
 
-    /// Like [`Session::write`], for operations that take no memory, or that were admitted before their hold.
+    /// Like [`Session::write`], for operations that take no memory, or were admitted before.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`]
+    #[inline(always)]
+    pub(crate) fn try_change<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        f: impl FnOnce(Write<'_>) -> R,
+    ) -> Result<R, StoreError> {
+        let changed = self.change_if::<_, false, true>(
+            key.into(),
+            |gate, hash| Some(gate.write(hash)),
+            |write, _| f(write),
+        );
+        changed.ok_or(StoreError::ReadOnly)
+    }
+
+    /// Like [`Session::try_change`], under the key's order lock even without a log.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`]
+    pub(crate) fn try_change_in_order<R>(
+        &mut self,
+        key: Key<'_>,
+        f: impl FnOnce(Write<'_>, Objects<'_>) -> R,
+    ) -> Result<R, StoreError> {
+        let changed = self.change_if::<_, true, true>(key, |gate, hash| Some(gate.write(hash)), f);
+        changed.ok_or(StoreError::ReadOnly)
+    }
+
+    /// Like [`Session::try_change`], for operations that return no error: they change nothing if the store is a
+    /// replica.
     pub(crate) fn change<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
         f: impl FnOnce(Write<'_>) -> R,
     ) -> R {
-        let changed = self.change_if::<_, false>(
+        let changed = self.change_if::<_, false, false>(
             key.into(),
             |gate, hash| Some(gate.write(hash)),
             |write, _| f(write),
@@ -188,7 +232,7 @@ impl Session {
         key: Key<'_>,
         f: impl FnOnce(Write<'_>, Objects<'_>) -> R,
     ) -> R {
-        let changed = self.change_if::<_, true>(key, |gate, hash| Some(gate.write(hash)), f);
+        let changed = self.change_if::<_, true, false>(key, |gate, hash| Some(gate.write(hash)), f);
         changed.expect("`write` waits until it may enter")
     }
 
@@ -198,7 +242,7 @@ impl Session {
         key: &[u8],
         f: impl FnOnce(Write<'_>) -> R,
     ) -> Option<R> {
-        self.change_if::<_, false>(
+        self.change_if::<_, false, false>(
             key.into(),
             |gate, hash| gate.write_unless_held(hash),
             |write, _| f(write),
@@ -211,11 +255,12 @@ impl Session {
         key: &[u8],
         f: impl FnOnce(Write<'_>, Objects<'_>) -> R,
     ) -> Option<R> {
-        self.change_if::<_, true>(key.into(), |gate, hash| gate.write_unless_held(hash), f)
+        self.change_if::<_, true, false>(key.into(), |gate, hash| gate.write_unless_held(hash), f)
     }
 
+    /// None if `enter` returns None, or if the write is refused and `FAILS`.
     #[inline(always)]
-    fn change_if<R, const ORDERED: bool>(
+    fn change_if<R, const ORDERED: bool, const FAILS: bool>(
         &mut self,
         key: Key<'_>,
         enter: impl FnOnce(&mut GateSession, u64) -> Option<Writing<'_>>,
@@ -224,31 +269,51 @@ impl Session {
         let hash = spread(self.seed, key.bytes());
         let stripe = stripe_of(hash) as u32;
         let writing = enter(&mut self.gate, hash)?;
-        let active = if self.hooks.have_work(stripe, key.bytes()) {
+        let mode = self.logged.modes.get();
+        let mut hooks = if self.hooks.have_work(stripe, key.bytes()) {
             Some(ActiveHooks {
                 all: &self.hooks,
                 changes: self.changes.as_mut(),
                 ready: &mut self.ready,
+                refuses: None,
             })
         } else {
             None
         };
         let (index, wheels) = (&mut self.index, &*self.wheels);
         let objects = Objects { index: &self.store, options: &self.containers };
-        if !ORDERED && !self.logged.is_on() {
-            let write = Write { index, key, stripe, wheels, records: None, hooks: active };
+        if !ORDERED && mode == Mode::FREE {
+            let write = Write { index, key, stripe, wheels, records: None, hooks, lasting: false };
             return Some(f(write, objects));
         }
+        let mut refused = false;
+        if mode.is_replica() && !self.applies && !self.follows {
+            let refuses = Some(&mut refused);
+            hooks = Some(ActiveHooks {
+                all: &self.hooks,
+                changes: None,
+                ready: &mut self.ready,
+                refuses,
+            });
+        }
         // Within a hold no other session writes the key, and the records are handed over together at the end of the
-        // hold.
+        // hold. Each key has one applier, whose records are in the log before they are applied.
         let is_held = writing.is_held();
-        let order = if is_held { None } else { self.logged.order(hash) };
-        let records = self.logged.is_on().then(|| self.logging.of_database(self.place));
-        let result = f(Write { index, key, stripe, wheels, records, hooks: active }, objects);
+        let is_alone = is_held || (self.applies && !ORDERED);
+        let order = if is_alone { None } else { self.logged.order(hash) };
+        let is_logged = mode.is_logged() && (!mode.is_replica() || self.follows);
+        let records = is_logged.then(|| self.logging.of_database(self.place));
+        let lasting = mode.keeps_expired() && !self.applies;
+        let write = Write { index, key, stripe, wheels, records, hooks, lasting };
+        let result = f(write, objects);
         if !is_held {
             self.logging.hand_over(&self.logged);
         }
         drop(order);
+        if FAILS && refused {
+            return None;
+        }
+        self.refused |= refused;
         Some(result)
     }
 

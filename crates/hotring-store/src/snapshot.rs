@@ -30,6 +30,42 @@ const NO_TIME: u64 = 0;
 const STEP_LEN: usize = 256 << 10;
 const STEP_ITEMS: usize = 256;
 
+/// Takes what a walk reads.
+pub trait WalkSink {
+    /// Adds an item, in memory.
+    fn push(&mut self, effect: &Effect<'_>);
+    /// Whether the items in memory are enough for a block.
+    fn is_full(&self) -> bool;
+    /// Passes the items in memory on as a block, if there are any.
+    fn write_block(&mut self) -> io::Result<()>;
+    /// Starts a block of this class.
+    fn set_class(&mut self, class: u8) -> io::Result<()>;
+    /// Starts a block of this database.
+    fn set_database(&mut self, number: u8) -> io::Result<()>;
+}
+
+impl WalkSink for SnapshotWriter {
+    fn push(&mut self, effect: &Effect<'_>) {
+        self.push(effect);
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full()
+    }
+
+    fn write_block(&mut self) -> io::Result<()> {
+        self.write_block()
+    }
+
+    fn set_class(&mut self, class: u8) -> io::Result<()> {
+        self.set_class(class)
+    }
+
+    fn set_database(&mut self, number: u8) -> io::Result<()> {
+        self.set_database(number)
+    }
+}
+
 /// The progress of a snapshot through the store.
 pub struct SnapshotWalk {
     hottest: std::vec::IntoIter<Box<[u8]>>,
@@ -97,7 +133,7 @@ impl SnapshotWalk {
     pub fn step(
         &mut self,
         session: &mut Session,
-        writer: &mut SnapshotWriter,
+        writer: &mut impl WalkSink,
     ) -> Result<bool, SnapshotFailed> {
         if self.places.is_none() {
             let order = session.databases.order();
@@ -129,7 +165,7 @@ impl SnapshotWalk {
     fn step_here(
         &mut self,
         session: &mut Session,
-        writer: &mut SnapshotWriter,
+        writer: &mut impl WalkSink,
     ) -> Result<bool, SnapshotFailed> {
         let mut longs = Vec::new();
         writer.set_database(self.place)?;
@@ -197,9 +233,12 @@ impl Session {
         self.logged.is_on()
     }
 
-    /// The position of the last record handed to the log. None if there is no log.
+    /// The position of the last record up to which all writes have been applied. None if there is no log.
     pub fn log_position(&self) -> Option<Lsn> {
-        Some(self.logged.log()?.handed())
+        let handed = self.logged.log()?.handed();
+        // A replica's records are in its log before they are applied.
+        let is_replica = self.logged.modes.get().is_replica();
+        Some(if is_replica { self.logged.modes.applied() } else { handed })
     }
 
     /// The log position at a moment when no write is between its change and its record: everything read before is in
@@ -207,7 +246,7 @@ impl Session {
     pub fn log_end(&mut self) -> Option<Lsn> {
         self.hold(&Keys::All, Hold::Exclusive, |session| {
             // Changes made while logging was off have no records.
-            session.is_logged().then(|| session.log_position()).flatten()
+            session.is_logged().then(|| Some(session.logged.log()?.handed())).flatten()
         })
     }
 
@@ -234,7 +273,7 @@ impl Session {
     }
 
     /// Passes the value of one key on, if it exists.
-    fn value_of(
+    pub(crate) fn value_of(
         &mut self,
         key: &[u8],
         longs: &mut Vec<Long>,
@@ -258,7 +297,7 @@ impl Session {
 }
 
 /// A long value, shared with the store, that is encoded later, when no session waits for this one.
-struct Long {
+pub(crate) struct Long {
     key: Box<[u8]>,
     form: u8,
     expire_at: Option<u64>,
@@ -280,7 +319,7 @@ impl Long {
     }
 
     /// Passes the value to `f`.
-    fn put(&self, f: impl FnOnce(&Effect<'_>)) {
+    pub(crate) fn put(&self, f: impl FnOnce(&Effect<'_>)) {
         let Long { key, form, expire_at, value } = self;
         let bytes;
         let value = match value {

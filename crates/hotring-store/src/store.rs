@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 
 use hotring_index::{AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError, Stalled};
-use hotring_log::Log;
+use hotring_log::{Log, Lsn};
 
 use crate::container::ContainerOptions;
 use crate::databases::{Database, Databases};
@@ -181,7 +181,7 @@ pub struct Store {
     hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
-    logged: Arc<Logged>,
+    pub(crate) logged: Arc<Logged>,
     /// The last number of [`UniqueNumbers`](crate::UniqueNumbers).
     last_unique: Arc<AtomicU64>,
     pub(crate) databases: Arc<Databases>,
@@ -456,6 +456,11 @@ impl Store {
     /// replaced: returns false, without effect, if there is one already.
     pub fn set_log(&self, log: Arc<Log>) -> bool {
         self.logged.set_log(log)
+    }
+
+    /// The last record up to which all are applied, if the store is a replica: what it may acknowledge.
+    pub fn applied(&self) -> Lsn {
+        self.logged.modes.applied()
     }
 
     /// The checksum setting of the items.

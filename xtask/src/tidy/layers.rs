@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["log", "segment", "manifest", "backlog", "wire"],
             &["walk", "recover"],
             &["syncer", "writer", "relay"],
-            &["snapshot", "repair"],
+            &["snapshot", "repair", "copy_mark"],
         ],
     ),
     (
@@ -81,11 +81,11 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "metadata",
                 "gathered",
             ],
-            &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
+            &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged", "mode"],
             &["write", "databases"],
             &["session"],
             &["store", "container::write", "container::write_text"],
-            &["ops", "snapshot", "restore"],
+            &["ops", "snapshot", "restore", "apply", "digest_walk"],
         ],
     ),
     (

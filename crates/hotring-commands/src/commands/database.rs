@@ -58,6 +58,7 @@ pub(crate) fn swapdb(c: &mut Context<'_>) -> Outcome {
     let other = number(c.args.at(2), "ERR invalid second DB index")?;
     let (one, other) = (check(c, one)?, check(c, other)?);
     c.store.swap(one, other);
+    c.store.take_refused()?;
     c.reply.ok();
     Ok(())
 }

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
+use hotring_store::DigestWalk;
+
 use super::object::{encoding_name, idle_seconds};
+use crate::host::fiber::rest;
 use crate::rdb::dump::dump;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -22,6 +25,7 @@ pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
     let name = c.args[1].to_ascii_lowercase();
     match (name.as_slice(), c.args.len()) {
         (b"sleep", 3) => sleep(c),
+        (b"digest", 2) => digest(c),
         (b"object", 3) => object(c),
         (b"log", 3) => {
             let text = c.args[2].escape_ascii().to_string();
@@ -55,6 +59,20 @@ fn sleep(c: &mut Context<'_>) -> Outcome {
     }
     std::thread::sleep(Duration::from_secs_f64(seconds.max(0.0)));
     c.reply.ok();
+    Ok(())
+}
+
+/// A digest of all data, to compare a replica with its primary. Other clients are served between its steps.
+fn digest(c: &mut Context<'_>) -> Outcome {
+    let mut walk = DigestWalk::new(c.now);
+    loop {
+        match walk.step(c.store) {
+            Ok(true) => rest(),
+            Ok(false) => break,
+            Err(damaged) => return Err(Failure::Damaged(damaged.key.unwrap_or_default())),
+        }
+    }
+    c.reply.simple(format!("{:040x}", walk.digest()));
     Ok(())
 }
 
@@ -117,6 +135,8 @@ fn protocol(c: &mut Context<'_>) -> Outcome {
 fn help(c: &mut Context<'_>) {
     let lines = [
         "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "DIGEST",
+        "    Computes a digest of all data, the same for the same data.",
         "ERROR <text>",
         "    Answers with this error.",
         "LOG <message>",
@@ -152,6 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn the_digest_is_that_of_the_data() {
+        let config = Config { debug_command: Guard::Yes, ..Config::default() };
+        let mut dialogue = Dialogue::with_config(Version::Resp2, Options::default(), config);
+        let mut after = |request: &str| {
+            dialogue.say(request);
+            dialogue.say("DEBUG DIGEST")
+        };
+        let one = after("SET k 12");
+        let two = after("RPUSH l a b");
+        assert_eq!(one.trim_end_matches('¶').len(), "+".len() + 40, "{one}");
+        assert!(one != two && after("DEL l") == one);
+        assert!(after("EXPIREAT k 33000000000") != one && after("SET k 12") == one);
+    }
+
+    #[test]
     fn what_tests_of_clients_ask() {
         let config = Config { debug_command: Guard::Yes, ..Config::default() };
         play_to(
@@ -162,6 +197,7 @@ mod tests {
             DEBUG ERROR 'BUSY me'     -> -BUSY me¶
             DEBUG LOG hello           -> +OK¶
             DEBUG OBJECT k            -> -ERR no such key¶
+            DEBUG DIGEST              -> +0000000000000000000000000000000000000000¶
             SET k 12                  -> +OK¶
             DEBUG OBJECT k            -> +Value at:0x0 refcount:1 encoding:int serializedlength:2 lru:5501184 lru_seconds_idle:0¶
             DEBUG PROTOCOL string     -> $11¶Hello World¶

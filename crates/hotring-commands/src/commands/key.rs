@@ -10,6 +10,7 @@ use crate::state::failure::{Failure, Outcome};
 /// DEL and UNLINK are the same command, because the memory of removed items is always freed later.
 pub(crate) fn del(c: &mut Context<'_>) -> Outcome {
     let n_removed = with_keys(c.args.tail(1), |keys| c.store.remove_many(keys, c.now));
+    c.store.take_refused()?;
     c.reply.count(n_removed);
     Ok(())
 }

@@ -20,6 +20,7 @@ pub(crate) fn pin(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn unpin(c: &mut Context<'_>) -> Outcome {
     let keys: Vec<&[u8]> = c.args.tail(1).iter().collect();
     let unpinned = c.store.unpin(&keys);
+    c.store.take_refused()?;
     c.reply.count(unpinned);
     Ok(())
 }

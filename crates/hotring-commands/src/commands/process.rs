@@ -22,6 +22,7 @@ pub(crate) fn dbsize(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn flushdb(c: &mut Context<'_>) -> Outcome {
     check_flush(c)?;
     c.store.clear();
+    c.store.take_refused()?;
     c.reply.ok();
     Ok(())
 }
@@ -29,6 +30,7 @@ pub(crate) fn flushdb(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn flushall(c: &mut Context<'_>) -> Outcome {
     check_flush(c)?;
     c.store.clear_all();
+    c.store.take_refused()?;
     c.reply.ok();
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! REPLICAOF and ROLE: who follows whom.
 
+use hotring_log::wire::WIRE_VERSION;
 use hotring_protocol::parse_i64;
 
 use crate::settings::config::Source;
+use crate::state::client::Closing;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::replication::link::LinkStage;
 
 const UNFINISHED: Failure = Failure::text(
     "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
@@ -24,7 +27,7 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
             return Err(UNFINISHED);
         }
         if c.server.replication.is_replica() {
-            c.server.follow(None);
+            c.server.promote(c.store).map_err(Failure::text)?;
             tracing::warn!(
                 client = c.client.shared.id,
                 "REPLICAOF NO ONE: this server is a primary"
@@ -42,26 +45,53 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
         return Ok(());
     }
     tracing::warn!(client = c.client.shared.id, primary = %source, "REPLICAOF: this server is a replica");
-    c.server.follow(Some(source));
+    c.server.follow(source, c.store);
     c.reply.ok();
+    Ok(())
+}
+
+/// Turns the connection into a link. After the reply it speaks the frames of `docs/design/replication-wire.md`.
+pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
+    let version = parse_i64(c.args.at(1)).ok_or(Failure::NotAnInteger)?;
+    let port = parse_i64(c.args.at(2)).and_then(|port| u16::try_from(port).ok());
+    let port = port.ok_or(Failure::NotAnInteger)?;
+    if version != i64::from(WIRE_VERSION) {
+        return Err(Failure::from(format!(
+            "ERR links of version {version} are not spoken here, but of version {WIRE_VERSION}"
+        )));
+    }
+    if c.server.replication.is_replica() {
+        return Err(Failure::text("ERR this server is a replica itself, and has no replicas"));
+    }
+    c.client.closing = Some(Closing::BecomesLink(port));
+    c.reply.simple("OK");
     Ok(())
 }
 
 pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
     let Some(source) = c.server.replication.source() else {
+        let replicas = c.server.replication.replicas();
         c.reply.array(3);
         c.reply.bulk(b"master");
-        c.reply.int(0);
-        c.reply.array(0);
+        c.reply.int(c.server.persist.durability.stream().map_or(0, |log| log.handed()) as i64);
+        c.reply.array(replicas.len());
+        for replica in replicas {
+            c.reply.array(3);
+            c.reply.bulk(replica.ip.as_bytes());
+            c.reply.bulk_int(replica.port.into());
+            c.reply.bulk_int(replica.applied as i64);
+        }
         return Ok(());
     };
     c.reply.array(5);
     c.reply.bulk(b"slave");
     c.reply.bulk(source.host.as_bytes());
     c.reply.int(source.port.into());
-    let link = &c.server.replication;
-    c.reply.bulk(link.link_status().stage.name().as_bytes());
-    c.reply.int(link.redis.position().map_or(-1, |position| position as i64));
+    c.reply.bulk(c.server.replication.link_status().stage.name().as_bytes());
+    let is_up = c.server.replication.link_status().stage == LinkStage::Connected;
+    let replication = &c.server.replication;
+    let applied = replication.redis.position().or_else(|| replication.applied());
+    c.reply.int(applied.filter(|_| is_up).map_or(-1, |position| position as i64));
     Ok(())
 }
 

@@ -159,7 +159,7 @@ impl Executor {
     /// value need not evict for the entire value at once.
     pub fn evict_for(&mut self, bytes: usize) {
         let ThreadState { server, store, config, .. } = &mut self.thread;
-        if server.persist.loading.is_on() {
+        if server.persist.loading.is_on() || server.replication.is_replica() {
             return;
         }
         let steps = bytes.div_ceil(EVICT_STEP);

@@ -192,6 +192,8 @@ pub(super) fn not_stored(c: &mut Context<'_>, key: &[u8], mode: Mode, refusal: R
     };
     if removes && mode == Mode::Set {
         c.store.remove(key, c.now);
+        // The refusal of the set is what the client gets.
+        let _ = c.store.take_refused();
     }
     refusal
 }
@@ -246,6 +248,7 @@ pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
         }
         let key = check_key(words.at(1))?;
         let removed = c.store.remove(key, c.now);
+        c.store.take_refused()?;
         let prefixes_max = c.config.memcached.prefixes_max;
         c.server.memcached.detail.note(key, Done::Delete, prefixes_max);
         c.count(if removed { Count::DeleteHits } else { Count::DeleteMisses });
@@ -284,7 +287,10 @@ fn flush_all(c: &mut Context<'_>) -> Outcome {
         };
         match c.expiry(time) {
             SetExpiry::At(at) if at > c.now => c.server.memcached.flush_at(at),
-            _ => c.server.memcached.flush_now(c.store),
+            _ => {
+                c.server.memcached.flush_now(c.store);
+                c.store.take_refused()?;
+            }
         }
         c.reply.line("OK");
         Ok(())

@@ -95,6 +95,7 @@ impl Context<'_> {
         // A set repairs a damaged item: the client did not ask for the old value.
         if put.mode == Mode::Set && self.store.take_damage().is_some() {
             self.store.remove(put.key, self.now);
+            self.store.take_refused()?;
             // The removal may have read the damaged item again, for change notifications.
             self.store.take_damage();
             stored = self.put_once(&put, numbers.as_ref(), access)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
-use hotring_log::{Log, Lsn, Trouble};
+use hotring_log::{Backlog, Log, Lsn, Trouble, When};
 
 use crate::settings::config::{LogSettings, OnError};
 use crate::state::snapshots::Snapshots;
@@ -24,20 +24,24 @@ pub struct Durability {
 
 struct Parts {
     log: Arc<Log>,
-    snapshots: Snapshots,
+    backlog: Arc<Backlog>,
+    /// None if the log has no files.
+    snapshots: Option<Snapshots>,
 }
 
 impl Durability {
     /// The state for a log without a server, for tests.
     #[cfg(feature = "testing")]
     pub fn of(log: Arc<Log>, snapshots: Snapshots) -> Durability {
-        let parts = OnceLock::from(Parts { log, snapshots });
+        let backlog = Arc::new(Backlog::new(0));
+        let parts = OnceLock::from(Parts { log, backlog, snapshots: Some(snapshots) });
         Durability { parts, is_abandoned: AtomicBool::new(false) }
     }
 
-    /// Sets the log and its snapshots, once the server has read the previous ones.
-    pub fn begin(&self, log: Arc<Log>, snapshots: Snapshots) {
-        let is_first = self.parts.set(Parts { log, snapshots }).is_ok();
+    /// Sets the log, its latest records in memory, and its snapshots, once the server has read the previous ones. A log
+    /// without files, which exists for replicas only, has no snapshots.
+    pub fn begin(&self, log: Arc<Log>, backlog: Arc<Backlog>, snapshots: Option<Snapshots>) {
+        let is_first = self.parts.set(Parts { log, backlog, snapshots }).is_ok();
         debug_assert!(is_first, "a server starts once");
     }
 
@@ -49,27 +53,39 @@ impl Durability {
 
     /// Applies changed settings.
     pub fn change(&self, new: &LogSettings) {
-        if let Some(log) = self.log() {
-            log.set_when(new.when);
+        if let Some(log) = self.stream() {
+            log.set_when(if new.is_on { new.when } else { When::Handed });
             log.set_unwritten_max(new.queue_max as u64);
         }
     }
 
     /// The snapshots, if there is a log.
     pub fn snapshots(&self) -> Option<&Snapshots> {
-        Some(&self.parts.get()?.snapshots)
+        self.parts.get()?.snapshots.as_ref()
     }
 
-    /// The log, if there is one.
+    /// The log, if there is one with files.
     #[inline]
     pub fn log(&self) -> Option<&Arc<Log>> {
+        let parts = self.parts.get()?;
+        parts.snapshots.as_ref().map(|_| &parts.log)
+    }
+
+    /// The stream of writes that replicas get: the log, with or without files. None until the data on disk is read.
+    #[inline]
+    pub fn stream(&self) -> Option<&Arc<Log>> {
         Some(&self.parts.get()?.log)
+    }
+
+    /// The latest records of the stream.
+    pub fn backlog(&self) -> Option<&Arc<Backlog>> {
+        Some(&self.parts.get()?.backlog)
     }
 
     /// Closes the log, which then writes and syncs the remaining records. No session may write afterwards.
     pub fn close(&self) {
-        if let Some(Parts { log, snapshots }) = self.parts.get() {
-            snapshots.close();
+        if let Some(Parts { log, snapshots, .. }) = self.parts.get() {
+            snapshots.iter().for_each(Snapshots::close);
             log.close();
         }
     }
@@ -77,12 +93,12 @@ impl Durability {
     /// Whether writes up to this record may be acknowledged.
     #[inline]
     pub fn has_reached(&self, lsn: Lsn) -> bool {
-        self.log().is_none_or(|log| log.has_reached(lsn))
+        self.stream().is_none_or(|log| log.has_reached(lsn))
     }
 
     /// Ready once writes up to this record may be acknowledged, or with the reason why they must not be.
     pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
-        let Some(log) = self.log() else { return Poll::Ready(Ok(())) };
+        let Some(log) = self.stream() else { return Poll::Ready(Ok(())) };
         log.poll_reached(lsn, waker)
     }
 
@@ -100,7 +116,7 @@ impl Durability {
     /// Whether the queue of unwritten records is full: writes must wait.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.log().is_some_and(|log| log.is_full() && log.trouble().is_none())
+        self.stream().is_some_and(|log| log.is_full() && log.trouble().is_none())
     }
 
     /// The error of a write, if writes are refused.

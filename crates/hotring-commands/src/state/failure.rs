@@ -67,6 +67,9 @@ impl Failure {
             Failure::Store(StoreError::OutOfMemory(_)) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
+            Failure::Store(StoreError::ReadOnly) => {
+                "READONLY You can't write against a read only replica.".into()
+            }
             Failure::Store(StoreError::TooManyWatches { max }) => {
                 format!("ERR {max} clients are waiting already (max-waiting-clients)").into()
             }

@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use hotring_store::Store;
+use hotring_store::{Role, Session, Store};
 
 use crate::acl::Acl;
+use crate::host::clock;
 use crate::settings::config::{Config, Source};
 use crate::state::client::{ClientShared, Clients};
 use crate::state::memcached;
@@ -15,7 +16,7 @@ use crate::state::observe::Observe;
 use crate::state::persist::Persist;
 use crate::state::process::Process;
 use crate::state::push::Push;
-use crate::state::replication::Replication;
+use crate::state::replication::{Names, Replication};
 use crate::state::scripts::Scripts;
 use crate::state::settings::{SetLogLevel, Settings};
 use crate::state::tasks::Tasks;
@@ -59,8 +60,8 @@ pub struct Parts {
     pub unix_path: Option<PathBuf>,
     /// 40 hexadecimal digits.
     pub run_id: String,
-    /// 40 hexadecimal digits that name the stream of writes.
-    pub replication_id: String,
+    /// What the server is called in replication.
+    pub names: Names,
     /// Sets the level of the server's own log.
     pub log_level: SetLogLevel,
 }
@@ -76,7 +77,7 @@ impl Parts {
             memcached: memcached::Shared::default(),
             unix_path: None,
             run_id: "0".repeat(40),
-            replication_id: "1".repeat(40),
+            names: Names::unconnected(),
             log_level: Box::new(|_| {}),
         }
     }
@@ -97,7 +98,7 @@ impl Server {
             memcached: parts.memcached,
             observe: Observe::new(config, parts.store.notings()),
             persist: Persist::new(config),
-            replication: Replication::new(config, parts.replication_id),
+            replication: Replication::new(config, parts.names, clock::monotonic()),
             tasks: Tasks::default(),
             push,
             scripts: Scripts::default(),
@@ -133,6 +134,9 @@ impl Server {
         changed.log.check_after(&config.log).map_err(failed)?;
         changed.limit_memory(&self.store).map_err(failed)?;
         self.persist.durability.change(&changed.log);
+        if let Some(backlog) = self.persist.durability.backlog() {
+            backlog.set_max(changed.replication.backlog_max as u64);
+        }
         self.store.set_watches_max(changed.waiting_max);
         self.store.set_hash_packed_max(changed.hash_packed_fields_max, changed.hash_packed_len_max);
         let (elements, bytes) = changed.list_packed_max();
@@ -154,14 +158,49 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the role: follows this primary, or none. The link's task does the rest.
-    pub(crate) fn follow(&self, source: Option<Source>) {
+    /// Becomes the replica of a primary. The link's task does the rest.
+    pub(crate) fn follow(&self, source: Source, session: &mut Session) {
         let _alone = self.settings.lock_changing();
+        // Received records of the previous primary must not come between.
+        let _applying = self.replication.lock_applying();
+        self.set_source(Some(source));
+        session.switch_log(true);
+        let last = session.switch_role(Role::Replica, clock::unix_ms());
+        self.replication.become_replica(last.unwrap_or(0));
+        if let (Some(log), Some(backlog)) =
+            (self.persist.durability.stream(), self.persist.durability.backlog())
+        {
+            // Its own replicas, should it become a primary, go on from there.
+            backlog.turn_on(log);
+        }
+    }
+
+    /// Becomes a primary with the data that it has.
+    ///
+    /// # Errors
+    /// Only a part of the previous primary's data is there.
+    pub(crate) fn promote(&self, session: &mut Session) -> Result<(), &'static str> {
+        let _alone = self.settings.lock_changing();
+        let _applying = self.replication.lock_applying();
+        self.replication.promote(self.persist.durability.stream().map(|log| &**log))?;
+        let is_followed = self.replication.has_epochs();
+        if !is_followed && self.persist.durability.log().is_none() {
+            // No replica can go on from here.
+            session.switch_log(false);
+        }
+        session.follow(is_followed);
+        session.switch_role(Role::Primary, clock::unix_ms());
+        self.set_source(None);
+        self.tasks.expirer.wake();
+        Ok(())
+    }
+
+    /// Changes the primary to follow, also in the settings, with which each thread learns of the role.
+    fn set_source(&self, source: Option<Source>) {
         let mut config = (*self.settings.config()).clone();
         config.replication.source = source.clone();
         config.changed.insert("replicaof");
-        self.replication.follow(source);
-        // Each thread learns of the role with the settings.
+        self.replication.set_source(source);
         self.settings.replace(config);
     }
 

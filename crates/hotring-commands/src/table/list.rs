@@ -102,6 +102,10 @@ macro_rules! all_commands {
             .flags(ADMIN.with(Flags::NO_ASYNC_LOADING).with(Flags::ENDS_BATCH))
             .args("<host port | NO ONE> [FORCE]")
             .about("The older name of REPLICAOF.");
+        HotringReplicate = "hotring.replicate" 3 Server => replication::replicate
+            .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
+            .args("version port")
+            .about("Turns the connection into the link of a replica, which listens on this port.");
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");

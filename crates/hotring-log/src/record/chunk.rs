@@ -42,12 +42,16 @@ impl Chunk {
         self.len
     }
 
-    /// The bytes of the records after this number, in pieces.
-    pub fn pieces_after(&self, lsn: Lsn) -> impl Iterator<Item = &[u8]> {
-        let (mut from, skipped) = self.place_after(lsn);
-        let ends =
-            self.attached[skipped..].iter().map(|(at, value)| (*at, Some((**value).as_ref())));
-        let pieces = ends.chain([(self.bytes.len(), None)]).flat_map(move |(end, value)| {
+    /// The bytes of the records after the number `after`, up to `last`, in pieces.
+    pub fn pieces(&self, after: Lsn, last: Lsn) -> impl Iterator<Item = &[u8]> {
+        let (mut from, skipped) = self.place_after(after);
+        let (end, upto) = match last < self.last {
+            true => self.place_after(last),
+            false => (self.bytes.len(), self.attached.len()),
+        };
+        let attached = self.attached[skipped..upto.max(skipped)].iter();
+        let ends = attached.map(|(at, value)| (*at, Some((**value).as_ref())));
+        let pieces = ends.chain([(end.max(from), None)]).flat_map(move |(end, value)| {
             let inline = &self.bytes[from..end];
             from = end;
             [inline].into_iter().chain(value)

@@ -54,8 +54,51 @@ pub enum Bad {
     Unknown,
 }
 
+/// The head of a record, whose content has not been verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the record.
+    pub lsn: Lsn,
+    /// The next record belongs to the same batch.
+    pub more: bool,
+    /// The record states the epochs of the stream.
+    pub is_epochs: bool,
+    /// The length of the record.
+    pub len: usize,
+}
+
+/// Looks at the head of the record at the beginning of `bytes`; None if the record is incomplete.
+///
+/// # Errors
+/// The length is 0, so there is no record.
+pub fn head(bytes: &[u8]) -> Result<Option<Head>, Bad> {
+    let Some(head) = bytes.first_chunk::<{ HEAD_LEN + 1 }>() else { return Ok(None) };
+    let len = match u32::from_le_bytes(word(head)) {
+        0 => return Err(Bad::Zero),
+        len => HEAD_LEN + len as usize,
+    };
+    let lsn = u64::from_le_bytes(head[8..HEAD_LEN].try_into().expect("eight bytes"));
+    let what = head[HEAD_LEN];
+    let (more, is_epochs) = (what & MORE != 0, what & !MORE == EPOCHS);
+    Ok((bytes.len() >= len).then_some(Head { lsn, more, is_epochs, len }))
+}
+
 /// Reads the record at the beginning of `bytes`.
 pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
+    let record = record(bytes)?;
+    if crc32c::crc32c(&record[8..]) != checksum(record) {
+        return Err(Bad::Checksum);
+    }
+    content(record)
+}
+
+/// Like [`read`], for a record whose checksum has been verified.
+pub(crate) fn read_sound(bytes: &[u8]) -> Result<Found<'_>, Bad> {
+    content(record(bytes)?)
+}
+
+/// The bytes of the record at the beginning of `bytes`, according to its head.
+fn record(bytes: &[u8]) -> Result<&[u8], Bad> {
     let Some(head) = bytes.first_chunk::<HEAD_LEN>() else {
         let is_zero = bytes.iter().all(|byte| *byte == 0);
         return Err(if is_zero { Bad::Zero } else { Bad::Short { needed: HEAD_LEN + 1 } });
@@ -64,14 +107,14 @@ pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
         0 => return Err(Bad::Zero),
         len => HEAD_LEN + len as usize,
     };
-    let record = bytes.get(..len).ok_or(Bad::Short { needed: len })?;
-    if crc32c::crc32c(&record[8..]) != u32::from_le_bytes(word(&record[4..])) {
-        return Err(Bad::Checksum);
-    }
+    bytes.get(..len).ok_or(Bad::Short { needed: len })
+}
+
+fn content(record: &[u8]) -> Result<Found<'_>, Bad> {
     let lsn = u64::from_le_bytes(record[8..HEAD_LEN].try_into().expect("eight bytes"));
     let (what, rest) = record[HEAD_LEN..].split_first().expect("a body is not empty");
     let effect = effect(what & !MORE, rest).ok_or(Bad::Unknown)?;
-    Ok(Found { lsn, effect, more: what & MORE != 0, len })
+    Ok(Found { lsn, effect, more: what & MORE != 0, len: record.len() })
 }
 
 /// Reads a body that stands alone.
@@ -111,7 +154,7 @@ fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
             _ => return None,
         },
         ORDER => Effect::Order { order: rest.try_into().ok()? },
-        EPOCHS if rest.len().is_multiple_of(24) => Effect::Epochs { history: rest },
+        EPOCHS => Effect::Epochs { history: rest },
         PIN => Effect::Pin { key: rest },
         UNPIN => Effect::Unpin { key: rest },
         DURABLE => Effect::Durable { upto: u64::from_le_bytes(rest.try_into().ok()?) },

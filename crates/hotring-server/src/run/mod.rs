@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use hotring_cluster::{Identity, Incarnation, NodeId};
 use hotring_log::{Disk, Id, Storage, stored_id};
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
@@ -32,11 +33,13 @@ use crate::tasks::expire;
 use crate::tasks::load;
 use crate::tasks::replicate;
 use crate::tasks::watchdog;
+use crate::tasks::write_log;
 use hotring_commands::host::clock;
 use hotring_commands::host::start_error::StartError;
 use hotring_commands::host::threads::{self, spawn};
 use hotring_commands::settings::config::{Config, LogFormat, LogLevel};
 use hotring_commands::state::memcached as memcached_state;
+use hotring_commands::state::replication::Names;
 use hotring_commands::state::server::{Parts, Server};
 
 /// The name of the thread that grows the index, on which no operation waits.
@@ -233,7 +236,11 @@ impl Prepared {
     /// meanwhile, it has ended on return.
     fn load(self) -> Result<Running, StartError> {
         let Prepared { mut running, disk } = self;
-        let Some((disk, id)) = disk else { return Ok(running) };
+        let Some((disk, id)) = disk else {
+            running.log_threads = vec![write_log::start_without_files(&running.server)?];
+            load::begin_role(&running.server);
+            return Ok(running);
+        };
         match load::start(&running.server, disk, id) {
             Ok(threads) => running.log_threads = threads,
             Err(error) => {
@@ -315,7 +322,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         memcached: memcached_state::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
         run_id: run_id()?,
-        replication_id: run_id()?,
+        names: names()?,
         log_level,
         config,
     }));
@@ -519,6 +526,15 @@ fn random_id() -> Result<Id, StartError> {
 
 fn random_u64() -> Result<u64, StartError> {
     getrandom::u64().map_err(|e| StartError::new(format!("cannot get random numbers: {e}")))
+}
+
+/// New names for replication.
+fn names() -> Result<Names, StartError> {
+    let node: Vec<u8> =
+        [random_u64()?, random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+    let node = NodeId(*node.first_chunk().expect("three numbers have 24 bytes"));
+    let me = Identity { node, incarnation: Incarnation(random_u64()?) };
+    Ok(Names { me, store: random_id()?, stream: run_id()? })
 }
 
 /// 40 hexadecimal digits, as in Redis.

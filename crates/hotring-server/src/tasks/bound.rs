@@ -136,7 +136,7 @@ impl Guard {
         server.store.set_external_memory(parts + unexplained + waste);
         close_greediest(server, &config);
         // Items evicted before loading has finished would come back.
-        if !server.persist.loading.is_on() {
+        if !server.persist.loading.is_on() && !server.replication.is_replica() {
             evict(server, store, &config);
         }
         if over > 0 && max != u64::MAX {
@@ -152,7 +152,7 @@ fn parts(server: &Server) -> u64 {
     let figures = server.store.stats();
     let lists = server.clients.memory_outside_store() + server.scripts.counts().1;
     let tables = server.push.tracking.counts().table.memory + server.scripts.interpreters();
-    let log = server.persist.durability.log().map_or(0, |log| log.unwritten());
+    let log = server.persist.durability.stream().map_or(0, |log| log.unwritten());
     (lists + tables + figures.eviction_bytes) as u64 + figures.expiry_bytes + log
 }
 

@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use hotring_store::{ExpiryStep, Origin, Session};
+use hotring_store::{ExpiryStep, Origin, Role, Session};
 
 use hotring_commands::host::clock;
 use hotring_commands::observe::latency;
@@ -73,13 +73,14 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
         if server.persist.loading.is_on() {
             return None;
         }
+        // The primary's removals come by the stream. Of a store that has this role, a step only keeps the wheels small.
+        if server.replication.is_replica() && store.role() == Role::Primary {
+            return None;
+        }
         // Nothing may change during a client pause.
         if let Some((until, _)) = server.clients.pause.lasts(now) {
             return Some(until);
         }
-        // A replica removes nothing by its own clock: its primary tells it when a key is over. At time 0 nothing is,
-        // and the wheels are kept small.
-        let now = if server.replication.is_replica() { 0 } else { now };
         let records_changes = notify::is_wanted(&config);
         store.act(Origin { records_changes, ..Origin::default() });
         let mut due = ExpiryStep::default();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hotring_log::{Id, Log, Options, Recovered, Storage, Trouble, Writer};
+use hotring_log::{Backlog, Id, Log, Options, Recovered, Relay, Storage, Trouble, When, Writer};
 
 use crate::tasks::write_snapshots;
 use hotring_commands::host::clock;
@@ -31,10 +31,12 @@ pub(crate) fn start(
     let log = Arc::new(log);
     let id = recovered.id.unwrap_or(id);
     let options = Options { id, segment_len: settings.segment_len as u64 };
-    let (writer, syncer) = Writer::new(log.clone(), disk.clone(), options, &recovered);
+    let (mut writer, syncer) = Writer::new(log.clone(), disk.clone(), options, &recovered);
+    let backlog = new_backlog(server);
+    writer.feed(backlog.clone());
     server.store.set_log(log.clone());
     let snapshots = Snapshots::new(disk, id, log.clone(), saved);
-    server.persist.durability.begin(log, snapshots);
+    server.persist.durability.begin(log, backlog, Some(snapshots));
     // The settings may have changed since `settings` was read.
     let changing = server.settings.lock_changing();
     server.persist.durability.change(&server.settings.config().log);
@@ -49,6 +51,25 @@ pub(crate) fn start(
         })?,
         write_snapshots::start(server)?,
     ])
+}
+
+/// Begins a log without files, which passes writes to replicas once there is one. Writes are not logged until then.
+pub(crate) fn start_without_files(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> {
+    let queue_max = server.settings.config().log.queue_max as u64;
+    let log = Arc::new(Log::new(0, When::Handed, queue_max));
+    let backlog = new_backlog(server);
+    server.store.set_log(log.clone());
+    server.persist.durability.begin(log.clone(), backlog.clone(), None);
+    let mut relay = Relay::new(log, backlog);
+    spawn(WRITER, move || {
+        while relay.step() {
+            relay.wait();
+        }
+    })
+}
+
+fn new_backlog(server: &Server) -> Arc<Backlog> {
+    Arc::new(Backlog::new(server.settings.config().replication.backlog_max as u64))
 }
 
 /// Writes the log until it is closed.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hotring_log::{SnapshotWriter, clean};
+use hotring_log::{Effect, SnapshotWriter, clean};
 use hotring_store::{Origin, SnapshotWalk};
 
 use hotring_commands::host::clock;
@@ -75,6 +75,9 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     let log_since = log.length();
     let after = session.log_position().ok_or("there is no log")?;
     let mut writer = SnapshotWriter::create(snapshots.storage.clone(), snapshots.id, after)?;
+    if let Some(history) = server.replication.epochs() {
+        writer.push(&Effect::Epochs { history: &history });
+    }
     let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
     // The walk begins in place 0.
     hot.retain(|hot| session.place_of(hot.database) == 0);

@@ -41,6 +41,7 @@ mod pubsub;
 mod redis_link;
 mod redis_link_peers;
 mod redis_proxy;
+mod replication;
 mod requests;
 mod scripts;
 mod scripts_differential;

@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::logged::push_put;
 use crate::long_text::LongText;
 use crate::session::Limits;
-use crate::value::view;
+use crate::value::{view, view_string};
 use crate::watch::Event;
 use crate::write::{ActiveHooks, Write, has_elements};
 
@@ -88,12 +88,16 @@ impl Write<'_> {
     /// Decides on the key's container (an empty one if the key is absent) and makes the changes. `decide` may be called
     /// several times. The caller must hold the key's order lock.
     pub(crate) fn change_container<'c, T: Type, R>(
-        self,
+        mut self,
         objects: Objects<'_>,
         limits: Limits,
         now: u64,
         mut decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> Result<(T::Tally, R), StoreError> {
+        // A decision on a large container changes it in place.
+        if self.is_refused() {
+            return Err(StoreError::ReadOnly);
+        }
         let asked = self.ask(objects, limits);
         self.settle(asked, now, |entry, behind| {
             if let Some(met) = entry.and_then(Met::of) {
@@ -122,7 +126,10 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<&Entry<'_>>, &mut Behind) -> (Action<'static>, R),
     ) -> R {
-        let Write { index, key, stripe, wheels, records, mut hooks } = self;
+        let Write { index, key, stripe, wheels, mut records, mut hooks, lasting } = self;
+        if let (Some(hooks), Some(records), true) = (&mut hooks, &mut records, lasting) {
+            hooks.expire(index, wheels, key.bytes(), now, Some(records));
+        }
         let damages = index.damages();
         let mut behind = Behind::default();
         let decide = |entry: Option<Entry<'_>>| {
@@ -131,10 +138,11 @@ impl Write<'_> {
         };
         let result = match hooks.as_mut().map(ActiveHooks::again) {
             // A container's decision never gives the key an expiry, and no hash can have lost all its fields to expiry.
-            None if !wheels.have_fields() => index.update(key, now, decide),
+            None if !lasting && !wheels.have_fields() => index.update(key, now, decide),
             hooks => {
                 let index = &mut *index;
-                Write { index, key, stripe, wheels, records: None, hooks }.update(now, decide)
+                let write = Write { index, key, stripe, wheels, records: None, hooks, lasting };
+                write.update(now, decide)
             }
         };
         let Behind { logs, due, in_place } = behind;
@@ -165,36 +173,91 @@ impl Write<'_> {
     }
 
     /// Replays changes of the log, unless the container is newer. False if the bytes are not valid changes of its type.
-    pub(crate) fn replay_changes(self, objects: Objects<'_>, number: u64, changes: &[u8]) -> bool {
-        let Write { index, key, .. } = self;
+    pub(crate) fn replay_changes(
+        mut self,
+        objects: Objects<'_>,
+        number: u64,
+        changes: &[u8],
+    ) -> bool {
+        if self.is_refused() {
+            return true;
+        }
+        let Write { index, key, stripe, hooks, .. } = self;
         let Some((kind_large, changes)) = changes.split_last() else { return false };
         // At time 0 nothing has expired.
-        let replay = |met: Met<'_>| met.replay(objects, *kind_large, number, changes);
-        if let Some(is_done) = index.peek(key, 0, |entry| Met::of(&entry).map(replay)).flatten() {
-            return is_done;
+        let mut versioned = None;
+        let replay = |met: Met<'_>| {
+            versioned = met.has_version.then(|| (met.kind, met.block.to_block()));
+            met.replay(objects, *kind_large, number, changes)
+        };
+        let in_place = index.peek(key, 0, |entry| Met::of(&entry).map(replay)).flatten();
+        if let Some((kind, block)) = versioned {
+            forget_version(index, key, kind, &block, 0);
         }
-        if *kind_large == LongText::KIND_LARGE {
-            return write_text::replay(index, key, objects, number, changes);
-        }
-        index.update(key, 0, |entry| {
-            let packed = entry.as_ref().and_then(|entry| match entry.value {
-                Value::Bytes { kind, bytes } => of_packed_kind!(kind, T => {
-                    match *kind_large == T::KIND_LARGE {
-                        true => replay_packed::<T>(bytes, number, changes, objects),
-                        // The record is of an older container of another type.
-                        false => Some(Action::Keep),
-                    }
-                }),
-                Value::Word { .. } => None,
-            });
-            match packed {
-                // Absent or of another type: a later record stores the key.
-                None => (Action::Keep, true),
-                Some(None) => (Action::Keep, false),
-                Some(Some(action)) => (action, true),
+        let is_known = match in_place {
+            Some(is_known) => is_known,
+            None if *kind_large == LongText::KIND_LARGE => {
+                write_text::replay(index, key, objects, number, changes)
             }
-        })
+            None => replay_on_packed(index, key, objects, *kind_large, number, changes),
+        };
+        if let Some(hooks) = hooks {
+            tell_replayed(hooks, index, stripe, key, *kind_large);
+        }
+        is_known
     }
+}
+
+/// Notifies waiters and observers of changes that were replayed.
+#[cold]
+fn tell_replayed(
+    mut hooks: ActiveHooks<'_>,
+    index: &mut Index,
+    stripe: u32,
+    key: Key<'_>,
+    kind_large: u8,
+) {
+    let is_waited_for = hooks.all.watchers.is_waited_for(stripe, key.bytes());
+    let text = |entry: Entry<'_>| view_string(&entry, |text| text.to_vec()).ok();
+    // The key is absent if a later record removes it or stores it.
+    let Some(text) = index.peek(key, 0, |entry| is_waited_for.then(|| text(entry)).flatten())
+    else {
+        return;
+    };
+    if is_waited_for {
+        let event = Event::Stored(text.as_deref());
+        hooks.tell(stripe, key.bytes(), &event, has_elements(kind_large));
+    }
+    hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: false });
+}
+
+/// Replays changes to a packed container. False if the bytes are not valid changes of its type.
+fn replay_on_packed(
+    index: &mut Index,
+    key: Key<'_>,
+    objects: Objects<'_>,
+    kind_large: u8,
+    number: u64,
+    changes: &[u8],
+) -> bool {
+    index.update(key, 0, |entry| {
+        let packed = entry.as_ref().and_then(|entry| match entry.value {
+            Value::Bytes { kind, bytes } => of_packed_kind!(kind, T => {
+                match kind_large == T::KIND_LARGE {
+                    true => replay_packed::<T>(bytes, number, changes, objects),
+                    // The record is of an older container of another type.
+                    false => Some(Action::Keep),
+                }
+            }),
+            Value::Word { .. } => None,
+        });
+        match packed {
+            // Absent or of another type: a later record stores the key.
+            None => (Action::Keep, true),
+            Some(None) => (Action::Keep, false),
+            Some(Some(action)) => (action, true),
+        }
+    })
 }
 
 impl<'a> Met<'a> {

@@ -26,12 +26,15 @@ impl Write<'_> {
     /// Decides on the key's string (an empty one if the key is absent) and writes the patches. `decide` may be called
     /// several times. None if the string is plain and stays so. The caller must hold the key's order lock.
     pub(crate) fn change_long_text<'c, R>(
-        self,
+        mut self,
         objects: Objects<'_>,
         limits: Limits,
         now: u64,
         mut decide: impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
     ) -> Result<Option<R>, StoreError> {
+        if self.is_refused() {
+            return Err(StoreError::ReadOnly);
+        }
         let asked = self.ask(objects, limits);
         self.settle(asked, now, |entry, behind| {
             if let Some(met) = entry.and_then(Met::of) {

@@ -137,6 +137,7 @@ impl Session {
         self.admit()?;
         let keys = std::iter::once(to).chain(sources.iter().copied());
         self.hold_keys(keys, |session| {
+            session.check_role()?;
             let damages = session.damages();
             let mut text = Vec::new();
             for (i, key) in sources.iter().enumerate() {

@@ -68,8 +68,8 @@ impl Session {
         decide: impl FnMut(T::Ref<'_>) -> Decision<'c, T, R>,
     ) -> Result<(T::Tally, R), StoreError> {
         let limits = self.limits;
-        self.change_in_order(key.into(), |write, objects| {
+        self.try_change_in_order(key.into(), |write, objects| {
             write.change_container::<T, R>(objects, limits, now, decide)
-        })
+        })?
     }
 }

@@ -128,6 +128,9 @@ impl Session {
     /// Removes every key of every database, at one moment for every observer.
     pub fn clear_all(&mut self) {
         let before: Vec<_> = self.hold(&Keys::All, Hold::WriteOnce, |session| {
+            if !session.may_write() {
+                return Vec::new();
+            }
             // Listed within the hold, or a database created in the meantime would keep its keys.
             let places = session.places();
             places.into_iter().map(|place| session.within(place, Session::clear_here)).collect()
@@ -148,6 +151,9 @@ impl Session {
             return;
         }
         self.hold(&Keys::All, Hold::Exclusive, |session| {
+            if !session.may_write() {
+                return;
+            }
             let (order, moved) = session.databases.swap(one, other);
             session.log_effect(&Effect::Order { order: &order });
             let actor = session.hooks.origin.actor;
@@ -226,6 +232,7 @@ impl Session {
         let hash = self.within(place, |session| session.gate_hash(to));
         let mut hashes = vec![self.gate_hash(from), hash];
         self.hold(&Keys::new(&mut hashes), Hold::Exclusive, |session| {
+            session.check_role()?;
             let Some((form, value, expire_at)) = session.carried(from, now) else {
                 return Ok(false);
             };

@@ -159,7 +159,9 @@ impl Session {
 
     /// Evicts a bounded amount if memory is above the limit: for a background thread. True if there may be more to do.
     pub fn evict_some(&mut self) -> bool {
-        if self.eviction.policy() == Policy::NoEviction {
+        // A replica evicts what its primary evicts.
+        let is_replica = self.logged.modes.get().is_replica();
+        if is_replica || self.eviction.policy() == Policy::NoEviction {
             return false;
         }
         match self.try_admit(0) {

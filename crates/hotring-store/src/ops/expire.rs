@@ -62,7 +62,7 @@ impl Session {
         if at > now {
             self.admit_little()?;
         }
-        Ok(self.change(key, |key| {
+        self.try_change(key, |key| {
             key.update(now, |entry| {
                 let changes = entry.is_some_and(|entry| condition.holds(entry.expire_at, at));
                 let action = match changes {
@@ -72,7 +72,7 @@ impl Session {
                 };
                 (action, changes)
             })
-        }))
+        })
     }
 
     /// Removes the key's expiry. True if it had one.
@@ -103,7 +103,7 @@ impl Session {
             self.admit_little()?;
         }
         // A copy, because `f` can run only once, while the update may read several values.
-        let value = self.change(key, |key| {
+        let value = self.try_change(key, |key| {
             key.update_expiry(now, |entry| {
                 let (Some(entry), Ok(value)) = (entry, copied(entry.as_ref())) else {
                     let is_there = entry.is_some();
@@ -120,7 +120,7 @@ impl Session {
                 };
                 (action, Ok(value))
             })
-        })?;
+        })??;
         Ok(value.map(|value| f(ValueRef::Bytes(&value), value.block())))
     }
 }

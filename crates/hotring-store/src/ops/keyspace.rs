@@ -31,13 +31,13 @@ impl Session {
     /// A key near the position that `random` selects; None if the database is empty.
     pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
         let is_told = self.changes.is_some() || self.is_observed();
-        self.read_all(|index| {
-            let sampled = match is_told {
-                true => None,
-                false => index.sample(random, now, |entry| there(&entry, now))?,
-            };
-            sampled.or_else(|| some_key(index, random, now))
-        })
+        let _reading = self.gate.read_all();
+        let keeps_expired = is_told || self.logged.modes.get().keeps_expired();
+        let sampled = match keeps_expired {
+            true => None,
+            false => self.index.sample(random, now, |entry| there(&entry, now))?,
+        };
+        sampled.or_else(|| some_key(&mut self.index, random, now))
     }
 
     /// Prefetches the memory of these keys into the processor's cache, as one batch. The keys then include their
@@ -54,7 +54,9 @@ impl Session {
 
     /// Removes every key of the current database, at one moment for every observer.
     pub fn clear(&mut self) {
-        let before = self.hold(&Keys::All, Hold::WriteOnce, Session::clear_here);
+        let before = self.hold(&Keys::All, Hold::WriteOnce, |session| {
+            session.may_write().then(|| session.clear_here())
+        });
         // Dropped here, when no session waits for it.
         drop(before);
     }

@@ -1,10 +1,9 @@
 //! Switching the log on and off, and replaying its records.
 
-use std::sync::atomic::Ordering;
-
 use hotring_index::{Expiry, NewValue};
-use hotring_log::Effect;
+use hotring_log::{Effect, Lsn};
 
+use crate::databases::DATABASES_MAX;
 use crate::gate::Hold;
 use crate::hash::change::give_expiries;
 use crate::holds::Keys;
@@ -18,15 +17,24 @@ impl Session {
     pub fn switch_log(&mut self, on: bool) -> bool {
         let has_log = self.logged.parts.get().is_some();
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            // ORDERING: Relaxed; the hold orders it for all sessions that pass the gate.
-            session.logged.is_on.store(on && has_log, Ordering::Relaxed);
+            session.logged.modes.set_logged(on && has_log);
         });
         has_log
     }
 
+    /// Runs `f` with the last log position at a moment when no write is between its change and its record. None if
+    /// there is no log.
+    pub fn at_end_of_log<R>(&mut self, f: impl FnOnce(&mut Session, Lsn) -> R) -> Option<R> {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let position = session.log_position()?;
+            Some(f(session, position))
+        })
+    }
+
     /// Logs an effect that is not a write of an item, within a hold.
     pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
-        if self.logged.is_on() {
+        // An applier's records are in the log before they are applied.
+        if self.logged.is_on() && !self.applies {
             self.logging.of_database(self.place).push(effect);
         }
     }
@@ -42,7 +50,7 @@ impl Session {
 
     /// Replays a record. Records of a key must be replayed in order, those of different keys in any order, and nothing
     /// else may write meanwhile. Expired keys must not be removed until the end, because a later record may extend
-    /// their expiry.
+    /// their expiry. Waiters and observers are notified as of any write.
     ///
     /// # Errors
     /// The value has a form that is unknown to this version.
@@ -75,9 +83,22 @@ impl Session {
             Effect::Pin { key } => self.restore_pin(key, now),
             Effect::Unpin { key } => _ = self.unpin(&[key]),
             Effect::Database { number } => self.go_to(number),
-            Effect::Order { order } => self.databases.set_order(order),
+            Effect::Order { order } => self.replay_order(order),
             Effect::Epochs { .. } | Effect::Durable { .. } => {}
         }
         Ok(())
+    }
+
+    /// Gives the numbers of databases these places. Clients that wait for elements are not moved: a replica has none.
+    fn replay_order(&mut self, order: &[u8; DATABASES_MAX]) {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let before = session.databases.order();
+            session.databases.set_order(order);
+            let changed = order.iter().zip(before).filter(|(now, before)| **now != *before);
+            let actor = session.hooks.origin.actor;
+            for place in changed.map(|(place, _)| *place) {
+                session.within(place, |session| session.hooks.watchers.tell_swapped(actor));
+            }
+        });
     }
 }

@@ -23,6 +23,7 @@ mod log;
 mod number;
 mod pins;
 pub(crate) mod read;
+mod role;
 pub(crate) mod room;
 pub(crate) mod scored;
 pub(crate) mod scored_inputs;

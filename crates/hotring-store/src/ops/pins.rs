@@ -21,6 +21,7 @@ impl Session {
         // A session that has checked the pins before and is about to evict one of the keys has ended that write when
         // the hold begins.
         self.hold(&held, Hold::Exclusive, |session| {
+            session.check_role()?;
             let pinned = session.eviction.pins.pin(&measured)?;
             keys.iter().for_each(|key| session.log_effect(&Effect::Pin { key }));
             Ok(pinned)
@@ -37,6 +38,9 @@ impl Session {
     pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
         let held = self.keys(keys.iter().copied());
         self.hold(&held, Hold::Exclusive, |session| {
+            if !session.may_write() {
+                return 0;
+            }
             let unpinned = session.eviction.pins.unpin(keys);
             keys.iter().for_each(|key| session.log_effect(&Effect::Unpin { key }));
             unpinned

@@ -159,12 +159,12 @@ impl Session {
         if let (SetCondition::Always, false, Some(expiry)) =
             (options.condition, options.return_old, expiry)
         {
-            self.change(key, |key| key.put(new, expiry, now));
+            self.try_change(key, |key| key.put(new, expiry, now))?;
             return Ok(SetOutcome { stored: true, old: None });
         }
         let needs_string = options.return_old || options.condition.is_on_string();
         // Under the order lock: a long string may change in place, which no compare-and-swap notices.
-        self.change_in_order(key, |key, _| {
+        self.try_change_in_order(key, |key, _| {
             key.run(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
                     return (Puts::Value, Action::Keep, Err(StoreError::WrongType));
@@ -178,7 +178,7 @@ impl Session {
                 };
                 (puts, action, old.map(|old| SetOutcome { stored, old }))
             })
-        })
+        })?
     }
 
     /// Sets the key, clears its expiry and returns the old value.
@@ -197,12 +197,12 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`]
     pub fn get_del(&mut self, key: &[u8], now: u64) -> Result<Option<Text>, StoreError> {
-        self.change_in_order(key.into(), |key, _| {
+        self.try_change_in_order(key.into(), |key, _| {
             key.update(now, |entry| match copied(entry.as_ref()) {
                 Ok(old) => (Action::Remove, Ok(old)),
                 Err(error) => (Action::Keep, Err(error)),
             })
-        })
+        })?
     }
 
     /// Removes the key if it is present and the condition holds. True if it did.
@@ -216,7 +216,7 @@ impl Session {
         now: u64,
     ) -> Result<bool, StoreError> {
         let needs_string = condition.is_on_string();
-        self.change_in_order(key.into(), |key, _| {
+        self.try_change_in_order(key.into(), |key, _| {
             key.update(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| !is_string(entry.value)) {
                     return (Action::Keep, Err(StoreError::WrongType));
@@ -224,7 +224,7 @@ impl Session {
                 let removes = entry.is_some() && condition.holds(entry.as_ref());
                 (if removes { Action::Remove } else { Action::Keep }, Ok(removes))
             })
-        })
+        })?
     }
 
     /// Removes the key. True if it was present.

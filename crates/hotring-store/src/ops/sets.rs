@@ -291,6 +291,7 @@ impl Session {
         self.check_key(to)?;
         self.admit_little()?;
         self.hold_keys([from, to], |session| {
+            session.check_role()?;
             let damages = session.damages();
             let has = |set: SetRef<'_>| set.contains(member);
             let Some(is_there) = session.read_container::<Set, _>(from, now, has)? else {
@@ -349,6 +350,7 @@ impl Session {
         self.admit()?;
         let all = std::iter::once(to).chain(keys.iter().copied());
         self.hold_keys(all, |session| {
+            session.check_role()?;
             let damages = session.damages();
             let sets = snapshots(&mut session.index, keys, now)?;
             if session.damages() != damages {

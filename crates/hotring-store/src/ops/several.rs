@@ -157,11 +157,15 @@ impl Session {
         self.check_pairs(pairs)?;
         self.admit()?;
         let last = last_of_each(pairs);
-        if let ([_], MSetCondition::Always) = (pairs, condition) {
-            self.put_pairs(&last, expiry, now);
+        if let ([(key, value)], MSetCondition::Always) = (pairs, condition) {
+            match expiry.of_item(now) {
+                Some(expiry) => self.try_change(*key, |key| key.put(encode(value), expiry, now))?,
+                None => _ = self.try_change(*key, |key| key.remove(now))?,
+            }
             return Ok(true);
         }
-        Ok(self.hold_keys(keys_of(pairs), |session| {
+        self.hold_keys(keys_of(pairs), |session| {
+            session.check_role()?;
             let holds = match condition {
                 MSetCondition::Always => true,
                 MSetCondition::IfNonePresent => keys_of(pairs).all(|key| session.is_free(key, now)),
@@ -170,8 +174,8 @@ impl Session {
             if holds {
                 session.put_pairs(&last, expiry, now);
             }
-            holds
-        }))
+            Ok(holds)
+        })
     }
 
     /// Moves `from`'s value, earlier values and expiry to `to`, replacing everything of `to`. Renaming a key to itself
@@ -201,6 +205,7 @@ impl Session {
         }
         self.admit()?;
         self.hold_keys([from, to], |session| {
+            session.check_role()?;
             let Some((value, expiry)) = session.detached(from, now) else { return Ok(false) };
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
@@ -270,6 +275,7 @@ impl Session {
         }
         self.admit_little()?;
         self.hold_keys([from, to], |session| {
+            session.check_role()?;
             let (value, expiry) = session.detached(from, now).ok_or(StoreError::NoSuchKey)?;
             if !replace && !session.is_free(to, now) {
                 return Ok(false);

@@ -70,9 +70,9 @@ impl Session {
                 return Ok(result);
             }
             let limits = self.limits;
-            let changed = self.change_in_order(key.into(), |write, objects| {
+            let changed = self.try_change_in_order(key.into(), |write, objects| {
                 write.change_long_text(objects, limits, now, &mut decide)
-            })?;
+            })??;
             // Otherwise another session has replaced the string by a short one in the meantime.
             if let Some(result) = changed {
                 return Ok(result);
@@ -88,7 +88,7 @@ impl Session {
         decide: &mut impl FnMut(TextRef<'_>) -> Decision<'c, LongText, R>,
     ) -> Result<Option<R>, StoreError> {
         let (limits, plain_max) = (self.limits, self.containers.text_plain_max());
-        self.change(key, |key| {
+        self.try_change(key, |key| {
             key.update(now, |entry| {
                 let mut run = |bytes: &[u8]| {
                     let text = TextRef::plain(bytes);
@@ -118,6 +118,6 @@ impl Session {
                     Err(error) => (Action::Keep, Err(error)),
                 }
             })
-        })
+        })?
     }
 }

@@ -241,6 +241,23 @@ impl Wheels {
         self.with_fields.store(0, Relaxed);
     }
 
+    /// Replaces all entries by those that the walk will make, which begins now. The caller must hold all keys, so that
+    /// every later write makes its own. The result should be dropped when no session waits.
+    #[must_use]
+    pub(crate) fn rebuild(&self, now: u64) -> [Shard; SHARDS] {
+        let mut walk = self.lock_walk();
+        *walk = Some(0);
+        // ORDERING: Relaxed, a statistic.
+        self.with_fields.store(0, Relaxed);
+        let before = std::array::from_fn(|shard| {
+            let fresh = Shard { present: Wheel::new(now.min(TIME_MAX)), former: None };
+            std::mem::replace(&mut *self.shard(shard), fresh)
+        });
+        drop(walk);
+        self.wake();
+        before
+    }
+
     /// Enters the expiry of a part of an item with this hash.
     pub(crate) fn enter_part(&self, hash: u64, due: u64, now: u64) {
         // ORDERING: Relaxed; a session that must see it has seen the part, through the item's own order or the gate's.

@@ -21,6 +21,8 @@ mod long_text;
 mod memory;
 mod model;
 mod random;
+mod replica;
+mod roles;
 mod sets;
 mod snapshot;
 mod stalled;

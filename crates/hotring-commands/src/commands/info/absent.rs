@@ -1,6 +1,6 @@
 //! INFO fields of Redis for features that hotring does not have; their values are constants.
 
-/// There are no functions, replicas or cluster nodes, and nothing that matches Redis's active defragmentation and lazy
+/// There are no functions and no cluster nodes, and nothing that matches Redis's active defragmentation and lazy
 /// freeing: the threads that use removed memory free it.
 pub(super) const NO_MEMORY: &[&str] = &[
     "number_of_functions",
@@ -8,7 +8,6 @@ pub(super) const NO_MEMORY: &[&str] = &[
     "used_memory_vm_functions",
     "used_memory_functions",
     "mem_not_counted_for_evict",
-    "mem_replication_backlog",
     "mem_total_replication_buffers",
     "mem_clients_slaves",
     "mem_cluster_links",
@@ -37,13 +36,11 @@ pub(super) const NO_FORK_TEXTS: &[(&str, &str)] = &[
     ("aof_last_bgrewrite_status", "ok"),
 ];
 
-/// Keys expire on time, there are no replicas, and nothing is forked.
+/// Keys expire on time, links are not counted apart, and nothing is forked.
 pub(super) const NO_STATS: &[&str] = &[
     "expired_time_cap_reached_count",
     "total_net_repl_input_bytes",
     "total_net_repl_output_bytes",
-    "sync_full",
-    "sync_partial_ok",
     "sync_partial_err",
     "latest_fork_usec",
     "total_forks",
@@ -62,11 +59,4 @@ pub(super) const NO_STATS_TEXTS: &[(&str, &str)] = &[
     ("instantaneous_input_repl_kbps", "0.00"),
     ("instantaneous_output_repl_kbps", "0.00"),
     ("expired_stale_perc", "0.00"),
-];
-
-pub(super) const NO_BACKLOG: &[&str] = &[
-    "repl_backlog_active",
-    "repl_backlog_size",
-    "repl_backlog_first_byte_offset",
-    "repl_backlog_histlen",
 ];

@@ -215,6 +215,8 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     }
     constants(text, NO_MEMORY, &[]);
     let log = f.server.persist.durability.log();
+    let backlog = f.server.persist.durability.backlog();
+    field(text, "mem_replication_backlog", backlog.map_or(0, |backlog| backlog.status().bytes));
     field(text, "mem_aof_buffer", log.map_or(0, |log| log.unwritten()));
     field(text, "used_memory_tracking", f.server.push.tracking.counts().table.memory);
     field(text, "used_memory_clients", f.server.clients.memory_outside_store());
@@ -294,6 +296,10 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "pubsub_channels", listened.channels);
     field(text, "pubsub_patterns", listened.patterns);
     field(text, "pubsubshard_channels", listened.shards);
+    let counts = &f.server.replication.counts;
+    // ORDERING: Relaxed, figures.
+    field(text, "sync_full", counts.full.load(Ordering::Relaxed));
+    field(text, "sync_partial_ok", counts.partial.load(Ordering::Relaxed));
     constants(text, NO_STATS, NO_STATS_TEXTS);
     let tracking = f.server.push.tracking.counts();
     field(text, "tracking_total_keys", tracking.table.keys);

@@ -2,8 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Facts, NO_BACKLOG, constants, field};
+use hotring_log::Lsn;
+
+use super::{Facts, field};
 use crate::state::replication::link::{LinkStage, LinkStatus};
+use crate::state::replication::roles::{ReplicaStatus, Stage};
 
 pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
     let replication = &f.server.replication;
@@ -16,17 +19,42 @@ pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
             link(f, &replication.link_status(), text);
         }
     }
-    field(text, "connected_slaves", 0);
+    let replicas = replication.replicas();
+    field(text, "connected_slaves", replicas.len());
+    for (i, replica) in replicas.iter().enumerate() {
+        let state = if replica.stage == Stage::Online { "online" } else { "send_bulk" };
+        let ReplicaStatus { ip, port, applied, .. } = replica;
+        let (lag, bytes) = (replica.lag.as_secs(), replica.lag_bytes);
+        let place = format_args!("ip={ip},port={port},state={state},offset={applied},lag={lag}");
+        field(text, &format!("slave{i}"), format_args!("{place},lag_bytes={bytes}"));
+    }
     field(text, "master_failover_state", "no-failover");
     field(text, "master_replid", replication.id());
     field(text, "master_replid2", "0".repeat(40));
-    constants(text, &["master_repl_offset"], &[("second_repl_offset", "-1")]);
-    constants(text, NO_BACKLOG, &[]);
+    field(text, "master_repl_offset", position(f));
+    field(text, "second_repl_offset", -1);
+    let backlog = f.server.persist.durability.backlog().filter(|backlog| backlog.is_on());
+    let status = backlog.map(|backlog| backlog.status()).unwrap_or_default();
+    field(text, "repl_backlog_active", u8::from(backlog.is_some()));
+    field(text, "repl_backlog_size", f.config.replication.backlog_max);
+    field(text, "repl_backlog_first_byte_offset", status.start + u64::from(backlog.is_some()));
+    field(text, "repl_backlog_histlen", status.last - status.start);
+    field(text, "repl_backlog_bytes", status.bytes);
+}
+
+/// The last record of the stream, of a replica the last that it has applied. It stands in for Redis's offsets, which
+/// count bytes.
+fn position(f: &Facts<'_>) -> Lsn {
+    if let Some(position) = f.server.replication.redis.position() {
+        return position;
+    }
+    let stream = f.server.persist.durability.stream();
+    f.server.replication.applied().unwrap_or_else(|| stream.map_or(0, |log| log.handed()))
 }
 
 /// The link of a replica.
 fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
-    let LinkStatus { stage, down, silent, copied, copy_len, ref failure } = *status;
+    let LinkStatus { stage, down, silent, copied, ref failure } = *status;
     let is_up = stage == LinkStage::Connected;
     field(text, "master_link_status", if is_up { "up" } else { "down" });
     let seconds = |time: std::time::Duration| time.as_secs() as i64;
@@ -34,10 +62,9 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
     field(text, "master_last_io_seconds_ago", if is_up { silent } else { -1 });
     let is_copying = stage == LinkStage::Copying;
     field(text, "master_sync_in_progress", u8::from(is_copying));
+    field(text, "slave_read_repl_offset", position(f));
+    field(text, "slave_repl_offset", position(f));
     let redis = &f.server.replication.redis;
-    let position = redis.position().unwrap_or(0);
-    field(text, "slave_read_repl_offset", position);
-    field(text, "slave_repl_offset", position);
     if redis.is_on() {
         // ORDERING: Relaxed, figures.
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -50,10 +77,14 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
         field(text, "redis_link_unknown_kinds", kinds.join(","));
     }
     if is_copying {
-        field(text, "master_sync_total_bytes", copy_len);
+        // As of Redis without a file: most primaries do not know the length before the end.
+        // ORDERING: Relaxed, a figure.
+        let total = if redis.is_on() { redis.copy_len.load(Ordering::Relaxed) } else { 0 };
+        let left = if total == 0 { -1 } else { total.saturating_sub(copied) as i64 };
+        let percent = if total == 0 { 0.0 } else { copied as f64 * 100.0 / total as f64 };
+        field(text, "master_sync_total_bytes", total);
         field(text, "master_sync_read_bytes", copied);
-        field(text, "master_sync_left_bytes", copy_len - copied);
-        let percent = copied as f64 * 100.0 / copy_len.max(1) as f64;
+        field(text, "master_sync_left_bytes", left);
         field(text, "master_sync_perc", format_args!("{percent:.2}"));
         field(text, "master_sync_last_io_seconds_ago", silent);
     }

@@ -98,9 +98,11 @@ enum Ran {
 impl Follower {
     /// A follower at the beginning of a stream; `seed` seeds its random numbers.
     pub fn new(server: &Arc<Server>, seed: u64) -> Follower {
+        let mut executor = Executor::new(server.clone(), server.threads.len(), seed);
+        executor.thread.store.follow_foreign();
         Follower {
             server: server.clone(),
-            executor: Executor::new(server.clone(), server.threads.len(), seed),
+            executor,
             conversation: conversation(server),
             decoder: Decoder::new(),
             replies: Vec::new(),
@@ -154,7 +156,8 @@ impl Follower {
     /// follow.
     pub fn apply(&mut self, input: &[u8]) -> Result<Applied, Refused> {
         let server = self.server.clone();
-        let _applying = server.replication.redis.applying();
+        // No command of a former primary may run beside those of clients.
+        let _applying = server.replication.lock_applying();
         let waits = !server.replication.is_replica() || self.is_waiting();
         let mut applied = Applied { waits, ..Applied::default() };
         if waits {

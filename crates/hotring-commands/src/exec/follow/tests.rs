@@ -279,7 +279,7 @@ fn a_pause_holds_the_stream_back() {
 fn nothing_is_applied_once_this_server_is_no_replica() {
     let (server, mut one) = follower(Unknown::Stop);
     let bytes = stream(&["SET a 1"]);
-    server.follow(None);
+    server.promote(&mut server.store.session()).unwrap();
     assert_eq!(one.apply(&bytes).unwrap(), Applied { waits: true, ..Applied::default() });
     assert_eq!(get(&server, 0, "a"), None);
 }

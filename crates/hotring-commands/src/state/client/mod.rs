@@ -105,6 +105,8 @@ pub enum Closing {
     InputLimit,
     /// A request of the primary has failed: those behind it must not run.
     Failed,
+    /// The connection becomes the link of a replica that listens on this port.
+    BecomesLink(u16),
     /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }

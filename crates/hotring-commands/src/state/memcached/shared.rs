@@ -70,7 +70,12 @@ impl Shared {
     pub fn flush_if_due(&self, store: &mut Session, pause: &ClientPause, now: u64) -> bool {
         // ORDERING: Acquire pairs with the Release in `flush`: a thread that finds the flush done writes after it.
         let at = self.flush_at.load(Ordering::Acquire);
-        at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), || clear(store))
+        let clear = || {
+            clear(store);
+            // A replica is flushed by its primary.
+            let _ = store.take_refused();
+        };
+        at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), clear)
     }
 
     /// Performs the flush; false if a pause holds it back. If several threads call this at the same time, one of them

@@ -39,7 +39,6 @@ pub struct Link {
     /// The time of the last bytes from the primary.
     heard: Option<Instant>,
     copied: u64,
-    copy_len: u64,
     failure: Option<String>,
 }
 
@@ -51,9 +50,8 @@ pub struct LinkStatus {
     pub down: Option<Duration>,
     /// Time since the last bytes from the primary; None while the link is down.
     pub silent: Option<Duration>,
-    /// Bytes of the full copy under way that have arrived, and its expected length.
+    /// Bytes of the full copy under way that have arrived.
     pub copied: u64,
-    pub copy_len: u64,
     /// Why the last link ended; None once a later one follows the stream.
     pub failure: Option<String>,
 }
@@ -91,17 +89,17 @@ impl Link {
         self.heard = Some(clock::monotonic());
     }
 
-    /// Records the progress of a full copy.
-    pub fn copy(&mut self, copied: u64, copy_len: u64) {
-        (self.copied, self.copy_len) = (copied, copy_len.max(copied));
+    /// Records the progress of a full copy: bytes that have arrived.
+    pub fn copy(&mut self, copied: u64) {
+        self.copied = copied;
     }
 
     pub(super) fn status(&self) -> LinkStatus {
-        let Link { stage, since, heard, copied, copy_len, .. } = *self;
+        let Link { stage, since, heard, copied, .. } = *self;
         let is_up = stage == LinkStage::Connected;
         let down = if is_up { None } else { since.map(|since| since.elapsed()) };
         let silent = heard.map(|heard| heard.elapsed());
-        LinkStatus { stage, down, silent, copied, copy_len, failure: self.failure.clone() }
+        LinkStatus { stage, down, silent, copied, failure: self.failure.clone() }
     }
 }
 

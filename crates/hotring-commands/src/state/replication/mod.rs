@@ -1,42 +1,79 @@
-//! The role of this server in replication, and the state of its links. The link's I/O is in `hotring-server`'s
+//! The role of this server in replication, and the state of its links. The links' I/O is in `hotring-server`'s
 //! `tasks/replicate`; what the roles promise is in `docs/design/replication.md`.
 
+pub mod codec;
 pub mod link;
 pub mod redis;
+pub mod roles;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use hotring_cluster::{Held, Hello, Identity, NodeId, Replica, Stamp, StoreId, ToPrimary, Told};
+use hotring_log::{Backlog, Log, Lsn};
+use hotring_store::Session;
 use tokio::sync::watch;
 
+use crate::host::{clock, fiber};
 use crate::settings::config::{Config, Source};
 use link::{Link, LinkStatus};
 use redis::RedisLink;
+use roles::{Attached, ReplicaStatus, Role, Roles};
 
 /// The error of a write on a replica. Clients know the code and the text from Redis.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
 
+/// Why a replica does not become a primary.
+pub(crate) const HALF_RECEIVED: &str = "ERR this replica has received only a part of its primary's data and cannot be a primary of it. Let the copy end, or \
+     restart the server without replicaof to begin empty";
+
+/// What a server is called in replication; drawn at its start.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The server in this start.
+    pub me: Identity,
+    /// The data that the server will have, if it is the first to have it.
+    pub store: StoreId,
+    /// 40 hexadecimal digits that name the stream to operators and tools.
+    pub stream: String,
+}
+
+/// Figures of replication since the start.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Full copies that were begun, and links that needed none.
+    pub full: AtomicU64,
+    pub partial: AtomicU64,
+}
+
 /// The state of replication.
 pub struct Replication {
+    pub counts: Counts,
     is_replica: AtomicBool,
     /// The primary to follow; None on a primary. Each change begins a new link, even to the same primary.
     source: watch::Sender<Option<Arc<Source>>>,
     link: Mutex<Link>,
     /// What only a link to a Redis has.
     pub redis: RedisLink,
-    /// 40 hexadecimal digits that name the stream to operators and tools. They are not the store's id.
     id: Mutex<String>,
+    roles: Mutex<Roles>,
+    /// Held while received records are handed to the log and applied, so that a change of the role comes between them.
+    applying: Mutex<()>,
 }
 
 impl Replication {
-    pub(super) fn new(config: &Config, id: String) -> Self {
+    pub(super) fn new(config: &Config, names: Names, started: Instant) -> Self {
         let source = config.replication.source.clone().map(Arc::new);
         Replication {
+            counts: Counts::default(),
             is_replica: AtomicBool::new(source.is_some()),
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
             redis: RedisLink::default(),
-            id: Mutex::new(id),
+            id: Mutex::new(names.stream),
+            roles: Mutex::new(Roles::new(names.me, names.store, started)),
+            applying: Mutex::new(()),
         }
     }
 
@@ -57,9 +94,8 @@ impl Replication {
         self.source.subscribe()
     }
 
-    /// Changes the role: follows this primary, or none.
-    pub(super) fn follow(&self, source: Option<Source>) {
-        let _applying = self.redis.applying();
+    /// Changes the primary to follow, and the flag that refuses writes.
+    pub(super) fn set_source(&self, source: Option<Source>) {
         // ORDERING: Relaxed, see `is_replica`.
         self.is_replica.store(source.is_some(), Ordering::Relaxed);
         self.link().restart();
@@ -69,6 +105,17 @@ impl Replication {
     fn link(&self) -> MutexGuard<'_, Link> {
         // No code panics between changes of the link's state.
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn roles(&self) -> MutexGuard<'_, Roles> {
+        // A panic within a machine leaves it as it was before the message, or with the message taken.
+        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks out changes of the role while received records are handed to the log and applied.
+    pub fn lock_applying(&self) -> MutexGuard<'_, ()> {
+        // What is applied may wait for keys that a suspended batch of this thread holds.
+        fiber::lock(&self.applying)
     }
 
     /// Changes the state of the link to the primary.
@@ -90,6 +137,148 @@ impl Replication {
     pub fn set_id(&self, id: &str) {
         *self.id.lock().unwrap_or_else(PoisonError::into_inner) = id.to_string();
     }
+
+    /// A record of epochs was recovered from the disk; the last one counts.
+    pub fn recovered(&self, epochs: &[u8]) {
+        if let Some((store, history)) = codec::epochs_of(epochs) {
+            self.roles().recovered(Held { store, history, last: 0, whole: true, adopt: false });
+        }
+    }
+
+    /// The content of the record of epochs, if the stream has any.
+    pub fn epochs(&self) -> Option<Vec<u8>> {
+        let roles = self.roles();
+        roles.has_epochs().then(|| roles.epochs())
+    }
+
+    /// Whether the stream has any epoch yet.
+    pub(super) fn has_epochs(&self) -> bool {
+        self.roles().has_epochs()
+    }
+
+    /// Takes the role for which the settings ask, once the server's own data is loaded. Nothing is written yet.
+    pub fn begin(&self, session: &mut Session, log: &Log, backlog: &Backlog) {
+        let has_epochs = self.has_epochs();
+        if self.is_replica() {
+            session.switch_log(true);
+            session.switch_role(hotring_store::Role::Replica, clock::unix_ms());
+        } else if has_epochs {
+            session.follow(true);
+        }
+        if self.is_replica() || has_epochs {
+            // A replica of this server may be about to come back.
+            backlog.turn_on(log);
+        }
+        let mut roles = self.roles();
+        match self.is_replica() {
+            true => roles.become_replica(log.handed(), false),
+            // A server that never was a part of anything needs no epochs.
+            false if has_epochs => roles.become_primary(log),
+            false => {}
+        }
+    }
+
+    /// Becomes a primary for its first replica. True if writes are logged from now on.
+    pub fn become_primary(&self, session: &mut Session, log: &Log) -> bool {
+        if self.is_replica() {
+            return false;
+        }
+        session.switch_log(true);
+        // What expires from here on is removed in the stream.
+        session.follow(true).is_some()
+            && session
+                .at_end_of_log(|_, _| {
+                    let is_primary = !self.is_replica();
+                    if is_primary {
+                        self.roles().become_primary(log);
+                    }
+                    is_primary
+                })
+                .unwrap_or(false)
+    }
+
+    /// Becomes a replica at a moment without writes; `last` is the end of the log.
+    pub(super) fn become_replica(&self, last: Lsn) {
+        self.roles().become_replica(last, true);
+    }
+
+    /// Becomes a primary by promotion, at a moment without writes.
+    ///
+    /// # Errors
+    /// Only a part of the primary's data is there.
+    pub(super) fn promote(&self, log: Option<&Log>) -> Result<(), &'static str> {
+        let mut roles = self.roles();
+        let now = roles.now();
+        let Role::Replica(replica) = &mut roles.role else { return Ok(()) };
+        let has_history = !replica.history().starts().is_empty();
+        // An operator who asks for this has decided; FAILOVER is the way that checks.
+        replica.promote(now, Vec::new(), true).map_err(|_| HALF_RECEIVED)?;
+        let taken = replica.acts().into_iter().find_map(|act| match act {
+            hotring_cluster::ReplicaAct::TakeOver(from) => Some(from),
+            _ => None,
+        });
+        match (taken, log) {
+            (Some(from), Some(log)) if has_history => roles.take_over(*from, log),
+            _ => roles.be_alone(log.map_or(0, Log::handed)),
+        }
+        Ok(())
+    }
+
+    /// Passes the time to the machine of the role.
+    pub fn tick(&self, told: Told, log: &Log) {
+        self.roles().tick(told, log);
+    }
+
+    /// Runs `f` on the machine of a replica with the time; None if this server is none.
+    pub fn with_replica<R>(
+        &self,
+        f: impl FnOnce(&mut Replica, hotring_cluster::Moment) -> R,
+    ) -> Option<R> {
+        let mut roles = self.roles();
+        let now = roles.now();
+        roles.replica().map(|replica| f(replica, now))
+    }
+
+    /// Attaches a replica that has said hello; `oldest` is the first record that could be sent. None if this server is
+    /// no primary that serves.
+    pub fn attach(
+        &self,
+        hello: &Hello,
+        oldest: Lsn,
+        log: &Log,
+        attached: Attached,
+    ) -> Option<Stamp> {
+        self.roles().attach(hello, oldest, log, attached)
+    }
+
+    /// The connection of a replica has ended.
+    pub fn detach(&self, stamp: Stamp) {
+        self.roles().detach(stamp);
+    }
+
+    /// A message of an attached replica.
+    pub fn receive(&self, from: NodeId, message: &ToPrimary, log: &Log) {
+        self.roles().receive(from, message, log);
+    }
+
+    /// The attached replicas.
+    pub fn replicas(&self) -> Vec<ReplicaStatus> {
+        self.roles().replicas()
+    }
+
+    /// The last record that this replica has applied; None on a primary.
+    pub fn applied(&self) -> Option<Lsn> {
+        self.roles().replica().map(|replica| replica.last())
+    }
+}
+
+#[cfg(any(test, fuzzing, feature = "testing"))]
+impl Names {
+    /// The names of a server without sockets.
+    pub(super) fn unconnected() -> Names {
+        let me = Identity { node: NodeId([1; 20]), incarnation: hotring_cluster::Incarnation(1) };
+        Names { me, store: [1; 16], stream: "1".repeat(40) }
+    }
 }
 
 #[cfg(test)]
@@ -102,16 +291,20 @@ mod tests {
 
     #[test]
     fn a_change_of_the_source_is_seen_even_if_it_is_the_same() {
-        let replication = Replication::new(&Config::default(), "0".repeat(40));
+        let replication = Replication::new(
+            &Config::default(),
+            Names::unconnected(),
+            crate::host::clock::monotonic(),
+        );
         let mut watched = replication.watch_source();
         assert!(!replication.is_replica() && replication.source().is_none());
         for _ in 0..2 {
-            replication.follow(Some(source()));
+            replication.set_source(Some(source()));
             assert!(watched.has_changed().unwrap());
             assert_eq!(watched.borrow_and_update().as_deref(), Some(&source()));
             assert!(replication.is_replica());
         }
-        replication.follow(None);
+        replication.set_source(None);
         assert!(watched.has_changed().unwrap() && !replication.is_replica());
     }
 }

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::host::fiber;
-
 /// Kinds of commands and values that are counted one by one.
 const KINDS_MAX: usize = 64;
 /// The kind of all others.
@@ -21,7 +19,8 @@ pub struct RedisLink {
     is_on: AtomicBool,
     /// The position in the primary's stream up to which everything is applied, or `NOWHERE`.
     position: AtomicU64,
-    /// Keys of the present or last full copy.
+    /// Bytes of the present or last full copy, 0 if the primary does not tell; and the keys that have arrived.
+    pub copy_len: AtomicU64,
     pub copy_keys: AtomicU64,
     /// Full copies, and reconnections that needed none, since the start.
     pub full_copies: AtomicU64,
@@ -30,7 +29,6 @@ pub struct RedisLink {
     pub unknown: AtomicU64,
     /// The same by kind.
     kinds: Mutex<BTreeMap<String, u64>>,
-    applying: Mutex<()>,
 }
 
 impl RedisLink {
@@ -53,7 +51,8 @@ impl RedisLink {
     /// Begins to follow a Redis.
     pub fn begin(&self) {
         self.kinds().clear();
-        [&self.copy_keys, &self.unknown].into_iter().for_each(|figure| figure.store(0, Relaxed));
+        let figures = [&self.copy_len, &self.copy_keys, &self.unknown];
+        figures.into_iter().for_each(|figure| figure.store(0, Relaxed));
         self.reach(NOWHERE);
         self.is_on.store(true, Relaxed);
     }
@@ -62,13 +61,6 @@ impl RedisLink {
     pub fn end(&self) {
         self.reach(NOWHERE);
         self.is_on.store(false, Relaxed);
-    }
-
-    /// Held while commands of the primary are applied, and while the role of this server changes: no command of a
-    /// former primary may run beside those of clients.
-    pub(crate) fn applying(&self) -> MutexGuard<'_, ()> {
-        // The link's commands may wait for keys of a batch that is suspended on this thread.
-        fiber::lock(&self.applying)
     }
 
     /// Counts something that cannot be applied. Each kind is named in the log once.

@@ -32,6 +32,7 @@ use hotring_log::{Lsn, Trouble};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::tasks::replicate::feed;
 use batch::{Away, Job, Stopped, Work};
 use hotring_commands::commands::pubsub::leave_all;
 use hotring_commands::exec::Conversation;
@@ -212,6 +213,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
         async move {
             let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
+            if let (Ok(()), Some(Closing::BecomesLink(port))) =
+                (&ended, self.conversation.client.closing)
+            {
+                let client = &self.conversation.client.shared;
+                feed::serve(&mut self.stream, &self.thread.server, client, port).await;
+            }
             // Before the client can see the end: it must then find the connection gone.
             self.leave();
             if ended.is_ok() {

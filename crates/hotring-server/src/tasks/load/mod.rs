@@ -13,7 +13,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hotring_log::{ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, prune};
+use hotring_log::{
+    ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, drop_unfinished_copy, prune,
+};
 use hotring_store::{KeyFates, Session, UnknownForm};
 
 use crate::tasks::write_log;
@@ -87,6 +89,7 @@ fn rest(server: &Server, snapshot: &Snapshot, fates: &[KeyFates]) -> Result<(), 
 /// Ends loading: from here on writes are accepted and logged.
 fn end(server: &Server) {
     server.store.session().switch_log(true);
+    begin_role(server);
     server.persist.loading.reach(Stage::All);
     server.settings.renew();
     server.tasks.expirer.wake();
@@ -95,11 +98,24 @@ fn end(server: &Server) {
     tracing::info!(keys, records, snapshot_bytes = total, ms, "all data is loaded");
 }
 
+/// Takes the server's role in replication. Nothing has been written yet.
+pub(crate) fn begin_role(server: &Server) {
+    let durability = &server.persist.durability;
+    if let (Some(log), Some(backlog)) = (durability.stream(), durability.backlog()) {
+        server.replication.begin(&mut server.store.session(), log, backlog);
+    }
+}
+
 type Hottest = (hotring_log::Recovered, Option<Snapshot>, Vec<KeyFates>);
 
 /// Replays the hottest part of the newest snapshot and then the log. None if the server stops
 /// meanwhile.
 fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<dyn Error>> {
+    if drop_unfinished_copy(disk)? {
+        tracing::warn!(
+            "a full copy from a primary was not finished: its part is removed, and the server begins empty"
+        );
+    }
     if clean(disk)? > 0 {
         tracing::warn!("removed a snapshot that an earlier server did not finish");
     }
@@ -108,7 +124,12 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<d
         // ORDERING: Relaxed, a figure.
         server.persist.loading.total.store(snapshot.len(), Ordering::Relaxed);
         read_snapshot(server, snapshot, HOTTEST, &|session, effects, now| {
-            effects.iter().try_for_each(|effect| session.replay(effect, now))
+            effects.iter().try_for_each(|effect| {
+                if let Effect::Epochs { history } = effect {
+                    server.replication.recovered(history);
+                }
+                session.replay(effect, now)
+            })
         })?;
     }
     if server.process.is_stopping() {

@@ -159,7 +159,8 @@ impl<'a> Reader<'a> {
                 // An order maps numbers to databases and touches no key: the reader applies it.
                 return self.session.replay(effect, 0).expect("it has no value");
             }
-            Effect::Epochs { .. } | Effect::Durable { .. } => return,
+            Effect::Epochs { history } => return self.server.replication.recovered(history),
+            Effect::Durable { .. } => return,
         };
         let part = self.session.part(key, self.parts.len());
         let packed = &mut self.parts[part].1;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotring_commands::state::server::Server;
+use hotring_log::wire::WIRE_VERSION;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::LinkError;
@@ -18,6 +19,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// What answers at the primary's address.
 pub(super) enum Peer {
+    /// A hotring server, which sends frames from here on.
+    Hotring,
     /// A server that does not know our command: a Redis or a Valkey.
     Redis,
 }
@@ -35,10 +38,11 @@ pub(super) async fn greet(
             ["AUTH"].into_iter().chain(user).chain([settings.password.reveal()]).collect();
         ask(stream, &words).await?.map_err(refused)?;
     }
-    match ask(stream, &["HOTRING.REPLICATE", "1"]).await? {
+    let (version, port) = (WIRE_VERSION.to_string(), config.port.to_string());
+    match ask(stream, &["HOTRING.REPLICATE", &version, &port]).await? {
         Err(error) if is_unknown(&error) => Ok(Peer::Redis),
         Err(error) => Err(refused(error)),
-        Ok(_) => Err(LinkError::Peer("the primary speaks another version".to_string())),
+        Ok(_) => Ok(Peer::Hotring),
     }
 }
 

@@ -7,7 +7,12 @@
 //! ```
 //! The state that others see is in `hotring_commands::state::replication`.
 
+mod apply;
+mod copy;
 mod dial;
+pub(crate) mod feed;
+mod follow;
+mod frames;
 mod greet;
 mod redis;
 
@@ -19,6 +24,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use hotring_cluster::Told;
+use hotring_commands::host::clock;
 use hotring_commands::host::threads;
 use hotring_commands::settings::config::Source;
 use hotring_commands::state::replication::link::LinkStage;
@@ -33,6 +40,9 @@ pub(crate) const THREAD: &str = "hotring-replica";
 /// The pause before the next attempt after a failure, which doubles up to the longest one.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Time between two ticks of the role's machine.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Time between two looks whether the server's own data is loaded.
 const LOADING_PAUSE: Duration = Duration::from_millis(5);
@@ -63,13 +73,26 @@ impl From<io::Error> for LinkError {
 /// Follows whatever primary there is, until the server stops.
 pub(crate) fn run(server: &Arc<Server>) {
     match threads::event_loop() {
-        Ok(runtime) => {
-            let links = run_links(server);
-            runtime.block_on(async { _ = unless(server.process.stopping(), links).await });
-        }
+        Ok(runtime) => runtime.block_on(async {
+            let ticking = server.clone();
+            tokio::task::spawn_local(async move { tick(&ticking).await });
+            _ = unless(server.process.stopping(), run_links(server)).await;
+        }),
         Err(error) => {
             tracing::error!(%error, "cannot start an event loop");
             server.stop();
+        }
+    }
+}
+
+/// Passes the time to the machine of the role.
+async fn tick(server: &Server) {
+    let mut timer = tokio::time::interval(TICK);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        if let Some(log) = server.persist.durability.stream() {
+            server.replication.tick(Told { wall: clock::unix_ms(), cas: 0 }, log);
         }
     }
 }
@@ -130,6 +153,7 @@ async fn follow(
     server.replication.update_link(|link| link.enter(LinkStage::Connecting));
     let mut stream = dial(server, source).await?;
     match greet(&mut stream, server).await? {
+        Peer::Hotring => follow::follow(stream, server).await,
         Peer::Redis => {
             drop(stream);
             redis::follow(server, source).await

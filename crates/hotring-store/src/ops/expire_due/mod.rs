@@ -6,6 +6,7 @@ use crate::expired::Gone;
 use crate::session::Session;
 use crate::sync::Arc;
 use crate::wheel::{SHARDS, Taken, Wheels};
+use hotring_log::Effect;
 
 /// Steps taken in a shard under its mutex: about 10 µs if all entries move to a lower level.
 const STEPS: usize = 512;
@@ -48,6 +49,9 @@ impl Session {
         budget: usize,
         mut f: impl FnMut(&[u8], u64),
     ) -> ExpiryStep {
+        if self.leaves_expired() {
+            return ExpiryStep::default();
+        }
         let wheels = Arc::clone(&self.wheels);
         // Outlives the locks of the shards.
         let mut entries: Vec<Taken> = Vec::new();
@@ -108,14 +112,29 @@ impl Session {
             if let Some(key) = key {
                 let hash = self.gate_hash(&key);
                 // A write in the gate, so that no exclusive closure loses a key in the middle.
-                let Some(_writing) = self.gate.write_unless_held(hash) else {
+                let Some(writing) = self.gate.write_unless_held(hash) else {
                     // Other keys must not wait for a script that holds this one.
                     wheels.enter_again(taken, now + 1, now);
                     return removed;
                 };
+                let mode = self.logged.modes.get();
+                if mode.is_replica() {
+                    return removed;
+                }
+                // The record must come before that of a later write of the key.
+                let is_logged = mode.is_followed();
+                let is_ordered = is_logged && !writing.is_held();
+                let _order = if is_ordered { self.logged.order(hash) } else { None };
                 let mut expired = wheels.expired.lock();
                 match remove_expired(&mut self.index, &key, now) {
                     Some(at) if at <= now => {
+                        if is_logged {
+                            let records = self.logging.of_database(self.place);
+                            records.push(&Effect::Remove { key: &key });
+                        }
+                        if is_ordered {
+                            self.logging.hand_over(&self.logged);
+                        }
                         expired.push(Gone { key, late: now - at });
                         is_removed = true;
                     }
@@ -140,6 +159,21 @@ impl Session {
             }
             // There may be another expired item with this hash.
         }
+    }
+
+    /// Whether the store is a replica, which removes only what its stream removes: then forgets the entries of the
+    /// wheels, which are built again when it becomes a primary.
+    fn leaves_expired(&mut self) -> bool {
+        if !self.logged.modes.get().is_replica() {
+            return false;
+        }
+        // Within the gate, or the entries of a new primary could be forgotten.
+        let _reading = self.gate.read_all();
+        let is_replica = self.logged.modes.get().is_replica();
+        if is_replica {
+            drop(self.wheels.clear());
+        }
+        is_replica
     }
 
     /// Does a part of the walk that rebuilds the wheels, if one is in progress.

@@ -110,7 +110,7 @@ impl Session {
         let limits = self.limits;
         loop {
             // Under the order lock: a long string may change in place, which no compare-and-swap notices.
-            let decided = self.change_in_order(key.into(), |key, _| {
+            let decided = self.try_change_in_order(key.into(), |key, _| {
                 key.run(now, |entry| {
                     let (action, result) = match &entry {
                         Some(entry) => show(entry, |item| decide(Some(item))),
@@ -129,7 +129,7 @@ impl Session {
                         _ => (puts, action, Some(Ok(result))),
                     }
                 })
-            });
+            })?;
             match decided {
                 Some(result) => return result,
                 None => admitted = Some(self.admit()),

@@ -51,12 +51,13 @@ pub(super) fn copy(server: &Arc<Server>, wire: &mut Wire<'_>) -> Result<(), Ende
         _ => Form::Length(head[1..].parse().map_err(|_| malformed())?),
     };
     let link = &server.replication.redis;
+    // ORDERING: Relaxed here and below, figures.
+    link.copy_len.store(if let Form::Length(len) = form { len } else { 0 }, Relaxed);
     link.copy_keys.store(0, Relaxed);
     let begun = clock::monotonic();
     let mut input = Input {
         wire,
         server,
-        len: if let Form::Length(len) = form { len } else { 0 },
         left: if let Form::Length(len) = form { len } else { u64::MAX },
         read: 0,
         ended: None,
@@ -110,7 +111,7 @@ fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Re
 fn begin(server: &Server) {
     server.persist.loading.begin_copy();
     server.settings.renew();
-    server.store.session().clear_all();
+    session(server).clear_all();
 }
 
 /// Shows clients that the data is complete.
@@ -118,6 +119,13 @@ pub(super) fn finish(server: &Server) {
     server.persist.loading.end_copy();
     server.settings.renew();
     server.tasks.expirer.wake();
+}
+
+/// A session that may write on behalf of the primary.
+fn session(server: &Server) -> Session {
+    let mut session = server.store.session();
+    session.follow_foreign();
+    session
 }
 
 fn damaged(error: ReadError) -> Ended {
@@ -163,7 +171,7 @@ fn hand_out<R: Read>(
 
 /// Stores the keys of one thread's pieces.
 fn store_all(server: &Server, pieces: &Receiver<Vec<Item>>) -> Result<(), Ended> {
-    let mut session = server.store.session();
+    let mut session = session(server);
     for piece in pieces {
         while server.persist.durability.is_full() && !server.process.is_stopping() {
             std::thread::sleep(FULL_PAUSE);
@@ -205,8 +213,7 @@ fn pass_over(server: &Server, kind: &str, key: &[u8]) -> Result<(), Ended> {
 struct Input<'a, 'w> {
     wire: &'a mut Wire<'w>,
     server: &'a Server,
-    /// Bytes of the file, 0 if unknown; those that are to come, and those that have been read.
-    len: u64,
+    /// Bytes of the file that are to come, and those that have been read.
     left: u64,
     read: u64,
     /// Why the link has ended, behind an error of reading.
@@ -226,14 +233,15 @@ impl Input<'_, '_> {
                 self.wire.write(b"\n")?;
             }
         }
-        let (bytes, of) = (self.read, self.len);
+        let bytes = self.read;
         self.server.replication.update_link(|link| {
             link.hear();
-            link.copy(bytes, of);
+            link.copy(bytes);
         });
         if self.told.elapsed() >= PROGRESS {
             self.told = clock::monotonic();
             let keys = self.server.replication.redis.copy_keys.load(Relaxed);
+            let of = self.server.replication.redis.copy_len.load(Relaxed);
             tracing::info!(keys, bytes, of, "receiving a full copy of the primary");
         }
         Ok(())

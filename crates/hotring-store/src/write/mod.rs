@@ -5,10 +5,12 @@
 //! to enter the expiry ([`crate::wheel`]) and to log the change ([`crate::logged`]). While history and log are off and
 //! there is no observer or waiter, a write goes straight to the index.
 
+mod report;
+
 use std::collections::VecDeque;
 
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
-use hotring_log::{Effect, Mark, Records};
+use hotring_log::{Effect, Records};
 
 use crate::changes::{Change, Changed, FieldsChanged, Origin, remove_emptied, remove_expired};
 use crate::container::large::Large;
@@ -19,10 +21,11 @@ use crate::logged::{self, Puts};
 use crate::long_text::LongText;
 use crate::scored::SortedSet;
 use crate::sync::Arc;
-use crate::value::{is_string, reborrow, view};
+use crate::value::{reborrow, view};
 use crate::watch::{Event, Watchers};
 use crate::wheel::Wheels;
 use hotring_index::AnySession as Index;
+use report::{Recording, Report};
 
 /// The permission to change one key with one call of the index.
 pub(crate) struct Write<'a> {
@@ -35,6 +38,8 @@ pub(crate) struct Write<'a> {
     pub(crate) records: Option<&'a mut Records>,
     /// None if there is nothing to do in addition.
     pub(crate) hooks: Option<ActiveHooks<'a>>,
+    /// Whether an expired item stays until its removal is in the log, unless the write stores another value.
+    pub(crate) lasting: bool,
 }
 
 /// The duties of one write in addition to changing the index.
@@ -44,6 +49,8 @@ pub(crate) struct ActiveHooks<'a> {
     pub(crate) changes: Option<&'a mut Vec<Change>>,
     /// Keys with waiting clients that a write may have served.
     pub(crate) ready: &'a mut VecDeque<(u8, Box<[u8]>)>,
+    /// Set by a write that would have changed a value: the store is a replica, and the write must not change any.
+    pub(crate) refuses: Option<&'a mut bool>,
 }
 
 /// The duties of all writes: keep earlier values, notify waiters and observers, record changes.
@@ -57,26 +64,6 @@ pub(crate) struct Hooks {
     always: bool,
     /// The origin that the session acts for. Changed only by [`Session::act`](crate::Session::act).
     pub(crate) origin: Origin,
-}
-
-/// The effect that a decision will have on the key.
-enum Done {
-    Nothing,
-    /// `text` is the string, if the value is a string and a session waits for the key.
-    Stored {
-        text: Option<Vec<u8>>,
-        has_elements: bool,
-        is_new: bool,
-        expires: bool,
-    },
-    Removed,
-    /// Stored with an expiry in the past, so removed at once.
-    Over {
-        is_new: bool,
-    },
-    Expiry {
-        expires: bool,
-    },
 }
 
 impl Write<'_> {
@@ -117,10 +104,11 @@ impl Write<'_> {
     /// Stores a value that expires, through `update`, which sees the old expiry: a key whose expiry is extended again
     /// and again needs no entry in the wheel each time.
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, hooks } = self;
+        let Write { index, key, stripe, wheels, mut records, hooks, lasting } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));
         let again = records.as_deref_mut();
-        let write = Write { index: &mut *index, key, stripe, wheels, records: again, hooks };
+        let write =
+            Write { index: &mut *index, key, stripe, wheels, records: again, hooks, lasting };
         write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // The old item is damaged; this write repairs the key.
@@ -134,8 +122,11 @@ impl Write<'_> {
     }
 
     #[cold]
-    fn put_with_hooks(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, mut hooks } = self;
+    fn put_with_hooks(mut self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
+        if self.is_refused() {
+            return;
+        }
+        let Write { index, key, stripe, wheels, mut records, mut hooks, lasting } = self;
         let damages = index.damages();
         let again = hooks.as_mut().map(ActiveHooks::again);
         let write = Write {
@@ -145,6 +136,7 @@ impl Write<'_> {
             wheels,
             records: records.as_deref_mut(),
             hooks: again,
+            lasting,
         };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
@@ -201,21 +193,33 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
     ) -> R {
-        let Write { index, key, stripe, wheels, records, mut hooks, .. } = self;
+        let Write { index, key, stripe, wheels, mut records, mut hooks, lasting } = self;
         if let Some(hooks) = &mut hooks {
-            hooks.expire(index, wheels, key.bytes(), now);
+            if let Some(refused) = &mut hooks.refuses {
+                return decide_in_vain(index, key, now, refused, decide);
+            }
+            let logs = records.as_deref_mut().filter(|_| lasting);
+            hooks.expire(index, wheels, key.bytes(), now, logs);
         }
         let mut recording = records.map(|records| Recording::begin(records, index));
         let mut expires_at = None;
         let mut report = hooks.map(|hooks| Report::begin(hooks, index, stripe, key.bytes()));
-        let result = index.update(key, now, |entry| {
-            let there = entry.filter(|entry| is_there(entry, now));
-            let is_emptied = there.is_none() && entry.is_some();
+        // At time 0 nothing has expired.
+        let time = if lasting { 0 } else { now };
+        let result = index.update(key, time, |entry| {
+            let there =
+                entry.filter(|entry| !(lasting && is_expired(entry, now)) && is_there(entry, now));
+            let is_over = there.is_none() && entry.is_some();
             let entry = there;
             let (puts, mut action, result) = decide(entry);
-            if is_emptied && let Action::Put { expiry: expiry @ Expiry::Keep, .. } = &mut action {
+            match &mut action {
                 // An absent key has no expiry to keep.
-                *expiry = Expiry::Never;
+                Action::Put { expiry: expiry @ Expiry::Keep, .. } if is_over => {
+                    *expiry = Expiry::Never;
+                }
+                // Its removal is the expirer's, which logs it.
+                Action::Expire(_) | Action::Remove if is_over && lasting => action = Action::Keep,
+                _ => {}
             }
             if let Some(report) = &mut report {
                 report.decided(puts, entry.map(|entry| entry.value), &mut action, now);
@@ -239,18 +243,28 @@ impl Write<'_> {
     }
 
     /// Sets the key's expiry during replay, even if it is in the past.
-    pub(crate) fn restore_expiry(self, expire_at: Option<u64>, now: u64) {
-        let Write { index, key, wheels, .. } = self;
+    pub(crate) fn restore_expiry(mut self, expire_at: Option<u64>, now: u64) {
+        if self.is_refused() {
+            return;
+        }
+        let Write { index, key, stripe, wheels, hooks, .. } = self;
         let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
         // At time 0 nothing has expired.
-        index.update(key, 0, |_| (Action::Expire(expiry), ()));
+        let is_there = index.update(key, 0, |entry| (Action::Expire(expiry), entry.is_some()));
         if let Some(at) = expire_at {
             enter(wheels, index, key, at, now);
+        }
+        if let Some(mut hooks) = hooks.filter(|_| is_there) {
+            hooks.tell(stripe, key.bytes(), &Event::Expiry, false);
+            hooks.record(key.bytes(), Changed::Expiry { expires: expire_at.is_some() });
         }
     }
 
     /// Stores a value and its expiry during replay, unless the key exists.
-    pub(crate) fn restore_item(self, value: NewValue<'_>, expire_at: Option<u64>, now: u64) {
+    pub(crate) fn restore_item(mut self, value: NewValue<'_>, expire_at: Option<u64>, now: u64) {
+        if self.is_refused() {
+            return;
+        }
         let Write { index, key, wheels, .. } = self;
         let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
         // At time 0 nothing has expired.
@@ -265,9 +279,25 @@ impl Write<'_> {
 
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
-        let Write { index, key, stripe, wheels, records, hooks } = self;
+        let Write { index, key, stripe, wheels, mut records, mut hooks, lasting } = self;
+        let is_there = |index: &mut Index| {
+            let there = |entry: Entry<'_>| !is_expired(&entry, now) && is_there(&entry, now);
+            index.peek(key, 0, there)
+        };
+        if let Some(ActiveHooks { refuses: Some(refused), .. }) = &mut hooks {
+            **refused |= is_there(index) == Some(true);
+            return false;
+        }
+        if let Some(hooks) = &mut hooks {
+            let logs = records.as_deref_mut().filter(|_| lasting);
+            hooks.expire(index, wheels, key.bytes(), now, logs);
+        }
         let removes = |index: &mut Index| {
             let damages = index.damages();
+            // Its removal is the expirer's, which logs it.
+            if lasting && is_there(index) == Some(false) {
+                return false;
+            }
             let is_emptied = wheels.have_fields() && remove_emptied(index, key.bytes(), now);
             if index.damages() != damages {
                 // The item is damaged; the removal repairs the key.
@@ -279,10 +309,8 @@ impl Write<'_> {
             }
             removed
         };
-        let Some(mut hooks) = hooks else { return removes(index) };
-        hooks.expire(index, wheels, key.bytes(), now);
         let removed = removes(index);
-        if removed {
+        if let Some(mut hooks) = hooks.filter(|_| removed) {
             hooks.tell(stripe, key.bytes(), &Event::Removed, false);
             hooks.record(key.bytes(), Changed::Removed);
         }
@@ -292,6 +320,10 @@ impl Write<'_> {
     /// Evicts the key; with `must_expire`, only if it has an expiry. Returns the size of its item in bytes, 0 if it
     /// stays or is absent.
     pub(crate) fn evict(self, must_expire: bool) -> usize {
+        // No client has asked for it, so it is not a refusal.
+        if self.hooks.as_ref().is_some_and(|hooks| hooks.refuses.is_some()) {
+            return 0;
+        }
         let Write { index, key, stripe, records, hooks, .. } = self;
         // At time 0 nothing has expired: a clear removes expired keys, too.
         let freed = index.update(key, 0, |entry| {
@@ -311,22 +343,38 @@ impl Write<'_> {
     /// The version of the key's entry in the index, assigned now if it has none. The caller must hold the key's order
     /// lock: otherwise a writer of a large container, which checks for a version first, could change it in between.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
-        let Write { index, key, wheels, hooks, .. } = self;
-        if let Some(mut hooks) = hooks {
-            hooks.expire(index, wheels, key.bytes(), now);
+        let Write { index, key, wheels, records, hooks, lasting, .. } = self;
+        if let Some(mut hooks) = hooks.filter(|hooks| hooks.refuses.is_none()) {
+            hooks.expire(index, wheels, key.bytes(), now, records.filter(|_| lasting));
         }
-        if wheels.have_fields() && index.peek(key, now, |entry| is_there(&entry, now)) != Some(true)
-        {
+        let is_there = |entry: Entry<'_>| is_there(&entry, now);
+        if (lasting || wheels.have_fields()) && index.peek(key, now, is_there) != Some(true) {
             return None;
         }
-        index.version(key, now)
+        index.version(key, if lasting { 0 } else { now })
+    }
+
+    /// Whether the write must not change a value. A caller that asks would have changed one.
+    pub(crate) fn is_refused(&mut self) -> bool {
+        match &mut self.hooks {
+            Some(ActiveHooks { refuses: Some(refused), .. }) => {
+                **refused = true;
+                true
+            }
+            _ => false,
+        }
     }
 }
 
 impl ActiveHooks<'_> {
     /// A reborrow, for another attempt.
     pub(crate) fn again(&mut self) -> ActiveHooks<'_> {
-        ActiveHooks { all: self.all, changes: self.changes.as_deref_mut(), ready: self.ready }
+        ActiveHooks {
+            all: self.all,
+            changes: self.changes.as_deref_mut(),
+            ready: self.ready,
+            refuses: self.refuses.as_deref_mut(),
+        }
     }
 
     /// Notifies the waiters of the key. Only a value with elements marks the key as ready to be served: threads that
@@ -349,14 +397,26 @@ impl ActiveHooks<'_> {
         }
     }
 
-    /// Records the key's expiry, if it has expired, before the write treats it as absent.
+    /// Records the key's expiry, if it has expired, before the write treats it as absent. The removal goes to `logs`.
     #[cold]
-    fn expire(&mut self, index: &mut Index, wheels: &Wheels, key: &[u8], now: u64) {
+    pub(crate) fn expire(
+        &mut self,
+        index: &mut Index,
+        wheels: &Wheels,
+        key: &[u8],
+        now: u64,
+        logs: Option<&mut Records>,
+    ) {
         let is_told = self.changes.is_some() || self.all.watchers.is_observed();
         if is_told && remove_expired(index, key, now).is_some_and(|at| at <= now) {
             self.record(key, Changed::Expired);
         } else if is_told && wheels.have_fields() && remove_emptied(index, key, now) {
             self.record(key, Changed::Fields(FieldsChanged::LastExpired));
+        } else {
+            return;
+        }
+        if let Some(records) = logs {
+            records.push(&Effect::Remove { key });
         }
     }
 }
@@ -377,6 +437,37 @@ impl Hooks {
     pub(crate) fn have_work(&self, stripe: u32, key: &[u8]) -> bool {
         self.always || self.watchers.is_watched(stripe, key)
     }
+}
+
+/// Decides as [`Write::run`] does, and carries out nothing but notes of an access, which are not replicated. Sets
+/// `refused` if the decision was to change a value.
+#[cold]
+fn decide_in_vain<'x, R>(
+    index: &mut Index,
+    key: Key<'_>,
+    now: u64,
+    refused: &mut bool,
+    mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
+) -> R {
+    // At time 0 nothing has expired.
+    let (result, changes) = index.update(key, 0, |entry| {
+        let there = entry.filter(|entry| !is_expired(entry, now) && is_there(entry, now));
+        let (puts, action, result) = decide(there);
+        let changes = match action {
+            Action::Keep => false,
+            Action::Put { .. } => puts != Puts::Access,
+            Action::Expire(_) | Action::Remove => there.is_some(),
+        };
+        let is_note = puts == Puts::Access && there.is_some();
+        (if is_note { action } else { Action::Keep }, (result, changes))
+    });
+    *refused |= changes;
+    result
+}
+
+/// Whether the item's expiry has passed, though the index shows the item.
+fn is_expired(entry: &Entry<'_>, now: u64) -> bool {
+    entry.expire_at.is_some_and(|at| at <= now)
 }
 
 /// Enters a new expiry of the key, or of a part of it, in the timing wheel.
@@ -414,108 +505,5 @@ fn string(value: &NewValue<'_>) -> Option<Vec<u8>> {
             large.read(|contents| LongText::text(LongText::of_parts(&contents.parts)?))
         }
         value => view(value.as_value(), |value| value.is_string().then(|| value.to_vec())),
-    }
-}
-
-/// The log record of one write during its decision, which may run several times.
-struct Recording<'a> {
-    records: &'a mut Records,
-    before: Mark,
-    /// Number of damaged items found before this write.
-    damages: u64,
-}
-
-impl<'a> Recording<'a> {
-    fn begin(records: &'a mut Records, index: &mut Index) -> Recording<'a> {
-        Recording { before: records.mark(), records, damages: index.damages() }
-    }
-
-    fn decided(&mut self, key: &[u8], puts: Puts, old: Option<&Entry<'_>>, action: &Action<'_>) {
-        self.records.roll_back(self.before);
-        logged::decided(self.records, key, puts, old, action);
-    }
-
-    fn end(self, index: &mut Index) {
-        // The index does not carry out a decision on a damaged item.
-        if index.damages() != self.damages {
-            self.records.roll_back(self.before);
-        }
-    }
-}
-
-/// The reports of one write, to be sent once it has taken effect.
-struct Report<'a> {
-    hooks: ActiveHooks<'a>,
-    is_watched: bool,
-    done: Done,
-    /// Number of damaged items found before this write.
-    damages: u64,
-}
-
-impl<'a> Report<'a> {
-    #[cold]
-    fn begin(hooks: ActiveHooks<'a>, index: &mut Index, stripe: u32, key: &[u8]) -> Report<'a> {
-        let is_watched = hooks.all.watchers.is_waited_for(stripe, key);
-        Report { hooks, is_watched, done: Done::Nothing, damages: index.damages() }
-    }
-
-    /// Adds the replaced value to the history of the new one, and collects the reports to send once the decision has
-    /// taken effect.
-    #[cold]
-    fn decided(&mut self, puts: Puts, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
-        self.done = match action {
-            Action::Put { value, expiry } => {
-                let expires = matches!(expiry, Expiry::At(_));
-                let done = match puts {
-                    Puts::Same => Done::Expiry { expires },
-                    Puts::Metadata | Puts::Access => Done::Nothing,
-                    _ => {
-                        let text = self.is_watched.then(|| string(value)).flatten();
-                        let has_elements = has_elements(kind_of(value.as_value()));
-                        Done::Stored { text, has_elements, is_new: old.is_none(), expires }
-                    }
-                };
-                let history = self.hooks.all.history;
-                let keeps =
-                    |old| !history.is_off() && is_string(old) && is_string(value.as_value());
-                if let (Puts::Value, Some(old)) = (puts, old.filter(|old| keeps(*old))) {
-                    *value = history.keep(old, value.as_value(), now);
-                }
-                done
-            }
-            Action::Remove if puts == Puts::Over => Done::Over { is_new: old.is_none() },
-            Action::Remove if old.is_some() => Done::Removed,
-            Action::Expire(expiry) => Done::Expiry { expires: matches!(expiry, Expiry::At(_)) },
-            Action::Keep | Action::Remove => Done::Nothing,
-        };
-    }
-
-    #[cold]
-    fn tell(mut self, index: &mut Index, stripe: u32, key: &[u8]) {
-        // The index does not carry out a decision on a damaged item.
-        if index.damages() != self.damages {
-            return;
-        }
-        let takes = matches!(self.done, Done::Stored { has_elements: true, .. });
-        let (event, what) = match &self.done {
-            Done::Nothing => return,
-            Done::Stored { text, is_new, expires, .. } => (
-                Event::Stored(text.as_deref()),
-                Changed::Stored { is_new: *is_new, expires: *expires },
-            ),
-            Done::Removed => (Event::Removed, Changed::Removed),
-            Done::Over { is_new } => {
-                self.hooks.record(key, Changed::Stored { is_new: *is_new, expires: true });
-                if *is_new {
-                    return self.hooks.record(key, Changed::Expired);
-                }
-                (Event::Removed, Changed::Expired)
-            }
-            Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
-        };
-        if self.is_watched {
-            self.hooks.tell(stripe, key, &event, takes);
-        }
-        self.hooks.record(key, what);
     }
 }

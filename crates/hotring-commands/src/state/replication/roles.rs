@@ -1,0 +1,309 @@
+//! The machine of this server's role, and the replicas that are attached to it.
+//!
+//! The machines of `hotring-cluster` decide; this file keeps the one of the present role, passes it the time, and
+//! carries out what it asks for: messages go to the links' tasks, the beginning of an epoch into the log. The lock of
+//! this state is the innermost one: no code may wait for the store or the log while it holds it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use hotring_cluster::{
+    Held, Hello, Identity, Kept, Moment, NodeId, Origin, Primary, PrimaryAct, Replica, ReplicaAct,
+    Rules, Stamp, Start, StoreId, TakeOver, ToPrimary, ToReplica, Told,
+};
+use hotring_log::{Effect, Log, Lsn, Records};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::codec::epochs_to_bytes;
+
+/// The rules of servers without a coordinator: no replica promises anything, and a beat is due each second.
+const RULES: Rules = Rules {
+    lease: Duration::from_secs(8),
+    promises: false,
+    in_sync_lag: Duration::from_secs(2),
+    min_in_sync: 0,
+    stale_max: Duration::from_secs(10),
+};
+
+/// The stage of an attached replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// It gets a full copy.
+    Copying = 0,
+    /// It follows the stream.
+    Online = 1,
+}
+
+/// A replica that is attached to this server.
+#[derive(Debug)]
+pub struct Attached {
+    pub node: NodeId,
+    pub stamp: Stamp,
+    /// The address of its connection, and the port on which it listens.
+    pub ip: String,
+    pub port: u16,
+    /// Messages to its link's task.
+    pub messages: UnboundedSender<ToReplica>,
+    pub stage: Arc<AtomicU8>,
+}
+
+/// An attached replica at one moment, for INFO and ROLE.
+#[derive(Clone, Debug)]
+pub struct ReplicaStatus {
+    pub node: NodeId,
+    pub ip: String,
+    pub port: u16,
+    pub stage: Stage,
+    pub applied: Lsn,
+    pub synced: Lsn,
+    pub lag: Duration,
+    pub lag_bytes: u64,
+}
+
+/// The role of this server.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// It has never had a primary or a replica since its start.
+    Alone(Held),
+    Primary(Box<Primary>),
+    Replica(Box<Replica>),
+}
+
+/// The role and the attached replicas.
+#[derive(Debug)]
+pub struct Roles {
+    me: Identity,
+    started: Instant,
+    pub(super) role: Role,
+    attached: Vec<Attached>,
+}
+
+impl Roles {
+    /// A server without data; `store` identifies the data that it will have.
+    pub(super) fn new(me: Identity, store: StoreId, started: Instant) -> Roles {
+        let history = Default::default();
+        let held = Held { store, history, last: 0, whole: true, adopt: false };
+        Roles { me, started, role: Role::Alone(held), attached: Vec::new() }
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.started.elapsed()
+    }
+
+    /// What this server holds, if the log ends at `last`.
+    fn held(&self, last: Lsn, adopt: bool) -> Held {
+        match &self.role {
+            Role::Alone(held) => Held { last, adopt, ..held.clone() },
+            Role::Primary(primary) => {
+                let history = primary.history().clone();
+                Held { store: primary.store(), history, last, whole: true, adopt }
+            }
+            Role::Replica(replica) => Held { adopt, ..replica.held().clone() },
+        }
+    }
+
+    /// States what was recovered from the disk.
+    pub(super) fn recovered(&mut self, held: Held) {
+        self.role = Role::Alone(held);
+    }
+
+    /// The history of the present role's stream, and its store.
+    pub(super) fn epochs(&self) -> Vec<u8> {
+        let held = self.held(0, false);
+        epochs_to_bytes(held.store, &held.history)
+    }
+
+    /// Whether the stream has any epoch yet.
+    pub(super) fn has_epochs(&self) -> bool {
+        !self.held(0, false).history.starts().is_empty()
+    }
+
+    /// Becomes a replica. `adopt` if an operator has just asked for it: then it gives up its data for the primary's.
+    pub(super) fn become_replica(&mut self, last: Lsn, adopt: bool) {
+        self.attached.clear();
+        let held = self.held(last, adopt);
+        self.role = Role::Replica(Box::new(Replica::new(self.now(), self.me, RULES, None, held)));
+    }
+
+    /// Becomes a primary, unless it is one. The log must not grow meanwhile: no session is within the gate.
+    pub(super) fn become_primary(&mut self, log: &Log) {
+        if matches!(self.role, Role::Primary(_)) {
+            return;
+        }
+        let Held { store, history, last, .. } = self.held(log.handed(), false);
+        let kept = Kept { store, history, last, clean: true };
+        let primary = Primary::start(self.now(), self.me, RULES, kept, Origin::Named(Vec::new()));
+        self.role = Role::Primary(Box::new(primary));
+        self.carry_out(log);
+    }
+
+    /// Becomes a primary by a promotion, in the same circumstances.
+    pub(super) fn take_over(&mut self, from: TakeOver, log: &Log) {
+        self.attached.clear();
+        let primary = Primary::take_over(self.now(), self.me, RULES, from);
+        self.role = Role::Primary(Box::new(primary));
+        self.carry_out(log);
+    }
+
+    /// Returns to the state of a server that was never part of anything.
+    pub(super) fn be_alone(&mut self, last: Lsn) {
+        let held = self.held(last, false);
+        self.attached.clear();
+        self.role = Role::Alone(held);
+    }
+
+    /// The machine of a primary.
+    pub(super) fn primary(&mut self) -> Option<&mut Primary> {
+        match &mut self.role {
+            Role::Primary(primary) => Some(primary),
+            Role::Alone(_) | Role::Replica(_) => None,
+        }
+    }
+
+    /// The machine of a replica.
+    pub(super) fn replica(&mut self) -> Option<&mut Replica> {
+        match &mut self.role {
+            Role::Replica(replica) => Some(replica),
+            Role::Alone(_) | Role::Primary(_) => None,
+        }
+    }
+
+    /// The time has come to this.
+    pub(super) fn tick(&mut self, told: Told, log: &Log) {
+        let now = self.now();
+        match &mut self.role {
+            Role::Alone(_) => {}
+            Role::Primary(primary) => {
+                primary.appended(now, log.handed(), log.length());
+                primary.tick(now, told);
+                self.carry_out(log);
+            }
+            Role::Replica(replica) => replica.tick(now),
+        }
+    }
+
+    /// Attaches a replica; the answer comes by its messages.
+    pub(super) fn attach(
+        &mut self,
+        hello: &Hello,
+        oldest: Lsn,
+        log: &Log,
+        mut attached: Attached,
+    ) -> Option<Stamp> {
+        let now = self.now();
+        let primary = self.primary()?;
+        primary.appended(now, log.handed(), log.length());
+        primary.hello(now, hello, oldest);
+        let follower = primary.feed().follower(attached.node)?;
+        attached.stamp = follower.stamp;
+        let stamp = attached.stamp;
+        // An earlier connection of the same node ends, as its task loses its messages.
+        self.attached.retain(|known| known.node != attached.node);
+        self.attached.push(attached);
+        self.carry_out(log);
+        Some(stamp)
+    }
+
+    /// The connection of a replica has ended.
+    pub(super) fn detach(&mut self, stamp: Stamp) {
+        self.attached.retain(|known| known.stamp != stamp);
+        if let Some(primary) = self.primary() {
+            primary.detach(stamp);
+        }
+    }
+
+    /// A message of an attached replica.
+    pub(super) fn receive(&mut self, from: NodeId, message: &ToPrimary, log: &Log) {
+        let now = self.now();
+        if let Some(primary) = self.primary() {
+            primary.appended(now, log.handed(), log.length());
+            primary.receive(now, from, message);
+            self.carry_out(log);
+        }
+    }
+
+    /// Does what the machine of the primary asks for.
+    fn carry_out(&mut self, log: &Log) {
+        while let Some(primary) = self.primary() {
+            let acts = primary.acts();
+            if acts.is_empty() {
+                return;
+            }
+            for act in acts {
+                match act {
+                    PrimaryAct::Send(to, message) => self.send(to, message),
+                    PrimaryAct::Begin(start) => self.begin(start, log),
+                    PrimaryAct::Superseded(epoch, by) => {
+                        let by = by.map(|node| node.to_string()).unwrap_or_default();
+                        tracing::error!(
+                            epoch = epoch.0,
+                            by,
+                            "another server is the primary of this data"
+                        );
+                    }
+                    // Without records nothing is asked, and a named set needs no record.
+                    PrimaryAct::Ask(_) | PrimaryAct::MustNotStart(_) => {}
+                    PrimaryAct::PauseWrites | PrimaryAct::ResumeWrites => {}
+                    PrimaryAct::FailoverEnded(end) => {
+                        tracing::warn!(?end, "the failover has ended")
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&self, to: NodeId, message: ToReplica) {
+        if let Some(attached) = self.attached.iter().find(|attached| attached.node == to) {
+            // Its task has ended if it takes no messages.
+            let _ = attached.messages.send(message);
+        }
+    }
+
+    /// Puts the beginning of an epoch into the stream.
+    fn begin(&mut self, start: Start, log: &Log) {
+        let epochs = self.epochs();
+        let mut records = Records::new();
+        records.push(&Effect::Epochs { history: &epochs });
+        let at = log.append(&mut records);
+        debug_assert!(at == start.first || at == Lsn::MAX, "{at} in place of {}", start.first);
+    }
+
+    /// The attached replicas.
+    pub(super) fn replicas(&mut self) -> Vec<ReplicaStatus> {
+        let now = self.now();
+        let Role::Primary(primary) = &self.role else { return Vec::new() };
+        let status = |attached: &Attached| {
+            let follower = primary.feed().follower(attached.node)?;
+            let lag = primary.feed().lag(now, follower);
+            // ORDERING: Relaxed, shown to people.
+            let is_online = attached.stage.load(Ordering::Relaxed) == Stage::Online as u8;
+            Some(ReplicaStatus {
+                node: attached.node,
+                ip: attached.ip.clone(),
+                port: attached.port,
+                stage: if is_online { Stage::Online } else { Stage::Copying },
+                applied: follower.positions.applied,
+                synced: follower.positions.synced,
+                lag: lag.time,
+                lag_bytes: lag.bytes,
+            })
+        };
+        self.attached.iter().filter_map(status).collect()
+    }
+}
+
+/// Takes the messages to the primary out of a replica's acts. True if the link must end.
+pub fn messages_of(acts: Vec<ReplicaAct>, mut send: impl FnMut(ToPrimary)) -> bool {
+    let mut ends = false;
+    for act in acts {
+        match act {
+            ReplicaAct::Send(_, message) => send(message),
+            ReplicaAct::Reconnect => ends = true,
+            // These come from a promotion only, which its own caller looks after.
+            ReplicaAct::Ask(_) | ReplicaAct::TakeOver(_) | ReplicaAct::GivenUp(_) => {}
+        }
+    }
+    ends
+}

@@ -1,0 +1,295 @@
+//! What a replica does with the stream and with a full copy: hands the records to its own log under the primary's
+//! numbers, and applies them.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotring_cluster::{Positions, Stamp};
+use hotring_commands::host::clock;
+use hotring_commands::state::loading::Stage;
+use hotring_commands::state::replication::codec;
+use hotring_commands::state::replication::link::LinkStage;
+use hotring_commands::state::server::Server;
+use hotring_log::{
+    Effect, Log, Lsn, SnapshotWriter, effect_at, head, mark_copy, unmark_copy, unpack,
+};
+use hotring_store::{Applier, ApplyError};
+
+use super::LinkError;
+
+/// Longest batch. It is held in memory until it is complete.
+const BATCH_MAX: usize = 4 << 30;
+
+/// Time between two looks at the log.
+const LOG_PAUSE: Duration = Duration::from_millis(1);
+
+/// Applies the stream of one link.
+pub(super) struct Follower<'a> {
+    server: &'a Arc<Server>,
+    log: Arc<Log>,
+    applier: Applier,
+    stamp: Stamp,
+    /// Bytes of the stream that are not applied: the start of a batch.
+    pending: Vec<u8>,
+    /// Of these the whole records, up to the record `received`.
+    parsed: usize,
+    received: Lsn,
+    copy: Option<Copy>,
+}
+
+/// A full copy under way.
+struct Copy {
+    /// The part under way, of which some frames have arrived.
+    part: Vec<u8>,
+    /// Its snapshot, if the replica has files.
+    snapshot: Option<SnapshotWriter>,
+    /// Bytes of the parts that are applied.
+    received: u64,
+    /// The record up to which the stream must be applied, once all parts are there.
+    end: Option<Lsn>,
+}
+
+fn garbled(what: &str) -> LinkError {
+    LinkError::Peer(format!("the primary sends {what}"))
+}
+
+fn unfit(why: ApplyError) -> LinkError {
+    LinkError::Peer(why.to_string())
+}
+
+impl<'a> Follower<'a> {
+    /// Goes on behind this record.
+    pub(super) fn new(server: &'a Arc<Server>, log: Arc<Log>, stamp: Stamp, last: Lsn) -> Self {
+        let (applier, _) = Applier::new(&server.store, last, 0);
+        let (pending, parsed, received) = (Vec::new(), 0, last);
+        Follower { server, log, applier, stamp, pending, parsed, received, copy: None }
+    }
+
+    /// Takes bytes of the stream, and applies the batches that are complete.
+    pub(super) async fn take_records(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() > BATCH_MAX {
+            return Err(garbled("a batch that is too long"));
+        }
+        let (mut done, mut last, mut epochs) = (0, 0, Vec::new());
+        while let Some(found) =
+            head(&self.pending[self.parsed..]).map_err(|_| garbled("records that are damaged"))?
+        {
+            if found.lsn != self.received + 1 {
+                return Err(garbled("records out of order"));
+            }
+            if found.is_epochs {
+                epochs.push(self.parsed);
+            }
+            self.received = found.lsn;
+            self.parsed += found.len;
+            if !found.more {
+                (done, last) = (self.parsed, found.lsn);
+            }
+        }
+        if done == 0 {
+            return Ok(());
+        }
+        let rest = self.pending.split_off(done);
+        let group = Arc::new(std::mem::replace(&mut self.pending, rest));
+        self.parsed -= done;
+        self.wait_for_room().await;
+        self.apply(&group, last)?;
+        // The applier has verified the records.
+        epochs
+            .into_iter()
+            .filter(|at| *at < done)
+            .try_for_each(|at| self.begin_epoch(&group[at..]))?;
+        self.tell();
+        Ok(())
+    }
+
+    /// Waits while the own log's queue is full.
+    async fn wait_for_room(&self) {
+        while self.log.is_full() && self.log.trouble().is_none_or(|trouble| trouble.may_pass) {
+            self.log.hurry();
+            tokio::time::sleep(LOG_PAUSE).await;
+        }
+    }
+
+    /// Hands whole batches to the log, and applies them.
+    fn apply(&mut self, group: &Arc<Vec<u8>>, last: Lsn) -> Result<(), LinkError> {
+        let server = self.server;
+        let _applying = server.replication.lock_applying();
+        let (stamp, first) = (self.stamp, self.applier.taken() + 1);
+        let is_copying = self.copy.is_some();
+        // Nothing more may be applied once this server follows another primary, or is one.
+        let may = server.replication.with_replica(|replica, _| {
+            is_copying || replica.records(stamp, first, last, last) == Some(last)
+        });
+        if may != Some(true) {
+            return Err(LinkError::Peer("this server follows another primary now".to_string()));
+        }
+        self.applier.apply(group, clock::unix_ms()).map_err(unfit)?;
+        let _ = self.applier.session().take_effects();
+        Ok(())
+    }
+
+    /// A record that states the epochs was applied.
+    fn begin_epoch(&mut self, record: &[u8]) -> Result<(), LinkError> {
+        let out_of_order = || garbled("epochs out of order");
+        let Effect::Epochs { history } = effect_at(record, 0) else { return Err(out_of_order()) };
+        let (_, history) = codec::epochs_of(history).ok_or_else(out_of_order)?;
+        if self.copy.is_some() {
+            return Ok(());
+        }
+        let start = *history.last_start().ok_or_else(out_of_order)?;
+        let begun = self.server.replication.with_replica(|replica, _| replica.began(start));
+        if matches!(begun, Some(Ok(()))) { Ok(()) } else { Err(out_of_order()) }
+    }
+
+    /// How far this replica is.
+    fn positions(&self) -> Positions {
+        let applied = self.server.store.applied();
+        let (written, synced) = match self.server.persist.durability.log() {
+            Some(log) => (log.written().min(applied), log.synced().min(applied)),
+            None => (0, 0),
+        };
+        Positions { applied, written, synced }
+    }
+
+    /// Tells the machine how far this replica is; it answers with an acknowledgement.
+    pub(super) fn tell(&self) {
+        if self.copy.is_none() {
+            let positions = self.positions();
+            self.server.replication.with_replica(|replica, _| replica.applied(positions));
+        }
+    }
+
+    /// Begins a full copy: durably notes that the data is not whole, and drops it.
+    pub(super) async fn begin_copy(&mut self, body: &[u8], epochs: &[u8]) -> Result<(), LinkError> {
+        let (after, keys) = body.split_at_checked(8).ok_or_else(|| garbled("no copy"))?;
+        let [after, keys] = [after, keys].map(|bytes| bytes.try_into().map(u64::from_le_bytes));
+        let (Ok(after), Ok(keys)) = (after, keys) else { return Err(garbled("no copy")) };
+        let server = self.server;
+        tracing::info!(keys, after, "a full copy from the primary begins; the own data is dropped");
+        server.replication.update_link(|link| {
+            link.enter(LinkStage::Copying);
+            link.copy(0);
+        });
+        server.persist.loading.reach(Stage::Nothing);
+        server.settings.renew();
+        let files = server.persist.durability.snapshots();
+        if let Some(files) = files {
+            mark_copy(&*files.storage)?;
+        }
+        self.log.restart(after);
+        while self.log.is_restarting() {
+            tokio::time::sleep(LOG_PAUSE).await;
+        }
+        if let Some(trouble) = self.log.trouble() {
+            return Err(LinkError::Peer(format!("the own log fails: {trouble}")));
+        }
+        let order: Vec<u8> = (0..=u8::MAX).collect();
+        let order = order.first_chunk().expect("256 numbers");
+        let session = self.applier.session();
+        session.go_to(0);
+        session.replay(&Effect::Order { order }, 0).expect("it has no value");
+        session.clear_all();
+        self.applier.begin_at(after).map_err(unfit)?;
+        let snapshot = match files {
+            Some(files) => {
+                let mut writer = SnapshotWriter::create(files.storage.clone(), files.id, after)?;
+                writer.push(&Effect::Epochs { history: epochs });
+                Some(writer)
+            }
+            None => None,
+        };
+        (self.received, self.parsed) = (after, 0);
+        self.pending.clear();
+        self.copy = Some(Copy { part: Vec::new(), snapshot, received: 0, end: None });
+        Ok(())
+    }
+
+    /// Takes a frame of a part, which is applied once it is complete.
+    pub(super) fn take_part(&mut self, body: &[u8], more: bool) -> Result<(), LinkError> {
+        let copy = self.copy.as_mut().ok_or_else(|| garbled("a part without a copy"))?;
+        copy.part.extend_from_slice(body);
+        if copy.part.len() > BATCH_MAX {
+            return Err(garbled("a part that is too long"));
+        }
+        if more {
+            return Ok(());
+        }
+        let (&class, packed) = copy.part.split_first().ok_or_else(|| garbled("an empty part"))?;
+        self.applier.copy(packed, clock::unix_ms()).map_err(unfit)?;
+        let _ = self.applier.session().take_effects();
+        if let Some(snapshot) = &mut copy.snapshot {
+            keep(snapshot, class, packed)?;
+        }
+        copy.received += packed.len() as u64;
+        copy.part.clear();
+        copy.part.shrink_to(1 << 20);
+        let received = copy.received;
+        self.server.replication.update_link(|link| link.copy(received));
+        Ok(())
+    }
+
+    /// All parts are there.
+    pub(super) fn take_copy_end(&mut self, body: &[u8]) -> Result<(), LinkError> {
+        let end =
+            body.try_into().map(u64::from_le_bytes).map_err(|_| garbled("no end of a copy"))?;
+        let copy = self.copy.as_mut().ok_or_else(|| garbled("the end of no copy"))?;
+        copy.end = Some(end);
+        Ok(())
+    }
+
+    /// Ends the copy once the stream is applied far enough: makes it durable, and serves it.
+    pub(super) async fn finish_copy(&mut self) -> Result<(), LinkError> {
+        let Some(copy) =
+            self.copy.take_if(|copy| copy.end.is_some_and(|end| end <= self.applier.taken()))
+        else {
+            return Ok(());
+        };
+        let server = self.server;
+        let (Copy { snapshot, received, .. }, applied) = (copy, self.applier.taken());
+        if let (Some(snapshot), Some(files)) = (snapshot, server.persist.durability.snapshots()) {
+            let finished = snapshot.finish(applied)?;
+            self.log.sync_soon();
+            while self.log.synced() < applied {
+                if let Some(trouble) = self.log.trouble() {
+                    return Err(LinkError::Peer(format!("the own log fails: {trouble}")));
+                }
+                tokio::time::sleep(LOG_PAUSE).await;
+            }
+            finished.publish(self.log.synced())?;
+            unmark_copy(&*files.storage)?;
+        }
+        server.replication.with_replica(|replica, _| replica.copied(applied));
+        server.persist.loading.reach(Stage::All);
+        server.settings.renew();
+        server.replication.update_link(|link| link.enter(LinkStage::Connected));
+        tracing::info!(
+            keys = server.store.len(),
+            bytes = received,
+            applied,
+            "the full copy is complete"
+        );
+        self.tell();
+        Ok(())
+    }
+}
+
+/// Adds a part to the snapshot.
+fn keep(snapshot: &mut SnapshotWriter, class: u8, packed: &[u8]) -> io::Result<()> {
+    snapshot.set_database(0)?;
+    snapshot.set_class(class)?;
+    let mut kept = Ok(());
+    unpack(packed, &mut |effects| {
+        for effect in effects {
+            match (&kept, *effect) {
+                (Err(_), _) => {}
+                (Ok(()), Effect::Database { number }) => kept = snapshot.set_database(number),
+                (Ok(()), _) => snapshot.push(effect),
+            }
+        }
+    });
+    kept?;
+    if snapshot.is_full() { snapshot.write_block() } else { Ok(()) }
+}

@@ -1,0 +1,189 @@
+//! A full copy on the primary's side: a thread that walks the store as a snapshot does, beside the clients.
+//!
+//! For each part it notes the last record *before* it reads. The link sends the stream up to that record, then the
+//! part, then the later records: so no key of the part is older than the records before it, and the records behind it
+//! bring every key up to date. Nothing of the stream is kept aside meanwhile.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hotring_commands::host::clock;
+use hotring_commands::host::threads::spawn;
+use hotring_commands::state::hot_keys::hottest;
+use hotring_commands::state::server::Server;
+use hotring_log::{Effect, Lsn, Records, pack};
+use hotring_store::{Origin, SnapshotWalk, WalkSink};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+use super::LinkError;
+
+/// The name of the thread and of its session.
+const THREAD: &str = "hotring-copy";
+
+/// Hot keys that are sent first.
+const HOTTEST_MAX: usize = 1024;
+
+/// Length at which a part is sent.
+const PART_LEN: usize = 256 << 10;
+
+/// Parts that wait for the link at most.
+const PARTS: usize = 2;
+
+/// Longest sleep of the thread, so that it notices the end of its link.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// What the link must send next.
+pub(super) enum Item {
+    /// The copy begins: the stream goes on behind this record, and about this many keys follow.
+    Begin(Lsn, u64),
+    /// A part, behind the stream up to this record.
+    Part(Lsn, Vec<u8>),
+    /// All parts are sent; the copy is exact once the replica has applied the stream up to this record.
+    End(Lsn),
+    /// The copy cannot be made.
+    Failed(String),
+}
+
+/// Starts a copy.
+pub(super) fn start(server: &Arc<Server>) -> Result<Receiver<Item>, LinkError> {
+    let (items, receiver) = mpsc::channel(PARTS);
+    let server = server.clone();
+    let thread = spawn(THREAD, move || {
+        if let Err(Some(why)) = walk(&server, &items) {
+            let _ = items.blocking_send(Item::Failed(why));
+        }
+    });
+    thread.map_err(|why| LinkError::Peer(why.to_string()))?;
+    Ok(receiver)
+}
+
+/// Walks the store. Fails without a reason if the link is gone.
+fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
+    let mut session = server.store.session_named(THREAD);
+    session.act(Origin { marks_accesses: false, ..Origin::default() });
+    let log =
+        server.persist.durability.stream().ok_or_else(|| Some("there is no log".to_string()))?;
+    send(items, Item::Begin(log.handed(), server.store.len() as u64))?;
+    let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
+    // The walk begins in place 0.
+    hot.retain(|hot| session.place_of(hot.database) == 0);
+    let mut walk = SnapshotWalk::new(hot.into_iter().map(|hot| hot.key).collect());
+    let mut parts = Parts::default();
+    let mut pace = Pace::new();
+    loop {
+        if parts.block.is_empty() {
+            parts.upto = log.handed();
+        }
+        let goes_on = walk.step(&mut session, &mut parts).map_err(|why| Some(why.to_string()))?;
+        if !goes_on {
+            parts.write_block().map_err(|why| Some(why.to_string()))?;
+        }
+        for (upto, part) in std::mem::take(&mut parts.full) {
+            pace.keep(server, items, part.len())?;
+            send(items, Item::Part(upto, part))?;
+        }
+        if !goes_on {
+            break;
+        }
+    }
+    let end = session.log_end().ok_or_else(|| Some("writes are no longer logged".to_string()))?;
+    send(items, Item::End(end))
+}
+
+fn send(items: &Sender<Item>, item: Item) -> Result<(), Option<String>> {
+    items.blocking_send(item).map_err(|_| None)
+}
+
+/// Collects parts. The first byte of each is its class.
+#[derive(Default)]
+struct Parts {
+    /// The record that was the last when the first key of the block was read.
+    upto: Lsn,
+    block: Vec<u8>,
+    class: u8,
+    database: u8,
+    scratch: Records,
+    full: Vec<(Lsn, Vec<u8>)>,
+}
+
+impl WalkSink for Parts {
+    fn push(&mut self, effect: &Effect<'_>) {
+        if self.block.is_empty() {
+            self.block.push(self.class);
+            if self.database != 0 {
+                let database = Effect::Database { number: self.database };
+                pack(&database, &mut self.scratch, &mut self.block);
+            }
+        }
+        pack(effect, &mut self.scratch, &mut self.block);
+    }
+
+    fn is_full(&self) -> bool {
+        self.block.len() >= PART_LEN
+    }
+
+    fn write_block(&mut self) -> io::Result<()> {
+        if !self.block.is_empty() {
+            self.full.push((self.upto, std::mem::take(&mut self.block)));
+        }
+        Ok(())
+    }
+
+    fn set_class(&mut self, class: u8) -> io::Result<()> {
+        if class != self.class {
+            self.write_block()?;
+            self.class = class;
+        }
+        Ok(())
+    }
+
+    fn set_database(&mut self, number: u8) -> io::Result<()> {
+        if number != self.database {
+            self.write_block()?;
+            self.database = number;
+        }
+        Ok(())
+    }
+}
+
+/// Limits the rate of a copy. The setting may change meanwhile.
+struct Pace {
+    rate: usize,
+    since: Instant,
+    sent: u64,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { rate: 0, since: clock::monotonic(), sent: 0 }
+    }
+
+    /// Rests until this many more bytes are allowed. Fails if the link is gone.
+    fn keep(
+        &mut self,
+        server: &Server,
+        items: &Sender<Item>,
+        bytes: usize,
+    ) -> Result<(), Option<String>> {
+        loop {
+            let rate = server.settings.config().replication.copy_rate;
+            if rate != self.rate {
+                *self = Pace { rate, ..Pace::new() };
+            }
+            let early = match rate {
+                0 => Duration::ZERO,
+                _ => Duration::from_secs_f64(self.sent as f64 / rate as f64)
+                    .saturating_sub(self.since.elapsed()),
+            };
+            if items.is_closed() {
+                return Err(None);
+            }
+            if early.is_zero() {
+                self.sent += bytes as u64;
+                return Ok(());
+            }
+            std::thread::sleep(early.min(SLEEP_MAX));
+        }
+    }
+}

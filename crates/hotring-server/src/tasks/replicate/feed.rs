@@ -1,0 +1,285 @@
+//! The primary's side of a link: sends the stream, after a full copy if the replica needs one, and takes the replica's
+//! acknowledgements. It runs as the task of the connection on which the replica asked for the stream.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hotring_cluster::{Course, Hello, NodeId, Stamp, ToPrimary, ToReplica};
+use hotring_commands::host::clock;
+use hotring_commands::state::client::{ClientShared, KILLED};
+use hotring_commands::state::replication::codec;
+use hotring_commands::state::replication::roles::{Attached, Stage};
+use hotring_commands::state::server::Server;
+use hotring_log::wire::Kind;
+use hotring_log::{Backlog, Chunk, Log, Lsn};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::LinkError;
+use super::copy::{self, Item};
+use super::frames::{Receiver, Sender};
+
+/// Limit of the time to say hello.
+const HELLO_MAX: Duration = Duration::from_secs(10);
+
+/// Serves a replica until its link ends.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    server: &Arc<Server>,
+    client: &ClientShared,
+    port: u16,
+) {
+    let (reader, writer) = tokio::io::split(stream);
+    let work = feed(Receiver::new(reader), Sender::new(writer), server, client, port);
+    if let Some(Err(why)) = super::unless(server.process.stopping(), work).await {
+        tracing::warn!(peer = %client.peer, "the link to a replica is down: {why}");
+    }
+}
+
+async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    mut receiver: Receiver<R>,
+    sender: Sender<W>,
+    server: &Arc<Server>,
+    client: &ClientShared,
+    port: u16,
+) -> Result<(), LinkError> {
+    let hello = tokio::time::timeout(HELLO_MAX, hello(&mut receiver)).await;
+    let hello = hello.map_err(|_| LinkError::Peer("it does not say hello".to_string()))??;
+    let (log, backlog) = open_stream(server).await?;
+    let (messages, inbox) = mpsc::unbounded_channel();
+    let stage = Arc::new(AtomicU8::new(Stage::Copying as u8));
+    let node = hello.from.node;
+    let stamp = Stamp { epoch: hotring_cluster::Epoch(0), session: 0 };
+    let ip = client.peer.rsplit_once(':').map_or(client.peer.as_ref(), |(ip, _)| ip).to_string();
+    let attached = Attached { node, stamp, ip, port, messages, stage: stage.clone() };
+    let oldest = backlog.status().start + 1;
+    let stamp = server.replication.attach(&hello, oldest, &log, attached);
+    let stamp =
+        stamp.ok_or_else(|| LinkError::Peer("this server serves no replicas now".to_string()))?;
+    let _detaches = Detaches { server, stamp };
+    tracing::info!(peer = %client.peer, %node, last = hello.last, "a replica asks for the stream");
+    let sending =
+        Feeder { server, sender, log: log.clone(), backlog, inbox, stage, sent: 0, copy: None };
+    let (mut sending, mut receiving) =
+        (pin!(sending.run(client)), pin!(receive(receiver, server, client, node, &log)));
+    poll_fn(|cx| {
+        client.set_waker(cx.waker());
+        if client.signals() & KILLED != 0 {
+            return Poll::Ready(Ok(()));
+        }
+        match receiving.as_mut().poll(cx) {
+            Poll::Pending => sending.as_mut().poll(cx),
+            ended => ended,
+        }
+    })
+    .await
+}
+
+/// Detaches a replica at the end of its link.
+struct Detaches<'a> {
+    server: &'a Server,
+    stamp: Stamp,
+}
+
+impl Drop for Detaches<'_> {
+    fn drop(&mut self) {
+        self.server.replication.detach(self.stamp);
+    }
+}
+
+/// The replica's first message.
+async fn hello<R: AsyncRead + Unpin>(receiver: &mut Receiver<R>) -> Result<Hello, LinkError> {
+    loop {
+        if let Some(frame) = receiver.next()? {
+            return match codec::to_primary_of(frame.body).filter(|_| frame.kind == Kind::Message) {
+                Some(ToPrimary::Hello(hello)) => Ok(hello),
+                _ => Err(LinkError::Peer("its first message is no hello".to_string())),
+            };
+        }
+        receiver.fill().await?;
+    }
+}
+
+/// Makes this server a primary, and has its records kept in the backlog.
+async fn open_stream(server: &Arc<Server>) -> Result<(Arc<Log>, Arc<Backlog>), LinkError> {
+    let durability = &server.persist.durability;
+    let (Some(log), Some(backlog)) = (durability.stream(), durability.backlog()) else {
+        return Err(LinkError::Peer("its primary is still loading".to_string()));
+    };
+    let (becoming, of) = (server.clone(), log.clone());
+    // Waits for every session within the gate, perhaps for one on this thread.
+    let became = tokio::task::spawn_blocking(move || {
+        becoming.replication.become_primary(&mut becoming.store.session(), &of)
+    });
+    if !became.await.unwrap_or(false) {
+        return Err(LinkError::Peer("this server is no primary".to_string()));
+    }
+    backlog.turn_on(log);
+    Ok((log.clone(), backlog.clone()))
+}
+
+/// Takes the replica's messages.
+async fn receive<R: AsyncRead + Unpin>(
+    mut receiver: Receiver<R>,
+    server: &Server,
+    client: &ClientShared,
+    node: NodeId,
+    log: &Log,
+) -> Result<(), LinkError> {
+    loop {
+        while let Some(frame) = receiver.next()? {
+            let message = codec::to_primary_of(frame.body).filter(|_| frame.kind == Kind::Message);
+            let message =
+                message.ok_or_else(|| LinkError::Peer("it sends nonsense".to_string()))?;
+            // ORDERING: Relaxed, shown to people and compared with the idle timeout.
+            client.active_at.store(clock::unix_ms(), Ordering::Relaxed);
+            server.replication.receive(node, &message, log);
+        }
+        let limit = Duration::from_secs(server.settings.config().replication.timeout_s);
+        let filled = tokio::time::timeout(limit, receiver.fill()).await;
+        filled.map_err(|_| LinkError::Peer("it is silent (repl-timeout)".to_string()))??;
+    }
+}
+
+/// The sending part of a link.
+struct Feeder<'a, W> {
+    server: &'a Arc<Server>,
+    sender: Sender<W>,
+    log: Arc<Log>,
+    backlog: Arc<Backlog>,
+    inbox: UnboundedReceiver<ToReplica>,
+    stage: Arc<AtomicU8>,
+    /// The last record that was sent.
+    sent: Lsn,
+    copy: Option<mpsc::Receiver<Item>>,
+}
+
+/// What is sent next.
+enum Next {
+    Message(ToReplica),
+    Item(Item),
+    Chunk(Arc<Chunk>),
+}
+
+impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
+    async fn run(mut self, client: &ClientShared) -> Result<(), LinkError> {
+        self.begin().await?;
+        loop {
+            match poll_fn(|cx| self.poll_next(cx)).await? {
+                Next::Message(message) => self.send_message(&message).await?,
+                Next::Item(item) => self.send_item(item, client).await?,
+                Next::Chunk(chunk) => self.send_chunk(&chunk, Lsn::MAX).await?,
+            }
+            self.sender.flush().await?;
+        }
+    }
+
+    /// Sends the answer to the hello, and begins what it announces.
+    async fn begin(&mut self) -> Result<(), LinkError> {
+        let gone =
+            || LinkError::Peer("another link of the same replica took its place".to_string());
+        let answer = self.inbox.recv().await.ok_or_else(gone)?;
+        self.send_message(&answer).await?;
+        self.sender.flush().await?;
+        let ToReplica::Answer(answer) = answer else {
+            return Err(LinkError::Peer("this server serves no replicas now".to_string()));
+        };
+        match answer.course {
+            Course::Continue(after) => {
+                self.sent = after;
+                self.reach(Stage::Online);
+                // ORDERING: Relaxed, a figure.
+                self.server.replication.counts.partial.fetch_add(1, Ordering::Relaxed);
+            }
+            Course::FullCopy | Course::Repair(_) => {
+                // ORDERING: Relaxed, a figure.
+                self.server.replication.counts.full.fetch_add(1, Ordering::Relaxed);
+                self.copy = Some(copy::start(self.server)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn reach(&self, stage: Stage) {
+        // ORDERING: Relaxed, shown to people.
+        self.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, LinkError>> {
+        match self.inbox.poll_recv(cx) {
+            Poll::Ready(Some(message)) => return Poll::Ready(Ok(Next::Message(message))),
+            Poll::Ready(None) => {
+                let why = "this server is no longer its primary, or the replica has another link";
+                return Poll::Ready(Err(LinkError::Peer(why.to_string())));
+            }
+            Poll::Pending => {}
+        }
+        if let Some(copy) = &mut self.copy {
+            match copy.poll_recv(cx) {
+                Poll::Ready(Some(item)) => return Poll::Ready(Ok(Next::Item(item))),
+                Poll::Ready(None) => self.copy = None,
+                // A part that is being read may be older than records that are there already: they come behind it.
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.backlog.poll_after(self.sent, cx.waker()).map(|chunk| match chunk {
+            Ok(chunk) => Ok(Next::Chunk(chunk)),
+            Err(gone) => Err(LinkError::Peer(gone.to_string())),
+        })
+    }
+
+    async fn send_message(&mut self, message: &ToReplica) -> io::Result<()> {
+        let bytes = codec::to_replica_bytes(message);
+        self.sender.send(Kind::Message, [&bytes[..]]).await
+    }
+
+    async fn send_item(&mut self, item: Item, client: &ClientShared) -> Result<(), LinkError> {
+        match item {
+            Item::Begin(after, keys) => {
+                self.sent = after;
+                let numbers = [after.to_le_bytes(), keys.to_le_bytes()].concat();
+                self.sender.send(Kind::CopyBegin, [&numbers[..]]).await?;
+            }
+            Item::Part(upto, part) => {
+                self.send_stream(upto).await?;
+                self.sender.send(Kind::Part, [&part[..]]).await?;
+            }
+            Item::End(end) => {
+                self.send_stream(end).await?;
+                self.sender.send(Kind::CopyEnd, [&end.to_le_bytes()[..]]).await?;
+                self.reach(Stage::Online);
+                tracing::info!(peer = %client.peer, end, "a full copy is sent");
+            }
+            Item::Failed(why) => {
+                return Err(LinkError::Peer(format!("the full copy failed: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the stream up to this record, and not further.
+    async fn send_stream(&mut self, upto: Lsn) -> Result<(), LinkError> {
+        if self.log.written() < upto {
+            self.log.hurry();
+        }
+        while self.sent < upto {
+            let chunk = poll_fn(|cx| self.backlog.poll_after(self.sent, cx.waker())).await;
+            let chunk = chunk.map_err(|gone| LinkError::Peer(gone.to_string()))?;
+            self.send_chunk(&chunk, upto).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the rest of a chunk, up to this record.
+    async fn send_chunk(&mut self, chunk: &Chunk, upto: Lsn) -> io::Result<()> {
+        let last = chunk.last().min(upto);
+        self.sender.send(Kind::Records, chunk.pieces(self.sent, last)).await?;
+        self.sent = last;
+        Ok(())
+    }
+}

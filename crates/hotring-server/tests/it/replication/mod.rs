@@ -1,0 +1,423 @@
+//! Replication between servers: full copies beside writes, cut links, restarts of either side, promotion, and peers
+//! that send nonsense. Kills of processes are in the tests of the command line.
+
+mod peers;
+mod proxy;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use hotring_log::When;
+use hotring_server::{Config, LogSettings};
+
+use crate::wire::{Reply, TestServer, Wire, ok};
+use proxy::Proxy;
+
+/// A folder that is removed after the test.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let name = format!("hotring-it-replication-{}-{name}", std::process::id());
+        Folder(std::env::temp_dir().join(name))
+    }
+
+    fn log(&self, when: When) -> LogSettings {
+        let data = self.0.clone();
+        LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..LogSettings::default() }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server with this log: off, or in a folder.
+fn server(log: Option<(&Folder, When)>, change: impl FnOnce(&mut Config)) -> TestServer {
+    TestServer::with(|config| {
+        if let Some((folder, when)) = log {
+            config.log = folder.log(when);
+        }
+        change(config);
+    })
+}
+
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A field of INFO.
+pub fn info(wire: &mut Wire, name: &str) -> String {
+    let text = wire.say("INFO everything").text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).to_string()
+}
+
+fn follow(replica: &mut Wire, port: u16) {
+    assert_eq!(replica.say(&format!("REPLICAOF 127.0.0.1 {port}")), ok());
+}
+
+fn wait_until_up(replica: &mut Wire) {
+    wait_for("the link comes up", || info(replica, "master_link_status") == "up");
+}
+
+/// Waits until the replica has all that the primary has.
+fn wait_until_even(primary: &mut Wire, replica: &mut Wire) {
+    wait_until_up(replica);
+    let last: u64 = info(primary, "master_repl_offset").parse().unwrap();
+    wait_for("the replica catches up", || {
+        info(replica, "slave_repl_offset").parse::<u64>().unwrap() >= last
+    });
+}
+
+fn texts(reply: Reply) -> Vec<String> {
+    match reply {
+        Reply::Array(items) => items.into_iter().flat_map(texts).collect(),
+        Reply::Bulk(bytes) => vec![bytes.escape_ascii().to_string()],
+        other => vec![format!("{other:?}")],
+    }
+}
+
+/// Every key of every database with all that clients can see of it, in an order of their names.
+fn contents(wire: &mut Wire) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for database in 0..16 {
+        assert_eq!(wire.say(&format!("SELECT {database}")), ok());
+        for key in texts(wire.say("KEYS *")) {
+            let kind = wire.say(&format!("TYPE {key}"));
+            let mut value = match &kind {
+                Reply::Simple(kind) if kind == "string" => texts(wire.say(&format!("GET {key}"))),
+                Reply::Simple(kind) if kind == "list" => {
+                    texts(wire.say(&format!("LRANGE {key} 0 -1")))
+                }
+                Reply::Simple(kind) if kind == "zset" => {
+                    texts(wire.say(&format!("ZRANGE {key} 0 -1 WITHSCORES")))
+                }
+                Reply::Simple(kind) if kind == "set" => {
+                    let mut members = texts(wire.say(&format!("SMEMBERS {key}")));
+                    members.sort();
+                    members
+                }
+                _ => {
+                    let fields = texts(wire.say(&format!("HKEYS {key}")));
+                    let mut pairs: Vec<String> = fields
+                        .iter()
+                        .map(|field| {
+                            let value = texts(wire.say(&format!("HGET {key} {field}")));
+                            let ends = wire.say(&format!("HPEXPIRETIME {key} FIELDS 1 {field}"));
+                            format!("{field} {value:?} {ends:?}")
+                        })
+                        .collect();
+                    pairs.sort();
+                    pairs
+                }
+            };
+            value.push(format!("{kind:?} {:?}", wire.say(&format!("PEXPIRETIME {key}"))));
+            all.insert(format!("{database} {key}"), value);
+        }
+        let mut pinned = texts(wire.say("PINNED"));
+        pinned.sort();
+        all.insert(format!("{database} pins"), pinned);
+    }
+    assert_eq!(wire.say("SELECT 0"), ok());
+    all
+}
+
+/// Checks that both servers have the same.
+fn assert_equal(primary: &mut Wire, replica: &mut Wire) {
+    wait_until_even(primary, replica);
+    let (here, there) = (contents(primary), contents(replica));
+    for (key, value) in &here {
+        assert_eq!(Some(value), there.get(key), "{key} at the primary and at the replica");
+    }
+    assert_eq!(here.len(), there.len(), "{:?}", there.keys().collect::<Vec<_>>());
+}
+
+/// A random write of any type, in any of a few databases.
+fn write(wire: &mut Wire, random: &mut Rng) {
+    let key = format!("k{}", random.u32(..60));
+    let other = format!("k{}", random.u32(..60));
+    let (n, word) = (random.u32(..50), "v".repeat(random.usize(..80)));
+    let far = 4_000_000_000_000u64 + random.u64(..1_000_000);
+    let command = match random.u32(..30) {
+        0..4 => format!("SET s:{key} x{word}"),
+        4 => format!("SET s:{key} x{word} PXAT {far}"),
+        5 => format!("INCR n:{key}"),
+        6 => format!("APPEND long:{key} {}", "a".repeat(random.usize(1..9_000))),
+        7 => format!("SETRANGE long:{key} {} x{word}", random.u32(..200_000)),
+        8..11 => format!("RPUSH l:{key} a{n} {word}b"),
+        11 => format!("LPOP l:{key} 3"),
+        12..14 => format!("HSET h:{key} f{n} x{word} g{n} {n}"),
+        14 => format!("HPEXPIREAT h:{key} {far} FIELDS 1 f{n}"),
+        15 => format!("HDEL h:{key} f{n}"),
+        16..18 => format!("SADD m:{key} {n} x{word}"),
+        18 => format!("SREM m:{key} {n}"),
+        19..21 => format!("ZADD z:{key} {n} m{n}"),
+        21 => format!("ZREM z:{key} m{n}"),
+        22 => format!("DEL s:{key} l:{other}"),
+        23 => format!("MSET s:{key} {n} s:{other} {n}"),
+        24 => format!("PIN s:{key}"),
+        25 => format!("UNPIN s:{key}"),
+        26 => format!("SELECT {}", random.u32(..3)),
+        27 => {
+            wire.say("MULTI");
+            wire.say(&format!("SET s:{key} {n}"));
+            wire.say(&format!("RPUSH l:{other} {n}"));
+            "EXEC".to_string()
+        }
+        28 => format!("PERSIST s:{key}"),
+        _ => match random.u32(..60) {
+            0 => "FLUSHDB".to_string(),
+            1 => "SWAPDB 0 1".to_string(),
+            _ => format!("EVAL return(redis.call('set',KEYS[1],ARGV[1])) 1 s:{key} {n}"),
+        },
+    };
+    wire.say(&command);
+}
+
+/// Runs `during` while two clients write.
+fn beside_writes(server: &TestServer, seed: u64, during: impl FnOnce()) {
+    let stops = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for n in 0..2 {
+            let (mut wire, mut random) = (server.connect(), Rng::with_seed(seed + n));
+            let stops = &stops;
+            scope.spawn(move || {
+                while !stops.load(Ordering::Relaxed) {
+                    write(&mut wire, &mut random);
+                }
+            });
+        }
+        during();
+        stops.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A replica that asks for all in the middle of writes, and follows them, is equal at the end, whatever the logs are.
+#[test]
+fn a_replica_equals_its_primary_after_a_copy_beside_writes() {
+    use When::{Synced, Written};
+    let folders = ["p1", "r1", "p2", "r2"].map(Folder::new);
+    let [p1, r1, p2, r2] = &folders;
+    let logs = [
+        (None, None),
+        (Some((p1, Written)), Some((r1, Synced))),
+        (Some((p2, Synced)), None),
+        (None, Some((r2, Written))),
+    ];
+    for (seed, (of_primary, of_replica)) in logs.into_iter().enumerate() {
+        let primary = server(of_primary, |_| {});
+        let replica = server(of_replica, |_| {});
+        let (mut p, mut r) = (primary.connect(), replica.connect());
+        // What the replica had before goes away.
+        assert_eq!(r.say("SET own 1"), ok());
+        let mut random = Rng::with_seed(seed as u64);
+        (0..1500).for_each(|_| write(&mut p, &mut random));
+        beside_writes(&primary, 10 + seed as u64, || {
+            follow(&mut r, primary.address.port());
+            wait_until_up(&mut r);
+            std::thread::sleep(Duration::from_millis(150));
+        });
+        assert_equal(&mut p, &mut r);
+        assert_eq!(info(&mut p, "sync_full"), "1");
+        let shown = info(&mut p, "slave0");
+        assert!(
+            shown.starts_with("ip=127.0.0.1,port=") && shown.contains(",state=online,"),
+            "{shown}"
+        );
+        assert_eq!(
+            r.say("SET own 1").text(),
+            "READONLY You can't write against a read only replica."
+        );
+    }
+}
+
+/// The backlog gives what was missed, from the middle of groups, after links that end anywhere.
+#[test]
+fn a_link_that_is_cut_anywhere_goes_on_where_it_was() {
+    let (primary, replica) = (TestServer::new(), TestServer::new());
+    let (mut p, mut r) = (primary.connect(), replica.connect());
+    let proxy = Proxy::new(primary.address);
+    (0..300).for_each(|n| write(&mut p, &mut Rng::with_seed(n)));
+    follow(&mut r, proxy.port());
+    wait_until_up(&mut r);
+    let mut random = Rng::with_seed(3);
+    beside_writes(&primary, 20, || {
+        for _ in 0..12 {
+            proxy.cut_after(random.usize(..60_000));
+            wait_for("a link ends", || proxy.is_cut());
+            wait_until_up(&mut r);
+        }
+    });
+    proxy.never_cut();
+    assert_equal(&mut p, &mut r);
+    assert_eq!(info(&mut p, "sync_full"), "1");
+    let partial: u64 = info(&mut p, "sync_partial_ok").parse().unwrap();
+    assert!(partial >= 12, "{partial} times");
+}
+
+#[test]
+fn a_copy_that_is_cut_begins_again_and_serves_nothing_before() {
+    let (primary, replica) = (TestServer::new(), TestServer::new());
+    let (mut p, mut r) = (primary.connect(), replica.connect());
+    for key in 0..200 {
+        assert_eq!(p.say(&format!("SET key:{key} {}", "x".repeat(20_000))), ok());
+    }
+    let proxy = Proxy::new(primary.address);
+    proxy.cut_after(1_000_000);
+    follow(&mut r, proxy.port());
+    wait_for("the copy is cut", || proxy.is_cut());
+    let refused = r.say("GET key:1").text();
+    assert!(refused.starts_with("LOADING"), "{refused}");
+    let refused = r.say("REPLICAOF NO ONE").text();
+    assert!(refused.contains("only a part"), "{refused}");
+    proxy.never_cut();
+    assert_equal(&mut p, &mut r);
+    assert_eq!(info(&mut p, "sync_full"), "2");
+}
+
+#[test]
+fn a_replica_that_was_away_for_too_long_gets_a_new_copy() {
+    let primary = TestServer::with(|config| config.replication.backlog_max = 16 << 10);
+    let replica = TestServer::new();
+    let (mut p, mut r) = (primary.connect(), replica.connect());
+    let proxy = Proxy::new(primary.address);
+    follow(&mut r, proxy.port());
+    wait_until_up(&mut r);
+    proxy.refuse(true);
+    proxy.cut_after(0);
+    for key in 0..100 {
+        assert_eq!(p.say(&format!("SET key:{key} {}", "x".repeat(1_000))), ok());
+        assert_eq!(p.say(&format!("DEL key:{}", key / 2)), Reply::Int(1 - i64::from(key % 2)));
+    }
+    proxy.refuse(false);
+    proxy.never_cut();
+    assert_equal(&mut p, &mut r);
+    assert_eq!(info(&mut p, "sync_full"), "2");
+}
+
+/// The log has the primary's numbers and epochs, so neither start costs a copy.
+#[test]
+fn a_restart_of_either_side_with_a_log_needs_no_copy() {
+    let (of_primary, of_replica) = (Folder::new("restart-p"), Folder::new("restart-r"));
+    let primary = server(Some((&of_primary, When::Written)), |_| {});
+    let port = primary.address.port();
+    let replica = server(Some((&of_replica, When::Written)), |_| {});
+    let (mut p, mut r) = (primary.connect(), replica.connect());
+    let mut random = Rng::with_seed(4);
+    (0..500).for_each(|_| write(&mut p, &mut random));
+    follow(&mut r, port);
+    (0..500).for_each(|_| write(&mut p, &mut random));
+    assert_equal(&mut p, &mut r);
+    replica.stop();
+    (0..500).for_each(|_| write(&mut p, &mut random));
+    let source = Some(hotring_server::Source { host: "127.0.0.1".into(), port });
+    let again = |config: &mut Config| config.replication.source = source.clone();
+    let replica = server(Some((&of_replica, When::Written)), again);
+    let mut r = replica.connect();
+    assert_equal(&mut p, &mut r);
+    assert_eq!(info(&mut p, "sync_full"), "1");
+    primary.stop();
+    let at = |config: &mut Config| config.listen = vec![format!("127.0.0.1:{port}")];
+    let primary = server(Some((&of_primary, When::Written)), at);
+    let mut p = primary.connect();
+    (0..500).for_each(|_| write(&mut p, &mut random));
+    assert_equal(&mut p, &mut r);
+    assert_eq!(
+        (info(&mut p, "sync_full"), info(&mut p, "sync_partial_ok")),
+        ("0".into(), "1".into())
+    );
+    // A snapshot keeps the epochs, too.
+    for wire in [&mut p, &mut r] {
+        assert_eq!(wire.say("SAVE"), ok());
+    }
+    replica.stop();
+    let replica = server(Some((&of_replica, When::Written)), again);
+    let mut r = replica.connect();
+    assert_equal(&mut p, &mut r);
+    assert_eq!(info(&mut p, "sync_full"), "0");
+}
+
+/// An operator's REPLICAOF is a decision; a primary that comes back empty is none.
+#[test]
+fn a_primary_that_comes_back_empty_does_not_empty_its_replica() {
+    let primary = TestServer::new();
+    let port = primary.address.port();
+    let replica = TestServer::new();
+    let (mut p, mut r) = (primary.connect(), replica.connect());
+    assert_eq!(p.say("SET k 1"), ok());
+    follow(&mut r, port);
+    assert_equal(&mut p, &mut r);
+    primary.stop();
+    let primary = TestServer::with(|config| config.listen = vec![format!("127.0.0.1:{port}")]);
+    wait_for("the replica refuses", || {
+        let text = r.say("INFO replication").text();
+        text.contains("the primary has other data")
+    });
+    assert_eq!(r.say("GET k").text(), "1");
+    // Its operator gives up the old data.
+    assert_eq!(r.say("REPLICAOF NO ONE"), ok());
+    assert_eq!(r.say("GET k").text(), "1");
+    follow(&mut r, port);
+    assert_equal(&mut primary.connect(), &mut r);
+    assert_eq!(r.say("GET k"), Reply::Null);
+}
+
+#[test]
+fn roles_change_without_a_copy_and_a_divergent_tail_is_dropped() {
+    let (one, other) = (TestServer::new(), TestServer::new());
+    let (mut a, mut b) = (one.connect(), other.connect());
+    let mut random = Rng::with_seed(5);
+    (0..300).for_each(|_| write(&mut a, &mut random));
+    follow(&mut b, one.address.port());
+    assert_equal(&mut a, &mut b);
+    // The old primary has nothing that the new one lacks.
+    assert_eq!(b.say("REPLICAOF NO ONE"), ok());
+    follow(&mut a, other.address.port());
+    (0..300).for_each(|_| write(&mut b, &mut random));
+    assert_equal(&mut b, &mut a);
+    assert_eq!(
+        (info(&mut b, "sync_full"), info(&mut b, "sync_partial_ok")),
+        ("0".into(), "1".into())
+    );
+    // The new one goes on alone, and so does the old one: what only that has must go.
+    assert_eq!(a.say("REPLICAOF NO ONE"), ok());
+    assert_eq!(a.say("SET only-here 1"), ok());
+    assert_eq!(b.say("SET only-there 1"), ok());
+    follow(&mut a, other.address.port());
+    assert_equal(&mut b, &mut a);
+    assert_eq!(a.say("GET only-here"), Reply::Null);
+    assert_eq!(info(&mut b, "sync_full"), "1");
+}
+
+#[test]
+fn a_link_needs_a_user_who_may_replicate() {
+    let primary = TestServer::new();
+    let (mut p, replica) = (primary.connect(), TestServer::new());
+    let mut r = replica.connect();
+    assert_eq!(p.say("SET k 1"), ok());
+    assert_eq!(p.say("ACL SETUSER default >secret"), ok());
+    assert_eq!(p.say("ACL SETUSER reader on >pw +@read ~*"), ok());
+    assert_eq!(p.say("ACL SETUSER follower on >pw +hotring.replicate"), ok());
+    let failure = |r: &mut Wire, text: &str| {
+        wait_for(text, || r.say("INFO replication").text().contains(text));
+    };
+    follow(&mut r, primary.address.port());
+    failure(&mut r, "NOAUTH");
+    assert_eq!(r.say("CONFIG SET masteruser reader masterauth wrong"), ok());
+    failure(&mut r, "WRONGPASS");
+    assert_eq!(r.say("CONFIG SET masterauth pw"), ok());
+    failure(&mut r, "NOPERM");
+    assert_eq!(r.say("CONFIG SET masteruser follower"), ok());
+    wait_until_up(&mut r);
+    assert_eq!(r.say("GET k").text(), "1");
+}

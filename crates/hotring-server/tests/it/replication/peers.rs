@@ -1,0 +1,89 @@
+//! Peers that are no servers: what they send costs them the connection, and nothing else.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use fastrand::Rng;
+use hotring_log::wire::{BODY_MAX, FrameWriter, Kind};
+
+use super::{follow, info, wait_for};
+use crate::wire::{Reply, TestServer, ok};
+
+/// A primary that agrees to be followed and then sends these bytes to each replica.
+fn primary(answers: Vec<Vec<u8>>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for bytes in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(b"+OK\r\n");
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(&bytes);
+            // The replica must end the link by itself.
+            while matches!(stream.read(&mut request), Ok(1..)) {}
+        }
+    });
+    port
+}
+
+fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    FrameWriter::default().message(&mut out, kind, body);
+    out
+}
+
+#[test]
+fn a_primary_that_sends_nonsense_costs_a_link_and_no_data() {
+    let mut random = Rng::with_seed(6);
+    let mut answers = vec![
+        frame(Kind::Message, b""),
+        frame(Kind::Message, &[9; 100]),
+        frame(Kind::Message, &[1; 200]),
+        frame(Kind::CopyBegin, &[0; 16]),
+        frame(Kind::Part, b"x"),
+        frame(Kind::Records, &[7; 1000]),
+        (BODY_MAX as u32 + 1).to_le_bytes().into_iter().chain([0; 12]).collect(),
+    ];
+    answers.extend((0..5).map(|_| (0..random.usize(16..2000)).map(|_| random.u8(..)).collect()));
+    let replica = TestServer::new();
+    let mut r = replica.connect();
+    assert_eq!(r.say("SET k 1"), ok());
+    for answer in answers {
+        let shown = answer.escape_ascii().to_string();
+        follow(&mut r, primary(vec![answer]));
+        wait_for(&shown, || r.say("INFO replication").text().contains("master_link_error:"));
+        assert_eq!(r.say("GET k").text(), "1", "{shown}");
+    }
+    assert_eq!(r.say("REPLICAOF NO ONE"), ok());
+    assert_eq!(r.say("SET k 2"), ok());
+}
+
+#[test]
+fn a_replica_that_sends_nonsense_costs_a_link() {
+    let primary = TestServer::new();
+    let mut p = primary.connect();
+    assert_eq!(p.say("SET k 1"), ok());
+    let wrong = p.say("HOTRING.REPLICATE 2 1").text();
+    assert!(wrong.starts_with("ERR links of version 2"), "{wrong}");
+    let mut random = Rng::with_seed(7);
+    let mut all = vec![frame(Kind::Message, b""), frame(Kind::Records, b"x"), vec![0xff; 64]];
+    all.extend((0..10).map(|_| (0..random.usize(16..500)).map(|_| random.u8(..)).collect()));
+    for bytes in all {
+        let mut stream = TcpStream::connect(primary.address).unwrap();
+        stream.write_all(b"HOTRING.REPLICATE 1 7\r\n").unwrap();
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+OK\r\n");
+        stream.write_all(&bytes).unwrap();
+        let mut rest = Vec::new();
+        // The end, perhaps by a reset, and nothing before it.
+        let _ = stream.read_to_end(&mut rest);
+        assert_eq!(rest, b"", "{}", bytes.escape_ascii());
+    }
+    wait_for("all links are gone", || p.say("CLIENT LIST").text().lines().count() == 1);
+    assert_eq!(info(&mut p, "connected_slaves"), "0");
+    assert_eq!(p.say("INCR k"), Reply::Int(2));
+}

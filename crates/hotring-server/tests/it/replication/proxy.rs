@@ -1,0 +1,111 @@
+//! A proxy between a replica and its primary that cuts links.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// A proxy; its threads end with the process.
+pub struct Proxy {
+    state: Arc<State>,
+    port: u16,
+}
+
+struct State {
+    target: SocketAddr,
+    /// Bytes from the primary until all links are cut.
+    left: AtomicUsize,
+    refuses: AtomicBool,
+    links: Mutex<Vec<TcpStream>>,
+}
+
+const NEVER: usize = usize::MAX >> 1;
+
+impl Proxy {
+    pub fn new(target: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State {
+            target,
+            left: AtomicUsize::new(NEVER),
+            refuses: AtomicBool::new(false),
+            links: Mutex::default(),
+        });
+        let shared = state.clone();
+        thread::spawn(move || {
+            for near in listener.incoming() {
+                let near = near.unwrap();
+                if !shared.refuses.load(Ordering::SeqCst) {
+                    shared.begin(near);
+                }
+            }
+        });
+        Proxy { state, port }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Cuts all links once this many more bytes have come from the primary.
+    pub fn cut_after(&self, bytes: usize) {
+        self.state.left.store(bytes, Ordering::SeqCst);
+        if bytes == 0 {
+            self.state.cut();
+        }
+    }
+
+    /// Whether the links were cut since the last call of `cut_after`.
+    pub fn is_cut(&self) -> bool {
+        self.state.left.load(Ordering::SeqCst) == NEVER
+    }
+
+    pub fn never_cut(&self) {
+        self.state.left.store(NEVER, Ordering::SeqCst);
+    }
+
+    /// Whether new links are refused.
+    pub fn refuse(&self, refuses: bool) {
+        self.state.refuses.store(refuses, Ordering::SeqCst);
+    }
+}
+
+impl State {
+    fn begin(self: &Arc<Self>, near: TcpStream) {
+        let Ok(far) = TcpStream::connect(self.target) else { return };
+        let (mut from_near, mut to_near) = (near.try_clone().unwrap(), near.try_clone().unwrap());
+        let (mut from_far, mut to_far) = (far.try_clone().unwrap(), far.try_clone().unwrap());
+        self.links.lock().unwrap().extend([near, far]);
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut from_near, &mut to_far);
+            let _ = to_far.shutdown(Shutdown::Both);
+        });
+        let state = self.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(len @ 1..) = from_far.read(&mut buffer) {
+                let left = state.left.load(Ordering::SeqCst);
+                if to_near.write_all(&buffer[..len.min(left)]).is_err() {
+                    break;
+                }
+                if left <= len {
+                    // The last bytes must arrive before the end of the link does.
+                    thread::sleep(Duration::from_millis(1));
+                    state.cut();
+                    break;
+                }
+                if left < NEVER {
+                    state.left.fetch_sub(len, Ordering::SeqCst);
+                }
+            }
+            let _ = to_near.shutdown(Shutdown::Both);
+        });
+    }
+
+    fn cut(&self) {
+        self.links.lock().unwrap().drain(..).for_each(|link| _ = link.shutdown(Shutdown::Both));
+        self.left.store(NEVER, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,91 @@
+//! The role of the store: who may write it, and whether what expires is removed in the log.
+//!
+//! Both change while no other session is within the gate, so each write is entirely before or entirely after.
+//!
+//! # What has expired
+//! Usually an expired item is removed by whoever meets it, and nothing is logged: whoever replays the log finds its
+//! expiry there. A replica must not go by its own clock, because its primary may have given the key more time. So while
+//! the log is followed ([`Session::follow`]), an expired item is absent to all operations, but stays until the expirer
+//! removes it under the key's order lock, with a record, or a write stores another value. A replica removes nothing but
+//! what its stream removes. Its timing wheels are of no use; they are built again when it becomes a primary.
+
+use hotring_log::Lsn;
+
+use crate::error::StoreError;
+use crate::gate::Hold;
+use crate::holds::Keys;
+use crate::mode::Role;
+use crate::session::Session;
+
+impl Session {
+    /// Changes the role of the store, and returns the position of the last record at that moment; None if there is no
+    /// log. After the return every write was either logged up to that position or is refused.
+    ///
+    /// A store must not become a primary while an [`Applier`](crate::Applier) is at work.
+    pub fn switch_role(&mut self, role: Role, now: u64) -> Option<Lsn> {
+        let (position, wheels) = self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let position = session.logged.log().map(hotring_log::Log::handed);
+            let was_replica = session.logged.modes.get().is_replica();
+            session.logged.modes.set_role(role);
+            let databases = session.databases.present();
+            let rebuild = was_replica && role == Role::Primary;
+            let wheels: Vec<_> =
+                databases.filter(|_| rebuild).map(|(_, all)| all.wheels.rebuild(now)).collect();
+            (position, wheels)
+        });
+        // Dropped here, when no session waits for it.
+        drop(wheels);
+        position
+    }
+
+    /// Begins or ends to remove in the log what expires. Returns the position of the last record at that moment; None
+    /// if there is no log. From there on, records and what a walk meets are all that a replica needs.
+    pub fn follow(&mut self, on: bool) -> Option<Lsn> {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            session.logged.modes.set_followed(on);
+            session.logged.log().map(hotring_log::Log::handed)
+        })
+    }
+
+    /// Lets this session write a replica, for the commands of a primary that is another kind of server. Its writes are
+    /// logged as those of a primary are. Its operations must run at time 0, at which nothing has expired.
+    pub fn follow_foreign(&mut self) {
+        self.follows = true;
+    }
+
+    /// The present role. It lasts while this session holds keys ([`Session::exclusive`]).
+    pub fn role(&self) -> Role {
+        match self.logged.modes.get().is_replica() {
+            true => Role::Replica,
+            false => Role::Primary,
+        }
+    }
+
+    /// Fails if an operation that returns no error, such as [`remove`](Self::remove) or [`clear`](Self::clear), was
+    /// refused since the last call, because the store is a replica. It has changed nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`]
+    pub fn take_refused(&mut self) -> Result<(), StoreError> {
+        match std::mem::take(&mut self.refused) {
+            true => Err(StoreError::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails if this session must not write. The caller must hold the keys that it is about to write.
+    pub(crate) fn check_role(&self) -> Result<(), StoreError> {
+        match self.logged.modes.get().is_replica() && !self.applies && !self.follows {
+            true => Err(StoreError::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
+    /// Like [`check_role`](Self::check_role), for operations that return no error: false if this session must not
+    /// write, which [`take_refused`](Self::take_refused) will tell.
+    pub(crate) fn may_write(&mut self) -> bool {
+        let is_refused = self.check_role().is_err();
+        self.refused |= is_refused;
+        !is_refused
+    }
+}
