@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
+use hotring_server::LogSettings;
+
 use crate::differential::{Raw, Redis};
 use crate::redis_proxy::Proxy;
 use crate::wire::TestServer;
@@ -338,6 +340,39 @@ fn live_traffic_moves_over_and_no_write_is_lost() {
         assert!(found.ends_with(&format!("\r\n{count}\r\n")), "{id}: {found} of {count}");
         assert!(*count > 10, "{count} writes");
     }
+}
+
+#[test]
+fn its_own_log_has_what_came_from_the_primary() {
+    let Some(primary) = Redis::start() else { return };
+    let redis = &mut Raw::connect(primary.address);
+    say(redis, "CONFIG SET repl-diskless-sync-delay 0");
+    let data = std::env::temp_dir().join(format!("hotring-redis-link-{}", primary.address.port()));
+    let log = LogSettings { is_on: true, data: data.clone(), ..LogSettings::default() };
+    let random = &mut Rng::with_seed(10);
+    let (ours, theirs) = {
+        let server = TestServer::with(|config| config.log = log.clone());
+        let hotring = &mut Raw::connect(server.address);
+        say(hotring, "SET gone 1");
+        (0..300).for_each(|_| write(redis, random));
+        follow(hotring, primary.address);
+        until("the link is up", || field(hotring, "master_link_status") == "up");
+        (0..300).for_each(|_| write(redis, random));
+        assert_eq!(say(hotring, "SAVE"), "+OK\r\n");
+        (0..300).for_each(|_| write(redis, random));
+        say(redis, "SELECT 0");
+        catch_up(redis, hotring);
+        assert_eq!(say(hotring, "REPLICAOF NO ONE"), "+OK\r\n");
+        assert_eq!(say(hotring, "SET mine 1"), "+OK\r\n");
+        say(redis, "SET mine 1");
+        assert_same(redis, hotring, 16);
+        (all(hotring, 16), all(redis, 16))
+    };
+    let server = TestServer::with(|config| config.log = log.clone());
+    let found = all(&mut Raw::connect(server.address), 16);
+    assert!(found == ours && found == theirs && found.len() > 20, "{} {}", found.len(), ours.len());
+    drop(server);
+    let _ = std::fs::remove_dir_all(data);
 }
 
 #[test]
