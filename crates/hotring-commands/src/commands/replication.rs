@@ -7,6 +7,7 @@ use crate::settings::config::Source;
 use crate::state::client::Closing;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::replication::HALF_RECEIVED;
 use crate::state::replication::link::LinkStage;
 
 const UNFINISHED: Failure = Failure::text(
@@ -23,8 +24,13 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
         _ => return Err(Failure::Syntax),
     };
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
-        if c.server.persist.loading.is_unfinished_copy() && !is_forced {
-            return Err(UNFINISHED);
+        if c.server.persist.loading.is_unfinished_copy() {
+            // The part of a hotring's data is never kept: it is of no single moment.
+            match c.server.replication.redis.is_on() {
+                true if is_forced => {}
+                true => return Err(UNFINISHED),
+                false => return Err(Failure::text(HALF_RECEIVED)),
+            }
         }
         if c.server.replication.is_replica() {
             c.server.promote(c.store).map_err(Failure::text)?;

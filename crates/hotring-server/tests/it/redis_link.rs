@@ -376,6 +376,40 @@ fn its_own_log_has_what_came_from_the_primary() {
 }
 
 #[test]
+fn a_part_of_a_copy_is_dropped_at_the_next_start() {
+    let Some(primary) = Redis::start() else { return };
+    let redis = &mut Raw::connect(primary.address);
+    say(redis, "CONFIG SET repl-diskless-sync-delay 0");
+    let fill = b"for i=1,20000 do redis.call('set','key:'..i,string.rep('x',100)) end";
+    redis.ask(&[b"EVAL", fill, b"0"]);
+    let data = std::env::temp_dir().join(format!("hotring-redis-part-{}", primary.address.port()));
+    let log = LogSettings { is_on: true, data: data.clone(), ..LogSettings::default() };
+    let proxy = Proxy::start(primary.address);
+    for is_cut in [true, false] {
+        let server = TestServer::with(|config| config.log = log.clone());
+        let hotring = &mut Raw::connect(server.address);
+        assert_eq!(say(hotring, "DBSIZE"), ":0\r\n");
+        proxy.refuse(false);
+        if is_cut {
+            proxy.cut_after(400_000);
+            proxy.refuse_later(true);
+        }
+        follow(hotring, proxy.address);
+        match is_cut {
+            true => until("the copy is cut", || {
+                say(hotring, "GET a").starts_with("-LOADING")
+                    && !field(hotring, "master_link_error").is_empty()
+            }),
+            false => catch_up(redis, hotring),
+        }
+    }
+    let server = TestServer::with(|config| config.log = log.clone());
+    assert_eq!(say(&mut Raw::connect(server.address), "DBSIZE"), ":20000\r\n");
+    drop(server);
+    let _ = std::fs::remove_dir_all(data);
+}
+
+#[test]
 fn a_cut_link_goes_on_without_a_full_copy() {
     let Some(primary) = Redis::start() else { return };
     let redis = &mut Raw::connect(primary.address);

@@ -16,6 +16,7 @@ use hotring_commands::rdb::file::{Found, Reader};
 use hotring_commands::rdb::{Item, ReadError, shown};
 use hotring_commands::settings::config::Unknown;
 use hotring_commands::state::server::Server;
+use hotring_log::{mark_copy, unmark_copy};
 use hotring_store::{Session, StoreError};
 
 use super::wire::{Ended, Wire};
@@ -30,8 +31,8 @@ const THREADS_MAX: usize = 4;
 /// Time between two signs of life to the primary, and between two lines about the progress.
 const LIFE: Duration = Duration::from_secs(1);
 const PROGRESS: Duration = Duration::from_secs(5);
-/// Wait for space in the queue of this server's own log.
-const FULL_PAUSE: Duration = Duration::from_millis(1);
+/// Time between two looks at this server's own log, for space in its queue or for the end of a sync.
+const LOG_PAUSE: Duration = Duration::from_millis(1);
 /// Length of the mark behind a file of unknown length.
 const MARK_LEN: usize = 40;
 
@@ -84,7 +85,7 @@ pub(super) fn copy(server: &Arc<Server>, wire: &mut Wire<'_>) -> Result<(), Ende
 
 fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Result<(), Ended> {
     let mut reader = Reader::new(input, None).map_err(damaged)?;
-    begin(server);
+    begin(server)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let failure = Mutex::new(None);
     let read = std::thread::scope(|scope| {
@@ -107,18 +108,38 @@ fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Re
     if has_length { reader.check_end().map_err(damaged) } else { Ok(()) }
 }
 
-/// Empties the store, and shows clients that it loads.
-fn begin(server: &Server) {
+/// Notes durably that the data is not whole, shows clients that it loads, and empties the store.
+fn begin(server: &Server) -> Result<(), Ended> {
+    if let Some(files) = server.persist.durability.snapshots() {
+        mark_copy(&*files.storage)?;
+    }
     server.persist.loading.begin_copy();
     server.settings.renew();
     session(server).clear_all();
+    Ok(())
 }
 
-/// Shows clients that the data is complete.
-pub(super) fn finish(server: &Server) {
+/// Makes the copy durable, and shows clients that the data is complete.
+pub(super) fn finish(server: &Server) -> Result<(), Ended> {
+    let durability = &server.persist.durability;
+    if let (Some(files), Some(log)) = (durability.snapshots(), durability.stream()) {
+        let last = log.handed();
+        log.sync_soon();
+        while log.synced() < last {
+            if let Some(trouble) = log.trouble() {
+                return Err(Ended::Lost(format!("the own log fails: {trouble}")));
+            }
+            if server.process.is_stopping() {
+                return Err(Ended::Asked);
+            }
+            std::thread::sleep(LOG_PAUSE);
+        }
+        unmark_copy(&*files.storage)?;
+    }
     server.persist.loading.end_copy();
     server.settings.renew();
     server.tasks.expirer.wake();
+    Ok(())
 }
 
 /// A session that may write on behalf of the primary.
@@ -174,7 +195,7 @@ fn store_all(server: &Server, pieces: &Receiver<Vec<Item>>) -> Result<(), Ended>
     let mut session = session(server);
     for piece in pieces {
         while server.persist.durability.is_full() && !server.process.is_stopping() {
-            std::thread::sleep(FULL_PAUSE);
+            std::thread::sleep(LOG_PAUSE);
         }
         piece.into_iter().try_for_each(|item| store(server, &mut session, item))?;
         session.collect();

@@ -105,7 +105,9 @@ fn follow_until(
     server.replication.redis.end();
     if server.persist.loading.is_unfinished_copy() && !server.replication.is_replica() {
         tracing::warn!("an unfinished copy is kept as it is: REPLICAOF NO ONE FORCE");
-        copy::finish(server);
+        if let Err(ended) = copy::finish(server) {
+            tracing::error!("the unfinished copy stays unserved: {ended:?}");
+        }
     }
 }
 
@@ -192,8 +194,7 @@ impl Link<'_> {
                 self.follower.begin(position);
                 self.id = Some(id.to_string());
                 self.note_position();
-                copy::finish(self.server);
-                Ok(())
+                copy::finish(self.server)
             }
             _ => Err(Ended::Lost(format!("the primary refuses PSYNC: {reply}"))),
         }
