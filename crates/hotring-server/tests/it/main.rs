@@ -38,6 +38,7 @@ mod memcached;
 mod memcached_differential;
 mod pipeline;
 mod pubsub;
+mod redis_data;
 mod redis_link;
 mod redis_link_peers;
 mod redis_proxy;
