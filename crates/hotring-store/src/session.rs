@@ -71,6 +71,9 @@ pub struct Session {
     pub(crate) verifies: bool,
     /// Whether this session applies the stream of another store: only such sessions may write a replica.
     pub(crate) applies: bool,
+    /// Whether this session runs the commands of a primary that is another kind of server: it writes a replica, too,
+    /// but its writes are logged.
+    pub(crate) follows: bool,
     /// Whether an operation that returns no error was refused ([`Session::take_refused`]).
     pub(crate) refused: bool,
     /// See [`Session::admitted`].
@@ -117,6 +120,7 @@ impl Session {
             has_rare_effects: verifies,
             verifies,
             applies: false,
+            follows: false,
             refused: false,
             admitted: None,
             gathered: Default::default(),
@@ -286,7 +290,7 @@ impl Session {
             return Some(f(write, objects));
         }
         let mut refused = false;
-        if mode.is_replica() && !self.applies {
+        if mode.is_replica() && !self.applies && !self.follows {
             let refuses = Some(&mut refused);
             hooks = Some(ActiveHooks {
                 all: &self.hooks,
@@ -300,7 +304,7 @@ impl Session {
         let is_held = writing.is_held();
         let is_alone = is_held || (self.applies && !ORDERED);
         let order = if is_alone { None } else { self.logged.order(hash) };
-        let is_logged = mode.is_logged() && !mode.is_replica();
+        let is_logged = mode.is_logged() && (!mode.is_replica() || self.follows);
         let records = is_logged.then(|| self.logging.of_database(self.database_id));
         let lasting = mode.keeps_expired() && !self.applies;
         let is_marked = mode.is_marked() && !is_held;

@@ -65,6 +65,11 @@ impl Access {
         Access::of(default, false)
     }
 
+    /// The rights of the server itself.
+    pub(crate) fn unrestricted() -> Self {
+        Access::of(Arc::new(User::unrestricted(0, b"primary")), true)
+    }
+
     fn of(user: Arc<User>, authenticated: bool) -> Self {
         let is_free = (authenticated || user.is_open()) && user.is_unrestricted();
         Access { user, authenticated, is_free }

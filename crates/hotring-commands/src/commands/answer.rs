@@ -48,6 +48,7 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
         c.counters.error(&message);
     }
     note_refusal(c, failure);
+    c.client.note_failure();
     // A command that fails halfway must not leave a partial reply or a pending wait.
     c.reply.buffer().truncate(start);
     c.locals.long_values.cut(start);

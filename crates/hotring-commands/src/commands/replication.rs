@@ -10,12 +10,31 @@ use crate::settings::config::Source;
 use crate::state::client::Closing;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::replication::HALF_RECEIVED;
 use crate::state::replication::link::LinkStage;
+
+const UNFINISHED: Failure = Failure::text(
+    "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
+     or keep what is there with REPLICAOF NO ONE FORCE",
+);
 
 /// Begins to follow a primary, or ends that. The link's task does the rest; its progress is in INFO and ROLE.
 pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
     let (host, port) = (c.args.at(1), c.args.at(2));
+    let is_forced = match c.args.len() {
+        3 => false,
+        4 if c.args.at(3).eq_ignore_ascii_case(b"force") => true,
+        _ => return Err(Failure::Syntax),
+    };
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
+        if c.server.persist.loading.is_unfinished_copy() {
+            // The part of a hotring's data is never kept: it is of no single moment.
+            match c.server.replication.redis.is_on() {
+                true if is_forced => {}
+                true => return Err(UNFINISHED),
+                false => return Err(Failure::text(HALF_RECEIVED)),
+            }
+        }
         if c.server.replication.is_replica() {
             c.server.promote(c.store).map_err(Failure::text)?;
             tracing::warn!(
@@ -153,8 +172,9 @@ pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
     c.reply.int(source.port.into());
     c.reply.bulk(c.server.replication.link_status().stage.name().as_bytes());
     let is_up = c.server.replication.link_status().stage == LinkStage::Connected;
-    let applied = c.server.replication.applied().filter(|_| is_up);
-    c.reply.int(applied.map_or(-1, |lsn| lsn as i64));
+    let replication = &c.server.replication;
+    let applied = replication.redis.position().or_else(|| replication.applied());
+    c.reply.int(applied.filter(|_| is_up).map_or(-1, |position| position as i64));
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 mod busy;
 #[cfg(test)]
 pub(crate) mod dialogue;
+pub mod follow;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod resp;

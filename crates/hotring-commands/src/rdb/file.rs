@@ -12,7 +12,7 @@
 use std::io::Read;
 
 use super::item::{Item, ReadError, shown};
-use super::source::{Source, type_name};
+use super::source::{Source, is_named, type_name};
 
 /// The magic bytes of a file.
 const MAGIC: &[u8; 5] = b"REDIS";
@@ -141,6 +141,10 @@ impl<R: Read> Reader<R> {
             error => error,
         })?;
         let Some(value) = value else {
+            if !is_named(kind) {
+                let what = format!("{}, the key {}", type_name(kind), shown(&key));
+                return Err(ReadError::bad(at, what));
+            }
             self.unknown = Some(kind);
             return Ok(Found::Unknown { key, name: type_name(kind), at });
         };
@@ -520,6 +524,8 @@ pub(super) mod tests {
         assert!(error.contains("the length of a stream is unknown"), "{error}");
         let error = read(&file(&[b"\xf3\x01"])).unwrap_err().to_string();
         assert_eq!(error, "byte 9: unknown part 243");
+        let error = read(&file(&[b"\xba\x01k\x01v"])).unwrap_err().to_string();
+        assert_eq!(error, "byte 9: a value of the unknown type 186, the key k");
         let (items, unknown) = read(&file(&[&[DATABASE, 0x41, 0x2c], b"\x00\x01a\x01b"])).unwrap();
         assert_eq!((items, unknown), (Vec::new(), vec!["a is in database 300".to_string()]));
     }

@@ -43,6 +43,12 @@ pub fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError> {
     }
 }
 
+/// Whether this server knows what values of a type are, although it may not have them. Any other type is one of a later
+/// version, or damage.
+pub(super) fn is_named(kind: u8) -> bool {
+    matches!(kind, 6 | 7 | 9 | 15 | 19 | 21 | 26)
+}
+
 /// The name of a type.
 pub fn type_name(kind: u8) -> String {
     match kind {

@@ -9,7 +9,7 @@
 //!
 //! The store's `restore.rs` explains why a loaded key has its latest value before the rest is loaded.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub enum Stage {
 #[derive(Debug)]
 pub struct Loading {
     stage: AtomicU8,
+    /// The data is an unfinished copy of a primary's.
+    is_copy: AtomicBool,
     /// Unix milliseconds.
     since: u64,
     /// Bytes of the snapshot, and the number of them that have been read.
@@ -76,6 +78,7 @@ impl Loading {
         let stage = if is_due { Stage::Nothing } else { Stage::All };
         Loading {
             stage: AtomicU8::new(stage as u8),
+            is_copy: AtomicBool::new(false),
             since: clock::unix_ms(),
             total: AtomicU64::new(0),
             read: AtomicU64::new(0),
@@ -113,6 +116,27 @@ impl Loading {
         self.stage.store(stage as u8, Ordering::Release);
     }
 
+    /// Begins to load a copy of a primary's data. It stays unfinished until [`end_copy`](Self::end_copy), even while
+    /// the primary cannot be reached.
+    pub fn begin_copy(&self) {
+        // ORDERING: Relaxed, ordered by `reach`.
+        self.is_copy.store(true, Ordering::Relaxed);
+        self.reach(Stage::Nothing);
+    }
+
+    /// The copy is complete, or is to be used as it is.
+    pub fn end_copy(&self) {
+        // ORDERING: Relaxed, as above.
+        self.is_copy.store(false, Ordering::Relaxed);
+        self.reach(Stage::All);
+    }
+
+    /// Whether the data is an unfinished copy of a primary's.
+    pub fn is_unfinished_copy(&self) -> bool {
+        // ORDERING: Relaxed, as above.
+        self.is_copy.load(Ordering::Relaxed)
+    }
+
     /// The progress for INFO and the server's log.
     pub fn status(&self) -> LoadingStatus {
         // ORDERING: Relaxed, figures.
@@ -143,6 +167,11 @@ impl Loading {
         now: u64,
     ) -> bool {
         if !self.is_on() {
+            return false;
+        }
+        // Only REPLICAOF can end an unfinished copy whose primary is gone.
+        if self.is_unfinished_copy() && matches!(spec.id, CommandId::ReplicaOf | CommandId::SlaveOf)
+        {
             return false;
         }
         let names_keys = spec.keys_of(args).next().is_some() || spec.id == CommandId::Debug;

@@ -32,6 +32,8 @@ pub struct Server {
     pub settings: Settings,
     /// Every I/O thread's shared part.
     pub threads: Vec<ThreadShared>,
+    /// The shared part of the thread that runs the requests of a primary.
+    pub link_thread: ThreadShared,
     pub clients: Clients,
     /// The users, and the log of denials.
     pub acl: Acl,
@@ -93,6 +95,7 @@ impl Server {
         debug_assert!(is_first, "a store belongs to one server");
         Server {
             threads: (0..config.threads).map(|_| ThreadShared::default()).collect(),
+            link_thread: ThreadShared::default(),
             clients: Clients::new(config),
             acl: Acl::new(&config.requirepass),
             memcached: parts.memcached,
@@ -106,6 +109,17 @@ impl Server {
             settings: Settings::new(parts.config, parts.log_level),
             store: parts.store,
         }
+    }
+
+    /// The shared part of the I/O thread with this index, or of the thread that runs the requests of a primary.
+    #[inline]
+    pub(crate) fn thread(&self, index: usize) -> &ThreadShared {
+        self.threads.get(index).unwrap_or(&self.link_thread)
+    }
+
+    /// The shared parts of all threads that run requests.
+    pub(crate) fn running_threads(&self) -> impl Iterator<Item = &ThreadShared> {
+        self.threads.iter().chain([&self.link_thread])
     }
 
     /// Applies `change` to the settings. Changes are serialized; nothing changes if `change` fails.

@@ -80,7 +80,7 @@ impl ThreadState {
     /// The part of this thread's state that other threads may read.
     #[inline]
     pub(crate) fn shared(&self) -> &ThreadShared {
-        &self.server.threads[self.index]
+        self.server.thread(self.index)
     }
 
     /// Begins a run of requests of this client; false if the client has lost its user.

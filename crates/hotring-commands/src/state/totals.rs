@@ -19,7 +19,7 @@ impl Server {
     /// The counters of all threads since the start.
     pub fn totals_since_start(&self) -> Totals {
         let mut totals = Totals::default();
-        self.threads.iter().for_each(|t| t.counters.add_to(&mut totals));
+        self.running_threads().for_each(|t| t.counters.add_to(&mut totals));
         self.observe.background.add_to(&mut totals);
         self.observe.accepts.add_to(&mut totals);
         totals.expire_lag.add(&self.tasks.expirer.lag);
@@ -40,8 +40,7 @@ impl Server {
     pub fn command_totals_since_start(&self) -> Vec<(&'static Spec, CommandTotals)> {
         let sum = |spec: &'static Spec| {
             let mut totals = CommandTotals::default();
-            self.threads
-                .iter()
+            self.running_threads()
                 .for_each(|t| t.counters.by_command.add_to(spec.id as usize, &mut totals));
             (spec, totals)
         };
@@ -61,7 +60,7 @@ impl Server {
     /// The number of error replies of each kind since the start or the last CONFIG RESETSTAT.
     pub(crate) fn error_kinds(&self) -> BTreeMap<String, u64> {
         let mut kinds = BTreeMap::new();
-        self.threads.iter().for_each(|thread| thread.counters.error_kinds.add_to(&mut kinds));
+        self.running_threads().for_each(|t| t.counters.error_kinds.add_to(&mut kinds));
         kinds
     }
 
@@ -70,7 +69,7 @@ impl Server {
     pub(crate) fn reset_totals(&self) {
         self.memcached.reset(&self.threads);
         self.tasks.expirer.reset();
-        self.threads.iter().for_each(|thread| thread.counters.error_kinds.clear());
+        self.running_threads().for_each(|thread| thread.counters.error_kinds.clear());
         let commands =
             self.command_totals_since_start().into_iter().map(|(_, totals)| totals).collect();
         *self.observe.base() = Base { totals: self.totals_since_start(), commands };

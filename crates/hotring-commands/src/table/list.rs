@@ -94,13 +94,13 @@ macro_rules! all_commands {
             .about("Starts a snapshot in the background.");
         BgRewriteAof = "bgrewriteaof" 1 Server => save::bgrewriteaof .flags(SAVING)
             .about("Starts a snapshot in the background, which shortens the log.");
-        ReplicaOf = "replicaof" 3 Server => replication::replicaof
+        ReplicaOf = "replicaof" -3 Server => replication::replicaof
             .flags(ADMIN.with(Flags::NO_ASYNC_LOADING).with(Flags::ENDS_BATCH)).since("5.0.0")
-            .args("<host port | NO ONE>")
+            .args("<host port | NO ONE> [FORCE]")
             .about("Follows a primary as its replica, or ends that.");
-        SlaveOf = "slaveof" 3 Server => replication::replicaof
+        SlaveOf = "slaveof" -3 Server => replication::replicaof
             .flags(ADMIN.with(Flags::NO_ASYNC_LOADING).with(Flags::ENDS_BATCH))
-            .args("<host port | NO ONE>")
+            .args("<host port | NO ONE> [FORCE]")
             .about("The older name of REPLICAOF.");
         Failover = "failover" -1 Server => replication::failover
             .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE)).since("6.2.0")

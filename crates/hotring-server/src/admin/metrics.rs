@@ -6,11 +6,13 @@
 //! start with the process, and CONFIG RESETSTAT must not reset them.
 
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
 
 use hotring_commands::observe::by_command::CommandTotals;
 use hotring_commands::observe::counters::{COUNTED, Group, Totals};
 use hotring_commands::observe::histogram::{BOUNDS, Distribution, bound_ns};
 use hotring_commands::state::facts::{Facts, cpu_seconds, rss_bytes};
+use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::snapshots::SnapshotStatus;
 
 /// The content type of this format.
@@ -123,6 +125,45 @@ static PARTS: &[Part] = &[
             l.value(files.count());
         }
     }),
+    gauge(
+        "redis_link_up",
+        "1 while commands of the followed Redis arrive, 0 while they do not",
+        |f, l| {
+            let replication = &f.facts.server.replication;
+            if replication.redis.is_on() {
+                l.value(u8::from(replication.link_status().stage == LinkStage::Connected));
+            }
+        },
+    ),
+    gauge(
+        "redis_link_position",
+        "The place in the stream of the followed Redis up to which everything is applied; compare master_repl_offset there",
+        |f, l| {
+            if let Some(position) = f.facts.server.replication.redis.position() {
+                l.value(position);
+            }
+        },
+    ),
+    counter(
+        "redis_link_copies_total",
+        "Connections to the followed Redis, by what it sent",
+        |f, l| {
+            let redis = &f.facts.server.replication.redis;
+            for (kind, count) in [("full", &redis.full_copies), ("partial", &redis.partial_copies)]
+            {
+                // ORDERING: Relaxed, a figure.
+                l.labelled(&[("kind", kind)], count.load(Relaxed));
+            }
+        },
+    ),
+    gauge(
+        "redis_link_unknown",
+        "Commands and keys of the followed Redis that hotring lacks",
+        |f, l| {
+            // ORDERING: Relaxed, a figure.
+            l.value(f.facts.server.replication.redis.unknown.load(Relaxed));
+        },
+    ),
     Part::Counters(Group::Requests),
     counter("commands_total", "Commands that ran", |f, l| {
         f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.calls));

@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use hotring_store::{ExpiryStep, Origin, Session};
+use hotring_store::{ExpiryStep, Origin, Role, Session};
 
 use hotring_commands::host::clock;
 use hotring_commands::observe::latency;
@@ -73,8 +73,8 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
         if server.persist.loading.is_on() {
             return None;
         }
-        // The primary's removals come by the stream.
-        if server.replication.is_replica() {
+        // The primary's removals come by the stream. Of a store that has this role, a step only keeps the wheels small.
+        if server.replication.is_replica() && store.role() == Role::Primary {
             return None;
         }
         // Nothing may change during a client pause.

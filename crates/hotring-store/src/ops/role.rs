@@ -79,6 +79,12 @@ impl Session {
         self.logged.marks.last(hash)
     }
 
+    /// Lets this session write a replica, for the commands of a primary that is another kind of server. Its writes are
+    /// logged as those of a primary are. Its operations must run at time 0, at which nothing has expired.
+    pub fn follow_foreign(&mut self) {
+        self.follows = true;
+    }
+
     /// The present role. It lasts while this session holds keys ([`Session::exclusive`]).
     pub fn role(&self) -> Role {
         match self.logged.modes.get().is_replica() {
@@ -101,7 +107,7 @@ impl Session {
 
     /// Fails if this session must not write. The caller must hold the keys that it is about to write.
     pub(crate) fn check_role(&self) -> Result<(), StoreError> {
-        match self.logged.modes.get().is_replica() && !self.applies {
+        match self.logged.modes.get().is_replica() && !self.applies && !self.follows {
             true => Err(StoreError::ReadOnly),
             false => Ok(()),
         }

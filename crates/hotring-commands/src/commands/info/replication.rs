@@ -1,5 +1,7 @@
 //! The section `Replication`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use hotring_log::Lsn;
 
 use super::{Facts, field};
@@ -46,6 +48,9 @@ pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
 /// The last record of the stream, of a replica the last that it has applied. It stands in for Redis's offsets, which
 /// count bytes.
 fn position(f: &Facts<'_>) -> Lsn {
+    if let Some(position) = f.server.replication.redis.position() {
+        return position;
+    }
     let stream = f.server.persist.durability.stream();
     f.server.replication.applied().unwrap_or_else(|| stream.map_or(0, |log| log.handed()))
 }
@@ -62,12 +67,28 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
     field(text, "master_sync_in_progress", u8::from(is_copying));
     field(text, "slave_read_repl_offset", position(f));
     field(text, "slave_repl_offset", position(f));
+    let redis = &f.server.replication.redis;
+    if redis.is_on() {
+        // ORDERING: Relaxed, figures.
+        let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        field(text, "redis_link_full_copies", figure(&redis.full_copies));
+        field(text, "redis_link_partial_copies", figure(&redis.partial_copies));
+        field(text, "redis_link_copied_keys", figure(&redis.copy_keys));
+        field(text, "redis_link_unknown", figure(&redis.unknown));
+        let kinds = redis.unknown_kinds();
+        let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind}={count}")).collect();
+        field(text, "redis_link_unknown_kinds", kinds.join(","));
+    }
     if is_copying {
-        // As of Redis without a file: the length is not known before the end.
-        field(text, "master_sync_total_bytes", 0);
+        // As of Redis without a file: most primaries do not know the length before the end.
+        // ORDERING: Relaxed, a figure.
+        let total = if redis.is_on() { redis.copy_len.load(Ordering::Relaxed) } else { 0 };
+        let left = if total == 0 { -1 } else { total.saturating_sub(copied) as i64 };
+        let percent = if total == 0 { 0.0 } else { copied as f64 * 100.0 / total as f64 };
+        field(text, "master_sync_total_bytes", total);
         field(text, "master_sync_read_bytes", copied);
-        field(text, "master_sync_left_bytes", -1);
-        field(text, "master_sync_perc", "0.00");
+        field(text, "master_sync_left_bytes", left);
+        field(text, "master_sync_perc", format_args!("{percent:.2}"));
         field(text, "master_sync_last_io_seconds_ago", silent);
     }
     if let Some(down) = down {

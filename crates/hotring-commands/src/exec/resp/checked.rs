@@ -71,7 +71,7 @@ impl RespExecutor {
             return Some(pause);
         }
         let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
-        thread.script_wait(spec, args, client, run.now)
+        thread.script_wait(spec, args, client, run.wall)
     }
 
     /// The wait for a pause or for the log, if the request must wait. Forbidden requests are refused at once. Clients
@@ -83,9 +83,9 @@ impl RespExecutor {
         run: &Run<'_>,
         client: &Client,
     ) -> Option<Wait> {
-        let pause = thread.server.clients.pause.lasts(run.now);
+        let pause = thread.server.clients.pause.lasts(run.wall);
         if pause.is_none() {
-            thread.flush_if_due(run.now);
+            thread.flush_if_due(run.wall);
         }
         let spec = self.batch.spec(i)?;
         let wait = match pause {
@@ -145,10 +145,11 @@ impl RespExecutor {
         if thread.server.persist.loading.refuses(spec, args, &mut thread.store, run.now) {
             return Some(LOADING.into());
         }
-        if thread.is_slow && thread.is_busy(spec, args, client, run.now) {
+        if thread.is_slow && thread.is_busy(spec, args, client, run.wall) {
             return Some(BUSY.into());
         }
-        if client.changes_keys(spec)
+        if !client.is_of_primary()
+            && client.changes_keys(spec)
             && let Some(why) = thread.server.replication.refuses_writes()
         {
             return Some(why.into());
@@ -187,7 +188,7 @@ impl RespExecutor {
         let args = self.batch.args(i, run.input);
         if let Some(took) = timer.and_then(|timer| timer.stop(thread)) {
             let target = (&thread.shared().counters, &*client, &*thread.server);
-            commands::note_time(spec.id, args, took, run.now, target);
+            commands::note_time(spec.id, args, took, run.wall, target);
         }
         notify::notify_changes(spec, &mut thread.store, &thread.server, &thread.config);
         let Server { push, settings, .. } = &*thread.server;

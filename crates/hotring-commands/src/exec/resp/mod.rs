@@ -32,6 +32,8 @@ pub(super) struct RespExecutor {
 struct Run<'a> {
     input: &'a [u8],
     now: u64,
+    /// The time of the wall clock, if `now` is not.
+    wall: u64,
     reply_len_max: usize,
     /// No request begins if the output is longer than this.
     out_max: usize,
@@ -65,9 +67,13 @@ impl RespExecutor {
                 true => thread.config.output_soft_max,
                 false => client.output_soft_max(&thread.config),
             });
-            let run = Run { input, now, reply_len_max, out_max };
+            let run = Run { input, now, wall: now, reply_len_max, out_max };
             let ran = match is_plain {
                 true => self.execute(thread, 0..len, &run, client, out),
+                // A primary tells when a key is over. Until then its requests find the key, as they did there.
+                false if client.is_of_primary() => {
+                    self.execute_checked(thread, &Run { now: 0, ..run }, client, out)
+                }
                 false => self.execute_checked(thread, &run, client, out),
             };
             commands += ran as u64;
@@ -165,7 +171,7 @@ impl RespExecutor {
             reply_len_max: run.reply_len_max,
             now: run.now,
             store,
-            counters: &server.threads[*index].counters,
+            counters: &server.thread(*index).counters,
             locals,
             client,
             server,
@@ -202,7 +208,7 @@ impl RespExecutor {
     #[cold]
     fn note_keys(&self, thread: &mut ThreadState, client: &Client, input: &[u8], now: u64) {
         let ThreadState { server, index, notes, locals, .. } = thread;
-        let hot_keys = &server.threads[*index].hot_keys;
+        let hot_keys = &server.thread(*index).hot_keys;
         let mut next = 0;
         while let Some((passed, weight)) = notes.next(self.batch.len - next, &mut locals.random) {
             let i = next + passed;
@@ -275,6 +281,7 @@ fn reject(
         client.transaction.refuse();
         Cow::Borrowed(error)
     };
+    client.note_failure();
     counters.error(&error);
     Writer::new(out, client.version).error(error.as_bytes());
 }

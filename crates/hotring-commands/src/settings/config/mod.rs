@@ -22,7 +22,7 @@ use crate::settings::passive::Given;
 pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
 pub use memcached::MemcachedSettings;
 pub(crate) use notify::Notify;
-pub use replication::{ReplicationSettings, Source};
+pub use replication::{ReplicationSettings, Source, Unknown};
 pub use secret::Secret;
 pub use tls::{AuthClients, Protocols, TlsSettings};
 

@@ -27,6 +27,8 @@ pub struct ReplicationSettings {
     pub in_sync: Vec<Source>,
     /// Writes are refused while fewer of `in_sync` follow.
     pub min_in_sync: usize,
+    /// The treatment of what a Redis primary has, and this server has not.
+    pub unknown: Unknown,
     /// The rank of this server when a replica is chosen for promotion; 0 means never.
     pub priority: u32,
 }
@@ -44,9 +46,19 @@ impl Default for ReplicationSettings {
             is_replicated: false,
             in_sync: Vec::new(),
             min_in_sync: 0,
+            unknown: Unknown::Stop,
             priority: 100,
         }
     }
+}
+
+/// The treatment of what a Redis primary has, and this server has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Stop in front of it.
+    Stop,
+    /// Pass it over.
+    Skip,
 }
 
 /// The address of a primary.

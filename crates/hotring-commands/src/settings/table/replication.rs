@@ -1,6 +1,6 @@
 //! Settings of replication.
 
-use crate::settings::config::{Secret, Source};
+use crate::settings::config::{Secret, Source, Unknown};
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{boolean, number, one_of, size, yes_no};
 
@@ -114,6 +114,20 @@ pub(super) static REPLICATION: &[Setting] = &[
         change: Change::Running,
         get: |c| c.replication.min_in_sync.to_string(),
         set: |c, v| number(v, 0, 1024).map(|n| c.replication.min_in_sync = n),
+    },
+    Setting {
+        name: "replicaof-unknown",
+        alias: "",
+        placeholder: "stop|skip",
+        help: "What a Redis primary has and hotring has not, such as streams: stop following in front of it, or skip \
+               it; it is counted and named either way",
+        change: Change::Running,
+        get: |c| if c.replication.unknown == Unknown::Skip { "skip" } else { "stop" }.to_string(),
+        set: |c, v| {
+            let skips = one_of(v, &["stop", "skip"])? == "skip";
+            c.replication.unknown = if skips { Unknown::Skip } else { Unknown::Stop };
+            Ok(())
+        },
     },
     Setting {
         name: "replica-priority",

@@ -75,7 +75,7 @@ pub struct Client {
     before: Option<Before>,
     /// A script of the client runs commands.
     pub(crate) runs_script: bool,
-    /// Reasons to check each request before it runs: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`].
+    /// Reasons to check each request before it runs: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`], [`LINKS`].
     special: u8,
 }
 
@@ -87,6 +87,8 @@ const LISTENS: u8 = 2;
 const TRACKS: u8 = 4;
 /// CLIENT REPLY drops replies.
 const MUTES: u8 = 8;
+/// The requests come from the primary that this server follows.
+const LINKS: u8 = 16;
 
 /// The reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +103,8 @@ pub enum Closing {
     OutputLimit,
     /// The transaction exceeds the limit of a request; nothing more is sent.
     InputLimit,
+    /// A request of the primary has failed: those behind it must not run.
+    Failed,
     /// The connection becomes the link of a replica that listens on this port.
     BecomesLink(u16),
     /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
@@ -132,6 +136,28 @@ impl Client {
         };
         client.publish_lock();
         client
+    }
+
+    /// The client on whose behalf the requests of a primary run. It may do everything, and is in no list of clients.
+    pub(crate) fn of_primary(thread: usize, acl: &Acl) -> Self {
+        let shared = ClientShared::new(0, String::new(), String::new(), thread, clock::unix_ms());
+        let mut client = Client::new(Arc::new(shared), acl);
+        client.become_user(Access::unrestricted());
+        client.mark(LINKS, true);
+        client
+    }
+
+    /// Whether the requests come from the primary that this server follows.
+    pub(crate) fn is_of_primary(&self) -> bool {
+        self.special & LINKS != 0
+    }
+
+    /// Notes that a request has failed. A request of the primary must not fail: those behind it may depend on it. A
+    /// command of its script may.
+    pub(crate) fn note_failure(&mut self) {
+        if self.is_of_primary() && !self.runs_script {
+            self.closing = Some(Closing::Failed);
+        }
     }
 
     /// Selects a database for the next requests. The caller must switch the store's session as well.

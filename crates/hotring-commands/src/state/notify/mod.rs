@@ -100,12 +100,12 @@ pub fn tell_applied(store: &mut Session, server: &Server, config: &Config) {
             ValueRef::Set(_) => (SET, "sadd"),
             ValueRef::Scored(_) => (ZSET, "zadd"),
         };
-        store.within(change.place, |store| store.peek_value(&change.key, 0, of))
+        store.within(change.database_id, |store| store.peek_value(&change.key, 0, of))
     };
     let events: Vec<_> = changes.iter().map(plainest).collect();
     let teller = Teller { pubsub: &server.push.pubsub, config, store };
     for (change, event) in changes.iter().zip(events) {
-        match change.what {
+        match change.kind {
             Changed::Stored { is_new, expires } => {
                 if is_new {
                     teller.event(NEW, "new", change);

@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod link;
+pub mod redis;
 pub mod roles;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -17,9 +18,10 @@ use hotring_log::{Backlog, Log, Lsn};
 use hotring_store::Session;
 use tokio::sync::{Notify, watch};
 
-use crate::host::clock;
+use crate::host::{clock, fiber};
 use crate::settings::config::{Config, ReplicationSettings, Source};
 use link::{Link, LinkStatus};
+use redis::RedisLink;
 use roles::{Attached, ReplicaStatus, Role, Roles, Task};
 
 /// The error of a write on a replica. Clients know the code and the text from Redis.
@@ -62,6 +64,8 @@ pub struct Replication {
     /// The primary to follow; None on a primary. Each change begins a new link, even to the same primary.
     source: watch::Sender<Option<Arc<Source>>>,
     link: Mutex<Link>,
+    /// What only a link to a Redis has.
+    pub redis: RedisLink,
     id: Mutex<String>,
     roles: Mutex<Roles>,
     /// Held while received records are handed to the log and applied, so that a change of the role comes between them.
@@ -78,6 +82,7 @@ impl Replication {
             work: Notify::new(),
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
+            redis: RedisLink::default(),
             id: Mutex::new(names.stream),
             roles: Mutex::new({
                 let mut roles = Roles::new(names.me, names.store, started);
@@ -153,8 +158,8 @@ impl Replication {
 
     /// Locks out changes of the role while received records are handed to the log and applied.
     pub fn lock_applying(&self) -> MutexGuard<'_, ()> {
-        // The lock protects no data.
-        self.applying.lock().unwrap_or_else(PoisonError::into_inner)
+        // What is applied may wait for keys that a suspended batch of this thread holds.
+        fiber::lock(&self.applying)
     }
 
     /// Changes the state of the link to the primary.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use hotring_cluster::{Positions, Stamp};
 use hotring_commands::host::clock;
-use hotring_commands::state::loading::Stage;
 use hotring_commands::state::notify;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::LinkStage;
@@ -179,7 +178,7 @@ impl<'a> Follower<'a> {
             link.enter(LinkStage::Copying);
             link.copy(0);
         });
-        server.persist.loading.reach(Stage::Nothing);
+        server.persist.loading.begin_copy();
         server.settings.renew();
         let files = server.persist.durability.snapshots();
         if let Some(files) = files {
@@ -268,7 +267,7 @@ impl<'a> Follower<'a> {
             unmark_copy(&*files.storage)?;
         }
         server.replication.with_replica(|replica, _| replica.copied(applied));
-        server.persist.loading.reach(Stage::All);
+        server.persist.loading.end_copy();
         server.settings.renew();
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
         tracing::info!(

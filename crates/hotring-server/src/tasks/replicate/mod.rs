@@ -14,6 +14,7 @@ pub(crate) mod feed;
 mod follow;
 mod frames;
 mod greet;
+mod redis;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -134,7 +135,9 @@ async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>)
 
 /// Links to the primary again and again.
 async fn keep_up(server: &Arc<Server>, source: &Source) {
-    while server.persist.loading.is_on() {
+    // An unfinished copy of a former primary is replaced.
+    let loading = &server.persist.loading;
+    while loading.is_on() && !loading.is_unfinished_copy() {
         tokio::time::sleep(LOADING_PAUSE).await;
     }
     let (mut pause, mut told) = (PAUSE_MIN, None);
@@ -161,6 +164,9 @@ async fn follow(
     let mut stream = dial(server, source).await?;
     match greet(&mut stream, server).await? {
         Peer::Hotring => follow::follow(stream, server).await,
-        Peer::Redis => Err(LinkError::Peer("the primary is not a hotring server".to_string())),
+        Peer::Redis => {
+            drop(stream);
+            redis::follow(server, source).await
+        }
     }
 }

@@ -1,0 +1,291 @@
+//! Receives a full copy: an RDB file that streams straight into the store. One thread reads it, others store the keys;
+//! neither the file nor the keys are ever held as a whole.
+//!
+//! The data is emptied only once the header of the file has arrived. From then on until the end of the file it is
+//! unfinished: clients are answered `-LOADING`.
+
+use std::io::{self, Read};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hotring_commands::exec::follow::Refused;
+use hotring_commands::host::clock;
+use hotring_commands::rdb::file::{Found, Reader};
+use hotring_commands::rdb::{Item, ReadError, shown};
+use hotring_commands::settings::config::Unknown;
+use hotring_commands::state::server::Server;
+use hotring_log::{mark_copy, unmark_copy};
+use hotring_store::{Session, StoreError};
+
+use super::wire::{Ended, Wire};
+
+/// Keys that are handed over together, and their bytes unless a single one is longer; and the pieces that wait for each
+/// thread.
+const PIECE: usize = 256;
+const PIECE_LEN: usize = 1 << 20;
+const PIECES: usize = 2;
+/// Most threads that store keys.
+const THREADS_MAX: usize = 4;
+/// Time between two signs of life to the primary, and between two lines about the progress.
+const LIFE: Duration = Duration::from_secs(1);
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Time between two looks at this server's own log, for space in its queue or for the end of a sync.
+const LOG_PAUSE: Duration = Duration::from_millis(1);
+/// Length of the mark behind a file of unknown length.
+const MARK_LEN: usize = 40;
+
+/// How the end of the file shows.
+enum Form {
+    Length(u64),
+    /// These bytes follow the file.
+    Mark(String),
+}
+
+/// Receives a full copy in place of all data.
+pub(super) fn copy(server: &Arc<Server>, wire: &mut Wire<'_>) -> Result<(), Ended> {
+    let head = wire.line()?;
+    let malformed = || Ended::Lost(format!("not the head of a full copy: {}", head.escape_debug()));
+    let form = match head.strip_prefix('$').ok_or_else(malformed)?.split_once(':') {
+        Some(("EOF", mark)) if mark.len() == MARK_LEN => Form::Mark(mark.to_string()),
+        _ => Form::Length(head[1..].parse().map_err(|_| malformed())?),
+    };
+    let link = &server.replication.redis;
+    // ORDERING: Relaxed here and below, figures.
+    link.copy_len.store(if let Form::Length(len) = form { len } else { 0 }, Relaxed);
+    link.copy_keys.store(0, Relaxed);
+    let begun = clock::monotonic();
+    let mut input = Input {
+        wire,
+        server,
+        left: if let Form::Length(len) = form { len } else { u64::MAX },
+        read: 0,
+        ended: None,
+        alive: begun,
+        told: begun,
+    };
+    let read = read(server, &mut input, matches!(form, Form::Length(_)));
+    if let Some(ended) = input.ended.take() {
+        return Err(ended);
+    }
+    read?;
+    if let Form::Mark(mark) = form {
+        let mut found = [0; MARK_LEN];
+        input.read_exact(&mut found).map_err(|error| input.ended.take().unwrap_or(error.into()))?;
+        if found != mark.as_bytes() {
+            return Err(Ended::Lost("the full copy does not end with its mark".into()));
+        }
+    }
+    let (keys, bytes) = (link.copy_keys.load(Relaxed), input.read);
+    let seconds = begun.elapsed().as_secs_f64();
+    tracing::info!(keys, bytes, seconds, "the full copy of the primary is complete");
+    Ok(())
+}
+
+fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Result<(), Ended> {
+    let mut reader = Reader::new(input, None).map_err(damaged)?;
+    begin(server)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let failure = Mutex::new(None);
+    let read = std::thread::scope(|scope| {
+        let pieces = (0..threads).map(|_| {
+            let (sender, pieces) = sync_channel(PIECES);
+            let failure = &failure;
+            scope.spawn(move || {
+                if let Err(ended) = store_all(server, &pieces) {
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(ended);
+                }
+            });
+            sender
+        });
+        hand_out(server, &mut reader, pieces.collect())
+    });
+    if let Some(ended) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(ended);
+    }
+    read?;
+    if has_length { reader.check_end().map_err(damaged) } else { Ok(()) }
+}
+
+/// Notes durably that the data is not whole, shows clients that it loads, and empties the store.
+fn begin(server: &Server) -> Result<(), Ended> {
+    if let Some(files) = server.persist.durability.snapshots() {
+        mark_copy(&*files.storage)?;
+    }
+    server.persist.loading.begin_copy();
+    server.settings.renew();
+    session(server).clear_all();
+    Ok(())
+}
+
+/// Makes the copy durable, and shows clients that the data is complete.
+pub(super) fn finish(server: &Server) -> Result<(), Ended> {
+    let durability = &server.persist.durability;
+    if let (Some(files), Some(log)) = (durability.snapshots(), durability.stream()) {
+        let last = log.handed();
+        log.sync_soon();
+        while log.synced() < last {
+            if let Some(trouble) = log.trouble() {
+                return Err(Ended::Lost(format!("the own log fails: {trouble}")));
+            }
+            if server.process.is_stopping() {
+                return Err(Ended::Asked);
+            }
+            std::thread::sleep(LOG_PAUSE);
+        }
+        unmark_copy(&*files.storage)?;
+    }
+    server.persist.loading.end_copy();
+    server.settings.renew();
+    server.tasks.expirer.wake();
+    Ok(())
+}
+
+/// A session that may write on behalf of the primary.
+fn session(server: &Server) -> Session {
+    let mut session = server.store.session();
+    session.follow_foreign();
+    session
+}
+
+fn damaged(error: ReadError) -> Ended {
+    Ended::Lost(format!("the full copy is damaged: {error}"))
+}
+
+/// Reads keys and hands them to the threads in turn.
+fn hand_out<R: Read>(
+    server: &Server,
+    reader: &mut Reader<R>,
+    threads: Vec<SyncSender<Vec<Item>>>,
+) -> Result<(), Ended> {
+    let (mut piece, mut len, mut turn) = (Vec::new(), 0, 0);
+    let mut send = |piece: &mut Vec<Item>| {
+        server.replication.redis.copy_keys.fetch_add(piece.len() as u64, Relaxed);
+        turn = (turn + 1) % threads.len();
+        // A thread ends early only if it has failed, which is told after it has ended.
+        threads[turn].send(std::mem::take(piece)).is_ok()
+    };
+    let databases = server.settings.config().databases;
+    while let Some(found) = reader.read().map_err(damaged)? {
+        match found {
+            Found::Item(item) if usize::from(item.database) >= databases => {
+                pass_over(server, &format!("database {}", item.database), &item.key)?;
+            }
+            Found::Item(item) => {
+                len += item.len();
+                piece.push(item);
+                if piece.len() >= PIECE || len >= PIECE_LEN {
+                    len = 0;
+                    if !send(&mut piece) {
+                        return Ok(());
+                    }
+                }
+            }
+            Found::Unknown { key, name, .. } => pass_over(server, &name, &key)?,
+            Found::Part(name) => pass_over(server, name, b"")?,
+        }
+    }
+    send(&mut piece);
+    Ok(())
+}
+
+/// Stores the keys of one thread's pieces.
+fn store_all(server: &Server, pieces: &Receiver<Vec<Item>>) -> Result<(), Ended> {
+    let mut session = session(server);
+    for piece in pieces {
+        while server.persist.durability.is_full() && !server.process.is_stopping() {
+            std::thread::sleep(LOG_PAUSE);
+        }
+        piece.into_iter().try_for_each(|item| store(server, &mut session, item))?;
+        session.collect();
+    }
+    Ok(())
+}
+
+fn store(server: &Server, session: &mut Session, item: Item) -> Result<(), Ended> {
+    session.select(item.database);
+    let (key, content) = (item.key, item.value.into_content());
+    // At time 0 nothing is over: the primary removes what is.
+    match session.put_content(&key, content, item.expire_at, true, 0) {
+        Ok(_) => Ok(()),
+        Err(StoreError::ValueTooLong { .. }) => {
+            pass_over(server, "a value beyond proto-max-bulk-len", &key)
+        }
+        Err(StoreError::KeyTooLong { .. }) => pass_over(server, "a key beyond max-key-len", &key),
+        Err(error) => Err(Ended::Lost(format!("cannot store {}: {error}", shown(&key)))),
+    }
+}
+
+/// Counts a key or part that this server cannot have.
+fn pass_over(server: &Server, kind: &str, key: &[u8]) -> Result<(), Ended> {
+    server.replication.redis.count_unknown(kind);
+    match server.settings.config().replication.unknown {
+        Unknown::Skip => Ok(()),
+        Unknown::Stop => {
+            let of_key = if key.is_empty() { "" } else { ", the key " };
+            let what = format!("{kind}{of_key}{}", shown(key));
+            Err(Ended::Refused(Refused { what, is_lasting: true, is_torn: true }))
+        }
+    }
+}
+
+/// The bytes of the file as they arrive.
+struct Input<'a, 'w> {
+    wire: &'a mut Wire<'w>,
+    server: &'a Server,
+    /// Bytes of the file that are to come, and those that have been read.
+    left: u64,
+    read: u64,
+    /// Why the link has ended, behind an error of reading.
+    ended: Option<Ended>,
+    /// When the primary was last told that this server is alive, and the log of the progress.
+    alive: Instant,
+    told: Instant,
+}
+
+impl Input<'_, '_> {
+    /// Waits for bytes. In the meantime, and while many come, the primary hears that this server is alive.
+    fn wait(&mut self) -> Result<(), Ended> {
+        while self.wire.unread().is_empty() {
+            self.wire.receive()?;
+            if self.alive.elapsed() >= LIFE {
+                self.alive = clock::monotonic();
+                self.wire.write(b"\n")?;
+            }
+        }
+        let bytes = self.read;
+        self.server.replication.update_link(|link| {
+            link.hear();
+            link.copy(bytes);
+        });
+        if self.told.elapsed() >= PROGRESS {
+            self.told = clock::monotonic();
+            let keys = self.server.replication.redis.copy_keys.load(Relaxed);
+            let of = self.server.replication.redis.copy_len.load(Relaxed);
+            tracing::info!(keys, bytes, of, "receiving a full copy of the primary");
+        }
+        Ok(())
+    }
+}
+
+impl Read for Input<'_, '_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 || out.is_empty() {
+            return Ok(0);
+        }
+        if self.wire.unread().is_empty()
+            && let Err(ended) = self.wait()
+        {
+            self.ended = Some(ended);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        let unread = self.wire.unread();
+        let len = out.len().min(unread.len()).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        out[..len].copy_from_slice(&unread[..len]);
+        self.wire.consume(len);
+        self.left -= len as u64;
+        self.read += len as u64;
+        Ok(len)
+    }
+}
