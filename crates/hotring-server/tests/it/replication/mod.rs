@@ -137,7 +137,15 @@ fn assert_equal(primary: &mut Wire, replica: &mut Wire) {
     wait_until_even(primary, replica);
     let (here, there) = (contents(primary), contents(replica));
     for (key, value) in &here {
-        assert_eq!(Some(value), there.get(key), "{key} at the primary and at the replica");
+        let (found, short) =
+            (there.get(key), |text: String| text.chars().take(300).collect::<String>());
+        let shown = (short(format!("{value:?}")), short(format!("{found:?}")));
+        assert!(
+            Some(value) == found,
+            "{key}: {} at the primary, {} at the replica",
+            shown.0,
+            shown.1
+        );
     }
     assert_eq!(here.len(), there.len(), "{:?}", there.keys().collect::<Vec<_>>());
 }
