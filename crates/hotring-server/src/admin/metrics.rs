@@ -6,7 +6,7 @@
 //! start with the process, and CONFIG RESETSTAT must not reset them.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering;
 
 use hotring_commands::observe::by_command::CommandTotals;
 use hotring_commands::observe::counters::{COUNTED, Group, Totals};
@@ -151,8 +151,8 @@ static PARTS: &[Part] = &[
             let redis = &f.facts.server.replication.redis;
             for (kind, count) in [("full", &redis.full_copies), ("partial", &redis.partial_copies)]
             {
-                // ORDERING: Relaxed, a figure.
-                l.labelled(&[("kind", kind)], count.load(Relaxed));
+                // ORDERING: Ordering::Relaxed, a figure.
+                l.labelled(&[("kind", kind)], count.load(Ordering::Relaxed));
             }
         },
     ),
@@ -160,8 +160,8 @@ static PARTS: &[Part] = &[
         "redis_link_unknown",
         "Commands and keys of the followed Redis that hotring lacks",
         |f, l| {
-            // ORDERING: Relaxed, a figure.
-            l.value(f.facts.server.replication.redis.unknown.load(Relaxed));
+            // ORDERING: Ordering::Relaxed, a figure.
+            l.value(f.facts.server.replication.redis.unknown.load(Ordering::Relaxed));
         },
     ),
     Part::Counters(Group::Requests),
@@ -250,6 +250,54 @@ static PARTS: &[Part] = &[
     gauge("log_unwritten_bytes", "Bytes queued for the log", |f, l| {
         l.value(f.facts.server.persist.durability.log().map_or(0, |log| log.unwritten()));
     }),
+    gauge("replica", "1 if the server follows a primary", |f, l| {
+        l.value(u8::from(f.facts.server.replication.is_replica()));
+    }),
+    gauge("replica_link_up", "1 while a replica follows its primary's stream", |f, l| {
+        let stage = f.facts.server.replication.link_status().stage;
+        l.value(u8::from(stage == LinkStage::Connected));
+    }),
+    gauge("replicas_connected", "Replicas that are attached", |f, l| {
+        l.value(f.facts.server.replication.replicas().len());
+    }),
+    gauge("replicas_in_sync", "Attached replicas for which replies wait", |f, l| {
+        let replicas = f.facts.server.replication.replicas();
+        l.value(replicas.iter().filter(|replica| replica.is_in_sync).count());
+    }),
+    gauge(
+        "replication_lag_bytes",
+        "Bytes of the stream that a replica has not applied, about",
+        |f, l| {
+            for replica in f.facts.server.replication.replicas() {
+                l.labelled(&[("replica", &replica.address())], replica.lag_bytes);
+            }
+        },
+    ),
+    gauge(
+        "replication_lag_seconds",
+        "Age of the oldest write that a replica has not applied",
+        |f, l| {
+            for replica in f.facts.server.replication.replicas() {
+                l.labelled(&[("replica", &replica.address())], replica.lag.as_secs_f64());
+            }
+        },
+    ),
+    counter("replication_full_copies_total", "Full copies that were begun for replicas", |f, l| {
+        // ORDERING: Ordering::Relaxed, a figure.
+        l.value(f.facts.server.replication.counts.full.load(Ordering::Relaxed));
+    }),
+    counter("replication_continued_total", "Links of replicas that needed no full copy", |f, l| {
+        // ORDERING: Ordering::Relaxed, a figure.
+        l.value(f.facts.server.replication.counts.partial.load(Ordering::Relaxed));
+    }),
+    gauge(
+        "replication_backlog_bytes",
+        "Bytes of the latest writes in memory for replicas",
+        |f, l| {
+            let backlog = f.facts.server.persist.durability.backlog();
+            l.value(backlog.map_or(0, |backlog| backlog.status().bytes));
+        },
+    ),
     gauge("loading", "1 while the data on disk is being loaded", |f, l| {
         l.value(u8::from(f.facts.server.persist.loading.is_on()));
     }),

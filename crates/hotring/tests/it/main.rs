@@ -3,6 +3,7 @@
 
 mod files;
 mod redis;
+mod replication;
 mod transfer;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -73,6 +73,13 @@ pub struct ReplicaStatus {
     pub is_in_sync: bool,
 }
 
+impl ReplicaStatus {
+    /// The address at which it listens.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.ip, self.port)
+    }
+}
+
 /// What the server must do for the machine, outside of its lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
