@@ -11,6 +11,10 @@
 //! Once the handover is sent, its fate is open, so a primary that gives up stays silent until it knows: the
 //! target ignores the handover as soon as it has answered a later beat, and answers none after it has taken
 //! up the handover.
+//!
+//! A primary that restarts forgets what it has handed over. That harms nothing if the target is a member of its
+//! in-sync set, whose promise it needs; without a set nothing is promised, and such a restart within `lease` of
+//! the handover may leave two primaries.
 
 use std::time::Duration;
 
@@ -151,7 +155,7 @@ impl Primary {
         let Some(stamp) = self.feed.follower(to).map(|follower| follower.stamp) else {
             return self.give_up(FailoverEnd::Declined);
         };
-        let after_beat = self.feed.beats();
+        let after_beat = self.feed.last_beat();
         let others = self.in_sync.known().iter().copied().filter(|node| *node != to);
         let mut set: Vec<NodeId> = others.collect();
         if !self.in_sync.known().is_empty() {
@@ -159,9 +163,7 @@ impl Primary {
         }
         let was_member = self.in_sync.known().contains(&to);
         self.handed = Some(Handed { to, after_beat, is_open: true, was_member });
-        if !wrong!(ResumeBlindly) {
-            self.answered.remove(&to);
-        }
+        self.answered.remove(&to);
         if let Some(failover) = &mut self.failover {
             failover.deadline = Some(now + self.rules.lease);
         }
@@ -183,8 +185,7 @@ impl Primary {
             self.acts.push(Act::FailoverEnded(end));
         }
         match &mut self.handed {
-            Some(handed) if !wrong!(ResumeBlindly) => handed.is_open = false,
-            Some(_) => self.regain(),
+            Some(handed) => handed.is_open = false,
             None => self.acts.push(Act::ResumeWrites),
         }
     }
@@ -195,12 +196,21 @@ impl Primary {
         self.acts.push(Act::ResumeWrites);
     }
 
-    /// A target that is out of the set can no longer be promoted.
+    /// A target that the record no longer names can't be promoted.
     pub(crate) fn settle_handover(&mut self) {
         let Some(handed) = self.handed.as_ref().filter(|handed| handed.was_member) else { return };
         let to = handed.to;
         if self.in_sync.counted().all(|node| node != to) {
             self.give_up(FailoverEnd::TimedOut);
+            self.regain();
+        }
+    }
+
+    /// An operator has made sure that the node to which the role was handed over is not primary and will not
+    /// be: it was stopped, or its promotion was undone.
+    pub fn take_back(&mut self) {
+        if self.handed.is_some() {
+            self.give_up(FailoverEnd::Aborted);
             self.regain();
         }
     }

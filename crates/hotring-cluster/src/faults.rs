@@ -52,12 +52,28 @@ mod variants {
         RemoveEarly,
         /// A promoted replica does not wait for the end of its promise.
         BreakPromise,
-        /// A primary that has handed over and gives up goes on without hearing from the other node.
-        ResumeBlindly,
         /// Acknowledgements of an earlier connection count.
         AnySession,
         /// A restarted replica counts as caught up although it lacks what came before the primary's epoch.
         CaughtUpEarly,
+    }
+
+    impl Fault {
+        /// All of them.
+        #[allow(dead_code)]
+        pub const ALL: &[Self] = &[
+            Self::AckEarly,
+            Self::PromoteOutside,
+            Self::ForgetEpoch,
+            Self::TrustEmpty,
+            Self::HalfBatch,
+            Self::LsnsAlone,
+            Self::AddLate,
+            Self::RemoveEarly,
+            Self::BreakPromise,
+            Self::AnySession,
+            Self::CaughtUpEarly,
+        ];
     }
 
     thread_local! {

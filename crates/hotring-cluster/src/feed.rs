@@ -1,13 +1,14 @@
 //! The replicas that follow a node: what each one needs, how far it is, how far it lags, and the beats.
 //!
-//! A primary has one, and so has a replica that other replicas follow. It decides nothing about the in-sync set.
+//! A primary has one, and so has a replica that other replicas follow; that one must end their connections when
+//! its own stream begins an epoch. A feed decides nothing about the in-sync set.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::history::History;
 use crate::ids::{Identity, Lsn, Moment, NodeId, StoreId};
-use crate::message::{Ack, Answer, Course, Hello, Positions, Stamp};
+use crate::message::{Ack, Answer, Beat, Course, Hello, Positions, Stamp, Told};
 
 /// Most beats whose sending time is known; an answer to an older one is no promise.
 const BEATS_MAX: usize = 64;
@@ -59,6 +60,17 @@ pub struct Lag {
     pub bytes: u64,
     /// The age of the oldest of them, and rather too much than too little. At least eight seconds are told apart.
     pub time: Duration,
+}
+
+/// What a beat tells all replicas.
+#[derive(Clone, Copy, Debug)]
+pub struct News {
+    /// How long an answer binds the replica.
+    pub lease: Duration,
+    /// The last record that may have been acknowledged.
+    pub committed: Lsn,
+    /// The primary's clocks and counters.
+    pub told: Told,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -154,18 +166,33 @@ impl Feed {
     }
 
     /// The number of the last beat.
-    pub fn beats(&self) -> u64 {
+    pub fn last_beat(&self) -> u64 {
         self.beats
     }
 
-    /// Numbers a beat that is sent now.
-    pub fn beat(&mut self, now: Moment) -> u64 {
+    /// A beat for each replica that has said anything on its connection; before that nothing is known of it.
+    /// `judge` says whether a replica is in the in-sync set, and whether it has caught up: neither is a
+    /// replica of a replica.
+    pub fn beats(
+        &mut self,
+        now: Moment,
+        news: News,
+        judge: impl Fn(&Follower) -> (bool, bool),
+    ) -> Vec<(NodeId, Beat)> {
         self.beats += 1;
         if self.sent.len() == BEATS_MAX {
             self.sent.pop_front();
         }
         self.sent.push_back((self.beats, now));
-        self.beats
+        let News { lease, committed, told } = news;
+        let heard = self.followers.iter().filter(|follower| follower.has_acked);
+        let beat = |follower: &Follower| {
+            let (member, caught_up) = judge(follower);
+            let (stamp, number) = (follower.stamp, self.beats);
+            let beat = Beat { stamp, number, lease, committed, member, caught_up, told };
+            (follower.id.node, beat)
+        };
+        heard.map(beat).collect()
     }
 
     /// The stream has grown to this record, and has this many bytes since the node's start.

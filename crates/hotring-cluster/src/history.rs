@@ -65,7 +65,8 @@ impl History {
     /// Adds the epoch that a record of the stream begins.
     pub fn begin(&mut self, start: Start) -> Result<(), OutOfOrder> {
         let (epoch, first) = self.last_start().map_or((Epoch(0), 0), |s| (s.epoch, s.first));
-        if start.epoch <= epoch || start.first <= first {
+        let is_later = start.epoch > epoch && start.first > first;
+        if !is_later || start.epoch > Epoch::MAX {
             return Err(OutOfOrder);
         }
         if self.starts.len() == Self::LENGTH_MAX {
@@ -154,7 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn a_history_never_goes_back() {
+    fn a_history_never_goes_back_nor_past_the_last_epoch() {
+        assert_eq!(History::of(&[start(u64::MAX / 2 + 1, 1, 5)]), Err(OutOfOrder));
+        assert_eq!(History::of(&[start(1, 1, 0)]), Err(OutOfOrder));
         let mut h = history(&[(3, 1, 5)]);
         assert_eq!(h.begin(start(3, 2, 9)), Err(OutOfOrder));
         assert_eq!(h.begin(start(4, 2, 5)), Err(OutOfOrder));

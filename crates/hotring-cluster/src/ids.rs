@@ -18,6 +18,9 @@ pub type StoreId = [u8; 16];
 pub struct Epoch(pub u64);
 
 impl Epoch {
+    /// No epoch may be higher, so that there is always a next one, whatever a peer sends.
+    pub const MAX: Self = Epoch(u64::MAX / 2);
+
     /// The epoch after this one.
     pub fn next(self) -> Self {
         Epoch(self.0 + 1)

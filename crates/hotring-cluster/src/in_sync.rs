@@ -90,6 +90,14 @@ impl InSync {
         Ok(None)
     }
 
+    /// The revision of the record, if there is one.
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        match &self.set {
+            Set::Recorded(_, revision, _) => Some(*revision),
+            Set::Named(_) => None,
+        }
+    }
+
     /// The record, if there is one.
     pub(crate) fn record(&self) -> Option<&Shard> {
         match &self.set {

@@ -22,6 +22,7 @@ mod feed;
 mod history;
 mod ids;
 mod in_sync;
+mod membership;
 mod message;
 mod primary;
 mod records;
@@ -29,14 +30,14 @@ mod replica;
 mod rules;
 
 pub use failover::{FailoverEnd, FailoverRefused};
-pub use feed::{Feed, Follower, Lag, Source};
+pub use feed::{Feed, Follower, Lag, News, Source};
 pub use history::{History, OutOfOrder, Start};
 pub use ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId, StoreId};
 pub use in_sync::Set;
 pub use message::{
     Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
 };
-pub use primary::{Act as PrimaryAct, Kept, Origin, Primary, StartRefused, Writes};
+pub use primary::{Act as PrimaryAct, Kept, NameRefused, Origin, Primary, StartRefused, Writes};
 pub use records::{Outcome, Records, Request, Revision, Shard, ShardId, Transaction};
 pub use replica::{Act as ReplicaAct, AnswerRefused, Held, PromoteRefused, Replica, TakeOver};
 pub use rules::Rules;

@@ -35,6 +35,8 @@ pub struct Hello {
     pub from: Identity,
     /// The replica's number for this try, which the answer repeats.
     pub attempt: u64,
+    /// The start of the primary that was not ready, if one was: this hello was surely sent after it.
+    pub not_ready: Option<Incarnation>,
     /// The store whose data the replica has.
     pub store: StoreId,
     /// The epochs of the replica's stream.
@@ -144,8 +146,8 @@ pub struct Ack {
 pub enum ToReplica {
     /// The answer to its hello.
     Answer(Answer),
-    /// Its hello is refused for now.
-    NotReady,
+    /// Its hello is refused for now, by a primary in this start. The next hello repeats that number.
+    NotReady(Incarnation),
     /// A regular message.
     Beat(Beat),
     /// The role.
@@ -161,6 +163,11 @@ pub enum ToPrimary {
     Ack(Ack),
     /// The handover after this beat is not taken up.
     Declined(Stamp, u64),
-    /// There is a later epoch, and this node has seen it or begun it.
-    Fenced(Epoch),
+    /// There is a later epoch, which this node has seen, or in which it leads.
+    Fenced {
+        /// The later epoch.
+        epoch: Epoch,
+        /// Whether the sender is the primary of that epoch.
+        leads: bool,
+    },
 }

@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::failover::{Failover, FailoverEnd, Handed};
-use crate::feed::{Feed, Lag, Source};
+use crate::feed::{Feed, Lag, News, Source};
 use crate::history::{History, Start};
 use crate::ids::{Epoch, Identity, Lsn, Moment, NodeId, StoreId};
 use crate::in_sync::{InSync, Set};
-use crate::message::{Ack, Beat, Hello, Stamp, ToPrimary, ToReplica, Told};
-use crate::records::{Claim, Next, Outcome, Request, Shard, ShardId};
-use crate::replica::TakeOver;
+use crate::message::{Ack, Hello, Stamp, ToPrimary, ToReplica, Told};
+use crate::records::{Claim, Outcome, Request, ShardId};
+use crate::replica::{Held, TakeOver};
 use crate::rules::Rules;
 
 /// What the owner must do.
@@ -64,8 +64,9 @@ pub struct Kept {
     pub history: History,
     /// Its last record.
     pub last: Lsn,
-    /// Whether it has surely lost nothing that it acknowledged before the restart: its log was synced before
-    /// each reply, or was written under the same boot ID, or was closed.
+    /// Whether it has surely lost nothing since it began its last epoch: its log was synced before each reply,
+    /// or was written under the same boot ID, or was closed. Every restart since then counts: after a power cut
+    /// a log stays suspect until its node begins an epoch or follows another primary.
     pub clean: bool,
 }
 
@@ -76,6 +77,17 @@ pub enum Origin {
     Named(Vec<NodeId>),
     /// The record of this shard.
     Recorded(ShardId),
+}
+
+/// The reason why an operator cannot name the in-sync set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRefused {
+    /// Records keep it.
+    Recorded,
+    /// The members have not told yet what they have, or this node is no longer primary.
+    NotServing,
+    /// A failover is under way, or it is not known yet whether the other node has taken up the role.
+    FailingOver,
 }
 
 /// Whether writes are accepted.
@@ -92,7 +104,7 @@ pub enum Writes {
 }
 
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     /// Until every member has told what it has.
     Waiting {
         until: Moment,
@@ -118,15 +130,19 @@ pub struct Primary {
     /// When the last beat was sent that each replica has answered.
     pub(crate) answered: BTreeMap<NodeId, Moment>,
     pub(crate) acts: Vec<Act>,
-    state: State,
+    pub(crate) state: State,
     store: StoreId,
-    history: History,
-    is_clean: bool,
+    pub(crate) history: History,
+    pub(crate) is_clean: bool,
     committed: Lsn,
     next_beat: Moment,
     ticked: Moment,
     /// Before this, no member is removed for its lag: it may be this node that was not there.
-    grace: Moment,
+    pub(crate) grace: Moment,
+    /// The old primary, which gets no such time.
+    pub(crate) deposed: Option<NodeId>,
+    /// Whether the role went to the node to which it was handed over.
+    is_handed_over: bool,
 }
 
 impl Primary {
@@ -137,15 +153,15 @@ impl Primary {
         let mut primary = Primary::new(now, me, rules, kept.store, kept.history, kept.last);
         primary.is_clean = is_clean;
         match origin {
-            Origin::Named(set) if is_clean || set.is_empty() => {
-                primary.in_sync.name(set);
-                primary.begin(now, primary.history.epoch().next());
-            }
+            // Even if it lost nothing: without its members it could answer nothing, and a node that was
+            // replaced meanwhile must not raise epochs on its own.
             Origin::Named(set) => {
                 primary.in_sync.name(set);
                 // It may have promised another primary something before the restart.
-                let until = if rules.promises { now + rules.lease } else { now };
+                let promised = rules.promises && !is_clean && !primary.in_sync.known().is_empty();
+                let until = if promised { now + rules.lease } else { now };
                 primary.state = State::Waiting { until, told: Vec::new(), ahead: None };
+                primary.go_on_if_all_told(now);
             }
             Origin::Recorded(shard) => {
                 let (claim, request) = Claim::read(shard);
@@ -159,7 +175,8 @@ impl Primary {
     /// A replica becomes primary.
     pub fn take_over(now: Moment, me: Identity, rules: Rules, from: TakeOver) -> Self {
         let mut primary = Primary::new(now, me, rules, from.store, from.history, from.last);
-        primary.committed = from.committed;
+        primary.committed = from.committed.min(from.last);
+        primary.deposed = from.deposed;
         primary.in_sync = InSync::new(from.set);
         primary.begin(now, from.epoch);
         primary
@@ -173,6 +190,7 @@ impl Primary {
         history: History,
         last: Lsn,
     ) -> Self {
+        debug_assert!(!rules.promises || rules.are_consistent());
         Primary {
             me,
             rules,
@@ -191,6 +209,8 @@ impl Primary {
             next_beat: now,
             ticked: now,
             grace: now + rules.in_sync_lag,
+            deposed: None,
+            is_handed_over: false,
         }
     }
 
@@ -199,7 +219,7 @@ impl Primary {
         std::mem::take(&mut self.acts)
     }
 
-    fn begin(&mut self, now: Moment, epoch: Epoch) {
+    pub(crate) fn begin(&mut self, now: Moment, epoch: Epoch) {
         self.state = State::Serving;
         self.grace = now + self.rules.in_sync_lag;
         if wrong!(ForgetEpoch) && self.history.epoch() > Epoch(0) {
@@ -231,6 +251,25 @@ impl Primary {
     /// The replicas.
     pub fn feed(&self) -> &Feed {
         &self.feed
+    }
+
+    /// Writes are refused from now on if fewer other nodes than this are in sync.
+    pub fn set_min_in_sync(&mut self, min: usize) {
+        self.rules.min_in_sync = min;
+    }
+
+    /// What a replica begins with on this node, after the primary was superseded.
+    pub fn held(&self) -> Held {
+        Held {
+            store: self.store,
+            history: self.history.clone(),
+            last: self.last,
+            whole: true,
+            adopt: false,
+            // It acknowledged all there was in its epoch. If the new primary counts it as in sync, nothing is
+            // acknowledged since without it: the record says so, or its own handover did.
+            caught_up: self.in_sync.is_recorded() || self.is_handed_over,
+        }
     }
 
     /// The members of the in-sync set, without this node.
@@ -293,29 +332,41 @@ impl Primary {
         }
     }
 
-    /// An operator names the in-sync set. False if records keep it.
-    pub fn name(&mut self, now: Moment, set: Vec<NodeId>) -> bool {
+    /// An operator names the in-sync set. A node that is taken out must not be promoted until this primary has
+    /// told it that it is in sync again: no third party keeps the operator from that.
+    pub fn name(&mut self, now: Moment, set: Vec<NodeId>) -> Result<(), NameRefused> {
         if self.in_sync.is_recorded() || matches!(self.state, State::Claiming(_)) {
-            return false;
+            return Err(NameRefused::Recorded);
+        }
+        // A smaller set would hide that a member has more.
+        let may = match self.state {
+            State::Waiting { .. } => self.is_clean,
+            State::Serving => true,
+            State::Claiming(_) | State::Over => false,
+        };
+        if !may {
+            return Err(NameRefused::NotServing);
+        }
+        if self.handed.is_some() || self.failover.is_some() {
+            return Err(NameRefused::FailingOver);
         }
         self.in_sync.name(set);
-        self.settle_handover();
         self.advance();
         self.go_on_if_all_told(now);
-        true
+        Ok(())
     }
 
     /// A replica introduces itself. `oldest` is the first record that could be sent.
     pub fn hello(&mut self, now: Moment, hello: &Hello, oldest: Lsn) {
         let is_later = hello.history.epoch() > self.epoch() && hello.store == self.store;
-        if matches!(self.state, State::Serving) && is_later && !hello.adopt {
+        if matches!(self.state, State::Serving) && is_later && self.in_sync.is_recorded() {
             return self.supersede(hello.history.epoch(), None);
         }
         self.hear(hello);
         self.go_on_if_all_told(now);
         let node = hello.from.node;
-        if !matches!(self.state, State::Serving) {
-            return self.acts.push(Act::Send(node, ToReplica::NotReady));
+        if !matches!(self.state, State::Serving) || node == self.me.node {
+            return self.acts.push(Act::Send(node, ToReplica::NotReady(self.me.incarnation)));
         }
         let (store, last) = (self.store, self.last);
         let source = Source { node: self.me.node, store, history: &self.history, last, oldest };
@@ -327,13 +378,15 @@ impl Primary {
     fn hear(&mut self, hello: &Hello) {
         let State::Waiting { told, ahead, .. } = &mut self.state else { return };
         let node = hello.from.node;
-        if !self.in_sync.known().contains(&node) {
+        // A late hello may tell what the member had before this node was gone.
+        let is_late = hello.not_ready != Some(self.me.incarnation);
+        if is_late || !self.in_sync.known().contains(&node) {
             return;
         }
         let is_empty = !hello.whole || hello.history.starts().is_empty();
         let common = self.history.common(self.last, &hello.history, hello.last);
         let has_no_more = hello.store == self.store && common == Some(hello.last);
-        if is_empty || has_no_more || wrong!(TrustEmpty) {
+        if self.is_clean || is_empty || has_no_more || wrong!(TrustEmpty) {
             told.push(node);
         } else {
             *ahead = Some(node);
@@ -364,17 +417,25 @@ impl Primary {
                 self.declined(from, *beat);
             }
             ToPrimary::Declined(..) => {}
-            ToPrimary::Fenced(epoch) if *epoch > self.epoch() => {
-                self.supersede(*epoch, Some(from));
-            }
-            ToPrimary::Fenced(_) => {}
+            ToPrimary::Fenced { epoch, leads } => self.fenced(from, *epoch, *leads),
+        }
+    }
+
+    /// Another node knows a later epoch, or `leads` in it. Records number epochs in the order of primaries.
+    /// Operators do not: then only the word of a member counts, which leads and so will never acknowledge
+    /// anything again.
+    fn fenced(&mut self, from: NodeId, epoch: Epoch, leads: bool) {
+        let is_heir = self.handed.as_ref().is_some_and(|handed| handed.to == from)
+            || self.in_sync.counted().any(|member| member == from);
+        if epoch > self.epoch() && (self.in_sync.is_recorded() || (leads && is_heir)) {
+            self.supersede(epoch, leads.then_some(from));
         }
     }
 
     /// The answer to a message that another primary sent to this node, as if it were a replica.
     pub fn stray(&self, stamp: Stamp) -> Option<ToPrimary> {
         let is_lower = matches!(self.state, State::Serving) && stamp.epoch < self.epoch();
-        is_lower.then(|| ToPrimary::Fenced(self.epoch()))
+        is_lower.then(|| ToPrimary::Fenced { epoch: self.epoch(), leads: true })
     }
 
     fn ack(&mut self, now: Moment, from: NodeId, ack: &Ack) {
@@ -400,7 +461,7 @@ impl Primary {
         self.advance();
     }
 
-    fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         if !matches!(self.state, State::Serving) {
             return;
         }
@@ -414,7 +475,7 @@ impl Primary {
 
     /// What a replica must have applied at least to have all that may have been acknowledged: that includes
     /// all from before this epoch, of which this machine does not know how much was acknowledged.
-    fn barrier(&self) -> Lsn {
+    pub(crate) fn barrier(&self) -> Lsn {
         let first = self.history.last_start().map_or(0, |start| start.first);
         if wrong!(CaughtUpEarly) { self.committed } else { self.committed.max(first) }
     }
@@ -424,7 +485,7 @@ impl Primary {
         Some(self.feed.lag(now, self.feed.follower(node)?))
     }
 
-    fn is_within(&self, now: Moment, node: NodeId, lag: Duration) -> bool {
+    pub(crate) fn is_within(&self, now: Moment, node: NodeId, lag: Duration) -> bool {
         let answers = self.answered.get(&node).is_some_and(|sent| now.saturating_sub(*sent) <= lag);
         let follower = self.feed.follower(node).filter(|follower| follower.whole);
         answers && follower.is_some_and(|follower| self.feed.lag(now, follower).time <= lag)
@@ -449,51 +510,21 @@ impl Primary {
     }
 
     fn beat(&mut self, now: Moment, told: Told) {
-        let (number, barrier) = (self.feed.beat(now), self.barrier());
+        let barrier = self.barrier();
         let lease = if self.rules.promises { self.rules.lease } else { Duration::ZERO };
         let silent = self.handed.as_ref().filter(|handed| handed.is_open).map(|handed| handed.to);
-        for follower in self.feed.followers() {
-            let node = follower.id.node;
-            // Before its first word nothing is known of it.
-            if !follower.has_acked || silent == Some(node) {
-                continue;
-            }
-            let beat = Beat {
-                stamp: follower.stamp,
-                number,
-                lease,
-                committed: self.committed,
-                member: self.in_sync.known().contains(&node),
-                caught_up: follower.whole && follower.positions.applied >= barrier,
-                told,
-            };
-            self.acts.push(Act::Send(node, ToReplica::Beat(beat)));
-        }
+        let news = News { lease, committed: self.committed, told };
+        let known = self.in_sync.known();
+        let beats = self.feed.beats(now, news, |follower| {
+            let caught_up = follower.whole && follower.positions.applied >= barrier;
+            (known.contains(&follower.id.node), caught_up)
+        });
+        let heard = beats.into_iter().filter(|(node, _)| silent != Some(*node));
+        self.acts.extend(heard.map(|(node, beat)| Act::Send(node, ToReplica::Beat(beat))));
         // Only attached replicas and members are remembered.
         let feed = &self.feed;
         let members: Vec<NodeId> = self.in_sync.counted().collect();
         self.answered.retain(|node, _| members.contains(node) || feed.follower(*node).is_some());
-    }
-
-    /// Asks the records to remove members that lag and to add replicas that have caught up.
-    fn adapt_set(&mut self, now: Moment) {
-        let Some(record) = self.in_sync.settled() else { return };
-        let barrier = self.barrier();
-        let is_ready = |node: NodeId| self.is_within(now, node, self.rules.in_sync_lag);
-        let stays = |node: &NodeId| now < self.grace || is_ready(*node);
-        let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
-        for follower in self.feed.followers() {
-            let node = follower.id.node;
-            let may = follower.direct && record.replicas.contains(&node) && !wanted.contains(&node);
-            if may && follower.positions.applied >= barrier && is_ready(node) {
-                wanted.push(node);
-            }
-        }
-        if wanted != record.in_sync {
-            let request = self.in_sync.change(wanted);
-            self.acts.extend(request.map(Act::Ask));
-            self.advance();
-        }
     }
 
     /// The outcome of the last request.
@@ -505,54 +536,9 @@ impl Primary {
         }
     }
 
-    fn go_on_claiming(&mut self, now: Moment, outcome: Outcome) {
-        let State::Claiming(claim) = &mut self.state else { return };
-        let (me, own) = (self.me, self.history.last_start().copied());
-        let is_clean = self.is_clean;
-        let step = claim.outcome(outcome, |found| {
-            let record = found.map(|(_, record)| record);
-            let record = record.filter(|record| record.primary.node == me.node);
-            let record = record.ok_or(StartRefused::NotNamed)?;
-            // The log has the record by which this node began its last epoch, so it has all before.
-            let has_begun = own.is_some_and(|own| {
-                own.epoch == record.epoch && own.incarnation == record.primary.incarnation
-            });
-            if (is_clean && has_begun) || wrong!(TrustEmpty) {
-                return Ok(Shard { epoch: record.epoch.next(), primary: me, ..record.clone() });
-            }
-            Err(StartRefused::MayHaveLost)
-        });
-        let shard_id = claim.shard();
-        match step {
-            Next::Ask(request) => self.acts.push(Act::Ask(request)),
-            Next::Through(revision, record) => {
-                let epoch = record.epoch;
-                self.in_sync = InSync::new(Set::Recorded(shard_id, revision, record));
-                self.begin(now, epoch);
-            }
-            Next::Refused(why) => {
-                self.state = State::Over;
-                self.acts.push(Act::MustNotStart(why));
-            }
-        }
-    }
-
-    fn go_on_changing(&mut self, outcome: Outcome) {
-        match self.in_sync.outcome(outcome) {
-            Ok(request) => self.acts.extend(request.map(Act::Ask)),
-            Err(_) => return self.supersede(self.epoch(), None),
-        }
-        let Some(record) = self.in_sync.record() else { return };
-        if record.primary != self.me {
-            let (epoch, by) = (record.epoch, record.primary.node);
-            return self.supersede(epoch, Some(by));
-        }
-        self.settle_handover();
-        self.advance();
-    }
-
-    fn supersede(&mut self, epoch: Epoch, by: Option<NodeId>) {
+    pub(crate) fn supersede(&mut self, epoch: Epoch, by: Option<NodeId>) {
         self.state = State::Over;
+        self.is_handed_over = self.handed.as_ref().is_some_and(|handed| by == Some(handed.to));
         if self.failover.take().is_some() {
             let to = self.handed.as_ref().map(|handed| handed.to);
             let end = to.map_or(FailoverEnd::Superseded, FailoverEnd::HandedOver);

@@ -18,7 +18,9 @@ pub type ShardId = u32;
 pub struct Shard {
     /// The present epoch, raised by each promotion and each start of a primary.
     pub epoch: Epoch,
-    /// The primary, in the start in which it took the role.
+    /// The epoch in which the primary took the role from another node. Its restarts do not change it.
+    pub promoted: Epoch,
+    /// The primary, in its last start.
     pub primary: Identity,
     /// The other nodes that have every acknowledged write.
     pub in_sync: Vec<NodeId>,

@@ -11,7 +11,7 @@
 //! The owner passes messages and the time, and carries out what [`Replica::acts`] returns after each call.
 
 use crate::history::{History, OutOfOrder, Start};
-use crate::ids::{Epoch, Identity, Lsn, Moment, NodeId, StoreId};
+use crate::ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId, StoreId};
 use crate::in_sync::Set;
 use crate::message::{
     Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
@@ -51,6 +51,8 @@ pub struct TakeOver {
     pub told: Told,
     /// The in-sync set.
     pub set: Set,
+    /// The old primary, if it did not hand over: it must not be waited for.
+    pub deposed: Option<NodeId>,
 }
 
 /// The reason why a replica does not accept an answer.
@@ -92,6 +94,11 @@ pub struct Held {
     pub whole: bool,
     /// Whether an operator has just told it to follow, whatever data it has.
     pub adopt: bool,
+    /// Whether it has all that was acknowledged while it was primary: see [`Primary::held`]. After a restart:
+    /// true if records have the in-sync set, the last epoch is this node's own, and nothing was lost.
+    ///
+    /// [`Primary::held`]: crate::primary::Primary::held
+    pub caught_up: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +130,8 @@ struct Promotion {
     force: bool,
     /// The old primary, if it has handed over.
     from: Option<NodeId>,
+    /// The old primary, if it is in the record and did not hand over.
+    deposed: Option<NodeId>,
     stage: Stage,
 }
 
@@ -144,8 +153,11 @@ pub struct Replica {
     positions: Positions,
     link: Option<Link>,
     attempts: u64,
-    /// The highest epoch of a primary that was followed.
+    not_ready: Option<Incarnation>,
+    /// The epoch of the primary that was followed last.
     seen: Epoch,
+    /// The highest epoch ever seen, even if an operator had it given up: no epoch is begun twice.
+    highest: Epoch,
     bound_until: Moment,
     heard: Option<Moment>,
     is_member: bool,
@@ -169,21 +181,23 @@ impl Replica {
     ) -> Self {
         // Before a restart it may have promised something.
         let bound_until = if rules.promises { now + rules.lease } else { now };
-        let last = copy.last;
+        let (last, caught_up) = (copy.last, copy.caught_up);
         Replica {
             me,
             rules,
             shard,
             seen: copy.history.epoch(),
+            highest: copy.history.epoch(),
             copy,
             positions: Positions { applied: last, ..Positions::default() },
             link: None,
             attempts: 0,
+            not_ready: None,
             bound_until,
             heard: None,
-            is_member: false,
-            is_caught_up: false,
-            was_caught_up: false,
+            is_member: caught_up,
+            is_caught_up: caught_up,
+            was_caught_up: caught_up,
             committed: 0,
             told: Told::default(),
             promotion: None,
@@ -238,6 +252,7 @@ impl Replica {
         Some(Hello {
             from: self.me,
             attempt: self.attempts,
+            not_ready: self.not_ready,
             store: self.copy.store,
             history: self.copy.history.clone(),
             last: self.copy.last,
@@ -246,6 +261,16 @@ impl Replica {
             adopt: self.copy.adopt,
             direct,
         })
+    }
+
+    /// An operator has the replica follow another primary, whatever data that has. What the old primary told
+    /// holds until the new one has answered. False while a promotion is under way.
+    pub fn adopt(&mut self) -> bool {
+        if self.promotion.is_none() {
+            self.link = None;
+            self.copy.adopt = true;
+        }
+        self.promotion.is_none()
     }
 
     /// The connection has ended.
@@ -260,6 +285,9 @@ impl Replica {
         if !is_asked || self.link.is_some() || self.promotion.is_some() {
             return Err(AnswerRefused::Late);
         }
+        if answer.stamp.epoch != answer.history.epoch() {
+            return Err(AnswerRefused::Garbled);
+        }
         self.judge(&answer)?;
         let phase = match answer.course {
             Course::Continue(after) if after == self.copy.last => Phase::Following,
@@ -272,10 +300,14 @@ impl Replica {
             Phase::Repairing => {}
             Phase::Copying => self.forget_data(),
         }
+        // What the last beat said stays true while nothing is taken away: a primary that counts this replica can
+        // acknowledge nothing without it, and the operator who named one that does not knows that.
+        let keeps_all = phase == Phase::Following;
+        self.is_member &= keeps_all;
+        self.is_caught_up &= keeps_all;
         self.seen = answer.stamp.epoch;
+        self.highest = self.highest.max(self.seen);
         self.heard = Some(now);
-        self.is_member = false;
-        self.is_caught_up = false;
         self.link = Some(Link {
             primary: answer.from,
             stamp: answer.stamp,
@@ -298,7 +330,8 @@ impl Replica {
         }
         let epoch = answer.stamp.epoch;
         if epoch < self.seen {
-            self.acts.push(Act::Send(answer.from, ToPrimary::Fenced(self.seen)));
+            let fenced = ToPrimary::Fenced { epoch: self.seen, leads: false };
+            self.acts.push(Act::Send(answer.from, fenced));
             return Err(AnswerRefused::LowerEpoch(self.seen));
         }
         let own = self.copy.history.last_start();
@@ -337,6 +370,7 @@ impl Replica {
     pub fn began(&mut self, start: Start) -> Result<(), OutOfOrder> {
         self.copy.history.begin(start)?;
         self.seen = self.seen.max(start.epoch);
+        self.highest = self.highest.max(start.epoch);
         Ok(())
     }
 
@@ -367,6 +401,7 @@ impl Replica {
             last,
             whole: true,
             adopt: false,
+            caught_up: false,
         };
         self.positions = Positions { applied: last, ..Positions::default() };
         self.acknowledge();
@@ -385,18 +420,20 @@ impl Replica {
         let stamp = match message {
             ToReplica::Beat(beat) => beat.stamp,
             ToReplica::Handover(handover) => handover.stamp,
-            ToReplica::Answer(_) | ToReplica::NotReady => return,
+            ToReplica::NotReady(incarnation) => return self.not_ready = Some(*incarnation),
+            ToReplica::Answer(_) => return,
         };
         if stamp.epoch < self.seen {
-            return self.acts.push(Act::Send(from, ToPrimary::Fenced(self.seen)));
+            let fenced = ToPrimary::Fenced { epoch: self.seen, leads: false };
+            return self.acts.push(Act::Send(from, fenced));
         }
         if self.promotion.is_some() || !self.link.as_ref().is_some_and(|link| link.stamp == stamp) {
             return;
         }
         match message {
             ToReplica::Beat(beat) => self.beat(now, beat),
-            ToReplica::Handover(handover) => self.handover(handover),
-            ToReplica::Answer(_) | ToReplica::NotReady => {}
+            ToReplica::Handover(handover) => self.handover(now, handover),
+            ToReplica::Answer(_) | ToReplica::NotReady(_) => {}
         }
     }
 
@@ -404,7 +441,7 @@ impl Replica {
         let Some(link) = self.link.as_mut().filter(|link| beat.number > link.beat) else { return };
         link.beat = beat.number;
         self.heard = Some(now);
-        self.bound_until = self.bound_until.max(now + beat.lease);
+        self.bound_until = self.bound_until.max(now + beat.lease.min(Rules::LEASE_MAX));
         self.is_member = beat.member;
         self.is_caught_up = beat.caught_up;
         self.was_caught_up |= beat.caught_up;
@@ -414,15 +451,17 @@ impl Replica {
         self.acknowledge();
     }
 
-    fn handover(&mut self, handover: &Handover) {
+    fn handover(&mut self, now: Moment, handover: &Handover) {
         let Some(link) = &mut self.link else { return };
         let after = handover.after_beat;
         // The primary goes on, or knows that this was declined.
         if after < link.beat || link.declined.is_some_and(|declined| after <= declined) {
             return;
         }
-        let has_all = link.phase == Phase::Following && self.copy.last >= handover.last;
-        let may = has_all || (handover.force && link.phase == Phase::Following);
+        let has_all = handover.force || self.copy.last >= handover.last;
+        // A late one may come from a primary that has started again since.
+        let is_late = self.rules.promises && now >= self.bound_until;
+        let may = has_all && !is_late && link.phase == Phase::Following;
         let (from, stamp) = (link.primary, link.stamp);
         if !may {
             link.declined = Some(after);
@@ -467,9 +506,9 @@ impl Replica {
                 self.acts.push(Act::Ask(request));
                 Stage::Claiming(claim)
             }
-            None => Stage::Promised(set, self.seen.max(self.copy.history.epoch()).next()),
+            None => Stage::Promised(set, self.highest.next()),
         };
-        self.promotion = Some(Promotion { force, from, stage });
+        self.promotion = Some(Promotion { force, from, deposed: None, stage });
     }
 
     /// The time has come to this.
@@ -489,12 +528,11 @@ impl Replica {
 
     /// Becomes primary, if the record is there; the promise must have ended.
     fn finish(&mut self) {
-        let Some(Promotion { stage: Stage::Promised(set, epoch), from, .. }) = &self.promotion
-        else {
-            return;
-        };
+        let Some(Promotion { stage, from, deposed, .. }) = &self.promotion else { return };
+        let Stage::Promised(set, epoch) = stage else { return };
         if let Some(from) = *from {
-            self.acts.push(Act::Send(from, ToPrimary::Fenced(*epoch)));
+            let fenced = ToPrimary::Fenced { epoch: *epoch, leads: true };
+            self.acts.push(Act::Send(from, fenced));
         }
         self.acts.push(Act::TakeOver(Box::new(TakeOver {
             store: self.copy.store,
@@ -504,6 +542,7 @@ impl Replica {
             committed: self.committed,
             told: self.told,
             set: set.clone(),
+            deposed: *deposed,
         })));
         self.link = None;
         self.promotion = None;
@@ -511,11 +550,16 @@ impl Replica {
 
     /// The outcome of the last request.
     pub fn outcome(&mut self, now: Moment, outcome: Outcome) {
-        let (me, seen) = (self.me, self.seen.max(self.copy.history.epoch()));
+        let (me, highest) = (self.me, self.highest);
         let Some(promotion) = &mut self.promotion else { return };
         let Stage::Claiming(claim) = &mut promotion.stage else { return };
         let (force, from) = (promotion.force || wrong!(PromoteOutside), promotion.from);
-        let step = claim.outcome(outcome, |found| succession(me, seen, force, from, found));
+        let deposed = &mut promotion.deposed;
+        let step = claim.outcome(outcome, |found| {
+            let old = found.map(|(_, record)| record.primary.node);
+            *deposed = old.filter(|old| *old != me.node && from.is_none());
+            succession(me, highest, force, from, found)
+        });
         let shard = claim.shard();
         match step {
             Next::Ask(request) => self.acts.push(Act::Ask(request)),
@@ -536,7 +580,7 @@ impl Replica {
 /// The record after `me` has become primary.
 fn succession(
     me: Identity,
-    seen: Epoch,
+    highest: Epoch,
     force: bool,
     from: Option<NodeId>,
     found: Option<(Revision, &Shard)>,
@@ -555,9 +599,10 @@ fn succession(
     };
     let (mut in_sync, mut replicas) = (others(&record.in_sync), others(&record.replicas));
     if old != me.node {
+        // It has everything, and stays the other choice until this node serves.
+        in_sync.push(old);
         replicas.push(old);
-        // Who hands over has everything; who died must not be waited for.
-        in_sync.extend(from);
     }
-    Ok(Shard { epoch: record.epoch.max(seen).next(), primary: me, in_sync, replicas })
+    let epoch = record.epoch.max(highest).next();
+    Ok(Shard { epoch, promoted: epoch, primary: me, in_sync, replicas })
 }

@@ -31,6 +31,9 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// No promise is longer, whatever a peer asks for.
+    pub const LEASE_MAX: Duration = Duration::from_secs(3600);
+
     /// The time between two beats.
     pub fn beat(&self) -> Duration {
         self.lease / 8
@@ -45,6 +48,6 @@ impl Rules {
     /// Whether the lag is below the time that the primary relies on a promise, so that a dead replica leaves
     /// the set before its primary must fall silent.
     pub fn are_consistent(&self) -> bool {
-        self.in_sync_lag < self.relied_on()
+        self.in_sync_lag < self.relied_on() && self.lease <= Self::LEASE_MAX
     }
 }

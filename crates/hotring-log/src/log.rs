@@ -57,6 +57,8 @@ pub struct Trouble {
     /// other failure is permanent, because written data may be lost even if a second attempt
     /// succeeds; records handed over after such a failure are dropped.
     pub may_pass: bool,
+    /// A replica is missing whose acknowledgement a reply needs. The log itself is in order.
+    pub of_replicas: bool,
 }
 
 impl Trouble {
@@ -65,8 +67,14 @@ impl Trouble {
         move |error| {
             let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
             let may_pass = full.contains(&error.kind());
-            Trouble { what, error: Arc::new(error), may_pass }
+            Trouble { what, error: Arc::new(error), may_pass, of_replicas: false }
         }
+    }
+
+    /// A replica is missing whose acknowledgement a reply needs.
+    fn of_replicas() -> Trouble {
+        let error = Arc::new(io::Error::from(io::ErrorKind::NotConnected));
+        Trouble { what: "waiting for replicas", error, may_pass: true, of_replicas: true }
     }
 }
 
@@ -108,6 +116,10 @@ pub struct Log {
     wants_segment: AtomicBool,
     /// The writer must sync the records handed over.
     wants_sync: AtomicBool,
+    /// The last record that all replicas have for which a reply must wait; the maximum if none must.
+    replicated: AtomicU64,
+    /// Such a replica is missing, so that replies may have to wait for ever.
+    lacks_replicas: AtomicBool,
     /// The record behind which the writer must start over; [`NO_RESTART`] for none.
     restart_at: AtomicU64,
 }
@@ -168,6 +180,8 @@ impl Log {
             waiters: Mutex::new(Vec::new()),
             wants_segment: AtomicBool::new(false),
             wants_sync: AtomicBool::new(false),
+            replicated: AtomicU64::new(Lsn::MAX),
+            lacks_replicas: AtomicBool::new(false),
             restart_at: AtomicU64::new(NO_RESTART),
         }
     }
@@ -301,11 +315,45 @@ impl Log {
     /// Whether writes up to this record may be acknowledged.
     #[inline]
     pub fn has_reached(&self, lsn: Lsn) -> bool {
+        self.is_as_safe_here(lsn) && self.is_replicated(lsn)
+    }
+
+    fn is_as_safe_here(&self, lsn: Lsn) -> bool {
         match self.when() {
             When::Handed => self.handed() >= lsn,
             When::Written => self.written() >= lsn,
             When::Synced => self.synced() >= lsn,
         }
+    }
+
+    fn is_replicated(&self, lsn: Lsn) -> bool {
+        // ORDERING: Acquire pairs with the Release in `set_replicated`.
+        self.replicated.load(Ordering::Acquire) >= lsn
+    }
+
+    /// States up to which record the replicas have everything for which replies wait; the maximum if none waits.
+    /// `lacks` states that one of them is missing: then what waits for replicas fails.
+    pub fn set_replicated(&self, last: Lsn, lacks: bool) {
+        // ORDERING: Relaxed, only one thread at a time sets it, under a lock of its own.
+        let lacked = self.lacks_replicas.swap(lacks, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `is_replicated`.
+        let before = self.replicated.swap(last, Ordering::Release);
+        if before < last || (lacks && !lacked) {
+            self.wake_waiters(|_| true);
+        }
+    }
+
+    /// The record up to which replies need not wait for replicas.
+    pub fn replicated(&self) -> Lsn {
+        // ORDERING: Acquire, as in `is_replicated`.
+        self.replicated.load(Ordering::Acquire)
+    }
+
+    /// The reason why this record cannot be acknowledged at present, if any.
+    pub fn trouble_for(&self, lsn: Lsn) -> Option<Trouble> {
+        // ORDERING: Relaxed; waiters are woken after each change, and the mutex orders that.
+        let lacks = self.lacks_replicas.load(Ordering::Relaxed) && !self.is_replicated(lsn);
+        self.trouble().or_else(|| lacks.then(Trouble::of_replicas))
     }
 
     /// Ready once writes up to this record may be acknowledged, or with the reason why they must
@@ -319,7 +367,7 @@ impl Log {
         if self.has_reached(lsn) && !is_left_out(Step::SecondLook) {
             return Poll::Ready(Ok(()));
         }
-        if let Some(trouble) = self.trouble() {
+        if let Some(trouble) = self.trouble_for(lsn) {
             return Poll::Ready(Err(trouble));
         }
         add_waiter(&mut waiters, Some(lsn), waker);
@@ -428,9 +476,10 @@ impl Log {
         wait_while(&self.work, queue, max, goes_on).writer = Attention::Busy;
     }
 
-    /// Whether a session waits for a record or for space.
+    /// Whether a session waits for something that the writer can give: a record, or space.
     fn is_waited_for(&self) -> bool {
-        !self.waiters().is_empty() && !is_left_out(Step::LookForWaiters)
+        let waits = |waiter: &Waiter| waiter.lsn.is_none_or(|lsn| !self.is_as_safe_here(lsn));
+        self.waiters().iter().any(waits) && !is_left_out(Step::LookForWaiters)
     }
 
     /// Takes the queued records in exchange for an empty group; returns the number of the first.

@@ -134,7 +134,14 @@ impl Unsynced {
     }
 
     fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), Trouble> {
-        let lasting = |what| move |error| Trouble { what, error: Arc::new(error), may_pass: false };
+        let lasting = |what| {
+            move |error| Trouble {
+                what,
+                error: Arc::new(error),
+                may_pass: false,
+                of_replicas: false,
+            }
+        };
         files.iter().try_for_each(|file| file.sync()).map_err(lasting("syncing the log"))?;
         if directory {
             self.storage.sync().map_err(lasting("syncing the log's directory"))?;

@@ -335,8 +335,12 @@ impl Drop for Writer {
         self.log.ends_segment_wish();
         if !self.log.is_closed() {
             let error = io::Error::other("its writer has ended");
-            let trouble =
-                Trouble { what: "writing the log", error: Arc::new(error), may_pass: false };
+            let trouble = Trouble {
+                what: "writing the log",
+                error: Arc::new(error),
+                may_pass: false,
+                of_replicas: false,
+            };
             self.log.set_trouble(Some(trouble));
         }
     }

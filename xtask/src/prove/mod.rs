@@ -32,6 +32,7 @@ const PROOFS: &[Proof] = &[
     ("shuttle", shuttle),
     ("asan", sanitizers::asan),
     ("tsan", sanitizers::tsan),
+    ("schedules", schedules),
     ("fuzzing", fuzzing),
     ("torture", torture),
     ("crashes", crashes),
@@ -145,6 +146,15 @@ fn shuttle(form: Form) -> Result<Done> {
         Form::Long => default(&mut command, "HOTRING_SHUTTLE_SECONDS", "600"),
     }
     count_some(command.args(["--", "--nocapture"]))
+}
+
+/// Replication in virtual time: crashes, pauses, cuts and lost messages. Wrong variants must be found.
+fn schedules(form: Form) -> Result<Done> {
+    let mut command = cargo();
+    let count = if form == Form::Long { "500000" } else { "30000" };
+    default(&mut command, "HOTRING_SCHEDULES", count);
+    let which = ["-p", "hotring-cluster", "--test", "it", "--", "--nocapture"];
+    count_some(command.args(["test", "--locked", "--quiet", "--profile", "tested"]).args(which))
 }
 
 /// Random input to the decoders, to scripts and to recovery.

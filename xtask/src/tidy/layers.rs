@@ -60,7 +60,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["message", "records"],
             &["feed", "in_sync"],
             &["replica"],
-            &["primary", "failover"],
+            &["primary", "failover", "membership"],
         ],
     ),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),

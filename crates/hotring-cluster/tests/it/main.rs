@@ -20,6 +20,9 @@ mod ids;
 #[path = "../../src/in_sync.rs"]
 #[allow(dead_code)]
 mod in_sync;
+#[path = "../../src/membership.rs"]
+#[allow(dead_code)]
+mod membership;
 #[path = "../../src/message.rs"]
 #[allow(dead_code)]
 mod message;
@@ -37,3 +40,5 @@ mod replica;
 mod rules;
 
 mod pair;
+mod schedules;
+mod sim;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::failover::{FailoverEnd, FailoverRefused};
+use crate::feed::{Feed, News, Source};
 use crate::history::{History, Start};
 use crate::ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId};
 use crate::in_sync::Set;
-use crate::message::{Answer, Course, Positions, ToPrimary, ToReplica, Told};
+use crate::message::{Answer, Beat, Course, Positions, ToPrimary, ToReplica, Told};
 use crate::primary::{Act, Kept, Origin, Primary, Writes};
 use crate::replica::{self, AnswerRefused, Held, PromoteRefused, Replica};
 use crate::rules::Rules;
@@ -31,7 +32,7 @@ fn kept(history: &History, last: Lsn, clean: bool) -> Kept {
 
 fn held(history: &History, last: Lsn) -> Held {
     let history = history.clone();
-    Held { store: STORE, history, last, whole: true, adopt: false }
+    Held { store: STORE, history, last, whole: true, adopt: false, caught_up: false }
 }
 
 fn first_epoch() -> History {
@@ -61,10 +62,14 @@ impl Pair {
         pair
     }
 
+    /// The first hello may be answered with `NotReady`.
     fn attach(&mut self) {
-        let hello = self.replica.hello(0, true).unwrap();
-        self.primary.hello(self.now, &hello, 1);
-        self.settle();
+        let id = self.replica.hello(0, true).unwrap().from;
+        while self.primary.feed().follower(node(2)).is_none_or(|follower| follower.id != id) {
+            let hello = self.replica.hello(0, true).unwrap();
+            self.primary.hello(self.now, &hello, 1);
+            self.settle();
+        }
     }
 
     /// Delivers all messages, until there are none.
@@ -134,6 +139,39 @@ fn without_a_set_nothing_is_waited_for() {
 }
 
 #[test]
+fn too_few_replicas_in_sync_stop_writes_alone() {
+    let kept = kept(&first_epoch(), 10, true);
+    let rules = Rules { min_in_sync: 1, ..Rules::default() };
+    let mut alone = Primary::start(at(0), me(1, 2), rules, kept, Origin::Named(vec![]));
+    alone.tick(at(0), Told::default());
+    assert_eq!(alone.writes(at(0)), Writes::NoReplicas);
+    assert_eq!(alone.answers_until(), Some(Moment::MAX));
+    alone.name(at(0), vec![node(2)]).unwrap();
+    assert_eq!((alone.writes(at(0)), alone.answers_until()), (Writes::NoReplicas, None));
+}
+
+#[test]
+fn a_replica_of_a_replica_is_never_in_sync() {
+    let mut feed = Feed::new();
+    let history = first_epoch();
+    let source = Source { node: node(2), store: STORE, history: &history, last: 10, oldest: 1 };
+    let mut below = Replica::new(at(0), me(3, 1), Rules::default(), None, held(&history, 7));
+    let answer = feed.hello(&below.hello(0, false).unwrap(), source);
+    assert_eq!(below.answer(at(0), answer), Ok(Course::Continue(7)));
+    below.applied(Positions { applied: 10, written: 10, synced: 10 });
+    let news = News { lease: at(0), committed: 10, told: Told::default() };
+    assert_eq!(feed.beats(at(0), news, |_| (false, false)), []);
+    for act in below.acts() {
+        let replica::Act::Send(_, ToPrimary::Ack(ack)) = act else { panic!("{act:?}") };
+        feed.ack(node(3), &ack);
+    }
+    let beats = feed.beats(at(0), news, |_| (false, false));
+    below.receive(at(9000), node(2), &ToReplica::Beat(beats[0].1));
+    assert!(below.may_answer(at(19_000)) && !below.is_in_sync());
+    assert_eq!((feed.applied_by(10), feed.followers()[0].positions.applied), (0, 10));
+}
+
+#[test]
 fn the_right_to_answer_ends_with_the_promises_and_comes_back() {
     let mut pair = Pair::new(vec![node(2)]);
     assert_eq!(pair.primary.answers_until(), None);
@@ -143,7 +181,7 @@ fn the_right_to_answer_ends_with_the_promises_and_comes_back() {
     assert_eq!(pair.primary.writes(pair.now + at(1001)), Writes::NoReplicas);
     pair.tick(250);
     assert_eq!(pair.primary.answers_until(), Some(pair.now + at(1800)));
-    assert!(pair.primary.name(pair.now, vec![]));
+    pair.primary.name(pair.now, vec![]).unwrap();
     assert_eq!(pair.primary.answers_until(), Some(Moment::MAX));
 }
 
@@ -235,7 +273,9 @@ fn a_primary_that_comes_back_empty_waits_and_empties_no_replica() {
     let hello = pair.replica.hello(0, true).unwrap();
     pair.now += at(5000);
     pair.primary.hello(pair.now, &hello, 1);
-    assert_eq!(pair.primary.acts(), [Act::Send(node(2), ToReplica::NotReady)]);
+    assert_eq!(pair.primary.acts(), [Act::Send(node(2), ToReplica::NotReady(Incarnation(9)))]);
+    pair.replica.receive(pair.now, node(1), &ToReplica::NotReady(Incarnation(9)));
+    pair.primary.hello(pair.now, &pair.replica.hello(0, true).unwrap(), 1);
     assert_eq!(pair.primary.ahead(), Some(node(2)));
     assert_eq!(pair.primary.writes(pair.now), Writes::Closed);
     // Even if an operator lets it go on, the replica keeps what it has.
@@ -260,6 +300,7 @@ fn all_members_of_a_new_set_may_be_empty() {
         Primary::start(now, me(1, 1), rules, empty, Origin::Named(vec![node(2), node(3)]));
     let told = |primary: &mut Primary, n: u8, now| {
         let mut other = Replica::new(now, me(n, 1), rules, None, held(&History::new(), 0));
+        other.receive(now, node(1), &ToReplica::NotReady(Incarnation(1)));
         primary.hello(now, &other.hello(0, true).unwrap(), 1);
         primary.acts().iter().filter(|act| matches!(act, Act::Begin(_))).count()
     };
@@ -319,6 +360,75 @@ fn a_failover_that_is_given_up_leaves_one_primary() {
     pair.replica.receive(pair.now, node(1), lost);
     pair.settle();
     assert_eq!(pair.replica_told, []);
+}
+
+#[test]
+fn a_forced_failover_hands_over_at_the_end_of_its_time() {
+    let mut pair = Pair::new(vec![node(2)]);
+    pair.apply(11);
+    pair.tick(0);
+    pair.write(20);
+    let (now, target) = (pair.now, Some(node(2)));
+    let unlimited = pair.primary.fail_over(now, target, None, true);
+    assert_eq!(unlimited, Err(FailoverRefused::NeedsTargetAndTime));
+    pair.primary.fail_over(now, target, Some(at(200)), true).unwrap();
+    pair.primary.paused(now, 20);
+    pair.tick(199);
+    assert_eq!(pair.replica_told, []);
+    pair.tick(1);
+    let [replica::Act::TakeOver(from)] = &pair.replica_told[..] else { panic!("no promotion") };
+    assert_eq!((from.last, from.epoch), (11, Epoch(3)));
+    // The nine records have an open fate: the old primary repairs its tail.
+    assert_eq!(pair.told.last(), Some(&Act::Superseded(Epoch(3), Some(node(2)))));
+    assert!(pair.primary.held().caught_up);
+}
+
+#[test]
+fn what_a_peer_sends_never_overflows() {
+    let mut pair = Pair::new(vec![node(2)]);
+    pair.apply(11);
+    let stamp = pair.primary.feed().followers()[0].stamp;
+    let beat = Beat {
+        stamp,
+        number: u64::MAX,
+        lease: Duration::MAX,
+        committed: u64::MAX,
+        member: true,
+        caught_up: true,
+        told: Told { wall: u64::MAX, cas: u64::MAX },
+    };
+    pair.replica.receive(pair.now, node(1), &ToReplica::Beat(beat));
+    assert_eq!(pair.replica.promote(pair.now, vec![], false), Ok(()));
+    pair.tick(3_600_000);
+    let [replica::Act::TakeOver(from)] = &pair.replica_told[..] else { panic!("no promotion") };
+    let mut new = Primary::take_over(pair.now, me(2, 3), Rules::default(), (**from).clone());
+    // It claims that more was committed than it has.
+    assert_eq!((new.acts().len(), new.committed()), (1, 12));
+}
+
+#[test]
+fn without_a_set_too_a_handover_silences_the_primary() {
+    let mut pair = Pair::new(vec![]);
+    pair.apply(11);
+    pair.tick(0);
+    pair.primary.fail_over(pair.now, None, None, false).unwrap();
+    pair.primary.paused(pair.now, 11);
+    let acts = pair.primary.acts();
+    assert!(matches!(acts[..], [Act::PauseWrites, Act::Send(_, ToReplica::Handover(_))]));
+    assert!(pair.primary.abort_failover());
+    pair.now += at(1500);
+    assert_eq!(pair.primary.answers_until(), None);
+    // The replica has taken it up, or not: only an answer to a later beat says so.
+    pair.tick(0);
+    assert_eq!(pair.primary.answers_until(), Some(Moment::MAX));
+    // A handover that comes after the promise is declined: its primary may have started again.
+    pair.primary.fail_over(pair.now, None, None, false).unwrap();
+    pair.primary.paused(pair.now, 11);
+    pair.now += at(2001);
+    pair.settle();
+    assert_eq!(pair.replica_told, []);
+    assert_eq!(pair.told.last(), Some(&Act::ResumeWrites));
+    assert_eq!(pair.primary.answers_until(), Some(Moment::MAX));
 }
 
 #[test]

@@ -64,6 +64,7 @@ mod tests;
 mod tracking;
 mod transaction;
 mod wait;
+pub(crate) mod wait_for_safety;
 mod zset;
 
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! REPLICAOF and ROLE: who follows whom.
 
+use std::time::Duration;
+
+use hotring_cluster::FailoverRefused;
 use hotring_log::wire::WIRE_VERSION;
 use hotring_protocol::parse_i64;
 
@@ -54,6 +57,80 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
     c.server.follow(source, c.store);
     c.reply.ok();
     Ok(())
+}
+
+/// Begins to hand the role over, or ends that. As in Redis the reply comes at once; INFO shows how it goes on.
+pub(crate) fn failover(c: &mut Context<'_>) -> Outcome {
+    let Some(log) = c.server.persist.durability.stream() else {
+        return Err(Failure::text("ERR FAILOVER requires connected replicas."));
+    };
+    if c.args.len() == 2 && c.args[1].eq_ignore_ascii_case(b"abort") {
+        if !c.server.replication.abort_failover(log) {
+            return Err(Failure::text("ERR No failover in progress."));
+        }
+        c.reply.ok();
+        return Ok(());
+    }
+    let Handing { to, timeout, force } = handing(c)?;
+    if c.server.replication.is_replica() {
+        return Err(Failure::text("ERR FAILOVER is not valid when server is a replica."));
+    }
+    let to = to.as_ref().map(|to| (to.host.as_str(), to.port));
+    c.server.replication.fail_over(to, timeout, force, log).map_err(|why| {
+        Failure::text(match (why, to) {
+            (FailoverRefused::NotNow, _) => "ERR FAILOVER already in progress.",
+            (FailoverRefused::NoReplica, None) => "ERR FAILOVER requires connected replicas.",
+            (FailoverRefused::NoReplica, _) => "ERR FAILOVER target HOST and PORT is not a replica.",
+            (FailoverRefused::NotInSync, _) => {
+                "ERR FAILOVER target is not among in-sync-replicas and may lack acknowledged writes."
+            }
+            (FailoverRefused::NeedsTargetAndTime, _) => FORCE_NEEDS,
+        })
+    })?;
+    c.reply.ok();
+    Ok(())
+}
+
+const FORCE_NEEDS: &str =
+    "ERR FAILOVER with force option requires both a timeout and target HOST and IP.";
+
+/// The options of FAILOVER.
+#[derive(Default)]
+struct Handing {
+    to: Option<Source>,
+    timeout: Option<Duration>,
+    force: bool,
+}
+
+fn handing(c: &Context<'_>) -> Result<Handing, Failure> {
+    let (mut handing, mut i) = (Handing::default(), 1);
+    while i < c.args.len() {
+        let (word, left) = (c.args[i].to_ascii_lowercase(), c.args.len() - i);
+        match word.as_slice() {
+            b"timeout" if left >= 2 && handing.timeout.is_none() => {
+                let ms = parse_i64(&c.args[i + 1]).ok_or(Failure::NotAnInteger)?;
+                let ms = u64::try_from(ms).ok().filter(|ms| *ms > 0);
+                let ms = ms.ok_or(Failure::text("ERR FAILOVER timeout must be greater than 0"))?;
+                handing.timeout = Some(Duration::from_millis(ms));
+                i += 2;
+            }
+            b"to" if left >= 3 && handing.to.is_none() => {
+                let host = String::from_utf8_lossy(&c.args[i + 1]).into_owned();
+                let port = parse_i64(&c.args[i + 2]).ok_or(Failure::NotAnInteger)?;
+                let port =
+                    u16::try_from(port).map_err(|_| Failure::text("ERR Invalid master port"))?;
+                handing.to = Some(Source { host, port });
+                i += 3;
+            }
+            b"force" if !handing.force => {
+                handing.force = true;
+                i += 1;
+            }
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    let is_complete = handing.to.is_some() && handing.timeout.is_some();
+    if handing.force && !is_complete { Err(Failure::text(FORCE_NEEDS)) } else { Ok(handing) }
 }
 
 /// Turns the connection into a link. After the reply it speaks the frames of `docs/design/replication-wire.md`.

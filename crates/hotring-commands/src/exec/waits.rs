@@ -4,7 +4,7 @@ use hotring_protocol::Writer;
 use hotring_store::Watched;
 
 use super::{Conversation, Executor};
-use crate::commands::{process, save};
+use crate::commands::{save, wait_for_safety};
 use crate::state::client::{Closing, Unblocked, Wait};
 
 /// Milliseconds between two checks of a write that waits because the log's queue is full.
@@ -57,12 +57,12 @@ impl Executor {
             {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
-            Some(&Wait::Synced { lsn, .. })
-                if self.thread.server.persist.durability.may_sync(lsn) =>
+            Some(&Wait::Safe { lsn, wanted, .. })
+                if !wait_for_safety::is_safe(&self.thread.server, lsn, wanted) =>
             {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
-            Some(Wait::Element { .. } | Wait::Save { .. } | Wait::Synced { .. } | Wait::Log)
+            Some(Wait::Element { .. } | Wait::Save { .. } | Wait::Safe { .. } | Wait::Log)
             | None => Watched::Fired,
         }
     }
@@ -82,8 +82,8 @@ impl Executor {
             Some(&Wait::Save { number, ends }) => Some((number, ends)),
             _ => None,
         };
-        let synced = match client.wait() {
-            Some(&Wait::Synced { lsn, .. }) => Some(lsn),
+        let safe = match client.wait() {
+            Some(&Wait::Safe { lsn, wanted, .. }) => Some((lsn, wanted)),
             _ => None,
         };
         let blocked = match client.wait() {
@@ -107,8 +107,8 @@ impl Executor {
             }
             return client.end_request(None, start, out);
         }
-        if let Some(lsn) = synced {
-            process::tell_synced(&self.thread.server.persist.durability, lsn, &mut reply);
+        if let Some((lsn, wanted)) = safe {
+            wait_for_safety::tell(&self.thread.server, lsn, wanted, &mut reply);
             return client.end_request(None, start, out);
         }
         if let Some(served) = blocked.as_ref().and_then(|blocked| blocked.served()) {

@@ -12,7 +12,6 @@ use crate::settings::config::Config;
 use crate::state::batching::{Fed, Notes, TURN_LEN};
 use crate::state::client::{Client, Closing, Wait};
 use crate::state::notify;
-use crate::state::replication::READONLY;
 use crate::state::server::Server;
 use crate::state::thread::ThreadState;
 use crate::state::thread_shared::ThreadShared;
@@ -168,8 +167,10 @@ impl<'a> Run<'a> {
             server, index, config, store, locals, notes, is_timed, is_watched, ..
         } = thread;
         let refusal = match *is_watched {
-            true if server.replication.is_replica() => Some(READONLY.to_string()),
-            true => server.persist.durability.refuses(&config.log),
+            true => match server.replication.refuses_writes() {
+                Some(why) => Some(why.to_string()),
+                None => server.persist.durability.refuses(&config.log),
+            },
             false => None,
         };
         Run {

@@ -16,7 +16,6 @@ use crate::state::context::Context;
 use crate::state::interpreter::Run;
 use crate::state::monitors;
 use crate::state::notify;
-use crate::state::replication::READONLY;
 use crate::state::tracking;
 use crate::table::{CommandError, Flags, Group, Spec, resolve};
 
@@ -121,8 +120,10 @@ impl<'a, 'c> Caller<'a, 'c> {
             let why = why.strip_prefix("NOPERM ").unwrap_or(&why);
             return Err((Some(spec), format!("ERR ACL failure in script: {why}").into()));
         }
-        if spec.flags.contains(Flags::WRITE) && server.replication.is_replica() {
-            return Err((Some(spec), READONLY.into()));
+        if spec.flags.contains(Flags::WRITE)
+            && let Some(why) = server.replication.refuses_writes()
+        {
+            return Err((Some(spec), why.into()));
         }
         if self.run.read_only && writes(spec) {
             let why = "ERR Write commands are not allowed from read-only scripts.";

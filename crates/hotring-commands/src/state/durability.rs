@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use hotring_log::{Backlog, Log, Lsn, Trouble, When};
 
 use crate::settings::config::{LogSettings, OnError};
+use crate::state::replication::NO_REPLICAS;
 use crate::state::snapshots::Snapshots;
 
 /// The write-ahead log, if there is one.
@@ -102,6 +103,11 @@ impl Durability {
         log.poll_reached(lsn, waker)
     }
 
+    /// The reason why this record cannot be acknowledged at present, if any.
+    pub fn trouble_for(&self, lsn: Lsn) -> Option<Trouble> {
+        self.stream()?.trouble_for(lsn)
+    }
+
     /// The reason why the log is not being written; None if it is.
     pub fn trouble(&self) -> Option<Trouble> {
         self.log()?.trouble()
@@ -139,6 +145,9 @@ impl Durability {
 
 /// The error reply to a write that cannot be logged. The code is Redis's, which clients know.
 pub fn refusal(trouble: &Trouble) -> String {
+    if trouble.of_replicas {
+        return format!("{NO_REPLICAS} The fate of this write is open: it was applied here");
+    }
     let end = match trouble.may_pass {
         true => "it is tried again each second",
         false => "restart the server once the disk is in order",

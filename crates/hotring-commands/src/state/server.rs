@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use hotring_cluster::TakeOver;
 use hotring_store::{Role, Session, Store};
 
 use crate::acl::Acl;
@@ -13,9 +14,11 @@ use crate::settings::config::{Config, Source};
 use crate::state::client::{ClientShared, Clients};
 use crate::state::memcached;
 use crate::state::observe::Observe;
+use crate::state::pause::Paused;
 use crate::state::persist::Persist;
 use crate::state::process::Process;
 use crate::state::push::Push;
+use crate::state::replication::roles::Task;
 use crate::state::replication::{Names, Replication};
 use crate::state::scripts::Scripts;
 use crate::state::settings::{SetLogLevel, Settings};
@@ -137,6 +140,10 @@ impl Server {
         if let Some(backlog) = self.persist.durability.backlog() {
             backlog.set_max(changed.replication.backlog_max as u64);
         }
+        if changed.replication != config.replication {
+            let stream = self.persist.durability.stream();
+            self.replication.set_rules(&changed.replication, stream.map(|log| &**log));
+        }
         self.store.set_watches_max(changed.waiting_max);
         self.store.set_hash_packed_max(changed.hash_packed_fields_max, changed.hash_packed_len_max);
         let (elements, bytes) = changed.list_packed_max();
@@ -166,13 +173,64 @@ impl Server {
         self.set_source(Some(source));
         session.switch_log(true);
         let last = session.switch_role(Role::Replica, clock::unix_ms());
-        self.replication.become_replica(last.unwrap_or(0));
+        let stream = self.persist.durability.stream().map(|log| &**log);
+        self.replication.become_replica(last.unwrap_or(0), stream);
         if let (Some(log), Some(backlog)) =
             (self.persist.durability.stream(), self.persist.durability.backlog())
         {
             // Its own replicas, should it become a primary, go on from there.
             backlog.turn_on(log);
         }
+    }
+
+    /// Does what the machine of the role asks for.
+    pub fn work_for_role(&self, task: Task, session: &mut Session) {
+        match task {
+            Task::PauseWrites => {
+                self.clients.pause.begin(u64::MAX >> 2, Paused::Writes, clock::unix_ms());
+                self.settings.renew();
+                // A batch that has begun does not see the pause: the store refuses its writes.
+                session.switch_role(Role::Replica, clock::unix_ms());
+                if let Some(log) = self.persist.durability.stream() {
+                    log.hurry();
+                    self.replication.paused(log.handed(), log);
+                }
+            }
+            Task::BecomePrimary => {
+                if let Some(log) =
+                    self.persist.durability.stream().filter(|_| !self.persist.loading.is_on())
+                {
+                    self.replication.become_primary(session, log);
+                }
+            }
+            Task::ResumeWrites => {
+                session.switch_role(Role::Primary, clock::unix_ms());
+                self.resume_writes();
+            }
+            Task::Follow(source) => {
+                self.follow(source, session);
+                self.resume_writes();
+            }
+        }
+    }
+
+    fn resume_writes(&self) {
+        self.clients.pause.end();
+        self.settings.renew();
+        self.clients.all().iter().for_each(|client| client.wake());
+    }
+
+    /// Becomes a primary, because the primary hands its role over.
+    pub fn take_over(&self, from: TakeOver, session: &mut Session) {
+        let _alone = self.settings.lock_changing();
+        let _applying = self.replication.lock_applying();
+        let Some(log) = self.persist.durability.stream() else { return };
+        self.replication.take_over(from, log);
+        session.follow(true);
+        session.switch_role(Role::Primary, clock::unix_ms());
+        self.set_source(None);
+        self.tasks.expirer.wake();
+        tracing::warn!("this server is a primary: the old one has handed its role over");
     }
 
     /// Becomes a primary with the data that it has.

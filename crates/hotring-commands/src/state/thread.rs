@@ -164,7 +164,7 @@ impl ThreadState {
         let may_wait = self.is_slow
             || self.server.clients.pause.is_set()
             || self.server.persist.loading.is_on()
-            || self.server.replication.is_replica()
+            || self.server.replication.refuses_writes().is_some()
             || self.server.persist.durability.is_held_up(&self.config.log);
         self.is_watched = notifies || self.server.push.monitors.any() || may_wait;
     }

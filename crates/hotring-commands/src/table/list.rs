@@ -80,10 +80,10 @@ macro_rules! all_commands {
             .about("Streams all requests of all clients.");
         Debug = "debug" -2 Server => debug::debug .flags(ADMIN).args("subcommand [arg [arg ...]]")
             .about("Helps to test clients, if enable-debug-command allows it.");
-        WaitAof = "waitaof" 4 Connection => process::waitaof
+        WaitAof = "waitaof" 4 Connection => wait_for_safety::waitaof
             .flags(Flags::NOSCRIPT.with(Flags::NO_MULTI)).since("7.2.0")
             .args("numlocal numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
-            .about("Waits until all writes so far are on disk; answers whether they are.");
+            .about("Waits until all writes so far are on disk, here and at replicas; answers where they are.");
         LastSave = "lastsave" 1 Server => save::lastsave .flags(ALWAYS_FAST).tips(&[VARIES])
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers the Unix time of the last snapshot, or of the server's start.");
@@ -102,6 +102,10 @@ macro_rules! all_commands {
             .flags(ADMIN.with(Flags::NO_ASYNC_LOADING).with(Flags::ENDS_BATCH))
             .args("<host port | NO ONE> [FORCE]")
             .about("The older name of REPLICAOF.");
+        Failover = "failover" -1 Server => replication::failover
+            .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE)).since("6.2.0")
+            .args("[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]")
+            .about("Hands the role of a primary to a replica that has everything.");
         HotringReplicate = "hotring.replicate" 3 Server => replication::replicate
             .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
             .args("version port")
@@ -109,9 +113,9 @@ macro_rules! all_commands {
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");
-        Wait = "wait" 3 Connection => process::wait .flags(Flags::NOSCRIPT).since("3.0.0")
+        Wait = "wait" 3 Connection => wait_for_safety::wait .flags(Flags::NOSCRIPT).since("3.0.0")
             .args("numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
-            .about("Answers the number of replicas with all writes: always 0.");
+            .about("Waits until replicas have all writes so far; answers how many have.");
         FlushAll = "flushall" -1 Server => process::flushall
             .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))

@@ -28,7 +28,10 @@ pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
         let place = format_args!("ip={ip},port={port},state={state},offset={applied},lag={lag}");
         field(text, &format!("slave{i}"), format_args!("{place},lag_bytes={bytes}"));
     }
-    field(text, "master_failover_state", "no-failover");
+    let in_sync = replicas.iter().filter(|replica| replica.is_in_sync).count();
+    field(text, "in_sync_replicas", in_sync);
+    let failover = if replication.is_failing_over() { "waiting-for-sync" } else { "no-failover" };
+    field(text, "master_failover_state", failover);
     field(text, "master_replid", replication.id());
     field(text, "master_replid2", "0".repeat(40));
     field(text, "master_repl_offset", position(f));

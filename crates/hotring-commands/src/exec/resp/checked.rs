@@ -17,7 +17,6 @@ use crate::state::loading::LOADING;
 use crate::state::monitors;
 use crate::state::notify;
 use crate::state::pause::Paused;
-use crate::state::replication::READONLY;
 use crate::state::scripts::BUSY;
 use crate::state::server::Server;
 use crate::state::subscriptions::is_allowed_while_listening;
@@ -149,9 +148,11 @@ impl RespExecutor {
         if thread.is_slow && thread.is_busy(spec, args, client, run.wall) {
             return Some(BUSY.into());
         }
-        let is_replica = thread.server.replication.is_replica() && !client.is_of_primary();
-        if is_replica && client.changes_keys(spec) {
-            return Some(READONLY.into());
+        if client.changes_keys(spec)
+            && !client.is_of_primary()
+            && let Some(why) = thread.server.replication.refuses_writes()
+        {
+            return Some(why.into());
         }
         if client.may_write(spec)
             && let Some(refusal) = thread.server.persist.durability.refuses(&thread.config.log)

@@ -23,6 +23,12 @@ pub struct ReplicationSettings {
     pub timeout_s: u64,
     /// The treatment of what a Redis primary has, and this server has not.
     pub unknown: Unknown,
+    /// Whether a write is acknowledged only once the in-sync replicas have applied it.
+    pub is_replicated: bool,
+    /// The replicas that must have a write before it is acknowledged, if `is_replicated`.
+    pub in_sync: Vec<Source>,
+    /// Writes are refused while fewer of `in_sync` follow.
+    pub min_in_sync: usize,
     /// The rank of this server when a replica is chosen for promotion; 0 means never.
     pub priority: u32,
 }
@@ -38,6 +44,9 @@ impl Default for ReplicationSettings {
             copy_rate: 256 << 20,
             timeout_s: 60,
             unknown: Unknown::Stop,
+            is_replicated: false,
+            in_sync: Vec::new(),
+            min_in_sync: 0,
             priority: 100,
         }
     }
@@ -78,6 +87,13 @@ impl Source {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_string();
         let port = port.parse().map_err(|_| WRONG)?;
         if host.is_empty() { Err(WRONG.to_string()) } else { Ok(Some(Source { host, port })) }
+    }
+}
+
+impl ReplicationSettings {
+    /// The replicas for which replies wait.
+    pub(crate) fn awaited(&self) -> &[Source] {
+        if self.is_replicated { &self.in_sync } else { &[] }
     }
 }
 

@@ -90,6 +90,46 @@ pub(super) static REPLICATION: &[Setting] = &[
         },
     },
     Setting {
+        name: "ack",
+        alias: "",
+        placeholder: "local|replicated",
+        help: "When a write is acknowledged: once it is here, as log says (local), or once every replica of \
+               in-sync-replicas has applied it as well (replicated)",
+        change: Change::Running,
+        get: |c| if c.replication.is_replicated { "replicated" } else { "local" }.to_string(),
+        set: |c, v| {
+            c.replication.is_replicated = one_of(v, &["local", "replicated"])? == "replicated";
+            Ok(())
+        },
+    },
+    Setting {
+        name: "in-sync-replicas",
+        alias: "",
+        placeholder: "IP:PORT ...",
+        help: "Replicas that must have each write before it is acknowledged, by the addresses at which they listen; no \
+               replica leaves this list by itself: while one is missing, writes are refused",
+        change: Change::Running,
+        get: |c| {
+            let all = c.replication.in_sync.iter();
+            all.map(|Source { host, port }| format!("{host}:{port}")).collect::<Vec<_>>().join(" ")
+        },
+        set: |c, v| {
+            let all = v.split_whitespace().map(|word| Source::parse(word).map(Option::into_iter));
+            let all: Vec<_> = all.collect::<Result<_, _>>()?;
+            c.replication.in_sync = all.into_iter().flatten().collect();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "min-in-sync",
+        alias: "",
+        placeholder: "N",
+        help: "Refuse writes while fewer than this many of in-sync-replicas follow; 0: no limit",
+        change: Change::Running,
+        get: |c| c.replication.min_in_sync.to_string(),
+        set: |c, v| number(v, 0, 1024).map(|n| c.replication.min_in_sync = n),
+    },
+    Setting {
         name: "replica-priority",
         alias: "slave-priority",
         placeholder: "N",

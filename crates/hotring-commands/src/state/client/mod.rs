@@ -33,7 +33,7 @@ pub use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,
 };
-pub use wait::Wait;
+pub use wait::{Wait, Wanted};
 
 /// Unsent bytes above which a connection that has not authenticated is not read.
 const LOCKED_OUTPUT_MAX: usize = 4 << 10;

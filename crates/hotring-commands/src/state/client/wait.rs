@@ -48,10 +48,12 @@ pub enum Wait {
         /// The start of the hold.
         since_ms: u64,
     },
-    /// The last request waits until the log is synced up to a record.
-    Synced {
+    /// The last request waits until a record is safe.
+    Safe {
         /// The record.
         lsn: Lsn,
+        /// How safe it must be.
+        wanted: Wanted,
         /// The time limit; None for ever.
         limit: Option<Duration>,
     },
@@ -61,6 +63,20 @@ pub enum Wait {
         number: u64,
         /// The server must shut down afterwards.
         ends: bool,
+    },
+}
+
+/// How safe a record must be before a wait ends, and which command asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// WAIT: this many replicas have applied it.
+    Applied(usize),
+    /// WAITAOF: it is synced here, if asked for, and at this many replicas.
+    Synced {
+        /// Whether it must be synced here.
+        here: bool,
+        /// The number of replicas.
+        replicas: usize,
     },
 }
 
@@ -85,7 +101,7 @@ impl Client {
             Wait::Pause { .. }
             | Wait::Log
             | Wait::Script { .. }
-            | Wait::Synced { .. }
+            | Wait::Safe { .. }
             | Wait::Save { .. } => PAUSED,
         };
         self.wait = Some(wait);

@@ -122,6 +122,8 @@ pub fn to_primary_bytes(message: &ToPrimary) -> Vec<u8> {
             let out = out.longs([hello.from.incarnation.0, hello.attempt]).bytes(&hello.store);
             let out = out.longs([hello.last, hello.floor]);
             let out = out.flag(hello.whole).flag(hello.adopt).flag(hello.direct);
+            let out = out.flag(hello.not_ready.is_some());
+            let out = out.long(hello.not_ready.map_or(0, |incarnation| incarnation.0));
             out.history(&hello.history).0
         }
         ToPrimary::Ack(ack) => {
@@ -130,7 +132,7 @@ pub fn to_primary_bytes(message: &ToPrimary) -> Vec<u8> {
             out.longs([ack.beat, applied, written, synced]).flag(ack.whole).0
         }
         ToPrimary::Declined(stamp, beat) => out.byte(3).stamp(*stamp).long(*beat).0,
-        ToPrimary::Fenced(epoch) => out.byte(4).long(epoch.0).0,
+        ToPrimary::Fenced { epoch, leads } => out.byte(4).long(epoch.0).flag(*leads).0,
     }
 }
 
@@ -144,8 +146,21 @@ pub fn to_primary_of(bytes: &[u8]) -> Option<ToPrimary> {
             let (attempt, store) = (input.long()?, input.take()?);
             let (last, floor) = (input.long()?, input.long()?);
             let (whole, adopt, direct) = (input.flag()?, input.flag()?, input.flag()?);
+            let (is_not_ready, incarnation) = (input.flag()?, Incarnation(input.long()?));
+            let not_ready = is_not_ready.then_some(incarnation);
             let history = input.history()?;
-            let hello = Hello { from, attempt, store, history, last, floor, whole, adopt, direct };
+            let hello = Hello {
+                from,
+                attempt,
+                store,
+                history,
+                last,
+                floor,
+                whole,
+                adopt,
+                direct,
+                not_ready,
+            };
             ToPrimary::Hello(hello)
         }
         2 => {
@@ -155,7 +170,7 @@ pub fn to_primary_of(bytes: &[u8]) -> Option<ToPrimary> {
             ToPrimary::Ack(Ack { stamp, beat, positions, whole: input.flag()? })
         }
         3 => ToPrimary::Declined(input.stamp()?, input.long()?),
-        4 => ToPrimary::Fenced(Epoch(input.long()?)),
+        4 => ToPrimary::Fenced { epoch: Epoch(input.long()?), leads: input.flag()? },
         _ => return None,
     };
     input.end(message)
@@ -175,7 +190,7 @@ pub fn to_replica_bytes(message: &ToReplica) -> Vec<u8> {
             };
             out.history(&answer.history).0
         }
-        ToReplica::NotReady => out.byte(2).0,
+        ToReplica::NotReady(incarnation) => out.byte(2).long(incarnation.0).0,
         ToReplica::Beat(beat) => {
             let lease = beat.lease.as_millis() as u64;
             let out = out.byte(3).stamp(beat.stamp).longs([beat.number, lease, beat.committed]);
@@ -208,7 +223,7 @@ pub fn to_replica_of(bytes: &[u8]) -> Option<ToReplica> {
             let history = input.history()?;
             ToReplica::Answer(Answer { to, attempt, from, stamp, store, history, course })
         }
-        2 => ToReplica::NotReady,
+        2 => ToReplica::NotReady(Incarnation(input.long()?)),
         3 => {
             let (stamp, number) = (input.stamp()?, input.long()?);
             let lease = Duration::from_millis(input.long()?);
@@ -257,13 +272,14 @@ mod tests {
             whole: true,
             adopt: false,
             direct: true,
+            not_ready: Some(Incarnation(77)),
         };
         let positions = Positions { applied: 1, written: 2, synced: 3 };
         vec![
             ToPrimary::Hello(hello),
             ToPrimary::Ack(Ack { stamp: STAMP, beat: 5, positions, whole: true }),
             ToPrimary::Declined(STAMP, 7),
-            ToPrimary::Fenced(Epoch(8)),
+            ToPrimary::Fenced { epoch: Epoch(8), leads: true },
         ]
     }
 
@@ -293,7 +309,7 @@ mod tests {
             answer(Course::Continue(7)),
             answer(Course::Repair(8)),
             answer(Course::FullCopy),
-            ToReplica::NotReady,
+            ToReplica::NotReady(Incarnation(9)),
             ToReplica::Beat(beat),
             ToReplica::Handover(Handover {
                 stamp: STAMP,

@@ -6,23 +6,29 @@ pub mod link;
 pub mod redis;
 pub mod roles;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use hotring_cluster::{Held, Hello, Identity, NodeId, Replica, Stamp, StoreId, ToPrimary, Told};
+use hotring_cluster::{
+    FailoverRefused, Held, Hello, Identity, NodeId, Replica, Stamp, StoreId, TakeOver, ToPrimary,
+    Told, Writes,
+};
 use hotring_log::{Backlog, Log, Lsn};
 use hotring_store::Session;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::host::{clock, fiber};
-use crate::settings::config::{Config, Source};
+use crate::settings::config::{Config, ReplicationSettings, Source};
 use link::{Link, LinkStatus};
 use redis::RedisLink;
-use roles::{Attached, ReplicaStatus, Role, Roles};
+use roles::{Attached, ReplicaStatus, Role, Roles, Task};
 
 /// The error of a write on a replica. Clients know the code and the text from Redis.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
+
+/// The error of a write that too few replicas would get. Clients know the code and the text from Redis.
+pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
 /// Why a replica does not become a primary.
 pub(crate) const HALF_RECEIVED: &str = "ERR this replica has received only a part of its primary's data and cannot be a primary of it. Let the copy end, or \
@@ -51,6 +57,10 @@ pub struct Counts {
 pub struct Replication {
     pub counts: Counts,
     is_replica: AtomicBool,
+    /// What writes get, as a [`Writes`].
+    writes: AtomicU8,
+    /// Tells the thread of the links that the machine has something for it.
+    work: Notify,
     /// The primary to follow; None on a primary. Each change begins a new link, even to the same primary.
     source: watch::Sender<Option<Arc<Source>>>,
     link: Mutex<Link>,
@@ -68,13 +78,47 @@ impl Replication {
         Replication {
             counts: Counts::default(),
             is_replica: AtomicBool::new(source.is_some()),
+            writes: AtomicU8::new(Writes::Open as u8),
+            work: Notify::new(),
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
             redis: RedisLink::default(),
             id: Mutex::new(names.stream),
-            roles: Mutex::new(Roles::new(names.me, names.store, started)),
+            roles: Mutex::new({
+                let mut roles = Roles::new(names.me, names.store, started);
+                roles.set_rules(&config.replication, None);
+                roles
+            }),
             applying: Mutex::new(()),
         }
+    }
+
+    /// Applies changed settings.
+    pub(super) fn set_rules(&self, settings: &ReplicationSettings, log: Option<&Log>) {
+        self.roles().set_rules(settings, log);
+        self.work.notify_one();
+    }
+
+    /// The error of a write, if writes are refused because of the role or for lack of replicas.
+    pub(crate) fn refuses_writes(&self) -> Option<&'static str> {
+        if self.is_replica() {
+            return Some(READONLY);
+        }
+        // ORDERING: Relaxed; a thread learns of a change from the version of the settings.
+        let writes = self.writes.load(Ordering::Relaxed);
+        (writes == Writes::NoReplicas as u8 || writes == Writes::Closed as u8)
+            .then_some(NO_REPLICAS)
+    }
+
+    /// Publishes whether writes are accepted; true if that has changed.
+    fn publish_writes(&self, writes: Writes) -> bool {
+        // ORDERING: Relaxed, as above.
+        self.writes.swap(writes as u8, Ordering::Relaxed) != writes as u8
+    }
+
+    /// Waits until the machine has something for the thread of the links.
+    pub async fn worked(&self) {
+        self.work.notified().await;
     }
 
     /// Whether this server follows a primary, and so refuses writes.
@@ -141,7 +185,14 @@ impl Replication {
     /// A record of epochs was recovered from the disk; the last one counts.
     pub fn recovered(&self, epochs: &[u8]) {
         if let Some((store, history)) = codec::epochs_of(epochs) {
-            self.roles().recovered(Held { store, history, last: 0, whole: true, adopt: false });
+            self.roles().recovered(Held {
+                store,
+                history,
+                last: 0,
+                whole: true,
+                adopt: false,
+                caught_up: false,
+            });
         }
     }
 
@@ -159,8 +210,10 @@ impl Replication {
     /// Takes the role for which the settings ask, once the server's own data is loaded. Nothing is written yet.
     pub fn begin(&self, session: &mut Session, log: &Log, backlog: &Backlog) {
         let has_epochs = self.has_epochs();
-        if self.is_replica() {
+        if self.is_replica() || self.roles().awaits() {
             session.switch_log(true);
+        }
+        if self.is_replica() {
             session.switch_role(hotring_store::Role::Replica, clock::unix_ms());
         } else if has_epochs {
             session.follow(true);
@@ -171,9 +224,9 @@ impl Replication {
         }
         let mut roles = self.roles();
         match self.is_replica() {
-            true => roles.become_replica(log.handed(), false),
+            true => roles.become_replica(log.handed(), false, Some(log)),
             // A server that never was a part of anything needs no epochs.
-            false if has_epochs => roles.become_primary(log),
+            false if has_epochs || roles.awaits() => roles.become_primary(log),
             false => {}
         }
     }
@@ -198,8 +251,8 @@ impl Replication {
     }
 
     /// Becomes a replica at a moment without writes; `last` is the end of the log.
-    pub(super) fn become_replica(&self, last: Lsn) {
-        self.roles().become_replica(last, true);
+    pub(super) fn become_replica(&self, last: Lsn, log: Option<&Log>) {
+        self.roles().become_replica(last, true, log);
     }
 
     /// Becomes a primary by promotion, at a moment without writes.
@@ -224,9 +277,48 @@ impl Replication {
         Ok(())
     }
 
-    /// Passes the time to the machine of the role.
-    pub fn tick(&self, told: Told, log: &Log) {
-        self.roles().tick(told, log);
+    /// Passes the time to the machine of the role. Returns what the server must do, and whether what writes get has
+    /// changed.
+    pub fn tick(&self, told: Told, log: &Log) -> (Vec<Task>, bool) {
+        let mut roles = self.roles();
+        roles.tick(told, log);
+        (roles.take_tasks(), self.publish_writes(roles.writes()))
+    }
+
+    /// All writes are held back, and the log ends with this record.
+    pub(super) fn paused(&self, last: Lsn, log: &Log) {
+        self.roles().paused(last, log);
+        self.work.notify_one();
+    }
+
+    /// Begins a failover.
+    pub(crate) fn fail_over(
+        &self,
+        to: Option<(&str, u16)>,
+        timeout: Option<Duration>,
+        force: bool,
+        log: &Log,
+    ) -> Result<(), FailoverRefused> {
+        self.roles().fail_over(to, timeout, force, log)?;
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Ends a failover; false if there is none.
+    pub(crate) fn abort_failover(&self, log: &Log) -> bool {
+        let ended = self.roles().abort_failover(log);
+        self.work.notify_one();
+        ended
+    }
+
+    /// Whether a failover is under way.
+    pub(crate) fn is_failing_over(&self) -> bool {
+        self.roles().writes() == Writes::Paused
+    }
+
+    /// Becomes a primary by a handover, at a moment without writes.
+    pub(super) fn take_over(&self, from: TakeOver, log: &Log) {
+        self.roles().take_over(from, log);
     }
 
     /// Runs `f` on the machine of a replica with the time; None if this server is none.
@@ -258,7 +350,21 @@ impl Replication {
 
     /// A message of an attached replica.
     pub fn receive(&self, from: NodeId, message: &ToPrimary, log: &Log) {
-        self.roles().receive(from, message, log);
+        let mut roles = self.roles();
+        roles.receive(from, message, log);
+        if roles.has_tasks() {
+            self.work.notify_one();
+        }
+    }
+
+    /// The number of replicas that have applied a record.
+    pub(crate) fn applied_by(&self, lsn: Lsn) -> usize {
+        self.roles().primary().map_or(0, |primary| primary.feed().applied_by(lsn))
+    }
+
+    /// The number of replicas that have synced a record.
+    pub(crate) fn synced_by(&self, lsn: Lsn) -> usize {
+        self.roles().primary().map_or(0, |primary| primary.feed().synced_by(lsn))
     }
 
     /// The attached replicas.

@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use hotring_cluster::{
-    Held, Hello, Identity, Kept, Moment, NodeId, Origin, Primary, PrimaryAct, Replica, ReplicaAct,
-    Rules, Stamp, Start, StoreId, TakeOver, ToPrimary, ToReplica, Told,
+    FailoverEnd, FailoverRefused, Held, Hello, Identity, Kept, Moment, NodeId, Origin, Primary,
+    PrimaryAct, Replica, ReplicaAct, Rules, Stamp, Start, StoreId, TakeOver, ToPrimary, ToReplica,
+    Told, Writes,
 };
 use hotring_log::{Effect, Log, Lsn, Records};
+use sha1::{Digest, Sha1};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::codec::epochs_to_bytes;
+use crate::settings::config::{ReplicationSettings, Source};
 
 /// The rules of servers without a coordinator: no replica promises anything, and a beat is due each second.
 const RULES: Rules = Rules {
@@ -25,6 +28,12 @@ const RULES: Rules = Rules {
     min_in_sync: 0,
     stale_max: Duration::from_secs(10),
 };
+
+/// The name under which a replica is known here: that of the address at which it listens. Operators name replicas by
+/// their addresses, which stay the same over restarts.
+pub fn node_of(ip: &str, port: u16) -> NodeId {
+    NodeId(Sha1::digest(format!("{ip} {port}")).into())
+}
 
 /// The stage of an attached replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +69,21 @@ pub struct ReplicaStatus {
     pub synced: Lsn,
     pub lag: Duration,
     pub lag_bytes: u64,
+    /// Replies wait for it.
+    pub is_in_sync: bool,
+}
+
+/// What the server must do for the machine, outside of its lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Hold back all writes, and say where the log ends.
+    PauseWrites,
+    /// Let writes go on.
+    ResumeWrites,
+    /// Become a primary, as replies wait for replicas.
+    BecomePrimary,
+    /// Follow the server at this address, which is the primary now.
+    Follow(Source),
 }
 
 /// The role of this server.
@@ -78,14 +102,106 @@ pub struct Roles {
     started: Instant,
     pub(super) role: Role,
     attached: Vec<Attached>,
+    /// The replicas for which replies wait, and whether replies wait for any.
+    awaited: Vec<NodeId>,
+    min_in_sync: usize,
+    tasks: Vec<Task>,
+    failover: Option<FailoverEnd>,
 }
 
 impl Roles {
     /// A server without data; `store` identifies the data that it will have.
     pub(super) fn new(me: Identity, store: StoreId, started: Instant) -> Roles {
         let history = Default::default();
-        let held = Held { store, history, last: 0, whole: true, adopt: false };
-        Roles { me, started, role: Role::Alone(held), attached: Vec::new() }
+        let held = Held { store, history, last: 0, whole: true, adopt: false, caught_up: false };
+        Roles {
+            me,
+            started,
+            role: Role::Alone(held),
+            attached: Vec::new(),
+            awaited: Vec::new(),
+            min_in_sync: 0,
+            tasks: Vec::new(),
+            failover: None,
+        }
+    }
+
+    /// Applies changed settings.
+    pub(super) fn set_rules(&mut self, settings: &ReplicationSettings, log: Option<&Log>) {
+        let named = settings.awaited().iter().map(|source| node_of(&source.host, source.port));
+        (self.awaited, self.min_in_sync) = (named.collect(), settings.min_in_sync);
+        self.apply_rules();
+        if let Some(log) = log {
+            self.carry_out(log);
+        }
+    }
+
+    fn apply_rules(&mut self) {
+        let (now, awaited, min) = (self.now(), self.awaited.clone(), self.min_in_sync);
+        let Some(primary) = self.primary() else { return };
+        primary.set_min_in_sync(min);
+        if primary.in_sync() != awaited
+            && let Err(why) = primary.name(now, awaited)
+        {
+            tracing::warn!(?why, "in-sync-replicas cannot be changed now");
+        }
+    }
+
+    /// Whether replies wait for replicas.
+    pub(super) fn awaits(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    pub(super) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    /// What the server must do.
+    pub(super) fn take_tasks(&mut self) -> Vec<Task> {
+        std::mem::take(&mut self.tasks)
+    }
+
+    /// Whether writes are accepted.
+    pub(super) fn writes(&self) -> Writes {
+        match &self.role {
+            Role::Primary(primary) => primary.writes(self.now()),
+            Role::Alone(_) if self.min_in_sync > 0 || self.awaits() => Writes::NoReplicas,
+            Role::Alone(_) | Role::Replica(_) => Writes::Open,
+        }
+    }
+
+    /// Begins a failover to the replica at this address, or to any.
+    pub(super) fn fail_over(
+        &mut self,
+        to: Option<(&str, u16)>,
+        timeout: Option<Duration>,
+        force: bool,
+        log: &Log,
+    ) -> Result<(), FailoverRefused> {
+        let now = self.now();
+        let to = to.map(|(ip, port)| node_of(ip, port));
+        let primary = self.primary().ok_or(FailoverRefused::NoReplica)?;
+        primary.fail_over(now, to, timeout, force)?;
+        self.failover = None;
+        self.carry_out(log);
+        Ok(())
+    }
+
+    /// Ends a failover. False if there is none.
+    pub(super) fn abort_failover(&mut self, log: &Log) -> bool {
+        let ended = self.primary().is_some_and(Primary::abort_failover);
+        self.carry_out(log);
+        ended
+    }
+
+    /// All writes are held back, and the log ends with this record.
+    pub(super) fn paused(&mut self, last: Lsn, log: &Log) {
+        let now = self.now();
+        if let Some(primary) = self.primary() {
+            primary.appended(now, last, log.length());
+            primary.paused(now, last);
+            self.carry_out(log);
+        }
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -96,10 +212,7 @@ impl Roles {
     fn held(&self, last: Lsn, adopt: bool) -> Held {
         match &self.role {
             Role::Alone(held) => Held { last, adopt, ..held.clone() },
-            Role::Primary(primary) => {
-                let history = primary.history().clone();
-                Held { store: primary.store(), history, last, whole: true, adopt }
-            }
+            Role::Primary(primary) => Held { last, adopt, ..primary.held() },
             Role::Replica(replica) => Held { adopt, ..replica.held().clone() },
         }
     }
@@ -121,10 +234,13 @@ impl Roles {
     }
 
     /// Becomes a replica. `adopt` if an operator has just asked for it: then it gives up its data for the primary's.
-    pub(super) fn become_replica(&mut self, last: Lsn, adopt: bool) {
+    pub(super) fn become_replica(&mut self, last: Lsn, adopt: bool, log: Option<&Log>) {
         self.attached.clear();
         let held = self.held(last, adopt);
         self.role = Role::Replica(Box::new(Replica::new(self.now(), self.me, RULES, None, held)));
+        if let Some(log) = log {
+            self.publish(log);
+        }
     }
 
     /// Becomes a primary, unless it is one. The log must not grow meanwhile: no session is within the gate.
@@ -133,8 +249,12 @@ impl Roles {
             return;
         }
         let Held { store, history, last, .. } = self.held(log.handed(), false);
-        let kept = Kept { store, history, last, clean: true };
-        let primary = Primary::start(self.now(), self.me, RULES, kept, Origin::Named(Vec::new()));
+        // Data that never had a replica can lack nothing that one has.
+        let clean = history.starts().is_empty();
+        let kept = Kept { store, history, last, clean };
+        let set = Origin::Named(self.awaited.clone());
+        let rules = Rules { min_in_sync: self.min_in_sync, ..RULES };
+        let primary = Primary::start(self.now(), self.me, rules, kept, set);
         self.role = Role::Primary(Box::new(primary));
         self.carry_out(log);
     }
@@ -144,6 +264,8 @@ impl Roles {
         self.attached.clear();
         let primary = Primary::take_over(self.now(), self.me, RULES, from);
         self.role = Role::Primary(Box::new(primary));
+        // The settings here name this server's replicas.
+        self.apply_rules();
         self.carry_out(log);
     }
 
@@ -174,6 +296,7 @@ impl Roles {
     pub(super) fn tick(&mut self, told: Told, log: &Log) {
         let now = self.now();
         match &mut self.role {
+            Role::Alone(_) if !self.awaited.is_empty() => self.tasks.push(Task::BecomePrimary),
             Role::Alone(_) => {}
             Role::Primary(primary) => {
                 primary.appended(now, log.handed(), log.length());
@@ -193,17 +316,20 @@ impl Roles {
         mut attached: Attached,
     ) -> Option<Stamp> {
         let now = self.now();
+        let node = attached.node;
         let primary = self.primary()?;
         primary.appended(now, log.handed(), log.length());
         primary.hello(now, hello, oldest);
-        let follower = primary.feed().follower(attached.node)?;
-        attached.stamp = follower.stamp;
-        let stamp = attached.stamp;
+        let stamp = primary.feed().follower(node).map(|follower| follower.stamp);
+        attached.stamp = stamp.unwrap_or(attached.stamp);
         // An earlier connection of the same node ends, as its task loses its messages.
-        self.attached.retain(|known| known.node != attached.node);
+        self.attached.retain(|known| known.node != node);
         self.attached.push(attached);
         self.carry_out(log);
-        Some(stamp)
+        if stamp.is_none() {
+            self.attached.retain(|known| known.node != node);
+        }
+        stamp
     }
 
     /// The connection of a replica has ended.
@@ -229,29 +355,46 @@ impl Roles {
         while let Some(primary) = self.primary() {
             let acts = primary.acts();
             if acts.is_empty() {
-                return;
+                break;
             }
             for act in acts {
                 match act {
                     PrimaryAct::Send(to, message) => self.send(to, message),
                     PrimaryAct::Begin(start) => self.begin(start, log),
                     PrimaryAct::Superseded(epoch, by) => {
-                        let by = by.map(|node| node.to_string()).unwrap_or_default();
-                        tracing::error!(
+                        tracing::warn!(
                             epoch = epoch.0,
-                            by,
                             "another server is the primary of this data"
                         );
+                        let by = self.attached.iter().find(|attached| Some(attached.node) == by);
+                        let source = by.map(|by| Source { host: by.ip.clone(), port: by.port });
+                        self.tasks.extend(source.map(Task::Follow));
                     }
                     // Without records nothing is asked, and a named set needs no record.
                     PrimaryAct::Ask(_) | PrimaryAct::MustNotStart(_) => {}
-                    PrimaryAct::PauseWrites | PrimaryAct::ResumeWrites => {}
+                    PrimaryAct::PauseWrites => self.tasks.push(Task::PauseWrites),
+                    PrimaryAct::ResumeWrites => self.tasks.push(Task::ResumeWrites),
                     PrimaryAct::FailoverEnded(end) => {
-                        tracing::warn!(?end, "the failover has ended")
+                        tracing::warn!(?end, "the failover has ended");
+                        self.failover = Some(end);
                     }
                 }
             }
         }
+        self.publish(log);
+    }
+
+    /// States up to where replies need not wait for replicas.
+    fn publish(&self, log: &Log) {
+        let (replicated, lacks) = match &self.role {
+            Role::Primary(primary) if self.awaits() => {
+                (primary.committed(), primary.writes(self.now()) == Writes::NoReplicas)
+            }
+            // What still waits has an open fate: no replica of this server will acknowledge it.
+            Role::Replica(_) if self.awaits() => (log.replicated(), true),
+            _ => (Lsn::MAX, false),
+        };
+        log.set_replicated(replicated, lacks);
     }
 
     fn send(&self, to: NodeId, message: ToReplica) {
@@ -288,22 +431,35 @@ impl Roles {
                 synced: follower.positions.synced,
                 lag: lag.time,
                 lag_bytes: lag.bytes,
+                is_in_sync: primary.in_sync().contains(&attached.node),
             })
         };
         self.attached.iter().filter_map(status).collect()
     }
 }
 
-/// Takes the messages to the primary out of a replica's acts. True if the link must end.
-pub fn messages_of(acts: Vec<ReplicaAct>, mut send: impl FnMut(ToPrimary)) -> bool {
-    let mut ends = false;
+/// What a replica's link must do.
+#[derive(Debug, Default)]
+pub struct LinkWork {
+    /// Messages to the primary.
+    pub messages: Vec<ToPrimary>,
+    /// The link must end.
+    pub ends: bool,
+    /// The primary has handed its role over.
+    pub take_over: Option<Box<TakeOver>>,
+}
+
+/// Sorts what the machine of a replica asks for.
+pub fn work_of(acts: Vec<ReplicaAct>) -> LinkWork {
+    let mut work = LinkWork::default();
     for act in acts {
         match act {
-            ReplicaAct::Send(_, message) => send(message),
-            ReplicaAct::Reconnect => ends = true,
-            // These come from a promotion only, which its own caller looks after.
-            ReplicaAct::Ask(_) | ReplicaAct::TakeOver(_) | ReplicaAct::GivenUp(_) => {}
+            ReplicaAct::Send(_, message) => work.messages.push(message),
+            ReplicaAct::Reconnect => work.ends = true,
+            ReplicaAct::TakeOver(from) => work.take_over = Some(from),
+            // Without records nothing is asked or given up.
+            ReplicaAct::Ask(_) | ReplicaAct::GivenUp(_) => {}
         }
     }
-    ends
+    work
 }

@@ -67,7 +67,7 @@ impl Waiting {
         if durability.has_reached(wait.lsn) {
             return Poll::Ready(Ok(()));
         }
-        if let Some(trouble) = durability.trouble() {
+        if let Some(trouble) = durability.trouble_for(wait.lsn) {
             return Poll::Ready(Err(trouble));
         }
         // A woken waiter has left the list. A waiter that a round did not wake is still in it, and is

@@ -344,7 +344,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let has_others = wait.has_others;
         self.logged = None;
         if let Err(trouble) = reached
-            && server.settings.config().log.on_error == OnError::Stop
+            && (trouble.of_replicas || server.settings.config().log.on_error == OnError::Stop)
         {
             self.take_back((!has_others).then_some(&trouble));
         }

@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let Some(wait) = self.conversation.client.wait() else { return Poll::Ready(Ok(())) };
         let thread = self.thread.clone();
         let limit = match wait {
-            Wait::Key { limit, .. } | Wait::Element { limit, .. } | Wait::Synced { limit, .. } => {
+            Wait::Key { limit, .. } | Wait::Element { limit, .. } | Wait::Safe { limit, .. } => {
                 *limit
             }
             Wait::Pause { .. } | Wait::Log | Wait::Script { .. } | Wait::Save { .. } => None,

@@ -13,7 +13,7 @@ use hotring_cluster::{Course, Hello, NodeId, Stamp, ToPrimary, ToReplica};
 use hotring_commands::host::clock;
 use hotring_commands::state::client::{ClientShared, KILLED};
 use hotring_commands::state::replication::codec;
-use hotring_commands::state::replication::roles::{Attached, Stage};
+use hotring_commands::state::replication::roles::{Attached, Stage, node_of};
 use hotring_commands::state::server::Server;
 use hotring_log::wire::Kind;
 use hotring_log::{Backlog, Chunk, Log, Lsn};
@@ -43,24 +43,31 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 
 async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     mut receiver: Receiver<R>,
-    sender: Sender<W>,
+    mut sender: Sender<W>,
     server: &Arc<Server>,
     client: &ClientShared,
     port: u16,
 ) -> Result<(), LinkError> {
     let hello = tokio::time::timeout(HELLO_MAX, hello(&mut receiver)).await;
-    let hello = hello.map_err(|_| LinkError::Peer("it does not say hello".to_string()))??;
+    let mut hello = hello.map_err(|_| LinkError::Peer("it does not say hello".to_string()))??;
     let (log, backlog) = open_stream(server).await?;
-    let (messages, inbox) = mpsc::unbounded_channel();
+    let (messages, mut inbox) = mpsc::unbounded_channel();
     let stage = Arc::new(AtomicU8::new(Stage::Copying as u8));
-    let node = hello.from.node;
-    let stamp = Stamp { epoch: hotring_cluster::Epoch(0), session: 0 };
     let ip = client.peer.rsplit_once(':').map_or(client.peer.as_ref(), |(ip, _)| ip).to_string();
+    // Here a replica goes by its address, by which operators name it.
+    let node = node_of(&ip, port);
+    hello.from.node = node;
+    let stamp = Stamp { epoch: hotring_cluster::Epoch(0), session: 0 };
     let attached = Attached { node, stamp, ip, port, messages, stage: stage.clone() };
     let oldest = backlog.status().start + 1;
-    let stamp = server.replication.attach(&hello, oldest, &log, attached);
-    let stamp =
-        stamp.ok_or_else(|| LinkError::Peer("this server serves no replicas now".to_string()))?;
+    let Some(stamp) = server.replication.attach(&hello, oldest, &log, attached) else {
+        if let Ok(message) = inbox.try_recv() {
+            let bytes = codec::to_replica_bytes(&message);
+            sender.send(Kind::Message, [&bytes[..]]).await?;
+            sender.flush().await?;
+        }
+        return Err(LinkError::Peer("this server serves no replicas now".to_string()));
+    };
     let _detaches = Detaches { server, stamp };
     tracing::info!(peer = %client.peer, %node, last = hello.last, "a replica asks for the stream");
     let sending =

@@ -8,7 +8,7 @@ use hotring_cluster::{AnswerRefused, Course, NodeId, ToPrimary, ToReplica};
 use hotring_commands::host::clock;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::LinkStage;
-use hotring_commands::state::replication::roles::messages_of;
+use hotring_commands::state::replication::roles::work_of;
 use hotring_commands::state::server::Server;
 use hotring_log::wire::{Frame, Kind};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -37,8 +37,13 @@ pub(super) async fn follow(
     let answered = tokio::time::timeout(ANSWER_MAX, next_message(&mut receiver)).await;
     let answered =
         answered.map_err(|_| LinkError::Peer("the primary does not answer".to_string()))??;
-    let ToReplica::Answer(answer) = answered else {
-        return Err(LinkError::Peer("the primary is not ready".to_string()));
+    let answer = match answered {
+        ToReplica::Answer(answer) => answer,
+        other => {
+            let node = NodeId::default();
+            server.replication.with_replica(|replica, now| replica.receive(now, node, &other));
+            return Err(LinkError::Peer("the primary is not ready".to_string()));
+        }
     };
     let (stamp, primary) = (answer.stamp, answer.from);
     let epochs = codec::epochs_to_bytes(answer.store, &answer.history);
@@ -111,8 +116,8 @@ async fn speak<W: AsyncWrite + Unpin>(
     let Some(acts) = server.replication.with_replica(|replica, _| replica.acts()) else {
         return Ok(true);
     };
-    let mut messages = Vec::new();
-    let ends = messages_of(acts, |message| messages.push(message));
+    let mut work = work_of(acts);
+    let messages = &mut work.messages;
     // Each acknowledgement includes those before it.
     let last_ack = messages.iter().rposition(|message| matches!(message, ToPrimary::Ack(_)));
     let mut at = 0;
@@ -120,8 +125,12 @@ async fn speak<W: AsyncWrite + Unpin>(
         at += 1;
         !matches!(message, ToPrimary::Ack(_)) || Some(at - 1) == last_ack
     });
-    send(sender, &messages).await?;
-    Ok(ends)
+    send(sender, messages).await?;
+    if let Some(from) = work.take_over {
+        server.take_over(*from, &mut server.store.session());
+        return Ok(true);
+    }
+    Ok(work.ends)
 }
 
 async fn next_message<R: AsyncRead + Unpin>(

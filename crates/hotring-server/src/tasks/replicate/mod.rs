@@ -37,6 +37,9 @@ use greet::{Peer, greet};
 /// The name of the thread.
 pub(crate) const THREAD: &str = "hotring-replica";
 
+/// The session that changes the store's role.
+const ROLE_SESSION: &str = "hotring-role";
+
 /// The pause before the next attempt after a failure, which doubles up to the longest one.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -89,11 +92,18 @@ pub(crate) fn run(server: &Arc<Server>) {
 async fn tick(server: &Server) {
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut session = server.store.session_named(ROLE_SESSION);
     loop {
-        timer.tick().await;
-        if let Some(log) = server.persist.durability.stream() {
-            server.replication.tick(Told { wall: clock::unix_ms(), cas: 0 }, log);
+        // The machine may have something to do between two ticks.
+        let due = async { _ = timer.tick().await };
+        _ = unless(server.replication.worked(), due).await;
+        let Some(log) = server.persist.durability.stream() else { continue };
+        let told = Told { wall: clock::unix_ms(), cas: 0 };
+        let (tasks, has_changed) = server.replication.tick(told, log);
+        if has_changed {
+            server.settings.renew();
         }
+        tasks.into_iter().for_each(|task| server.work_for_role(task, &mut session));
     }
 }
 

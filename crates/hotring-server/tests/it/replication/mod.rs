@@ -184,10 +184,21 @@ fn write(wire: &mut Wire, random: &mut Rng) {
     wire.say(&command);
 }
 
+/// Stops the clients of a test, also if it fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs `during` while two clients write.
 fn beside_writes(server: &TestServer, seed: u64, during: impl FnOnce()) {
     let stops = AtomicBool::new(false);
+    let stopping = Stops(&stops);
     std::thread::scope(|scope| {
+        let _stopping = stopping;
         for n in 0..2 {
             let (mut wire, mut random) = (server.connect(), Rng::with_seed(seed + n));
             let stops = &stops;
@@ -198,7 +209,6 @@ fn beside_writes(server: &TestServer, seed: u64, during: impl FnOnce()) {
             });
         }
         during();
-        stops.store(true, Ordering::Relaxed);
     });
 }
 
@@ -420,4 +430,124 @@ fn a_link_needs_a_user_who_may_replicate() {
     assert_eq!(r.say("CONFIG SET masteruser follower"), ok());
     wait_until_up(&mut r);
     assert_eq!(r.say("GET k").text(), "1");
+}
+
+fn address(server: &TestServer) -> String {
+    server.address.to_string()
+}
+
+#[test]
+fn wait_answers_how_many_replicas_have_the_writes() {
+    let folder = Folder::new("wait");
+    let primary = TestServer::new();
+    let replica = server(Some((&folder, When::Written)), |_| {});
+    let (mut p, mut r) = (primary.connect(), replica.connect());
+    assert_eq!(p.say("WAIT 1 20"), Reply::Int(0));
+    follow(&mut r, primary.address.port());
+    wait_until_up(&mut r);
+    for n in 0..20 {
+        assert_eq!(p.say(&format!("SET k {n}")), ok());
+        assert_eq!(p.say("WAIT 1 5000"), Reply::Int(1));
+        assert_eq!(r.say("GET k").text(), n.to_string());
+    }
+    assert_eq!(p.say("SET k x"), ok());
+    assert_eq!(p.say("WAITAOF 0 1 10000"), Reply::Array(vec![Reply::Int(0), Reply::Int(1)]));
+    assert_eq!(p.say("WAIT 2 20"), Reply::Int(1));
+    assert!(r.say("WAIT 0 0").text().starts_with("ERR WAIT cannot be used with replica"));
+}
+
+/// Each reply comes after the replica has the write; without the replica there is an error and no reply.
+#[test]
+fn acknowledged_by_replicas_means_that_they_have_it() {
+    let replica = TestServer::new();
+    let in_sync = address(&replica);
+    let primary = TestServer::new();
+    let (mut p, mut r) = (primary.connect(), replica.connect());
+    let proxy = Proxy::new(primary.address);
+    follow(&mut r, proxy.port());
+    wait_until_up(&mut r);
+    assert_eq!(p.say(&format!("CONFIG SET ack replicated in-sync-replicas {in_sync}")), ok());
+    wait_for("the replica is in sync", || p.say("SET k 0") == ok());
+    assert_eq!(info(&mut p, "in_sync_replicas"), "1");
+    for n in 0..200 {
+        assert_eq!(p.say(&format!("SET k {n}")), ok());
+        assert_eq!(r.say("GET k").text(), n.to_string());
+    }
+    proxy.refuse(true);
+    proxy.cut_after(0);
+    // This one was applied here before the primary knew.
+    let mut open = primary.connect();
+    let text = open.say("SET k open").text();
+    assert!(text.starts_with("NOREPLICAS"), "{text}");
+    wait_for("writes are refused", || {
+        p.say("SET k no").text().starts_with("NOREPLICAS Not enough")
+    });
+    assert_eq!(p.say("PING").text(), "PONG");
+    // The operator goes on without it.
+    assert_eq!(p.ask(&["CONFIG", "SET", "in-sync-replicas", ""]), ok());
+    wait_for("writes go on", || p.say("SET k alone") == ok());
+    proxy.refuse(false);
+    proxy.never_cut();
+    assert_equal(&mut p, &mut r);
+    assert_eq!(p.say(&format!("CONFIG SET in-sync-replicas {in_sync}")), ok());
+    wait_for("the replica is in sync again", || p.say("SET k together") == ok());
+    assert_eq!(r.say("GET k").text(), "together");
+}
+
+/// Two clients count; each failover moves them to the other server, and no acknowledged step is lost or done twice.
+#[test]
+fn failovers_lose_no_acknowledged_write() {
+    let servers = [TestServer::new(), TestServer::new()];
+    let [mut a, mut b] = [servers[0].connect(), servers[1].connect()];
+    follow(&mut b, servers[0].address.port());
+    wait_until_up(&mut b);
+    for (wire, other) in [(&mut a, &servers[1]), (&mut b, &servers[0])] {
+        let set = format!("CONFIG SET ack replicated in-sync-replicas {}", address(other));
+        assert_eq!(wire.say(&set), ok());
+    }
+    wait_for("the replica is in sync", || a.say("SET begun 1") == ok());
+    let stops = AtomicBool::new(false);
+    let stopping = Stops(&stops);
+    std::thread::scope(|scope| {
+        let stopping = stopping;
+        let counting: Vec<_> = (0..2)
+            .map(|n| {
+                let (servers, stops) = (&servers, &stops);
+                scope.spawn(move || {
+                    let (mut at, mut count, mut wire) = (0, 0, servers[0].connect());
+                    while !stops.load(Ordering::Relaxed) {
+                        match wire.say(&format!("SET c{n} {}", count + 1)) {
+                            reply if reply == ok() => count += 1,
+                            _ => {
+                                at = 1 - at;
+                                wire = servers[at].connect();
+                            }
+                        }
+                    }
+                    count
+                })
+            })
+            .collect();
+        let mut wires = [&mut a, &mut b];
+        for turn in 0..6 {
+            let (from, to) = (turn % 2, 1 - turn % 2);
+            std::thread::sleep(Duration::from_millis(150));
+            let port = servers[to].address.port();
+            wait_for("a failover begins", || {
+                wires[from].say(&format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 5000")) == ok()
+            });
+            wait_for("the role has moved", || info(wires[to], "role") == "master");
+            wait_for("the old one follows", || info(wires[from], "master_link_status") == "up");
+        }
+        drop(stopping);
+        let counts: Vec<u64> = counting.into_iter().map(|thread| thread.join().unwrap()).collect();
+        for (n, count) in counts.iter().enumerate() {
+            let found: u64 = wires[0].say(&format!("GET c{n}")).text().parse().unwrap();
+            // The write after the last acknowledged one may have been done without a reply.
+            assert!(found == *count || found == count + 1, "client {n}: {count}, found {found}");
+            assert!(*count > 20, "{count} writes");
+        }
+    });
+    assert_equal(&mut a, &mut b);
+    assert_eq!(info(&mut a, "sync_full"), "1", "failovers need no copy");
 }

@@ -1,0 +1,83 @@
+//! The primary's record: it names this start, and the in-sync set in it follows what the replicas do.
+
+use crate::ids::{Moment, NodeId};
+use crate::in_sync::{InSync, Set};
+use crate::primary::{Act, Primary, StartRefused, State};
+use crate::records::{Next, Outcome, Revision, Shard};
+
+impl Primary {
+    /// Asks the records to remove members that lag and to add replicas that have caught up.
+    pub(crate) fn adapt_set(&mut self, now: Moment) {
+        let Some(record) = self.in_sync.settled() else { return };
+        let barrier = self.barrier();
+        let is_ready = |node: NodeId| self.is_within(now, node, self.rules.in_sync_lag);
+        let has_time = |node: &NodeId| now < self.grace && self.deposed != Some(*node);
+        let stays = |node: &NodeId| has_time(node) || is_ready(*node);
+        let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
+        for follower in self.feed.followers() {
+            let node = follower.id.node;
+            let may = follower.direct && record.replicas.contains(&node) && !wanted.contains(&node);
+            if may && follower.positions.applied >= barrier && is_ready(node) {
+                wanted.push(node);
+            }
+        }
+        if wanted != record.in_sync {
+            let request = self.in_sync.change(wanted);
+            self.acts.extend(request.map(Act::Ask));
+            self.advance();
+        }
+    }
+
+    pub(crate) fn go_on_claiming(&mut self, now: Moment, outcome: Outcome) {
+        let State::Claiming(claim) = &mut self.state else { return };
+        let (me, own) = (self.me, self.history.last_start().copied());
+        let is_clean = self.is_clean;
+        let step = claim.outcome(outcome, |found| {
+            let record = found.map(|(_, record)| record);
+            let record = record.filter(|record| record.primary.node == me.node);
+            let record = record.ok_or(StartRefused::NotNamed)?;
+            // The log has the record by which this node began its reign, so it has all before.
+            let has_begun = own.is_some_and(|own| own.epoch >= record.promoted);
+            if (is_clean && has_begun) || wrong!(TrustEmpty) {
+                return Ok(Shard { epoch: record.epoch.next(), primary: me, ..record.clone() });
+            }
+            Err(StartRefused::MayHaveLost)
+        });
+        let shard_id = claim.shard();
+        match step {
+            Next::Ask(request) => self.acts.push(Act::Ask(request)),
+            Next::Through(revision, record) => {
+                let epoch = record.epoch;
+                self.in_sync = InSync::new(Set::Recorded(shard_id, revision, record));
+                self.begin(now, epoch);
+            }
+            Next::Refused(why) => {
+                self.state = State::Over;
+                self.acts.push(Act::MustNotStart(why));
+            }
+        }
+    }
+
+    /// A watch showed this record. A primary that needs no other node learns only so that it was replaced by
+    /// force.
+    pub fn saw(&mut self, revision: Revision, shard: &Shard) {
+        let is_later = self.in_sync.revision().is_some_and(|known| revision > known);
+        if matches!(self.state, State::Serving) && is_later && shard.primary != self.me {
+            self.supersede(shard.epoch, Some(shard.primary.node));
+        }
+    }
+
+    pub(crate) fn go_on_changing(&mut self, outcome: Outcome) {
+        match self.in_sync.outcome(outcome) {
+            Ok(request) => self.acts.extend(request.map(Act::Ask)),
+            Err(_) => return self.supersede(self.epoch(), None),
+        }
+        let Some(record) = self.in_sync.record() else { return };
+        if record.primary != self.me {
+            let (epoch, by) = (record.epoch, record.primary.node);
+            return self.supersede(epoch, Some(by));
+        }
+        self.settle_handover();
+        self.advance();
+    }
+}

@@ -1,0 +1,285 @@
+//! The operator of a pair without records, and who repairs the shard with them.
+
+use crate::ids::NodeId;
+use crate::primary::{Primary, Writes};
+use crate::sim::world::World;
+
+/// After a failover was last seen, a handover may still be taken up for this long: the operator looks at
+/// least every 900 ms, and a promise lasts for two seconds of a slow clock.
+const HANDOVER: u64 = 3200;
+
+/// Without promises: as long as a message may take.
+const HANDOVER_MAX: u64 = 12_000;
+
+impl World {
+    /// Looks around, and does one thing or nothing.
+    pub fn operate(&mut self) {
+        if self.record.is_some() { self.repair_shard() } else { self.operate_by_hand() }
+    }
+
+    fn random_node(&mut self) -> usize {
+        self.rng.usize(..self.nodes.len())
+    }
+
+    fn is_whim(&mut self, of: u8) -> bool {
+        self.in_trouble && self.rng.u8(..of) == 0
+    }
+
+    /// Whether this step is forced.
+    fn is_forced(&mut self) -> bool {
+        self.plan.is_forced && self.rng.bool()
+    }
+
+    fn repair_shard(&mut self) {
+        let Some((_, shard)) = &self.record else { return };
+        let chief = self.index(shard.primary.node);
+        if self.plan.is_forced {
+            self.let_adopt();
+        }
+        if self.is_whim(4) {
+            return self.fail_over(chief);
+        }
+        let is_well = self.is_up(chief) && self.nodes[chief].answers(self.now);
+        if !is_well || self.is_whim(8) {
+            let n = self.random_node();
+            self.promote(n, Vec::new());
+        }
+    }
+
+    /// A replica keeps its data, if a node with other data was forced, until it is told not to.
+    fn let_adopt(&mut self) {
+        for n in 0..self.nodes.len() {
+            if self.is_up(n) && self.nodes[n].replica().is_some() && self.following(n).refuses {
+                let is_told = self.replica_mut(n).adopt();
+                self.following(n).refuses &= !is_told;
+                self.following(n).linked = None;
+            }
+        }
+    }
+
+    fn promote(&mut self, n: usize, set: Vec<NodeId>) -> bool {
+        if !self.is_up(n) || self.nodes[n].replica().is_none() {
+            return false;
+        }
+        let (clock, force) = (self.clock(n), self.is_forced());
+        let result = self.replica_mut(n).promote(clock, set, force);
+        self.note(|| format!("operator promotes node {n}: {result:?}"));
+        self.act(n);
+        result.is_ok()
+    }
+
+    fn fail_over(&mut self, chief: usize) {
+        // Without a set nothing is promised.
+        let has_set = |primary: &Primary| {
+            self.record.is_some() || self.plan.is_forced || !primary.in_sync().is_empty()
+        };
+        if !self.is_up(chief) || !self.nodes[chief].primary().is_some_and(has_set) {
+            return;
+        }
+        let clock = self.clock(chief);
+        let target = self.random_node();
+        let target = Some(self.nodes[target].id).filter(|_| self.rng.bool());
+        let timeout = std::time::Duration::from_millis(self.rng.u64(10..1000));
+        let timeout = Some(timeout).filter(|_| self.rng.bool());
+        let force = self.is_forced();
+        let aborts = self.rng.u8(..3) == 0;
+        let primary = self.primary_mut(chief);
+        let result = if aborts && primary.abort_failover() {
+            "aborted".to_string()
+        } else {
+            format!("{:?}", primary.fail_over(clock, target, timeout, force))
+        };
+        self.failing_over = self.now;
+        self.note(|| format!("operator has node {chief} fail over to {target:?}: {result}"));
+        self.act(chief);
+    }
+
+    pub fn abort_failover(&mut self, n: usize, machine: u64) {
+        if self.is_up(n) && self.machine(n) == machine && self.nodes[n].primary().is_some() {
+            let was_there = self.primary_mut(n).abort_failover();
+            self.note(|| format!("operator aborts the failover of node {n}: {was_there}"));
+            self.act(n);
+        }
+    }
+
+    // Without records.
+
+    fn operate_by_hand(&mut self) {
+        let chief = self.chief;
+        if let Some((n, machine)) = self.pending {
+            // Until that is settled, nothing else is done.
+            if self.nodes[n].process.is_some() && self.machine(n) == machine {
+                return;
+            }
+            self.pending = None;
+        }
+        let clock = self.clock(chief);
+        let is_paused = |primary: &Primary| primary.writes(clock) == Writes::Paused;
+        if self.nodes[chief].primary().is_some_and(is_paused) {
+            self.failing_over = self.now;
+        }
+        // A handover may be on its way, so no other node may be promoted, and none be taken out.
+        let wait = if self.plan.promises { HANDOVER } else { HANDOVER_MAX };
+        let may_promote = self.failing_over == 0 || self.now > self.failing_over + wait;
+        let is_well = self.is_up(chief) && self.nodes[chief].answers(self.now);
+        let serves = |primary: &Primary| primary.writes(clock) != Writes::Closed;
+        if !self.nodes[chief].primary().is_some_and(serves) && self.is_stuck() {
+            return self.rescue();
+        }
+        let may_wait = self.in_trouble && self.rng.bool();
+        if may_promote && ((!is_well && !may_wait) || self.is_whim(12)) {
+            let n = self.random_node();
+            if n != chief && (!self.nodes[n].is_barred || self.plan.is_forced) {
+                let set = self.choose_set(n);
+                if self.promote(n, set) {
+                    let is_waiting = self.chief == chief;
+                    self.pending = is_waiting.then(|| (n, self.machine(n)));
+                    return;
+                }
+            }
+        }
+        if !self.is_up(chief) || self.nodes[chief].primary().is_none() {
+            return;
+        }
+        match self.rng.u8(..4) {
+            0 if self.in_trouble => self.fail_over(chief),
+            1 if may_promote => self.shrink(chief),
+            2 => self.extend(chief),
+            _ => self.redirect(chief),
+        }
+        self.unbar(chief);
+    }
+
+    /// Whether no node is known to have everything, though all are there: the one that has died since was the
+    /// only one to know.
+    fn is_stuck(&self) -> bool {
+        let is_late = self.now > self.healed_at.saturating_add(12_000);
+        is_late && (0..self.nodes.len()).all(|n| self.is_up(n))
+    }
+
+    /// Once all nodes can tell what they have, the one with the latest epoch and record is forced.
+    fn rescue(&mut self) {
+        let whole = (0..self.nodes.len()).filter(|n| !self.nodes[*n].is_partial);
+        let best = whole.max_by_key(|n| {
+            let data = &self.nodes[*n].data;
+            (data.history.epoch(), data.last())
+        });
+        let Some(best) = best else { return };
+        let clock = self.clock(best);
+        self.stats.rescues += 1;
+        if self.nodes[best].primary().is_some() {
+            self.note(|| format!("operator lets node {best} go on with what it has"));
+            self.chief = best;
+            self.primary_mut(best).accept_loss(clock);
+            return self.act(best);
+        }
+        let result = self.replica_mut(best).promote(clock, Vec::new(), true);
+        self.note(|| format!("operator forces node {best}: {result:?}"));
+        self.act(best);
+        if result.is_ok() && self.chief != best {
+            self.pending = Some((best, self.machine(best)));
+        }
+    }
+
+    /// The in-sync set of the node that is promoted: no node, or all others.
+    fn choose_set(&mut self, n: usize) -> Vec<NodeId> {
+        if self.rng.bool() {
+            return Vec::new();
+        }
+        let others = self.nodes.iter().map(|node| node.id);
+        others.filter(|node| *node != self.nodes[n].id).collect()
+    }
+
+    /// A node has become primary: by the operator's word, or by a handover.
+    pub fn promoted(&mut self, n: usize, set: Vec<NodeId>) {
+        self.chief = n;
+        self.pending = self.pending.filter(|(other, _)| *other != n);
+        for m in (0..self.nodes.len()).filter(|m| *m != n) {
+            let is_member = set.contains(&self.nodes[m].id);
+            self.renamed[m] = (is_member && self.nodes[m].is_barred).then_some(0);
+            self.nodes[m].is_barred |= !is_member;
+        }
+        self.nodes[n].is_barred = false;
+        self.nodes[n].set = set;
+    }
+
+    /// All others must follow the primary, whatever they have.
+    fn redirect(&mut self, chief: usize) {
+        for n in (0..self.nodes.len()).filter(|n| *n != chief) {
+            if !self.is_up(n) {
+                continue;
+            }
+            let leads = self.nodes[n].primary().is_some();
+            if !leads && self.nodes[n].follows == Some(chief) && !self.following(n).refuses {
+                continue;
+            }
+            self.note(|| format!("operator has node {n} follow node {chief}"));
+            self.nodes[n].follows = Some(chief);
+            if leads {
+                let me = self.nodes[n].process.as_ref().expect("it runs").me;
+                self.follow_as(n, me, true);
+            } else if self.replica_mut(n).adopt() {
+                let following = self.following(n);
+                (following.linked, following.refuses) = (None, false);
+            }
+        }
+    }
+
+    fn name(&mut self, chief: usize, set: Vec<NodeId>) -> bool {
+        let clock = self.clock(chief);
+        let result = self.primary_mut(chief).name(clock, set.clone());
+        self.note(|| format!("operator names {set:?} at node {chief}: {result:?}"));
+        if result.is_ok() {
+            self.nodes[chief].set = set;
+            self.stats.set_changes += 1;
+        }
+        self.act(chief);
+        result.is_ok()
+    }
+
+    /// Takes a member out that is not there, or any one.
+    fn shrink(&mut self, chief: usize) {
+        let set = self.nodes[chief].set.clone();
+        let is_gone = |node: &NodeId| !self.is_up(self.index(*node));
+        let gone = set.iter().copied().find(is_gone);
+        let whim = if self.is_whim(4) { set.first().copied() } else { None };
+        let Some(out) = gone.or(whim) else { return };
+        // From here on the operator must not promote it.
+        let n = self.index(out);
+        let rest = set.into_iter().filter(|node| *node != out).collect();
+        if self.name(chief, rest) {
+            self.nodes[n].is_barred = true;
+            self.renamed[n] = None;
+        }
+    }
+
+    /// Names a replica again that is there.
+    fn extend(&mut self, chief: usize) {
+        let mut set = self.nodes[chief].set.clone();
+        let feed = self.primary_mut(chief).feed();
+        let beats = feed.last_beat();
+        let outside = feed.followers().iter().map(|follower| follower.id.node);
+        let Some(node) = outside.into_iter().find(|node| !set.contains(node)) else { return };
+        set.push(node);
+        let n = self.index(node);
+        if self.name(chief, set) {
+            self.renamed[n] = Some(beats);
+        }
+    }
+
+    /// A named replica counts again when the primary has told it that it is in sync.
+    fn unbar(&mut self, chief: usize) {
+        for n in 0..self.nodes.len() {
+            let (Some(beats), Some(primary)) = (self.renamed[n], self.nodes[chief].primary())
+            else {
+                continue;
+            };
+            let Some(replica) = self.nodes[n].replica() else { continue };
+            let follower = primary.feed().follower(self.nodes[n].id);
+            if follower.is_some_and(|follower| follower.answered > beats) && replica.is_in_sync() {
+                self.nodes[n].is_barred = false;
+                self.renamed[n] = None;
+            }
+        }
+    }
+}

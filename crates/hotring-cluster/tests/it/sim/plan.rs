@@ -1,0 +1,69 @@
+//! The parameters of a schedule, all drawn from its seed.
+
+use fastrand::Rng;
+
+/// When a node's log is on the disk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Log {
+    Off,
+    EverySecond,
+    Synced,
+}
+
+/// What names the in-sync set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// An operator.
+    Named,
+    /// Records.
+    Recorded,
+}
+
+/// The parameters of a schedule. Times are in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub mode: Mode,
+    pub logs: Vec<Log>,
+    /// Whether the operator forces things and faults destroy what they like. Then writes may be lost, but in the
+    /// end all replicas must equal one primary.
+    pub is_forced: bool,
+    /// Whether replicas promise anything. Without, a deposed primary may show old values, and nothing else.
+    pub promises: bool,
+    /// Clocks run at rates up to this many thousandths away from the true one.
+    pub drift: i64,
+    /// Of a thousand messages, those that are lost, that come twice, and that come very late.
+    pub lost: u64,
+    pub doubled: u64,
+    pub late: u64,
+    /// The mean time between two faults.
+    pub calm: u64,
+    /// The mean time between two requests of a client.
+    pub pace: u64,
+    /// Faults stop after this.
+    pub trouble: u64,
+}
+
+impl Plan {
+    pub fn new(rng: &mut Rng, mode: Mode, seed: u64) -> Self {
+        let n = if rng.u8(..3) == 0 { 2 } else { 3 };
+        let same = rng.u8(..4);
+        let log = |rng: &mut Rng| match if same < 3 { same } else { rng.u8(..3) } {
+            0 => Log::Off,
+            1 => Log::EverySecond,
+            _ => Log::Synced,
+        };
+        Plan {
+            mode,
+            is_forced: seed % 8 == 7,
+            logs: (0..n).map(|_| log(rng)).collect(),
+            drift: rng.i64(0..=40),
+            lost: if rng.bool() { 0 } else { rng.u64(..100) },
+            doubled: if rng.bool() { 0 } else { rng.u64(..200) },
+            late: if rng.bool() { 0 } else { rng.u64(..60) },
+            calm: rng.u64(300..2500),
+            promises: rng.u8(..6) != 0,
+            pace: rng.u64(40..300),
+            trouble: rng.u64(5_000..15_000),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What keeps the records: one place, reached by a network that may leave an outcome unknown.
+
+use crate::records::{Outcome, Records, Request};
+use crate::sim::node::Role;
+use crate::sim::world::{Event, SHARD, World};
+
+/// After this many milliseconds an outcome is unknown.
+const TIME_OUT: u64 = 500;
+
+impl World {
+    pub fn is_cut_off(&self, n: usize) -> bool {
+        self.cut_off.iter().any(|(node, _)| *node == n)
+    }
+
+    /// A machine asks for something.
+    pub fn ask(&mut self, n: usize, request: Request) {
+        let machine = self.machine(n);
+        let process = self.nodes[n].process.as_mut().expect("it runs");
+        process.desk.start(request);
+        for request in std::mem::take(&mut process.desk.asked) {
+            let (there, back) = (self.rng.u64(1..20), self.rng.u64(1..20));
+            let fate = if self.rng.u64(..1000) < 3 * self.plan.lost { self.rng.u8(..3) } else { 3 };
+            match if self.is_cut_off(n) { 0 } else { fate } {
+                0 => {}
+                // It takes effect, but the reply is lost.
+                1 => self.after(there, Event::Ask(n, machine, request, None)),
+                // It takes effect long after it was given up.
+                2 => {
+                    let late = self.rng.u64(TIME_OUT..5 * TIME_OUT);
+                    self.after(late, Event::Ask(n, machine, request, None));
+                }
+                _ => {
+                    self.after(there, Event::Ask(n, machine, request, Some(back)));
+                    continue;
+                }
+            }
+            self.after(TIME_OUT, Event::Outcome(n, machine, Outcome::Unknown));
+        }
+    }
+
+    /// A request arrives.
+    pub fn asked(&mut self, n: usize, machine: u64, request: &Request, reply: Option<u64>) {
+        let Some((revision, record)) = &mut self.record else { return };
+        let outcome = match request {
+            Request::ReadAll => Outcome::Records(vec![(SHARD, *revision, record.clone())]),
+            Request::Transact(transaction) if transaction.expect == [(SHARD, *revision)] => {
+                *revision += 1;
+                *record = transaction.write[0].1.clone();
+                let (revision, text) = (*revision, format!("{record:?}"));
+                self.stats.set_changes += 1;
+                self.note(|| format!("record, revision {revision}, by node {n}: {text}"));
+                Outcome::Done(revision)
+            }
+            Request::Transact(_) => Outcome::Conflict,
+        };
+        if let Some(back) = reply {
+            self.after(back, Event::Outcome(n, machine, outcome));
+        }
+    }
+
+    /// An outcome arrives at the machine that asked, if it is still there.
+    pub fn answered(&mut self, n: usize, machine: u64, outcome: Outcome) {
+        if self.machine(n) != machine {
+            return;
+        }
+        let paused = self.nodes[n].paused_until.saturating_sub(self.now);
+        if paused > 0 {
+            return self.after(paused, Event::Outcome(n, machine, outcome));
+        }
+        let clock = self.clock(n);
+        let Some(process) = &mut self.nodes[n].process else { return };
+        process.desk.outcomes.push_back(outcome);
+        while let Some(outcome) = process.desk.outcome() {
+            match &mut process.role {
+                Role::Primary(primary, _) => primary.outcome(clock, outcome),
+                Role::Replica(replica, _) => replica.outcome(clock, outcome),
+            }
+        }
+        self.act(n);
+    }
+}
