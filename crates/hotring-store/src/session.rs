@@ -377,8 +377,13 @@ impl Session {
     #[cold]
     pub(crate) fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
         if self.logged.modes.get().is_replica() {
-            // The write is refused within the gate, and must not evict before.
-            return Ok(());
+            // Only a session that follows another kind of server writes; eviction is its primary's. Any other write is
+            // refused within the gate, and must not evict before.
+            return if self.follows {
+                self.admit_unevicted(len).map_err(Into::into)
+            } else {
+                Ok(())
+            };
         }
         let evicts = self.eviction.policy() != EvictionPolicy::NoEviction;
         if evicts && self.admitted.is_some_and(|admitted| len <= admitted) {

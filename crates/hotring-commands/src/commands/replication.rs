@@ -10,13 +10,7 @@ use crate::settings::config::Source;
 use crate::state::client::Closing;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
-use crate::state::replication::HALF_RECEIVED;
 use crate::state::replication::link::LinkStage;
-
-const UNFINISHED: Failure = Failure::text(
-    "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
-     or keep what is there with REPLICAOF NO ONE FORCE",
-);
 
 /// Begins to follow a primary, or ends that. The link's task does the rest; its progress is in INFO and ROLE.
 pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
@@ -27,16 +21,8 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
         _ => return Err(Failure::Syntax),
     };
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
-        if c.server.persist.loading.is_unfinished_copy() {
-            // The part of a hotring's data is never kept: it is of no single moment.
-            match c.server.replication.redis.is_on() {
-                true if is_forced => {}
-                true => return Err(UNFINISHED),
-                false => return Err(Failure::text(HALF_RECEIVED)),
-            }
-        }
         if c.server.replication.is_replica() {
-            c.server.promote(c.store).map_err(Failure::text)?;
+            c.server.promote(c.store, is_forced).map_err(Failure::text)?;
             tracing::warn!(
                 client = c.client.shared.id,
                 "REPLICAOF NO ONE: this server is a primary"

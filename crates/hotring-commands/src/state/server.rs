@@ -19,7 +19,7 @@ use crate::state::persist::Persist;
 use crate::state::process::Process;
 use crate::state::push::Push;
 use crate::state::replication::roles::Task;
-use crate::state::replication::{Names, Replication};
+use crate::state::replication::{HALF_RECEIVED, Names, Replication, UNFINISHED_COPY};
 use crate::state::scripts::Scripts;
 use crate::state::settings::{SetLogLevel, Settings};
 use crate::state::tasks::Tasks;
@@ -236,10 +236,22 @@ impl Server {
     /// Becomes a primary with the data that it has.
     ///
     /// # Errors
-    /// Only a part of the previous primary's data is there.
-    pub(crate) fn promote(&self, session: &mut Session) -> Result<(), &'static str> {
+    /// Only a part of the previous primary's data is there. With `is_forced` the part of a Redis's data is kept;
+    /// that of a hotring's never is, as it is of no single moment.
+    pub(crate) fn promote(
+        &self,
+        session: &mut Session,
+        is_forced: bool,
+    ) -> Result<(), &'static str> {
         let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
+        if self.persist.loading.is_unfinished_copy() {
+            match self.replication.redis.is_on() {
+                true if is_forced => {}
+                true => return Err(UNFINISHED_COPY),
+                false => return Err(HALF_RECEIVED),
+            }
+        }
         self.replication.promote(self.persist.durability.stream().map(|log| &**log))?;
         let is_followed = self.replication.has_epochs();
         if !is_followed && self.persist.durability.log().is_none() {

@@ -146,6 +146,8 @@ fn commands_have_the_keys_and_categories_of_redis() {
         let [a, b] = [&mut ours, &mut theirs].map(|raw| parts(&raw.ask(&request)));
         // Redis has let scripts call what waits since 7.2: those commands have lost a flag.
         let is_left_out = b.contains("+blocking") || b == "none" || a == "holder";
+        // It takes FORCE here, and runs while a copy loads.
+        let is_left_out = is_left_out || ["replicaof", "slaveof"].contains(&name.as_str());
         assert!(a == b || is_left_out, "{name}\n{a}\n{b}");
     }
 }

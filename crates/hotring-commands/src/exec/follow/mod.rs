@@ -21,7 +21,7 @@ use crate::host::clock;
 use crate::settings::config::Unknown;
 use crate::state::client::{Client, Closing};
 use crate::state::server::Server;
-use crate::table::{CommandId, quoted, resolve};
+use crate::table::{CommandId, Flags, Spec, quoted, resolve};
 
 /// Bytes of requests that run as one batch, unless a single one is longer.
 const RUN_LEN: usize = 64 << 10;
@@ -265,6 +265,8 @@ impl Follower {
             }
             // A script is propagated as its effects, by every Redis whose times are absolute.
             CommandId::Eval | CommandId::EvalSha => return Meaning::Unknown(kind_of(args)),
+            // A primary sends effects and messages. Any other command could wait here, or change this server itself.
+            _ if !is_effect(spec) => return Meaning::Unknown(kind_of(args)),
             id => {
                 let is_of_database =
                     spec.keys_of(args).next().is_some() || id == CommandId::FlushDb;
@@ -394,6 +396,15 @@ struct Failed {
 fn conversation(server: &Server) -> Conversation {
     let client = Client::of_primary(server.threads.len(), &server.acl);
     Conversation { client, protocol: Protocol::Resp(Decoder::new()) }
+}
+
+/// Whether a primary's stream may have this command.
+fn is_effect(spec: &Spec) -> bool {
+    let writes = spec.flags.contains(Flags::WRITE) && !spec.flags.contains(Flags::BLOCKING);
+    // Before Redis 7 scripts were loaded and forgotten in the stream, too.
+    let others =
+        [CommandId::Publish, CommandId::SPublish, CommandId::ScriptLoad, CommandId::ScriptFlush];
+    writes || others.contains(&spec.id)
 }
 
 /// The kind of a command: its name, and the name of its subcommand if it has one.

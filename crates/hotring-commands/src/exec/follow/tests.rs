@@ -119,12 +119,15 @@ fn a_link_that_is_cut_at_any_byte_goes_on_behind_its_position() {
 #[test]
 fn what_is_unknown_stops_the_stream_in_front_of_it_or_is_passed_over() {
     let before = stream(&["SET a 1", "INCR a"]);
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["XADD s 1-1 f v"], "xadd"),
         (&["FUNCTION LOAD x"], "function load"),
         (&["LPUSH a 1"], "lpush (WRONGTYPE)"),
         (&["SELECT 9", "SET x 1"], "database 9"),
         (&["EVAL return{} 0"], "eval"),
+        (&["REPLICAOF NO ONE"], "replicaof"),
+        (&["CONFIG SET maxmemory 1"], "config"),
+        (&["BLPOP l 0"], "blpop"),
         (&["MULTI", "INCR n", "XADD s 1-1 f v", "EXEC"], "xadd"),
     ];
     for (unknown, kind) in cases {
@@ -280,7 +283,7 @@ fn a_pause_holds_the_stream_back() {
 fn nothing_is_applied_once_this_server_is_no_replica() {
     let (server, mut one) = follower(Unknown::Stop);
     let bytes = stream(&["SET a 1"]);
-    server.promote(&mut server.store.session()).unwrap();
+    server.promote(&mut server.store.session(), false).unwrap();
     assert_eq!(one.apply(&bytes).unwrap(), Applied { waits: true, ..Applied::default() });
     assert_eq!(get(&server, 0, "a"), None);
 }

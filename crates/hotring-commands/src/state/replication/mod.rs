@@ -34,6 +34,10 @@ pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 pub(crate) const HALF_RECEIVED: &str = "ERR this replica has received only a part of its primary's data and cannot be a primary of it. Let the copy end, or \
      restart the server without replicaof to begin empty";
 
+/// Why a replica of a Redis does not become a primary.
+pub(crate) const UNFINISHED_COPY: &str = "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
+     or keep what is there with REPLICAOF NO ONE FORCE";
+
 /// What a server is called in replication; drawn at its start.
 #[derive(Clone, Debug)]
 pub struct Names {

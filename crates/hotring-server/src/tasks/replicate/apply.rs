@@ -21,6 +21,9 @@ use super::LinkError;
 /// Longest batch. It is held in memory until it is complete.
 const BATCH_MAX: usize = 4 << 30;
 
+/// No stream gets this far: a peer that claims more is not believed.
+const POSITION_MAX: Lsn = Lsn::MAX / 2;
+
 /// Time between two looks at the log.
 const LOG_PAUSE: Duration = Duration::from_millis(1);
 
@@ -172,6 +175,9 @@ impl<'a> Follower<'a> {
         let (after, keys) = body.split_at_checked(8).ok_or_else(|| garbled("no copy"))?;
         let [after, keys] = [after, keys].map(|bytes| bytes.try_into().map(u64::from_le_bytes));
         let (Ok(after), Ok(keys)) = (after, keys) else { return Err(garbled("no copy")) };
+        if after > POSITION_MAX {
+            return Err(garbled("a copy behind the end of all records"));
+        }
         let server = self.server;
         tracing::info!(keys, after, "a full copy from the primary begins; the own data is dropped");
         server.replication.update_link(|link| {

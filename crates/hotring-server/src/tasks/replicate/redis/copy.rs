@@ -110,6 +110,11 @@ fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Re
 
 /// Notes durably that the data is not whole, shows clients that it loads, and empties the store.
 fn begin(server: &Server) -> Result<(), Ended> {
+    // A promotion comes before the data is dropped, or it is refused.
+    let _applying = server.replication.lock_applying();
+    if !server.replication.is_replica() {
+        return Err(Ended::Asked);
+    }
     if let Some(files) = server.persist.durability.snapshots() {
         mark_copy(&*files.storage)?;
     }
@@ -196,6 +201,9 @@ fn store_all(server: &Server, pieces: &Receiver<Vec<Item>>) -> Result<(), Ended>
     for piece in pieces {
         while server.persist.durability.is_full() && !server.process.is_stopping() {
             std::thread::sleep(LOG_PAUSE);
+        }
+        if !server.replication.is_replica() {
+            return Err(Ended::Asked);
         }
         piece.into_iter().try_for_each(|item| store(server, &mut session, item))?;
         session.collect();
