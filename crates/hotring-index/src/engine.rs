@@ -88,8 +88,6 @@ pub unsafe trait Engine:
     const NAME: &'static str;
     /// Whether each session takes private 2 MiB chunks of item memory. False: sessions share chunks.
     const PRIVATE_CHUNKS: bool = false;
-    /// Whether the engine leaves bits 16 to 47 of an item's `next` word alone, which others need for a successor.
-    const NEXT_IS_FREE: bool = false;
     /// The engine's state in a session.
     type Local: Send;
     /// The bucket of a hash; computed once per operation, under its pin.

@@ -180,7 +180,6 @@ mod tests {
                         expire_at: field(0),
                         version: field(1),
                         checksum: fields >> 2 == 1,
-                        next_is_free: false,
                     };
                     let len = crate::core::arena::footprint(parts.size());
                     let mut block = vec![0u64; len / 8].into_boxed_slice();

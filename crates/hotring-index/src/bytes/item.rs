@@ -3,15 +3,14 @@
 //! ```text
 //! next 8 | meta 8 | [check 8] | [expiry 8] | [version 8] | [word 8] | [value length 4] | [key length 4] | key | value
 //!
-//! meta    63 .. 16   15           14 .. 8      7 .. 4  3         2        1       0
-//!         hash       LEN_IN_NEXT  key length   kind    CHECKSUM  VERSION  EXPIRY  WORD
+//! meta    63 .. 16   15 .. 8      7 .. 4  3         2        1       0
+//!         hash       key length   kind    CHECKSUM  VERSION  EXPIRY  WORD
 //! expiry  63    62      61 .. 0
 //!         DEAD  FROZEN  Unix milliseconds, 0 for never
 //! ```
 //!
-//! A word (an 8-byte value that is updated in place) has no value length. An engine without chains leaves bits 47 .. 16
-//! of `next` to the item: there the value length lies, and not behind the fields (LEN_IN_NEXT). A key length of 127 in
-//! `meta` means that a 4-byte key length follows. A value length of all ones means that the value is in a block
+//! A word (an 8-byte value that is updated in place) has no value length. A key length of 255 in `meta` means
+//! that a 4-byte key length follows. A value length of all ones means that the value is in a block
 //! (`block.rs`), and the item holds a reference to the block instead. `meta` and `check` (`check.rs`) never
 //! change. Bit 63 of the word is FROZEN; the value's own bit 63 is SIGN in `next`.
 
@@ -45,11 +44,7 @@ const VERSION: u64 = 1 << 2;
 pub(crate) const CHECKSUM: u64 = 1 << 3;
 const KIND_SHIFT: u32 = 4;
 const KEY_LEN_SHIFT: u32 = 8;
-pub(crate) const KEY_LEN_LONG: u64 = 127;
-const LEN_IN_NEXT: u64 = 1 << 15;
-/// The position of the value length in `next`, in the place of a successor.
-const NEXT_LEN_SHIFT: u32 = 16;
-const NEXT_LEN: u64 = (u32::MAX as u64) << NEXT_LEN_SHIFT;
+pub(crate) const KEY_LEN_LONG: u64 = 255;
 /// The value length of an item with its value in a block.
 const ELSEWHERE: usize = u32::MAX as usize;
 const HASH_SHIFT: u32 = 16;
@@ -186,9 +181,8 @@ impl Kind for Bytes {
         }
         let block = alloc(size);
         let rest = FIELDS + fields(meta(item), WORD | EXPIRY | VERSION | CHECKSUM);
-        let len = if meta(item) & LEN_IN_NEXT == 0 { 0 } else { NEXT_LEN };
-        // ORDERING: Relaxed, SIGN and the length are constant; access bits set later may be lost.
-        let made = item.next().load(Ordering::Relaxed) & (MADE_WITH | len);
+        // ORDERING: Relaxed, SIGN is constant; access bits set later may be lost.
+        let made = item.next().load(Ordering::Relaxed) & MADE_WITH;
         // SAFETY: the block is fresh, 8-aligned and as large as the item: meta, this many words, then bytes
         // that never change.
         unsafe {
@@ -306,13 +300,9 @@ fn fields(meta: u64, which: u64) -> usize {
 pub(crate) fn layout_of(item: Item, meta: u64) -> Layout {
     let mut at = FIELDS + fields(meta, WORD | EXPIRY | VERSION | CHECKSUM);
     let mut value_len = 0;
-    // The usual case of an engine with chains costs one test.
-    if meta & (WORD | LEN_IN_NEXT) == 0 {
+    if meta & WORD == 0 {
         value_len = read_u32(item, at);
         at += 4;
-    } else if meta & WORD == 0 {
-        // ORDERING: Relaxed: the length was written before publication and never changes.
-        value_len = (item.next().load(Ordering::Relaxed) >> NEXT_LEN_SHIFT) as u32 as usize;
     }
     let mut key_len = (meta >> KEY_LEN_SHIFT & KEY_LEN_LONG) as usize;
     if key_len == KEY_LEN_LONG as usize {
@@ -436,27 +426,11 @@ pub(crate) struct Parts<'a> {
     pub(crate) expire_at: Option<u64>,
     pub(crate) version: Option<u64>,
     pub(crate) checksum: bool,
-    /// Whether the engine leaves the successor's bits of `next` to the item.
-    pub(crate) next_is_free: bool,
 }
 
 impl Parts<'_> {
     fn is_word(&self) -> bool {
         matches!(self.value, Content::Word { .. })
-    }
-
-    /// Whether the value length is in `next`. A checksum covers it only behind the fields.
-    fn has_len_in_next(&self) -> bool {
-        self.next_is_free && !self.checksum && !self.is_word()
-    }
-
-    /// The bytes of the value in the item, ELSEWHERE for a block: the value length as the item has it.
-    fn value_len(&self) -> usize {
-        match self.value {
-            Content::Word { .. } => 0,
-            Content::Bytes { bytes, .. } => bytes.len(),
-            Content::Block { .. } => ELSEWHERE,
-        }
     }
 
     fn has_long_key(&self) -> bool {
@@ -469,11 +443,11 @@ impl Parts<'_> {
             + usize::from(self.version.is_some())
             + usize::from(self.checksum)
             + usize::from(self.is_word());
-        let lens = usize::from(!self.is_word() && !self.has_len_in_next())
-            + usize::from(self.has_long_key());
-        let value_len = match self.value_len() {
-            ELSEWHERE => STORED,
-            value_len => value_len,
+        let lens = usize::from(!self.is_word()) + usize::from(self.has_long_key());
+        let value_len = match self.value {
+            Content::Word { .. } => 0,
+            Content::Bytes { bytes, .. } => bytes.len(),
+            Content::Block { .. } => STORED,
         };
         FIELDS + 8 * words + 4 * lens + self.key.len() + value_len
     }
@@ -491,9 +465,6 @@ impl Parts<'_> {
         }
         if self.version.is_some() {
             meta |= VERSION;
-        }
-        if self.has_len_in_next() {
-            meta |= LEN_IN_NEXT;
         }
         meta | (u64::from(self.checksum) * CHECKSUM)
     }
@@ -515,15 +486,14 @@ impl Parts<'_> {
     /// # Safety
     /// `block` must be unused, 8-aligned, and hold `size()` bytes.
     pub(crate) unsafe fn write(&self, block: NonNull<u8>) -> Item {
-        let next = match self.value {
+        let sign = match self.value {
             Content::Word { word, .. } if word & FROZEN != 0 => SIGN,
-            _ if self.has_len_in_next() => (self.value_len() as u64) << NEXT_LEN_SHIFT,
             _ => 0,
         };
         // SAFETY: lengths fit (`check`); all writes stay below `size()`, which adds up the same parts; the
         // cursor is a multiple of 8 before words and of 4 before lengths.
         unsafe {
-            block.cast::<Header>().write(Header::new(next));
+            block.cast::<Header>().write(Header::new(sign));
             block.add(META).cast::<u64>().write(self.meta());
             let mut at = block.add(FIELDS + 8 * usize::from(self.checksum));
             if let Some(expire_at) = self.expire_at {
@@ -540,12 +510,15 @@ impl Parts<'_> {
                     at.cast::<AtomicU64>().write(AtomicU64::new(word & !FROZEN));
                     at = at.add(8);
                 }
-                Content::Bytes { bytes, .. } => value_bytes = bytes,
-                Content::Block { .. } => {}
-            }
-            if !self.is_word() && !self.has_len_in_next() {
-                at.cast::<u32>().write(self.value_len() as u32);
-                at = at.add(4);
+                Content::Bytes { bytes, .. } => {
+                    value_bytes = bytes;
+                    at.cast::<u32>().write(bytes.len() as u32);
+                    at = at.add(4);
+                }
+                Content::Block { .. } => {
+                    at.cast::<u32>().write(ELSEWHERE as u32);
+                    at = at.add(4);
+                }
             }
             if self.has_long_key() {
                 at.cast::<u32>().write(self.key.len() as u32);

@@ -41,9 +41,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         version: Option<u64>,
     ) -> Item {
         let checksum = self.shared.kind.checksum != Checksum::Off;
-        let next_is_free = E::NEXT_IS_FREE;
-        let (hash, key) = (goal.hash, goal.key);
-        let parts = Parts { hash, key, value, expire_at, version, checksum, next_is_free };
+        let parts = Parts { hash: goal.hash, key: goal.key, value, expire_at, version, checksum };
         parts.check();
         let is_long = match value {
             Content::Word { .. } => false,

@@ -47,10 +47,14 @@ const OTHER_LENGTH: [(&str, &str); 4] = [
     ("01e3803a", "a longer key:012a0b76"),
     ("01c065bb", "a longer key:01fcf601"),
 ];
-/// The same for keys of 126 and 127 bytes, that is "x" this many times and then this: the length of
+/// The same for keys of 254 and 255 bytes, that is "x" this many times and then this: the length of
 /// the second is in a field of its own.
-const SHORT_AND_LONG: [(&str, &str); 3] =
-    [("010b832c", "000335e1"), ("01c7a1d8", "007579c4"), ("00893c11", "00da13cc")];
+const SHORT_AND_LONG: [(&str, &str); 4] = [
+    ("01ca5794", "014e510a"),
+    ("004bd0bc", "00a461c0"),
+    ("01e649d1", "01cbb923"),
+    ("00c7fd50", "013f6c61"),
+];
 
 /// Pairs with equal hashes.
 pub fn pairs() -> Vec<[Vec<u8>; 2]> {
@@ -58,7 +62,7 @@ pub fn pairs() -> Vec<[Vec<u8>; 2]> {
     let plain = SAME_LENGTH.iter().chain(&OTHER_LENGTH);
     plain
         .map(|(a, b)| [a.as_bytes().to_vec(), b.as_bytes().to_vec()])
-        .chain(SHORT_AND_LONG.iter().map(|(a, b)| [long(118, a), long(119, b)]))
+        .chain(SHORT_AND_LONG.iter().map(|(a, b)| [long(246, a), long(247, b)]))
         .collect()
 }
 

@@ -107,7 +107,7 @@ struct Step {
 
 pub fn names() -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = vec![Vec::new(), b"\0".to_vec(), b"\0\0".to_vec()];
-    names.extend([126, 127, 128, 3000].map(|len| vec![b'l'; len]));
+    names.extend([254, 255, 256, 3000].map(|len| vec![b'l'; len]));
     names.extend((0..300).map(|i| format!("key:{i}").into_bytes()));
     names
 }

@@ -21,7 +21,6 @@ const CHUNKS_A_STEP: u64 = if cfg!(loom) { 1 } else { 16 };
 // SAFETY: the module's header proves the requirements of `Engine`.
 unsafe impl Engine for ItemLines {
     const NAME: &'static str = "lines";
-    const NEXT_IS_FREE: bool = true;
     type Local = ();
     type Bucket = ();
     type Place<'s> = ();

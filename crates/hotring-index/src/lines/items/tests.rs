@@ -6,13 +6,12 @@ use super::table::Table;
 use crate::core::config::Config;
 use crate::core::item::Kind;
 use crate::core::sync::Arc;
-use crate::engine::{Engine, KeyGoal};
 use crate::lines::bits::{PROBE_MAX, STASHED, probe_of};
 use crate::lines::lane::{Form, Plain};
 use crate::lines::memory::WINDOW;
 use crate::lines::watch;
 use crate::session::Shared;
-use crate::{Bytes, Expiry, Growth, Index, NewValue, Noting, Session, U64, Value};
+use crate::{Bytes, Expiry, Growth, Index, NewValue, Session, U64};
 use fastrand::Rng;
 use std::collections::HashMap;
 
@@ -410,54 +409,6 @@ fn the_memory_of_the_stash_counts() {
     assert!(session.admit_bytes(0).is_err(), "the stash alone exceeds the limit");
     keys.iter().for_each(|key| assert!(session.remove(*key)));
     assert_eq!(index.stats().table_bytes, counted);
-}
-
-/// An item of lines has no successor: the length of its value lies in that place, and survives marks, copies and moves.
-#[test]
-fn the_value_length_lies_in_the_place_of_a_successor() {
-    let index = Index::<Bytes, ItemLines>::new(config(16)).expect("settings and memory");
-    let mut session = index.session();
-    let value = |n: usize| vec![n as u8; n];
-    let put = |session: &mut Session<Bytes, ItemLines>, key: &[u8], n: usize| {
-        let bytes = value(n);
-        session.put(key, NewValue::Bytes { kind: 3, bytes: (&bytes[..]).into() }, Expiry::Never, 1)
-    };
-    let key = |n: usize| format!("a key of 16 {n:04}").into_bytes();
-    assert!(!put(&mut session, &key(0), 32));
-    assert_eq!(index.stats().bytes, 16 + 16 + 32, "no successor, no length");
-    index.set_noting(Noting::Visits { fresh: 0 }).expect("it can");
-    let lens = [0, 1, 126, 127, 128, 4_000, 70_000];
-    for n in lens {
-        for key in [key(n), vec![b'k'; n.min(300)]] {
-            put(&mut session, &key, n);
-            let check = |session: &mut Session<Bytes, ItemLines>| {
-                let is_it = |entry: crate::Entry<'_>| match entry.value {
-                    Value::Bytes { kind, bytes } => kind == 3 && bytes == value(n),
-                    Value::Word { .. } => false,
-                };
-                assert_eq!(session.get(&key, 1, is_it), Some(true), "a value of {n} bytes");
-            };
-            check(&mut session);
-            session.review(0, 1_000, |_, marked| (marked.bits ^ 0xff, true));
-            check(&mut session);
-            let size = copied(&mut session, &key);
-            assert!(n > 4_000 || size == 16 + if key.len() < 127 { 0 } else { 4 } + key.len() + n);
-            assert!(session.version(&key, 1).is_some());
-            check(&mut session);
-        }
-    }
-}
-
-/// Copies the item of a key as compaction does; returns the size of the copy.
-fn copied(session: &mut Session<Bytes, ItemLines>, key: &[u8]) -> usize {
-    let mut pinned = session.pin();
-    let goal = KeyGoal { hash: pinned.shared.kind.hash(key), key };
-    let item = ItemLines::lookup(&mut pinned, goal).expect("the key is there").item;
-    let kind = &pinned.shared.kind;
-    let copy = kind.copy_of(item, |size| pinned.alloc(size));
-    assert_eq!((Bytes::key(copy), kind.size(copy)), (key, kind.size(item)));
-    pinned.discard(copy);
-    kind.size(item)
 }
 
 /// A move to the next table reads no item: a lane tells the whole hash of a byte string's key.
