@@ -67,10 +67,9 @@ impl Session {
     ) -> Result<R, StoreError> {
         self.admit()?;
         let hash = spread(self.seed, key);
+        let mut may_be_plain = !self.long_texts.has(hash);
         loop {
-            if !self.long_texts.has(hash)
-                && let Some(result) = self.change_plain_text(key, now, &mut decide)?
-            {
+            if may_be_plain && let Some(result) = self.change_plain_text(key, now, &mut decide)? {
                 return Ok(result);
             }
             let limits = self.limits;
@@ -82,6 +81,7 @@ impl Session {
             if let Some(result) = changed? {
                 return Ok(result);
             }
+            may_be_plain = true;
         }
     }
 
