@@ -93,7 +93,8 @@ impl Seen {
         self.expiry.is_some_and(|expiry| is_past(expiry, now))
     }
 
-    #[inline]
+    /// Always inlined: most callers use one or two fields, and the others cost as much as the rest of a read.
+    #[inline(always)]
     pub(crate) fn entry<'a>(&self) -> Entry<'a> {
         let item = self.hit.item;
         if is_long(item) {

@@ -124,6 +124,8 @@ rare_steps! {
     NothingInherited,
     /// A write to a hinted item left the dead version in the chain.
     LazyReplace,
+    /// A writer unlinked the dead versions of the keys in its queue.
+    QueueUnlinked,
     /// A writer unlinked the dead versions, because their estimated number had reached the limit.
     DebtPaid,
     /// A bucket was being split off by another session.

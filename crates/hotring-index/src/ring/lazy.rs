@@ -4,11 +4,17 @@
 //! passes it. For a few hot keys the dead versions take few bytes. But if many keys are overwritten, dead
 //! versions would take several times the memory of live items. So each session counts the bytes that it
 //! leaves and the bytes that it unlinks, and may leave more only while the sum over all sessions is below a
-//! share of the items' bytes. Beyond this share a session may leave dead versions only of keys that it has
-//! just replaced: at most as many as it remembers, and their bytes are counted, too.
+//! share of the items' bytes. Beyond this share a session queues the keys whose dead versions it leaves, and
+//! unlinks them together once the queue is full. One walk after the other would wait for one cache miss after
+//! the other; together they wait for all of them at the same time.
 
+use crate::core::hooks::sometimes;
 use crate::core::item::{Item, Kind};
+use crate::core::prefetch::prefetch;
+use crate::core::sync::Ordering;
+use crate::core::word::{Link, MARK, Next, ring_cmp};
 use crate::ring::Ring;
+use crate::ring::search::AnchorGoal;
 use crate::session::Pinned;
 
 /// The debt of a dead item that its replacer has left in the chain. Must be larger than the debt of
@@ -17,14 +23,16 @@ pub(super) const LEFT: u64 = 15;
 
 /// Items of this size or more are unlinked at once.
 const SIZE_MAX: usize = 512;
-/// Dead versions may take the items' bytes divided by this.
-const PARTS: i64 = 16;
+/// Dead versions may take the items' bytes divided by this. Checkers have few items, and must reach the queue.
+const PARTS: i64 = if cfg!(any(loom, shuttle)) { 1 << 40 } else { 16 };
 /// This many bytes may be left dead in any case.
-const FLOOR: i64 = 1 << 20;
+const FLOOR: i64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 << 20 };
 /// Replacements between two checks of the sum while too much is left.
 const WAIT: u32 = 256;
-/// Hashes that a session remembers.
-const RECENT: usize = 64;
+/// Keys in the queue of a session.
+const QUEUE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+/// Nodes that the walks to queued keys pass together. A longer walk goes on alone.
+const STEPS_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// The state of lazy unlinking in a session.
 pub(super) struct Laziness {
@@ -32,13 +40,14 @@ pub(super) struct Laziness {
     until_check: i64,
     /// While nothing may be left: replacements before the next check.
     wait: u32,
-    /// Hashes of the keys that were replaced last, indexed by their low bits.
-    recent: [u64; RECENT],
+    /// Hashes of keys with a dead version to unlink, each of them once.
+    queue: [u64; QUEUE],
+    queued: usize,
 }
 
 impl Default for Laziness {
     fn default() -> Self {
-        Self { until_check: 0, wait: 0, recent: [0; RECENT] }
+        Self { until_check: 0, wait: 0, queue: [0; QUEUE], queued: 0 }
     }
 }
 
@@ -53,7 +62,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.local.engine.lazy.until_check >= 0 || self.may_leave_more(hash)
     }
 
-    #[cold]
     #[inline(never)]
     fn may_leave_more(&mut self, hash: u64) -> bool {
         self.local.engine.lazy.until_check = 0;
@@ -66,8 +74,70 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             self.local.engine.lazy.wait = WAIT;
         }
         self.local.engine.lazy.wait -= 1;
-        let recent = &mut self.local.engine.lazy.recent[hash as usize % RECENT];
-        std::mem::replace(recent, hash) == hash
+        self.queue_to_unlink(hash);
+        true
+    }
+
+    /// Queues a key whose dead version is about to be left. The queue outlives the pin, so it has hashes, not
+    /// items.
+    fn queue_to_unlink(&mut self, hash: u64) {
+        let Laziness { queue, queued, .. } = &self.local.engine.lazy;
+        if queue[..*queued].contains(&hash) {
+            return;
+        }
+        if *queued == QUEUE {
+            self.unlink_queued();
+        }
+        let lazy = &mut self.local.engine.lazy;
+        lazy.queue[lazy.queued] = hash;
+        lazy.queued += 1;
+    }
+
+    /// Unlinks the dead versions of the queued keys.
+    fn unlink_queued(&mut self) {
+        let queue = self.local.engine.lazy.queue;
+        self.local.engine.lazy.queued = 0;
+        sometimes!(QueueUnlinked);
+        self.prefetch_walks(&queue);
+        for hash in queue {
+            let bucket = self.bucket(hash);
+            // Ends at the first item of this hash, having unlinked the dead ones before it.
+            self.find(&AnchorGoal(hash), bucket);
+        }
+    }
+
+    /// Loads the nodes of the walks to several hashes, all walks one step at a time.
+    fn prefetch_walks(&self, hashes: &[u64; QUEUE]) {
+        let slots = hashes.map(|hash| self.engine.table.slot(hash & self.engine.table.mask()));
+        for slot in slots {
+            prefetch(std::ptr::from_ref(slot).cast());
+        }
+        // ORDERING: Acquire, as for every step of a walk.
+        let mut ats = slots.map(|slot| Next(slot.anchor.load(Ordering::Acquire)));
+        for at in &mut ats {
+            *at = if self.is_start(*at) { *at } else { Next(Link::END.address()) };
+        }
+        for _ in 0..STEPS_MAX {
+            let mut is_done = true;
+            for (at, hash) in ats.iter_mut().zip(hashes) {
+                let link = at.link();
+                if link.is_anchor() {
+                    continue;
+                }
+                let item = self.item(link);
+                // ORDERING: Acquire, as above.
+                *at = Next(item.next().load(Ordering::Acquire));
+                if !at.is(MARK) && ring_cmp(self.shared.kind.item_hash(item), *hash).is_ge() {
+                    *at = Next(Link::END.address());
+                    continue;
+                }
+                prefetch(std::ptr::without_provenance(at.link().address() as usize));
+                is_done = false;
+            }
+            if is_done {
+                return;
+            }
+        }
     }
 
     /// This session's share of the bytes that all sessions together may still leave.

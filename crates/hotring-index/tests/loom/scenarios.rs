@@ -390,6 +390,25 @@ pub fn complete_lines() -> Vec<Scenario> {
             complete(&two),
             vec![vec![lazy(10, 2 | TOP), lazy(10, 3)], vec![lazy(10, 4 | TOP)], vec![get(10)]],
         )),
+        // The second key's update unlinks the dead version of the first, which is in the queue.
+        brief(settled(
+            "lazy updates of two keys | lazy update | insert between, get",
+            complete(&two),
+            vec![
+                vec![lazy(10, 2 | TOP), lazy(20, 3 | TOP)],
+                vec![lazy(10, 4 | TOP)],
+                vec![ins(15, 5), get(10)],
+            ],
+        )),
+        brief(settled(
+            "lazy updates of two keys | remove, insert again | get, get",
+            complete(&two),
+            vec![
+                vec![lazy(10, 2 | TOP), lazy(20, 3 | TOP)],
+                vec![del(10), ins(10, 6)],
+                vec![get(10), get(20)],
+            ],
+        )),
     ]
 }
 
