@@ -23,7 +23,7 @@ use std::ops::Deref;
 
 use hotring_index::{Block, BlockRef, Entry, NewValue, Value};
 
-use crate::container::{Type, large};
+use crate::container::{Type, large::Large};
 use crate::error::StoreError;
 use crate::hash::{Hash, HashRef};
 use crate::history;
@@ -210,9 +210,17 @@ fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
 
 /// Like [`view`], for an entry: shows the current contents of a large container, too.
 pub(crate) fn view_entry<R>(entry: &Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
-    match large::of_entry(entry) {
+    view_contents(entry.value, entry.block(), f)
+}
+
+fn view_contents<R>(
+    value: Value<'_>,
+    block: Option<BlockRef<'_>>,
+    f: impl FnOnce(ValueRef<'_>) -> R,
+) -> R {
+    match block.and_then(Large::of) {
         Some(large) => large.snapshot().parts.view(f),
-        None => view(entry.value, f),
+        None => view(value, f),
     }
 }
 
@@ -242,7 +250,7 @@ pub(crate) fn view_string<R>(
 ) -> Result<R, StoreError> {
     view(entry.value, |value| match value {
         ValueRef::Int(_) | ValueRef::Bytes(_) => Ok(f(value)),
-        ValueRef::Text(_) => Ok(view_large(*entry, f)),
+        ValueRef::Text(_) => Ok(view_large(entry.value, entry.block(), f)),
         _ => Err(StoreError::WrongType),
     })
 }
@@ -251,8 +259,12 @@ pub(crate) fn view_string<R>(
 /// memory.
 #[cold]
 #[inline(never)]
-pub(crate) fn view_large<R>(entry: Entry<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
-    view_entry(&entry, f)
+pub(crate) fn view_large<R>(
+    value: Value<'_>,
+    block: Option<BlockRef<'_>>,
+    f: impl FnOnce(ValueRef<'_>) -> R,
+) -> R {
+    view_contents(value, block, f)
 }
 
 /// Whether a value is a string, with or without history and metadata.

@@ -145,7 +145,7 @@ fn show<R>(entry: &Entry<'_>, f: impl FnOnce(Item<'_>) -> R) -> R {
         f(Item { value, metadata, expire_at: entry.expire_at, memory: entry.footprint })
     };
     view(entry.value, |value| match value {
-        ValueRef::Text(_) => view_large(*entry, item),
+        ValueRef::Text(_) => view_large(entry.value, entry.block(), item),
         value => item(value),
     })
 }
