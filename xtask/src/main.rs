@@ -10,6 +10,7 @@ mod docs;
 mod engines;
 mod fuzz;
 mod instructions;
+mod lanes;
 mod long;
 mod package;
 mod process;
