@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::workspace::{root, tools};
 
 /// Silence after which a line says that the program is still running.
-const SILENCE: Duration = Duration::from_secs(15);
+pub const SILENCE: Duration = Duration::from_secs(15);
 
 /// A command that starts in the root of the clone and finds the programs that `tools` installed.
 pub fn command(program: impl AsRef<OsStr>) -> Command {

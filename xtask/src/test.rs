@@ -6,9 +6,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 
+use crate::lanes::passed_tests;
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
-use crate::{docs, instructions, process, tidy, tools};
+use crate::{docs, instructions, lanes, process, tidy, tools};
 
 /// The crate whose tests run in two profiles.
 const INDEX: &str = "hotring-index";
@@ -19,7 +20,7 @@ pub fn check() -> Result<ExitCode> {
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
     suite.step("clippy", clippy);
-    suite.step("unit tests", || tests(&["--lib", "--bins"]));
+    suite.step("unit tests", || lanes::run(&lanes::build(&["--lib", "--bins"])?));
     Ok(suite.finish())
 }
 
@@ -38,14 +39,16 @@ pub fn test() -> Result<ExitCode> {
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
     suite.step("clippy", clippy);
+    let mut programs = Vec::new();
     suite.step("tests, built", || {
-        tests(&["--all-targets", "--exclude", INDEX, "--no-run"]).and(Ok(Done::Passed(1)))
+        programs = lanes::build(&["--all-targets", "--exclude", INDEX])?;
+        Ok(Done::Passed(programs.len()))
     });
     // Tests wait for sockets and clocks; meanwhile the processor can build for later steps.
     let ahead = std::thread::spawn(build_ahead);
-    suite.step("tests", || tests(&["--all-targets", "--exclude", INDEX]));
+    suite.step("tests", || lanes::run(&programs));
     suite.step("index, unoptimised", index_tests);
-    suite.step("doc tests", || tests(&["--doc"]));
+    suite.step("doc tests", doc_tests);
     suite.step("documentation", documentation);
     suite.step("generated pages", docs::check);
     let _ = ahead.join();
@@ -60,8 +63,7 @@ const OPTIMISED: &[&str] = &["--profile", "tested", "--locked", "-p", INDEX, "--
 /// The tests of the index's internals.
 const UNOPTIMISED: &[&str] = &["--locked", "--quiet", "-p", INDEX, "--lib", "--test", "forced"];
 
-/// Builds the programs of later steps, while the tests run. The first must not be in the folder of
-/// the tests: cargo would lock it before they start.
+/// Builds the programs of later steps, while the tests run.
 fn build_ahead() {
     for words in [OPTIMISED, UNOPTIMISED] {
         build_quietly(&[&["test", "--no-run"], words].concat());
@@ -100,11 +102,6 @@ pub fn count_tests(command: &mut Command) -> Result<Done> {
     Ok(Done::Passed(passed))
 }
 
-fn passed_tests(line: &str) -> usize {
-    let count = line.strip_prefix("test result: ok. ").and_then(|l| l.split_once(" passed"));
-    count.and_then(|(n, _)| n.parse().ok()).unwrap_or(0)
-}
-
 fn formatting() -> Result<Done> {
     process::run(cargo().args(["fmt", "--all", "--check"]))?;
     Ok(Done::Passed(1))
@@ -121,15 +118,15 @@ pub fn clippy_with(features: &[&str]) -> Result<Done> {
     Ok(Done::Passed(1))
 }
 
-/// The tests wait for sockets and clocks more than they compute, so two per processor run at once.
-fn tests(which: &[&str]) -> Result<Done> {
-    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    let mut command = cargo();
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        command.env("RUST_TEST_THREADS", threads.to_string());
-    }
-    let words = ["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"];
-    count_tests(command.args(words).args(which))
+fn doc_tests() -> Result<Done> {
+    count_tests(cargo().args([
+        "test",
+        "--workspace",
+        "--locked",
+        "--quiet",
+        "--no-fail-fast",
+        "--doc",
+    ]))
 }
 
 /// Tests of the index's internals, with checks that only unoptimised code has.
@@ -172,12 +169,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passed_tests_are_counted() {
-        assert_eq!(passed_tests("test result: ok. 12 passed; 0 failed; 3 ignored;"), 12);
-        assert_eq!(passed_tests("test result: FAILED. 1 passed; 1 failed;"), 0);
+    fn the_engine_of_a_test_is_in_its_name() {
         assert_eq!(engine_of("test model_u64s::answers::mercury ... ok"), Some("mercury"));
         assert_eq!(engine_of("test model_u64s::answers::mercury ... FAILED"), None);
         assert_eq!(engine_of("test mercury::readers_go_on ... ok"), None);
-        assert_eq!(passed_tests("test a::b ... ok"), 0);
     }
 }

@@ -37,9 +37,11 @@ pub fn tools() -> PathBuf {
 /// The cargo that started this program.
 pub fn cargo() -> Command {
     let mut command = process::command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo's variables about xtask are wrong for the packages that xtask builds.
+    // Cargo's variables about xtask are wrong for the packages that xtask builds, and build scripts that look at them
+    // would run again whenever a developer calls cargo directly.
+    let about_xtask = ["CARGO_PKG_", "CARGO_MANIFEST_"];
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_")) {
+        if name.to_str().is_some_and(|n| about_xtask.iter().any(|start| n.starts_with(start))) {
             command.env_remove(name);
         }
     }

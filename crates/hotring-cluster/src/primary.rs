@@ -309,15 +309,18 @@ impl Primary {
         if self.failover.is_some() || self.handed.is_some() {
             return Writes::Paused;
         }
-        // A member that a transaction can remove gets the time for it.
-        let removal = if self.in_sync.is_recorded() { 2 } else { 1 };
-        let lag = self.rules.in_sync_lag * removal;
-        let ready = |node: &NodeId| self.is_within(now, *node, lag);
-        if !self.in_sync.counted().all(|node| ready(&node)) {
+        if !self.in_sync.counted().all(|node| self.keeps_up(now, node)) {
             return Writes::NoReplicas;
         }
-        let known = self.in_sync.known().iter().filter(|node| ready(node)).count();
+        let known = self.in_sync.known().iter().filter(|node| self.keeps_up(now, **node)).count();
         if known < self.rules.min_in_sync { Writes::NoReplicas } else { Writes::Open }
+    }
+
+    /// Whether a replica has all data, answers, and lags so little that writes need not be refused because of it.
+    pub fn keeps_up(&self, now: Moment, node: NodeId) -> bool {
+        // A member that a transaction can remove gets the time for it.
+        let removal = if self.in_sync.is_recorded() { 2 } else { 1 };
+        self.is_within(now, node, self.rules.in_sync_lag * removal)
     }
 
     /// The member that has records which this node lacks, so that this node must not go on by itself.

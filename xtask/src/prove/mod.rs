@@ -33,6 +33,7 @@ const PROOFS: &[Proof] = &[
     ("asan", sanitizers::asan),
     ("tsan", sanitizers::tsan),
     ("schedules", schedules),
+    ("differential", differential),
     ("fuzzing", fuzzing),
     ("torture", torture),
     ("crashes", crashes),
@@ -155,6 +156,16 @@ fn schedules(form: Form) -> Result<Done> {
     default(&mut command, "HOTRING_SCHEDULES", count);
     let which = ["-p", "hotring-cluster", "--test", "it", "--", "--nocapture"];
     count_some(command.args(["test", "--locked", "--quiet", "--profile", "tested"]).args(which))
+}
+
+/// Replies compared with those of a real Redis and memcached, with more seeds than the tests take.
+fn differential(form: Form) -> Result<Done> {
+    let mut command = cargo();
+    let seeds = if form == Form::Long { "100" } else { "6" };
+    default(&mut command, "HOTRING_DIFFERENTIAL_SEEDS", seeds);
+    // With the features of the tests, so that nothing is built again.
+    command.args(["test", "--locked", "--quiet", "--workspace", "--exclude", "hotring-index"]);
+    count_some(command.args(["--test", "it", "differential"]))
 }
 
 /// Random input to the decoders, to scripts and to recovery.

@@ -147,7 +147,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["suite"],
             &["process", "workspace"],
             &["server", "tools"],
-            &["docs", "engines", "fuzz", "package", "redis", "tidy"],
+            &["docs", "engines", "fuzz", "lanes", "package", "redis", "tidy"],
             &["instructions", "test"],
             &["clients"],
             &["prove"],

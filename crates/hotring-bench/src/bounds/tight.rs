@@ -159,7 +159,7 @@ fn watch(pid: u32, stop: &AtomicBool) -> Result<i64> {
     Ok(most)
 }
 
-/// Accepts any answer, a refusal for want of memory included.
+/// Accepts any answer, including a refusal for lack of memory.
 fn is_answer(reply: Result<Reply<'_>>) -> Result<()> {
     match reply {
         Err(error) if !error.to_string().contains("OOM ") => Err(error),

@@ -192,7 +192,7 @@ impl Run {
         Loaded::all(&plans, keys, self.stream_ops())
     }
 
-    /// Measures rounds in which entrants and thread counts take turns. Gives the samples of all entrants for the
+    /// Measures rounds in which entrants and thread counts take turns. Returns the samples of all entrants for the
     /// first thread count, then those for the next, in the order of both.
     fn measure(
         &mut self,

@@ -30,7 +30,7 @@ pub struct Loaded {
 impl Loaded {
     /// Builds a target and loads the keys numbered `0..keys`. Fails if memory does not suffice.
     pub fn new(plan: &Plan, keys: u64) -> Result<Self> {
-        check_memory(std::slice::from_ref(plan), keys, 0, memory_available()?)?;
+        Self::check_memory(std::slice::from_ref(plan), keys, 0)?;
         let bar = report::progress(keys, &format!("load {}", plan.name()));
         let before = resident()?;
         let target = plan.build()?;
@@ -51,10 +51,15 @@ impl Loaded {
         })
     }
 
+    /// Fails if memory does not suffice for all targets and for `streams` operations.
+    pub fn check_memory(plans: &[Plan], keys: u64, streams: u64) -> Result<()> {
+        check_memory(plans, keys, streams, memory_available()?)
+    }
+
     /// Builds and loads all targets. Fails if memory does not suffice for them and for `streams` operations.
     pub fn all(plans: &[Plan], keys: u64, streams: u64) -> Result<Vec<Self>> {
         ensure!(!plans.is_empty(), "nothing to measure");
-        check_memory(plans, keys, streams, memory_available()?)?;
+        Self::check_memory(plans, keys, streams)?;
         plans.iter().map(|plan| Self::new(plan, keys)).collect()
     }
 }

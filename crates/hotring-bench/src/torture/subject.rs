@@ -1,4 +1,4 @@
-//! The tortured subject behind one interface: the index with words, or the store with byte strings.
+//! The interface through which the torture works on its subject: the index with words, or the store with byte strings.
 
 use anyhow::Result;
 use hotring_engines::EngineChoice;
@@ -48,17 +48,17 @@ pub trait Session {
     fn get(&mut self, key: u64) -> Result<Option<Stamp>, Flaw>;
     /// Reads several keys together.
     fn get_many(&mut self, keys: &[u64]) -> Result<Vec<Option<Stamp>>, Flaw>;
-    /// Sets a key. Gives true if the key was present.
+    /// Sets a key. Returns true if the key was present.
     fn put(&mut self, stamp: Stamp) -> Result<bool, Flaw>;
-    /// Sets a key if it is absent. Gives true if it was.
+    /// Sets a key if it is absent. Returns true if it was.
     fn insert(&mut self, stamp: Stamp) -> Result<bool, Flaw>;
-    /// Sets a key if it has the value of `old`. Gives true if it had.
+    /// Sets a key if it has the value of `old`. Returns true if it had.
     fn replace(&mut self, old: Stamp, new: Stamp) -> Result<bool, Flaw>;
-    /// Removes a key. Gives true if the key was present.
+    /// Removes a key. Returns true if the key was present.
     fn remove(&mut self, key: u64) -> bool;
     /// Removes a key and returns its value.
     fn take(&mut self, key: u64) -> Result<Option<Stamp>, Flaw>;
-    /// Adds 1 to a counter, which starts at 0, and gives the new value.
+    /// Adds 1 to a counter, which starts at 0, and returns the new value.
     fn count(&mut self, key: u64) -> Result<u64, Flaw>;
     /// Reads a counter.
     fn counted(&mut self, key: u64) -> Result<Option<u64>, Flaw>;
@@ -299,7 +299,7 @@ fn write_value(stamp: Stamp, value: &mut Vec<u8>) {
 }
 
 fn read_value(value: &[u8]) -> Result<Stamp, Flaw> {
-    let torn = || Flaw(format!("a value that nobody wrote: {value:?}"));
+    let torn = || Flaw(format!("a value that no thread wrote: {value:?}"));
     let head = value.first_chunk::<8>().ok_or_else(torn)?;
     let stamp = Stamp::of(u64::from_le_bytes(*head));
     let mut whole = Vec::new();

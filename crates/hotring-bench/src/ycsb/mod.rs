@@ -179,18 +179,21 @@ impl YcsbArgs {
         let (keys, ops) = trace.as_ref().map_or((self.keys, self.ops), |trace| {
             (trace.distinct() as u64, trace.accesses().len() as u64)
         });
-        let fitness = Fitness::measure(keys, ops)?;
-        fitness.print();
         let accesses: Vec<Accesses<'_>> = match &trace {
             Some(trace) => vec![Accesses::Traced(trace)],
             None => self.skew.iter().copied().map(Accesses::Drawn).collect(),
         };
+        let (plans, streams) = (self.plans(keys)?, self.stream_ops(&accesses));
+        // The figures below take a while with many keys.
+        Loaded::check_memory(&plans, keys, streams)?;
+        let fitness = Fitness::measure(keys, ops)?;
+        fitness.print();
         self.describe(&accesses);
         if self.latency {
             let clock = latency::of_clock().value_at_quantile(0.5);
             println!("latencies include the clock's own {clock} ns");
         }
-        let targets = Loaded::all(&self.plans(keys)?, keys, self.stream_ops(&accesses))?;
+        let targets = Loaded::all(&plans, keys, streams)?;
         let rows = self.measure(&targets, keys, &accesses)?;
         let results = Results::new(machine, rows);
         print!("{}", results.table());

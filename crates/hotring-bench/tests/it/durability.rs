@@ -42,7 +42,7 @@ impl Figures {
 
 #[test]
 fn every_promise_of_a_log_has_its_figures() {
-    let short = ["--keys", "2k", "--connections", "1,8", "--pipeline", "4", "--seconds", "0.05"];
+    let short = ["--keys", "2k", "--connections", "1,8", "--pipeline", "4", "--seconds", "0.1"];
     let figures = figures(&[&["modes"][..], &short].concat());
     let hotring = ["hotring off", "hotring async", "hotring everysec", "hotring sync"];
     let redis = ["redis off", "redis no", "redis everysec", "redis always"];

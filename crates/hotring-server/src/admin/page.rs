@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use super::metrics::{CommandFigures, Figures};
 use hotring_commands::host::clock;
@@ -13,6 +14,8 @@ use hotring_commands::state::client::ClientShared;
 use hotring_commands::state::facts::{human, rss_bytes};
 use hotring_commands::state::hot_keys::{HotKey, SPANS, hottest, notes};
 use hotring_commands::state::loading::Stage;
+use hotring_commands::state::replication::link::{Copied, LinkStage, LinkStatus};
+use hotring_commands::state::replication::roles::ReplicaStatus;
 use hotring_commands::state::scrub::Phase;
 use hotring_commands::state::snapshots::SnapshotStatus;
 
@@ -104,6 +107,7 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
     rates(figures, &mut html);
     memory(figures, &mut html);
     durability(figures, &mut html);
+    replication(figures, &mut html);
     commands(figures, &mut html);
     hot(figures, &mut html);
     large(big_keys, &mut html);
@@ -250,6 +254,63 @@ fn durability(f: &Figures<'_>, html: &mut Html) {
     html.facts(&rows);
 }
 
+/// Shows the role with its link or replicas.
+fn replication(f: &Figures<'_>, html: &mut Html) {
+    let replication = &f.facts.server.replication;
+    html.heading("Replication");
+    if let Some(source) = replication.source() {
+        let kind = if replication.redis.is_on() { "Redis at " } else { "" };
+        html.facts(&[
+            ("role", format!("replica of {kind}{source}")),
+            ("link", link(&replication.link_status())),
+        ]);
+        return;
+    }
+    let replicas = replication.replicas();
+    let in_sync = replicas.iter().filter(|replica| replica.is_in_sync).count();
+    let awaited = f.facts.config.replication.awaited().len();
+    let writes =
+        if replication.lacks_replicas() { "refused for lack of replicas" } else { "accepted" };
+    html.facts(&[
+        ("role", "primary".to_string()),
+        ("replicas", replicas.len().to_string()),
+        ("in sync", format!("{in_sync} of {awaited} for which replies wait")),
+        ("writes", writes.to_string()),
+    ]);
+    if replicas.is_empty() {
+        return;
+    }
+    let row = |replica: &ReplicaStatus| {
+        vec![
+            replica.address(),
+            replica.state().to_string(),
+            if replica.is_in_sync { "yes" } else { "no" }.to_string(),
+            format!("{:.1} s", replica.lag.as_secs_f64()),
+            human(replica.lag_bytes),
+            human(replica.copied),
+        ]
+    };
+    let rows: Vec<Vec<String>> = replicas.iter().map(row).collect();
+    html.table(&["replica", "state", "in sync", "#lag", "#bytes behind", "#copied"], &rows);
+}
+
+/// The state of the link of a replica in words.
+fn link(status: &LinkStatus) -> String {
+    let since = |time: Option<Duration>| duration(time.map_or(0, |time| time.as_secs()));
+    match status.stage {
+        LinkStage::Connected => format!("up, last bytes {} ago", since(status.silent)),
+        LinkStage::Copying => {
+            let Copied { bytes, keys, .. } = status.copied;
+            let percent = 100.0 * status.copied.progress();
+            format!("receiving a full copy: {percent:.1} %, {keys} keys, {}", human(bytes))
+        }
+        LinkStage::Connect | LinkStage::Connecting => {
+            let why = status.failure.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("down for {}{why}", since(status.down))
+        }
+    }
+}
+
 fn commands(f: &Figures<'_>, html: &mut Html) {
     let mut used: Vec<_> = f.commands.iter().filter(|c| c.totals.calls > 0).collect();
     used.sort_by_key(|c| std::cmp::Reverse(c.totals.calls));
@@ -354,6 +415,25 @@ mod tests {
         let mut html = Html(String::new());
         large(&[BigKey { bytes: 1 << 20, key: (*b"<script>").into() }], &mut html);
         assert!(html.0.contains("<td>&lt;script&gt;<td class=n>1.00M"), "{}", html.0);
+    }
+
+    #[test]
+    fn a_link_is_told_in_words() {
+        let copied = Copied { bytes: 1 << 20, keys: 25, keys_total: 100, ..Copied::default() };
+        let mut status = LinkStatus {
+            stage: LinkStage::Copying,
+            down: Some(Duration::from_secs(61)),
+            silent: None,
+            received: 0,
+            copied,
+            failure: Some("cut".to_string()),
+        };
+        assert_eq!(link(&status), "receiving a full copy: 25.0 %, 25 keys, 1.00M");
+        status.stage = LinkStage::Connect;
+        assert_eq!(link(&status), "down for 00:01:01: cut");
+        status.stage = LinkStage::Connected;
+        status.silent = Some(Duration::from_secs(2));
+        assert_eq!(link(&status), "up, last bytes 00:00:02 ago");
     }
 
     #[test]

@@ -14,11 +14,10 @@ use hotring_log::storage::Memory;
 
 const WRITERS: usize = 3;
 
-/// When each write of a writer was acknowledged.
+/// The time at which each write was acknowledged, by writer.
 type Acknowledged = [Mutex<Vec<Instant>>; WRITERS];
 
-/// The disk after a power cut, the time of the cut, and the number of acknowledged writes of each writer
-/// before.
+/// The disk after a power cut, the time of the cut, and the number of writes that each writer had acknowledged by then.
 struct Cut {
     at: Instant,
     known: [usize; WRITERS],
@@ -60,7 +59,7 @@ fn cut(when: AckWhen, time: Duration, cuts: u32, of_each: usize) -> (Vec<Cut>, A
             if number % 8 == 0 {
                 lines(&mut stream, "BGSAVE\r\n");
             }
-            // Before the disk is read: later acknowledgements may belong to later writes.
+            // This must precede the look at the disk: later acknowledgements may belong to later writes.
             let known = [0, 1, 2].map(|writer| acknowledged[writer].lock().unwrap().len());
             let at = Instant::now();
             for cut in storage.power_cuts(of_each, number.into()) {

@@ -31,7 +31,8 @@ fn ask_as(address: SocketAddr, host: &str, head: &str) -> (String, String) {
     (head.to_string(), body.to_string())
 }
 
-fn get(address: SocketAddr, path: &str) -> (String, String) {
+/// The same of a request for this path.
+pub fn get(address: SocketAddr, path: &str) -> (String, String) {
     ask(address, &format!("GET {path}"))
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hotring_protocol::{ReplyLimits, find_part};
 
-use crate::differential::{Raw, Redis};
+use crate::differential::{Raw, Redis, n_seeds};
 use crate::requests::Random;
 use crate::wire::{TestServer, request};
 
@@ -258,15 +258,15 @@ fn end_waits(both: &mut Both) {
     }
 }
 
-/// Steps of each run.
-const N_STEPS: usize = 1_500;
+/// Steps of each seed.
+const N_STEPS: usize = 300;
 
 #[test]
 fn random_blocking_commands_serve_as_redis_does() {
     let seed = std::cell::Cell::new(7);
     with_both(|both| {
         let mut random = Random::new(seed.replace(seed.get() + 1));
-        for i in 0..N_STEPS {
+        for i in 0..N_STEPS * n_seeds() as usize {
             let free = CLIENTS.chars().filter(|name| !both.theirs.waits(*name)).collect::<Vec<_>>();
             if !free.is_empty() && random.below(100) < 45 {
                 let name = free[random.below(free.len() as u64) as usize];

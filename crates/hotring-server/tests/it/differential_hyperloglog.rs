@@ -4,7 +4,7 @@ use crate::differential::{Raw, Redis, n_seeds, show};
 use crate::requests::Random;
 use crate::wire::TestServer;
 
-const N_REQUESTS: usize = 3_000;
+const N_REQUESTS: usize = 1_000;
 const KEYS: [&str; 4] = ["h1", "h2", "h3", "h4"];
 
 /// Requests, in which `K` is a key, and `E` and `EE` are one and many elements.

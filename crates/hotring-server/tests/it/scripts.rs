@@ -302,24 +302,25 @@ fn requests_that_wait_for_a_script_are_refused_at_the_threshold() {
         assert_eq!(waiting[3].say("MULTI"), ok());
         assert_eq!(waiting[3].say("INCR k"), Reply::Simple("QUEUED".into()));
         let mut killer = server.connect();
+        let begun = Instant::now();
         looping.send(&request(&["EVAL", script, "1", "k"]));
         std::thread::sleep(Duration::from_millis(100));
-        let begun = Instant::now();
         for (wire, words) in waiting.iter_mut().zip(requests) {
             wire.send(&request(words));
         }
+        // If this key waited for the endless script, its request would be refused as well.
         assert_eq!(killer.say("SET elsewhere 1"), ok());
-        assert!(begun.elapsed() < Duration::from_millis(200), "another key waited");
         for (wire, words) in waiting.iter_mut().zip(requests) {
             let text = wire.reply().text();
             let is_told = text.starts_with("BUSY Redis is busy")
                 || text.starts_with("EXECABORT") && text.contains("Redis is busy");
             assert!(is_told, "{words:?}: {text}");
         }
-        assert!(begun.elapsed() >= Duration::from_millis(200), "they were refused early");
+        assert!(begun.elapsed() >= Duration::from_millis(400), "they were refused early");
         assert_eq!(killer.say("SCRIPT KILL"), ok());
         assert!(looping.reply().text().starts_with("ERR Script killed by user"));
         // A request that waits for less than the threshold gets its reply.
+        assert_eq!(killer.say("CONFIG SET busy-reply-threshold 60000"), ok());
         looping.send(&request(&["EVAL", script, "1", "k"]));
         std::thread::sleep(Duration::from_millis(50));
         waiting[0].send(&request(&["GET", "k"]));
@@ -376,8 +377,9 @@ fn waiting_for_a_script_blocks_no_thread() {
     took.sort_unstable();
     let p99 = took[took.len() * 99 / 100];
     println!("{} reads of other keys in {held_for:?} of a hold, p99 {p99:?}", took.len());
-    assert!(took.len() > 200, "{} reads", took.len());
-    assert!(p99 < held_for / 5, "p99 {p99:?}");
+    // A read that waits for the script takes as long as it: there would be one.
+    assert!(took.len() > 20, "{} reads", took.len());
+    assert!(p99 < held_for / 2, "p99 {p99:?}");
     assert_eq!(waiting.reply(), bulk("held"));
     assert_eq!(script.reply(), bulk("done"));
 }

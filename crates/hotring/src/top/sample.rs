@@ -39,14 +39,10 @@ impl Sample {
 
     pub(super) fn read(at: Instant, info: &str, clients: &str) -> Self {
         let pairs = info.lines().filter_map(|line| line.split_once(':'));
-        let fields = |line: &str| {
-            let pairs = line.split(' ').filter_map(|field| field.split_once('='));
-            pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()
-        };
         Sample {
             at,
             info: pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-            clients: clients.lines().map(fields).collect(),
+            clients: clients.lines().map(|line| fields(line, ' ')).collect(),
         }
     }
 
@@ -63,6 +59,12 @@ impl Sample {
     /// A field of database 0: `keys` or `expires`.
     pub(super) fn keyspace(&self, part: &str) -> f64 {
         values(self.text("db0")).find(|(name, _)| *name == part).map_or(0.0, |(_, value)| value)
+    }
+
+    /// The fields of each attached replica.
+    pub(super) fn replicas(&self) -> Vec<BTreeMap<String, String>> {
+        let replica = |i: usize| Some(fields(self.info.get(&format!("slave{i}"))?, ','));
+        (0..).map_while(replica).collect()
     }
 
     /// The hottest keys in descending order, each behind its share in percent.
@@ -95,6 +97,12 @@ impl Sample {
         }
         commands
     }
+}
+
+/// The parts of `a=x,b=y`, with this separator.
+fn fields(text: &str, separator: char) -> BTreeMap<String, String> {
+    let pairs = text.split(separator).filter_map(|field| field.split_once('='));
+    pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 /// The numeric parts of `a=1,b=2`.

@@ -2,9 +2,10 @@
 
 use super::sample::{CommandFigures, Sample};
 
-/// Most commands and keys shown.
+/// Most commands, keys and replicas shown.
 const COMMANDS_SHOWN: usize = 12;
 const KEYS_SHOWN: usize = 8;
+const REPLICAS_SHOWN: usize = 8;
 
 /// The available space.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,7 @@ pub(super) struct Size {
 pub(super) fn screen(name: &str, before: &Sample, after: &Sample, size: Size) -> Vec<String> {
     let mut lines = head(name, after);
     lines.extend(figures(before, after));
+    lines.extend(replication(after));
     lines.push(String::new());
     lines.extend(commands(before, after));
     lines.push(String::new());
@@ -98,6 +100,54 @@ fn figures(before: &Sample, after: &Sample) -> Vec<String> {
             after.text("rejected_connections"),
         ),
     ]
+}
+
+/// The role with its link or replicas.
+fn replication(after: &Sample) -> Vec<String> {
+    if after.text("role") == "slave" {
+        let (host, port) = (after.text("master_host"), after.text("master_port"));
+        return vec![format!("role       replica of {host}:{port}   {}", link(after))];
+    }
+    let replicas = after.replicas();
+    let mut lines = vec![format!(
+        "role       primary   replicas: {}   in sync: {}",
+        replicas.len(),
+        after.number("in_sync_replicas"),
+    )];
+    lines.extend(replicas.iter().take(REPLICAS_SHOWN).map(|replica| {
+        let field = |name: &str| replica.get(name).map_or("", String::as_str);
+        let size = |name: &str| bytes(field(name).parse().unwrap_or(0.0));
+        format!(
+            "replica    {}:{}   {}   {} s and {} behind   {} copied",
+            field("ip"),
+            field("port"),
+            field("state"),
+            field("lag"),
+            size("lag_bytes"),
+            size("copied_bytes"),
+        )
+    }));
+    lines
+}
+
+/// The state of the link of a replica.
+fn link(after: &Sample) -> String {
+    if after.text("master_sync_in_progress") == "1" {
+        return format!(
+            "full copy {} %   {} keys   {}",
+            after.text("master_sync_perc"),
+            count(after.number("master_sync_read_keys")),
+            bytes(after.number("master_sync_read_bytes")),
+        );
+    }
+    match after.text("master_link_status") {
+        "up" => format!("link up   last bytes {} s ago", after.text("master_last_io_seconds_ago")),
+        _ => format!(
+            "link down for {} s   {}",
+            after.text("master_link_down_since_seconds"),
+            after.text("master_link_error"),
+        ),
+    }
 }
 
 /// The commands with the highest rates.
@@ -245,6 +295,41 @@ mod tests {
         assert_eq!(lines[hot + 1..hot + 3], ["   41.50 %  a,key=b:c", "    0.25 %  d"]);
         let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).unwrap();
         assert!(at("8 ") < at("7 "), "the most recently active client is first: {text}");
+    }
+
+    #[test]
+    fn the_role_is_shown_with_its_link_or_replicas() {
+        let lines = |info: &str| replication(&Sample::read(Instant::now(), info, ""));
+        assert_eq!(
+            lines(
+                "role:master\r\nconnected_slaves:1\r\nslave0:ip=::1,port=7,state=online,offset=9,lag=2,\
+                 lag_bytes=2048,copied_bytes=10\r\nin_sync_replicas:1\r\n"
+            ),
+            [
+                "role       primary   replicas: 1   in sync: 1",
+                "replica    ::1:7   online   2 s and 2.00K behind   10B copied",
+            ]
+        );
+        let link = |more: &str| {
+            lines(&format!("role:slave\r\nmaster_host:h\r\nmaster_port:7\r\n{more}")).join("\n")
+        };
+        assert_eq!(
+            link("master_link_status:up\r\nmaster_last_io_seconds_ago:0\r\n"),
+            "role       replica of h:7   link up   last bytes 0 s ago"
+        );
+        assert_eq!(
+            link(
+                "master_sync_in_progress:1\r\nmaster_sync_perc:25.00\r\nmaster_sync_read_keys:5\r\n\
+                 master_sync_read_bytes:1024\r\n"
+            ),
+            "role       replica of h:7   full copy 25.00 %   5 keys   1.00K"
+        );
+        assert_eq!(
+            link(
+                "master_link_status:down\r\nmaster_link_down_since_seconds:3\r\nmaster_link_error:cut: x\r\n"
+            ),
+            "role       replica of h:7   link down for 3 s   cut: x"
+        );
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotring_log::Lsn;
 
 use super::{Facts, field};
-use crate::state::replication::link::{LinkStage, LinkStatus};
-use crate::state::replication::roles::{ReplicaStatus, Stage};
+use crate::state::replication::link::{Copied, LinkStatus};
+use crate::state::replication::roles::ReplicaStatus;
 
 pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
     let replication = &f.server.replication;
@@ -22,11 +22,11 @@ pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
     let replicas = replication.replicas();
     field(text, "connected_slaves", replicas.len());
     for (i, replica) in replicas.iter().enumerate() {
-        let state = if replica.stage == Stage::Online { "online" } else { "send_bulk" };
-        let ReplicaStatus { ip, port, applied, .. } = replica;
-        let (lag, bytes) = (replica.lag.as_secs(), replica.lag_bytes);
-        let place = format_args!("ip={ip},port={port},state={state},offset={applied},lag={lag}");
-        field(text, &format!("slave{i}"), format_args!("{place},lag_bytes={bytes}"));
+        let ReplicaStatus { ip, port, applied, copied, lag_bytes, .. } = replica;
+        let (state, lag) = (replica.state(), replica.lag.as_secs());
+        let known = format_args!("ip={ip},port={port},state={state},offset={applied},lag={lag}");
+        let own = format_args!("lag_bytes={lag_bytes},copied_bytes={copied}");
+        field(text, &format!("slave{i}"), format_args!("{known},{own}"));
     }
     let in_sync = replicas.iter().filter(|replica| replica.is_in_sync).count();
     field(text, "in_sync_replicas", in_sync);
@@ -57,15 +57,14 @@ fn position(f: &Facts<'_>) -> Lsn {
 
 /// The link of a replica.
 fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
-    let LinkStatus { stage, down, silent, copied, ref failure } = *status;
-    let is_up = stage == LinkStage::Connected;
+    let LinkStatus { down, silent, received, copied, ref failure, .. } = *status;
+    let (is_up, is_copying) = (status.is_up(), status.is_copying());
     field(text, "master_link_status", if is_up { "up" } else { "down" });
     let seconds = |time: std::time::Duration| time.as_secs() as i64;
     let silent = silent.map_or(-1, seconds);
     field(text, "master_last_io_seconds_ago", if is_up { silent } else { -1 });
-    let is_copying = stage == LinkStage::Copying;
     field(text, "master_sync_in_progress", u8::from(is_copying));
-    field(text, "slave_read_repl_offset", position(f));
+    field(text, "slave_read_repl_offset", received.max(position(f)));
     field(text, "slave_repl_offset", position(f));
     let redis = &f.server.replication.redis;
     if redis.is_on() {
@@ -73,22 +72,22 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         field(text, "redis_link_full_copies", figure(&redis.full_copies));
         field(text, "redis_link_partial_copies", figure(&redis.partial_copies));
-        field(text, "redis_link_copied_keys", figure(&redis.copy_keys));
+        field(text, "redis_link_copied_keys", copied.keys);
         field(text, "redis_link_unknown", figure(&redis.unknown));
         let kinds = redis.unknown_kinds();
         let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind}={count}")).collect();
         field(text, "redis_link_unknown_kinds", kinds.join(","));
     }
     if is_copying {
-        // As of Redis without a file: most primaries do not know the length before the end.
-        // ORDERING: Relaxed, a figure.
-        let total = if redis.is_on() { redis.copy_len.load(Ordering::Relaxed) } else { 0 };
-        let left = if total == 0 { -1 } else { total.saturating_sub(copied) as i64 };
-        let percent = if total == 0 { 0.0 } else { copied as f64 * 100.0 / total as f64 };
-        field(text, "master_sync_total_bytes", total);
-        field(text, "master_sync_read_bytes", copied);
-        field(text, "master_sync_left_bytes", left);
-        field(text, "master_sync_perc", format_args!("{percent:.2}"));
+        let Copied { bytes, bytes_total, keys, keys_total } = copied;
+        // As in Redis without a file: most primaries do not know the length before the end.
+        let left = bytes_total.checked_sub(bytes).filter(|_| bytes_total > 0);
+        field(text, "master_sync_total_bytes", bytes_total);
+        field(text, "master_sync_read_bytes", bytes);
+        field(text, "master_sync_left_bytes", left.map_or(-1, |left| left as i64));
+        field(text, "master_sync_total_keys", keys_total);
+        field(text, "master_sync_read_keys", keys);
+        field(text, "master_sync_perc", format_args!("{:.2}", 100.0 * copied.progress()));
         field(text, "master_sync_last_io_seconds_ago", silent);
     }
     if let Some(down) = down {

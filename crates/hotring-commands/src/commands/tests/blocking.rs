@@ -48,8 +48,8 @@ fn a_newcomer_serves_earlier_waiters() {
     assert_eq!(other.ended_wait(), "");
 }
 
-/// More clients than are served in one hold, some of whose elements go to other keys. Some have ended their waits, and
-/// have not left yet.
+/// The line is longer than one hold serves. Some of its clients move their element to another key, and some have
+/// stopped waiting without having left the line yet.
 #[test]
 fn a_long_line_is_served_to_its_end() {
     let mut pusher = Dialogue::new(Version::Resp2);

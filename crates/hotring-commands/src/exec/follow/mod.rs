@@ -125,6 +125,11 @@ impl Follower {
         self.position
     }
 
+    /// The position up to which everything has arrived, if this many bytes wait for [`apply`](Self::apply).
+    pub fn received(&self, unread: usize) -> u64 {
+        self.position + self.ahead + unread as u64
+    }
+
     /// Forgets what has arrived behind `position`, as the link is gone.
     pub fn cut(&mut self) {
         let client = &mut self.conversation.client;

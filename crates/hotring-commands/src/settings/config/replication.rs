@@ -92,7 +92,7 @@ impl Source {
 
 impl ReplicationSettings {
     /// The replicas for which replies wait.
-    pub(crate) fn awaited(&self) -> &[Source] {
+    pub fn awaited(&self) -> &[Source] {
         if self.is_replicated { &self.in_sync } else { &[] }
     }
 }

@@ -1,4 +1,4 @@
-//! The setting, and the events of each command, as a client hears them that listens to its own.
+//! Tests of the setting, and of the events of each command as a client receives them that subscribes to its own.
 
 use hotring_log::Effect;
 use hotring_protocol::Version;
@@ -40,9 +40,9 @@ fn events(dialogue: &mut Dialogue, line: &str) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// A replica has no commands to name the events.
+/// A replica applies records, not commands, so the type of the value names the event.
 #[test]
-fn what_a_replica_applies_is_told_by_the_type_of_its_value() {
+fn events_of_applied_records_are_named_by_the_type_of_the_value() {
     let mut dialogue = Dialogue::new(Version::Resp3);
     dialogue.say("CONFIG SET notify-keyspace-events EAn\r\nPSUBSCRIBE __keyevent@0_*");
     let server = dialogue.server();

@@ -1,4 +1,4 @@
-//! The state of a replica's link to its primary, for INFO, ROLE and the metrics.
+//! The state of a replica's link to its primary, for INFO, ROLE, the metrics and the status page.
 
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,34 @@ pub struct Link {
     since: Option<Instant>,
     /// The time of the last bytes from the primary.
     heard: Option<Instant>,
-    copied: u64,
+    received: u64,
+    copied: Copied,
     failure: Option<String>,
+}
+
+/// The progress of a full copy: of the one under way, or of the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes that have arrived.
+    pub bytes: u64,
+    /// Bytes of the complete copy; 0 if the primary does not know them in advance.
+    pub bytes_total: u64,
+    /// Keys that have arrived.
+    pub keys: u64,
+    /// Keys of the complete copy, about; 0 if the primary does not tell.
+    pub keys_total: u64,
+}
+
+impl Copied {
+    /// The part that has arrived, from 0 to 1, in bytes if their total is known, or else in keys.
+    pub fn progress(&self) -> f64 {
+        let (done, total) = match self.bytes_total {
+            0 => (self.keys, self.keys_total),
+            total => (self.bytes, total),
+        };
+        // The stream brings new keys meanwhile.
+        if total == 0 { 0.0 } else { (done as f64 / total as f64).min(1.0) }
+    }
 }
 
 /// The state of a link at one moment.
@@ -50,10 +76,23 @@ pub struct LinkStatus {
     pub down: Option<Duration>,
     /// Time since the last bytes from the primary; None while the link is down.
     pub silent: Option<Duration>,
-    /// Bytes of the full copy under way that have arrived.
-    pub copied: u64,
+    /// The position in the primary's stream up to which everything has arrived, though perhaps it is not applied.
+    pub received: u64,
+    pub copied: Copied,
     /// Why the last link ended; None once a later one follows the stream.
     pub failure: Option<String>,
+}
+
+impl LinkStatus {
+    /// Whether the replica follows its primary's stream.
+    pub fn is_up(&self) -> bool {
+        self.stage == LinkStage::Connected
+    }
+
+    /// Whether a full copy is under way.
+    pub fn is_copying(&self) -> bool {
+        self.stage == LinkStage::Copying
+    }
 }
 
 impl Link {
@@ -89,17 +128,22 @@ impl Link {
         self.heard = Some(clock::monotonic());
     }
 
-    /// Records the progress of a full copy: bytes that have arrived.
-    pub fn copy(&mut self, copied: u64) {
+    /// Records up to which position the stream has arrived.
+    pub fn receive(&mut self, position: u64) {
+        self.received = position;
+    }
+
+    /// Records the progress of a full copy.
+    pub fn copy(&mut self, copied: Copied) {
         self.copied = copied;
     }
 
     pub(super) fn status(&self) -> LinkStatus {
-        let Link { stage, since, heard, copied, .. } = *self;
+        let Link { stage, since, heard, received, copied, .. } = *self;
         let is_up = stage == LinkStage::Connected;
         let down = if is_up { None } else { since.map(|since| since.elapsed()) };
         let silent = heard.map(|heard| heard.elapsed());
-        LinkStatus { stage, down, silent, copied, failure: self.failure.clone() }
+        LinkStatus { stage, down, silent, received, copied, failure: self.failure.clone() }
     }
 }
 
@@ -124,5 +168,16 @@ mod tests {
         assert!(status.down.is_some() && status.silent.is_none());
         link.enter(LinkStage::Connecting);
         assert_eq!(link.status().failure.as_deref(), Some("cut"), "no later link has followed yet");
+    }
+
+    #[test]
+    fn progress_is_counted_in_bytes_or_else_in_keys() {
+        let progress = |bytes, bytes_total, keys, keys_total| {
+            Copied { bytes, bytes_total, keys, keys_total }.progress()
+        };
+        assert_eq!(progress(10, 0, 7, 0), 0.0);
+        assert_eq!(progress(10, 40, 7, 8), 0.25);
+        assert_eq!(progress(10, 0, 2, 8), 0.25);
+        assert_eq!(progress(0, 0, 9, 8), 1.0);
     }
 }

@@ -108,10 +108,14 @@ impl Replication {
         if self.is_replica() {
             return Some(READONLY);
         }
+        self.lacks_replicas().then_some(NO_REPLICAS)
+    }
+
+    /// Whether a primary refuses writes for lack of replicas.
+    pub fn lacks_replicas(&self) -> bool {
         // ORDERING: Relaxed; a thread learns of a change from the version of the settings.
         let writes = self.writes.load(Ordering::Relaxed);
-        (writes == Writes::NoReplicas as u8 || writes == Writes::Closed as u8)
-            .then_some(NO_REPLICAS)
+        writes == Writes::NoReplicas as u8 || writes == Writes::Closed as u8
     }
 
     /// Publishes whether writes are accepted; true if that has changed.

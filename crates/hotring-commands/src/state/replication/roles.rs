@@ -5,7 +5,7 @@
 //! this state is the innermost one: no code may wait for the store or the log while it holds it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hotring_cluster::{
@@ -45,6 +45,37 @@ pub enum Stage {
     Online = 1,
 }
 
+/// The progress of a link at the primary. The link's task writes it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    stage: AtomicU8,
+    copied: AtomicU64,
+}
+
+// ORDERING: Relaxed throughout, figures for people.
+impl Progress {
+    /// Enters a stage.
+    pub fn reach(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    /// Adds to the bytes of the full copy that are sent.
+    pub fn copy(&self, bytes: usize) {
+        self.copied.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Relaxed) == Stage::Online as u8 {
+            true => Stage::Online,
+            false => Stage::Copying,
+        }
+    }
+
+    fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+}
+
 /// A replica that is attached to this server.
 #[derive(Debug)]
 pub struct Attached {
@@ -55,7 +86,7 @@ pub struct Attached {
     pub port: u16,
     /// Messages to its link's task.
     pub messages: UnboundedSender<ToReplica>,
-    pub stage: Arc<AtomicU8>,
+    pub progress: Arc<Progress>,
 }
 
 /// An attached replica at one moment, for INFO and ROLE.
@@ -65,15 +96,22 @@ pub struct ReplicaStatus {
     pub ip: String,
     pub port: u16,
     pub stage: Stage,
+    /// Bytes of the link's full copy that are sent.
+    pub copied: u64,
     pub applied: Lsn,
     pub synced: Lsn,
     pub lag: Duration,
     pub lag_bytes: u64,
-    /// Replies wait for it.
+    /// Replies wait for it, and it keeps up.
     pub is_in_sync: bool,
 }
 
 impl ReplicaStatus {
+    /// Redis's name of the stage, in INFO.
+    pub fn state(&self) -> &'static str {
+        if self.stage == Stage::Online { "online" } else { "send_bulk" }
+    }
+
     /// The address at which it listens.
     pub fn address(&self) -> String {
         format!("{}:{}", self.ip, self.port)
@@ -427,18 +465,18 @@ impl Roles {
         let status = |attached: &Attached| {
             let follower = primary.feed().follower(attached.node)?;
             let lag = primary.feed().lag(now, follower);
-            // ORDERING: Relaxed, shown to people.
-            let is_online = attached.stage.load(Ordering::Relaxed) == Stage::Online as u8;
             Some(ReplicaStatus {
                 node: attached.node,
                 ip: attached.ip.clone(),
                 port: attached.port,
-                stage: if is_online { Stage::Online } else { Stage::Copying },
+                stage: attached.progress.stage(),
+                copied: attached.progress.copied(),
                 applied: follower.positions.applied,
                 synced: follower.positions.synced,
                 lag: lag.time,
                 lag_bytes: lag.bytes,
-                is_in_sync: primary.in_sync().contains(&attached.node),
+                is_in_sync: primary.in_sync().contains(&attached.node)
+                    && primary.keeps_up(now, attached.node),
             })
         };
         self.attached.iter().filter_map(status).collect()

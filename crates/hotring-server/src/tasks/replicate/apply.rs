@@ -3,13 +3,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotring_cluster::{Positions, Stamp};
 use hotring_commands::host::clock;
 use hotring_commands::state::notify;
 use hotring_commands::state::replication::codec;
-use hotring_commands::state::replication::link::LinkStage;
+use hotring_commands::state::replication::link::{Copied, LinkStage};
 use hotring_commands::state::server::Server;
 use hotring_log::{
     Effect, Log, Lsn, SnapshotWriter, effect_at, head, mark_copy, unmark_copy, unpack,
@@ -23,6 +23,9 @@ const BATCH_MAX: usize = 4 << 30;
 
 /// No stream gets this far: a peer that claims more is not believed.
 const POSITION_MAX: Lsn = Lsn::MAX / 2;
+
+/// Time between two lines about the progress of a full copy.
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the log.
 const LOG_PAUSE: Duration = Duration::from_millis(1);
@@ -47,10 +50,25 @@ struct Copy {
     part: Vec<u8>,
     /// Its snapshot, if the replica has files.
     snapshot: Option<SnapshotWriter>,
-    /// Bytes of the parts that are applied.
-    received: u64,
+    /// What is applied of the parts.
+    copied: Copied,
+    /// The time of the last line about the progress.
+    reported: Instant,
     /// The record up to which the stream must be applied, once all parts are there.
     end: Option<Lsn>,
+}
+
+impl Copy {
+    /// Publishes the progress.
+    fn show(&mut self, server: &Server) {
+        let copied = self.copied;
+        server.replication.update_link(|link| link.copy(copied));
+        if self.reported.elapsed() >= PROGRESS {
+            self.reported = clock::monotonic();
+            let Copied { bytes, keys, keys_total: of, .. } = copied;
+            tracing::info!(keys, of, bytes, "receiving a full copy of the primary");
+        }
+    }
 }
 
 fn garbled(what: &str) -> LinkError {
@@ -76,6 +94,7 @@ impl<'a> Follower<'a> {
             return Err(garbled("a batch that is too long"));
         }
         let (mut done, mut last, mut epochs) = (0, 0, Vec::new());
+        let before = self.received;
         while let Some(found) =
             head(&self.pending[self.parsed..]).map_err(|_| garbled("records that are damaged"))?
         {
@@ -90,6 +109,10 @@ impl<'a> Follower<'a> {
             if !found.more {
                 (done, last) = (self.parsed, found.lsn);
             }
+        }
+        if self.received != before {
+            let received = self.received;
+            self.server.replication.update_link(|link| link.receive(received));
         }
         if done == 0 {
             return Ok(());
@@ -180,9 +203,10 @@ impl<'a> Follower<'a> {
         }
         let server = self.server;
         tracing::info!(keys, after, "a full copy from the primary begins; the own data is dropped");
+        let copied = Copied { keys_total: keys, ..Copied::default() };
         server.replication.update_link(|link| {
             link.enter(LinkStage::Copying);
-            link.copy(0);
+            link.copy(copied);
         });
         server.persist.loading.begin_copy();
         server.settings.renew();
@@ -214,7 +238,8 @@ impl<'a> Follower<'a> {
         };
         (self.received, self.parsed) = (after, 0);
         self.pending.clear();
-        self.copy = Some(Copy { part: Vec::new(), snapshot, received: 0, end: None });
+        let reported = clock::monotonic();
+        self.copy = Some(Copy { part: Vec::new(), snapshot, copied, reported, end: None });
         Ok(())
     }
 
@@ -234,11 +259,11 @@ impl<'a> Follower<'a> {
         if let Some(snapshot) = &mut copy.snapshot {
             keep(snapshot, class, packed)?;
         }
-        copy.received += packed.len() as u64;
+        copy.copied.bytes += packed.len() as u64;
+        copy.copied.keys = self.server.store.len() as u64;
         copy.part.clear();
         copy.part.shrink_to(1 << 20);
-        let received = copy.received;
-        self.server.replication.update_link(|link| link.copy(received));
+        copy.show(self.server);
         Ok(())
     }
 
@@ -259,7 +284,7 @@ impl<'a> Follower<'a> {
             return Ok(());
         };
         let server = self.server;
-        let (Copy { snapshot, received, .. }, applied) = (copy, self.applier.taken());
+        let (Copy { snapshot, copied, .. }, applied) = (copy, self.applier.taken());
         if let (Some(snapshot), Some(files)) = (snapshot, server.persist.durability.snapshots()) {
             let finished = snapshot.finish(applied)?;
             self.log.sync_soon();
@@ -278,7 +303,7 @@ impl<'a> Follower<'a> {
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
         tracing::info!(
             keys = server.store.len(),
-            bytes = received,
+            bytes = copied.bytes,
             applied,
             "the full copy is complete"
         );

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use hotring_cluster::{Course, Hello, NodeId, Stamp, ToPrimary, ToReplica};
 use hotring_commands::host::clock;
 use hotring_commands::state::client::{ClientShared, KILLED};
 use hotring_commands::state::replication::codec;
-use hotring_commands::state::replication::roles::{Attached, Stage, node_of};
+use hotring_commands::state::replication::roles::{Attached, Progress, Stage, node_of};
 use hotring_commands::state::server::Server;
 use hotring_log::wire::Kind;
 use hotring_log::{Backlog, Chunk, Log, Lsn};
@@ -52,13 +52,13 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let mut hello = hello.map_err(|_| LinkError::Peer("it does not say hello".to_string()))??;
     let (log, backlog) = open_stream(server).await?;
     let (messages, mut inbox) = mpsc::unbounded_channel();
-    let stage = Arc::new(AtomicU8::new(Stage::Copying as u8));
+    let progress = Arc::new(Progress::default());
     let ip = client.peer.rsplit_once(':').map_or(client.peer.as_ref(), |(ip, _)| ip).to_string();
     // Here a replica goes by its address, by which operators name it.
     let node = node_of(&ip, port);
     hello.from.node = node;
     let stamp = Stamp { epoch: hotring_cluster::Epoch(0), session: 0 };
-    let attached = Attached { node, stamp, ip, port, messages, stage: stage.clone() };
+    let attached = Attached { node, stamp, ip, port, messages, progress: progress.clone() };
     let oldest = backlog.status().start + 1;
     let Some(stamp) = server.replication.attach(&hello, oldest, &log, attached) else {
         if let Ok(message) = inbox.try_recv() {
@@ -71,7 +71,7 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let _detaches = Detaches { server, stamp };
     tracing::info!(peer = %client.peer, %node, last = hello.last, "a replica asks for the stream");
     let sending =
-        Feeder { server, sender, log: log.clone(), backlog, inbox, stage, sent: 0, copy: None };
+        Feeder { server, sender, log: log.clone(), backlog, inbox, progress, sent: 0, copy: None };
     let (mut sending, mut receiving) =
         (pin!(sending.run(client)), pin!(receive(receiver, server, client, node, &log)));
     poll_fn(|cx| {
@@ -160,7 +160,7 @@ struct Feeder<'a, W> {
     log: Arc<Log>,
     backlog: Arc<Backlog>,
     inbox: UnboundedReceiver<ToReplica>,
-    stage: Arc<AtomicU8>,
+    progress: Arc<Progress>,
     /// The last record that was sent.
     sent: Lsn,
     copy: Option<mpsc::Receiver<Item>>,
@@ -199,7 +199,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         match answer.course {
             Course::Continue(after) => {
                 self.sent = after;
-                self.reach(Stage::Online);
+                self.progress.reach(Stage::Online);
                 // ORDERING: Relaxed, a figure.
                 self.server.replication.counts.partial.fetch_add(1, Ordering::Relaxed);
             }
@@ -210,11 +210,6 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             }
         }
         Ok(())
-    }
-
-    fn reach(&self, stage: Stage) {
-        // ORDERING: Relaxed, shown to people.
-        self.stage.store(stage as u8, Ordering::Relaxed);
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, LinkError>> {
@@ -255,11 +250,12 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             Item::Part(upto, part) => {
                 self.send_stream(upto).await?;
                 self.sender.send(Kind::Part, [&part[..]]).await?;
+                self.progress.copy(part.len());
             }
             Item::End(end) => {
                 self.send_stream(end).await?;
                 self.sender.send(Kind::CopyEnd, [&end.to_le_bytes()[..]]).await?;
-                self.reach(Stage::Online);
+                self.progress.reach(Stage::Online);
                 tracing::info!(peer = %client.peer, end, "a full copy is sent");
             }
             Item::Failed(why) => {

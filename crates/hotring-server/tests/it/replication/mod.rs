@@ -4,6 +4,7 @@
 mod events;
 mod peers;
 mod proxy;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -15,6 +15,7 @@ use hotring_commands::host::clock;
 use hotring_commands::rdb::file::{Found, Reader};
 use hotring_commands::rdb::{Item, ReadError, shown};
 use hotring_commands::settings::config::Unknown;
+use hotring_commands::state::replication::link::Copied;
 use hotring_commands::state::server::Server;
 use hotring_log::{mark_copy, unmark_copy};
 use hotring_store::{Session, StoreError};
@@ -36,7 +37,7 @@ const LOG_PAUSE: Duration = Duration::from_millis(1);
 /// Length of the mark behind a file of unknown length.
 const MARK_LEN: usize = 40;
 
-/// How the end of the file shows.
+/// The mark of the end of the file.
 enum Form {
     Length(u64),
     /// These bytes follow the file.
@@ -77,6 +78,7 @@ pub(super) fn copy(server: &Arc<Server>, wire: &mut Wire<'_>) -> Result<(), Ende
             return Err(Ended::Lost("the full copy does not end with its mark".into()));
         }
     }
+    input.show();
     let (keys, bytes) = (link.copy_keys.load(Relaxed), input.read);
     let seconds = begun.elapsed().as_secs_f64();
     tracing::info!(keys, bytes, seconds, "the full copy of the primary is complete");
@@ -168,7 +170,7 @@ fn hand_out<R: Read>(
     let mut send = |piece: &mut Vec<Item>| {
         server.replication.redis.copy_keys.fetch_add(piece.len() as u64, Relaxed);
         turn = (turn + 1) % threads.len();
-        // A thread ends early only if it has failed, which is told after it has ended.
+        // A thread ends early only if it has failed; `read` returns its error.
         threads[turn].send(std::mem::take(piece)).is_ok()
     };
     let databases = server.settings.config().databases;
@@ -214,7 +216,7 @@ fn store_all(server: &Server, pieces: &Receiver<Vec<Item>>) -> Result<(), Ended>
 fn store(server: &Server, session: &mut Session, item: Item) -> Result<(), Ended> {
     session.select(item.database);
     let (key, content) = (item.key, item.value.into_content());
-    // At time 0 nothing is over: the primary removes what is.
+    // At time 0 no key has expired: the primary removes expired keys.
     match session.put_content(&key, content, item.expire_at, true, 0) {
         Ok(_) => Ok(()),
         Err(StoreError::ValueTooLong { .. }) => {
@@ -245,9 +247,9 @@ struct Input<'a, 'w> {
     /// Bytes of the file that are to come, and those that have been read.
     left: u64,
     read: u64,
-    /// Why the link has ended, behind an error of reading.
+    /// The reason why the link ended, if reading failed.
     ended: Option<Ended>,
-    /// When the primary was last told that this server is alive, and the log of the progress.
+    /// The times of the last sign of life to the primary, and of the last line about the progress.
     alive: Instant,
     told: Instant,
 }
@@ -262,18 +264,23 @@ impl Input<'_, '_> {
                 self.wire.write(b"\n")?;
             }
         }
-        let bytes = self.read;
-        self.server.replication.update_link(|link| {
-            link.hear();
-            link.copy(bytes);
-        });
+        self.server.replication.update_link(|link| link.hear());
+        self.show();
         if self.told.elapsed() >= PROGRESS {
             self.told = clock::monotonic();
             let keys = self.server.replication.redis.copy_keys.load(Relaxed);
             let of = self.server.replication.redis.copy_len.load(Relaxed);
-            tracing::info!(keys, bytes, of, "receiving a full copy of the primary");
+            tracing::info!(keys, bytes = self.read, of, "receiving a full copy of the primary");
         }
         Ok(())
+    }
+
+    /// Publishes the progress.
+    fn show(&self) {
+        let redis = &self.server.replication.redis;
+        let (bytes_total, keys) = (redis.copy_len.load(Relaxed), redis.copy_keys.load(Relaxed));
+        let copied = Copied { bytes: self.read, bytes_total, keys, keys_total: 0 };
+        self.server.replication.update_link(|link| link.copy(copied));
     }
 }
 

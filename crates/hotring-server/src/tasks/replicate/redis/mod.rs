@@ -20,7 +20,7 @@ use hotring_commands::exec::follow::Follower;
 use hotring_commands::host::clock;
 use hotring_commands::host::threads::spawn;
 use hotring_commands::settings::config::{Source, Unknown};
-use hotring_commands::state::replication::link::{Link as LinkState, LinkStage};
+use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::server::Server;
 use hotring_commands::state::tls;
 
@@ -222,7 +222,11 @@ impl Link<'_> {
                 let why = "the primary sends a command longer than client-query-buffer-limit";
                 return Err(Ended::Lost(why.into()));
             } else if wire.receive()? {
-                self.server.replication.update_link(LinkState::hear);
+                let received = self.follower.received(wire.unread().len());
+                self.server.replication.update_link(|link| {
+                    link.hear();
+                    link.receive(received);
+                });
             } else {
                 self.follower.collect();
             }

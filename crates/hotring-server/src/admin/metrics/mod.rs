@@ -5,14 +5,14 @@
 //! documentation and the check of dashboards use the same tables. Units are base units: seconds, bytes. Counters
 //! start with the process, and CONFIG RESETSTAT must not reset them.
 
+mod replication;
+
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 
 use hotring_commands::observe::by_command::CommandTotals;
 use hotring_commands::observe::counters::{COUNTED, Group, Totals};
 use hotring_commands::observe::histogram::{BOUNDS, Distribution, bound_ns};
 use hotring_commands::state::facts::{Facts, cpu_seconds, rss_bytes};
-use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::snapshots::SnapshotStatus;
 
 /// The content type of this format.
@@ -125,45 +125,6 @@ static PARTS: &[Part] = &[
             l.value(files.count());
         }
     }),
-    gauge(
-        "redis_link_up",
-        "1 while commands of the followed Redis arrive, 0 while they do not",
-        |f, l| {
-            let replication = &f.facts.server.replication;
-            if replication.redis.is_on() {
-                l.value(u8::from(replication.link_status().stage == LinkStage::Connected));
-            }
-        },
-    ),
-    gauge(
-        "redis_link_position",
-        "The place in the stream of the followed Redis up to which everything is applied; compare master_repl_offset there",
-        |f, l| {
-            if let Some(position) = f.facts.server.replication.redis.position() {
-                l.value(position);
-            }
-        },
-    ),
-    counter(
-        "redis_link_copies_total",
-        "Connections to the followed Redis, by what it sent",
-        |f, l| {
-            let redis = &f.facts.server.replication.redis;
-            for (kind, count) in [("full", &redis.full_copies), ("partial", &redis.partial_copies)]
-            {
-                // ORDERING: Ordering::Relaxed, a figure.
-                l.labelled(&[("kind", kind)], count.load(Ordering::Relaxed));
-            }
-        },
-    ),
-    gauge(
-        "redis_link_unknown",
-        "Commands and keys of the followed Redis that hotring lacks",
-        |f, l| {
-            // ORDERING: Ordering::Relaxed, a figure.
-            l.value(f.facts.server.replication.redis.unknown.load(Ordering::Relaxed));
-        },
-    ),
     Part::Counters(Group::Requests),
     counter("commands_total", "Commands that ran", |f, l| {
         f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.calls));
@@ -250,54 +211,6 @@ static PARTS: &[Part] = &[
     gauge("log_unwritten_bytes", "Bytes queued for the log", |f, l| {
         l.value(f.facts.server.persist.durability.log().map_or(0, |log| log.unwritten()));
     }),
-    gauge("replica", "1 if the server follows a primary", |f, l| {
-        l.value(u8::from(f.facts.server.replication.is_replica()));
-    }),
-    gauge("replica_link_up", "1 while a replica follows its primary's stream", |f, l| {
-        let stage = f.facts.server.replication.link_status().stage;
-        l.value(u8::from(stage == LinkStage::Connected));
-    }),
-    gauge("replicas_connected", "Replicas that are attached", |f, l| {
-        l.value(f.facts.server.replication.replicas().len());
-    }),
-    gauge("replicas_in_sync", "Attached replicas for which replies wait", |f, l| {
-        let replicas = f.facts.server.replication.replicas();
-        l.value(replicas.iter().filter(|replica| replica.is_in_sync).count());
-    }),
-    gauge(
-        "replication_lag_bytes",
-        "Bytes of the stream that a replica has not applied, about",
-        |f, l| {
-            for replica in f.facts.server.replication.replicas() {
-                l.labelled(&[("replica", &replica.address())], replica.lag_bytes);
-            }
-        },
-    ),
-    gauge(
-        "replication_lag_seconds",
-        "Age of the oldest write that a replica has not applied",
-        |f, l| {
-            for replica in f.facts.server.replication.replicas() {
-                l.labelled(&[("replica", &replica.address())], replica.lag.as_secs_f64());
-            }
-        },
-    ),
-    counter("replication_full_copies_total", "Full copies that were begun for replicas", |f, l| {
-        // ORDERING: Ordering::Relaxed, a figure.
-        l.value(f.facts.server.replication.counts.full.load(Ordering::Relaxed));
-    }),
-    counter("replication_continued_total", "Links of replicas that needed no full copy", |f, l| {
-        // ORDERING: Ordering::Relaxed, a figure.
-        l.value(f.facts.server.replication.counts.partial.load(Ordering::Relaxed));
-    }),
-    gauge(
-        "replication_backlog_bytes",
-        "Bytes of the latest writes in memory for replicas",
-        |f, l| {
-            let backlog = f.facts.server.persist.durability.backlog();
-            l.value(backlog.map_or(0, |backlog| backlog.status().bytes));
-        },
-    ),
     gauge("loading", "1 while the data on disk is being loaded", |f, l| {
         l.value(u8::from(f.facts.server.persist.loading.is_on()));
     }),
@@ -384,7 +297,7 @@ static PARTS: &[Part] = &[
 /// All metrics in the order of the page.
 fn metrics() -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
-    for part in PARTS {
+    for part in PARTS.iter().chain(replication::PARTS) {
         match part {
             Part::One(Metric { name, kind, help, write }) => {
                 metrics.push(Metric { name, kind: *kind, help, write: *write });

@@ -1,0 +1,242 @@
+//! Runs the test programs of the workspace side by side: most of them wait for sockets and clocks, and cargo would run
+//! them one after another. Each program's output is printed in one piece, once it has ended.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::process::{self, SILENCE};
+use crate::suite::Done;
+use crate::workspace::{cargo, target};
+
+/// The crates whose integration tests take longest, in this order: they start first.
+const LONGEST: &[&str] = &["hotring-bench", "hotring-server", "hotring-store"];
+
+/// A test program that cargo has built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The folder of its package, in which cargo runs tests.
+    folder: PathBuf,
+    /// The name of the target in the package.
+    target: String,
+    is_integration: bool,
+    path: PathBuf,
+}
+
+impl Program {
+    /// Reads a line that cargo prints with `--message-format=json`; None if it is about something else.
+    fn parse(line: &str) -> Option<Program> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        let target = &message["target"];
+        Some(Program {
+            folder: Path::new(message["manifest_path"].as_str()?).parent()?.to_owned(),
+            target: target["name"].as_str()?.to_owned(),
+            is_integration: target["kind"].as_array()?.iter().any(|kind| kind == "test"),
+            path: message["executable"].as_str()?.into(),
+        })
+    }
+
+    fn package(&self) -> &str {
+        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    fn name(&self) -> String {
+        let kind = if self.is_integration { "tests of" } else { "unit tests of" };
+        format!("{kind} {} ({})", self.package(), self.target)
+    }
+
+    /// The place in the order of the programs.
+    fn rank(&self) -> (bool, usize) {
+        let place = LONGEST.iter().position(|package| *package == self.package());
+        (!self.is_integration, place.unwrap_or(LONGEST.len()))
+    }
+}
+
+/// Builds the test programs of the workspace that these arguments of `cargo test` select.
+pub fn build(which: &[&str]) -> Result<Vec<Program>> {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--locked", "--quiet", "--no-run"]).args(which);
+    command.arg("--message-format=json-render-diagnostics");
+    println!("  $ {}", process::shown(&command));
+    let built = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    ensure!(built.status.success(), "the tests cannot be built");
+    let text = String::from_utf8(built.stdout).context("cargo prints JSON")?;
+    let mut programs: Vec<Program> = text.lines().filter_map(Program::parse).collect();
+    programs.sort_by_key(Program::rank);
+    Ok(programs)
+}
+
+/// The end of a program.
+struct End {
+    name: String,
+    output: String,
+    time: Duration,
+    failure: Option<String>,
+}
+
+/// Runs all programs, as many at once as there are processors, and counts the tests that passed.
+pub fn run(programs: &[Program]) -> Result<Done> {
+    ensure!(!programs.is_empty(), "no test was built");
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from);
+    // Tests wait more than they compute, so two of a program per processor run at once.
+    let threads = (2 * lanes).to_string();
+    let outputs = target().join("test-outputs");
+    std::fs::create_dir_all(&outputs)?;
+    let waiting = Mutex::new(programs.iter().enumerate());
+    let (ends, ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..lanes {
+            let (waiting, outputs, threads, ends) = (&waiting, &outputs, &threads, ends.clone());
+            scope.spawn(move || run_lane(waiting, outputs, threads, &ends));
+        }
+        drop(ends);
+        report(&ended, programs.len())
+    })
+}
+
+/// Runs programs one after another, until none is left.
+fn run_lane<'a>(
+    waiting: &Mutex<impl Iterator<Item = (usize, &'a Program)>>,
+    outputs: &Path,
+    threads: &str,
+    ends: &Sender<End>,
+) {
+    loop {
+        let next = waiting.lock().expect("no lane panics while it holds this").next();
+        let Some((number, program)) = next else { return };
+        let begun = Instant::now();
+        let ran = run_one(program, &outputs.join(format!("{number}.txt")), threads);
+        let (output, failure) = match ran {
+            Ok((output, failure)) => (output, failure),
+            Err(error) => (String::new(), Some(format!("{error:#}"))),
+        };
+        let end = End { name: program.name(), output, time: begun.elapsed(), failure };
+        if ends.send(end).is_err() {
+            return;
+        }
+    }
+}
+
+/// Runs one program as cargo would. Returns its output and, if it failed, how it ended.
+fn run_one(program: &Program, output: &Path, threads: &str) -> Result<(String, Option<String>)> {
+    // One file takes both streams in their order.
+    let file = File::create(output)?;
+    let mut command: Command = process::command(&program.path);
+    command.arg("--quiet").current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", threads);
+    }
+    let errors = file.try_clone()?;
+    let status = command.stdin(Stdio::null()).stdout(file).stderr(errors).status();
+    let status = status.with_context(|| format!("cannot run {}", program.path.display()))?;
+    let text = String::from_utf8_lossy(&std::fs::read(output)?).into_owned();
+    Ok((text, (!status.success()).then(|| status.to_string())))
+}
+
+/// Prints each end as it comes, and the name of what failed at last.
+fn report(ended: &mpsc::Receiver<End>, programs: usize) -> Result<Done> {
+    let (mut passed, mut left, mut failures) = (0, programs, Vec::new());
+    let begun = Instant::now();
+    while left > 0 {
+        let End { name, output, time, failure } = match ended.recv_timeout(SILENCE) {
+            Ok(end) => end,
+            Err(RecvTimeoutError::Timeout) => {
+                println!("  ... {left} programs left after {} s", begun.elapsed().as_secs());
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        left -= 1;
+        let count: usize = output.lines().map(passed_tests).sum();
+        passed += count;
+        println!("  {name}: {count} passed in {:.1} s", time.as_secs_f64());
+        if count > 0 || failure.is_some() {
+            println!("{}", output.trim());
+        }
+        failures.extend(failure.map(|why| format!("{name} ended with {why}")));
+    }
+    ensure!(left == 0, "{left} test programs did not run");
+    ensure!(failures.is_empty(), "{}", failures.join("; "));
+    Ok(Done::Passed(passed))
+}
+
+/// The number of passed tests that this line of a test program states.
+pub fn passed_tests(line: &str) -> usize {
+    let count = line.strip_prefix("test result: ok. ").and_then(|l| l.split_once(" passed"));
+    count.and_then(|(n, _)| n.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passed_tests_are_counted() {
+        assert_eq!(passed_tests("test result: ok. 12 passed; 0 failed; 3 ignored;"), 12);
+        assert_eq!(passed_tests("test result: FAILED. 1 passed; 1 failed;"), 0);
+        assert_eq!(passed_tests("test a::b ... ok"), 0);
+    }
+
+    /// A line about a program, as cargo prints it, shortened.
+    fn line(package: &str, kind: &str, is_test: bool) -> String {
+        format!(
+            "{{\"reason\":\"compiler-artifact\",\"manifest_path\":\"/w/crates/{package}/Cargo.toml\",\
+             \"target\":{{\"kind\":[\"{kind}\"],\"name\":\"t\"}},\"profile\":{{\"test\":{is_test}}},\
+             \"executable\":\"/bin/{package}\"}}"
+        )
+    }
+
+    #[test]
+    fn the_longest_integration_tests_start_first() {
+        let kinds =
+            [("a", "lib"), ("hotring-server", "test"), ("a", "test"), ("hotring-bench", "test")];
+        let mut programs: Vec<Program> = kinds
+            .iter()
+            .filter_map(|(package, kind)| Program::parse(&line(package, kind, true)))
+            .collect();
+        programs.sort_by_key(Program::rank);
+        let names: Vec<String> = programs.iter().map(Program::name).collect();
+        assert_eq!(
+            names,
+            [
+                "tests of hotring-bench (t)",
+                "tests of hotring-server (t)",
+                "tests of a (t)",
+                "unit tests of a (t)",
+            ]
+        );
+        assert_eq!(programs[0].folder, Path::new("/w/crates/hotring-bench"));
+        assert_eq!(Program::parse(&line("a", "bin", false)), None, "it holds no tests");
+        assert_eq!(Program::parse("{\"reason\":\"build-finished\",\"success\":true}"), None);
+    }
+
+    /// A program without tests, which fails.
+    fn failing() -> Program {
+        let (folder, path) = (std::env::temp_dir(), PathBuf::from("/bin/false"));
+        Program { folder, target: "t".into(), is_integration: true, path }
+    }
+
+    #[test]
+    fn a_program_that_fails_fails_the_step() {
+        let error =
+            run(&[failing(), Program { path: "/bin/true".into(), ..failing() }]).unwrap_err();
+        assert!(error.to_string().contains("ended with exit status: 1"), "{error}");
+        assert!(!error.to_string().contains("; "), "only one has failed: {error}");
+        let missing = Program { path: "/nowhere".into(), ..failing() };
+        assert!(run(&[missing]).unwrap_err().to_string().contains("cannot run /nowhere"));
+        assert!(run(&[]).is_err());
+        assert!(matches!(
+            run(&[Program { path: "/bin/true".into(), ..failing() }]),
+            Ok(Done::Passed(0))
+        ));
+    }
+}
