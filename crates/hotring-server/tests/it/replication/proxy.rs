@@ -18,6 +18,8 @@ struct State {
     /// Bytes from the primary until all links are cut.
     left: AtomicUsize,
     refuses: AtomicBool,
+    /// Whether new links are refused once the present ones were cut.
+    refuses_later: AtomicBool,
     links: Mutex<Vec<TcpStream>>,
 }
 
@@ -31,6 +33,7 @@ impl Proxy {
             target,
             left: AtomicUsize::new(NEVER),
             refuses: AtomicBool::new(false),
+            refuses_later: AtomicBool::new(false),
             links: Mutex::default(),
         });
         let shared = state.clone();
@@ -70,6 +73,11 @@ impl Proxy {
     pub fn refuse(&self, refuses: bool) {
         self.state.refuses.store(refuses, Ordering::SeqCst);
     }
+
+    /// New links are refused after the next cut.
+    pub fn refuse_after_cut(&self) {
+        self.state.refuses_later.store(true, Ordering::SeqCst);
+    }
 }
 
 impl State {
@@ -105,6 +113,9 @@ impl State {
     }
 
     fn cut(&self) {
+        if self.refuses_later.swap(false, Ordering::SeqCst) {
+            self.refuses.store(true, Ordering::SeqCst);
+        }
         self.links.lock().unwrap().drain(..).for_each(|link| _ = link.shutdown(Shutdown::Both));
         self.left.store(NEVER, Ordering::SeqCst);
     }
