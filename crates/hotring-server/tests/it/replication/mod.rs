@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use hotring_log::AckWhen;
-use hotring_server::{Config, LogSettings};
+use hotring_server::{Config, LogSettings, Source};
 
 use crate::wire::{Reply, TestServer, Wire, ok};
 use proxy::Proxy;
@@ -351,7 +351,7 @@ fn a_restart_of_either_side_with_a_log_needs_no_copy() {
     assert_equal(&mut p, &mut r);
     replica.stop();
     (0..500).for_each(|_| write(&mut p, &mut random));
-    let source = Some(hotring_server::Source { host: "127.0.0.1".into(), port });
+    let source = Some(Source { host: "127.0.0.1".into(), port });
     let again = |config: &mut Config| config.replication.source = source.clone();
     let replica = server(Some((&of_replica, AckWhen::Written)), again);
     let mut r = replica.connect();
@@ -515,6 +515,32 @@ fn acknowledged_by_replicas_means_that_they_have_it() {
     assert_eq!(p.say(&format!("CONFIG SET in-sync-replicas {in_sync}")), ok());
     wait_for("the replica is in sync again", || set("together") == ok());
     assert_eq!(r.say("GET k").text(), "together");
+}
+
+/// Regression test: writes were applied for a tenth of a second after a promotion or a start, with an open fate,
+/// although it was known that no replica could have them.
+#[test]
+fn a_primary_without_its_replicas_refuses_writes_from_the_first_moment() {
+    let refusal = "NOREPLICAS Not enough good replicas to write.";
+    let named = |config: &mut Config| {
+        config.replication.in_sync = vec![Source { host: "127.0.0.1".into(), port: 1 }];
+        config.replication.is_replicated = true;
+    };
+    let (primary, replica) = (TestServer::new(), TestServer::with(named));
+    assert_eq!(replica.connect().say("SET k 1").text(), refusal);
+    for _ in 0..5 {
+        let mut r = replica.connect();
+        follow(&mut r, primary.address.port());
+        assert_equal(&mut primary.connect(), &mut r);
+        assert_eq!(r.say("REPLICAOF NO ONE"), ok());
+        assert_eq!(r.say("SET k 1").text(), refusal);
+        assert_eq!(r.say("GET k"), Reply::Null, "not even applied");
+        let alone = TestServer::new();
+        let mut wire = alone.connect();
+        let set = "CONFIG SET ack replicated in-sync-replicas 127.0.0.1:1";
+        assert_eq!(wire.say(set), ok());
+        assert_eq!(wire.say("SET k 1").text(), refusal);
+    }
 }
 
 /// Two clients count; each failover moves them to the other server, and no acknowledged step is lost or done twice.
