@@ -33,6 +33,7 @@ const PROOFS: &[Proof] = &[
     ("asan", sanitizers::asan),
     ("tsan", sanitizers::tsan),
     ("schedules", schedules),
+    ("faults", faults),
     ("fuzzing", fuzzing),
     ("torture", torture),
     ("crashes", crashes),
@@ -155,6 +156,14 @@ fn schedules(form: Form) -> Result<Done> {
     default(&mut command, "HOTRING_SCHEDULES", count);
     let which = ["-p", "hotring-cluster", "--test", "it", "--", "--nocapture"];
     count_some(command.args(["test", "--locked", "--quiet", "--profile", "tested"]).args(which))
+}
+
+/// Two servers that are killed, stopped, cut off and replaced: nothing that was acknowledged may be lost.
+fn faults(form: Form) -> Result<Done> {
+    let mut command = cargo();
+    default(&mut command, "HOTRING_FAULTS", if form == Form::Long { "3000" } else { "200" });
+    let which = ["-p", "hotring", "--test", "it", "nemesis::", "--", "--nocapture"];
+    count_some(command.args(["test", "--locked", "--quiet"]).args(which))
 }
 
 /// Random input to the decoders, to scripts and to recovery.
