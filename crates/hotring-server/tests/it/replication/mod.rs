@@ -2,6 +2,7 @@
 //! that send nonsense. Kills of processes are in the tests of the command line.
 
 mod events;
+mod links;
 mod peers;
 mod proxy;
 

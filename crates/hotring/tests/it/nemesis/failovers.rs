@@ -31,7 +31,7 @@ fn failovers_and_promotions_lose_nothing_that_was_acknowledged() {
     for log in ["off", "everysec"] {
         let mut pair = Pair::start("failovers", log, &[]);
         let load = pair.load();
-        let count = rounds(8) / 2;
+        let count = rounds(4) / 2;
         load.beside(1, || {
             let mut random = Rng::with_seed(1);
             for n in 0..count {

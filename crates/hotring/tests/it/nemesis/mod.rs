@@ -5,12 +5,14 @@
 //! faults` sets it.
 
 mod clients;
+mod disks;
 mod failovers;
 mod kills;
 mod pauses;
 mod register;
 mod secured;
 mod sentinel;
+mod tails;
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -60,12 +62,23 @@ struct Pair {
 impl Pair {
     /// Starts both, the second as a replica of the first.
     fn start(name: &str, log: &'static str, settings: &'static [&'static str]) -> Pair {
+        Pair::start_with(name, log, settings, |_| {})
+    }
+
+    /// The same, after `prepare`, which may make their folders.
+    fn start_with(
+        name: &str,
+        log: &'static str,
+        settings: &'static [&'static str],
+        prepare: impl FnOnce(&Pair),
+    ) -> Pair {
         // Bound and released: the ports are most likely still free a moment later.
         let bound = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let addresses = bound.map(|bound| bound.local_addr().unwrap().to_string());
         let folder = Folder::new(&format!("nemesis-{name}-{log}"));
         let (servers, told) = (Default::default(), Default::default());
         let mut pair = Pair { folder, log, settings, addresses, servers, told, primary: 0 };
+        prepare(&pair);
         pair.serve(0, false);
         pair.serve(1, true);
         pair.wait_until_in_sync();
