@@ -43,7 +43,7 @@ impl History {
     /// The history of these epochs, as another node told them.
     pub fn of(starts: &[Start]) -> Result<Self, OutOfOrder> {
         let mut history = History::new();
-        starts.iter().try_for_each(|start| history.begin(*start))?;
+        starts.iter().try_for_each(|start| history.learn(*start))?;
         Ok(history)
     }
 
@@ -62,11 +62,15 @@ impl History {
         self.last_start().map_or(Epoch(0), |start| start.epoch)
     }
 
-    /// Adds the epoch that a record of the stream begins.
+    /// Adds an epoch that another node has begun.
+    pub fn learn(&mut self, start: Start) -> Result<(), OutOfOrder> {
+        if start.epoch > Epoch::MAX { Err(OutOfOrder) } else { self.begin(start) }
+    }
+
+    /// Adds an epoch that this node begins. It may be the one after [`Epoch::MAX`], if a peer has told of that one.
     pub fn begin(&mut self, start: Start) -> Result<(), OutOfOrder> {
         let (epoch, first) = self.last_start().map_or((Epoch(0), 0), |s| (s.epoch, s.first));
-        let is_later = start.epoch > epoch && start.first > first;
-        if !is_later || start.epoch > Epoch::MAX {
+        if start.epoch <= epoch || start.first <= first {
             return Err(OutOfOrder);
         }
         if self.starts.len() == Self::LENGTH_MAX {

@@ -18,7 +18,7 @@ pub type StoreId = [u8; 16];
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// No epoch may be higher, so that there is always a next one, whatever a peer sends.
+    /// No epoch of another node may be higher, so that there is always a next one, whatever a peer sends.
     pub const MAX: Self = Epoch(u64::MAX / 2);
 
     /// The epoch after this one.

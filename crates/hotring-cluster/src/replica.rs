@@ -365,7 +365,7 @@ impl Replica {
 
     /// A record that begins an epoch was applied.
     pub fn began(&mut self, start: Start) -> Result<(), OutOfOrder> {
-        self.copy.history.begin(start)?;
+        self.copy.history.learn(start)?;
         self.seen = self.seen.max(start.epoch);
         self.highest = self.highest.max(start.epoch);
         Ok(())

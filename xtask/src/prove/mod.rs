@@ -34,6 +34,7 @@ const PROOFS: &[Proof] = &[
     ("tsan", sanitizers::tsan),
     ("schedules", schedules),
     ("differential", differential),
+    ("faults", faults),
     ("fuzzing", fuzzing),
     ("torture", torture),
     ("crashes", crashes),
@@ -166,6 +167,14 @@ fn differential(form: Form) -> Result<Done> {
     // With the features of the tests, so that nothing is built again.
     command.args(["test", "--locked", "--quiet", "--workspace", "--exclude", "hotring-index"]);
     count_some(command.args(["--test", "it", "differential"]))
+}
+
+/// Two servers that are killed, stopped, cut off and replaced: nothing that was acknowledged may be lost.
+fn faults(form: Form) -> Result<Done> {
+    let mut command = cargo();
+    default(&mut command, "HOTRING_FAULTS", if form == Form::Long { "3000" } else { "200" });
+    let which = ["-p", "hotring", "--test", "it", "nemesis::", "--", "--nocapture"];
+    count_some(command.args(["test", "--locked", "--quiet"]).args(which))
 }
 
 /// Random input to the decoders, to scripts and to recovery.

@@ -121,15 +121,17 @@ fn live_traffic_moves_over_and_no_write_is_lost() {
     let hotring = &mut Raw::connect(server.address);
     let (address, stops) = (primary.address, AtomicBool::new(false));
     let acknowledged: Vec<u64> = std::thread::scope(|scope| {
-        for seed in 0..2 {
-            let stops = &stops;
-            scope.spawn(move || {
-                let (redis, random) = (&mut Raw::connect(address), &mut Rng::with_seed(seed));
-                while !stops.load(Relaxed) {
-                    write(redis, random);
-                }
-            });
-        }
+        let writers: Vec<_> = (0..2)
+            .map(|seed| {
+                let stops = &stops;
+                scope.spawn(move || {
+                    let (redis, random) = (&mut Raw::connect(address), &mut Rng::with_seed(seed));
+                    while !stops.load(Relaxed) {
+                        write(redis, random);
+                    }
+                })
+            })
+            .collect();
         let counters: Vec<_> = (0..3)
             .map(|id| scope.spawn(move || count_up(address, &format!("counter{id}"))))
             .collect();
@@ -138,7 +140,8 @@ fn live_traffic_moves_over_and_no_write_is_lost() {
         until("the link is up", || field(hotring, "master_link_status") == "up");
         std::thread::sleep(Duration::from_millis(700));
         stops.store(true, Relaxed);
-        std::thread::sleep(Duration::from_millis(50));
+        // A write that waits for the end of the pause would never be answered.
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
         say(redis, "CLIENT PAUSE 60000 WRITE");
         catch_up(redis, hotring);
         assert_eq!(say(hotring, "REPLICAOF NO ONE"), "+OK\r\n");
@@ -393,9 +396,9 @@ fn keys_are_over_when_the_primary_says_so() {
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     // Redis removes nothing by its clock during a pause.
-    say(redis, "SET copied 1 PX 50");
+    say(redis, "SET copied 1 PX 300");
     say(redis, "CLIENT PAUSE 100000 WRITE");
-    std::thread::sleep(Duration::from_millis(60));
+    std::thread::sleep(Duration::from_millis(310));
     let server = TestServer::new();
     let hotring = &mut Raw::connect(server.address);
     follow(hotring, primary.address);
@@ -405,10 +408,10 @@ fn keys_are_over_when_the_primary_says_so() {
     assert_eq!(say(hotring, "DBSIZE"), ":1\r\n", "but not gone");
     say(redis, "CLIENT UNPAUSE");
     until("the removal comes", || say(hotring, "DBSIZE") == ":0\r\n");
-    say(redis, "SET streamed 1 PX 100");
+    say(redis, "SET streamed 1 PX 300");
     say(redis, "CLIENT PAUSE 100000 WRITE");
     catch_up(redis, hotring);
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(400));
     assert_eq!(say(hotring, "GET streamed"), "$-1\r\n");
     assert_eq!(say(hotring, "DBSIZE"), ":1\r\n");
     assert_eq!(say(hotring, "REPLICAOF NO ONE"), "+OK\r\n");

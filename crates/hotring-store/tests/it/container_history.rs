@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use hotring_store::{AddOptions, End, HashRef, Options, ReplyCapacity, Session, Store};
 
 use crate::history::Start;
-use crate::linearizability::is_linearizable;
 use crate::random::Random;
+use crate::search::{self, is_linearizable};
 
 const NOW: u64 = 1_000_000;
 const KEY: &[u8] = b"container";
@@ -70,7 +70,7 @@ enum Out {
 /// Of a list the elements, in their order; of a set the members; of a sorted set score and member, in their order; of
 /// a hash field and value.
 type State = Vec<(i64, i64)>;
-type Event = crate::linearizability::Event<Op, Out>;
+type Event = search::Event<Op, Out>;
 
 /// The sequential container.
 fn apply(state: &mut State, op: Op) -> Out {

@@ -16,8 +16,9 @@ use hotring_store::{
     ExpireCondition, Fault, Options, Session, SetCondition, SetExpiry, SetOptions, Store, TtlChange,
 };
 
-use crate::linearizability::{Event, Op, Out, State, apply, is_linearizable};
+use crate::linearizability::{Event, Op, Out, State, apply};
 use crate::random::Random;
+use crate::search::is_linearizable;
 
 const NOW: u64 = 1_000_000;
 /// Later than the expirer's clock ever is.

@@ -23,6 +23,7 @@ mod model;
 mod random;
 mod replica;
 mod roles;
+mod search;
 mod sets;
 mod snapshot;
 mod stalled;

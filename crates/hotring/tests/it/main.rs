@@ -2,8 +2,11 @@
 //! service manager.
 
 mod files;
+mod nemesis;
 mod redis;
 mod replication;
+#[path = "../../../hotring-store/tests/it/search.rs"]
+mod search;
 mod transfer;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -66,7 +70,7 @@ impl Drop for Folder {
 /// A server on its own port, with a server log in JSON.
 struct Server {
     process: Child,
-    log: BufReader<std::process::ChildStderr>,
+    log: Box<dyn BufRead + Send>,
     address: String,
     /// The lines that it wrote before it listened.
     told: String,
@@ -76,7 +80,7 @@ impl Server {
     fn start(command: &mut Command) -> Self {
         command.args(["--log-format", "json", "--threads", "1"]);
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
-        let log = BufReader::new(process.stderr.take().unwrap());
+        let log = Box::new(BufReader::new(process.stderr.take().unwrap()));
         let mut server = Server { process, log, address: String::new(), told: String::new() };
         while server.address.is_empty() {
             let line = next_line(&mut server.log);
@@ -97,6 +101,19 @@ impl Server {
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.process);
         kill_process(pid, signal).expect("it is our child");
+    }
+
+    /// Reads its server log from now on, so that it never waits for a reader.
+    fn read_log_beside(&mut self) -> Arc<Mutex<String>> {
+        let told = Arc::new(Mutex::new(self.told.clone()));
+        let (log, all) =
+            (std::mem::replace(&mut self.log, Box::new(std::io::empty())), told.clone());
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                all.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        told
     }
 
     /// Its status, and the rest of its server log.

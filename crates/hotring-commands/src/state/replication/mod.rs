@@ -79,27 +79,27 @@ pub struct Replication {
 impl Replication {
     pub(super) fn new(config: &Config, names: Names, started: Instant) -> Self {
         let source = config.replication.source.clone().map(Arc::new);
+        let mut roles = Roles::new(names.me, names.store, started);
+        roles.set_rules(&config.replication, None);
         Replication {
             counts: Counts::default(),
             is_replica: AtomicBool::new(source.is_some()),
-            writes: AtomicU8::new(Writes::Open as u8),
+            writes: AtomicU8::new(roles.writes() as u8),
             work: Notify::new(),
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
             redis: RedisLink::default(),
             id: Mutex::new(names.stream),
-            roles: Mutex::new({
-                let mut roles = Roles::new(names.me, names.store, started);
-                roles.set_rules(&config.replication, None);
-                roles
-            }),
+            roles: Mutex::new(roles),
             applying: Mutex::new(()),
         }
     }
 
     /// Applies changed settings.
     pub(super) fn set_rules(&self, settings: &ReplicationSettings, log: Option<&Log>) {
-        self.roles().set_rules(settings, log);
+        let mut roles = self.roles();
+        roles.set_rules(settings, log);
+        self.publish_writes(roles.writes());
         self.work.notify_one();
     }
 
@@ -282,6 +282,8 @@ impl Replication {
             (Some(from), Some(log)) if has_history => roles.take_over(*from, log),
             _ => roles.be_alone(log.map_or(0, Log::handed)),
         }
+        // Not only at the next tick: a write before would be applied, and its replica is most likely not there.
+        self.publish_writes(roles.writes());
         Ok(())
     }
 
@@ -326,7 +328,9 @@ impl Replication {
 
     /// Becomes a primary by a handover, at a moment without writes.
     pub(super) fn take_over(&self, from: TakeOver, log: &Log) {
-        self.roles().take_over(from, log);
+        let mut roles = self.roles();
+        roles.take_over(from, log);
+        self.publish_writes(roles.writes());
     }
 
     /// Runs `f` on the machine of a replica with the time; None if this server is none.

@@ -433,7 +433,8 @@ impl Roles {
     fn publish(&self, log: &Log) {
         let (replicated, lacks) = match &self.role {
             Role::Primary(primary) if self.awaits() => {
-                (primary.committed(), primary.writes(self.now()) == Writes::NoReplicas)
+                let writes = primary.writes(self.now());
+                (primary.committed(), matches!(writes, Writes::NoReplicas | Writes::Closed))
             }
             // What still waits has an open fate: no replica of this server will acknowledge it.
             Role::Replica(_) if self.awaits() => (log.replicated(), true),

@@ -201,6 +201,11 @@ impl<'a> Follower<'a> {
         if after > POSITION_MAX {
             return Err(garbled("a copy behind the end of all records"));
         }
+        // Its next epoch must have a later record.
+        let begun = codec::epochs_of(epochs).and_then(|(_, history)| history.last_start().copied());
+        if begun.is_none_or(|start| start.first > after) {
+            return Err(garbled("a copy from before its own epoch"));
+        }
         let server = self.server;
         tracing::info!(keys, after, "a full copy from the primary begins; the own data is dropped");
         let copied = Copied { keys_total: keys, ..Copied::default() };

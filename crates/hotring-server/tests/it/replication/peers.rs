@@ -5,7 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use fastrand::Rng;
-use hotring_log::wire::{BODY_MAX, FrameWriter, Kind};
+use hotring_cluster::{
+    Answer, Course, Epoch, Hello, History, Incarnation, NodeId, Stamp, Start, ToPrimary, ToReplica,
+};
+use hotring_commands::state::replication::codec::{to_primary_of, to_replica_bytes};
+use hotring_log::wire::{BODY_MAX, FrameReader, FrameWriter, Kind};
 
 use super::{follow, info, wait_for};
 use crate::wire::{Reply, TestServer, ok};
@@ -86,4 +90,70 @@ fn a_replica_that_sends_nonsense_costs_a_link() {
     wait_for("all links are gone", || p.say("CLIENT LIST").text().lines().count() == 1);
     assert_eq!(info(&mut p, "connected_slaves"), "0");
     assert_eq!(p.say("INCR k"), Reply::Int(2));
+}
+
+/// The hello of a replica that asks for the stream; None if it ends the link before.
+fn hello_on(stream: &mut TcpStream) -> Option<Hello> {
+    let (mut bytes, mut hello) = ([0; 4096], Vec::new());
+    let _ = stream.read(&mut bytes);
+    stream.write_all(b"+OK\r\n").ok()?;
+    loop {
+        if let Some((frame, _)) = FrameReader::default().read(&hello).unwrap() {
+            let Some(ToPrimary::Hello(hello)) = to_primary_of(frame.body) else {
+                panic!("no hello")
+            };
+            return Some(hello);
+        }
+        let len = stream.read(&mut bytes).ok().filter(|len| *len > 0)?;
+        hello.extend_from_slice(&bytes[..len]);
+    }
+}
+
+/// A primary that sends an empty copy of data with this epoch, as a copy from behind record `after`.
+fn copying_primary(start: Start, after: u64) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        // A replica may try again.
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some(hello) = hello_on(&mut stream) else { continue };
+            let answer = ToReplica::Answer(Answer {
+                to: hello.from.incarnation,
+                attempt: hello.attempt,
+                from: start.node,
+                stamp: Stamp { epoch: start.epoch, session: 1 },
+                store: [5; 16],
+                history: History::of(&[start]).unwrap(),
+                course: Course::FullCopy,
+            });
+            let (mut writer, mut out) = (FrameWriter::default(), Vec::new());
+            writer.message(&mut out, Kind::Message, &to_replica_bytes(&answer));
+            writer.message(&mut out, Kind::CopyBegin, &[after.to_le_bytes(), [0; 8]].concat());
+            writer.message(&mut out, Kind::CopyEnd, &after.to_le_bytes());
+            let _ = stream.write_all(&out);
+            while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {}
+        }
+    });
+    port
+}
+
+/// Regression test: the replica of such a primary panicked when it became a primary itself.
+#[test]
+fn epochs_that_a_hostile_primary_claims_do_not_keep_its_replica_from_the_role() {
+    let start =
+        |epoch, first| Start { epoch, node: NodeId([3; 20]), incarnation: Incarnation(7), first };
+    let replica = TestServer::new();
+    let mut r = replica.connect();
+    follow(&mut r, copying_primary(start(Epoch::MAX, 9), 9));
+    super::wait_until_up(&mut r);
+    assert_eq!(r.say("REPLICAOF NO ONE"), ok());
+    let replica = TestServer::new();
+    let mut r = replica.connect();
+    assert_eq!(r.say("SET k 1"), ok());
+    follow(&mut r, copying_primary(start(Epoch(1), 1 << 40), 9));
+    wait_for("the copy is refused", || {
+        r.say("INFO replication").text().contains("a copy from before its own epoch")
+    });
+    assert_eq!(r.say("GET k").text(), "1", "nothing was dropped");
 }
