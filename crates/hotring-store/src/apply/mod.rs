@@ -40,7 +40,7 @@ use crate::store::Store;
 use batch::Pending;
 use lanes::{Lanes, Span};
 
-pub use keys::{Placed, keys_of};
+pub use keys::TailKeys;
 pub use lanes::Worker;
 
 /// Takes the groups of a stream in order and applies them, by itself or through its [`Worker`]s.

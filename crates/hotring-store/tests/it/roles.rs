@@ -9,8 +9,8 @@ use hotring_log::{Effect, NoRun, Records, Run};
 use hotring_store::{
     Applier, ApplyError, BitOp, Changed, Content, End, EvictionOptions, EvictionPolicy,
     ExpireCondition, Fault, ItemAction, Metadata, Observer, Options, Origin, ReplyCapacity, Role,
-    Session, SetExpiry, SetOperation, SetOptions, Store, StoreError, TtlChange, UnknownForm,
-    keys_of,
+    Session, SetExpiry, SetOperation, SetOptions, Store, StoreError, TailKeys, TtlChange,
+    UnknownForm,
 };
 
 use super::logged::{Logged, NOW, read};
@@ -450,6 +450,12 @@ fn a_form_of_a_later_version_stops_all() {
     }
 }
 
+fn keys_of(run: &Run<'_>) -> TailKeys {
+    let mut keys = TailKeys::default();
+    run.batches(|_, effects| keys.add(effects));
+    keys
+}
+
 /// A store with records that its primary does not have gets the present state of their keys.
 #[test]
 fn the_keys_of_other_records_are_repaired() {
@@ -477,15 +483,19 @@ fn the_keys_of_other_records_are_repaired() {
     let replica = Store::new(Options::default()).expect("it fits");
     follow(&replica, 0, 0, |applier| {
         apply(applier, &fork, NOW, || 100);
+        let forked = replica.len();
         let tail = Run::behind(common, &fork).expect("it has all of it");
-        let keys = keys_of(&tail).expect("no database was cleared");
-        let names: Vec<_> = keys.iter().map(|(place, key)| (*place, &key[..])).collect();
+        let keys = keys_of(&tail);
+        let names: Vec<_> = keys.iter().collect();
+        assert!(!keys.needs_copy());
         let zero = [&b"extra"[..], b"h", b"l", b"long", b"m", b"s"].map(|key| (0, key));
         assert_eq!(names, [&zero[..], &[(2, b"there")]].concat());
         let position = primary.log_position().expect("there is a log");
-        let packed = primary.export(&keys).expect("nothing is damaged");
+        let packed = primary.export(keys.iter()).expect("nothing is damaged");
         primary.append(b"s", b"4", NOW).expect("room");
         applier.begin_at(common).expect("all is applied");
+        applier.forget(&keys);
+        assert_eq!((replica.len(), keys.iter().count()), (forked - 5, 7));
         let ours = {
             logged.log.sync_soon();
             while logged.log.written() < logged.log.handed() {
@@ -504,7 +514,17 @@ fn the_keys_of_other_records_are_repaired() {
     });
     assert_eq!(digest(&replica, 0), digest(&start, 0));
     let cleared = stream_of(|session| session.clear());
-    assert!(keys_of(&Run::behind(0, &cleared).expect("whole")).is_none());
+    assert!(keys_of(&Run::behind(0, &cleared).expect("whole")).needs_copy());
+    // A copy costs less.
+    let mut many = TailKeys::default();
+    for n in 0..400_000u32 {
+        many.add(&[Effect::Remove { key: &n.to_le_bytes() }]);
+    }
+    assert!(!many.needs_copy());
+    for n in 400_000..1_000_000u32 {
+        many.add(&[Effect::Remove { key: &n.to_le_bytes() }]);
+    }
+    assert!(many.needs_copy() && many.iter().count() < 500_000);
     drop(primary);
     logged.end();
 }

@@ -5,6 +5,7 @@ pub mod codec;
 pub mod link;
 pub mod redis;
 pub mod roles;
+pub mod tail;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use crate::settings::config::{Config, ReplicationSettings, Source};
 use link::{Link, LinkStatus};
 use redis::RedisLink;
 use roles::{Attached, ReplicaStatus, Role, Roles, Task};
+use tail::DivergentTail;
 
 /// The error of a write on a replica. Clients know the code and the text from Redis.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
@@ -70,6 +72,10 @@ pub struct Replication {
     link: Mutex<Link>,
     /// What only a link to a Redis has.
     pub redis: RedisLink,
+    /// The records that the primary does not have.
+    pub tail: DivergentTail,
+    /// The records up to this one cannot be sent from the log's files: one of them is damaged.
+    unreadable: AtomicU64,
     id: Mutex<String>,
     roles: Mutex<Roles>,
     /// Held while received records are handed to the log and applied, so that a change of the role comes between them.
@@ -87,6 +93,8 @@ impl Replication {
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
             redis: RedisLink::default(),
+            tail: DivergentTail::default(),
+            unreadable: AtomicU64::new(0),
             id: Mutex::new(names.stream),
             roles: Mutex::new({
                 let mut roles = Roles::new(names.me, names.store, started);
@@ -194,6 +202,7 @@ impl Replication {
                 history,
                 last: 0,
                 whole: true,
+                repairing: false,
                 adopt: false,
                 caught_up: false,
             });
@@ -333,6 +342,20 @@ impl Replication {
         let mut roles = self.roles();
         let now = roles.now();
         roles.replica().map(|replica| f(replica, now))
+    }
+
+    /// The first record that could be sent, if the backlog begins with `in_memory` and the log's files with `on_disk`.
+    pub fn oldest(&self, in_memory: Lsn, on_disk: Option<Lsn>) -> Lsn {
+        // ORDERING: Relaxed; a link that learns of it late meets the damage itself.
+        let unreadable = self.unreadable.load(Ordering::Relaxed);
+        let first = on_disk.map_or(in_memory, |first| first.max(unreadable + 1));
+        first.min(in_memory)
+    }
+
+    /// This record cannot be read from the log's files.
+    pub fn note_unreadable(&self, lsn: Lsn) {
+        // ORDERING: Relaxed, as above.
+        self.unreadable.fetch_max(lsn, Ordering::Relaxed);
     }
 
     /// Attaches a replica that has said hello; `oldest` is the first record that could be sent. None if this server is

@@ -120,7 +120,8 @@ impl Roles {
     /// A server without data; `store` identifies the data that it will have.
     pub(super) fn new(me: Identity, store: StoreId, started: Instant) -> Roles {
         let history = Default::default();
-        let held = Held { store, history, last: 0, whole: true, adopt: false, caught_up: false };
+        let (repairing, adopt, caught_up) = (false, false, false);
+        let held = Held { store, history, last: 0, whole: true, repairing, adopt, caught_up };
         Roles {
             me,
             started,

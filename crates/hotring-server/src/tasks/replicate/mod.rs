@@ -15,6 +15,7 @@ mod follow;
 mod frames;
 mod greet;
 mod redis;
+mod repair;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
