@@ -462,6 +462,12 @@ fn the_keys_of_other_records_are_repaired() {
     let storage = Memory::new();
     let logged = Logged::new(Options::default(), Fault::None, &storage);
     let mut primary = logged.store.session();
+    let fill = |session: &mut Session| {
+        fill(session);
+        let elements: Vec<[u8; 2]> = (0..300u16).map(u16::to_be_bytes).collect();
+        let elements: Vec<&[u8]> = elements.iter().map(|element| &element[..]).collect();
+        session.list_push(b"big", End::Back, &elements, false, NOW).expect("room");
+    };
     fill(&mut primary);
     let common = logged.log.handed();
     let start = logged.store.clone();
@@ -472,6 +478,7 @@ fn the_keys_of_other_records_are_repaired() {
         session.hash_set(b"h", &[(b"f", b"9"), (b"x", b"9")], NOW).expect("room");
         session.append(b"long", b"fork", NOW).expect("room");
         session.remove_many(&[b"l", b"m"], NOW);
+        session.list_trim(b"big", 0, 10, NOW).expect("it is a list");
         session.unpin(&[b"s"]);
         session.select(2);
         session.set_add(b"there", &[b"1"], NOW).expect("room");
@@ -480,6 +487,10 @@ fn the_keys_of_other_records_are_repaired() {
     primary.append(b"s", b"3", NOW).expect("room");
     primary.list_push(b"l", End::Front, &[b"0"], false, NOW).expect("room");
     primary.remove(b"z", NOW);
+    // Changes of parts that the fork has removed.
+    for index in [250, 290] {
+        primary.list_set(b"big", index, b"new", NOW).expect("room");
+    }
     let replica = Store::new(Options::default()).expect("it fits");
     follow(&replica, 0, 0, |applier| {
         apply(applier, &fork, NOW, || 100);
@@ -488,14 +499,14 @@ fn the_keys_of_other_records_are_repaired() {
         let keys = keys_of(&tail);
         let names: Vec<_> = keys.iter().collect();
         assert!(!keys.needs_copy());
-        let zero = [&b"extra"[..], b"h", b"l", b"long", b"m", b"s"].map(|key| (0, key));
+        let zero = [&b"big"[..], b"extra", b"h", b"l", b"long", b"m", b"s"].map(|key| (0, key));
         assert_eq!(names, [&zero[..], &[(2, b"there")]].concat());
         let position = primary.log_position().expect("there is a log");
         let packed = primary.export(keys.iter()).expect("nothing is damaged");
         primary.append(b"s", b"4", NOW).expect("room");
         applier.begin_at(common).expect("all is applied");
         applier.forget(&keys);
-        assert_eq!((replica.len(), keys.iter().count()), (forked - 5, 7));
+        assert_eq!((replica.len(), keys.iter().count()), (forked - 6, 8));
         let ours = {
             logged.log.sync_soon();
             while logged.log.written() < logged.log.handed() {
