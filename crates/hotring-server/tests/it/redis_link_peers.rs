@@ -236,6 +236,33 @@ fn a_peer_that_misbehaves_costs_its_connection_and_no_data() {
     until("the copy has replaced it", || say(&mut hotring, "EXISTS n copied") == ":1\r\n");
 }
 
+/// What the primary has sent must wait, and nothing more comes: that must not hide that the primary is gone.
+#[test]
+fn a_primary_that_falls_silent_or_ends_is_noticed_while_its_commands_wait() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = TestServer::with(|config| config.replication.timeout_s = 1);
+    let mut hotring = Raw::connect(server.address);
+    follow(&mut hotring, listener.local_addr().unwrap());
+    let (mut peer, _) = Peer::accept(&listener);
+    peer.copy(&file(), 500);
+    until("it is up", || field(&mut hotring, "master_link_status") == "up");
+    assert_eq!(say(&mut hotring, "CLIENT PAUSE 60000 WRITE"), "+OK\r\n");
+    peer.send(&command("INCR n"));
+    assert!(peer.ends(), "it is silent for longer than repl-timeout");
+    let (mut peer, _) = Peer::accept(&listener);
+    peer.send(b"+CONTINUE\r\n");
+    peer.send(&command("INCR n"));
+    until("it is up again", || field(&mut hotring, "master_link_status") == "up");
+    drop(peer);
+    until("its end is noticed", || field(&mut hotring, "master_link_status") == "down");
+    assert_eq!(say(&mut hotring, "CLIENT UNPAUSE"), "+OK\r\n");
+    let (mut peer, words) = Peer::accept(&listener);
+    assert_eq!(words, ["PSYNC", ID, "501"], "nothing of it was applied");
+    peer.send(b"+CONTINUE\r\n");
+    peer.send(&command("INCR n"));
+    until("it is applied once", || say(&mut hotring, "GET n") == "$1\r\n1\r\n");
+}
+
 #[test]
 fn the_role_ends_at_once_in_the_middle_of_anything() {
     let (listener, _server, mut hotring) = begin();
