@@ -47,6 +47,8 @@ pub struct Names {
     pub me: Identity,
     /// The data that the server will have, if it is the first to have it.
     pub store: StoreId,
+    /// What seeds the hash of the store. Clients must not learn it.
+    pub seed: StoreId,
     /// 40 hexadecimal digits that name the stream to operators and tools.
     pub stream: String,
 }
@@ -72,6 +74,8 @@ pub struct Replication {
     link: Mutex<Link>,
     /// What only a link to a Redis has.
     pub redis: RedisLink,
+    /// What seeds the hash of the store. Only a link that has authenticated may learn it.
+    pub(crate) seed: StoreId,
     /// The records that the primary does not have.
     pub tail: DivergentTail,
     /// The records up to this one cannot be sent from the log's files: one of them is damaged.
@@ -93,6 +97,7 @@ impl Replication {
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
             redis: RedisLink::default(),
+            seed: names.seed,
             tail: DivergentTail::default(),
             unreadable: AtomicU64::new(0),
             id: Mutex::new(names.stream),
@@ -410,7 +415,7 @@ impl Names {
     /// The names of a server without sockets.
     pub(super) fn unconnected() -> Names {
         let me = Identity { node: NodeId([1; 20]), incarnation: hotring_cluster::Incarnation(1) };
-        Names { me, store: [1; 16], stream: "1".repeat(40) }
+        Names { me, store: [1; 16], seed: [2; 16], stream: "1".repeat(40) }
     }
 }
 

@@ -16,6 +16,7 @@ mod frames;
 mod greet;
 mod redis;
 mod repair;
+mod seed;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -35,6 +36,7 @@ use hotring_commands::state::server::Server;
 
 use dial::dial;
 use greet::{Peer, greet};
+pub(crate) use seed::seed_of_primary;
 
 /// The name of the thread.
 pub(crate) const THREAD: &str = "hotring-replica";
@@ -177,7 +179,7 @@ async fn follow(
     source: &Source,
 ) -> Result<std::convert::Infallible, LinkError> {
     server.replication.update_link(|link| link.enter(LinkStage::Connecting));
-    let mut stream = dial(server, source).await?;
+    let mut stream = dial(&server.settings.config(), source).await?;
     match greet(&mut stream, server).await? {
         Peer::Hotring => follow::follow(stream, server).await,
         Peer::Redis => {

@@ -4,6 +4,7 @@
 mod events;
 mod peers;
 mod proxy;
+mod seeds;
 mod tails;
 
 use std::collections::BTreeMap;
