@@ -366,6 +366,13 @@ impl Replica {
         true
     }
 
+    /// The data is replaced by that of a primary that has no epochs: it is part of no stream any more.
+    pub fn leave(&mut self) {
+        self.link = None;
+        self.forget_data();
+        self.copy.whole = true;
+    }
+
     fn forget_data(&mut self) {
         (self.copy.whole, self.copy.repairing) = (false, false);
         self.copy.history = History::new();

@@ -306,3 +306,24 @@ impl Snapshots {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotring_log::AckWhen;
+    use hotring_log::storage::Memory;
+
+    use super::*;
+
+    /// Its records had the numbers of another stream, which those of the new one may reach.
+    #[test]
+    fn a_snapshot_of_before_a_copy_never_counts() {
+        let log = Arc::new(Log::new(0, AckWhen::Written, 1));
+        let snapshots = Snapshots::new(Arc::new(Memory::new()), [1; 16], log, Saved::default());
+        let before = snapshots.generation();
+        assert!(snapshots.publish(before, || Ok(())).is_ok());
+        snapshots.abandon();
+        let published = snapshots.publish(before, || -> io::Result<()> { panic!("it is old") });
+        assert!(published.is_err());
+        assert!(snapshots.publish(snapshots.generation(), || Ok(())).is_ok());
+    }
+}

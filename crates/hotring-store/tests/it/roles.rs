@@ -464,7 +464,7 @@ fn the_keys_of_other_records_are_repaired() {
     let mut primary = logged.store.session();
     let fill = |session: &mut Session| {
         fill(session);
-        let elements: Vec<[u8; 2]> = (0..300u16).map(u16::to_be_bytes).collect();
+        let elements: Vec<Vec<u8>> = (0..300).map(|n| vec![n as u8; 100]).collect();
         let elements: Vec<&[u8]> = elements.iter().map(|element| &element[..]).collect();
         session.list_push(b"big", End::Back, &elements, false, NOW).expect("room");
     };

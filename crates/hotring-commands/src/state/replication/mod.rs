@@ -273,6 +273,13 @@ impl Replication {
         self.roles().become_replica(last, true, log);
     }
 
+    /// The data is about to be replaced by that of another kind of primary, so no primary's records may follow on it.
+    /// The caller must have locked changes of the role out.
+    pub fn leave_stream(&self, log: &Log) {
+        self.tail.end();
+        self.roles().leave_stream(log);
+    }
+
     /// Becomes a primary by promotion, at a moment without writes.
     ///
     /// # Errors

@@ -284,6 +284,20 @@ impl Roles {
         self.role = Role::Alone(held);
     }
 
+    /// The data of this replica is about to be replaced by that of another kind of primary: from this record on it is
+    /// part of no stream, also after a restart. The log must not grow meanwhile.
+    pub(super) fn leave_stream(&mut self, log: &Log) {
+        if !self.has_epochs() {
+            return;
+        }
+        if let Some(replica) = self.replica() {
+            replica.leave();
+        }
+        let (epochs, mut records) = (self.epochs(), Records::new());
+        records.push(&Effect::Epochs { history: &epochs });
+        log.append(&mut records);
+    }
+
     /// The machine of a primary.
     pub(super) fn primary(&mut self) -> Option<&mut Primary> {
         match &mut self.role {

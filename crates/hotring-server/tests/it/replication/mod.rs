@@ -28,7 +28,7 @@ impl Folder {
         Folder(std::env::temp_dir().join(name))
     }
 
-    fn log(&self, when: AckWhen) -> LogSettings {
+    pub fn log(&self, when: AckWhen) -> LogSettings {
         let data = self.0.clone();
         LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..LogSettings::default() }
     }

@@ -117,6 +117,9 @@ fn begin(server: &Server) -> Result<(), Ended> {
     }
     server.persist.loading.begin_copy();
     server.settings.renew();
+    if let Some(log) = server.persist.durability.stream() {
+        server.replication.leave_stream(log);
+    }
     session(server).clear_all();
     Ok(())
 }

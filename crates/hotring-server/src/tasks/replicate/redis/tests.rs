@@ -87,11 +87,17 @@ fn a_promotion_while_a_copy_begins_loses_nothing_that_it_acknowledges() {
     // The copy notes durably that it begins.
     storage.before_each(move |_, step| {
         if step == Step::Create && is_link_thread() && !asked.swap(true, SeqCst) {
-            let answered = answered.clone();
+            let telling = answered.clone();
             std::thread::spawn(move || {
-                *answered.lock().unwrap() = Some(say(address, "REPLICAOF NO ONE"));
+                *telling.lock().unwrap() = Some(say(address, "REPLICAOF NO ONE"));
             });
-            std::thread::sleep(Duration::from_millis(300));
+            // The answer comes only after this, if the copy locks the promotion out.
+            for _ in 0..200 {
+                std::thread::sleep(Duration::from_millis(5));
+                if answered.lock().unwrap().is_some() {
+                    break;
+                }
+            }
         }
     });
     let port = listener.local_addr().unwrap().port();
