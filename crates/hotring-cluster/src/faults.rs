@@ -56,6 +56,8 @@ mod variants {
         AnySession,
         /// A restarted replica counts as caught up although it lacks what came before the primary's epoch.
         CaughtUpEarly,
+        /// A replica whose connection ended in the middle of a repair counts as whole on the next one.
+        ForgetRepair,
     }
 
     impl Fault {
@@ -73,6 +75,7 @@ mod variants {
             Self::BreakPromise,
             Self::AnySession,
             Self::CaughtUpEarly,
+            Self::ForgetRepair,
         ];
     }
 

@@ -268,6 +268,7 @@ impl Primary {
             history: self.history.clone(),
             last: self.last,
             whole: true,
+            repairing: false,
             adopt: false,
             // It acknowledged all there was in its epoch. If the new primary counts it as in sync, nothing is
             // acknowledged since without it: the record says so, or its own handover did.

@@ -92,6 +92,8 @@ pub struct Held {
     pub last: Lsn,
     /// False if a full copy was not finished; then there must be no epochs and no records.
     pub whole: bool,
+    /// Whether a divergent tail was cut off, and the keys in it do not have their values yet.
+    pub repairing: bool,
     /// Whether an operator has just told it to follow, whatever data it has.
     pub adopt: bool,
     /// Whether it has all that was acknowledged while it was primary: see [`Primary::held`]. After a restart:
@@ -226,7 +228,8 @@ impl Replica {
 
     /// Whether all data is there.
     pub fn is_whole(&self) -> bool {
-        self.copy.whole && self.link.as_ref().is_none_or(|link| link.phase == Phase::Following)
+        let has_all = self.copy.whole && (!self.copy.repairing || wrong!(ForgetRepair));
+        has_all && self.link.as_ref().is_none_or(|link| link.phase == Phase::Following)
     }
 
     /// Whether the primary counts this replica as in sync, as far as is known.
@@ -278,7 +281,8 @@ impl Replica {
     }
 
     /// The primary's answer. On `Course::FullCopy` the owner must durably note that the data is not whole
-    /// before it drops what it has.
+    /// before it drops what it has. On `Course::Repair` it must note the keys behind the point in common, and then
+    /// [cut](Self::cut) the stream there.
     pub fn answer(&mut self, now: Moment, answer: Answer) -> Result<Course, AnswerRefused> {
         let is_asked = answer.to == self.me.incarnation && answer.attempt == self.attempts;
         if !is_asked || self.link.is_some() || self.promotion.is_some() {
@@ -289,6 +293,11 @@ impl Replica {
         }
         self.judge(&answer)?;
         let phase = match answer.course {
+            Course::Continue(after)
+                if after == self.copy.last && self.copy.repairing && !wrong!(ForgetRepair) =>
+            {
+                Phase::Repairing
+            }
             Course::Continue(after) if after == self.copy.last => Phase::Following,
             Course::Repair(after) if after < self.copy.last && self.copy.whole => Phase::Repairing,
             Course::FullCopy => Phase::Copying,
@@ -339,8 +348,33 @@ impl Replica {
         if is_rival || is_foreign { Err(AnswerRefused::Foreign) } else { Ok(()) }
     }
 
+    /// The stream is cut behind the point in common. The keys in the records behind it do not have their values until
+    /// [`repaired`](Self::repaired), even over several connections; meanwhile the records of the primary are applied.
+    /// False if the connection has ended, or does not begin with a repair there.
+    #[must_use]
+    pub fn cut(&mut self, stamp: Stamp, last: Lsn) -> bool {
+        let Some(link) = self.link.as_mut().filter(|link| link.stamp == stamp) else {
+            return false;
+        };
+        if link.phase != Phase::Repairing || last > self.copy.last || self.promotion.is_some() {
+            return false;
+        }
+        (link.received, link.batch_end) = (last, last);
+        self.copy.history.cut(last);
+        (self.copy.last, self.copy.repairing) = (last, true);
+        self.positions = Positions::default();
+        true
+    }
+
+    /// The data is replaced by that of a primary that has no epochs: it is part of no stream any more.
+    pub fn leave(&mut self) {
+        self.link = None;
+        self.forget_data();
+        self.copy.whole = true;
+    }
+
     fn forget_data(&mut self) {
-        self.copy.whole = false;
+        (self.copy.whole, self.copy.repairing) = (false, false);
         self.copy.history = History::new();
         self.copy.last = 0;
         self.positions = Positions::default();
@@ -352,7 +386,12 @@ impl Replica {
     /// has ended.
     pub fn records(&mut self, stamp: Stamp, first: Lsn, last: Lsn, batch_end: Lsn) -> Option<Lsn> {
         let link = self.link.as_mut().filter(|link| link.stamp == stamp)?;
-        let fits = link.phase == Phase::Following && first == link.received + 1 && last >= first;
+        let takes = match link.phase {
+            Phase::Following => true,
+            Phase::Repairing => self.copy.repairing,
+            Phase::Copying => false,
+        };
+        let fits = takes && first == link.received + 1 && last >= first;
         if !fits || self.promotion.is_some() {
             return None;
         }
@@ -383,7 +422,7 @@ impl Replica {
         self.completed(Phase::Copying, last);
     }
 
-    /// The divergent tail is replaced, and the stream includes all records up to `last`.
+    /// All keys of the divergent tail have their values, and the stream includes all records up to `last`.
     pub fn repaired(&mut self, last: Lsn) {
         self.completed(Phase::Repairing, last);
     }
@@ -397,6 +436,7 @@ impl Replica {
             history: link.history.clone(),
             last,
             whole: true,
+            repairing: false,
             adopt: false,
             caught_up: false,
         };

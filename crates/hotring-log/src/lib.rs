@@ -44,6 +44,7 @@
 
 mod backlog;
 mod copy_mark;
+mod cut;
 mod log;
 mod manifest;
 mod names;
@@ -57,6 +58,7 @@ mod snapshot;
 pub mod storage;
 mod sync;
 mod syncer;
+mod tail;
 mod walk;
 pub mod wire;
 mod writer;
@@ -78,5 +80,6 @@ pub use snapshot::{
 };
 pub use storage::{Disk, File, Storage};
 pub use syncer::Syncer;
+pub use tail::{PIECE_LEN, Tail, TailError};
 pub use walk::{Apply, Damage, Part, Take};
 pub use writer::{Options, Writer, remove_all};

@@ -120,8 +120,9 @@ pub struct Log {
     replicated: AtomicU64,
     /// Such a replica is missing, so that replies may have to wait for ever.
     lacks_replicas: AtomicBool,
-    /// The record behind which the writer must start over; [`NO_RESTART`] for none.
+    /// The record behind which the writer must start over, [`NO_RESTART`] for none; and whether those before it stay.
     restart_at: AtomicU64,
+    restart_keeps: AtomicBool,
 }
 
 /// No restart is requested.
@@ -183,6 +184,7 @@ impl Log {
             replicated: AtomicU64::new(Lsn::MAX),
             lacks_replicas: AtomicBool::new(false),
             restart_at: AtomicU64::new(NO_RESTART),
+            restart_keeps: AtomicBool::new(false),
         }
     }
 
@@ -433,12 +435,24 @@ impl Log {
     /// Requests that the log drops everything, files included, and starts over behind this record: the store gets its
     /// content from elsewhere. No session may hand over records until [`is_restarting`](Self::is_restarting) is false.
     pub fn restart(&self, last: Lsn) {
+        self.request_restart(last, false);
+    }
+
+    /// Requests that the log drops the records behind this one, on the disk, too, and goes on there. It must be the
+    /// last of its batch, and be in the log. Otherwise like [`restart`](Self::restart).
+    pub fn cut(&self, last: Lsn) {
+        self.request_restart(last, true);
+    }
+
+    fn request_restart(&self, last: Lsn, keeps: bool) {
+        // ORDERING: Relaxed, published by the next store.
+        self.restart_keeps.store(keeps, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire in `restart_wish`.
         self.restart_at.store(last, Ordering::Release);
         self.wake_for_waiter();
     }
 
-    /// Whether a requested restart has not happened yet. If it fails, there is [`trouble`](Self::trouble).
+    /// Whether a requested restart or cut has not happened yet. If it fails, there is [`trouble`](Self::trouble).
     pub fn is_restarting(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `has_restarted`.
         self.restart_at.load(Ordering::Acquire) != NO_RESTART
@@ -496,13 +510,15 @@ impl Log {
         self.wants_segment.store(false, Ordering::Release);
     }
 
-    /// The record behind which the writer must start over, if that was requested.
-    pub(crate) fn restart_wish(&self) -> Option<Lsn> {
-        // ORDERING: Acquire, see `restart`.
-        Some(self.restart_at.load(Ordering::Acquire)).filter(|last| *last != NO_RESTART)
+    /// The record behind which the writer must start over, if that was requested, and whether what is before it stays.
+    pub(crate) fn restart_wish(&self) -> Option<(Lsn, bool)> {
+        // ORDERING: Acquire, see `request_restart`.
+        let last = self.restart_at.load(Ordering::Acquire);
+        // ORDERING: Relaxed, as above.
+        (last != NO_RESTART).then(|| (last, self.restart_keeps.load(Ordering::Relaxed)))
     }
 
-    /// Ends a restart: the next record has the number after this one. Queued records are dropped.
+    /// Ends a restart or a cut: the next record has the number after this one. Queued records are dropped.
     pub(crate) fn has_restarted(&self, last: Lsn) {
         let mut queue = self.queue();
         self.count_dropped(queue.group.len() as u64);

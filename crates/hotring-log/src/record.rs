@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 pub use chunk::Chunk;
 pub use read::{Bad, Found, Head, head, read};
-pub(crate) use read::{checksum, highest_durable, read_body};
+pub(crate) use read::{checksum, front, highest_durable, read_body};
 pub use run::{Batch, NoRun, Run, batch_at, effect_at};
 
 /// A record's number. The first record ever has 1.

@@ -44,7 +44,7 @@ impl Relay {
     pub fn step(&mut self) -> bool {
         // Read first: records queued before the close are taken below.
         let closed = self.log.is_closed();
-        if let Some(last) = self.log.restart_wish() {
+        if let Some((last, _)) = self.log.restart_wish() {
             self.backlog.restart(last);
             self.log.has_restarted(last);
         }

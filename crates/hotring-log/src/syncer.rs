@@ -165,11 +165,7 @@ impl Unsynced {
     }
 
     /// Forgets all files, because the log starts over behind this record. `remove` runs while no sync does.
-    pub(crate) fn restart(
-        &self,
-        last: Lsn,
-        remove: impl FnOnce() -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+    pub(crate) fn restart<R>(&self, last: Lsn, remove: impl FnOnce() -> R) -> R {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         let (is_sync_requested, closed) = (state.is_sync_requested, state.closed);

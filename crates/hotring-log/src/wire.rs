@@ -33,13 +33,16 @@ pub enum Kind {
     Part = 4,
     /// The end of a full copy: the number of the record up to which the replica must apply the stream, as u64.
     CopyEnd = 5,
+    /// From a replica: keys of which it needs the present state, because it has cut records of them off. Parts and
+    /// their end follow, as in a full copy.
+    Keys = 6,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Records, Kind::CopyBegin, Kind::Part, Kind::CopyEnd]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        use Kind::{CopyBegin, CopyEnd, Keys, Message, Part, Records};
+        let all = [Message, Records, CopyBegin, Part, CopyEnd, Keys];
+        all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backlog::Backlog;
+use crate::cut::cut_behind;
 use crate::log::{AckWhen, Log, Trouble};
 use crate::names;
 use crate::record::{Chunk, Group, Lsn};
@@ -133,8 +134,10 @@ impl Writer {
         // Taken first, too: records queued before the request are written below.
         let is_sync_requested = self.log.take_sync_request();
         self.idle += 1;
-        if let Some(last) = self.log.restart_wish() {
-            self.restart(last);
+        match self.log.restart_wish() {
+            Some((last, false)) => self.restart(last),
+            Some((last, true)) => self.cut(last, now),
+            None => {}
         }
         while self.has_work() {
             self.idle = 0;
@@ -269,19 +272,48 @@ impl Writer {
 
     /// Removes all files and starts over behind this record.
     fn restart(&mut self, last: Lsn) {
-        (self.segment, self.chain, self.claimed) = (None, 0, last);
         self.log.count_dropped(self.group.len() as u64);
         self.group.reset(0);
         let storage = &*self.storage;
         let removed = self.unsynced.restart(last, || {
             remove_all(storage).map_err(Trouble::during("starting the log over"))
         });
+        self.go_on_behind(last, removed.map(|()| 0));
+    }
+
+    /// Writes the queue, and removes the records behind this one.
+    fn cut(&mut self, last: Lsn, now: Duration) {
+        while self.has_work() {
+            self.write_or_tell(now);
+            if self.retry_at.is_some() {
+                // The disk is full; the request stays.
+                return;
+            }
+        }
+        self.unsynced.sync();
+        if self.log.is_lost() {
+            return self.log.has_restarted(last);
+        }
+        let (storage, id) = (&*self.storage, self.options.id);
+        let chain = self.unsynced.restart(last, || {
+            let failed = |error| Trouble {
+                is_temporary: false,
+                ..Trouble::during("cutting the log")(error)
+            };
+            cut_behind(storage, id, last).map_err(failed)
+        });
+        self.go_on_behind(last, chain);
+    }
+
+    /// Goes on in a new segment behind this record, which has this checksum.
+    fn go_on_behind(&mut self, last: Lsn, chain: Result<u32, Trouble>) {
         if let Some(backlog) = &self.backlog {
             backlog.restart(last);
         }
-        self.first = last + 1;
-        if let Err(trouble) = removed {
-            self.log.set_trouble(Some(trouble));
+        (self.segment, self.claimed, self.first) = (None, last, last + 1);
+        match chain {
+            Ok(chain) => self.chain = chain,
+            Err(trouble) => self.log.set_trouble(Some(trouble)),
         }
         self.log.has_restarted(last);
     }

@@ -86,7 +86,7 @@ mod watch;
 mod wheel;
 mod write;
 
-pub use apply::{Applier, ApplyError, Placed, Worker, keys_of};
+pub use apply::{Applier, ApplyError, TailKeys, Worker};
 pub use changes::{Change, Changed, Effects, FieldsChanged, Origin, Step};
 pub use databases::DATABASES_MAX;
 pub use digest_walk::DigestWalk;

@@ -47,7 +47,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["sync", "record", "packed"],
             &["names", "storage"],
             &["log", "segment", "manifest", "backlog", "wire"],
-            &["walk", "recover"],
+            &["walk", "recover", "cut", "tail"],
             &["syncer", "writer", "relay"],
             &["snapshot", "repair", "copy_mark"],
         ],

@@ -32,7 +32,8 @@ pub fn kept(history: &History, last: Lsn, clean: bool) -> Kept {
 
 pub fn held(history: &History, last: Lsn) -> Held {
     let history = history.clone();
-    Held { store: STORE, history, last, whole: true, adopt: false, caught_up: false }
+    let (repairing, adopt, caught_up) = (false, false, false);
+    Held { store: STORE, history, last, whole: true, repairing, adopt, caught_up }
 }
 
 pub fn first_epoch() -> History {
@@ -246,8 +247,15 @@ fn a_divergent_tail_is_repaired_from_the_last_common_record() {
     let [.., Act::Send(_, ToReplica::Answer(answer))] = &acts[..] else { panic!("no answer") };
     assert_eq!(pair.replica.answer(pair.now, answer.clone()), Ok(Course::Repair(10)));
     assert!(!pair.replica.is_whole());
+    let stamp = answer.stamp;
+    assert_eq!(pair.replica.records(stamp, 11, 11, 11), None, "its tail is still there");
+    assert!(pair.replica.cut(stamp, 10));
+    assert_eq!((pair.replica.last(), pair.replica.history().epoch()), (10, Epoch(1)));
+    assert_eq!(pair.replica.records(stamp, 11, 11, 11), Some(11));
+    pair.replica.applied(Positions { applied: 11, ..Positions::default() });
     pair.settle();
     assert_eq!(pair.primary.feed().applied_by(1), 0);
+    assert!(!pair.replica.is_whole());
     pair.replica.repaired(11);
     pair.settle();
     assert_eq!(pair.primary.feed().applied_by(11), 1);

@@ -26,12 +26,14 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::LsnsAlone, Mode::Named, 4),
     (Fault::LsnsAlone, Mode::Recorded, 0),
     // Only records change a set by transactions.
-    (Fault::AddLate, Mode::Recorded, 614),
+    (Fault::AddLate, Mode::Recorded, 248),
     (Fault::RemoveEarly, Mode::Recorded, 9),
-    (Fault::BreakPromise, Mode::Named, 56),
+    (Fault::BreakPromise, Mode::Named, 165),
     (Fault::BreakPromise, Mode::Recorded, 0),
     (Fault::AnySession, Mode::Recorded, 1784),
     (Fault::CaughtUpEarly, Mode::Recorded, 345),
+    (Fault::ForgetRepair, Mode::Named, 458),
+    (Fault::ForgetRepair, Mode::Recorded, 5),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.

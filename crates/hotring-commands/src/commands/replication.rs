@@ -119,11 +119,19 @@ fn handing(c: &Context<'_>) -> Result<Handing, Failure> {
     if handing.force && !is_complete { Err(Failure::text(FORCE_NEEDS)) } else { Ok(handing) }
 }
 
+/// Tells the id that seeds the hash, so that a new replica may begin with the same. It lets one prepare colliding keys.
+fn tell_seed(c: &mut Context<'_>) -> Outcome {
+    if c.client.access().user().is_open() {
+        return Err(Failure::text("ERR the seed is told over authenticated links only"));
+    }
+    let seed = u128::from_be_bytes(c.server.replication.seed);
+    c.reply.simple(format!("{seed:032x}"));
+    Ok(())
+}
+
 /// Turns the connection into a link. After the reply it speaks the frames of `docs/design/replication-wire.md`.
 pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
     let version = parse_i64(c.args.at(1)).ok_or(Failure::NotAnInteger)?;
-    let port = parse_i64(c.args.at(2)).and_then(|port| u16::try_from(port).ok());
-    let port = port.ok_or(Failure::NotAnInteger)?;
     if version != i64::from(WIRE_VERSION) {
         return Err(Failure::from(format!(
             "ERR links of version {version} are not spoken here, but of version {WIRE_VERSION}"
@@ -132,6 +140,11 @@ pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
     if c.server.replication.is_replica() {
         return Err(Failure::text("ERR this server is a replica itself, and has no replicas"));
     }
+    if c.args.at(2).eq_ignore_ascii_case(b"seed") {
+        return tell_seed(c);
+    }
+    let port = parse_i64(c.args.at(2)).and_then(|port| u16::try_from(port).ok());
+    let port = port.ok_or(Failure::NotAnInteger)?;
     c.client.closing = Some(Closing::BecomesLink(port));
     c.reply.simple("OK");
     Ok(())

@@ -79,6 +79,11 @@ impl<R: Read> Reader<R> {
         Ok(Reader { source, version, wanted, database, unknown, keys_skipped })
     }
 
+    /// What is read from.
+    pub fn input(&mut self) -> &mut R {
+        self.source.input()
+    }
+
     /// The next key or other part; None at the end of the file.
     pub fn read(&mut self) -> Result<Option<Found>, ReadError> {
         if let Some(kind) = self.unknown.take() {

@@ -73,6 +73,10 @@ impl<R: Read> Source<R> {
         Source { inner, at: 0, sum: 0 }
     }
 
+    pub(super) fn input(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
     pub(super) fn bad<T>(&self, problem: impl Into<String>) -> Result<T, ReadError> {
         Err(ReadError::bad(self.at, problem))
     }

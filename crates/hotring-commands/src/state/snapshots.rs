@@ -2,6 +2,7 @@
 //! `tasks/write_snapshots.rs`.
 
 use std::error::Error;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ pub struct Snapshots {
     pub log: Arc<Log>,
     state: Mutex<State>,
     wake: Condvar,
+    /// How often the data was replaced. Held while a snapshot gets its name.
+    replaced: Mutex<u64>,
 }
 
 struct State {
@@ -100,12 +103,45 @@ impl Snapshots {
             ends: None,
             is_closed: false,
         };
-        Snapshots { storage, id, log, state: Mutex::new(state), wake: Condvar::new() }
+        let (state, wake, replaced) = (Mutex::new(state), Condvar::new(), Mutex::default());
+        Snapshots { storage, id, log, state, wake, replaced }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // No code panics between changes of the state, so that a poisoned state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replacements(&self) -> MutexGuard<'_, u64> {
+        // A count.
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the data was replaced, to be asked before a snapshot is begun.
+    pub fn generation(&self) -> u64 {
+        *self.replacements()
+    }
+
+    /// The data, and the numbers of its records, are about to be replaced by a primary's: no snapshot of before may
+    /// count.
+    pub fn abandon(&self) {
+        *self.replacements() += 1;
+    }
+
+    /// Runs `publish`, unless the data was replaced since this generation.
+    ///
+    /// # Errors
+    /// It was, or `publish` failed.
+    pub fn publish<R>(
+        &self,
+        generation: u64,
+        publish: impl FnOnce() -> io::Result<R>,
+    ) -> Result<R, Box<dyn Error>> {
+        let replaced = self.replacements();
+        if *replaced != generation {
+            return Err("the data was replaced by a primary's".into());
+        }
+        Ok(publish()?)
     }
 
     /// Requests a snapshot and returns its number; None if one is requested or under way already.
@@ -268,5 +304,26 @@ impl Snapshots {
                 Err(error.to_string())
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_log::AckWhen;
+    use hotring_log::storage::Memory;
+
+    use super::*;
+
+    /// Its records had the numbers of another stream, which those of the new one may reach.
+    #[test]
+    fn a_snapshot_of_before_a_copy_never_counts() {
+        let log = Arc::new(Log::new(0, AckWhen::Written, 1));
+        let snapshots = Snapshots::new(Arc::new(Memory::new()), [1; 16], log, Saved::default());
+        let before = snapshots.generation();
+        assert!(snapshots.publish(before, || Ok(())).is_ok());
+        snapshots.abandon();
+        let published = snapshots.publish(before, || -> io::Result<()> { panic!("it is old") });
+        assert!(published.is_err());
+        assert!(snapshots.publish(snapshots.generation(), || Ok(())).is_ok());
     }
 }

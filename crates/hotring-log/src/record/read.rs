@@ -65,6 +65,10 @@ pub struct Head {
     pub is_epochs: bool,
     /// The length of the record.
     pub len: usize,
+    /// The log wrote the record for itself.
+    pub(crate) is_durable: bool,
+    /// The stored checksum.
+    pub(crate) crc: u32,
 }
 
 /// Looks at the head of the record at the beginning of `bytes`; None if the record is incomplete.
@@ -72,15 +76,20 @@ pub struct Head {
 /// # Errors
 /// The length is 0, so there is no record.
 pub fn head(bytes: &[u8]) -> Result<Option<Head>, Bad> {
+    Ok(front(bytes)?.filter(|head| bytes.len() >= head.len))
+}
+
+/// Like [`head`], of a record of which perhaps only the head is there.
+pub(crate) fn front(bytes: &[u8]) -> Result<Option<Head>, Bad> {
     let Some(head) = bytes.first_chunk::<{ HEAD_LEN + 1 }>() else { return Ok(None) };
     let len = match u32::from_le_bytes(word(head)) {
         0 => return Err(Bad::Zero),
         len => HEAD_LEN + len as usize,
     };
     let lsn = u64::from_le_bytes(head[8..HEAD_LEN].try_into().expect("eight bytes"));
-    let what = head[HEAD_LEN];
-    let (more, is_epochs) = (what & MORE != 0, what & !MORE == EPOCHS);
-    Ok((bytes.len() >= len).then_some(Head { lsn, more, is_epochs, len }))
+    let (more, kind) = (head[HEAD_LEN] & MORE != 0, head[HEAD_LEN] & !MORE);
+    let (is_epochs, is_durable) = (kind == EPOCHS, kind == DURABLE);
+    Ok(Some(Head { lsn, more, is_epochs, len, is_durable, crc: checksum(head) }))
 }
 
 /// Reads the record at the beginning of `bytes`.

@@ -1,8 +1,10 @@
 //! Tests of the log as a whole, in one binary.
 
 mod crash;
+mod cut;
 mod damage;
 mod faults;
+mod tail;
 mod threads;
 mod workload;
 

@@ -289,7 +289,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let disk = disk.map_err(|why| cannot_open(&why))?;
     let id = match disk.as_ref().and_then(|disk| stored_id(disk)) {
         Some(id) => id,
-        None => random_id()?,
+        None => replicate::seed_of_primary(&config).map_or_else(random_id, Ok)?,
     };
     let options = Options {
         // A snapshot stores items in hash order. Loading it is faster with the same seed.
@@ -322,7 +322,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         memcached: memcached_state::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
         run_id: run_id()?,
-        names: names()?,
+        names: names(id)?,
         log_level,
         config,
     }));
@@ -528,13 +528,13 @@ fn random_u64() -> Result<u64, StartError> {
     getrandom::u64().map_err(|e| StartError::new(format!("cannot get random numbers: {e}")))
 }
 
-/// New names for replication.
-fn names() -> Result<Names, StartError> {
+/// New names for replication, of a server whose hash this id seeds.
+fn names(seed: Id) -> Result<Names, StartError> {
     let node: Vec<u8> =
         [random_u64()?, random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
     let node = NodeId(*node.first_chunk().expect("three numbers have 24 bytes"));
     let me = Identity { node, incarnation: Incarnation(random_u64()?) };
-    Ok(Names { me, store: random_id()?, stream: run_id()? })
+    Ok(Names { me, store: random_id()?, seed, stream: run_id()? })
 }
 
 /// 40 hexadecimal digits, as in Redis.

@@ -50,6 +50,7 @@ pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> 
 /// Writes a snapshot.
 fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>> {
     let log = &snapshots.log;
+    let generation = snapshots.generation();
     if let Some(trouble) = log.trouble() {
         return Err(trouble.into());
     }
@@ -92,14 +93,14 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     drop(session);
     let finished = writer.finish(end)?;
     log.sync_soon();
-    while log.synced() < finished.end() {
+    while log.synced() < finished.end() && snapshots.generation() == generation {
         if let Some(trouble) = log.trouble() {
             return Err(trouble.into());
         }
         snapshots.rest(LOG_INTERVAL)?;
     }
     let (items, bytes) = (finished.items(), finished.len());
-    let removed = finished.publish(log.synced())?;
+    let removed = snapshots.publish(generation, || finished.publish(log.synced()))?;
     let seconds = started.elapsed().as_secs_f64();
     tracing::info!(items, bytes, seconds, removed, "wrote a snapshot");
     Ok(Saved { after, len: bytes, log: 0, log_since })

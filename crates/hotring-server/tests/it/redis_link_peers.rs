@@ -5,8 +5,11 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use hotring_log::AckWhen;
+
 use crate::differential::Raw;
 use crate::redis_link::{field, follow, say, until};
+use crate::replication::Folder;
 use crate::wire::{TestServer, request};
 
 /// The id of the peer's stream.
@@ -234,6 +237,69 @@ fn a_peer_that_misbehaves_costs_its_connection_and_no_data() {
     let (mut peer, _) = Peer::accept(&listener);
     peer.copy(&file(), 0);
     until("the copy has replaced it", || say(&mut hotring, "EXISTS n copied") == ":1\r\n");
+}
+
+/// What the primary has sent must wait, and nothing more comes: that must not hide that the primary is gone.
+#[test]
+fn a_primary_that_falls_silent_or_ends_is_noticed_while_its_commands_wait() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = TestServer::with(|config| config.replication.timeout_s = 1);
+    let mut hotring = Raw::connect(server.address);
+    follow(&mut hotring, listener.local_addr().unwrap());
+    let (mut peer, _) = Peer::accept(&listener);
+    peer.copy(&file(), 500);
+    until("it is up", || field(&mut hotring, "master_link_status") == "up");
+    assert_eq!(say(&mut hotring, "CLIENT PAUSE 60000 WRITE"), "+OK\r\n");
+    peer.send(&command("INCR n"));
+    assert!(peer.ends(), "it is silent for longer than repl-timeout");
+    let (mut peer, _) = Peer::accept(&listener);
+    peer.send(b"+CONTINUE\r\n");
+    peer.send(&command("INCR n"));
+    until("it is up again", || field(&mut hotring, "master_link_status") == "up");
+    drop(peer);
+    until("its end is noticed", || field(&mut hotring, "master_link_status") == "down");
+    assert_eq!(say(&mut hotring, "CLIENT UNPAUSE"), "+OK\r\n");
+    let (mut peer, words) = Peer::accept(&listener);
+    assert_eq!(words, ["PSYNC", ID, "501"], "nothing of it was applied");
+    peer.send(b"+CONTINUE\r\n");
+    peer.send(&command("INCR n"));
+    until("it is applied once", || say(&mut hotring, "GET n") == "$1\r\n1\r\n");
+}
+
+/// Regression test: the server took a Redis's data for that of the primary before, and its records went on behind it.
+#[test]
+fn a_server_that_has_followed_a_redis_needs_a_copy_of_any_other_primary() {
+    for is_restarted in [false, true] {
+        let folder = Folder::new("left");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (primary, server) =
+            (TestServer::new(), TestServer::with(|c| c.log = folder.log(AckWhen::Written)));
+        let mut p = Raw::connect(primary.address);
+        let mut hotring = Raw::connect(server.address);
+        say(&mut p, "SET a 1");
+        follow(&mut hotring, primary.address);
+        until("it follows", || say(&mut hotring, "GET a") == "$1\r\n1\r\n");
+        follow(&mut hotring, listener.local_addr().unwrap());
+        let (mut peer, _) = Peer::accept(&listener);
+        peer.copy(&file(), 500);
+        until("the copy is there", || say(&mut hotring, "GET copied") == "$1\r\n1\r\n");
+        // The numbers of the primary's records go on, beyond those of the server.
+        (0..50).for_each(|_| _ = say(&mut p, "INCR n"));
+        let (server, mut hotring) = match is_restarted {
+            false => (server, hotring),
+            true => {
+                server.stop();
+                let server = TestServer::with(|c| c.log = folder.log(AckWhen::Written));
+                let hotring = Raw::connect(server.address);
+                (server, hotring)
+            }
+        };
+        follow(&mut hotring, primary.address);
+        until("it follows again", || field(&mut hotring, "master_link_status") == "up");
+        until("it has all", || say(&mut hotring, "GET n") == "$2\r\n50\r\n");
+        assert_eq!(say(&mut hotring, "EXISTS a copied"), ":1\r\n");
+        server.stop();
+    }
 }
 
 #[test]

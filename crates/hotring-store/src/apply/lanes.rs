@@ -2,7 +2,8 @@
 //!
 //! Each lane has the records of its keys, in the order of the stream. A batch with keys in several lanes is a
 //! *meeting*: the last of these lanes to arrive applies it, and the others wait for that. All lanes have their meetings
-//! in the order of the stream, so they cannot wait for each other in a circle.
+//! in the order of the stream, so they cannot wait for each other in a circle. Nor can the applier, which waits
+//! for space in a lane: what the lane has before that was sent to all others.
 //!
 //! # The position
 //! A lane publishes the last record that it was sent, and the last one that it has passed. The applier publishes the
@@ -15,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hotring_log::{Effect, Lsn, batch_at, effect_at};
 
+use super::ApplyError;
 use super::batch::Pending;
 use crate::logged::{Logged, UnknownForm};
 use crate::session::Session;
@@ -23,6 +25,8 @@ use crate::session::Session;
 const SPANS_AT_ONCE: usize = 256;
 /// Bytes of groups that may wait for a lane.
 const WAITING_MAX: usize = 8 << 20;
+/// Bytes that a meeting takes in addition to its batch.
+const MEETING_LEN: usize = 256;
 
 /// A record or a batch of a group.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +57,8 @@ enum Piece {
 struct Meeting {
     group: Arc<Vec<u8>>,
     span: Span,
+    /// Bytes of the batch.
+    len: usize,
     now: u64,
     /// Lanes that have not arrived.
     missing: Mutex<Option<usize>>,
@@ -65,6 +71,8 @@ struct Queue {
     /// Bytes of records in `pieces`, roughly.
     bytes: usize,
     is_closed: bool,
+    /// Its worker has ended before its time.
+    is_dead: bool,
 }
 
 struct Lane {
@@ -81,7 +89,7 @@ pub(super) struct Lanes {
     lanes: Box<[Lane]>,
     /// The last record of the groups that were sent as a whole.
     sent: AtomicU64,
-    failed: OnceLock<UnknownForm>,
+    failed: OnceLock<ApplyError>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -131,11 +139,11 @@ impl Lanes {
         wanted: &[bool],
         count: usize,
         group: &Arc<Vec<u8>>,
-        span: Span,
+        (span, len): (Span, usize),
         now: u64,
     ) {
         let (missing, done) = (Mutex::new(Some(count)), Condvar::new());
-        let meeting = Arc::new(Meeting { group: group.clone(), span, now, missing, done });
+        let meeting = Arc::new(Meeting { group: group.clone(), span, len, now, missing, done });
         for lane in (0..self.lanes.len()).filter(|lane| wanted[*lane]) {
             self.push(lane, span.lsn, Piece::Meeting(meeting.clone()));
         }
@@ -145,8 +153,12 @@ impl Lanes {
         let lane = &self.lanes[lane];
         let bytes = piece.bytes();
         let mut queue = lock(&lane.queue);
-        while queue.bytes > WAITING_MAX {
+        while queue.bytes > WAITING_MAX && !queue.is_dead {
             queue = wait(&lane.changed, queue);
+        }
+        if queue.is_dead {
+            drop(queue);
+            return piece.give_up();
         }
         // ORDERING: Relaxed; `Lanes::sent` publishes it.
         lane.sent.store(last, Ordering::Relaxed);
@@ -191,7 +203,7 @@ impl Lanes {
         for lane in &self.lanes {
             let mut queue = lock(&lane.queue);
             // ORDERING: Acquire, as in `note_position`; the mutex orders the wait.
-            while self.failed.get().is_none()
+            while !self.is_over()
                 && lane.passed.load(Ordering::Acquire) < lane.sent.load(Ordering::Relaxed)
             {
                 queue = wait(&lane.changed, queue);
@@ -200,8 +212,36 @@ impl Lanes {
     }
 
     /// Fails if a worker has failed.
-    pub(super) fn check(&self) -> Result<(), UnknownForm> {
-        self.failed.get().map_or(Ok(()), |form| Err(*form))
+    pub(super) fn check(&self) -> Result<(), ApplyError> {
+        self.failed.get().map_or(Ok(()), |why| Err(*why))
+    }
+
+    /// Whether a worker has failed.
+    fn is_over(&self) -> bool {
+        self.failed.get().is_some()
+    }
+
+    /// Nothing passes any more.
+    fn fail(&self, why: ApplyError) {
+        let _ = self.failed.set(why);
+        for lane in &self.lanes {
+            // Under the mutex, or a wait that begins now could miss it.
+            drop(lock(&lane.queue));
+            lane.changed.notify_all();
+        }
+    }
+
+    /// The worker of a lane ends. If work is left, or may come, the others must not wait for it.
+    fn leave(&self, lane: usize) {
+        let mut queue = lock(&self.lanes[lane].queue);
+        if queue.is_closed && queue.pieces.is_empty() {
+            return;
+        }
+        queue.is_dead = true;
+        let left = std::mem::take(&mut queue.pieces);
+        drop(queue);
+        self.fail(ApplyError::Worker);
+        left.into_iter().for_each(Piece::give_up);
     }
 
     /// No more work will come.
@@ -216,12 +256,27 @@ impl Lanes {
 impl Piece {
     fn bytes(&self) -> usize {
         match self {
-            Piece::Meeting(_) => 0,
+            Piece::Meeting(meeting) => meeting.len + MEETING_LEN,
             Piece::Spans { group, spans, .. } => match (spans.first(), spans.last()) {
                 (Some(first), Some(last)) => last.at - first.at + group.len() / spans.len().max(1),
                 _ => 0,
             },
         }
+    }
+
+    /// The lane will not do this. Other lanes that have arrived at a meeting go on.
+    fn give_up(self) {
+        if let Piece::Meeting(meeting) = self {
+            meeting.end();
+        }
+    }
+}
+
+impl Meeting {
+    /// Lets all lanes go on.
+    fn end(&self) {
+        *lock(&self.missing) = None;
+        self.done.notify_all();
     }
 }
 
@@ -279,7 +334,7 @@ impl Worker {
     ) {
         // Some at a time, so that the position and the effects of the first are not late.
         for spans in spans.chunks(SPANS_AT_ONCE) {
-            if self.lanes.failed.get().is_some() {
+            if self.lanes.is_over() {
                 return;
             }
             let done = self.apply_some(group, spans, now);
@@ -310,19 +365,15 @@ impl Worker {
     /// Whether this lane and all others may go on. Otherwise nothing passes any more.
     fn goes_on(&self, done: Result<(), UnknownForm>) -> bool {
         let Err(form) = done else { return true };
-        let _ = self.lanes.failed.set(form);
-        for lane in &self.lanes.lanes {
-            // Under the mutex, or a wait that begins now could miss it.
-            drop(lock(&lane.queue));
-            lane.changed.notify_all();
-        }
+        self.lanes.fail(form.into());
         false
     }
 
     /// Arrives at a batch: applies it if this is the last lane to arrive, or waits until it is applied.
     fn join(&mut self, meeting: &Meeting, after: &mut impl FnMut(&mut Session)) {
         let mut missing = lock(&meeting.missing);
-        let left = missing.map_or(0, |missing| missing - 1);
+        // A lane that has given up has ended it.
+        let Some(left) = missing.map(|missing| missing - 1) else { return };
         *missing = Some(left);
         if left > 0 {
             while missing.is_some() {
@@ -335,12 +386,11 @@ impl Worker {
         struct Over<'a>(&'a Meeting);
         impl Drop for Over<'_> {
             fn drop(&mut self) {
-                *lock(&self.0.missing) = None;
-                self.0.done.notify_all();
+                self.0.end();
             }
         }
         let _over = Over(meeting);
-        if self.lanes.failed.get().is_some() {
+        if self.lanes.is_over() {
             return;
         }
         let effects = batch_at(&meeting.group, meeting.span.at);
@@ -352,7 +402,7 @@ impl Worker {
 
     /// All records of this lane up to this one are applied.
     fn has_passed(&self, lsn: Lsn) {
-        if self.lanes.failed.get().is_some() {
+        if self.lanes.is_over() {
             return;
         }
         let lane = &self.lanes.lanes[self.lane];
@@ -365,5 +415,11 @@ impl Worker {
             drop(lock(&lane.queue));
             lane.changed.notify_all();
         }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.lanes.leave(self.lane);
     }
 }

@@ -40,7 +40,7 @@ use crate::store::Store;
 use batch::Pending;
 use lanes::{Lanes, Span};
 
-pub use keys::{Placed, keys_of};
+pub use keys::TailKeys;
 pub use lanes::Worker;
 
 /// Takes the groups of a stream in order and applies them, by itself or through its [`Worker`]s.
@@ -64,6 +64,8 @@ pub enum ApplyError {
     Form(UnknownForm),
     /// The own log does not take the records: it has failed, or does not end with the record before them.
     Log,
+    /// A worker has ended before its time.
+    Worker,
 }
 
 impl fmt::Display for ApplyError {
@@ -72,6 +74,7 @@ impl fmt::Display for ApplyError {
             ApplyError::Stream(cause) => cause.fmt(f),
             ApplyError::Form(cause) => cause.fmt(f),
             ApplyError::Log => f.write_str("the own log does not take the records"),
+            ApplyError::Worker => f.write_str("a thread that applies records has ended"),
         }
     }
 }
@@ -161,7 +164,7 @@ impl Applier {
     /// Those of [`apply`](Self::apply).
     pub fn settle(&mut self) -> Result<(), ApplyError> {
         self.lanes.settle();
-        Ok(self.lanes.check()?)
+        self.lanes.check()
     }
 
     /// Expects records behind another one from now on: after a copy.
@@ -238,7 +241,8 @@ impl Applier {
                     for lane in (0..lanes).filter(|lane| wanted[*lane]) {
                         self.lanes.send(lane, group, &mut self.spans[lane], now);
                     }
-                    self.lanes.meet(&wanted, count, group, span, now);
+                    let len = effects.iter().map(len_of).sum();
+                    self.lanes.meet(&wanted, count, group, (span, len), now);
                 }
             }
         });
@@ -257,6 +261,16 @@ fn single<'a>(effects: &[Effect<'a>]) -> Option<(u8, Effect<'a>)> {
         _ => return None,
     };
     key_of(&effect).map(|_| (database_id, effect))
+}
+
+/// Bytes of an effect, about.
+fn len_of(effect: &Effect<'_>) -> usize {
+    let content = match effect {
+        Effect::Put { value, .. } => value.len(),
+        Effect::Change { change, .. } => change.len(),
+        _ => 0,
+    };
+    key_of(effect).map_or(0, <[u8]>::len) + content
 }
 
 /// The key that an effect changes.
@@ -292,6 +306,8 @@ fn replay_packed(session: &mut Session, packed: &[u8], now: u64) -> Result<(), A
 
 impl Drop for Applier {
     fn drop(&mut self) {
+        // What was taken is in the own log. Once this is over, the store may become a primary.
+        self.lanes.settle();
         self.lanes.close();
     }
 }

@@ -1,5 +1,6 @@
 //! The store's integration tests, one binary.
 
+mod appliers;
 mod concurrency;
 mod container_history;
 mod container_log;

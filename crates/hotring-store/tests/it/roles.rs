@@ -9,8 +9,8 @@ use hotring_log::{Effect, NoRun, Records, Run};
 use hotring_store::{
     Applier, ApplyError, BitOp, Changed, Content, End, EvictionOptions, EvictionPolicy,
     ExpireCondition, Fault, ItemAction, Metadata, Observer, Options, Origin, ReplyCapacity, Role,
-    Session, SetExpiry, SetOperation, SetOptions, Store, StoreError, TtlChange, UnknownForm,
-    keys_of,
+    Session, SetExpiry, SetOperation, SetOptions, Store, StoreError, TailKeys, TtlChange,
+    UnknownForm,
 };
 
 use super::logged::{Logged, NOW, read};
@@ -450,12 +450,24 @@ fn a_form_of_a_later_version_stops_all() {
     }
 }
 
+fn keys_of(run: &Run<'_>) -> TailKeys {
+    let mut keys = TailKeys::default();
+    run.batches(|_, effects| keys.add(effects));
+    keys
+}
+
 /// A store with records that its primary does not have gets the present state of their keys.
 #[test]
 fn the_keys_of_other_records_are_repaired() {
     let storage = Memory::new();
     let logged = Logged::new(Options::default(), Fault::None, &storage);
     let mut primary = logged.store.session();
+    let fill = |session: &mut Session| {
+        fill(session);
+        let elements: Vec<Vec<u8>> = (0..300).map(|n| vec![n as u8; 100]).collect();
+        let elements: Vec<&[u8]> = elements.iter().map(|element| &element[..]).collect();
+        session.list_push(b"big", End::Back, &elements, false, NOW).expect("room");
+    };
     fill(&mut primary);
     let common = logged.log.handed();
     let start = logged.store.clone();
@@ -466,6 +478,7 @@ fn the_keys_of_other_records_are_repaired() {
         session.hash_set(b"h", &[(b"f", b"9"), (b"x", b"9")], NOW).expect("room");
         session.append(b"long", b"fork", NOW).expect("room");
         session.remove_many(&[b"l", b"m"], NOW);
+        session.list_trim(b"big", 0, 10, NOW).expect("it is a list");
         session.unpin(&[b"s"]);
         session.select(2);
         session.set_add(b"there", &[b"1"], NOW).expect("room");
@@ -474,18 +487,26 @@ fn the_keys_of_other_records_are_repaired() {
     primary.append(b"s", b"3", NOW).expect("room");
     primary.list_push(b"l", End::Front, &[b"0"], false, NOW).expect("room");
     primary.remove(b"z", NOW);
+    // Changes of parts that the fork has removed.
+    for index in [250, 290] {
+        primary.list_set(b"big", index, b"new", NOW).expect("room");
+    }
     let replica = Store::new(Options::default()).expect("it fits");
     follow(&replica, 0, 0, |applier| {
         apply(applier, &fork, NOW, || 100);
+        let forked = replica.len();
         let tail = Run::behind(common, &fork).expect("it has all of it");
-        let keys = keys_of(&tail).expect("no database was cleared");
-        let names: Vec<_> = keys.iter().map(|(place, key)| (*place, &key[..])).collect();
-        let zero = [&b"extra"[..], b"h", b"l", b"long", b"m", b"s"].map(|key| (0, key));
+        let keys = keys_of(&tail);
+        let names: Vec<_> = keys.iter().collect();
+        assert!(!keys.needs_copy());
+        let zero = [&b"big"[..], b"extra", b"h", b"l", b"long", b"m", b"s"].map(|key| (0, key));
         assert_eq!(names, [&zero[..], &[(2, b"there")]].concat());
         let position = primary.log_position().expect("there is a log");
-        let packed = primary.export(&keys).expect("nothing is damaged");
+        let packed = primary.export(keys.iter()).expect("nothing is damaged");
         primary.append(b"s", b"4", NOW).expect("room");
         applier.begin_at(common).expect("all is applied");
+        applier.forget(&keys);
+        assert_eq!((replica.len(), keys.iter().count()), (forked - 6, 8));
         let ours = {
             logged.log.sync_soon();
             while logged.log.written() < logged.log.handed() {
@@ -504,7 +525,17 @@ fn the_keys_of_other_records_are_repaired() {
     });
     assert_eq!(digest(&replica, 0), digest(&start, 0));
     let cleared = stream_of(|session| session.clear());
-    assert!(keys_of(&Run::behind(0, &cleared).expect("whole")).is_none());
+    assert!(keys_of(&Run::behind(0, &cleared).expect("whole")).needs_copy());
+    // A copy costs less.
+    let mut many = TailKeys::default();
+    for n in 0..400_000u32 {
+        many.add(&[Effect::Remove { key: &n.to_le_bytes() }]);
+    }
+    assert!(!many.needs_copy());
+    for n in 400_000..1_000_000u32 {
+        many.add(&[Effect::Remove { key: &n.to_le_bytes() }]);
+    }
+    assert!(many.needs_copy() && many.iter().count() < 500_000);
     drop(primary);
     logged.end();
 }

@@ -86,12 +86,14 @@ impl Data {
         keys.collect()
     }
 
-    /// Replaces the records behind `after` by `records`, and gives the keys of the old ones their values. What
-    /// the old records did to other keys stays.
-    pub fn repair(&mut self, after: Lsn, records: &[Record], values: &[(usize, u64)]) {
+    /// Removes the records behind `after`. What they did stays.
+    pub fn cut(&mut self, after: Lsn) {
         self.records.truncate((after - self.base) as usize);
         self.history.cut(after);
-        records.iter().for_each(|record| self.push(*record));
+    }
+
+    /// Gives keys the values that they have at the last record.
+    pub fn give(&mut self, values: &[(usize, u64)]) {
         let last = self.last();
         for (key, value) in values {
             self.values[*key] = *value;

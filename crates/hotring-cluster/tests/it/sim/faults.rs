@@ -91,7 +91,7 @@ impl World {
         let fresh = self.numbers.to_le_bytes();
         let now = self.now;
         let node = &mut self.nodes[n];
-        node.process = None;
+        (node.process, node.pending) = (None, None);
         node.is_suspect = !node.is_clean(end);
         node.end = end;
         node.paused_until = 0;

@@ -103,17 +103,45 @@ impl World {
         if !is_linked {
             let Some(hello) = self.replica_mut(n).hello(floor, true) else { return };
             self.send(n, primary, Message::ToPrimary(ToPrimary::Hello(hello)));
-        } else if let Some(after) = self.following(n).repairs {
-            self.ask_for_values(n, after);
+        } else {
+            self.ask_for_values(n);
         }
     }
 
-    fn ask_for_values(&mut self, n: usize, after: Lsn) {
-        let keys = self.nodes[n].data.keys_behind(after);
-        let (Some(to), Some(stamp)) = (self.nodes[n].follows, self.following(n).linked) else {
+    /// Asks for the values of the keys of a tail that was cut off, if there are any.
+    fn ask_for_values(&mut self, n: usize) {
+        let (to, stamp) = (self.nodes[n].follows, self.following(n).linked);
+        let (Some(to), Some(stamp), Some(keys)) = (to, stamp, self.nodes[n].pending.clone()) else {
             return;
         };
-        self.send(n, to, Message::Keys(stamp, after, keys));
+        let last = self.nodes[n].data.last();
+        self.send(n, to, Message::Keys(stamp, last, keys));
+    }
+
+    /// The records behind the last one, and values that the keys of a tail have then.
+    fn take_values(
+        &mut self,
+        n: usize,
+        stamp: Stamp,
+        tail: &[Record],
+        (last, values): (Lsn, &[(usize, u64)]),
+    ) {
+        let is_awaited = self.following(n).linked == Some(stamp) && self.nodes[n].pending.is_some();
+        let has = self.nodes[n].data.last();
+        // The records after it would be undone.
+        if !is_awaited || has > last {
+            return;
+        }
+        self.note(|| format!("node {n} has repaired its tail, and all up to {last}"));
+        self.stats.repairs += 1;
+        self.following(n).held.clear();
+        let known = tail.len() - (last - has) as usize;
+        let node = &mut self.nodes[n];
+        tail[known..].iter().for_each(|record| node.data.push(*record));
+        node.data.give(values);
+        (node.pending, node.logged) = (None, last);
+        self.replica_mut(n).repaired(last);
+        self.act(n);
     }
 
     pub fn deliver(&mut self, from: usize, to: usize, message: Message) {
@@ -148,16 +176,7 @@ impl World {
                 self.take_half(to, stamp, half, values, last);
             }
             Message::Values(stamp, last, tail, values) if !is_primary => {
-                let repairs = self.following(to).repairs;
-                if let Some(after) = repairs.filter(|_| self.following(to).linked == Some(stamp)) {
-                    self.note(|| format!("node {to} repairs its tail from {after}, to {last}"));
-                    self.stats.repairs += 1;
-                    self.following(to).repairs = None;
-                    self.nodes[to].data.repair(after, &tail, &values);
-                    self.nodes[to].logged = last;
-                    self.replica_mut(to).repaired(last);
-                    self.act(to);
-                }
+                self.take_values(to, stamp, &tail, (last, &values));
             }
             _ => {}
         }
@@ -190,20 +209,24 @@ impl World {
             following.linked = Some(stamp);
             following.held.clear();
             following.half = None;
-            following.repairs = None;
             match course {
                 Course::Continue(_) => {}
                 Course::Repair(after) => {
-                    following.repairs = Some(after);
-                    self.ask_for_values(to, after);
+                    assert!(self.replica_mut(to).cut(stamp, after), "it was told to");
+                    let node = &mut self.nodes[to];
+                    let keys = node.data.keys_behind(after);
+                    node.pending.get_or_insert_default().extend(keys);
+                    node.data.cut(after);
+                    (node.synced, node.logged) = (node.synced.min(after), node.logged.min(after));
                 }
                 Course::FullCopy => {
-                    self.nodes[to].is_partial = true;
+                    (self.nodes[to].is_partial, self.nodes[to].pending) = (true, None);
                     self.nodes[to].data = Data::empty(store);
                     (self.nodes[to].synced, self.nodes[to].logged) = (0, 0);
                     self.following(to).source = Some(history);
                 }
             }
+            self.ask_for_values(to);
         }
         self.act(to);
     }

@@ -20,9 +20,9 @@ pub enum Message {
     Records(Stamp, Lsn, Vec<Record>),
     /// Every second key, with the store and the end of the copy.
     Copy(Stamp, usize, Values, Lsn),
-    /// The keys of a divergent tail.
+    /// The keys of a divergent tail, and the last record that the replica has.
     Keys(Stamp, Lsn, Vec<usize>),
-    /// The tail, and the values of those keys.
+    /// The records behind that one up to another, and the values of those keys there.
     Values(Stamp, Lsn, Vec<Record>, Vec<(usize, u64)>),
 }
 
@@ -59,8 +59,6 @@ pub struct Following {
     pub half: Option<(usize, Values, Lsn)>,
     /// The epochs of the stream that is copied.
     pub source: Option<History>,
-    /// The divergent tail behind this record is being repaired.
-    pub repairs: Option<Lsn>,
 }
 
 #[derive(Debug)]
@@ -111,6 +109,8 @@ pub struct Node {
     pub logged: Lsn,
     /// A full copy was not finished.
     pub is_partial: bool,
+    /// The keys of a divergent tail that was cut off. They have no values of the primary yet.
+    pub pending: Option<Vec<usize>>,
     pub end: End,
     /// It may have lost something since it began its last epoch.
     pub is_suspect: bool,
@@ -134,6 +134,7 @@ impl Node {
             synced: 0,
             logged: 0,
             is_partial: false,
+            pending: None,
             end: End::PowerCut,
             is_suspect: false,
             process: None,

@@ -338,6 +338,7 @@ impl World {
             history: node.data.history.clone(),
             last: node.data.last(),
             whole: !node.is_partial,
+            repairing: node.pending.is_some(),
             adopt,
             caught_up: self.record.is_some() && is_own && node.is_clean(node.end),
         };
@@ -412,8 +413,8 @@ impl World {
                     stamp: answer.stamp,
                     copies: answer.course == Course::FullCopy,
                     sent: match answer.course {
-                        Course::Continue(after) => Some(after),
-                        Course::Repair(_) | Course::FullCopy => None,
+                        Course::Continue(after) | Course::Repair(after) => Some(after),
+                        Course::FullCopy => None,
                     },
                 });
                 if let Some(session) = session {

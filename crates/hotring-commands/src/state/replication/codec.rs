@@ -113,6 +113,26 @@ pub fn epochs_of(bytes: &[u8]) -> Option<(StoreId, History)> {
     input.end(epochs)
 }
 
+/// The bytes that name keys, each with the ID of its database.
+pub fn keys_to_bytes<'k>(keys: impl IntoIterator<Item = (u8, &'k [u8])>) -> Vec<u8> {
+    let add = |out: Out, (database_id, key): (u8, &[u8])| {
+        out.byte(database_id).bytes(&(key.len() as u32).to_le_bytes()).bytes(key)
+    };
+    keys.into_iter().fold(Out::default(), add).0
+}
+
+/// The keys that such bytes name.
+pub fn keys_of(bytes: &[u8]) -> Option<Vec<(u8, &[u8])>> {
+    let (mut input, mut keys) = (In(bytes), Vec::new());
+    while !input.0.is_empty() {
+        let (database_id, len) = (input.byte()?, u32::from_le_bytes(input.take()?));
+        let (key, rest) = input.0.split_at_checked(len as usize)?;
+        keys.push((database_id, key));
+        input.0 = rest;
+    }
+    Some(keys)
+}
+
 /// The bytes of a message from a replica.
 pub fn to_primary_bytes(message: &ToPrimary) -> Vec<u8> {
     let out = Out::default();
@@ -281,6 +301,18 @@ mod tests {
             ToPrimary::Declined(STAMP, 7),
             ToPrimary::Fenced { epoch: Epoch(8), leads: true },
         ]
+    }
+
+    #[test]
+    fn keys_are_read_as_named() {
+        let keys = [(0, &b"a"[..]), (0, b""), (255, &[7; 300])];
+        let bytes = keys_to_bytes(keys);
+        assert_eq!(keys_of(&bytes).as_deref(), Some(&keys[..]));
+        for len in 0..bytes.len() {
+            let read = keys_of(&bytes[..len]);
+            assert!(read.is_none_or(|read| read[..] == keys[..read.len()]), "{len} bytes");
+        }
+        assert_eq!(keys_of(&[1, 0xff, 0xff, 0xff, 0xff, 0]), None);
     }
 
     fn from_primaries() -> Vec<ToReplica> {

@@ -5,6 +5,7 @@ pub mod codec;
 pub mod link;
 pub mod redis;
 pub mod roles;
+pub mod tail;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use crate::settings::config::{Config, ReplicationSettings, Source};
 use link::{Link, LinkStatus};
 use redis::RedisLink;
 use roles::{Attached, ReplicaStatus, Role, Roles, Task};
+use tail::DivergentTail;
 
 /// The error of a write on a replica. Clients know the code and the text from Redis.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
@@ -45,6 +47,8 @@ pub struct Names {
     pub me: Identity,
     /// The data that the server will have, if it is the first to have it.
     pub store: StoreId,
+    /// What seeds the hash of the store. Clients must not learn it.
+    pub seed: StoreId,
     /// 40 hexadecimal digits that name the stream to operators and tools.
     pub stream: String,
 }
@@ -70,6 +74,12 @@ pub struct Replication {
     link: Mutex<Link>,
     /// What only a link to a Redis has.
     pub redis: RedisLink,
+    /// What seeds the hash of the store. Only a link that has authenticated may learn it.
+    pub(crate) seed: StoreId,
+    /// The records that the primary does not have.
+    pub tail: DivergentTail,
+    /// The records up to this one cannot be sent from the log's files: one of them is damaged.
+    unreadable: AtomicU64,
     id: Mutex<String>,
     roles: Mutex<Roles>,
     /// Held while received records are handed to the log and applied, so that a change of the role comes between them.
@@ -89,6 +99,9 @@ impl Replication {
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
             redis: RedisLink::default(),
+            seed: names.seed,
+            tail: DivergentTail::default(),
+            unreadable: AtomicU64::new(0),
             id: Mutex::new(names.stream),
             roles: Mutex::new(roles),
             applying: Mutex::new(()),
@@ -198,6 +211,7 @@ impl Replication {
                 history,
                 last: 0,
                 whole: true,
+                repairing: false,
                 adopt: false,
                 caught_up: false,
             });
@@ -261,6 +275,13 @@ impl Replication {
     /// Becomes a replica at a moment without writes; `last` is the end of the log.
     pub(super) fn become_replica(&self, last: Lsn, log: Option<&Log>) {
         self.roles().become_replica(last, true, log);
+    }
+
+    /// The data is about to be replaced by that of another kind of primary, so no primary's records may follow on it.
+    /// The caller must have locked changes of the role out.
+    pub fn leave_stream(&self, log: &Log) {
+        self.tail.end();
+        self.roles().leave_stream(log);
     }
 
     /// Becomes a primary by promotion, at a moment without writes.
@@ -343,6 +364,20 @@ impl Replication {
         roles.replica().map(|replica| f(replica, now))
     }
 
+    /// The first record that could be sent, if the backlog begins with `in_memory` and the log's files with `on_disk`.
+    pub fn oldest(&self, in_memory: Lsn, on_disk: Option<Lsn>) -> Lsn {
+        // ORDERING: Relaxed; a link that learns of it late meets the damage itself.
+        let unreadable = self.unreadable.load(Ordering::Relaxed);
+        let first = on_disk.map_or(in_memory, |first| first.max(unreadable + 1));
+        first.min(in_memory)
+    }
+
+    /// This record cannot be read from the log's files.
+    pub fn note_unreadable(&self, lsn: Lsn) {
+        // ORDERING: Relaxed, as above.
+        self.unreadable.fetch_max(lsn, Ordering::Relaxed);
+    }
+
     /// Attaches a replica that has said hello; `oldest` is the first record that could be sent. None if this server is
     /// no primary that serves.
     pub fn attach(
@@ -395,7 +430,7 @@ impl Names {
     /// The names of a server without sockets.
     pub(super) fn unconnected() -> Names {
         let me = Identity { node: NodeId([1; 20]), incarnation: hotring_cluster::Incarnation(1) };
-        Names { me, store: [1; 16], stream: "1".repeat(40) }
+        Names { me, store: [1; 16], seed: [2; 16], stream: "1".repeat(40) }
     }
 }
 

@@ -158,7 +158,8 @@ impl Roles {
     /// A server without data; `store` identifies the data that it will have.
     pub(super) fn new(me: Identity, store: StoreId, started: Instant) -> Roles {
         let history = Default::default();
-        let held = Held { store, history, last: 0, whole: true, adopt: false, caught_up: false };
+        let (repairing, adopt, caught_up) = (false, false, false);
+        let held = Held { store, history, last: 0, whole: true, repairing, adopt, caught_up };
         Roles {
             me,
             started,
@@ -319,6 +320,20 @@ impl Roles {
         let held = self.held(last, false);
         self.attached.clear();
         self.role = Role::Alone(held);
+    }
+
+    /// The data of this replica is about to be replaced by that of another kind of primary: from this record on it is
+    /// part of no stream, also after a restart. The log must not grow meanwhile.
+    pub(super) fn leave_stream(&mut self, log: &Log) {
+        if !self.has_epochs() {
+            return;
+        }
+        if let Some(replica) = self.replica() {
+            replica.leave();
+        }
+        let (epochs, mut records) = (self.epochs(), Records::new());
+        records.push(&Effect::Epochs { history: &epochs });
+        log.append(&mut records);
     }
 
     /// The machine of a primary.

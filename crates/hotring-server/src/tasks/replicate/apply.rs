@@ -17,6 +17,7 @@ use hotring_log::{
 use hotring_store::{Applier, ApplyError, Origin};
 
 use super::LinkError;
+use super::repair::untroubled;
 
 /// Longest batch. It is held in memory until it is complete.
 const BATCH_MAX: usize = 4 << 30;
@@ -44,8 +45,10 @@ pub(super) struct Follower<'a> {
     copy: Option<Copy>,
 }
 
-/// A full copy under way.
+/// A full copy under way, or the repair of a divergent tail.
 struct Copy {
+    /// It is a repair: the stream is followed meanwhile.
+    repairs: bool,
     /// The part under way, of which some frames have arrived.
     part: Vec<u8>,
     /// Its snapshot, if the replica has files.
@@ -144,7 +147,7 @@ impl<'a> Follower<'a> {
         let server = self.server;
         let _applying = server.replication.lock_applying();
         let (stamp, first) = (self.stamp, self.applier.taken() + 1);
-        let is_copying = self.copy.is_some();
+        let is_copying = self.is_copying();
         // Nothing more may be applied once this server follows another primary, or is one.
         let may = server.replication.with_replica(|replica, _| {
             is_copying || replica.records(stamp, first, last, last) == Some(last)
@@ -154,7 +157,7 @@ impl<'a> Follower<'a> {
         }
         let config = server.settings.config();
         // What is not whole is not served, and no client is told of it.
-        let records_changes = notify::is_wanted(&config) && !is_copying;
+        let records_changes = notify::is_wanted(&config) && self.copy.is_none();
         self.applier.session().act(Origin { records_changes, ..Origin::default() });
         self.applier.apply(group, clock::unix_ms()).map_err(unfit)?;
         notify::tell_applied(self.applier.session(), server, &config);
@@ -167,12 +170,17 @@ impl<'a> Follower<'a> {
         let out_of_order = || garbled("epochs out of order");
         let Effect::Epochs { history } = effect_at(record, 0) else { return Err(out_of_order()) };
         let (_, history) = codec::epochs_of(history).ok_or_else(out_of_order)?;
-        if self.copy.is_some() {
+        if self.is_copying() {
             return Ok(());
         }
         let start = *history.last_start().ok_or_else(out_of_order)?;
         let begun = self.server.replication.with_replica(|replica, _| replica.began(start));
         if matches!(begun, Some(Ok(()))) { Ok(()) } else { Err(out_of_order()) }
+    }
+
+    /// Whether a full copy is under way.
+    fn is_copying(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| !copy.repairs)
     }
 
     /// How far this replica is.
@@ -187,7 +195,7 @@ impl<'a> Follower<'a> {
 
     /// Tells the machine how far this replica is; it answers with an acknowledgement.
     pub(super) fn tell(&self) {
-        if self.copy.is_none() {
+        if !self.is_copying() {
             let positions = self.positions();
             self.server.replication.with_replica(|replica, _| replica.applied(positions));
         }
@@ -215,17 +223,17 @@ impl<'a> Follower<'a> {
         });
         server.persist.loading.begin_copy();
         server.settings.renew();
+        server.replication.tail.end();
         let files = server.persist.durability.snapshots();
         if let Some(files) = files {
+            files.abandon();
             mark_copy(&*files.storage)?;
         }
         self.log.restart(after);
         while self.log.is_restarting() {
             tokio::time::sleep(LOG_PAUSE).await;
         }
-        if let Some(trouble) = self.log.trouble() {
-            return Err(LinkError::Peer(format!("the own log fails: {trouble}")));
-        }
+        untroubled(&self.log)?;
         let order: Vec<u8> = (0..=u8::MAX).collect();
         let order = order.first_chunk().expect("256 numbers");
         let session = self.applier.session();
@@ -244,8 +252,28 @@ impl<'a> Follower<'a> {
         (self.received, self.parsed) = (after, 0);
         self.pending.clear();
         let reported = clock::monotonic();
-        self.copy = Some(Copy { part: Vec::new(), snapshot, copied, reported, end: None });
+        self.copy =
+            Some(Copy { repairs: false, part: Vec::new(), snapshot, copied, reported, end: None });
         Ok(())
+    }
+
+    /// Begins to repair the keys of a divergent tail, which is cut off. Returns their names for the primary.
+    pub(super) fn begin_repair(&mut self) -> Vec<u8> {
+        self.copy = Some(Copy {
+            repairs: true,
+            copied: Copied::default(),
+            reported: clock::monotonic(),
+            part: Vec::new(),
+            snapshot: None,
+            end: None,
+        });
+        let applier = &mut self.applier;
+        let names = self.server.replication.tail.with_keys(|keys| {
+            applier.forget(keys);
+            codec::keys_to_bytes(keys.iter())
+        });
+        let _ = applier.session().take_effects();
+        names
     }
 
     /// Takes a frame of a part, which is applied once it is complete.
@@ -289,30 +317,50 @@ impl<'a> Follower<'a> {
             return Ok(());
         };
         let server = self.server;
-        let (Copy { snapshot, copied, .. }, applied) = (copy, self.applier.taken());
+        let (Copy { snapshot, copied, repairs, .. }, applied) = (copy, self.applier.taken());
         if let (Some(snapshot), Some(files)) = (snapshot, server.persist.durability.snapshots()) {
             let finished = snapshot.finish(applied)?;
             self.log.sync_soon();
             while self.log.synced() < applied {
-                if let Some(trouble) = self.log.trouble() {
-                    return Err(LinkError::Peer(format!("the own log fails: {trouble}")));
-                }
+                untroubled(&self.log)?;
                 tokio::time::sleep(LOG_PAUSE).await;
             }
             finished.publish(self.log.synced())?;
             unmark_copy(&*files.storage)?;
         }
-        server.replication.with_replica(|replica, _| replica.copied(applied));
+        self.serve(repairs)?;
+        let (keys, bytes) = (server.store.len(), copied.bytes);
+        match repairs {
+            true => tracing::info!(
+                bytes,
+                applied,
+                "the keys of the cut records have the primary's values"
+            ),
+            false => tracing::info!(keys, bytes, applied, "the full copy is complete"),
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// Everything is there: from here on it is read.
+    fn serve(&mut self, repairs: bool) -> Result<(), LinkError> {
+        let (server, applied) = (self.server, self.applier.taken());
+        let _applying = server.replication.lock_applying();
+        let is_whole = server.replication.with_replica(|replica, _| {
+            if repairs {
+                replica.repaired(applied)
+            } else {
+                replica.copied(applied)
+            }
+            replica.is_whole()
+        });
+        if is_whole != Some(true) {
+            return Err(LinkError::Peer("this server follows another primary now".to_string()));
+        }
+        server.replication.tail.end();
         server.persist.loading.end_copy();
         server.settings.renew();
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
-        tracing::info!(
-            keys = server.store.len(),
-            bytes = copied.bytes,
-            applied,
-            "the full copy is complete"
-        );
-        self.tell();
         Ok(())
     }
 }

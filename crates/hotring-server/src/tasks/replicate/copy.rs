@@ -2,7 +2,8 @@
 //!
 //! For each part it notes the last record *before* it reads. The link sends the stream up to that record, then the
 //! part, then the later records: so no key of the part is older than the records before it, and the records behind it
-//! bring every key up to date. Nothing of the stream is kept aside meanwhile.
+//! bring every key up to date. Nothing of the stream is kept aside meanwhile. The keys of a divergent tail are sent the
+//! same way.
 
 use std::io;
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use std::time::{Duration, Instant};
 use hotring_commands::host::clock;
 use hotring_commands::host::threads::spawn;
 use hotring_commands::state::hot_keys::hottest;
+use hotring_commands::state::replication::codec;
 use hotring_commands::state::server::Server;
-use hotring_log::{Effect, Lsn, Records, pack};
-use hotring_store::{Origin, SnapshotWalk, WalkSink};
+use hotring_log::{ALL, Effect, Log, Lsn, Records, pack};
+use hotring_store::{Origin, Session, SnapshotFailed, SnapshotWalk, WalkSink};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use super::LinkError;
@@ -26,6 +28,9 @@ const HOTTEST_MAX: usize = 1024;
 
 /// Length at which a part is sent.
 const PART_LEN: usize = 256 << 10;
+
+/// Keys of a repair that are read at once.
+const KEYS_AT_ONCE: usize = 16;
 
 /// Parts that wait for the link at most.
 const PARTS: usize = 2;
@@ -47,10 +52,25 @@ pub(super) enum Item {
 
 /// Starts a copy.
 pub(super) fn start(server: &Arc<Server>) -> Result<Receiver<Item>, LinkError> {
+    start_with(server, walk)
+}
+
+/// Starts to send the present state of these keys, which the replica has named.
+pub(super) fn start_keys(
+    server: &Arc<Server>,
+    names: Vec<u8>,
+) -> Result<Receiver<Item>, LinkError> {
+    start_with(server, move |server, items| send_keys(server, items, &names))
+}
+
+fn start_with(
+    server: &Arc<Server>,
+    work: impl FnOnce(&Server, &Sender<Item>) -> Result<(), Option<String>> + Send + 'static,
+) -> Result<Receiver<Item>, LinkError> {
     let (items, receiver) = mpsc::channel(PARTS);
     let server = server.clone();
     let thread = spawn(THREAD, move || {
-        if let Err(Some(why)) = walk(&server, &items) {
+        if let Err(Some(why)) = work(&server, &items) {
             let _ = items.blocking_send(Item::Failed(why));
         }
     });
@@ -60,10 +80,7 @@ pub(super) fn start(server: &Arc<Server>) -> Result<Receiver<Item>, LinkError> {
 
 /// Walks the store. Fails without a reason if the link is gone.
 fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
-    let mut session = server.store.session_named(THREAD);
-    session.act(Origin { marks_accesses: false, ..Origin::default() });
-    let log =
-        server.persist.durability.stream().ok_or_else(|| Some("there is no log".to_string()))?;
+    let (mut session, log) = begin(server)?;
     send(items, Item::Begin(log.handed(), server.store.len() as u64))?;
     let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
     // The walk begins in place 0.
@@ -87,8 +104,42 @@ fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
             break;
         }
     }
+    end(&mut session, items)
+}
+
+/// A session for reading everything, and the log.
+fn begin(server: &Server) -> Result<(Session, &Log), Option<String>> {
+    let mut session = server.store.session_named(THREAD);
+    session.act(Origin { marks_accesses: false, ..Origin::default() });
+    let log = server.persist.durability.stream();
+    Ok((session, log.ok_or_else(|| Some("there is no log".to_string()))?))
+}
+
+/// All is read.
+fn end(session: &mut Session, items: &Sender<Item>) -> Result<(), Option<String>> {
     let end = session.log_end().ok_or_else(|| Some("writes are no longer logged".to_string()))?;
     send(items, Item::End(end))
+}
+
+/// Sends the present state of keys.
+fn send_keys(server: &Server, items: &Sender<Item>, names: &[u8]) -> Result<(), Option<String>> {
+    let keys = codec::keys_of(names).ok_or_else(|| Some("it names no keys".to_string()))?;
+    let (mut session, log) = begin(server)?;
+    let (mut pace, mut part, mut upto) = (Pace::new(), Vec::new(), 0);
+    let mut pieces = keys.chunks(KEYS_AT_ONCE).peekable();
+    while let Some(keys) = pieces.next() {
+        if part.is_empty() {
+            upto = log.handed();
+            part.push(ALL);
+        }
+        let packed = session.export(keys.iter().copied());
+        part.extend(packed.map_err(|why| Some(SnapshotFailed::Damaged(why).to_string()))?);
+        if part.len() >= PART_LEN || pieces.peek().is_none() {
+            pace.keep(server, items, part.len())?;
+            send(items, Item::Part(upto, std::mem::take(&mut part)))?;
+        }
+    }
+    end(&mut session, items)
 }
 
 fn send(items: &Sender<Item>, item: Item) -> Result<(), Option<String>> {

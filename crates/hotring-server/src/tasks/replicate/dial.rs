@@ -1,6 +1,5 @@
 //! Dials a primary.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -9,8 +8,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use hotring_commands::settings::config::Source;
-use hotring_commands::state::server::Server;
+use hotring_commands::settings::config::{Config, Source};
 use hotring_commands::state::tls;
 
 use super::LinkError;
@@ -27,19 +25,15 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
 /// Connects, by TLS if the settings say so.
-pub(super) async fn dial(
-    server: &Arc<Server>,
-    source: &Source,
-) -> Result<Box<dyn Stream>, LinkError> {
-    let limited = tokio::time::timeout(CONNECT_MAX, connect(server, source));
+pub(super) async fn dial(config: &Config, source: &Source) -> Result<Box<dyn Stream>, LinkError> {
+    let limited = tokio::time::timeout(CONNECT_MAX, connect(config, source));
     limited.await.unwrap_or_else(|_| Err(LinkError::Peer("connecting takes too long".to_string())))
 }
 
-async fn connect(server: &Arc<Server>, source: &Source) -> Result<Box<dyn Stream>, LinkError> {
+async fn connect(config: &Config, source: &Source) -> Result<Box<dyn Stream>, LinkError> {
     let stream = TcpStream::connect((source.host.as_str(), source.port)).await?;
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-    let config = server.settings.config();
     if !config.replication.tls {
         return Ok(Box::new(stream));
     }

@@ -15,14 +15,17 @@ use hotring_commands::state::client::{ClientShared, KILLED};
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::roles::{Attached, Progress, Stage, node_of};
 use hotring_commands::state::server::Server;
-use hotring_log::wire::Kind;
-use hotring_log::{Backlog, Chunk, Log, Lsn};
+use hotring_log::wire::{Frame, Kind};
+use hotring_log::{Backlog, Chunk, Log, Lsn, Tail, TailError, first_record};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::LinkError;
 use super::copy::{self, Item};
 use super::frames::{Receiver, Sender};
+
+/// Most bytes by which a replica names keys: a replica that needs more copies everything.
+const NAMES_MAX: usize = 64 << 20;
 
 /// Limit of the time to say hello.
 const HELLO_MAX: Duration = Duration::from_secs(10);
@@ -53,13 +56,14 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let (log, backlog) = open_stream(server).await?;
     let (messages, mut inbox) = mpsc::unbounded_channel();
     let progress = Arc::new(Progress::default());
+    let (asked, names) = mpsc::channel(1);
     let ip = client.peer.rsplit_once(':').map_or(client.peer.as_ref(), |(ip, _)| ip).to_string();
     // Here a replica goes by its address, by which operators name it.
     let node = node_of(&ip, port);
     hello.from.node = node;
     let stamp = Stamp { epoch: hotring_cluster::Epoch(0), session: 0 };
     let attached = Attached { node, stamp, ip, port, messages, progress: progress.clone() };
-    let oldest = backlog.status().start + 1;
+    let oldest = oldest(server, &backlog);
     let Some(stamp) = server.replication.attach(&hello, oldest, &log, attached) else {
         if let Ok(message) = inbox.try_recv() {
             let bytes = codec::to_replica_bytes(&message);
@@ -70,10 +74,21 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     };
     let _detaches = Detaches { server, stamp };
     tracing::info!(peer = %client.peer, %node, last = hello.last, "a replica asks for the stream");
-    let sending =
-        Feeder { server, sender, log: log.clone(), backlog, inbox, progress, sent: 0, copy: None };
+    let sending = Feeder {
+        server,
+        sender,
+        log: log.clone(),
+        backlog,
+        inbox,
+        names,
+        progress,
+        sent: 0,
+        older: None,
+        copy: None,
+    };
+    let receiving = Inlet { receiver, server, node, asked, names: Vec::new() };
     let (mut sending, mut receiving) =
-        (pin!(sending.run(client)), pin!(receive(receiver, server, client, node, &log)));
+        (pin!(sending.run(client)), pin!(receiving.run(client, &log)));
     poll_fn(|cx| {
         client.set_waker(cx.waker());
         if client.signals() & KILLED != 0 {
@@ -130,26 +145,52 @@ async fn open_stream(server: &Arc<Server>) -> Result<(Arc<Log>, Arc<Backlog>), L
     Ok((log.clone(), backlog.clone()))
 }
 
-/// Takes the replica's messages.
-async fn receive<R: AsyncRead + Unpin>(
-    mut receiver: Receiver<R>,
-    server: &Server,
-    client: &ClientShared,
+/// The first record that could be sent.
+fn oldest(server: &Server, backlog: &Backlog) -> Lsn {
+    let files = server.persist.durability.snapshots();
+    let on_disk = files.and_then(|files| first_record(&*files.storage).ok().flatten());
+    server.replication.oldest(backlog.status().start + 1, on_disk)
+}
+
+/// The receiving part of a link.
+struct Inlet<'a, R> {
+    receiver: Receiver<R>,
+    server: &'a Server,
     node: NodeId,
-    log: &Log,
-) -> Result<(), LinkError> {
-    loop {
-        while let Some(frame) = receiver.next()? {
-            let message = codec::to_primary_of(frame.body).filter(|_| frame.kind == Kind::Message);
-            let message =
-                message.ok_or_else(|| LinkError::Peer("it sends nonsense".to_string()))?;
-            // ORDERING: Relaxed, shown to people and compared with the idle timeout.
-            client.active_at.store(clock::unix_ms(), Ordering::Relaxed);
-            server.replication.receive(node, &message, log);
+    /// Where the names of keys go whose state the replica needs.
+    asked: mpsc::Sender<Vec<u8>>,
+    /// The names that have arrived.
+    names: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Inlet<'_, R> {
+    /// Takes the replica's messages.
+    async fn run(mut self, client: &ClientShared, log: &Log) -> Result<(), LinkError> {
+        let nonsense = || LinkError::Peer("it sends nonsense".to_string());
+        loop {
+            while let Some(Frame { kind, more, body }) = self.receiver.next()? {
+                // ORDERING: Relaxed, shown to people and compared with the idle timeout.
+                client.active_at.store(clock::unix_ms(), Ordering::Relaxed);
+                match kind {
+                    Kind::Message if !more => {
+                        let message = codec::to_primary_of(body).ok_or_else(nonsense)?;
+                        self.server.replication.receive(self.node, &message, log);
+                    }
+                    Kind::Keys if self.names.len() + body.len() <= NAMES_MAX => {
+                        self.names.extend_from_slice(body);
+                        if !more {
+                            let names = std::mem::take(&mut self.names);
+                            self.asked.try_send(names).map_err(|_| nonsense())?;
+                        }
+                    }
+                    _ => return Err(nonsense()),
+                }
+            }
+            let limit = self.server.settings.config().replication.timeout_s;
+            let filled = self.receiver.fill();
+            let filled = tokio::time::timeout(Duration::from_secs(limit), filled).await;
+            filled.map_err(|_| LinkError::Peer("it is silent (repl-timeout)".to_string()))??;
         }
-        let limit = Duration::from_secs(server.settings.config().replication.timeout_s);
-        let filled = tokio::time::timeout(limit, receiver.fill()).await;
-        filled.map_err(|_| LinkError::Peer("it is silent (repl-timeout)".to_string()))??;
     }
 }
 
@@ -160,9 +201,13 @@ struct Feeder<'a, W> {
     log: Arc<Log>,
     backlog: Arc<Backlog>,
     inbox: UnboundedReceiver<ToReplica>,
+    /// Names of keys whose state the replica needs.
+    names: mpsc::Receiver<Vec<u8>>,
     progress: Arc<Progress>,
     /// The last record that was sent.
     sent: Lsn,
+    /// The place in the log's files from which the stream is sent while the backlog does not reach back so far.
+    older: Option<Tail>,
     copy: Option<mpsc::Receiver<Item>>,
 }
 
@@ -170,7 +215,11 @@ struct Feeder<'a, W> {
 enum Next {
     Message(ToReplica),
     Item(Item),
+    /// The replica has named keys.
+    Keys(Vec<u8>),
     Chunk(Arc<Chunk>),
+    /// The backlog does not have the next records.
+    Older,
 }
 
 impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
@@ -180,7 +229,12 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             match poll_fn(|cx| self.poll_next(cx)).await? {
                 Next::Message(message) => self.send_message(&message).await?,
                 Next::Item(item) => self.send_item(item, client).await?,
+                Next::Keys(names) => {
+                    self.progress.reach(Stage::Copying);
+                    self.copy = Some(copy::start_keys(self.server, names)?);
+                }
                 Next::Chunk(chunk) => self.send_chunk(&chunk, Lsn::MAX).await?,
+                Next::Older => self.send_older(Lsn::MAX).await?,
             }
             self.sender.flush().await?;
         }
@@ -197,13 +251,14 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             return Err(LinkError::Peer("this server serves no replicas now".to_string()));
         };
         match answer.course {
-            Course::Continue(after) => {
+            // The replica itself asks for what a repair needs.
+            Course::Continue(after) | Course::Repair(after) => {
                 self.sent = after;
                 self.progress.reach(Stage::Online);
                 // ORDERING: Relaxed, a figure.
                 self.server.replication.counts.partial.fetch_add(1, Ordering::Relaxed);
             }
-            Course::FullCopy | Course::Repair(_) => {
+            Course::FullCopy => {
                 // ORDERING: Relaxed, a figure.
                 self.server.replication.counts.full.fetch_add(1, Ordering::Relaxed);
                 self.copy = Some(copy::start(self.server)?);
@@ -229,10 +284,19 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.backlog.poll_after(self.sent, cx.waker()).map(|chunk| match chunk {
-            Ok(chunk) => Ok(Next::Chunk(chunk)),
-            Err(gone) => Err(LinkError::Peer(gone.to_string())),
-        })
+        if let Poll::Ready(Some(names)) = self.names.poll_recv(cx) {
+            return Poll::Ready(Ok(Next::Keys(names)));
+        }
+        self.poll_stream(cx).map(Ok)
+    }
+
+    /// Ready with what follows the last record that was sent.
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        if self.older.as_ref().is_some_and(Tail::is_within) {
+            return Poll::Ready(Next::Older);
+        }
+        let chunk = self.backlog.poll_after(self.sent, cx.waker());
+        chunk.map(|chunk| chunk.map_or(Next::Older, Next::Chunk))
     }
 
     async fn send_message(&mut self, message: &ToReplica) -> io::Result<()> {
@@ -256,7 +320,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
                 self.send_stream(end).await?;
                 self.sender.send(Kind::CopyEnd, [&end.to_le_bytes()[..]]).await?;
                 self.progress.reach(Stage::Online);
-                tracing::info!(peer = %client.peer, end, "a full copy is sent");
+                tracing::info!(peer = %client.peer, end, "the replica has been sent all that it lacked");
             }
             Item::Failed(why) => {
                 return Err(LinkError::Peer(format!("the full copy failed: {why}")));
@@ -271,9 +335,38 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             self.log.wake_for_waiter();
         }
         while self.sent < upto {
-            let chunk = poll_fn(|cx| self.backlog.poll_after(self.sent, cx.waker())).await;
-            let chunk = chunk.map_err(|gone| LinkError::Peer(gone.to_string()))?;
-            self.send_chunk(&chunk, upto).await?;
+            match poll_fn(|cx| self.poll_stream(cx)).await {
+                Next::Chunk(chunk) => self.send_chunk(&chunk, upto).await?,
+                _ => self.send_older(upto).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of the stream from the log's files.
+    async fn send_older(&mut self, upto: Lsn) -> Result<(), LinkError> {
+        let gone = || LinkError::Peer("the next records are no longer in the backlog".to_string());
+        let files = self.server.persist.durability.snapshots().ok_or_else(gone)?;
+        let (storage, sent) = (files.storage.clone(), self.sent);
+        let upto = upto.min(self.log.written());
+        let older = self.older.take().filter(|older| older.last() == sent);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut older = older.map_or_else(|| Tail::behind(storage, sent), Ok)?;
+            older.read(upto).map(|bytes| (older, bytes))
+        });
+        let read =
+            read.await.map_err(|_| LinkError::Peer("reading the log panicked".to_string()))?;
+        let (older, bytes) = read.map_err(|why| {
+            if !matches!(why, TailError::Gone) {
+                tracing::error!("a replica's records cannot be read from the log: {why}");
+                self.server.replication.note_unreadable(sent + 1);
+            }
+            LinkError::Peer(why.to_string())
+        })?;
+        self.sent = older.last();
+        self.older = Some(older);
+        if !bytes.is_empty() {
+            self.sender.send(Kind::Records, [&bytes[..]]).await?;
         }
         Ok(())
     }
@@ -282,7 +375,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
     async fn send_chunk(&mut self, chunk: &Chunk, upto: Lsn) -> io::Result<()> {
         let last = chunk.last().min(upto);
         self.sender.send(Kind::Records, chunk.pieces(self.sent, last)).await?;
-        self.sent = last;
+        (self.sent, self.older) = (last, None);
         Ok(())
     }
 }

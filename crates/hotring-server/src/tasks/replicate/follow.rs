@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hotring_cluster::{AnswerRefused, Course, NodeId, ToPrimary, ToReplica};
+use hotring_cluster::{AnswerRefused, Course, Held, NodeId, ToPrimary, ToReplica};
 use hotring_commands::host::clock;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::LinkStage;
@@ -17,6 +17,7 @@ use super::LinkError;
 use super::apply::Follower;
 use super::dial::Stream;
 use super::frames::{Receiver, Sender};
+use super::repair;
 
 /// Time between two looks whether there is something to say.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,7 +32,8 @@ pub(super) async fn follow(
 ) -> Result<Infallible, LinkError> {
     let (reader, writer) = tokio::io::split(stream);
     let (mut receiver, mut sender) = (Receiver::new(reader), Sender::new(writer));
-    let hello = server.replication.with_replica(|replica, _| replica.hello(replica.last(), true));
+    let floor = repair::floor(server);
+    let hello = server.replication.with_replica(|replica, _| replica.hello(floor, true));
     let Some(hello) = hello.flatten() else { return Err(gone()) };
     send(&mut sender, &[ToPrimary::Hello(hello)]).await?;
     let answered = tokio::time::timeout(ANSWER_MAX, next_message(&mut receiver)).await;
@@ -47,10 +49,8 @@ pub(super) async fn follow(
     };
     let (stamp, primary) = (answer.stamp, answer.from);
     let epochs = codec::epochs_to_bytes(answer.store, &answer.history);
-    let accepted = server
-        .replication
-        .with_replica(|replica, now| (replica.answer(now, answer), replica.last()));
-    let Some((accepted, last)) = accepted else { return Err(gone()) };
+    let accepted = server.replication.with_replica(|replica, now| replica.answer(now, answer));
+    let Some(accepted) = accepted else { return Err(gone()) };
     let course = match accepted {
         Ok(course) => course,
         Err(why) => {
@@ -59,6 +59,14 @@ pub(super) async fn follow(
         }
     };
     let log = server.persist.durability.stream().ok_or_else(gone)?.clone();
+    if let Course::Repair(after) = course {
+        repair::begin(server, &log, stamp, after).await?;
+    }
+    let held = server.replication.with_replica(|replica, _| replica.held().clone());
+    let Held { last, repairing, .. } = held.ok_or_else(gone)?;
+    if repairing {
+        repair::cut(server, &log, last).await?;
+    }
     let mut link = Link {
         server,
         receiver,
@@ -68,7 +76,9 @@ pub(super) async fn follow(
         epochs,
         heard: clock::monotonic(),
     };
-    if let Course::Continue(after) = course {
+    if repairing {
+        link.ask_for_keys().await?;
+    } else if let Course::Continue(after) = course {
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
         tracing::info!(after, "following the primary's stream");
     }
@@ -159,6 +169,13 @@ struct Link<'a, R, W> {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
+    /// Asks for the values of the keys that a divergent tail has changed.
+    async fn ask_for_keys(&mut self) -> Result<(), LinkError> {
+        let keys = self.follower.begin_repair();
+        self.sender.send(Kind::Keys, [&keys[..]]).await?;
+        Ok(self.sender.flush().await?)
+    }
+
     async fn run(&mut self) -> Result<Infallible, LinkError> {
         loop {
             while let Some(frame) = self.receiver.next()? {
@@ -178,6 +195,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
                     Kind::CopyBegin => self.follower.begin_copy(body, &self.epochs).await?,
                     Kind::Part => self.follower.take_part(body, more)?,
                     Kind::CopyEnd => self.follower.take_copy_end(body)?,
+                    Kind::Keys => {
+                        return Err(LinkError::Peer("the primary sends nonsense".to_string()));
+                    }
                 }
             }
             self.follower.finish_copy().await?;

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotring_commands::settings::config::Config;
 use hotring_commands::state::server::Server;
 use hotring_log::wire::WIRE_VERSION;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,13 +32,7 @@ pub(super) async fn greet(
     server: &Arc<Server>,
 ) -> Result<Peer, LinkError> {
     let config = server.settings.config();
-    let settings = &config.replication;
-    if !settings.password.is_empty() {
-        let user = Some(settings.user.as_str()).filter(|user| !user.is_empty());
-        let words: Vec<&str> =
-            ["AUTH"].into_iter().chain(user).chain([settings.password.reveal()]).collect();
-        ask(stream, &words).await?.map_err(refused)?;
-    }
+    log_in(stream, &config).await?;
     let (version, port) = (WIRE_VERSION.to_string(), config.port.to_string());
     match ask(stream, &["HOTRING.REPLICATE", &version, &port]).await? {
         Err(error) if is_unknown(&error) => Ok(Peer::Redis),
@@ -46,12 +41,24 @@ pub(super) async fn greet(
     }
 }
 
+/// Authenticates, if the settings have a password.
+pub(super) async fn log_in(stream: &mut dyn Stream, config: &Config) -> Result<(), LinkError> {
+    let settings = &config.replication;
+    if !settings.password.is_empty() {
+        let user = Some(settings.user.as_str()).filter(|user| !user.is_empty());
+        let words: Vec<&str> =
+            ["AUTH"].into_iter().chain(user).chain([settings.password.reveal()]).collect();
+        ask(stream, &words).await?.map_err(refused)?;
+    }
+    Ok(())
+}
+
 /// Whether this is the error of a server that does not know our command.
 fn is_unknown(error: &str) -> bool {
     error.to_ascii_lowercase().starts_with("err unknown command")
 }
 
-fn refused(error: String) -> LinkError {
+pub(super) fn refused(error: String) -> LinkError {
     LinkError::Peer(format!("the primary refuses: {error}"))
 }
 

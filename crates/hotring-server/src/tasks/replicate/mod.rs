@@ -15,10 +15,13 @@ mod follow;
 mod frames;
 mod greet;
 mod redis;
+mod repair;
+mod seed;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -33,6 +36,7 @@ use hotring_commands::state::server::Server;
 
 use dial::dial;
 use greet::{Peer, greet};
+pub(crate) use seed::seed_of_primary;
 
 /// The name of the thread.
 pub(crate) const THREAD: &str = "hotring-replica";
@@ -75,11 +79,25 @@ impl From<io::Error> for LinkError {
 
 /// Follows whatever primary there is, until the server stops.
 pub(crate) fn run(server: &Arc<Server>) {
+    run_again(server, || run_once(server));
+}
+
+/// Runs `work` again whenever it panics, which the state of the link tells.
+fn run_again(server: &Server, mut work: impl FnMut()) {
+    // The state that others see has locks of its own, and each link begins with what that says.
+    while catch_unwind(AssertUnwindSafe(&mut work)).is_err() {
+        tracing::error!("the thread of the link to the primary panicked; it begins again");
+        let why = "the thread of the link panicked".to_string();
+        server.replication.update_link(|link| link.fail(why));
+        std::thread::sleep(PAUSE_MIN);
+    }
+}
+
+fn run_once(server: &Arc<Server>) {
     match threads::event_loop() {
         Ok(runtime) => runtime.block_on(async {
-            let ticking = server.clone();
-            tokio::task::spawn_local(async move { tick(&ticking).await });
-            _ = unless(server.process.stopping(), run_links(server)).await;
+            let links = unless(tick(server), run_links(server));
+            _ = unless(server.process.stopping(), links).await;
         }),
         Err(error) => {
             tracing::error!(%error, "cannot start an event loop");
@@ -161,12 +179,33 @@ async fn follow(
     source: &Source,
 ) -> Result<std::convert::Infallible, LinkError> {
     server.replication.update_link(|link| link.enter(LinkStage::Connecting));
-    let mut stream = dial(server, source).await?;
+    let mut stream = dial(&server.settings.config(), source).await?;
     match greet(&mut stream, server).await? {
         Peer::Hotring => follow::follow(stream, server).await,
         Peer::Redis => {
             drop(stream);
             redis::follow(server, source).await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_commands::settings::config::Config;
+    use hotring_commands::state::server::Parts;
+
+    use super::*;
+
+    #[test]
+    fn a_link_whose_thread_panics_begins_again_and_says_so() {
+        let server = Server::new(Parts::unconnected(Default::default(), Config::default()));
+        let mut runs = 0;
+        run_again(&server, || {
+            runs += 1;
+            assert!(runs > 1, "a panic on purpose");
+        });
+        assert_eq!(runs, 2);
+        let failure = server.replication.link_status().failure;
+        assert_eq!(failure.as_deref(), Some("the thread of the link panicked"));
     }
 }

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use hotring_cluster::{
     Answer, Course, Epoch, Hello, History, Incarnation, NodeId, Stamp, Start, ToPrimary, ToReplica,
 };
-use hotring_commands::state::replication::codec::{to_primary_of, to_replica_bytes};
+use hotring_commands::state::replication::codec::{self, to_primary_of, to_replica_bytes};
 use hotring_log::wire::{BODY_MAX, FrameReader, FrameWriter, Kind};
 
 use super::{follow, info, wait_for};
@@ -65,6 +65,60 @@ fn a_primary_that_sends_nonsense_costs_a_link_and_no_data() {
     assert_eq!(r.say("SET k 2"), ok());
 }
 
+/// A primary that answers the hello of one replica with a full copy behind this record.
+fn copying(after: u64) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = vec![0; 4096];
+        let _ = stream.read(&mut bytes);
+        let _ = stream.write_all(b"+OK\r\n");
+        let (mut len, mut reader) = (0, FrameReader::default());
+        let hello = loop {
+            len += stream.read(&mut bytes[len..]).unwrap();
+            if let Some((frame, _)) = reader.read(&bytes[..len]).unwrap() {
+                break codec::to_primary_of(frame.body).unwrap();
+            }
+        };
+        let ToPrimary::Hello(hello) = hello else { panic!("{hello:?}") };
+        let (epoch, node, incarnation) = (Epoch(1), NodeId([9; 20]), Incarnation(1));
+        let history = History::of(&[Start { epoch, node, incarnation, first: 1 }]).unwrap();
+        let answer = Answer {
+            to: hello.from.incarnation,
+            attempt: hello.attempt,
+            from: node,
+            stamp: Stamp { epoch, session: 1 },
+            store: [9; 16],
+            history,
+            course: Course::FullCopy,
+        };
+        let (mut frames, mut out) = (FrameWriter::default(), Vec::new());
+        let answer = codec::to_replica_bytes(&ToReplica::Answer(answer));
+        frames.message(&mut out, Kind::Message, &answer);
+        let begin = [after.to_le_bytes(), 0u64.to_le_bytes()].concat();
+        frames.message(&mut out, Kind::CopyBegin, &begin);
+        let _ = stream.write_all(&out);
+        while matches!(stream.read(&mut bytes), Ok(1..)) {}
+    });
+    port
+}
+
+/// The numbers of a stream must not end, whatever a peer says.
+#[test]
+fn a_copy_behind_the_end_of_all_records_is_refused_before_anything_is_dropped() {
+    let replica = TestServer::new();
+    let mut r = replica.connect();
+    assert_eq!(r.say("SET k 1"), ok());
+    for after in [u64::MAX, u64::MAX - 1, u64::MAX / 2 + 1] {
+        follow(&mut r, copying(after));
+        wait_for("the copy is refused", || {
+            r.say("INFO replication").text().contains("a copy behind the end of all records")
+        });
+        assert_eq!(r.say("GET k").text(), "1", "{after}");
+    }
+}
+
 #[test]
 fn a_replica_that_sends_nonsense_costs_a_link() {
     let primary = TestServer::new();
@@ -73,7 +127,12 @@ fn a_replica_that_sends_nonsense_costs_a_link() {
     let wrong = p.say("HOTRING.REPLICATE 2 1").text();
     assert!(wrong.starts_with("ERR links of version 2"), "{wrong}");
     let mut random = Rng::with_seed(7);
-    let mut all = vec![frame(Kind::Message, b""), frame(Kind::Records, b"x"), vec![0xff; 64]];
+    let mut all = vec![
+        frame(Kind::Message, b""),
+        frame(Kind::Records, b"x"),
+        frame(Kind::Keys, b"x"),
+        vec![0xff; 64],
+    ];
     all.extend((0..10).map(|_| (0..random.usize(16..500)).map(|_| random.u8(..)).collect()));
     for bytes in all {
         let mut stream = TcpStream::connect(primary.address).unwrap();

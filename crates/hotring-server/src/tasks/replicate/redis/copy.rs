@@ -5,9 +5,8 @@
 //! unfinished: clients are answered `-LOADING`.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hotring_commands::exec::follow::Refused;
@@ -20,13 +19,12 @@ use hotring_commands::state::server::Server;
 use hotring_log::{mark_copy, unmark_copy};
 use hotring_store::{Session, StoreError};
 
+use super::queue::{Closes, Fails, Piece, Queue};
 use super::wire::{Ended, Wire};
 
-/// Keys that are handed over together, and their bytes unless a single one is longer; and the pieces that wait for each
-/// thread.
+/// Keys that are handed over together, and their bytes unless a single one is longer.
 const PIECE: usize = 256;
 const PIECE_LEN: usize = 1 << 20;
-const PIECES: usize = 2;
 /// Most threads that store keys.
 const THREADS_MAX: usize = 4;
 /// Time between two signs of life to the primary, and between two lines about the progress.
@@ -89,21 +87,20 @@ fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Re
     let mut reader = Reader::new(input, None).map_err(damaged)?;
     begin(server)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    let failure = Mutex::new(None);
+    let queue = Queue::default();
     let read = std::thread::scope(|scope| {
-        let pieces = (0..threads).map(|_| {
-            let (sender, pieces) = sync_channel(PIECES);
-            let failure = &failure;
-            scope.spawn(move || {
-                if let Err(ended) = store_all(server, &pieces) {
-                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(ended);
+        let _closes = Closes(&queue);
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let _fails = Fails(&queue);
+                if let Err(ended) = store_all(server, &queue) {
+                    queue.fail(ended);
                 }
             });
-            sender
-        });
-        hand_out(server, &mut reader, pieces.collect())
+        }
+        hand_out(server, &mut reader, &queue)
     });
-    if let Some(ended) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(ended) = queue.take_failure() {
         return Err(ended);
     }
     read?;
@@ -122,12 +119,18 @@ fn begin(server: &Server) -> Result<(), Ended> {
     }
     server.persist.loading.begin_copy();
     server.settings.renew();
+    if let Some(log) = server.persist.durability.stream() {
+        server.replication.leave_stream(log);
+    }
     session(server).clear_all();
     Ok(())
 }
 
-/// Makes the copy durable, and shows clients that the data is complete.
-pub(super) fn finish(server: &Server) -> Result<(), Ended> {
+/// Makes the copy durable, and shows clients that the data is complete. `live` is called meanwhile.
+pub(super) fn finish(
+    server: &Server,
+    live: &mut dyn FnMut() -> Result<(), Ended>,
+) -> Result<(), Ended> {
     let durability = &server.persist.durability;
     if let (Some(files), Some(log)) = (durability.snapshots(), durability.stream()) {
         let last = log.handed();
@@ -139,6 +142,7 @@ pub(super) fn finish(server: &Server) -> Result<(), Ended> {
             if server.process.is_stopping() {
                 return Err(Ended::Asked);
             }
+            live()?;
             std::thread::sleep(LOG_PAUSE);
         }
         unmark_copy(&*files.storage)?;
@@ -160,18 +164,16 @@ fn damaged(error: ReadError) -> Ended {
     Ended::Lost(format!("the full copy is damaged: {error}"))
 }
 
-/// Reads keys and hands them to the threads in turn.
-fn hand_out<R: Read>(
+/// Reads keys and hands them to the threads, until all are stored or a thread has failed.
+fn hand_out(
     server: &Server,
-    reader: &mut Reader<R>,
-    threads: Vec<SyncSender<Vec<Item>>>,
+    reader: &mut Reader<&mut Input<'_, '_>>,
+    queue: &Queue,
 ) -> Result<(), Ended> {
-    let (mut piece, mut len, mut turn) = (Vec::new(), 0, 0);
-    let mut send = |piece: &mut Vec<Item>| {
-        server.replication.redis.copy_keys.fetch_add(piece.len() as u64, Relaxed);
-        turn = (turn + 1) % threads.len();
-        // A thread ends early only if it has failed; `read` returns its error.
-        threads[turn].send(std::mem::take(piece)).is_ok()
+    let mut piece = Piece::default();
+    let send = |piece: &mut Piece, reader: &mut Reader<&mut Input<'_, '_>>| {
+        server.replication.redis.copy_keys.fetch_add(piece.items.len() as u64, Relaxed);
+        queue.push(std::mem::take(piece), &mut || reader.input().live())
     };
     let databases = server.settings.config().databases;
     while let Some(found) = reader.read().map_err(damaged)? {
@@ -180,34 +182,33 @@ fn hand_out<R: Read>(
                 pass_over(server, &format!("database {}", item.database), &item.key)?;
             }
             Found::Item(item) => {
-                len += item.len();
-                piece.push(item);
-                if piece.len() >= PIECE || len >= PIECE_LEN {
-                    len = 0;
-                    if !send(&mut piece) {
-                        return Ok(());
-                    }
+                piece.len += item.len();
+                piece.items.push(item);
+                let is_full = piece.items.len() >= PIECE || piece.len >= PIECE_LEN;
+                if is_full && !send(&mut piece, reader)? {
+                    return Ok(());
                 }
             }
             Found::Unknown { key, name, .. } => pass_over(server, &name, &key)?,
             Found::Part(name) => pass_over(server, name, b"")?,
         }
     }
-    send(&mut piece);
-    Ok(())
+    send(&mut piece, reader)?;
+    queue.finish(&mut || reader.input().live()).map(drop)
 }
 
-/// Stores the keys of one thread's pieces.
-fn store_all(server: &Server, pieces: &Receiver<Vec<Item>>) -> Result<(), Ended> {
+/// Stores keys as they come.
+fn store_all(server: &Server, queue: &Queue) -> Result<(), Ended> {
     let mut session = session(server);
-    for piece in pieces {
+    while let Some(Piece { items, len }) = queue.take() {
         while server.persist.durability.is_full() && !server.process.is_stopping() {
             std::thread::sleep(LOG_PAUSE);
         }
         if !server.replication.is_replica() {
             return Err(Ended::Asked);
         }
-        piece.into_iter().try_for_each(|item| store(server, &mut session, item))?;
+        items.into_iter().try_for_each(|item| store(server, &mut session, item))?;
+        queue.stored(len);
         session.collect();
     }
     Ok(())
@@ -255,14 +256,20 @@ struct Input<'a, 'w> {
 }
 
 impl Input<'_, '_> {
+    /// Tells the primary now and then that this server is alive. Fails if the link must end.
+    fn live(&mut self) -> Result<(), Ended> {
+        if self.alive.elapsed() >= LIFE {
+            self.alive = clock::monotonic();
+            self.wire.write(b"\n")?;
+        }
+        self.wire.check_asked()
+    }
+
     /// Waits for bytes. In the meantime, and while many come, the primary hears that this server is alive.
     fn wait(&mut self) -> Result<(), Ended> {
         while self.wire.unread().is_empty() {
             self.wire.receive()?;
-            if self.alive.elapsed() >= LIFE {
-                self.alive = clock::monotonic();
-                self.wire.write(b"\n")?;
-            }
+            self.live()?;
         }
         self.server.replication.update_link(|link| link.hear());
         self.show();

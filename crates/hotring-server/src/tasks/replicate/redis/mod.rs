@@ -8,6 +8,9 @@
 //! [`hotring_commands::exec::follow`] applies the commands; this module has the connection, on a thread of its own.
 
 mod copy;
+mod queue;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::convert::Infallible;
@@ -23,6 +26,7 @@ use hotring_commands::settings::config::{Source, Unknown};
 use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::server::Server;
 use hotring_commands::state::tls;
+use tokio::sync::oneshot;
 
 use super::LinkError;
 use wire::{Ended, Manners, Wire};
@@ -44,13 +48,17 @@ pub(super) async fn follow(server: &Arc<Server>, source: &Source) -> Result<Infa
     let ends = Arc::new(AtomicBool::new(false));
     let (link, source, asked) = (server.clone(), source.clone(), ends.clone());
     let seed = clock::unix_ms();
+    let (alive, ended) = oneshot::channel::<Infallible>();
     let thread = spawn(THREAD, move || {
+        let _alive = alive;
         // ORDERING: Relaxed, only tells the thread to end.
         follow_until(&link, &source, seed, &|| asked.load(Relaxed) || link.process.is_stopping());
     });
     let thread = thread.map_err(|error| LinkError::Peer(error.to_string()))?;
     let _thread = Thread { ends, thread: Some(thread) };
-    std::future::pending().await
+    // It ends by itself only with the server, or by a panic.
+    let _ = ended.await;
+    Err(LinkError::Peer("the thread of the link has ended".to_string()))
 }
 
 /// The thread of a link, which ends when this is dropped.
@@ -105,7 +113,7 @@ fn follow_until(
     server.replication.redis.end();
     if server.persist.loading.is_unfinished_copy() && !server.replication.is_replica() {
         tracing::warn!("an unfinished copy is kept as it is: REPLICAOF NO ONE FORCE");
-        if let Err(ended) = copy::finish(server) {
+        if let Err(ended) = copy::finish(server, &mut || Ok(())) {
             tracing::error!("the unfinished copy stays unserved: {ended:?}");
         }
     }
@@ -194,7 +202,14 @@ impl Link<'_> {
                 self.follower.begin(position);
                 self.id = Some(id.to_string());
                 self.note_position();
-                copy::finish(self.server)
+                let mut reported = clock::monotonic();
+                copy::finish(self.server, &mut || {
+                    if reported.elapsed() >= REPORT {
+                        reported = clock::monotonic();
+                        wire.write(b"\n")?;
+                    }
+                    wire.check_asked()
+                })
             }
             _ => Err(Ended::Lost(format!("the primary refuses PSYNC: {reply}"))),
         }
@@ -214,10 +229,7 @@ impl Link<'_> {
                 self.report(wire)?;
             }
             if applied.waits {
-                std::thread::sleep(HELD_PAUSE);
-                if (self.manners.stops)() {
-                    return Err(Ended::Asked);
-                }
+                wire.receive_while_waiting(HELD_PAUSE)?;
             } else if wire.unread().len() > input_max {
                 let why = "the primary sends a command longer than client-query-buffer-limit";
                 return Err(Ended::Lost(why.into()));

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CHUNK: usize = 64 << 10;
 /// The longest line: an error that the primary explains itself with.
 const LINE_MAX: usize = 4 << 10;
+/// Bytes that are received while those before must wait.
+const WAITING_MAX: usize = 16 << 20;
 /// An empty buffer that has grown beyond this is freed.
 const KEPT_MAX: usize = 1 << 20;
 
@@ -128,11 +130,36 @@ impl<'a> Wire<'a> {
         }
     }
 
+    /// Fails if this server wants the link to end.
+    pub(super) fn check_asked(&self) -> Result<(), Ended> {
+        if (self.manners.stops)() { Err(Ended::Asked) } else { Ok(()) }
+    }
+
+    /// Receives more bytes while the bytes that are there must wait, so that a primary that ends or falls silent is
+    /// noticed. Returns after `time` at the latest if none come, and after less if there are many.
+    pub(super) fn receive_while_waiting(&mut self, time: Duration) -> Result<(), Ended> {
+        if self.unread().len() >= WAITING_MAX {
+            // It is this server that does not listen.
+            self.heard = clock::monotonic();
+            std::thread::sleep(time);
+            return self.check_asked();
+        }
+        self.set_read_timeout(time)?;
+        let received = self.receive();
+        self.set_read_timeout(TICK)?;
+        received.map(drop)
+    }
+
+    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
+        match &self.stream {
+            Stream::Plain(stream) => stream.set_read_timeout(Some(time)),
+            Stream::Tls(stream) => stream.sock.set_read_timeout(Some(time)),
+        }
+    }
+
     /// Receives more bytes; false if none came within a tick.
     pub(super) fn receive(&mut self) -> Result<bool, Ended> {
-        if (self.manners.stops)() {
-            return Err(Ended::Asked);
-        }
+        self.check_asked()?;
         let read = match &mut self.stream {
             Stream::Plain(stream) => stream.read(&mut self.chunk),
             Stream::Tls(stream) => stream.read(&mut self.chunk),
