@@ -256,9 +256,11 @@ impl Primary {
         &self.feed
     }
 
-    /// Writes are refused from now on if fewer other nodes than this are in sync.
-    pub fn set_min_in_sync(&mut self, min: usize) {
-        self.rules.min_in_sync = min;
+    /// An operator has changed the rules. Where replicas promise something the lease stays, because earlier beats have
+    /// told them that one.
+    pub fn set_rules(&mut self, rules: Rules) {
+        let lease = if self.rules.promises { self.rules.lease } else { rules.lease };
+        self.rules = Rules { lease, promises: self.rules.promises, ..rules };
     }
 
     /// What a replica begins with on this node, after the primary was superseded.

@@ -135,6 +135,7 @@ impl Server {
         }
         let failed = |why| format!("ERR CONFIG SET failed: {why}");
         changed.log.check_after(&config.log).map_err(failed)?;
+        changed.replication.check().map_err(failed)?;
         changed.limit_memory(&self.store).map_err(failed)?;
         self.persist.durability.change(&changed.log);
         if let Some(backlog) = self.persist.durability.backlog() {
