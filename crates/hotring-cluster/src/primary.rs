@@ -322,6 +322,11 @@ impl Primary {
         if known < self.rules.min_in_sync { Writes::NoReplicas } else { Writes::Open }
     }
 
+    /// Whether members may be missing only because this node has not been there for long, as primary or at all.
+    pub fn is_fresh(&self, now: Moment) -> bool {
+        now < self.grace
+    }
+
     /// The member that has records which this node lacks, so that this node must not go on by itself.
     pub fn ahead(&self) -> Option<NodeId> {
         match &self.state {

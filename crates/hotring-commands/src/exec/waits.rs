@@ -90,6 +90,13 @@ impl Executor {
             Some(Wait::Element { blocked, .. }) => Some(blocked.clone()),
             _ => None,
         };
+        if let Some(Wait::Key { watch, .. }) = client.wait()
+            && end == WaitEnd::Fired
+            && self.thread.store.marks_writes()
+        {
+            let last = self.thread.store.last_record_of_watch(watch);
+            self.thread.store.note_logged(last);
+        }
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {

@@ -226,7 +226,7 @@ impl Server {
         let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         let Some(log) = self.persist.durability.stream() else { return };
-        self.replication.take_over(from, log);
+        self.replication.take_over(session, from, log);
         session.follow(true);
         session.switch_role(Role::Primary, clock::unix_ms());
         self.set_source(None);
@@ -253,7 +253,7 @@ impl Server {
                 false => return Err(HALF_RECEIVED),
             }
         }
-        self.replication.promote(self.persist.durability.stream().map(|log| &**log))?;
+        self.replication.promote(session, self.persist.durability.stream().map(|log| &**log))?;
         let is_followed = self.replication.has_epochs();
         if !is_followed && self.persist.durability.log().is_none() {
             // No replica can go on from here.

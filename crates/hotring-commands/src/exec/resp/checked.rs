@@ -184,6 +184,7 @@ impl RespExecutor {
         // Messages that have just arrived must not prevent a request that has begun from running.
         let unlimited = Run { out_max: usize::MAX, ..*run };
         self.execute(thread, i..i + 1, &unlimited, client, out);
+        self.note_shown(thread, i..i + 1, run.input);
         let Some(spec) = self.batch.spec(i) else { return };
         let args = self.batch.args(i, run.input);
         if let Some(took) = timer.and_then(|timer| timer.stop(thread)) {

@@ -99,7 +99,11 @@ impl Replication {
 
     /// Applies changed settings.
     pub(super) fn set_rules(&self, settings: &ReplicationSettings, log: Option<&Log>) {
-        self.roles().set_rules(settings, log);
+        let mut roles = self.roles();
+        roles.set_rules(settings, log);
+        // Now, not at the next tick: until then writes would be applied for which a replica is missing.
+        self.publish_writes(roles.writes());
+        drop(roles);
         self.work.notify_one();
     }
 
@@ -226,12 +230,51 @@ impl Replication {
             // A replica of this server may be about to come back.
             backlog.turn_on(log);
         }
+        if !self.is_replica() {
+            self.mark_from_now(session);
+        }
         let mut roles = self.roles();
         match self.is_replica() {
             true => roles.become_replica(log.handed(), false, Some(log)),
             // A server that never was a part of anything needs no epochs.
             false if has_epochs || roles.awaits() => roles.become_primary(log),
             false => {}
+        }
+    }
+
+    /// Whether the store must mark writes, because replies wait for replicas. None: as before.
+    fn marks_writes(&self) -> Option<bool> {
+        let roles = self.roles();
+        match roles.role {
+            Role::Primary(_) => Some(roles.awaits()),
+            Role::Alone(_) => Some(false),
+            // What a former primary alone has may still be there.
+            Role::Replica(_) => None,
+        }
+    }
+
+    /// Begins or ends to mark writes, as the settings and the role ask for.
+    pub fn mark_writes(&self, session: &mut Session) {
+        if let Some(on) = self.marks_writes().filter(|on| *on != session.marks_writes()) {
+            session.mark_writes(on);
+        }
+    }
+
+    /// Ends the marking at a replica, because from here on it has nothing that its primary has not.
+    pub fn end_marks(&self, session: &mut Session) {
+        if session.marks_writes() {
+            session.mark_writes(false);
+        }
+    }
+
+    /// Has writes marked if replies wait for replicas, before the time as a primary begins. It is unknown which of
+    /// the earlier writes the replicas have.
+    fn mark_from_now(&self, session: &mut Session) {
+        let roles = self.roles();
+        let (awaits, is_primary) = (roles.awaits(), matches!(roles.role, Role::Primary(_)));
+        drop(roles);
+        if !is_primary {
+            session.mark_writes(awaits);
         }
     }
 
@@ -242,7 +285,9 @@ impl Replication {
         }
         session.switch_log(true);
         // What expires from here on is removed in the stream.
-        session.follow(true).is_some()
+        let is_followed = session.follow(true).is_some();
+        self.mark_from_now(session);
+        is_followed
             && session
                 .at_end_of_log(|_, _| {
                     let is_primary = !self.is_replica();
@@ -263,7 +308,12 @@ impl Replication {
     ///
     /// # Errors
     /// Only a part of the primary's data is there.
-    pub(super) fn promote(&self, log: Option<&Log>) -> Result<(), &'static str> {
+    pub(super) fn promote(
+        &self,
+        session: &mut Session,
+        log: Option<&Log>,
+    ) -> Result<(), &'static str> {
+        self.mark_from_now(session);
         let mut roles = self.roles();
         let now = roles.now();
         let Role::Replica(replica) = &mut roles.role else { return Ok(()) };
@@ -321,7 +371,8 @@ impl Replication {
     }
 
     /// Becomes a primary by a handover, at a moment without writes.
-    pub(super) fn take_over(&self, from: TakeOver, log: &Log) {
+    pub(super) fn take_over(&self, session: &mut Session, from: TakeOver, log: &Log) {
+        self.mark_from_now(session);
         self.roles().take_over(from, log);
     }
 

@@ -386,7 +386,12 @@ impl Roles {
     fn publish(&self, log: &Log) {
         let (replicated, lacks) = match &self.role {
             Role::Primary(primary) if self.awaits() => {
-                (primary.committed(), primary.writes(self.now()) == Writes::NoReplicas)
+                let lacks = match primary.writes(self.now()) {
+                    // After a change of the primary the replicas come soon.
+                    Writes::NoReplicas => !primary.is_fresh(self.now()),
+                    writes => writes == Writes::Closed,
+                };
+                (primary.committed(), lacks)
             }
             // What still waits has an open fate: no replica of this server will acknowledge it.
             Role::Replica(_) if self.awaits() => (log.replicated(), true),

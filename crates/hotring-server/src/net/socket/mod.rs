@@ -342,8 +342,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let Some(wait) = &mut self.logged else { return Poll::Ready(()) };
         let Thread { server, logged, .. } = &*self.thread;
         let reached = ready!(logged.poll(&server.persist.durability, wait, cx.waker()));
-        let has_others = wait.has_others;
+        let logged::Wait { has_others, since, .. } = *wait;
         self.logged = None;
+        if let Some(since) = since {
+            let counters = self.counters();
+            counters.replica_waits.add(1);
+            counters.replica_wait_us.add(since.elapsed().as_micros() as u64);
+        }
         if let Err(trouble) = reached
             && (trouble.of_replicas || server.settings.config().log.on_error == OnError::Stop)
         {
@@ -524,10 +529,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             work.give_back_replies();
             return Ok(());
         }
+        let durability = &self.thread.server.persist.durability;
         if let Some(lsn) = self.unacknowledged.take()
-            && !self.thread.server.persist.durability.has_reached(lsn)
+            && !durability.has_reached(lsn)
         {
-            self.logged = Some(logged::Wait::new(lsn, !self.unsent.is_empty()));
+            let since = durability.awaits_replicas().then(clock::monotonic);
+            let mut wait = logged::Wait::new(lsn, !self.unsent.is_empty());
+            wait.since = since;
+            self.logged = Some(wait);
         }
         let is_free = self.held.is_none() && self.logged.is_none();
         let mut sent = 0;

@@ -273,6 +273,7 @@ impl<'a> Follower<'a> {
             unmark_copy(&*files.storage)?;
         }
         server.replication.with_replica(|replica, _| replica.copied(applied));
+        server.replication.end_marks(self.applier.session());
         server.persist.loading.end_copy();
         server.settings.renew();
         server.replication.update_link(|link| link.enter(LinkStage::Connected));

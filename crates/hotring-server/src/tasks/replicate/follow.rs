@@ -69,6 +69,7 @@ pub(super) async fn follow(
         heard: clock::monotonic(),
     };
     if let Course::Continue(after) = course {
+        server.replication.end_marks(&mut server.store.session());
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
         tracing::info!(after, "following the primary's stream");
     }

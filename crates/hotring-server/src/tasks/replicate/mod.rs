@@ -99,6 +99,7 @@ async fn tick(server: &Server) {
         _ = unless(server.replication.worked(), due).await;
         let Some(log) = server.persist.durability.stream() else { continue };
         let told = Told { wall: clock::unix_ms(), cas: 0 };
+        server.replication.mark_writes(&mut session);
         let (tasks, has_changed) = server.replication.tick(told, log);
         if has_changed {
             server.settings.renew();

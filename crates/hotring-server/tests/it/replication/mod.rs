@@ -2,8 +2,13 @@
 //! that send nonsense. Kills of processes are in the tests of the command line.
 
 mod events;
+#[allow(dead_code, reason = "the store uses more of it")]
+#[path = "../../../../hotring-store/tests/it/linearizability.rs"]
+mod linearizability;
+mod pair;
 mod peers;
 mod proxy;
+mod reads;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A proxy between a replica and its primary that cuts links.
+//! A proxy between a replica and its primary that cuts links, and holds back what either side sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,6 +18,8 @@ struct State {
     /// Bytes from the primary until all links are cut.
     left: AtomicUsize,
     refuses: AtomicBool,
+    /// What the replica sends, and what the primary sends, stays here for now.
+    holds: [AtomicBool; 2],
     links: Mutex<Vec<TcpStream>>,
 }
 
@@ -31,6 +33,7 @@ impl Proxy {
             target,
             left: AtomicUsize::new(NEVER),
             refuses: AtomicBool::new(false),
+            holds: Default::default(),
             links: Mutex::default(),
         });
         let shared = state.clone();
@@ -70,22 +73,47 @@ impl Proxy {
     pub fn refuse(&self, refuses: bool) {
         self.state.refuses.store(refuses, Ordering::SeqCst);
     }
+
+    /// Whether what the replica sends stays here, acknowledgements included.
+    pub fn hold_back_replica(&self, holds: bool) {
+        self.state.holds[0].store(holds, Ordering::SeqCst);
+    }
+
+    /// Whether what either side sends stays here.
+    pub fn hold_back_both(&self, holds: bool) {
+        self.state.holds.iter().for_each(|held| held.store(holds, Ordering::SeqCst));
+    }
 }
 
 impl State {
+    /// Waits while what this side sends must stay here.
+    fn wait(&self, side: usize) {
+        while self.holds[side].load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn begin(self: &Arc<Self>, near: TcpStream) {
         let Ok(far) = TcpStream::connect(self.target) else { return };
         let (mut from_near, mut to_near) = (near.try_clone().unwrap(), near.try_clone().unwrap());
         let (mut from_far, mut to_far) = (far.try_clone().unwrap(), far.try_clone().unwrap());
         self.links.lock().unwrap().extend([near, far]);
+        let state = self.clone();
         thread::spawn(move || {
-            let _ = std::io::copy(&mut from_near, &mut to_far);
+            let mut buffer = [0; 4096];
+            while let Ok(len @ 1..) = from_near.read(&mut buffer) {
+                state.wait(0);
+                if to_far.write_all(&buffer[..len]).is_err() {
+                    break;
+                }
+            }
             let _ = to_far.shutdown(Shutdown::Both);
         });
         let state = self.clone();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(len @ 1..) = from_far.read(&mut buffer) {
+                state.wait(1);
                 let left = state.left.load(Ordering::SeqCst);
                 if to_near.write_all(&buffer[..len.min(left)]).is_err() {
                     break;
