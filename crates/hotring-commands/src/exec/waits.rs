@@ -15,6 +15,10 @@ const FULL_PAUSE_MS: u64 = 2;
 const SYNC_PAUSE_MS: u64 = 1;
 const SAVE_PAUSE_MS: u64 = 5;
 
+/// The error of a wait that ends because the server has become a replica. Clients know code and text from Redis.
+const DEMOTED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
 /// The reason why a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
@@ -58,7 +62,8 @@ impl Executor {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
             Some(&Wait::Safe { lsn, wanted, .. })
-                if !wait_for_safety::is_safe(&self.thread.server, lsn, wanted) =>
+                if !self.thread.server.replication.is_replica()
+                    && !wait_for_safety::is_safe(&self.thread.server, lsn, wanted) =>
             {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
@@ -113,6 +118,16 @@ impl Executor {
                 self.thread.shared().counters.error(&error);
             }
             return client.end_request(None, start, out);
+        }
+        if unblocked == Some(Unblocked::Demoted)
+            || safe.is_some() && self.thread.server.replication.is_replica()
+        {
+            self.thread.shared().counters.error(DEMOTED);
+            reply.error(DEMOTED);
+            client.end_request(None, start, out);
+            // As Redis does: the client must look for the primary.
+            client.closing = Some(Closing::Killed);
+            return;
         }
         if let Some((lsn, wanted)) = safe {
             wait_for_safety::tell(&self.thread.server, lsn, wanted, &mut reply);

@@ -182,6 +182,10 @@ impl Server {
             // Its own replicas, should it become a primary, go on from there.
             backlog.turn_on(log);
         }
+        // From here on no client begins to wait for a key.
+        self.clients.unblock_demoted();
+        // What clients keep may be old from here on.
+        self.push.tracking.forget_all();
     }
 
     /// Does what the machine of the role asks for.
