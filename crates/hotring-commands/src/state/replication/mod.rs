@@ -325,7 +325,10 @@ impl Replication {
             _ => None,
         });
         match (taken, log) {
-            (Some(from), Some(log)) if has_history => roles.take_over(*from, log),
+            (Some(from), Some(log)) if has_history => {
+                begin_numbers(session, from.told);
+                roles.take_over(*from, log);
+            }
             _ => roles.be_alone(log.map_or(0, Log::handed)),
         }
         Ok(())
@@ -373,6 +376,7 @@ impl Replication {
     /// Becomes a primary by a handover, at a moment without writes.
     pub(super) fn take_over(&self, session: &mut Session, from: TakeOver, log: &Log) {
         self.mark_from_now(session);
+        begin_numbers(session, from.told);
         self.roles().take_over(from, log);
     }
 
@@ -431,6 +435,15 @@ impl Replication {
     pub fn applied(&self) -> Option<Lsn> {
         self.roles().replica().map(|replica| replica.last())
     }
+}
+
+/// Has compare-and-swap numbers begin above those of the old primary, which has told its last one in each beat, and may
+/// have given more since.
+fn begin_numbers(session: &Session, told: Told) {
+    const SINCE: u64 = 1 << 40;
+    // Some clients hold them as signed numbers.
+    const MAX: u64 = 1 << 62;
+    session.unique_numbers().begin_above(told.cas.saturating_add(SINCE).min(MAX));
 }
 
 #[cfg(any(test, fuzzing, feature = "testing"))]

@@ -1,5 +1,8 @@
-//! What clients are told when the primary changes: those that wait, and those that keep values.
+//! What clients are told when the primary changes: those that wait, those that keep values, and those that hold
+//! memcached's numbers.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::pair::Pair;
@@ -63,4 +66,31 @@ fn a_write_that_waits_at_a_primary_that_becomes_a_replica_has_an_open_fate() {
     // What the replica may lack is not shown either, by a server that has no new data yet.
     let text = pair.connect().say("GET k").text();
     assert!(text.starts_with("NOREPLICAS") || text.starts_with("LOADING"), "{text}");
+}
+
+/// Sends a request of memcached's protocol, and returns the words of the first line of the answer.
+fn ask(address: SocketAddr, request: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("{request}\r\nquit\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let first = answer.lines().next().unwrap_or_default();
+    first.split(' ').map(String::from).collect()
+}
+
+/// A number of the old primary must not be given again by the new one, which may have started earlier: an update by it
+/// would replace a value that its client has never seen.
+#[test]
+fn numbers_of_the_old_primary_update_nothing_at_the_new_one() {
+    let pair = Pair::with(|config| config.memcached.listen = vec!["127.0.0.1:0".to_string()]);
+    let (old, new) = (pair.primary.memcached_address(), pair.replica.memcached_address());
+    let number = |at| ask(at, "gets k")[4].parse::<u64>().unwrap();
+    assert_eq!(ask(old, "set k 0 0 3\r\nold"), ["STORED"]);
+    let known = number(old);
+    pair.promote();
+    assert_eq!(ask(new, "set k 0 0 3\r\nnew"), ["STORED"]);
+    assert_eq!(ask(new, &format!("cas k 0 0 3 {known}\r\nbad")), ["EXISTS"]);
+    let given = number(new);
+    assert!(given > known, "{given} after {known}");
+    assert_eq!(ask(new, &format!("cas k 0 0 3 {given}\r\nwon")), ["STORED"]);
 }
