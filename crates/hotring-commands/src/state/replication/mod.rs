@@ -223,7 +223,7 @@ impl Replication {
         }
         if self.is_replica() {
             session.switch_role(hotring_store::Role::Replica, clock::unix_ms());
-        } else if has_epochs {
+        } else if has_epochs || self.roles().awaits() {
             session.follow(true);
         }
         if self.is_replica() || has_epochs {

@@ -10,6 +10,7 @@ mod pair;
 mod peers;
 mod proxy;
 mod reads;
+mod restart;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
