@@ -6,6 +6,7 @@ use hotring_store::Watched;
 use super::{Conversation, Executor};
 use crate::commands::{save, wait_for_safety};
 use crate::state::client::{Closing, Unblocked, Wait};
+use crate::state::shown;
 
 /// Milliseconds between two checks of a write that waits because the log's queue is full.
 const FULL_PAUSE_MS: u64 = 2;
@@ -69,6 +70,13 @@ impl Executor {
             }
             Some(Wait::Element { .. } | Wait::Save { .. } | Wait::Safe { .. } | Wait::Log)
             | None => Watched::Fired,
+        }
+    }
+
+    /// Appends the messages that have arrived. They wait for the writes that they show, as replies do.
+    pub fn fetch_messages(&mut self, conversation: &Conversation, out: &mut Vec<u8>) {
+        if conversation.client.fetch_messages(out) && self.thread.store.marks_writes() {
+            shown::note_all(&mut self.thread.store);
         }
     }
 

@@ -6,8 +6,8 @@
 //! which records its reply depends on, and the connection holds the reply back as it does for records of its own. A key
 //! that no client is writing costs the look at its mark.
 //!
-//! Not held back are figures (INFO, metrics, the hot keys), and messages: of a channel, a keyspace event, MONITOR. An
-//! invalidation of a client's cache shows no value, is superfluous at worst, and what the client reads next waits.
+//! Invalidations of clients' caches wait for all writes so far. Not held back are figures (INFO, metrics, the hot
+//! keys), and other messages: of a channel, a keyspace event, MONITOR.
 
 use hotring_protocol::ArgsView;
 use hotring_store::Session;

@@ -46,6 +46,10 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
     send(&mut waiter, "WAITKEY k 0");
     assert_eq!(watcher.say("WATCH k"), ok());
     assert_eq!(watcher.say("MULTI"), ok());
+    let mut tracker = pair.connect();
+    tracker.say("HELLO 3");
+    assert_eq!(tracker.say("CLIENT TRACKING ON"), ok());
+    assert_eq!(tracker.say("GET k"), bulk("old"));
     wait_for("two clients wait", || info(&mut p, "blocked_clients") == "2");
     pair.proxy.hold_back_replica(true);
     let writes = ["SET k new", "DEL gone", "SET fresh 1", "EXPIRE ends 1000", "RPUSH queue e"];
@@ -107,6 +111,7 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
         ("the write", &mut writer),
         ("BLPOP", &mut popper),
         ("WAITKEY", &mut waiter),
+        ("an invalidation", &mut tracker),
         ("EXEC of a watched key", &mut watcher),
         ("RANDOMKEY", &mut random),
         ("SCAN", &mut scan),
@@ -124,6 +129,8 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
     assert_eq!(writes.map(|_| writer.reply().is_error()), [false; 5]);
     assert_eq!(popper.reply(), Reply::Array(vec![bulk("queue"), bulk("e")]));
     assert_eq!((waiter.reply(), watcher.reply()), (Reply::Int(1), Reply::Null));
+    let told = Reply::Push(vec![bulk("invalidate"), Reply::Array(vec![bulk("k")])]);
+    assert_eq!(tracker.reply(), told);
     assert!(!random.reply().is_error() && !scan.reply().is_error());
     memcached.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut found = [0; 18];
