@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hotring_cluster::{
     FailoverEnd, FailoverRefused, Held, Hello, Identity, Kept, Moment, NodeId, Origin, Primary,
-    PrimaryAct, Replica, ReplicaAct, Rules, Stamp, Start, StoreId, TakeOver, ToPrimary, ToReplica,
-    Told, Writes,
+    PrimaryAct, Replica, ReplicaAct, Rules, Set, Stamp, Start, StoreId, TakeOver, ToPrimary,
+    ToReplica, Told, Writes,
 };
 use hotring_log::{Effect, Log, Lsn, Records};
 use sha1::{Digest, Sha1};
@@ -260,10 +260,11 @@ impl Roles {
     /// Becomes a primary by a promotion, in the same circumstances.
     pub(super) fn take_over(&mut self, from: TakeOver, log: &Log) {
         self.attached.clear();
+        // The settings here name this server's replicas, from the first moment on: without any, all that there is
+        // would count as acknowledged.
+        let from = TakeOver { set: Set::Named(self.awaited.clone()), ..from };
         let primary = Primary::take_over(self.now(), self.me, self.rules, from);
         self.role = Role::Primary(Box::new(primary));
-        // The settings here name this server's replicas.
-        self.apply_rules();
         self.carry_out(log);
     }
 

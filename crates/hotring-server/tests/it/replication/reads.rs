@@ -12,18 +12,25 @@ use super::pair::Pair;
 use super::{info, wait_for};
 use crate::wire::{Reply, Wire, bulk, ok, request};
 
-/// Long enough for any reply that waits for nothing, also on a busy machine.
+/// Long enough for most replies that wait for nothing.
 const SOON: Duration = Duration::from_millis(150);
+/// Long enough for all, also on a busy machine, and shorter than the acknowledgements are held back.
+const WAITS_FOR_NOTHING: Duration = Duration::from_secs(2);
 
 fn send(wire: &mut Wire, line: &str) {
     wire.send(&request(&line.split_whitespace().collect::<Vec<_>>()));
+}
+
+/// Requests that are sent together: behind a reply that waits, none would run.
+fn requests(lines: &[&str]) -> Vec<u8> {
+    lines.iter().flat_map(|line| request(&line.split_whitespace().collect::<Vec<_>>())).collect()
 }
 
 /// Has the primary make these writes while the replica's acknowledgements are held back. Returns their connection.
 fn write_unacknowledged(pair: &Pair, watcher: &mut Wire, writes: &[&str]) -> Wire {
     let before: u64 = info(watcher, "master_repl_offset").parse().unwrap();
     let mut writer = pair.connect();
-    writes.iter().for_each(|write| send(&mut writer, write));
+    writer.send(&requests(writes));
     wait_for("the writes are applied", || {
         let now: u64 = info(watcher, "master_repl_offset").parse().unwrap();
         now >= before + writes.len() as u64
@@ -52,7 +59,8 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
     assert_eq!(tracker.say("GET k"), bulk("old"));
     wait_for("two clients wait", || info(&mut p, "blocked_clients") == "2");
     pair.proxy.hold_back_replica(true);
-    let writes = ["SET k new", "DEL gone", "SET fresh 1", "EXPIRE ends 1000", "RPUSH queue e"];
+    let writes =
+        ["SET k new", "DEL gone", "SET fresh 1", "EXPIREAT ends 4000000000", "RPUSH queue e"];
     let mut writer = write_unacknowledged(&pair, &mut p, &writes);
     send(&mut watcher, "EXEC");
     let value = |text| Reply::Array(vec![bulk(text)]);
@@ -61,7 +69,7 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
         (&["GET gone"], Reply::Null),
         (&["MGET k"], value("new")),
         (&["EXISTS fresh"], Reply::Int(1)),
-        (&["TTL ends"], Reply::Int(1000)),
+        (&["EXPIRETIME ends"], Reply::Int(4_000_000_000)),
         (&["SETNX fresh 2"], Reply::Int(0)),
         (&["LLEN queue"], Reply::Int(0)),
         (&["MULTI", "GET k", "EXEC"], value("new")),
@@ -77,10 +85,7 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
     ];
     let mut readers: Vec<Wire> = asked.iter().map(|_| pair.connect()).collect();
     for (wire, (lines, _)) in readers.iter_mut().zip(&asked) {
-        // At once, as all replies are held back that leave together.
-        let requests =
-            lines.iter().map(|line| request(&line.split_whitespace().collect::<Vec<_>>()));
-        wire.send(&requests.collect::<Vec<_>>().concat());
+        wire.send(&requests(lines));
     }
     let [mut random, mut scan] = [(); 2].map(|()| pair.connect());
     send(&mut random, "RANDOMKEY");
@@ -93,7 +98,7 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
     let at_once = ["GET other", "GET other2", "GET other3"].iter().any(|read| {
         let mut reader = pair.connect();
         send(&mut reader, read);
-        !reader.is_silent_for(SOON)
+        !reader.is_silent_for(WAITS_FOR_NOTHING)
     });
     assert!(at_once, "readers of keys that no client writes wait");
     assert_eq!(other.say("PING").text(), "PONG");
@@ -165,6 +170,25 @@ fn a_reply_that_shows_a_write_of_open_fate_is_an_error() {
     assert_eq!(p.say("GET k"), bulk("new"));
     assert_eq!(p.say("CONFIG SET ack local"), ok());
     assert_eq!(p.say("GET k"), bulk("new"));
+}
+
+/// What a new primary has may be what its own replicas lack.
+#[test]
+fn a_new_primary_shows_nothing_before_its_replicas_have_it() {
+    let pair = Pair::with(|config| config.replication.in_sync_lag_ms = 2_000);
+    assert_eq!(pair.connect().say("SET k 1"), ok());
+    let mut r = pair.replica.connect();
+    // A replica that is not there.
+    assert_eq!(r.say("CONFIG SET ack replicated in-sync-replicas 127.0.0.1:1"), ok());
+    assert_eq!(r.say("GET k"), bulk("1"));
+    pair.promote();
+    let mut reader = pair.replica.connect();
+    send(&mut reader, "GET k");
+    assert!(reader.is_silent_for(SOON));
+    let text = reader.reply().text();
+    assert!(text.starts_with("NOREPLICAS"), "{text}");
+    assert_eq!(r.ask(&["CONFIG", "SET", "in-sync-replicas", ""]), ok());
+    assert_eq!(r.say("GET k"), bulk("1"));
 }
 
 /// A client of the failover's history.
