@@ -256,9 +256,11 @@ impl Primary {
         &self.feed
     }
 
-    /// Writes are refused from now on if fewer other nodes than this are in sync.
-    pub fn set_min_in_sync(&mut self, min: usize) {
-        self.rules.min_in_sync = min;
+    /// An operator has changed the rules. Where replicas promise something the lease stays, because earlier beats have
+    /// told them that one.
+    pub fn set_rules(&mut self, rules: Rules) {
+        let lease = if self.rules.promises { self.rules.lease } else { rules.lease };
+        self.rules = Rules { lease, promises: self.rules.promises, ..rules };
     }
 
     /// What a replica begins with on this node, after the primary was superseded.
@@ -322,6 +324,11 @@ impl Primary {
         // A member that a transaction can remove gets the time for it.
         let removal = if self.in_sync.is_recorded() { 2 } else { 1 };
         self.is_within(now, node, self.rules.in_sync_lag * removal)
+    }
+
+    /// Whether members may be missing only because this node has not been there for long, as primary or at all.
+    pub fn is_fresh(&self, now: Moment) -> bool {
+        now < self.grace
     }
 
     /// The member that has records which this node lacks, so that this node must not go on by itself.

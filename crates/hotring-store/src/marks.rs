@@ -11,6 +11,9 @@
 //! has seen the write's value therefore finds it under way, or finds its number. In the first case it waits for a hold
 //! of the key to end, and takes the order lock once: then the write it has seen is over, and its number is published.
 //! It need not wait until no write is under way, so a key that is always written cannot starve it.
+//!
+//! Marking begins in a hold of all keys. All writes before it count as one write of all keys, with the last record that
+//! there is at that moment: it is unknown which of them the replicas have.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -70,6 +73,13 @@ impl Marks {
         Marks { marks, all: Mark::default(), fault }
     }
 
+    /// Forgets all writes, and counts this record as one of all keys. The caller must hold all keys.
+    pub(crate) fn begin_at(&self, last: Lsn) {
+        // ORDERING: Relaxed, here and below: no other session is within the gate, which orders it.
+        self.marks.iter().for_each(|mark| mark.last.store(0, Ordering::Relaxed));
+        self.all.last.store(last, Ordering::Relaxed);
+    }
+
     fn of(&self, hash: u64) -> &Mark {
         &self.marks[(hash >> (u64::BITS - MARK_BITS)) as usize]
     }
@@ -114,6 +124,12 @@ impl Marks {
     /// Whether a write of the key, or of all keys, may be under way.
     pub(crate) fn is_under_way(&self, hash: u64) -> bool {
         self.of(hash).is_under_way() || self.all.is_under_way()
+    }
+
+    /// For each group of keys of which a write may be under way, the hash of one such key.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = u64> {
+        let numbered = (0..).zip(&self.marks);
+        numbered.filter(|(_, mark)| mark.is_under_way()).map(|(n, _)| n << (u64::BITS - MARK_BITS))
     }
 
     /// The last record of the key, or of all keys.

@@ -55,6 +55,10 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
         }
         Ok::<_, String>(changed)
     })?;
+    // In a transaction the keys are held, and the thread of the links does it a moment later.
+    if c.client.may_wait() {
+        c.server.replication.mark_writes(c.store);
+    }
     c.reply.ok();
     Ok(())
 }

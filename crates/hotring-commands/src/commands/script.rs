@@ -21,6 +21,7 @@ use crate::state::monitors;
 use crate::state::scripts::{
     DIGEST_LEN, HOLDER, Kill, Script, Sha, digest, digest_text, parse_digest,
 };
+use crate::state::shown;
 use crate::table::lookup;
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
@@ -150,7 +151,7 @@ fn run(
     let _ = c.store.admit();
     let ended = match (c.store.is_alone(), script.is_declared()) {
         (true, _) => run_held(interpreter, script, all, c)?,
-        (false, false) => c.alone(&[], |c| run_held(interpreter, script, all, c))?,
+        (false, false) => alone(c, |c| run_held(interpreter, script, all, c))?,
         (false, true) if keys.is_empty() => run_held(interpreter, script, some, c)?,
         (false, true) => {
             let keys: Vec<&[u8]> = keys.iter().collect();
@@ -176,12 +177,21 @@ fn run_held(
     interpreter.run(script, run, c)
 }
 
+/// Runs `f` with the entire store held.
+fn alone<R>(c: &mut Context<'_>, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
+    let result = c.alone(&[], f);
+    if c.store.marks_writes() {
+        shown::note_all(c.store);
+    }
+    result
+}
+
 /// Runs a script from its beginning with the entire store held, because its first run ended at an undeclared key.
 fn run_again_with_all(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
         interpreter.compile(&sha, script)?;
-        c.alone(&[], |c| run_held(interpreter, script, run, c))?;
+        alone(c, |c| run_held(interpreter, script, run, c))?;
         c.check_reply_len()
     })
 }

@@ -17,6 +17,7 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::monitors;
 use crate::state::notify;
+use crate::state::shown;
 use crate::state::tracking;
 use crate::state::transaction::{Queue, aborted};
 use crate::table::{CommandId, Flags, Spec};
@@ -95,14 +96,22 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         note_refusal(c, &refusal);
         return Err(aborted(&refusal.message()).into());
     }
-    c.admitted(queue.memory(), |c| match scope(&queue, &watched, c) {
+    let scope = scope(&queue, &watched, c);
+    c.admitted(queue.memory(), |c| match &scope {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
-            c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
-            c.alone(&keys, |c| run(&queue, &watched, c));
+            c.store.prefetch(&mut keys.iter().map(|key| Key::from(*key)).collect::<Vec<_>>());
+            c.alone(keys, |c| run(&queue, &watched, c));
         }
         Scope::Everything => c.alone(&[], |c| run(&queue, &watched, c)),
     });
+    if c.store.marks_writes() {
+        match &scope {
+            Scope::Nothing => shown::note(c.store, queue.commands()),
+            Scope::Keys(keys) => shown::note_keys(c.store, keys.iter().copied()),
+            Scope::Everything => shown::note_all(c.store),
+        }
+    }
     c.client.last = Some(CommandId::Exec);
     Ok(())
 }

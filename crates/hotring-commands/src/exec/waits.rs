@@ -6,6 +6,7 @@ use hotring_store::Watched;
 use super::{Conversation, Executor};
 use crate::commands::{save, wait_for_safety};
 use crate::state::client::{Closing, Unblocked, Wait};
+use crate::state::shown;
 
 /// Milliseconds between two checks of a write that waits because the log's queue is full.
 const FULL_PAUSE_MS: u64 = 2;
@@ -14,6 +15,10 @@ const FULL_PAUSE_MS: u64 = 2;
 /// (`SAVE_PAUSE_MS`).
 const SYNC_PAUSE_MS: u64 = 1;
 const SAVE_PAUSE_MS: u64 = 5;
+
+/// The error of a wait that ends because the server has become a replica. Clients know code and text from Redis.
+const DEMOTED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
 /// The reason why a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +63,20 @@ impl Executor {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
             Some(&Wait::Safe { lsn, wanted, .. })
-                if !wait_for_safety::is_safe(&self.thread.server, lsn, wanted) =>
+                if !self.thread.server.replication.is_replica()
+                    && !wait_for_safety::is_safe(&self.thread.server, lsn, wanted) =>
             {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
             Some(Wait::Element { .. } | Wait::Save { .. } | Wait::Safe { .. } | Wait::Log)
             | None => Watched::Fired,
+        }
+    }
+
+    /// Appends the messages that have arrived. They wait for the writes that they show, as replies do.
+    pub fn fetch_messages(&mut self, conversation: &Conversation, out: &mut Vec<u8>) {
+        if conversation.client.fetch_messages(out) && self.thread.store.marks_writes() {
+            shown::note_all(&mut self.thread.store);
         }
     }
 
@@ -90,6 +103,13 @@ impl Executor {
             Some(Wait::Element { blocked, .. }) => Some(blocked.clone()),
             _ => None,
         };
+        if let Some(Wait::Key { watch, .. }) = client.wait()
+            && end == WaitEnd::Fired
+            && self.thread.store.marks_writes()
+        {
+            let last = self.thread.store.last_record_of_watch(watch);
+            self.thread.store.note_logged(last);
+        }
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
@@ -106,6 +126,16 @@ impl Executor {
                 self.thread.shared().counters.error(&error);
             }
             return client.end_request(None, start, out);
+        }
+        if unblocked == Some(Unblocked::Demoted)
+            || safe.is_some() && self.thread.server.replication.is_replica()
+        {
+            self.thread.shared().counters.error(DEMOTED);
+            reply.error(DEMOTED);
+            client.end_request(None, start, out);
+            // As Redis does: the client must look for the primary.
+            client.closing = Some(Closing::Killed);
+            return;
         }
         if let Some((lsn, wanted)) = safe {
             wait_for_safety::tell(&self.thread.server, lsn, wanted, &mut reply);

@@ -13,6 +13,7 @@ use crate::state::batching::{Fed, Notes, TURN_LEN};
 use crate::state::client::{Client, Closing, Wait};
 use crate::state::notify;
 use crate::state::server::Server;
+use crate::state::shown;
 use crate::state::thread::ThreadState;
 use crate::state::thread_shared::ThreadShared;
 
@@ -69,7 +70,11 @@ impl Executor {
             if talk.authenticated && !run.notes.pass(self.batch.requests().len()) {
                 self.note_keys(input, &mut run);
             }
-            if let Some(fed) = self.run_batch(talk, client, input, out_max, out, &mut run) {
+            let ended = self.run_batch(talk, client, input, out_max, out, &mut run);
+            if run.store.marks_writes() {
+                self.note_shown(input, &mut run);
+            }
+            if let Some(fed) = ended {
                 return fed;
             }
             start = self.batch.end;
@@ -127,6 +132,18 @@ impl Executor {
                 Some(Fed::all(input))
             }
         }
+    }
+
+    /// Has the replies wait for the writes that they show.
+    #[inline(never)]
+    fn note_shown(&self, input: &[u8], run: &mut Run<'_>) {
+        let refuses_writes = run.refusal.is_some();
+        let is_refused =
+            |command: Option<Command>| refuses_writes && command.is_some_and(dispatch::writes);
+        let requests = self.batch.requests().iter();
+        let ran = requests.filter(|decoded| !is_refused(decoded.request.command));
+        let keys = ran.filter_map(|decoded| decoded.keys(input));
+        shown::note_keys(run.store, keys.flat_map(ArgsView::iter));
     }
 
     /// Samples the batch for the list of hot keys.

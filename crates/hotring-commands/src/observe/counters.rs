@@ -214,6 +214,18 @@ counters! {
         /// Write system calls.
         writes = metric(Group::Network, "net_writes_total", "Write system calls")
             .stat("total_writes_processed");
+        /// Replies, each with those behind it that left together, that waited for in-sync replicas.
+        replica_waits = metric(
+            Group::Network,
+            "replica_waits_total",
+            "Groups of replies that waited for in-sync replicas, because they show writes",
+        ).stat("replica_waits");
+        /// The microseconds for which they waited.
+        replica_wait_us = metric(
+            Group::Network,
+            "replica_wait_microseconds_total",
+            "Microseconds for which groups of replies waited for in-sync replicas",
+        ).stat("replica_wait_usec");
         /// Commands that met a damaged item.
         damaged_reads = metric(
             Group::Damage,

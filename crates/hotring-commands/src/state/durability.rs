@@ -97,6 +97,11 @@ impl Durability {
         self.stream().is_none_or(|log| log.has_reached(lsn))
     }
 
+    /// Whether replies wait for replicas.
+    pub fn awaits_replicas(&self) -> bool {
+        self.stream().is_some_and(|log| log.replicated() != Lsn::MAX)
+    }
+
     /// Ready once writes up to this record may be acknowledged, or with the reason why they must not be.
     pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
         let Some(log) = self.stream() else { return Poll::Ready(Ok(())) };
@@ -143,10 +148,13 @@ impl Durability {
     }
 }
 
-/// The error reply to a write that cannot be logged. The code is Redis's, which clients know.
+/// The error in place of replies that show a write that cannot be logged, or that replicas may lack. The code is
+/// Redis's, which clients know.
 pub fn refusal(trouble: &Trouble) -> String {
     if trouble.of_replicas {
-        return format!("{NO_REPLICAS} The fate of this write is open: it was applied here");
+        return format!(
+            "{NO_REPLICAS} The fate of a write that this reply shows is open: it was applied here"
+        );
     }
     let end = match trouble.is_temporary {
         true => "it is tried again each second",

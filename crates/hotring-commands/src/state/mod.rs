@@ -29,6 +29,7 @@ pub mod scripts;
 pub mod scrub;
 pub mod server;
 pub mod settings;
+pub(crate) mod shown;
 pub mod snapshots;
 pub mod subscriptions;
 pub mod tasks;

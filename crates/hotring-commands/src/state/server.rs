@@ -135,6 +135,7 @@ impl Server {
         }
         let failed = |why| format!("ERR CONFIG SET failed: {why}");
         changed.log.check_after(&config.log).map_err(failed)?;
+        changed.replication.check().map_err(failed)?;
         changed.limit_memory(&self.store).map_err(failed)?;
         self.persist.durability.change(&changed.log);
         if let Some(backlog) = self.persist.durability.backlog() {
@@ -181,6 +182,10 @@ impl Server {
             // Its own replicas, should it become a primary, go on from there.
             backlog.turn_on(log);
         }
+        // From here on no client begins to wait for a key.
+        self.clients.unblock_demoted();
+        // What clients keep may be old from here on.
+        self.push.tracking.forget_all();
     }
 
     /// Does what the machine of the role asks for.
@@ -225,7 +230,7 @@ impl Server {
         let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         let Some(log) = self.persist.durability.stream() else { return };
-        self.replication.take_over(from, log);
+        self.replication.take_over(session, from, log);
         session.follow(true);
         session.switch_role(Role::Primary, clock::unix_ms());
         self.set_source(None);
@@ -252,7 +257,7 @@ impl Server {
                 false => return Err(HALF_RECEIVED),
             }
         }
-        self.replication.promote(self.persist.durability.stream().map(|log| &**log))?;
+        self.replication.promote(session, self.persist.durability.stream().map(|log| &**log))?;
         let is_followed = self.replication.has_epochs();
         if !is_followed && self.persist.durability.log().is_none() {
             // No replica can go on from here.

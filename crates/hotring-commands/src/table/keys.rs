@@ -242,13 +242,20 @@ impl Spec {
     /// whose patterns name some, one that begins to observe all keys, or one that reports whether watched keys have
     /// changed.
     pub(crate) fn may_touch_any_key(&self) -> bool {
-        let touches = self.flags.contains(Flags::READONLY) || self.flags.contains(Flags::WRITE);
         let observes = matches!(self.id, CommandId::ClientTracking | CommandId::ClientList);
+        self.group == Group::Scripting || observes || self.shows_any_key()
+    }
+
+    fn shows_any_key(&self) -> bool {
+        let touches = self.flags.contains(Flags::READONLY) || self.flags.contains(Flags::WRITE);
         let has_patterns = matches!(self.id, CommandId::Sort | CommandId::SortRo);
-        self.group == Group::Scripting
-            || observes
-            || has_patterns
-            || self.keys.is_empty() && touches
+        has_patterns || self.keys.is_empty() && touches
+    }
+
+    /// Whether the reply to a request with this many arguments may show keys of the store that the table does not name.
+    /// A script is no such command: it says by itself that it has used others than its own.
+    pub(crate) fn may_show_any_key(&self, n_args: usize) -> bool {
+        self.shows_any_key() || self.may_leave_database(n_args) && !self.keys.is_empty()
     }
 
     /// Whether a request with this many arguments may access keys of another database than the selected one.

@@ -46,6 +46,8 @@ mod replication;
 mod requests;
 mod scripts;
 mod scripts_differential;
+#[path = "../../../hotring-store/tests/it/search.rs"]
+mod search;
 mod snapshots;
 mod start;
 mod tls;

@@ -1,11 +1,14 @@
 //! A small client for the tests: sends raw bytes, reads replies of both protocol versions.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use hotring_protocol::{Reply as Received, ReplyReader};
 use hotring_server::{Config, Running, start};
+
+/// A reply that takes longer fails the test.
+const READ_MAX: Duration = Duration::from_secs(20);
 
 /// A server for one test, stopped on drop.
 pub struct TestServer {
@@ -185,7 +188,7 @@ pub fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
 impl Wire {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("connects");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(READ_MAX)).unwrap();
         stream.set_nodelay(true).unwrap();
         Wire { stream, replies: ReplyReader::default() }
     }
@@ -229,16 +232,42 @@ impl Wire {
     }
 
     pub fn reply(&mut self) -> Reply {
+        self.try_reply().expect("reads a reply")
+    }
+
+    /// The next reply, or why there is none.
+    pub fn try_reply(&mut self) -> io::Result<Reply> {
         let mut chunk = Vec::new();
         loop {
             if let Some(reply) = self.replies.next_reply().expect("a reply of RESP") {
-                return Reply::of(reply);
+                return Ok(Reply::of(reply));
             }
             chunk.resize(64 << 10, 0);
-            let len = self.stream.read(&mut chunk).expect("reads a reply");
-            let unread = || self.replies.unread().escape_ascii().to_string();
-            assert!(len > 0, "the connection ended inside a reply: {}", unread());
+            let len = self.stream.read(&mut chunk)?;
+            if len == 0 {
+                let unread = self.replies.unread().escape_ascii().to_string();
+                let why = format!("the connection ended inside a reply: {unread}");
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, why));
+            }
             self.replies.push(&chunk[..len]);
         }
+    }
+
+    /// As [`say`](Self::say), for a server that may end the connection.
+    pub fn try_say(&mut self, line: &str) -> io::Result<Reply> {
+        self.stream.write_all(&request(&line.split_whitespace().collect::<Vec<_>>()))?;
+        self.try_reply()
+    }
+
+    /// Whether no byte of a reply comes within this time.
+    pub fn is_silent_for(&mut self, time: Duration) -> bool {
+        assert!(self.replies.unread().is_empty(), "replies that no one has read");
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_read_timeout(Some(READ_MAX)).unwrap();
+        matches!(
+            peeked.map_err(|error| error.kind()),
+            Err(ErrorKind::WouldBlock | ErrorKind::TimedOut)
+        )
     }
 }

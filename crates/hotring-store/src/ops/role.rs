@@ -16,6 +16,7 @@ use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::mode::Role;
 use crate::session::Session;
+use crate::watch::Watch;
 
 impl Session {
     /// Changes the role of the store, and returns the position of the last record at that moment; None if there is no
@@ -52,13 +53,21 @@ impl Session {
     }
 
     /// Begins or ends to mark writes, so that [`last_records`](Self::last_records) can tell what a reply depends on.
-    /// Writes before are not marked: replies must wait for the returned position, that of the last record at that
-    /// moment. None if there is no log.
+    /// All writes before count as one write of all keys. Returns the position of the last record at that moment; None
+    /// if there is no log.
     pub fn mark_writes(&mut self, on: bool) -> Option<Lsn> {
         self.hold(&Keys::All, Hold::Exclusive, |session| {
+            let position = session.logged.log().map(hotring_log::Log::handed);
             session.logged.modes.set_marked(on);
-            session.logged.log().map(hotring_log::Log::handed)
+            session.logged.marks.begin_at(position.unwrap_or(0));
+            position
         })
+    }
+
+    /// Whether writes are marked. A session that has read before they were need not be told.
+    #[inline(always)]
+    pub fn marks_writes(&self) -> bool {
+        self.logged.modes.get().is_marked()
     }
 
     /// The position that the log must have reached at the replicas before a reply may show what this session has read
@@ -66,6 +75,21 @@ impl Session {
     /// marked. May wait for a write of these keys that is under way. It is too high rather than too low.
     pub fn last_records<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Lsn {
         keys.into_iter().map(|key| self.last_record(key)).max().unwrap_or(0)
+    }
+
+    /// Like [`last_records`](Self::last_records), for a session that may have read any keys of any database.
+    pub fn last_record_of_all(&mut self) -> Lsn {
+        if !self.gate.holds_any() {
+            // As for one key.
+            drop(self.gate.read_all());
+            self.logged.marks.under_way().for_each(|hash| drop(self.logged.order(hash)));
+        }
+        self.logged.log().map_or(0, hotring_log::Log::handed)
+    }
+
+    /// Like [`last_records`](Self::last_records), for the key of a watch that has fired.
+    pub fn last_record_of_watch(&mut self, watch: &Watch) -> Lsn {
+        self.within(watch.database_id, |session| session.last_record(watch.key()))
     }
 
     fn last_record(&mut self, key: &[u8]) -> Lsn {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hotring_store::{StoreError, Taker};
+use hotring_store::{Role, StoreError, Taker};
 
 use super::key::type_name;
 use crate::state::blocked::{Blocked, Want};
@@ -61,7 +61,10 @@ fn take_or_wait(
         let examined = c.alone(&held, |c| {
             let examined = examine_keys(c, want, keys)?;
             match examined {
-                Examined::Nothing if c.client.may_wait() => wait(c, want, keys, limit),
+                Examined::Nothing if c.client.may_wait() => {
+                    check_role(c)?;
+                    wait(c, want, keys, limit);
+                }
                 Examined::Nothing if want.destination().is_some() => c.reply.null(),
                 Examined::Nothing => c.reply.null_array(),
                 Examined::Taken | Examined::Queued(_) => {}
@@ -150,7 +153,7 @@ fn wait_behind(
         true => line_up(c, want, &[], &others, limit),
         false => c.alone(&held, |c| {
             let is_present = |key: &&[u8]| c.store.peek_value(key, c.now, |_| ()).is_some();
-            let is_free = !held.iter().any(is_present);
+            let is_free = !held.iter().any(is_present) && check_role(c).is_ok();
             is_free.then(|| line_up(c, want, &held, &others, limit)).flatten()
         }),
     };
@@ -172,7 +175,19 @@ fn wait_behind(
             break;
         }
     }
-    Ok(true)
+    match check_role(c) {
+        Err(failure) if blocked.served().is_none() && c.client.shared.withdraw() => Err(failure),
+        _ => Ok(true),
+    }
+}
+
+/// No client waits at a replica. The caller holds the keys, or has read one since its wait began: if this server is a
+/// primary still, a change of its role ends the wait.
+fn check_role(c: &Context<'_>) -> Outcome {
+    match c.store.role() {
+        Role::Primary => Ok(()),
+        Role::Replica => Err(StoreError::ReadOnly.into()),
+    }
 }
 
 /// Parses a timeout in seconds, possibly with a fraction; 0 means no limit. The errors are the same as in Redis.

@@ -19,6 +19,7 @@ use crate::state::notify;
 use crate::state::pause::Paused;
 use crate::state::scripts::BUSY;
 use crate::state::server::Server;
+use crate::state::shown;
 use crate::state::subscriptions::is_allowed_while_listening;
 use crate::state::thread::ThreadState;
 use crate::state::tracking;
@@ -43,7 +44,7 @@ impl RespExecutor {
                 client.begin_wait(wait);
                 return i;
             }
-            client.fetch_messages(out);
+            let mut shows_writes = client.fetch_messages(out);
             client.begin_request();
             let start = out.len();
             if !self.is_answered(thread, i, run, client, out) {
@@ -51,7 +52,10 @@ impl RespExecutor {
             }
             client.end_request(self.batch.spec(i), start, out);
             thread.locals.long_values.cut(out.len());
-            client.fetch_messages(out);
+            shows_writes |= client.fetch_messages(out);
+            if shows_writes && thread.store.marks_writes() {
+                shown::note_all(&mut thread.store);
+            }
             if client.is_interrupted() {
                 return i + 1;
             }
@@ -184,6 +188,7 @@ impl RespExecutor {
         // Messages that have just arrived must not prevent a request that has begun from running.
         let unlimited = Run { out_max: usize::MAX, ..*run };
         self.execute(thread, i..i + 1, &unlimited, client, out);
+        self.note_shown(thread, i..i + 1, run.input);
         let Some(spec) = self.batch.spec(i) else { return };
         let args = self.batch.args(i, run.input);
         if let Some(took) = timer.and_then(|timer| timer.stop(thread)) {

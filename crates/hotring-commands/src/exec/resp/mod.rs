@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use hotring_protocol::{ArgsView, Decoder, Limits, ProtocolError, Writer};
-use hotring_store::KeyHash;
+use hotring_store::{KeyHash, Session};
 
 use crate::commands::answer::answer;
 use crate::commands::blocking::serve_ready;
@@ -18,6 +18,7 @@ use crate::observe::counters::Counters;
 use crate::state::batching::{Fed, TURN_LEN};
 use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
+use crate::state::shown;
 use crate::state::thread::ThreadState;
 use crate::state::transaction::aborted;
 use crate::table::{CommandError, CommandId, Spec, resolve};
@@ -69,7 +70,11 @@ impl RespExecutor {
             });
             let run = Run { input, now, wall: now, reply_len_max, out_max };
             let ran = match is_plain {
-                true => self.execute(thread, 0..len, &run, client, out),
+                true => {
+                    let ran = self.execute(thread, 0..len, &run, client, out);
+                    self.note_shown(thread, 0..ran, input);
+                    ran
+                }
                 // A primary tells when a key is over. Until then its requests find the key, as they did there.
                 false if client.is_of_primary() => {
                     self.execute_checked(thread, &Run { now: 0, ..run }, client, out)
@@ -202,6 +207,24 @@ impl RespExecutor {
             }
         }
         ran
+    }
+
+    /// Has the replies to these requests, which have run, wait for the writes that they show.
+    #[inline(always)]
+    fn note_shown(&self, thread: &mut ThreadState, requests: Range<usize>, input: &[u8]) {
+        if thread.store.marks_writes() {
+            self.note_marked(&mut thread.store, requests, input);
+        }
+    }
+
+    #[inline(never)]
+    fn note_marked(&self, store: &mut Session, requests: Range<usize>, input: &[u8]) {
+        if store.database_id() != self.batch.database_id {
+            // Some ran there, some here.
+            return shown::note_all(store);
+        }
+        let request = |i| Some((self.batch.spec(i)?, self.batch.args(i, input)));
+        shown::note(store, requests.filter_map(request));
     }
 
     /// Samples the batch for the list of hot keys.

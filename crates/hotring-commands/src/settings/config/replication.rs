@@ -1,6 +1,9 @@
 //! The settings of replication.
 
 use std::fmt;
+use std::time::Duration;
+
+use hotring_cluster::Rules;
 
 use crate::settings::config::Secret;
 
@@ -27,6 +30,10 @@ pub struct ReplicationSettings {
     pub in_sync: Vec<Source>,
     /// Writes are refused while fewer of `in_sync` follow.
     pub min_in_sync: usize,
+    /// Milliseconds for which an answered beat binds a replica; a beat is due each eighth of it.
+    pub lease_ms: u64,
+    /// Milliseconds that a replica may be behind without being missed.
+    pub in_sync_lag_ms: u64,
     /// The treatment of what a Redis primary has, and this server has not.
     pub unknown: Unknown,
     /// The rank of this server when a replica is chosen for promotion; 0 means never.
@@ -46,6 +53,8 @@ impl Default for ReplicationSettings {
             is_replicated: false,
             in_sync: Vec::new(),
             min_in_sync: 0,
+            lease_ms: 8_000,
+            in_sync_lag_ms: 2_000,
             unknown: Unknown::Stop,
             priority: 100,
         }
@@ -91,6 +100,30 @@ impl Source {
 }
 
 impl ReplicationSettings {
+    /// The rules of the machines. Without a coordinator no replica promises anything.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            lease: Duration::from_millis(self.lease_ms),
+            promises: false,
+            in_sync_lag: Duration::from_millis(self.in_sync_lag_ms),
+            min_in_sync: self.min_in_sync,
+            ..Rules::default()
+        }
+    }
+
+    /// Refuses settings that exclude each other.
+    pub fn check(&self) -> Result<(), String> {
+        let rules = self.rules();
+        // A replica must not be missed because one beat is late.
+        if rules.are_consistent() && rules.in_sync_lag >= 2 * rules.beat() {
+            return Ok(());
+        }
+        Err(format!(
+            "in-sync-lag is {} ms and must be at least a quarter of lease, which is {} ms, and below 0.9 of it",
+            self.in_sync_lag_ms, self.lease_ms
+        ))
+    }
+
     /// The replicas for which replies wait.
     pub fn awaited(&self) -> &[Source] {
         if self.is_replicated { &self.in_sync } else { &[] }
@@ -106,6 +139,16 @@ impl fmt::Display for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lag_fits_the_lease() {
+        let check = |lease_ms, in_sync_lag_ms| {
+            ReplicationSettings { lease_ms, in_sync_lag_ms, ..Default::default() }.check().is_ok()
+        };
+        assert!(ReplicationSettings::default().check().is_ok());
+        assert!(check(1_000, 250) && check(1_000, 899) && check(10_000, 8_999));
+        assert!(!check(1_000, 249) && !check(1_000, 900) && !check(10_000, 9_000));
+    }
 
     #[test]
     fn a_source_is_a_host_and_a_port_or_nobody() {

@@ -116,6 +116,25 @@ pub(super) static REPLICATION: &[Setting] = &[
         set: |c, v| number(v, 0, 1024).map(|n| c.replication.min_in_sync = n),
     },
     Setting {
+        name: "lease",
+        alias: "",
+        placeholder: "MS",
+        help: "A primary asks its replicas for a sign of life each eighth of this time",
+        change: Change::Running,
+        get: |c| c.replication.lease_ms.to_string(),
+        set: |c, v| number(v, 1_000, 3_600_000).map(|n| c.replication.lease_ms = n),
+    },
+    Setting {
+        name: "in-sync-lag",
+        alias: "",
+        placeholder: "MS",
+        help: "A replica of in-sync-replicas that is further behind, or silent for longer, counts as missing; must be \
+               at least a quarter of lease, and below 0.9 of it",
+        change: Change::Running,
+        get: |c| c.replication.in_sync_lag_ms.to_string(),
+        set: |c, v| number(v, 250, 3_600_000).map(|n| c.replication.in_sync_lag_ms = n),
+    },
+    Setting {
         name: "replicaof-unknown",
         alias: "",
         placeholder: "stop|skip",

@@ -23,6 +23,8 @@ pub(super) struct Inbox {
     /// Messages of channels and of MONITOR. They must be sent after the invalidations: a publisher that announces a
     /// change of a key relies on this order.
     messages: Vec<u8>,
+    /// There are invalidations among both, which show that a key was written.
+    show_writes: bool,
     version: Version,
     /// The connection has subscriptions.
     listens: bool,
@@ -40,9 +42,11 @@ impl Inbox {
 
     pub(super) fn clear(&mut self) {
         (self.invalidations, self.messages) = (Vec::new(), Vec::new());
+        self.show_writes = false;
     }
 
-    fn move_to(&mut self, out: &mut Vec<u8>) {
+    /// Moves the messages to `out`; true if there are invalidations among them.
+    fn move_to(&mut self, out: &mut Vec<u8>) -> bool {
         for bytes in [&mut self.invalidations, &mut self.messages] {
             let bytes = std::mem::take(bytes);
             if out.is_empty() && !bytes.is_empty() {
@@ -51,6 +55,7 @@ impl Inbox {
                 out.extend_from_slice(&bytes);
             }
         }
+        std::mem::take(&mut self.show_writes)
     }
 }
 
@@ -117,12 +122,14 @@ impl ClientShared {
         by_channel: bool,
         write: impl FnOnce(&mut Writer<'_>),
     ) {
-        self.put(max, |inbox| match inbox.version {
-            Version::Resp3 => write(&mut Writer::new(&mut inbox.invalidations, Version::Resp3)),
-            Version::Resp2 if by_channel && inbox.listens => {
-                write(&mut Writer::new(&mut inbox.messages, Version::Resp2));
-            }
-            Version::Resp2 => {}
+        self.put(max, |inbox| {
+            let to = match inbox.version {
+                Version::Resp3 => &mut inbox.invalidations,
+                Version::Resp2 if by_channel && inbox.listens => &mut inbox.messages,
+                Version::Resp2 => return,
+            };
+            write(&mut Writer::new(to, inbox.version));
+            inbox.show_writes = true;
         });
     }
 
@@ -153,15 +160,20 @@ impl ClientShared {
     }
 
     /// Moves the messages to `out`, unless a change of users has not been handled yet: the messages may have arrived
-    /// after the change, and the user may have lost the right to them.
-    pub fn fetch(&self, out: &mut Vec<u8>) {
-        self.fetch_from(&mut self.inbox(), out);
+    /// after the change, and the user may have lost the right to them. True if they show that keys were written.
+    pub fn fetch(&self, out: &mut Vec<u8>) -> bool {
+        self.fetch_from(&mut self.inbox(), out).unwrap_or(false)
+    }
+
+    /// Whether the messages show that keys were written.
+    pub fn has_invalidations(&self) -> bool {
+        self.inbox().show_writes
     }
 
     /// Changes the version of later messages. Does nothing and returns false if users have changed.
     pub(super) fn change_version(&self, version: Version, out: &mut Vec<u8>) -> bool {
         let mut inbox = self.inbox();
-        let is_fetched = self.fetch_from(&mut inbox, out);
+        let is_fetched = self.fetch_from(&mut inbox, out).is_some();
         if is_fetched {
             inbox.version = version;
         }
@@ -188,14 +200,13 @@ impl ClientShared {
         true
     }
 
-    fn fetch_from(&self, inbox: &mut Inbox, out: &mut Vec<u8>) -> bool {
+    fn fetch_from(&self, inbox: &mut Inbox, out: &mut Vec<u8>) -> Option<bool> {
         if self.have_users_changed() {
-            return false;
+            return None;
         }
         // ORDERING: Relaxed, under the lock of the inbox.
         self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
-        self.inboxes.change(inbox, |inbox| inbox.move_to(out));
-        true
+        Some(self.inboxes.change(inbox, |inbox| inbox.move_to(out)))
     }
 
     /// Whether a change of users has not been handled yet. The caller must hold the lock of the inbox: a thread that
@@ -268,8 +279,11 @@ mod tests {
         let mut out = Vec::new();
         client.change_version(Version::Resp3, &mut out);
         client.deliver(0, |w| w.simple("news"));
+        assert!(!client.has_invalidations());
         client.invalidate(0, false, |w| w.simple("old"));
+        assert!(client.has_invalidations());
         assert_eq!(fetched(&client), "+old\r\n+news\r\n");
+        assert!(!client.has_invalidations());
         client.deliver(0, |w| w.simple("news"));
         client.invalidate(0, false, |w| w.simple("old"));
         assert!(client.end_messages(false, &mut out));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{ClientShared, Inboxes};
+use super::{ClientShared, Inboxes, Unblocked};
 use crate::host::clock;
 use crate::settings::config::{Config, memory};
 use crate::state::pause::ClientPause;
@@ -90,6 +90,11 @@ impl Clients {
     /// Makes all connections look up their users again, because users have changed.
     pub(crate) fn users_changed(&self) {
         self.lock().values().for_each(|client| client.users_changed());
+    }
+
+    /// Ends all waits for keys, because the server has become a replica.
+    pub(in crate::state) fn unblock_demoted(&self) {
+        self.all().iter().for_each(|client| _ = client.unblock(Unblocked::Demoted));
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {

@@ -84,12 +84,10 @@ impl Client {
         }
     }
 
-    /// Appends the messages that have arrived.
-    pub(crate) fn fetch_messages(&self, out: &mut Vec<u8>) {
+    /// Appends the messages that have arrived; true if they show that keys were written.
+    pub(crate) fn fetch_messages(&self, out: &mut Vec<u8>) -> bool {
         // A connection that is being closed may have lost the right to the messages.
-        if self.shared.signals() & MESSAGES != 0 && self.closing.is_none() {
-            self.shared.fetch(out);
-        }
+        self.shared.signals() & MESSAGES != 0 && self.closing.is_none() && self.shared.fetch(out)
     }
 
     /// Moves the messages that have arrived to before the reply, which must not have begun. Called when a subscription

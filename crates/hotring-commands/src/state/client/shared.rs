@@ -21,11 +21,13 @@ pub enum Unblocked {
     TimedOut,
     /// With an error.
     Failed,
+    /// With an error, because the server has become a replica.
+    Demoted,
 }
 
-/// Values of [`ClientShared::waiting`]. `RUNS`: no wait. `WAITS`: a wait for a key. `TIMED_OUT` and `FAILED`: a wait
-/// that CLIENT UNBLOCK has ended, which the connection's own thread has not noticed yet. `PAUSED`: any other wait, such
-/// as for the end of a pause.
+/// Values of [`ClientShared::waiting`]. `RUNS`: no wait. `WAITS`: a wait for a key. `TIMED_OUT`, `FAILED` and
+/// `DEMOTED`: a wait that another client's command has ended, which the connection's own thread has not noticed yet.
+/// `PAUSED`: any other wait, such as for the end of a pause.
 pub(super) const RUNS: u8 = 0;
 pub(super) const WAITS: u8 = 1;
 const TIMED_OUT: u8 = 2;
@@ -35,6 +37,7 @@ pub(super) const PAUSED: u8 = 4;
 /// thread has ended the wait.
 const CLAIMED: u8 = 5;
 const ENDED: u8 = 6;
+const DEMOTED: u8 = 7;
 
 /// The names of a client. Strings are boxed, here and below, because there may be many thousands of clients.
 #[derive(Clone, Debug)]
@@ -143,6 +146,7 @@ pub(super) fn unblocked(waiting: u8) -> Option<Unblocked> {
     match waiting {
         TIMED_OUT => Some(Unblocked::TimedOut),
         FAILED => Some(Unblocked::Failed),
+        DEMOTED => Some(Unblocked::Demoted),
         _ => None,
     }
 }
@@ -283,6 +287,7 @@ impl ClientShared {
         let ended = match reason {
             Unblocked::TimedOut => TIMED_OUT,
             Unblocked::Failed => FAILED,
+            Unblocked::Demoted => DEMOTED,
         };
         let has_ended = self.end_if_waits(ended);
         if has_ended {

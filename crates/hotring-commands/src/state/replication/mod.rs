@@ -112,7 +112,9 @@ impl Replication {
     pub(super) fn set_rules(&self, settings: &ReplicationSettings, log: Option<&Log>) {
         let mut roles = self.roles();
         roles.set_rules(settings, log);
+        // Now, not at the next tick: until then writes would be applied for which a replica is missing.
         self.publish_writes(roles.writes());
+        drop(roles);
         self.work.notify_one();
     }
 
@@ -237,12 +239,15 @@ impl Replication {
         }
         if self.is_replica() {
             session.switch_role(hotring_store::Role::Replica, clock::unix_ms());
-        } else if has_epochs {
+        } else if has_epochs || self.roles().awaits() {
             session.follow(true);
         }
         if self.is_replica() || has_epochs {
             // A replica of this server may be about to come back.
             backlog.turn_on(log);
+        }
+        if !self.is_replica() {
+            self.mark_from_now(session);
         }
         let mut roles = self.roles();
         match self.is_replica() {
@@ -253,6 +258,42 @@ impl Replication {
         }
     }
 
+    /// Whether the store must mark writes, because replies wait for replicas. None: as before.
+    fn marks_writes(&self) -> Option<bool> {
+        let roles = self.roles();
+        match roles.role {
+            Role::Primary(_) => Some(roles.awaits()),
+            Role::Alone(_) => Some(false),
+            // What a former primary alone has may still be there.
+            Role::Replica(_) => None,
+        }
+    }
+
+    /// Begins or ends to mark writes, as the settings and the role ask for.
+    pub fn mark_writes(&self, session: &mut Session) {
+        if let Some(on) = self.marks_writes().filter(|on| *on != session.marks_writes()) {
+            session.mark_writes(on);
+        }
+    }
+
+    /// Ends the marking at a replica, because from here on it has nothing that its primary has not.
+    pub fn end_marks(&self, session: &mut Session) {
+        if session.marks_writes() {
+            session.mark_writes(false);
+        }
+    }
+
+    /// Has writes marked if replies wait for replicas, before the time as a primary begins. It is unknown which of
+    /// the earlier writes the replicas have.
+    fn mark_from_now(&self, session: &mut Session) {
+        let roles = self.roles();
+        let (awaits, is_primary) = (roles.awaits(), matches!(roles.role, Role::Primary(_)));
+        drop(roles);
+        if !is_primary {
+            session.mark_writes(awaits);
+        }
+    }
+
     /// Becomes a primary for its first replica. True if writes are logged from now on.
     pub fn become_primary(&self, session: &mut Session, log: &Log) -> bool {
         if self.is_replica() {
@@ -260,7 +301,9 @@ impl Replication {
         }
         session.switch_log(true);
         // What expires from here on is removed in the stream.
-        session.follow(true).is_some()
+        let is_followed = session.follow(true).is_some();
+        self.mark_from_now(session);
+        is_followed
             && session
                 .at_end_of_log(|_, _| {
                     let is_primary = !self.is_replica();
@@ -288,7 +331,12 @@ impl Replication {
     ///
     /// # Errors
     /// Only a part of the primary's data is there.
-    pub(super) fn promote(&self, log: Option<&Log>) -> Result<(), &'static str> {
+    pub(super) fn promote(
+        &self,
+        session: &mut Session,
+        log: Option<&Log>,
+    ) -> Result<(), &'static str> {
+        self.mark_from_now(session);
         let mut roles = self.roles();
         let now = roles.now();
         let Role::Replica(replica) = &mut roles.role else { return Ok(()) };
@@ -300,7 +348,10 @@ impl Replication {
             _ => None,
         });
         match (taken, log) {
-            (Some(from), Some(log)) if has_history => roles.take_over(*from, log),
+            (Some(from), Some(log)) if has_history => {
+                begin_numbers(session, from.told);
+                roles.take_over(*from, log);
+            }
             _ => roles.be_alone(log.map_or(0, Log::handed)),
         }
         // Not only at the next tick: a write before would be applied, and its replica is most likely not there.
@@ -348,7 +399,9 @@ impl Replication {
     }
 
     /// Becomes a primary by a handover, at a moment without writes.
-    pub(super) fn take_over(&self, from: TakeOver, log: &Log) {
+    pub(super) fn take_over(&self, session: &mut Session, from: TakeOver, log: &Log) {
+        self.mark_from_now(session);
+        begin_numbers(session, from.told);
         let mut roles = self.roles();
         roles.take_over(from, log);
         self.publish_writes(roles.writes());
@@ -423,6 +476,15 @@ impl Replication {
     pub fn applied(&self) -> Option<Lsn> {
         self.roles().replica().map(|replica| replica.last())
     }
+}
+
+/// Has compare-and-swap numbers begin above those of the old primary, which has told its last one in each beat, and may
+/// have given more since.
+fn begin_numbers(session: &Session, told: Told) {
+    const SINCE: u64 = 1 << 40;
+    // Some clients hold them as signed numbers.
+    const MAX: u64 = 1 << 62;
+    session.unique_numbers().begin_above(told.cas.saturating_add(SINCE).min(MAX));
 }
 
 #[cfg(any(test, fuzzing, feature = "testing"))]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hotring_cluster::{
     FailoverEnd, FailoverRefused, Held, Hello, Identity, Kept, Moment, NodeId, Origin, Primary,
-    PrimaryAct, Replica, ReplicaAct, Rules, Stamp, Start, StoreId, TakeOver, ToPrimary, ToReplica,
-    Told, Writes,
+    PrimaryAct, Replica, ReplicaAct, Rules, Set, Stamp, Start, StoreId, TakeOver, ToPrimary,
+    ToReplica, Told, Writes,
 };
 use hotring_log::{Effect, Log, Lsn, Records};
 use sha1::{Digest, Sha1};
@@ -19,15 +19,6 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::codec::epochs_to_bytes;
 use crate::settings::config::{ReplicationSettings, Source};
-
-/// The rules of servers without a coordinator: no replica promises anything, and a beat is due each second.
-const RULES: Rules = Rules {
-    lease: Duration::from_secs(8),
-    promises: false,
-    in_sync_lag: Duration::from_secs(2),
-    min_in_sync: 0,
-    stale_max: Duration::from_secs(10),
-};
 
 /// The name under which a replica is known here: that of the address at which it listens. Operators name replicas by
 /// their addresses, which stay the same over restarts.
@@ -149,7 +140,7 @@ pub struct Roles {
     attached: Vec<Attached>,
     /// The replicas for which replies wait, and whether replies wait for any.
     awaited: Vec<NodeId>,
-    min_in_sync: usize,
+    rules: Rules,
     tasks: Vec<Task>,
     failover: Option<FailoverEnd>,
 }
@@ -166,7 +157,7 @@ impl Roles {
             role: Role::Alone(held),
             attached: Vec::new(),
             awaited: Vec::new(),
-            min_in_sync: 0,
+            rules: ReplicationSettings::default().rules(),
             tasks: Vec::new(),
             failover: None,
         }
@@ -175,7 +166,7 @@ impl Roles {
     /// Applies changed settings.
     pub(super) fn set_rules(&mut self, settings: &ReplicationSettings, log: Option<&Log>) {
         let named = settings.awaited().iter().map(|source| node_of(&source.host, source.port));
-        (self.awaited, self.min_in_sync) = (named.collect(), settings.min_in_sync);
+        (self.awaited, self.rules) = (named.collect(), settings.rules());
         self.apply_rules();
         if let Some(log) = log {
             self.carry_out(log);
@@ -183,9 +174,9 @@ impl Roles {
     }
 
     fn apply_rules(&mut self) {
-        let (now, awaited, min) = (self.now(), self.awaited.clone(), self.min_in_sync);
+        let (now, awaited, rules) = (self.now(), self.awaited.clone(), self.rules);
         let Some(primary) = self.primary() else { return };
-        primary.set_min_in_sync(min);
+        primary.set_rules(rules);
         if primary.in_sync() != awaited
             && let Err(why) = primary.name(now, awaited)
         {
@@ -211,7 +202,7 @@ impl Roles {
     pub(super) fn writes(&self) -> Writes {
         match &self.role {
             Role::Primary(primary) => primary.writes(self.now()),
-            Role::Alone(_) if self.min_in_sync > 0 || self.awaits() => Writes::NoReplicas,
+            Role::Alone(_) if self.rules.min_in_sync > 0 || self.awaits() => Writes::NoReplicas,
             Role::Alone(_) | Role::Replica(_) => Writes::Open,
         }
     }
@@ -283,7 +274,8 @@ impl Roles {
     pub(super) fn become_replica(&mut self, last: Lsn, adopt: bool, log: Option<&Log>) {
         self.attached.clear();
         let held = self.held(last, adopt);
-        self.role = Role::Replica(Box::new(Replica::new(self.now(), self.me, RULES, None, held)));
+        let replica = Replica::new(self.now(), self.me, self.rules, None, held);
+        self.role = Role::Replica(Box::new(replica));
         if let Some(log) = log {
             self.publish(log);
         }
@@ -299,8 +291,7 @@ impl Roles {
         let clean = history.starts().is_empty();
         let kept = Kept { store, history, last, clean };
         let set = Origin::Named(self.awaited.clone());
-        let rules = Rules { min_in_sync: self.min_in_sync, ..RULES };
-        let primary = Primary::start(self.now(), self.me, rules, kept, set);
+        let primary = Primary::start(self.now(), self.me, self.rules, kept, set);
         self.role = Role::Primary(Box::new(primary));
         self.carry_out(log);
     }
@@ -308,10 +299,11 @@ impl Roles {
     /// Becomes a primary by a promotion, in the same circumstances.
     pub(super) fn take_over(&mut self, from: TakeOver, log: &Log) {
         self.attached.clear();
-        let primary = Primary::take_over(self.now(), self.me, RULES, from);
+        // The settings here name this server's replicas, from the first moment on: without any, all that there is
+        // would count as acknowledged.
+        let from = TakeOver { set: Set::Named(self.awaited.clone()), ..from };
+        let primary = Primary::take_over(self.now(), self.me, self.rules, from);
         self.role = Role::Primary(Box::new(primary));
-        // The settings here name this server's replicas.
-        self.apply_rules();
         self.carry_out(log);
     }
 
@@ -448,8 +440,12 @@ impl Roles {
     fn publish(&self, log: &Log) {
         let (replicated, lacks) = match &self.role {
             Role::Primary(primary) if self.awaits() => {
-                let writes = primary.writes(self.now());
-                (primary.committed(), matches!(writes, Writes::NoReplicas | Writes::Closed))
+                let lacks = match primary.writes(self.now()) {
+                    // After a change of the primary the replicas come soon.
+                    Writes::NoReplicas => !primary.is_fresh(self.now()),
+                    writes => writes == Writes::Closed,
+                };
+                (primary.committed(), lacks)
             }
             // What still waits has an open fate: no replica of this server will acknowledge it.
             Role::Replica(_) if self.awaits() => (log.replicated(), true),

@@ -228,6 +228,13 @@ impl Tracking {
         self.left.fetch_add(options.entered, Ordering::Relaxed);
     }
 
+    /// Tells all clients to drop all that they keep.
+    pub(in crate::state) fn forget_all(&self) {
+        self.table.clear();
+        let inbox_max = self.inbox_max.load(Ordering::Relaxed);
+        self.registry().trackers.values().for_each(|tracker| tracker.invalidate(None, inbox_max));
+    }
+
     /// Evicts up to `count` keys while the table is over a limit.
     pub fn evict_excess(&self, count: usize) {
         for _ in 0..count {
@@ -299,10 +306,8 @@ impl Observer for Tracking {
     }
 
     fn cleared(&self, _: u64) {
-        self.table.clear();
-        let inbox_max = self.inbox_max.load(Ordering::Relaxed);
         // The client that has cleared the store gets the message as well: NOLOOP applies to single keys only.
-        self.registry().trackers.values().for_each(|tracker| tracker.invalidate(None, inbox_max));
+        self.forget_all();
     }
 }
 

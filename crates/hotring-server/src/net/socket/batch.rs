@@ -41,6 +41,8 @@ pub(super) enum Job {
     Input(Input),
     /// The end of a wait.
     EndWait(WaitEnd),
+    /// Messages of other threads, which show writes.
+    Messages,
 }
 
 impl Work {
@@ -75,6 +77,7 @@ impl Batch for Work {
             Job::ThreadBuffer { len } => (&read[..*len], None),
             Job::Input(input) => (input.bytes(), input.buffer()),
             Job::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
+            Job::Messages => return executor.fetch_messages(conversation, replies),
             Job::Nothing => return,
         };
         *fed = executor.feed_zero_copy(conversation, input, *now, (replies, attached));
@@ -169,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     ) -> io::Result<()> {
         self.conversation.0 = work.conversation.take();
         let (fed, now) = (work.fed, work.now);
-        let mut waits_for_request = true;
+        let (mut waits_for_request, mut is_of_messages) = (true, false);
         match std::mem::replace(&mut work.job, Job::Nothing) {
             Job::ThreadBuffer { len } => {
                 self.stalled = fed.stalled;
@@ -186,6 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 self.input.drop_ran(fed.consumed, rest_waits);
                 self.publish_lengths();
             }
+            Job::Messages => (waits_for_request, is_of_messages) = (false, true),
             // Requests that arrived meanwhile run next.
             Job::EndWait(_) | Job::Nothing => {
                 self.stalled = true;
@@ -195,6 +199,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let sent = self.send_replies(cx, &mut work);
         self.thread.give_back(Runner { fiber, work });
         sent?;
+        if let Some(wait) = &mut self.logged {
+            wait.is_of_messages = is_of_messages;
+        }
         if waits_for_request {
             self.wait_for_request(now, fed.consumed > 0);
         }

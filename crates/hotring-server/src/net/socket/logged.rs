@@ -24,13 +24,17 @@ pub(super) struct Wait {
     lsn: Lsn,
     /// Whether earlier replies, which do not wait, were still unsent.
     pub(super) has_others: bool,
+    /// What waits are messages, which no client takes for an acknowledgement.
+    pub(super) is_of_messages: bool,
+    /// Since when it waits for replicas, if it does.
+    pub(super) since: Option<Instant>,
     /// The round in which the connection was added to the waiters.
     added: Option<u64>,
 }
 
 impl Wait {
     pub(super) fn new(lsn: Lsn, has_others: bool) -> Wait {
-        Wait { lsn, has_others, added: None }
+        Wait { lsn, has_others, is_of_messages: false, since: None, added: None }
     }
 }
 

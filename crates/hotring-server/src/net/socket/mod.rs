@@ -262,6 +262,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             // A connection that is being closed may have lost its right to messages.
             let is_closing = self.conversation.client.closing.is_some();
             if signals & MESSAGES != 0 && !blocked && !is_closing {
+                if self.must_wait_for_messages() {
+                    ready!(self.run_messages(cx))?;
+                    continue;
+                }
                 // Messages are sent next.
                 self.conversation.client.shared.fetch(self.unsent.bytes());
                 self.publish_lengths();
@@ -309,6 +313,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
+    /// Whether messages show writes that replicas may lack.
+    fn must_wait_for_messages(&self) -> bool {
+        self.thread.server.persist.durability.awaits_replicas()
+            && self.conversation.client.shared.has_invalidations()
+    }
+
+    /// Fetches the messages on a fiber, because it may wait for writes that are under way.
+    fn run_messages(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut runner = self.thread.runner();
+        runner.work.job = Job::Messages;
+        self.run(runner, cx)
+    }
+
     /// Acts on signals from other threads; Some if the connection must end.
     fn obey_signals(&mut self, signals: u8) -> Option<io::Result<()>> {
         if signals & KILLED != 0 {
@@ -342,12 +359,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let Some(wait) = &mut self.logged else { return Poll::Ready(()) };
         let Thread { server, logged, .. } = &*self.thread;
         let reached = ready!(logged.poll(&server.persist.durability, wait, cx.waker()));
-        let has_others = wait.has_others;
+        let logged::Wait { has_others, is_of_messages, since, .. } = *wait;
         self.logged = None;
-        if let Err(trouble) = reached
-            && (trouble.of_replicas || server.settings.config().log.on_error == OnError::Stop)
-        {
-            self.take_back((!has_others).then_some(&trouble));
+        if let Some(since) = since {
+            let counters = self.counters();
+            counters.replica_waits.add(1);
+            counters.replica_wait_us.add(since.elapsed().as_micros() as u64);
+        }
+        if let Err(trouble) = reached {
+            let is_sent = match trouble.of_replicas {
+                // While a replica is missing, a client may read a key once too often.
+                true => is_of_messages,
+                false => self.thread.server.settings.config().log.on_error != OnError::Stop,
+            };
+            if !is_sent {
+                self.take_back((!has_others).then_some(&trouble));
+            }
         }
         Poll::Ready(())
     }
@@ -524,10 +551,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             work.give_back_replies();
             return Ok(());
         }
+        let durability = &self.thread.server.persist.durability;
         if let Some(lsn) = self.unacknowledged.take()
-            && !self.thread.server.persist.durability.has_reached(lsn)
+            && !durability.has_reached(lsn)
         {
-            self.logged = Some(logged::Wait::new(lsn, !self.unsent.is_empty()));
+            let since = durability.awaits_replicas().then(clock::monotonic);
+            let mut wait = logged::Wait::new(lsn, !self.unsent.is_empty());
+            wait.since = since;
+            self.logged = Some(wait);
         }
         let is_free = self.held.is_none() && self.logged.is_none();
         let mut sent = 0;

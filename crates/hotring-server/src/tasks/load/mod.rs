@@ -88,8 +88,9 @@ fn rest(server: &Server, snapshot: &Snapshot, fates: &[KeyFates]) -> Result<(), 
 
 /// Ends loading: from here on writes are accepted and logged.
 fn end(server: &Server) {
-    server.store.session().switch_log(true);
+    // First the role: a primary removes by records what has expired, from its first record on.
     begin_role(server);
+    server.store.session().switch_log(true);
     server.persist.loading.reach(Stage::All);
     server.settings.renew();
     server.tasks.expirer.wake();

@@ -358,6 +358,7 @@ impl<'a> Follower<'a> {
             return Err(LinkError::Peer("this server follows another primary now".to_string()));
         }
         server.replication.tail.end();
+        server.replication.end_marks(self.applier.session());
         server.persist.loading.end_copy();
         server.settings.renew();
         server.replication.update_link(|link| link.enter(LinkStage::Connected));

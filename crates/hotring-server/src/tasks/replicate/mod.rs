@@ -111,12 +111,14 @@ async fn tick(server: &Server) {
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut session = server.store.session_named(ROLE_SESSION);
+    let numbers = session.unique_numbers();
     loop {
         // The machine may have something to do between two ticks.
         let due = async { _ = timer.tick().await };
         _ = unless(server.replication.worked(), due).await;
         let Some(log) = server.persist.durability.stream() else { continue };
-        let told = Told { wall: clock::unix_ms(), cas: 0 };
+        let told = Told { wall: clock::unix_ms(), cas: numbers.last() };
+        server.replication.mark_writes(&mut session);
         let (tasks, has_changed) = server.replication.tick(told, log);
         if has_changed {
             server.settings.renew();

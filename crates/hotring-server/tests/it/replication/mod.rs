@@ -1,10 +1,17 @@
 //! Replication between servers: full copies beside writes, cut links, restarts of either side, promotion, and peers
 //! that send nonsense. Kills of processes are in the tests of the command line.
 
+mod demotion;
 mod events;
+#[allow(dead_code, reason = "the store uses more of it")]
+#[path = "../../../../hotring-store/tests/it/linearizability.rs"]
+mod linearizability;
 mod links;
+mod pair;
 mod peers;
 mod proxy;
+mod reads;
+mod restart;
 mod seeds;
 mod shown;
 mod tails;

@@ -73,6 +73,18 @@ impl UniqueNumbers {
         self.next().max(old.map_or(0, |old| old.saturating_add(1)))
     }
 
+    /// The last number that was given.
+    pub fn last(&self) -> u64 {
+        // ORDERING: Relaxed, as above.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Makes all later numbers greater than this one.
+    pub fn begin_above(&self, number: u64) {
+        // ORDERING: Relaxed, as above.
+        self.0.fetch_max(number, Ordering::Relaxed);
+    }
+
     /// Whether a number may have been given already: it is not greater than the last one.
     pub fn is_given(&self, number: u64) -> bool {
         // ORDERING: Relaxed, as above.
