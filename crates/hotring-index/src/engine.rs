@@ -52,7 +52,7 @@ pub struct Found<P> {
     /// The key's live item, if any.
     pub hit: Option<Hit>,
     /// The position where the search ended.
-    pub place: P,
+    pub position: P,
 }
 
 /// An index structure: [`Ring`](crate::Ring), or an engine of the crate `hotring-engines`.
@@ -93,7 +93,7 @@ pub unsafe trait Engine:
     /// The bucket of a hash; computed once per operation, under its pin.
     type Bucket: Copy;
     /// The position where a writer's search ended. Must not hold a lock.
-    type Place<'s>;
+    type Position<'s>;
     /// An insert's reservation, kept between two attempts.
     type Reservation: Reservation<Self>;
 
@@ -120,7 +120,7 @@ pub unsafe trait Engine:
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
         bucket: Self::Bucket,
-    ) -> Found<Self::Place<'s>>;
+    ) -> Found<Self::Position<'s>>;
 
     /// Links a private item whose key `found` reported absent. False: nothing has changed, and the caller
     /// searches again, keeping the reservation.
@@ -128,7 +128,7 @@ pub unsafe trait Engine:
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
         bucket: Self::Bucket,
-        found: &Found<Self::Place<'s>>,
+        found: &Found<Self::Position<'s>>,
         item: Item,
         reservation: &mut Self::Reservation,
     ) -> bool;
@@ -141,7 +141,7 @@ pub unsafe trait Engine:
         bucket: Self::Bucket,
         old: Hit,
         copy: Item,
-        found: Option<&Found<Self::Place<'s>>>,
+        found: Option<&Found<Self::Position<'s>>>,
     ) -> bool;
 
     /// Removes the live item that `found` ended at. False: nothing has changed.
@@ -149,7 +149,7 @@ pub unsafe trait Engine:
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
         bucket: Self::Bucket,
-        found: &Found<Self::Place<'s>>,
+        found: &Found<Self::Position<'s>>,
     ) -> bool;
 
     /// Removes a live item that a scan has met. False: the item was already dead.
@@ -343,7 +343,7 @@ pub trait Hotspots: Sized {
     fn rewritten<'s, K: Kind>(
         _p: &mut Pinned<'s, K, Self>,
         _copy: Item,
-        _found: Option<&Found<<Self as Engine>::Place<'s>>>,
+        _found: Option<&Found<<Self as Engine>::Position<'s>>>,
     ) where
         Self: Engine,
     {

@@ -1,4 +1,4 @@
-//! Each policy on accesses that were followed by hand, and the exact ones against models that search.
+//! Each policy on accesses that were traced by hand, and the exact policies against models that search.
 
 use fastrand::Rng;
 
@@ -17,7 +17,7 @@ fn hits(policy: &str, trace: &Trace, items: usize) -> u64 {
     Setting { trace, items }.hits(contestant)
 }
 
-/// Accesses of which few keys have most, and a scan now and then.
+/// Accesses most of which go to few keys, with occasional scans.
 fn mixed(seed: u64) -> Trace {
     let mut random = Rng::with_seed(seed);
     let key = |access: u64, random: &mut Rng| match access % 50 {
@@ -27,8 +27,8 @@ fn mixed(seed: u64) -> Trace {
     trace(&(0..4_000).map(|access| key(access, &mut random) as u32).collect::<Vec<_>>())
 }
 
-/// Hits of a cache that keeps its items in a list and lets `victim` say which of them goes. It is given the
-/// accesses so far, those to come, and the items in the order in which they came.
+/// Hits of a cache that keeps its items in a list and evicts the one that `victim` chooses. `victim` gets the accesses
+/// so far, those to come, and the items in the order of their insertion.
 fn model(trace: &Trace, items: usize, victim: impl Fn(&[u32], &[u32], &[u32]) -> usize) -> u64 {
     let (mut cache, mut hits) = (Vec::new(), 0);
     for (now, key) in trace.accesses().iter().enumerate() {
@@ -45,7 +45,7 @@ fn model(trace: &Trace, items: usize, victim: impl Fn(&[u32], &[u32], &[u32]) ->
     hits
 }
 
-/// The place of the item for which `f` is least.
+/// The index of the item for which `f` is least.
 fn least<T: Ord>(cache: &[u32], f: impl Fn(u32) -> T) -> usize {
     (0..cache.len()).min_by_key(|&position| f(cache[position])).unwrap()
 }
@@ -74,7 +74,7 @@ fn exact_policies_count_as_models_that_search() {
     }
 }
 
-/// Accesses and hits of items that are there, in any order: LFU, CLOCK and SIEVE by their definition.
+/// LFU, CLOCK and SIEVE against plain implementations of their definitions.
 #[test]
 fn lfu_clock_and_sieve_count_as_models_that_search() {
     for seed in 0..3 {
@@ -103,7 +103,7 @@ fn naive_lfu(trace: &Trace, items: usize) -> u64 {
     hits
 }
 
-/// A hand that begins at the oldest. What it passes goes to the end, or stays and the hand goes on.
+/// A hand that begins at the oldest item. An item that it passes moves to the end, or stays in its position.
 fn naive_hand(trace: &Trace, items: usize, to_end: bool) -> u64 {
     let (mut cache, mut hand, mut hits): (Vec<(u32, bool)>, _, _) = (Vec::new(), 0, 0);
     for &key in trace.accesses() {
@@ -131,7 +131,7 @@ fn naive_hand(trace: &Trace, items: usize, to_end: bool) -> u64 {
 }
 
 #[test]
-fn known_hits_of_what_has_ghosts() {
+fn policies_with_ghosts_have_known_hits() {
     // Four items. 1 and 2 are visited, so that S3-FIFO's queue of one promotes them; a scan; they are still there.
     let keys = [1, 1, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2];
     assert_eq!(hits("s3-fifo", &trace(&keys), 4), 6);

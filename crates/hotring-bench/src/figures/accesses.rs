@@ -19,7 +19,7 @@ pub const ENTRIES: [Entry; 1] = [Entry {
     subject: Subject {
         id: "hotring-3",
         title: "Expected memory accesses for a lookup",
-        source: Source { paper: Paper::HotRing, place: "figure 3" },
+        source: Source { paper: Paper::HotRing, reference: "figure 3" },
         paper: "By formula, for 250 million items: a chain of L items takes 1 + L/2 accesses, \
                 however hot the item; chains with the hottest items first take far fewer, and the \
                 distance grows with L.",

@@ -23,7 +23,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "durable-table-2",
             title: "Hash maps under three locks",
-            source: Source { paper: Paper::DurableStore, place: "table 2" },
+            source: Source { paper: Paper::DurableStore, reference: "table 2" },
             paper: "50 coroutines on 4 virtual cores. A readers-writer lock reads 3.25 times as fast \
                     as one lock, and is as fast (1.05) where reads and writes mix; locks for \
                     segments 2.70 and 1.97 times.",
@@ -34,7 +34,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "durable-5",
             title: "The same hash maps behind a server",
-            source: Source { paper: Paper::DurableStore, place: "figure 5" },
+            source: Source { paper: Paper::DurableStore, reference: "figure 5" },
             paper: "In a server that clients ask over the network, the choice of the map makes \
                     much less of a difference.",
         },

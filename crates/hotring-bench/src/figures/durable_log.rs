@@ -20,7 +20,7 @@ pub const ENTRIES: [Entry; 1] = [Entry {
     subject: Subject {
         id: "durable-table-1",
         title: "What a write-ahead log costs",
-        source: Source { paper: Paper::DurableStore, place: "table 1" },
+        source: Source { paper: Paper::DurableStore, reference: "table 1" },
         paper: "10 clients write 50 records each, one at a time. Without a log 298.7 requests/s at \
                 32.6 ms, with a synchronous one 56.2 at 175.9 ms (0.19 times, 5.4 times), with an \
                 asynchronous one 294.3 at 33.1 ms (0.985 times, 1.015 times).",

@@ -52,7 +52,7 @@ pub struct Source {
     /// The paper.
     pub paper: Paper,
     /// The number of the figure or table, or the section that reports the result.
-    pub place: &'static str,
+    pub reference: &'static str,
 }
 
 /// The papers whose evaluations are repeated.
@@ -71,7 +71,7 @@ pub enum Paper {
 impl Source {
     /// The sort key in a report: by paper, then by the number within it.
     pub fn order(self) -> (Paper, u32) {
-        let digits = self.place.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let digits = self.reference.trim_start_matches(|c: char| !c.is_ascii_digit());
         let number = digits.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         (self.paper, number.parse().unwrap_or(u32::MAX))
     }
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn figures_stand_in_the_order_of_their_papers() {
-        let order = |place| Source { paper: Paper::HotRing, place }.order().1;
+        let order = |reference| Source { paper: Paper::HotRing, reference }.order().1;
         assert_eq!(
             [order("figure 11a"), order("sections 4.2 and 6"), order("table 2")],
             [11, 4, 2]

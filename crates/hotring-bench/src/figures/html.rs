@@ -109,7 +109,7 @@ fn contents(page: &mut String, report: &Report) {
             page,
             "<tr><td>{} {}</td><td><a href=\"#{}\">{}</a></td><td>{}</td></tr>",
             escape(figure.subject.source.paper.name()),
-            escape(figure.subject.source.place),
+            escape(figure.subject.source.reference),
             figure.subject.id,
             escape(figure.subject.title),
             summary(figure)
@@ -151,11 +151,11 @@ fn badge(verdict: Verdict) -> String {
 fn section(page: &mut String, report: &Report, figure: &Figure) {
     let _ = write!(
         page,
-        "<article id=\"{}\"><h3>{} <span class=\"place\">{} {}</span> {}</h3>",
+        "<article id=\"{}\"><h3>{} <span class=\"reference\">{} {}</span> {}</h3>",
         figure.subject.id,
         escape(figure.subject.title),
         escape(figure.subject.source.paper.name()),
-        escape(figure.subject.source.place),
+        escape(figure.subject.source.reference),
         summary(figure)
     );
     let _ = write!(page, "<p><b>The paper reports:</b> {}</p>", escape(figure.subject.paper));

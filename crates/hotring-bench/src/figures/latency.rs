@@ -22,7 +22,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "hotring-13",
             title: "Where the time of a read goes",
-            source: Source { paper: Paper::HotRing, place: "figure 13" },
+            source: Source { paper: Paper::HotRing, reference: "figure 13" },
             paper: "With 8 keys a bucket, items other than the head cost Chaining Hash 193 ns a \
                     read at exponent 1.22 and 660 ns at 0.99, but HotRing-s only 10 and 136 ns. \
                     The rest (the head pointer, the head item, the hash, the benchmark) is alike.",
@@ -33,7 +33,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "hotring-16",
             title: "Tail latency of reads",
-            source: Source { paper: Paper::HotRing, place: "figure 16" },
+            source: Source { paper: Paper::HotRing, reference: "figure 16" },
             paper: "Of 100,000 accesses with HotRing-s, 99 % take up to 2 \u{b5}s at exponent 1.22 \
                     and 3 \u{b5}s at 0.99. Some take up to 8.8 and 9.6 \u{b5}s: those that end a \
                     round of sampling and work out where the head goes.",

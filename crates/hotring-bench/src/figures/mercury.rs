@@ -19,7 +19,7 @@ pub const ENTRIES: [Entry; 3] = [
         subject: Subject {
             id: "mercury-3",
             title: "Memory accesses for a GET",
-            source: Source { paper: Paper::Mercury, place: "figure 3" },
+            source: Source { paper: Paper::Mercury, reference: "figure 3" },
             paper: "Cache misses for a GET of 32 million random keys: 2.85 with Mercury at any \
                     number of threads; about 1.2 more with Memcached at one thread, 5.44 at 8.",
         },
@@ -29,7 +29,7 @@ pub const ENTRIES: [Entry; 3] = [
         subject: Subject {
             id: "mercury-4",
             title: "GETs by locking scheme",
-            source: Source { paper: Paper::Mercury, place: "figure 4" },
+            source: Source { paper: Paper::Mercury, reference: "figure 4" },
             paper: "Mercury scales with threads and stays close to a variant without locks; \
                     test-and-set beats pthread mutexes. Memcached is 16 % behind at one thread \
                     and more than 15 times at 12, where its throughput sinks with threads.",
@@ -40,7 +40,7 @@ pub const ENTRIES: [Entry; 3] = [
         subject: Subject {
             id: "mercury-5",
             title: "YCSB by share of writes",
-            source: Source { paper: Paper::Mercury, place: "figure 5" },
+            source: Source { paper: Paper::Mercury, reference: "figure 5" },
             paper: "Keys of 24 and values of 10 bytes, Zipf: 9.2 to 14 times as fast as Memcached \
                     with 12 threads; it scales with the cores even with 50 % writes.",
         },

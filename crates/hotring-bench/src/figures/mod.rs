@@ -90,8 +90,8 @@ impl FiguresArgs {
         let entries = self.chosen()?;
         let Some(out) = self.out.as_ref().filter(|_| !self.list) else {
             for Entry { subject, .. } in &entries {
-                let (paper, place) = (subject.source.paper.name(), subject.source.place);
-                println!("{:<22} {paper} {place}: {}", subject.id, subject.title);
+                let (paper, reference) = (subject.source.paper.name(), subject.source.reference);
+                println!("{:<22} {paper} {reference}: {}", subject.id, subject.title);
             }
             return Ok(());
         };

@@ -24,7 +24,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "hotring-14",
             title: "Reaction to a shift of the hot set",
-            source: Source { paper: Paper::HotRing, place: "figure 14" },
+            source: Source { paper: Paper::HotRing, reference: "figure 14" },
             paper: "After the hot keys have changed (C), HotRing-r is steady again in less than 2 \
                     seconds; HotRing-s takes longer and reaches more. Chaining Hash does not \
                     notice.",
@@ -35,7 +35,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "hotring-17",
             title: "Growing while inserts go on",
-            source: Source { paper: Paper::HotRing, place: "figure 17" },
+            source: Source { paper: Paper::HotRing, reference: "figure 17" },
             paper: "Half reads (exponent 1.22), half inserts, from 8 keys a bucket on: two \
                     doublings in a row keep the throughput up, with short drops while the new \
                     table does not know its hot items yet.",

@@ -24,7 +24,7 @@ pub const ENTRIES: [Entry; 6] = [
         subject: Subject {
             id: "rhkv-kicks",
             title: "Kicks of an insertion",
-            source: Source { paper: Paper::Rhkv, place: "sections 4.2 and 6.3" },
+            source: Source { paper: Paper::Rhkv, reference: "sections 4.2 and 6.3" },
             paper: "A cuckoo table that kicks at random may walk an endless loop until it gives up. \
                     G-Cuckoo tells from the graph of buckets before the first kick, so that endless \
                     loops never happen.",
@@ -35,7 +35,7 @@ pub const ENTRIES: [Entry; 6] = [
         subject: Subject {
             id: "rhkv-inserts",
             title: "Latency by share of inserts",
-            source: Source { paper: Paper::Rhkv, place: "section 6.3" },
+            source: Source { paper: Paper::Rhkv, reference: "section 6.3" },
             paper: "With GET:INSERT = 80:20, 85:15, 90:10 and 95:5, the reductions of latency by \
                     G-Cuckoo, compared with conventional cuckoo hashing, are to each other as \
                     1.151 : 1.101 : 1.049 : 1.",
@@ -46,7 +46,7 @@ pub const ENTRIES: [Entry; 6] = [
         subject: Subject {
             id: "rhkv-locking",
             title: "Locks against lock elision",
-            source: Source { paper: Paper::Rhkv, place: "section 6.3" },
+            source: Source { paper: Paper::Rhkv, reference: "section 6.3" },
             paper: "Hardware lock elision lowers latency by 10.1 %, 8.7 %, 8.2 % and 8.6 % compared \
                     with classic locks, at GET:UPDATE = 50:50, 95:5, 100:0 and GET:INSERT = 95:5.",
         },
@@ -56,7 +56,7 @@ pub const ENTRIES: [Entry; 6] = [
         subject: Subject {
             id: "rhkv-cache",
             title: "The cache of recent items",
-            source: Source { paper: Paper::Rhkv, place: "section 6.2" },
+            source: Source { paper: Paper::Rhkv, reference: "section 6.2" },
             paper: "With 20 million keys and a skewed workload, a small cache of recent items \
                     spares about 9.0 % of the lookups in the tables, and is faster.",
         },
@@ -66,7 +66,7 @@ pub const ENTRIES: [Entry; 6] = [
         subject: Subject {
             id: "rhkv-skew",
             title: "Resistance to skew",
-            source: Source { paper: Paper::Rhkv, place: "section 6.5" },
+            source: Source { paper: Paper::Rhkv, reference: "section 6.5" },
             paper: "Zipf exponents from 0.1 to 0.9 do no harm: the most loaded core does little \
                     more than the least.",
         },
@@ -76,7 +76,7 @@ pub const ENTRIES: [Entry; 6] = [
         subject: Subject {
             id: "rhkv-checksums",
             title: "What checksums cost",
-            source: Source { paper: Paper::Rhkv, place: "sections 4.8 and 6.7" },
+            source: Source { paper: Paper::Rhkv, reference: "sections 4.8 and 6.7" },
             paper: "Each item has a CRC32, which is 5 to 20 times cheaper than to flush the item \
                     from the cache for the sake of write order, and finds what is damaged.",
         },

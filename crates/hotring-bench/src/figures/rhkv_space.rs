@@ -15,7 +15,7 @@ pub const ENTRIES: [Entry; 1] = [Entry {
     subject: Subject {
         id: "rhkv-space",
         title: "Space amplification",
-        source: Source { paper: Paper::Rhkv, place: "section 6.6" },
+        source: Source { paper: Paper::Rhkv, reference: "section 6.6" },
         paper: "A database of 1.02 GB, of 10-byte keys with 100-byte values, takes 1204.25 MB in \
                 RHKV, 1256.32 MB in Redis with an append-only file synced each second, 1230.32 MB in \
                 MongoDB: RHKV takes the least.",

@@ -20,7 +20,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "rhkv-7",
             title: "Throughput of servers by mix of requests and skew",
-            source: Source { paper: Paper::Rhkv, place: "figure 7" },
+            source: Source { paper: Paper::Rhkv, reference: "figure 7" },
             paper: "With GET and UPDATE 50:50, 95:5 and 100:0, and GET and INSERT 95:5, uniform and \
                     Zipfian, RHKV outperforms Redis, MongoDB and Memcached in most cases; in \
                     absolute terms the difference to Redis seems minimal for most. It scales well.",
@@ -31,7 +31,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "rhkv-8",
             title: "Latency of servers by mix of requests",
-            source: Source { paper: Paper::Rhkv, place: "figure 8, table 4" },
+            source: Source { paper: Paper::Rhkv, reference: "figure 8, table 4" },
             paper: "One client. All stores have similar latencies but for Memcached, whose are \
                     higher; Redis comes near to RHKV, which has the lowest. Over TCP (table 4, one \
                     thread, Zipfian) RHKV takes 43.2, 41.3 and 39.5 us for 50:50, 95:5 and 100:0.",

@@ -17,7 +17,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "hotring-1",
             title: "How much of the accesses the hottest keys get",
-            source: Source { paper: Paper::HotRing, place: "figure 1" },
+            source: Source { paper: Paper::HotRing, reference: "figure 1" },
             paper: "In production 50 % (daily cases) to 90 % (extreme cases) of accesses go to 1 % \
                     of the items. The daily cases fit Zipf exponents from 0.9 to 0.99, the extreme \
                     ones from 1 to 1.22.",
@@ -28,7 +28,7 @@ pub const ENTRIES: [Entry; 2] = [
         subject: Subject {
             id: "hotring-table-2",
             title: "The workloads: share of accesses by part of the keys and exponent",
-            source: Source { paper: Paper::HotRing, place: "table 2" },
+            source: Source { paper: Paper::HotRing, reference: "table 2" },
             paper: "36 shares for 250 million keys, from 9.9 % (the hottest 1 %, exponent 0.5) to \
                     99.8 % (the hottest half, exponent 1.22).",
         },

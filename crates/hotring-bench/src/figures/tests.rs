@@ -47,7 +47,7 @@ fn figure(id: &'static str) -> Figure {
     let mut lines = Chart::lines("lines", Axis::log("keys"), Axis::log("ns"), series());
     lines.marks.push(Mark { x: 1.0, name: "a moment".into() });
     let empty = Chart::lines("empty", Axis::linear("x"), Axis::linear("y"), Vec::new());
-    let source = Source { paper: Paper::HotRing, place: "figure 0" };
+    let source = Source { paper: Paper::HotRing, reference: "figure 0" };
     Figure {
         subject: Subject { id, title: "A <title>", source, paper: "that a < b & c" },
         measured: Measured {

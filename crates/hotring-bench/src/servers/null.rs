@@ -184,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Reads once and answers the complete requests. Gives 0 at the end of the stream.
+    /// Reads once and answers the complete requests. Returns 0 at the end of the stream.
     fn poll_requests(&mut self, turn: &mut Turn<'_>) -> Poll<io::Result<usize>> {
         let work = &mut *self.work.borrow_mut();
         let carried = self.carried.len();
@@ -212,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 }
 
-/// Answers the complete requests at the start of the input, and gives their length.
+/// Answers the complete requests at the start of the input, and returns their length.
 fn answer(input: &[u8], value: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
     let mut done = 0;
     while let Some((length, command)) = request(&input[done..])? {

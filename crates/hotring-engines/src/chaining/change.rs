@@ -18,7 +18,7 @@ impl Chaining {
         found: &Found<Position<'s>>,
         item: Item,
     ) -> bool {
-        let home = found.place.home;
+        let home = found.position.home;
         let word = p.engine.table.word(home.index);
         let head =
             if wrong!(p, ChainBlindInsert) { p.engine.table.head(home.index) } else { home.head };
@@ -60,7 +60,7 @@ impl Chaining {
         }
         p.count_replaced(old.item, copy);
         match found {
-            Some(found) => Self::unlink_one(p, &found.place, old.item, copy.address()),
+            Some(found) => Self::unlink_one(p, &found.position, old.item, copy.address()),
             None => {
                 let home = Self::home(p, hash);
                 Self::tidy(p, home.index);
@@ -81,7 +81,7 @@ impl Chaining {
             return false;
         }
         p.count_out(hit.item);
-        Self::unlink_one(p, &found.place, hit.item, address(word));
+        Self::unlink_one(p, &found.position, hit.item, address(word));
         true
     }
 

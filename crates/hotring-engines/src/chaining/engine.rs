@@ -22,7 +22,7 @@ unsafe impl Engine for Chaining {
     type Local = ();
     /// The hash itself: a writer that finds its bucket split must look for the bucket again.
     type Bucket = u64;
-    type Place<'s> = Position<'s>;
+    type Position<'s> = Position<'s>;
     type Reservation = ();
 
     fn new(config: &Config) -> Result<Self, ConfigError> {

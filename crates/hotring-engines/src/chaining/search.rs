@@ -237,7 +237,7 @@ impl Chaining {
                 }
             }
             if at == 0 {
-                return Some(Found { hit: None, place: Position { home, pred, pred_word } });
+                return Some(Found { hit: None, position: Position { home, pred, pred_word } });
             }
             if word.is(SEALED) {
                 // A split of the bucket has begun since the walk began.
@@ -247,7 +247,7 @@ impl Chaining {
             let item = Self::item(p, at);
             if goal.is_some_and(|goal| p.shared.kind.is(item, goal.hash, goal.key)) {
                 let hit = Some(Hit { item, word });
-                return Some(Found { hit, place: Position { home, pred, pred_word } });
+                return Some(Found { hit, position: Position { home, pred, pred_word } });
             }
             (pred, pred_word, at_home) = (item.next(), word.0, false);
         }

@@ -18,7 +18,7 @@ unsafe impl<const S: usize> Engine for GCuckoo<S> {
     const NAME: &'static str = "gcuckoo";
     type Local = Local;
     type Bucket = ();
-    type Place<'s> = ();
+    type Position<'s> = ();
     type Reservation = ();
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
@@ -48,7 +48,7 @@ unsafe impl<const S: usize> Engine for GCuckoo<S> {
         _bucket: (),
     ) -> Found<()> {
         let found = Self::seek(p, goal, &mut 0);
-        Found { hit: found.map(|(hit, ..)| hit), place: () }
+        Found { hit: found.map(|(hit, ..)| hit), position: () }
     }
 
     fn link<'s, K: Kind>(

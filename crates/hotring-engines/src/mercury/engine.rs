@@ -29,7 +29,7 @@ unsafe impl<L: Locking> Engine for Mercury<L> {
     const PRIVATE_CHUNKS: bool = true;
     type Local = Worker<L>;
     type Bucket = ();
-    type Place<'s> = ();
+    type Position<'s> = ();
     type Reservation = ();
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
@@ -59,7 +59,7 @@ unsafe impl<L: Locking> Engine for Mercury<L> {
         goal: KeyGoal<'_, K>,
         _bucket: (),
     ) -> Found<()> {
-        Found { hit: Self::search(p, goal).0, place: () }
+        Found { hit: Self::search(p, goal).0, position: () }
     }
 
     fn link<'s, K: Kind>(

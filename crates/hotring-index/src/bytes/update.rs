@@ -95,7 +95,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     }
 
     /// The live, unexpired item of a key, by the search of writers. Removes an expired item on the way.
-    fn find_live(&mut self, goal: Goal<'_>, bucket: E::Bucket, now: u64) -> Found<E::Place<'s>> {
+    fn find_live(&mut self, goal: Goal<'_>, bucket: E::Bucket, now: u64) -> Found<E::Position<'s>> {
         loop {
             let found = E::find(self, goal, bucket);
             match found.hit {
@@ -113,7 +113,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         goal: Goal<'_>,
         bucket: E::Bucket,
         hit: Hit,
-        found: &Found<E::Place<'s>>,
+        found: &Found<E::Position<'s>>,
         now: u64,
     ) -> bool {
         (wrong!(self, NoDoom) || doom(self.kind(), hit.item, now))
@@ -250,7 +250,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         &mut self,
         goal: Goal<'_>,
         bucket: E::Bucket,
-        found: &Found<E::Place<'s>>,
+        found: &Found<E::Position<'s>>,
         action: Action<'_>,
     ) -> bool {
         let Action::Put { value, expiry } = action else {
@@ -287,7 +287,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         goal: Goal<'_>,
         bucket: E::Bucket,
         seen: Seen,
-        found: Option<&Found<E::Place<'s>>>,
+        found: Option<&Found<E::Position<'s>>>,
         action: Action<'_>,
     ) -> bool {
         let hit = seen.hit;
@@ -327,7 +327,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         goal: Goal<'_>,
         bucket: E::Bucket,
         seen: Seen,
-        found: Option<&Found<E::Place<'s>>>,
+        found: Option<&Found<E::Position<'s>>>,
         value: Content<'_>,
         expire_at: Option<u64>,
     ) -> bool {
@@ -343,7 +343,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         goal: Goal<'_>,
         bucket: E::Bucket,
         seen: Seen,
-        found: Option<&Found<E::Place<'s>>>,
+        found: Option<&Found<E::Position<'s>>>,
         copy: Item,
     ) -> bool {
         let hit = seen.hit;

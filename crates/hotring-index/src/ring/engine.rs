@@ -27,7 +27,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
     const NAME: &'static str = "hotring";
     type Local = OfSession;
     type Bucket = u64;
-    type Place<'s> = search::Found<'s>;
+    type Position<'s> = search::Found<'s>;
     type Reservation = Reservation;
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
@@ -73,9 +73,9 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         goal: KeyGoal<'_, K>,
         bucket: u64,
     ) -> Found<search::Found<'s>> {
-        let place = p.find(&goal, bucket);
-        let hit = place.exact.then(|| Hit { item: p.item(place.at), word: place.word });
-        Found { hit, place }
+        let position = p.find(&goal, bucket);
+        let hit = position.exact.then(|| Hit { item: p.item(position.at), word: position.word });
+        Found { hit, position }
     }
 
     #[inline(always)]
@@ -87,7 +87,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         item: Item,
         reservation: &mut Reservation,
     ) -> bool {
-        p.link(&goal, bucket, &found.place, item, reservation)
+        p.link(&goal, bucket, &found.position, item, reservation)
     }
 
     #[inline(always)]
@@ -99,8 +99,8 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         copy: Item,
         found: Option<&Found<search::Found<'s>>>,
     ) -> bool {
-        let place = found.map(|found| &found.place);
-        p.replace(&goal, bucket, old, copy, place)
+        let position = found.map(|found| &found.position);
+        p.replace(&goal, bucket, old, copy, position)
     }
 
     fn kill<'s, K: Kind>(
@@ -109,7 +109,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         bucket: u64,
         found: &Found<search::Found<'s>>,
     ) -> bool {
-        p.kill(&goal, bucket, &found.place)
+        p.kill(&goal, bucket, &found.position)
     }
 
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
@@ -195,9 +195,9 @@ impl<const H: usize> Hotspots for Ring<H> {
     fn rewritten<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         copy: Item,
-        found: Option<&Found<<Self as Engine>::Place<'s>>>,
+        found: Option<&Found<<Self as Engine>::Position<'s>>>,
     ) {
-        p.access_rcu(copy, found.map_or(Link::END, |found| found.place.pred_link));
+        p.access_rcu(copy, found.map_or(Link::END, |found| found.position.pred_link));
     }
 
     fn is_hot<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {

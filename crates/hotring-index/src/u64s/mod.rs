@@ -316,7 +316,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         goal: KeyGoal<'_, U64>,
         bucket: E::Bucket,
         hit: Hit,
-        found: Option<Found<E::Place<'s>>>,
+        found: Option<Found<E::Position<'s>>>,
         (old, value): (u64, u64),
     ) -> Attempt {
         match self.write_in_place(hit, value, Some(old)) {

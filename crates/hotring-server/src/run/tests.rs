@@ -151,7 +151,7 @@ fn a_full_disk_is_tried_again() {
 }
 
 #[test]
-fn the_server_goes_on_without_a_log_if_it_is_to() {
+fn the_server_goes_on_without_a_log_if_the_setting_says_so() {
     let storage = Memory::new();
     let running = logged(&storage, AckWhen::Synced, OnError::Continue);
     let mut stream = connect(&running);

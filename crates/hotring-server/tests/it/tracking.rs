@@ -79,7 +79,7 @@ fn readers_and_writers(
     change: impl FnOnce(&mut hotring_server::Config),
     write: impl Fn(&mut Wire, &mut Random) + Sync,
 ) {
-    const WRITES: usize = 2_000;
+    const WRITES: usize = 1_000;
     let server = TestServer::with(change);
     let mut caches: Vec<Cache> = (0..4).map(|_| Cache::new(&server, options)).collect();
     let end = AtomicBool::new(false);

@@ -182,7 +182,7 @@ mod tests {
         assert!(!s.exists(b"k", NOW));
     }
 
-    /// The limit of one value was once that of a whole container, which other writes let grow as long as it will.
+    /// Regression test: the limit of one value applied to an entire container, which other writes let grow beyond it.
     #[test]
     fn a_container_may_be_longer_than_a_value() {
         let mut s = session();

@@ -89,7 +89,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gives the numbers of databases these places. Clients that wait for elements are not moved: a replica has none.
+    /// Puts the databases in this order. Clients that wait for elements are not moved: a replica has none.
     fn replay_order(&mut self, order: &[u8; DATABASES_MAX]) {
         self.hold(&Keys::All, Hold::Exclusive, |session| {
             let before = session.databases.order();

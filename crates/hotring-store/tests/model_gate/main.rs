@@ -5,10 +5,11 @@
 //! for 64, and a full fence for both sides of the asymmetric barrier. The keys are words that are
 //! read and written Relaxed, so whatever order holds between them comes from the gate.
 //!
-//! So is `src/watch`: who waits for a key is told of every change after the first look, and who observes all
-//! of them of every change that is not seen after the beginning. The scenarios of lines are in `line.rs`.
+//! It also compiles `src/watch`: a waiter must be notified of every change after its first look at its key, and an
+//! observer of every change that a read after its registration does not show. The scenarios of lines of waiting clients
+//! are in `line.rs`.
 //!
-//! The second half are negative controls: the same scenarios with a step left out must fail.
+//! The second half of the tests are negative controls: the same scenarios with a step left out must fail.
 //!
 //! Not covered: more than three threads; waiting that lasts (a thread that waits gives way to the
 //! others); more than `PREEMPTIONS` switches that nothing forced; loads that take effect after a
@@ -17,7 +18,7 @@
 //! order what it then does not, can be left out here without a failure.
 
 #[path = "../../src/gate/mod.rs"]
-// Here a wait sleeps at once: its number of rounds before is 0.
+// A wait sleeps at once here, after 0 rounds, so that a comparison with the number of rounds is always false.
 #[allow(dead_code, clippy::absurd_extreme_comparisons)]
 mod gate;
 #[path = "../../src/holds.rs"]
@@ -44,7 +45,7 @@ use holds::Keys;
 use sync::{Arc, AtomicU64};
 use watch::{Event, FirstLook, Leave, Observer, Watch, Watchers};
 
-/// Wrong variants, each with a part left out: the same scenarios must find them, in a test each.
+/// Tests that a scenario finds a wrong variant, one test for each part that a variant leaves out.
 macro_rules! found {
     ($($name:ident: $scenario:ident, $left_out:expr, $wrong:literal;)*) => {$(
         #[test]
@@ -55,11 +56,11 @@ macro_rules! found {
     )*};
 }
 
-// Uses the macro, so it comes behind.
+// This module uses the macro, which must be defined before it.
 mod line;
 
 const PREEMPTIONS: usize = 3;
-/// Steps of one run; only waiting takes this many.
+/// The most steps of one run; a run that needs more waits for ever.
 const STEPS_MAX: usize = 10_000;
 const BOTH: u64 = 0b11;
 
@@ -68,7 +69,7 @@ fn hash(key: usize) -> u64 {
     (key as u64) << 63
 }
 
-/// Of the stripe of key 0, but another key.
+/// The hash of another key in the stripe of key 0.
 const BESIDE: u64 = 1;
 
 fn keys(mask: u64) -> Keys {
@@ -83,7 +84,7 @@ enum LeftOut {
     Step(Fault),
 }
 
-/// The name of the key that is waited for; its value is that of stripe 0.
+/// The name under which waiters watch key 0.
 const NAME: &[u8] = b"key";
 
 /// The gate and two keys, one to each stripe.
@@ -109,7 +110,7 @@ impl World {
         self.keys[key].store(value, Relaxed);
     }
 
-    /// Not atomic by itself, unlike the index's: shows whether others come in between.
+    /// Adds 1 without atomicity, unlike the index, so that a write in between is lost and the scenario fails.
     fn add(&self, key: usize) {
         self.keys[key].store(self.keys[key].load(Relaxed) + 1, Relaxed);
     }
@@ -120,7 +121,7 @@ impl World {
         session.release();
     }
 
-    /// Waits for a change of key 0; returns what the first look showed, too.
+    /// Begins to wait for a change of key 0. Also returns the value at the first look.
     fn watch(&self, session: &mut GateSession) -> (u64, Watch) {
         let leave = Leave::ask(&self.watchers).unwrap();
         session.acquire(&keys(0b01), Hold::Read);
@@ -131,7 +132,7 @@ impl World {
         (seen, watch)
     }
 
-    /// As `Session::change` writes a key.
+    /// Writes key 0 in the steps of `Session::change`.
     fn set_and_tell(&self, session: &mut GateSession, value: u64) {
         let _writing = session.write(hash(0));
         let watched = self.watchers.is_watched(0, NAME);
@@ -142,7 +143,7 @@ impl World {
         }
     }
 
-    /// Both keys at one moment, if the first attempt succeeds.
+    /// Reads both keys at one moment; None if the first attempt fails.
     fn snapshot(&self, session: &mut GateSession) -> Option<[u64; 2]> {
         let begun = session.snapshot_begin(&keys(BOTH));
         let values = [self.keys[0].load(Relaxed), self.keys[1].load(Relaxed)];
@@ -150,7 +151,7 @@ impl World {
     }
 }
 
-/// Notes that it was told. Not an atomic of loom's: it is to order nothing.
+/// Records that it was notified. The atomic is not loom's, so that it orders nothing.
 #[derive(Default)]
 struct Told(AtomicBool);
 
@@ -248,13 +249,13 @@ fn reads_in_turn(left_out: LeftOut) {
     });
 }
 
-/// The same, with the second read by someone who was told of the first.
+/// The same, with the second read by a thread that was told of the first.
 fn reads_by_hearsay(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();
         let [mut teller, mut holder] = [world.session(), world.session()];
         let teller = spawn(world, move |world| {
-            // Told only what was read without waiting: who waits has seen the end of the hold.
+            // Only a read that did not wait is told: a read that waited has seen the end of the hold.
             let first = if world.gate.is_held(0b01) { 0 } else { world.get(&mut teller, 0) };
             world.told.store(first, Release);
         });
@@ -272,8 +273,8 @@ fn reads_by_hearsay(left_out: LeftOut) {
     });
 }
 
-/// A snapshot beside a session that changes key 0, key 1, and key 0 back to what it was: values
-/// alone would not tell that key 0 was another when key 1 changed.
+/// A snapshot beside a session that changes key 0, key 1, and key 0 back to its old value. The values alone do not
+/// show that key 0 had another value when key 1 changed.
 fn snapshot_and_writes(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();
@@ -414,7 +415,7 @@ fn watch_and_write(left_out: LeftOut) {
     });
 }
 
-/// The same, while another one who waits for the key leaves.
+/// The same, while another waiter of the key leaves.
 fn watch_and_leave(left_out: LeftOut) {
     explore(left_out, |world| {
         let mut session = world.session();
@@ -430,8 +431,8 @@ fn watch_and_leave(left_out: LeftOut) {
     });
 }
 
-/// A new observer is notified of a write that a later read does not show; also where another one
-/// leaves whose bit this was.
+/// A new observer is notified of a write that a later read does not show, also if it gets the bit of an observer that
+/// leaves.
 fn observe_and_write(left_out: LeftOut) {
     explore(left_out, |world| {
         let told = std::sync::Arc::new(Told::default());

@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     subject: Subject {
         id: "hotring-12",
         title: "Read-copy-update: values of 100 bytes",
-        source: Source { paper: Paper::HotRing, place: "figure 12" },
+        source: Source { paper: Paper::HotRing, reference: "figure 12" },
         paper: "Where writes replace items, HotRing-s counts them for the item before: with 8 \
                 keys a bucket 1.32 times as fast as Chaining Hash and FASTER; without that \
                 rule (w/o) slower than both. With 2 keys a bucket FASTER is slightly ahead.",

@@ -12,7 +12,7 @@ pub(super) const ENTRY: Entry = Entry {
     subject: Subject {
         id: "hotring-11a",
         title: "Throughput by length of collision chains",
-        source: Source { paper: Paper::HotRing, place: "figure 11a" },
+        source: Source { paper: Paper::HotRing, reference: "figure 11a" },
         paper: "With 2 keys a bucket HotRing reads 1.93 times as fast as Chaining Hash and 1.31 \
                 times as fast as FASTER; with 16, 4.02 and 3.91 times.",
     },

@@ -14,7 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     subject: Subject {
         id: "hotring-15a",
         title: "Read misses",
-        source: Source { paper: Paper::HotRing, place: "figure 15a" },
+        source: Source { paper: Paper::HotRing, reference: "figure 15a" },
         paper: "A miss ends at the first greater item: 1.17 times as fast as Chaining Hash with \
                 2 keys a bucket, 1.80 times with 16.",
     },

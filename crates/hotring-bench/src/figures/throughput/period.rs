@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     subject: Subject {
         id: "hotring-15b",
         title: "The period R between two moves of a head",
-        source: Source { paper: Paper::HotRing, place: "figure 15b" },
+        source: Source { paper: Paper::HotRing, reference: "figure 15b" },
         paper: "Throughput gets slightly worse when R is too small or too large; 5 is a good \
                 balance.",
     },

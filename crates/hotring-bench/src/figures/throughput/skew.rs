@@ -14,7 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     subject: Subject {
         id: "hotring-11b",
         title: "Throughput by skew",
-        source: Source { paper: Paper::HotRing, place: "figure 11b" },
+        source: Source { paper: Paper::HotRing, reference: "figure 11b" },
         paper: "Chaining Hash and FASTER gain little from skew, HotRing much, above all beyond \
                 exponent 0.8; HotRing-s is ahead of the others from 0.5 to 0.8, too.",
     },

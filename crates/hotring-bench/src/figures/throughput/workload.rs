@@ -17,7 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     subject: Subject {
         id: "hotring-10",
         title: "Throughput by workload",
-        source: Source { paper: Paper::HotRing, place: "figure 10" },
+        source: Source { paper: Paper::HotRing, reference: "figure 10" },
         paper: "At equal index memory and exponent 1.22, HotRing-s is 2.10 to 7.75 times as \
                 fast as the others (Chaining Hash, FASTER, Masstree, Memcached) in B and C, and \
                 1.81 to 6.46 times in D and F: 12.9 million operations a second by one thread, \

@@ -57,7 +57,7 @@ fn a_dump_restores() {
     assert_eq!(dialogue.say("HGETALL rh"), "*4¶$1¶f¶$1¶1¶$1¶g¶$0¶¶");
 }
 
-/// IDLETIME and FREQ were ignored: restored keys were as new as those just used.
+/// Regression test: IDLETIME and FREQ were ignored, so that a restored key counted as just used.
 #[test]
 fn a_copy_keeps_the_known_accesses() {
     const NOW: u64 = 1_700_000_000_000;
@@ -74,7 +74,7 @@ fn a_copy_keeps_the_known_accesses() {
         let told = restored(&format!("IDLETIME {seconds}"), "IDLETIME");
         assert!(told <= seconds && told + 30 >= seconds - seconds / 3, "{told} of {seconds}");
     }
-    // By another policy's count it says nothing.
+    // A frequency says nothing about the idle time.
     assert_eq!(restored("FREQ 9", "IDLETIME"), 0);
     let mut dialogue = Dialogue::new(Version::Resp2);
     dialogue.say("CONFIG SET maxmemory-policy allkeys-lfu maxmemory 1gb");
@@ -84,7 +84,7 @@ fn a_copy_keeps_the_known_accesses() {
     };
     assert_eq!([freq("FREQ 0"), freq("FREQ 77"), freq("FREQ 255")], [":0¶", ":77¶", ":255¶"]);
     assert_eq!(freq("IDLETIME 1000"), freq(""));
-    // By ticks: where all have dates, no longer than the server knows of.
+    // All ticks have dates: an idle time is at most the age of the oldest tick.
     dialogue.say("CONFIG SET maxmemory-policy allkeys-lru");
     dialogue.say("DEL k");
     let server = dialogue.server();

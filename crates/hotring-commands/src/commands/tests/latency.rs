@@ -1,4 +1,4 @@
-//! LATENCY, with times that the test makes up.
+//! LATENCY, with a clock that the test sets.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hotring_protocol::Version;
 use crate::exec::dialogue::{Dialogue, play};
 use crate::observe::latency::{COMMAND, EXPIRE_CYCLE};
 
-/// Where a dialogue's clock stands, in seconds.
+/// The initial time of a dialogue's clock, in seconds.
 const START: u64 = 1_700_000_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Texts, and whether they prove that only declared keys are used.
+//! Tests of scripts whose texts prove, or do not prove, that only declared keys are used.
 
 use super::is_declared;
 use super::lexer::{Lexer, Token};
@@ -451,7 +451,7 @@ fn strings_and_comments_end_where_lua_ends_them() {
             "local s = [==[ ]=] ]==]redis.call('GET', 'x')",
             "local s = '\\\\' redis.call('GET', 'x') local t = '\\''",
             "local s = \"'\" redis.call('GET', 'x') --'",
-            // These Lua refuses.
+            // Lua refuses these.
             "local s = '",
             "local s = 'a\nb'",
             "local s = [[ [[ ]] ]]",
@@ -493,7 +493,7 @@ fn a_text_is_separated_into_tokens() {
     }
 }
 
-/// The text comes from a client: neither the stack nor the memory nor the time may follow it.
+/// The text comes from a client: stack, memory and time must stay bounded whatever it contains.
 #[test]
 fn huge_texts_are_given_up_soon() {
     const N: usize = 200_000;

@@ -23,7 +23,7 @@ unsafe impl Engine for ItemLines {
     const NAME: &'static str = "lines";
     type Local = ();
     type Bucket = ();
-    type Place<'s> = ();
+    type Position<'s> = ();
     type Reservation = ();
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
@@ -50,7 +50,7 @@ unsafe impl Engine for ItemLines {
         goal: KeyGoal<'_, K>,
         _bucket: (),
     ) -> Found<()> {
-        Found { hit: Self::look_up(p, goal).0, place: () }
+        Found { hit: Self::look_up(p, goal).0, position: () }
     }
 
     fn link<'s, K: Kind>(

@@ -27,7 +27,7 @@ impl Scan for ItemLines {
         let mut unit = Vec::new();
         loop {
             position =
-                by_form!(p.engine.form, S => Self::take_down::<S, K>(p, position, &mut unit));
+                by_form!(p.engine.form, S => Self::collect_home::<S, K>(p, position, &mut unit));
             for (_, value) in unit.drain(..) {
                 let hit = Self::hit(p, value);
                 visited += f(p, hit);
@@ -46,7 +46,7 @@ impl ItemLines {
     ///
     /// A home that has moved on is read in the next table, and only as far as it went: the new home may cover others,
     /// which have not moved yet.
-    fn take_down<S: Search, K: Kind>(
+    fn collect_home<S: Search, K: Kind>(
         p: &Pinned<'_, K, Self>,
         position: u64,
         unit: &mut Vec<(u64, u64)>,

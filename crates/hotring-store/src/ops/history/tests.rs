@@ -160,7 +160,7 @@ fn without_a_history_there_is_none() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn impossible_settings_are_refused() {
     for (history, history_bytes_max) in [(17, 10), (1, u32::MAX as usize), (1, usize::MAX)] {
         let options = Options { history, history_bytes_max, ..Options::default() };
         let error = Store::new(options).unwrap_err();
