@@ -109,7 +109,7 @@ macro_rules! all_commands {
         HotringReplicate = "hotring.replicate" 3 Server => replication::replicate
             .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
             .args("version <port | SEED>")
-            .about("Turns the connection into the link of a replica, which listens on this port, or tells what seeds the hash.");
+            .about("Makes the connection the link of a replica at this port, or tells what seeds the hash.");
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");

@@ -9,13 +9,11 @@ use hotring_store::TailKeys;
 pub struct DivergentTail(Mutex<State>);
 
 #[derive(Debug, Default)]
-enum State {
-    #[default]
-    None,
-    /// It cannot be repaired, so the next link must ask for a full copy.
-    NeedsCopy,
-    /// It is cut off, and these keys do not have the primary's values.
-    Cut(TailKeys),
+struct State {
+    /// The keys of tails that are cut off, which do not have the primary's values.
+    cut: Option<TailKeys>,
+    /// A tail cannot be repaired, so the next link must ask for a full copy.
+    needs_copy: bool,
 }
 
 impl DivergentTail {
@@ -26,33 +24,52 @@ impl DivergentTail {
 
     /// A repair is impossible.
     pub fn refuse_repair(&self) {
-        *self.state() = State::NeedsCopy;
+        self.state().needs_copy = true;
     }
 
     /// Whether a repair was impossible on the link before.
     pub fn needs_copy(&self) -> bool {
-        matches!(*self.state(), State::NeedsCopy)
+        self.state().needs_copy
     }
 
-    /// The tail is about to be cut off. An earlier one may still lack values.
-    pub fn cut_off(&self, mut keys: TailKeys) {
-        let mut state = self.state();
-        if let State::Cut(earlier) = std::mem::take(&mut *state) {
-            keys.add_all(earlier);
-        }
-        *state = State::Cut(keys);
+    /// The tail is cut off. An earlier one may still lack values.
+    pub fn cut_off(&self, keys: TailKeys) {
+        self.state().cut.get_or_insert_default().add_all(keys);
     }
 
     /// Runs `f` on the keys that lack values.
     pub fn with_keys<R>(&self, f: impl FnOnce(&TailKeys) -> R) -> R {
-        match &*self.state() {
-            State::Cut(keys) => f(keys),
-            State::None | State::NeedsCopy => f(&TailKeys::default()),
-        }
+        f(self.state().cut.as_ref().unwrap_or(&TailKeys::default()))
     }
 
     /// All data is the primary's, or will be replaced by it.
     pub fn end(&self) {
-        *self.state() = State::None;
+        *self.state() = State::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_log::Effect;
+
+    use super::*;
+
+    fn keys(key: &[u8]) -> TailKeys {
+        let mut keys = TailKeys::default();
+        keys.add(&[Effect::Remove { key }]);
+        keys
+    }
+
+    /// A second tail that cannot be repaired must not make the first one forgotten.
+    #[test]
+    fn keys_lack_values_until_all_are_there() {
+        let tail = DivergentTail::default();
+        tail.cut_off(keys(b"a"));
+        tail.refuse_repair();
+        assert!(tail.needs_copy());
+        tail.cut_off(keys(b"b"));
+        assert_eq!(tail.with_keys(|keys| keys.iter().count()), 2);
+        tail.end();
+        assert!(!tail.needs_copy() && tail.with_keys(|keys| keys.iter().count()) == 0);
     }
 }

@@ -120,6 +120,8 @@ pub(super) async fn begin(
 /// Cuts the stream, unless the role has changed, or a snapshot was written meanwhile.
 fn enter(server: &Server, stamp: Stamp, after: Lsn, keys: TailKeys) -> Result<(), LinkError> {
     let _applying = server.replication.lock_applying();
+    // An earlier repair may not have come to its end.
+    let was_readable = !server.persist.loading.is_unfinished_copy();
     server.persist.loading.begin_copy();
     server.settings.renew();
     if let Some(files) = server.persist.durability.snapshots() {
@@ -129,8 +131,10 @@ fn enter(server: &Server, stamp: Stamp, after: Lsn, keys: TailKeys) -> Result<()
     let is_cut = may
         && server.replication.with_replica(|replica, _| replica.cut(stamp, after)) == Some(true);
     if !is_cut {
-        server.persist.loading.end_copy();
-        server.settings.renew();
+        if was_readable {
+            server.persist.loading.end_copy();
+            server.settings.renew();
+        }
         return Err(LinkError::Peer("its records cannot be cut off now".to_string()));
     }
     server.replication.tail.cut_off(keys);
