@@ -177,7 +177,7 @@ fn faults(form: Form) -> Result<Done> {
     count_some(command.args(["test", "--locked", "--quiet"]).args(which))
 }
 
-/// Random input to the decoders, to scripts and to recovery.
+/// Random input to the decoders, to scripts, to recovery and to links.
 fn fuzzing(form: Form) -> Result<Done> {
     let seconds = if form == Form::Long { fuzz::SECONDS } else { 20 };
     fuzz::side_by_side(fuzz::TARGETS, seconds)

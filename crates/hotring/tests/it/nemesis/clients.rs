@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::Scope;
@@ -30,9 +32,13 @@ const PAUSE: Duration = Duration::from_millis(3);
 /// The number of the next key of this process.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(0);
 
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
 /// A connection.
 pub struct Wire {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     replies: ReplyReader,
 }
 
@@ -41,7 +47,19 @@ impl Wire {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Wire { stream, replies: ReplyReader::new(ReplyLimits::default()) })
+        Ok(Wire::new(stream))
+    }
+
+    /// Connects to a unix socket.
+    pub fn unix(path: &Path) -> io::Result<Wire> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Wire::new(stream))
+    }
+
+    fn new(stream: impl Stream + 'static) -> Wire {
+        let replies = ReplyReader::new(ReplyLimits::default());
+        Wire { stream: Box::new(stream), replies }
     }
 
     pub fn send(&mut self, lines: &str) -> io::Result<()> {

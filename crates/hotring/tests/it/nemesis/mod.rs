@@ -8,6 +8,7 @@ mod clients;
 mod disks;
 mod failovers;
 mod kills;
+mod networks;
 mod pauses;
 mod register;
 mod secured;
