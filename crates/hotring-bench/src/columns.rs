@@ -42,15 +42,19 @@ pub struct ColumnsArgs {
     seed: u64,
 }
 
-/// Reads in flight in a batch.
+/// Reads in a batch of a server. A batch so small is half filling and emptying of the pipeline.
 const BATCH: usize = 64;
+/// Reads in a batch that keeps the pipeline full.
+const LARGE: usize = 1024;
 
 /// The columns of reads and mixes: name, operations, mode and threads.
-const COLUMNS: [(&str, Workload, Mode, usize); 7] = [
+const COLUMNS: [(&str, Workload, Mode, usize); 9] = [
     ("one at a time", Workload::C, Mode::Scalar, 1),
     ("64 together", Workload::C, Mode::Batched(BATCH), 1),
+    ("1,024 together", Workload::C, Mode::Batched(LARGE), 1),
     ("by a queue", Workload::C, Mode::Queued, 1),
     ("miss", Workload::Miss, Mode::Scalar, 1),
+    ("1,024 misses", Workload::Miss, Mode::Batched(LARGE), 1),
     ("95/5", Workload::B, Mode::Scalar, 1),
     ("50/50", Workload::A, Mode::Scalar, 1),
     ("two threads", Workload::C, Mode::Scalar, 2),

@@ -29,39 +29,31 @@ pub(super) enum AtHome {
     Hit(u64),
     /// The key is absent.
     Miss,
-    /// The key may be in another line, the stash or another table. Holds the control word.
-    Further(u64),
+    /// The key may be in another line, the stash or another table.
+    Further,
 }
 
 impl Shape {
     /// Looks for a key in the home line alone.
     #[inline(always)]
     pub(super) fn look_at_home<S: Search>(&self, line: &Line, want: u64) -> AtHome {
-        // The control word is read before the lanes and again after them, as in every miss. A hit does not need the
-        // first read, but a single lookup has time for it while it waits for memory, and without it a miss would have
-        // to search twice.
-        let control = line.control();
-        if let Some(found) = self.find_in::<S>(line, want) {
-            return AtHome::Hit(found.pair.value);
+        let control = self.first_look(line);
+        match self.find_in::<S>(line, want) {
+            Some(found) => AtHome::Hit(found.pair.value),
+            None if is_plain(control) && is_plain_still(line) => AtHome::Miss,
+            None => AtHome::Further,
         }
-        if is_plain(control) && is_plain_still(line) {
-            return AtHome::Miss;
-        }
-        AtHome::Further(control)
     }
 
-    /// Like [`look_at_home`](Self::look_at_home), after a search of the line in vain. That search proves nothing: the
-    /// control word was not read before it, so the item may have moved from another line into this one meanwhile.
+    /// The control word of a home. Must be read before the lanes: a search proves nothing without it, as the item may
+    /// have moved from another line into this one meanwhile. A hit does not need it; the load costs a hit less than a
+    /// second search would cost a miss.
     #[inline(always)]
-    pub(super) fn look_again_at_home<S: Search>(&self, line: &Line, want: u64) -> AtHome {
-        let control = line.control();
-        if !is_plain(control) {
-            return AtHome::Further(control);
-        }
+    pub(super) fn first_look(&self, line: &Line) -> u64 {
         if wrong!(self, LinesFirstLook) {
-            return AtHome::Miss;
+            return ACTIVE;
         }
-        self.look_at_home::<S>(line, want)
+        line.control()
     }
 
     /// The item of a line that matches the word to look for.
@@ -73,7 +65,7 @@ impl Shape {
         }
         let lane = matches.first(line);
         let pair = S::load(lane);
-        ((pair.word ^ want) & self.mask() == 0).then_some(Found { line, lane, pair })
+        ((pair.word ^ want) & *self.mask() == 0).then_some(Found { line, lane, pair })
     }
 
     /// The item of a home in the lines of its sequence up to `reach`. Does not look in the stash.
@@ -186,7 +178,7 @@ pub(super) fn each_match<'t, S: Search>(
     mask: u64,
     see: &mut impl FnMut(Found<'t>),
 ) {
-    for lane in S::matches(line, want, mask).each(line) {
+    for lane in S::matches(line, want, &mask).each(line) {
         let pair = S::load(lane);
         if (pair.word ^ want) & mask == 0 {
             see(Found { line, lane, pair });

@@ -1,29 +1,35 @@
 //! Batches: many lookups in flight, so that the lines they wait for are fetched in parallel.
 //!
 //! A lookup prefetches its home line and pauses. When its turn comes again it looks at the line: it ends, or it
-//! prefetches the next line of its home's sequence and goes to the back of the queue. A hit takes one search of 64
-//! bytes and one load of 16; word 0 is read only where the search finds nothing. Rare cases (a home that has moved on,
-//! the stash, a miss in a home with further lines) fall back to the plain lookup, whose lines are then in the cache.
+//! prefetches the next line of its home's sequence and goes to the back of the queue. Rare cases (a home that has
+//! moved on, the stash, a miss in a home with further lines) fall back to the plain lookup, whose lines are then in the
+//! cache.
 //!
 //! The keys of a batch are all known in advance; `queue.rs` has the queue that callers fill one by one. Writes of a
 //! batch take effect one after the other, in order; the lines of later writes are prefetched.
 
 use super::bits::{ACTIVE, PROBE, PROBE_MAX, probe, probe_of, reach_of};
 use super::lane::{Form, Search, by_form};
-use super::lookup::{AtHome, look_up};
-use super::session::LinesSession;
-use super::table::{Shape, Table};
+use super::lookup::{is_plain, is_plain_still, look_up};
+use super::relocate;
+use super::session::{LinesSession, NOTED_EVERY};
+use super::stash::Decision;
+use super::table::Shape;
 use crate::core::prefetch::{prefetch, prefetch_to_write};
 
 /// Lookups in flight: more than a core can have cache misses outstanding, so that each line has arrived when its turn
 /// comes.
 pub(super) const IN_FLIGHT_MAX: usize = 64;
 
-/// The number of later writes whose lines are prefetched.
-const AHEAD: usize = 24;
+/// The number of later writes whose home lines are prefetched.
+const AHEAD: usize = 32;
+/// The number of later writes whose home lines have arrived.
+const NEAR: usize = 12;
 
-/// A lookup in flight, or a write whose line is being fetched, in one table.
+/// A lookup in flight, or a write whose line is being fetched, in one table. Aligned, so that an array of lookups is
+/// indexed by a shift and none of them lies in two cache lines.
 #[derive(Clone, Copy)]
+#[repr(align(32))]
 pub(super) struct Pending<W> {
     /// The word to look for, with the number of the line in its PROBE bits.
     want: u64,
@@ -35,10 +41,10 @@ pub(super) struct Pending<W> {
     pub(super) payload: W,
 }
 
-/// The result of a look at a line.
+/// How a lookup goes on after a look in vain.
 pub(super) enum Step {
-    /// The lookup has ended with this value.
-    Done(Option<u64>),
+    /// The key is absent.
+    Miss,
     /// The lookup waits for its next line.
     Continue,
     /// The plain lookup must answer.
@@ -62,23 +68,27 @@ impl<W> Pending<W> {
         Self { want: home.want, index: home.index, reach: 0, payload }
     }
 
-    /// The value, if the item is in the line.
+    /// Looks at the line, which has been prefetched: the value, or else the control word from before the search.
     #[inline(always)]
-    pub(super) fn hit<S: Search>(&self, shape: &Shape) -> Option<u64> {
-        let found = shape.find_in::<S>(shape.line(self.index), self.want)?;
-        Some(found.pair.value)
+    pub(super) fn look<S: Search>(&self, shape: &Shape) -> Result<u64, u64> {
+        let line = shape.line(self.index);
+        let control = shape.first_look(line);
+        shape.find_in::<S>(line, self.want).map(|found| found.pair.value).ok_or(control)
     }
 
-    /// Decides how to continue after the line was searched without a hit.
+    /// Decides how to continue after a look in vain. If the line is not the home, `control` says nothing about the
+    /// home.
     #[inline(always)]
-    pub(super) fn next_line<S: Search>(&mut self, shape: &Shape) -> Step {
+    pub(super) fn next_line(&mut self, shape: &Shape, control: u64) -> Step {
         if self.want & PROBE == 0 {
-            match shape.look_again_at_home::<S>(shape.line(self.index), self.want) {
-                AtHome::Hit(value) => return Step::Done(Some(value)),
-                AtHome::Miss => return Step::Done(None),
-                AtHome::Further(control) if control & ACTIVE == 0 => return Step::Fallback,
-                AtHome::Further(control) => self.reach = reach_of(control) as u32,
+            let line = shape.line(self.index);
+            if is_plain(control) && is_plain_still(line) {
+                return Step::Miss;
             }
+            if control & ACTIVE == 0 {
+                return Step::Fallback;
+            }
+            self.reach = reach_of(control) as u32;
         }
         if probe_of(self.want) >= u64::from(self.reach).min(PROBE_MAX) {
             return Step::Fallback;
@@ -99,9 +109,11 @@ impl LinesSession {
     pub fn for_each_many(&mut self, keys: &[u64], mut f: impl FnMut(usize, Option<u64>)) {
         assert!(u32::try_from(keys.len()).is_ok(), "fewer than 2^32 keys");
         self.switch_table_if_left();
-        let (table, hash) = (self.table(), |key| self.hash(key));
-        by_form!(self.form, S => run_all::<S>(table, keys, hash, &mut f));
-        self.note_reads(keys);
+        let mut until_noted = self.until_noted;
+        by_form!(self.form, S => run_all::<S>(self, keys, &mut until_noted, &mut f));
+        self.until_noted = until_noted;
+        // Those that were in flight at the end.
+        self.note_reads(&keys[keys.len().saturating_sub(IN_FLIGHT_MAX)..]);
     }
 
     /// As [`LinesSession::for_each_many`]: `out[i]` becomes the value of `keys[i]`.
@@ -118,7 +130,7 @@ impl LinesSession {
         self.run_with_prefetch(
             pairs,
             |pair| pair.0,
-            |session, &(key, value)| _ = session.put(key, value),
+            |session, hash, pair| _ = session.put_hash(hash, pair.1),
         );
     }
 
@@ -128,9 +140,7 @@ impl LinesSession {
         self.run_with_prefetch(
             pairs,
             |pair| pair.0,
-            |session, &(key, value)| {
-                inserted += usize::from(session.insert(key, value));
-            },
+            |session, hash, pair| inserted += usize::from(session.insert_hash(hash, pair.1)),
         );
         inserted
     }
@@ -141,83 +151,128 @@ impl LinesSession {
         self.run_with_prefetch(
             keys,
             |key| *key,
-            |session, key| removed += usize::from(session.remove(*key)),
+            |session, hash, _| {
+                removed += usize::from(session.remove_hash(hash, |_| Decision::Remove).is_some());
+            },
         );
         removed
     }
 
+    /// Calls `f` with each element and the hash of its key, in order, while lines of later ones are fetched: first the
+    /// home line, and once that has arrived the second line of those that may need it.
     fn run_with_prefetch<T>(
         &mut self,
         all: &[T],
         key: impl Fn(&T) -> u64,
-        mut f: impl FnMut(&mut Self, &T),
+        mut f: impl FnMut(&mut Self, u64, &T),
     ) {
-        for one in &all[..all.len().min(AHEAD)] {
-            self.prefetch_home(key(one));
-        }
-        for (i, one) in all.iter().enumerate() {
-            if let Some(later) = all.get(i + AHEAD) {
-                self.prefetch_home(key(later));
+        let mut hashes = [0; AHEAD];
+        for time in 0..all.len() + AHEAD {
+            if let Some(done) = time.checked_sub(AHEAD) {
+                f(self, hashes[done % AHEAD], &all[done]);
             }
-            f(self, one);
+            if let Some(later) = all.get(time) {
+                hashes[time % AHEAD] = self.hash(key(later));
+                self.prefetch_home(hashes[time % AHEAD]);
+            }
+            if let Some(near) = time.checked_sub(AHEAD - NEAR).filter(|near| *near < all.len()) {
+                self.prefetch_further(hashes[near % AHEAD]);
+            }
         }
     }
 
-    /// Prefetches the home line of a key that will be written.
+    /// Prefetches the home line of a hash that will be written.
     #[inline(always)]
-    fn prefetch_home(&self, key: u64) {
-        let home = self.shape.home(self.hash(key));
+    fn prefetch_home(&self, hash: u64) {
+        let home = self.shape.home(hash);
         prefetch_to_write(std::ptr::from_ref(self.shape.line(home.index)).cast());
+    }
+
+    /// Prefetches the second line of the sequence of a hash that will be written, if the write may need it.
+    #[inline(always)]
+    fn prefetch_further(&self, hash: u64) {
+        let home = self.shape.home(hash);
+        let line = self.shape.line(home.index);
+        if reach_of(line.control()) != 0 || line.is_full() {
+            let further = self.shape.line(home.index + self.shape.step(home.want));
+            prefetch_to_write(std::ptr::from_ref(further).cast());
+        }
     }
 }
 
+/// Looks keys up. `until_noted` counts down to the next read that is noted in its item.
 #[inline(always)]
 fn run_all<S: Search>(
-    table: &Table,
+    session: &LinesSession,
     keys: &[u64],
-    hash: impl Fn(u64) -> u64,
+    until_noted: &mut u32,
     done: &mut impl FnMut(usize, Option<u64>),
 ) {
+    let (table, permutation) = (session.table(), session.permutation());
     let shape = table.shape;
-    let start = |key: usize| Pending::start(&shape, hash(keys[key]), key as u32);
-    let settle = |key: u32| look_up::<S>(table, hash(keys[key as usize]));
-    let mut in_flight = keys.len().min(IN_FLIGHT_MAX);
-    let mut pending = [Pending { want: 0, index: 0, reach: 0, payload: 0 }; IN_FLIGHT_MAX];
-    for (key, lookup) in pending[..in_flight].iter_mut().enumerate() {
-        *lookup = start(key);
+    let start = |number: usize, hash: u64| Pending::start(&shape, hash, number as u32);
+    let settle = |number: u32| look_up::<S>(table, permutation.hash(keys[number as usize]));
+    let none = Pending { want: 0, index: 0, reach: 0, payload: 0 };
+    let (mut hashes, mut pending) = ([0; IN_FLIGHT_MAX], [none; IN_FLIGHT_MAX]);
+    let (first, mut rest) = keys.split_at(keys.len().min(IN_FLIGHT_MAX));
+    S::hash_all(permutation, first, &mut hashes);
+    for (number, (lookup, hash)) in pending.iter_mut().zip(&hashes[..first.len()]).enumerate() {
+        *lookup = start(number, *hash);
     }
     // While there are keys to start, all slots are taken.
-    let (mut started, mut turn) = (in_flight, 0);
-    'full: while started < keys.len() {
-        for (at, lookup) in pending.iter_mut().enumerate() {
-            if started == keys.len() {
-                turn = at;
-                break 'full;
-            }
-            let value = match lookup.hit::<S>(&shape) {
-                Some(value) => Some(value),
-                None => match lookup.next_line::<S>(&shape) {
-                    Step::Done(value) => value,
-                    Step::Continue => continue,
-                    Step::Fallback => settle(lookup.payload),
-                },
+    let (mut started, mut turn) = (first.len(), 0);
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(rest.len().min(*until_noted as usize).min(IN_FLIGHT_MAX));
+        S::hash_all(permutation, now, &mut hashes);
+        for hash in &hashes[..now.len()] {
+            let lookup = loop {
+                let lookup = &mut pending[turn % IN_FLIGHT_MAX];
+                turn += 1;
+                match lookup.look::<S>(&shape) {
+                    Ok(value) => done(lookup.payload as usize, Some(value)),
+                    Err(control) => {
+                        let value = match lookup.next_line(&shape, control) {
+                            Step::Miss => None,
+                            Step::Continue => continue,
+                            Step::Fallback => settle(lookup.payload),
+                        };
+                        done(lookup.payload as usize, value);
+                    }
+                }
+                break lookup;
             };
-            done(lookup.payload as usize, value);
-            *lookup = start(started);
+            *lookup = start(started, *hash);
             started += 1;
         }
+        *until_noted -= now.len() as u32;
+        if *until_noted == 0 {
+            *until_noted = NOTED_EVERY;
+            // A key whose lookup has ended lately, so that its line is cached.
+            relocate::warm_hash::<S>(table, permutation.hash(keys[started - 1 - IN_FLIGHT_MAX]));
+        }
+        rest = later;
     }
-    // The remaining lookups end in order, from the slot whose turn it is; those that continue
-    // keep their order.
-    pending[..in_flight].rotate_left(turn);
-    while in_flight > 0 {
+    let remaining = &mut pending[..first.len()];
+    remaining.rotate_left(turn % IN_FLIGHT_MAX);
+    end_all::<S>(&shape, remaining, settle, done);
+}
+
+/// Ends the remaining lookups, in order; those that need further lines keep their order.
+#[inline(always)]
+fn end_all<S: Search>(
+    shape: &Shape,
+    mut pending: &mut [Pending<u32>],
+    settle: impl Fn(u32) -> Option<u64>,
+    done: &mut impl FnMut(usize, Option<u64>),
+) {
+    while !pending.is_empty() {
         let mut left = 0;
-        for at in 0..in_flight {
+        for at in 0..pending.len() {
             let lookup = &mut pending[at];
-            let value = match lookup.hit::<S>(&shape) {
-                Some(value) => Some(value),
-                None => match lookup.next_line::<S>(&shape) {
-                    Step::Done(value) => value,
+            let value = match lookup.look::<S>(shape) {
+                Ok(value) => Some(value),
+                Err(control) => match lookup.next_line(shape, control) {
+                    Step::Miss => None,
                     Step::Continue => {
                         pending[left] = pending[at];
                         left += 1;
@@ -228,6 +283,6 @@ fn run_all<S: Search>(
             };
             done(pending[at].payload as usize, value);
         }
-        in_flight = left;
+        pending = &mut pending[..left];
     }
 }

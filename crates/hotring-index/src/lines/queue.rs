@@ -67,10 +67,10 @@ pub enum LinesAnswer {
 /// ```
 pub struct LinesQueue<T> {
     session: LinesSession,
-    /// A ring buffer. Its `len` entries from `first` on are in flight, in the order of their turns.
-    entries: Box<[Option<Pending<Submitted<T>>>; IN_FLIGHT_MAX]>,
-    first: usize,
-    len: usize,
+    /// The operations in flight, at most `IN_FLIGHT_MAX`.
+    entries: Vec<Pending<Submitted<T>>>,
+    /// The entry whose turn it is.
+    turn: usize,
     /// The generation of the table that all entries refer to.
     generation: u64,
 }
@@ -91,83 +91,83 @@ impl LinesOp {
 impl<T> LinesQueue<T> {
     pub(super) fn new(session: LinesSession) -> Self {
         let generation = session.table().generation;
-        let entries = Box::new([const { None }; IN_FLIGHT_MAX]);
-        Self { session, entries, first: 0, len: 0, generation }
+        Self { session, entries: Vec::with_capacity(IN_FLIGHT_MAX), turn: 0, generation }
     }
 
     /// Starts an operation. If the queue is full, answers one of the operations in flight.
     #[inline(always)]
     pub fn submit(&mut self, op: LinesOp, token: T) -> Option<(T, LinesAnswer)> {
-        self.follow_session();
-        let answer = if self.len == IN_FLIGHT_MAX { self.complete_one() } else { None };
-        let (shape, hash) = (self.session.shape, self.session.hash(op.key()));
-        let submitted = Submitted { op, token };
-        let lookup = match op {
-            LinesOp::Get(_) => Pending::start(&shape, hash, submitted),
-            _ => Pending::start_write(&shape, hash, submitted),
-        };
-        self.entries[(self.first + self.len) % IN_FLIGHT_MAX] = Some(lookup);
-        self.len += 1;
-        answer
+        if self.entries.len() < IN_FLIGHT_MAX {
+            self.entries.push(start(&self.session, op, token));
+            return None;
+        }
+        let answer = self.complete_one();
+        let started = start(&self.session, op, token);
+        let ended = std::mem::replace(&mut self.entries[self.turn], started);
+        self.pass_turn();
+        Some((ended.payload.token, answer))
     }
 
     /// Operations in flight.
     pub fn len(&self) -> usize {
-        self.len
+        self.entries.len()
     }
 
     /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.entries.is_empty()
     }
 
-    /// Answers one of the operations in flight.
+    /// Passes the turn to the next entry.
     #[inline(always)]
-    fn complete_one(&mut self) -> Option<(T, LinesAnswer)> {
+    fn pass_turn(&mut self) {
+        self.turn += 1;
+        if self.turn >= self.entries.len() {
+            self.turn = 0;
+        }
+    }
+
+    /// Resumes operations until one has its answer. Its entry then is the one whose turn it is, and must be removed.
+    /// There must be an operation in flight.
+    #[inline(always)]
+    fn complete_one(&mut self) -> LinesAnswer {
         // As in `get`: the best form is compiled into the caller's code, the others are not.
-        if self.session.form == Form::BEST {
+        let answer = if self.session.form == Form::BEST {
             self.complete_one_by::<Best>()
         } else {
             self.complete_one_otherwise()
-        }
+        };
+        self.follow_session();
+        answer
     }
 
+    #[cold]
     #[inline(never)]
-    fn complete_one_otherwise(&mut self) -> Option<(T, LinesAnswer)> {
+    fn complete_one_otherwise(&mut self) -> LinesAnswer {
         by_form!(self.session.form, S => self.complete_one_by::<S>())
     }
 
-    /// Resumes entries in turn until one has its answer.
     #[inline(always)]
-    fn complete_one_by<S: Search>(&mut self) -> Option<(T, LinesAnswer)> {
-        while self.len > 0 {
-            let at = self.first % IN_FLIGHT_MAX;
-            self.first += 1;
-            let entry =
-                self.entries[at].as_mut().expect("`len` entries from `first` on are present");
+    fn complete_one_by<S: Search>(&mut self) -> LinesAnswer {
+        loop {
+            let entry = &mut self.entries[self.turn];
             let op = entry.payload.op;
-            let answer = if let LinesOp::Get(key) = op {
-                let value = match entry.hit::<S>(&self.session.shape) {
-                    Some(value) => Some(value),
-                    None => match entry.next_line::<S>(&self.session.shape) {
-                        Step::Done(value) => value,
-                        Step::Fallback => self.settle::<S>(key),
-                        Step::Continue => {
-                            // To the end of the ring; if the ring is full, that is the same slot.
-                            self.entries.swap(at, (self.first + self.len - 1) % IN_FLIGHT_MAX);
-                            continue;
-                        }
-                    },
-                };
-                self.session.count_read(key);
-                LinesAnswer::Value(value)
-            } else {
-                self.run(op)
+            let LinesOp::Get(key) = op else { return self.run(op) };
+            let shape = &self.session.shape;
+            let value = match entry.look::<S>(shape) {
+                Ok(value) => Some(value),
+                Err(control) => match entry.next_line(shape, control) {
+                    Step::Miss => None,
+                    Step::Fallback => self.settle::<S>(key),
+                    Step::Continue => {
+                        self.pass_turn();
+                        continue;
+                    }
+                },
             };
-            self.len -= 1;
-            return self.entries[at].take().map(|entry| (entry.payload.token, answer));
+            self.session.count_read(key);
+            return LinesAnswer::Value(value);
         }
-        None
     }
 
     /// Runs an operation whose home line has been prefetched.
@@ -199,14 +199,22 @@ impl<T> LinesQueue<T> {
     #[cold]
     #[inline(never)]
     fn restart(&mut self) {
-        let (session, entries) = (&self.session, &mut self.entries);
-        self.generation = session.table().generation;
-        for entry in entries.iter_mut() {
-            let hash = |submitted: &Submitted<T>| session.hash(submitted.op.key());
-            *entry = entry.take().map(|Pending { payload, .. }| {
-                Pending::start(&session.shape, hash(&payload), payload)
-            });
-        }
+        self.generation = self.session.table().generation;
+        self.entries = std::mem::take(&mut self.entries)
+            .into_iter()
+            .map(|Pending { payload: Submitted { op, token }, .. }| start(&self.session, op, token))
+            .collect();
+    }
+}
+
+/// Prefetches the home line of an operation's key.
+#[inline(always)]
+fn start<T>(session: &LinesSession, op: LinesOp, token: T) -> Pending<Submitted<T>> {
+    let (shape, hash) = (&session.shape, session.hash(op.key()));
+    let submitted = Submitted { op, token };
+    match op {
+        LinesOp::Get(_) => Pending::start(shape, hash, submitted),
+        _ => Pending::start_write(shape, hash, submitted),
     }
 }
 
@@ -216,11 +224,16 @@ impl<T> Iterator for LinesQueue<T> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.follow_session();
-        self.complete_one()
+        if self.entries.is_empty() {
+            return None;
+        }
+        let answer = self.complete_one();
+        let ended = self.entries.swap_remove(self.turn);
+        self.pass_turn();
+        Some((ended.payload.token, answer))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len, Some(self.len))
+        (self.len(), Some(self.len()))
     }
 }

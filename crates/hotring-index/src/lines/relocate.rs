@@ -12,7 +12,7 @@
 //!
 //! *Tidying* is paid for by removals: items of a home move inward where lanes have become free, those in the stash
 //! included, and REACH falls to what is needed. The home whose line has got a free lane and the home of the removed
-//! item are tidied at once, all other homes in order, some at a time.
+//! item are tidied soon ([`Untidied`]), all other homes in order, some at a time.
 
 use super::bits::{
     FROZEN, HEAT, LIVE, PROBE, PROBE_MAX, SPREAD, STASHED, probe, probe_of, reach_of, with_reach,
@@ -23,8 +23,15 @@ use super::stash::Spare;
 use super::sweep::freeze;
 use super::table::Table;
 use super::write::{lock, raise_reach, unlock};
+use crate::core::prefetch::prefetch;
 use crate::core::sync::{AtomicU64, Ordering};
 use std::ops::RangeInclusive;
+
+/// The number of homes that wait: enough for their lines to arrive.
+const WAITING: usize = 8;
+
+/// The lines of a sequence are fetched up to this number: few items are further out.
+const FETCHED: u64 = 2;
 
 /// A table within which items move.
 pub(super) trait Homes {
@@ -55,8 +62,8 @@ pub(super) trait Homes {
     /// Whether homes move on to a next table.
     fn is_moving_on(&self) -> bool;
 
-    /// Returns the next home to tidy, and advances.
-    fn tidied(&self) -> u64;
+    /// Claims homes that are to be tidied next, in order; returns the first one, modulo their number.
+    fn tidied(&self, homes: u64) -> u64;
 
     /// Counts a move. Must be called after the copy is in its lane and before the old lane is cleared.
     fn count_move(&self, index: u64);
@@ -107,46 +114,38 @@ impl Moves {
     }
 }
 
-/// Tidies some homes from the table's cursor on.
+/// Calls `tidy` with those homes that have items elsewhere, of some homes from the table's cursor on.
 #[cold]
 #[inline(never)]
-pub(super) fn tidy<S: Search, T: Homes>(table: &T, homes: u64, spare: &mut T::Spare) {
-    for _ in 0..homes {
+pub(super) fn tidy_some<T: Homes>(table: &T, homes: u64, mut tidy: impl FnMut(u64)) {
+    let first = table.tidied(homes);
+    for index in (first..first + homes).map(|index| index % table.homes()) {
         // If the table is being left, the move to the next table tidies all homes.
         if table.is_moving_on() {
             return;
         }
-        let index = table.tidied();
         if reach_of(table.line(index).control()) != 0 {
-            tidy_home::<S, T>(table, index, spare);
+            tidy(index);
         }
     }
 }
 
-/// After the removal of an item from a line: tidies if there may be something to tidy.
+/// After the removal of an item from a line: calls `tidy` with the home of the item, if it was displaced, and with that
+/// of the line, whose displaced items have a free lane now.
 #[inline(always)]
-pub(super) fn after_removal<S: Search, T: Homes>(
-    table: &T,
-    removed: &Found<'_>,
-    spare: &mut T::Spare,
-) {
-    if removed.pair.word & PROBE != 0 || reach_of(removed.line.control()) != 0 {
-        tidy_after::<S, T>(table, removed, spare);
-    }
-}
-
-/// Tidies the home of a removed item, if it was displaced, and that of the line, whose displaced items have a free
-/// lane now.
-#[cold]
-#[inline(never)]
-fn tidy_after<S: Search, T: Homes>(table: &T, removed: &Found<'_>, spare: &mut T::Spare) {
+pub(super) fn after_removal<T: Homes>(table: &T, removed: &Found<'_>, mut tidy: impl FnMut(u64)) {
     let word = removed.pair.word;
-    let (line, number) = (table.index(removed.line), probe_of(word));
-    if number > 0 {
-        tidy_home::<S, T>(table, line - number * table.step(word), spare);
+    let (number, reach) = (probe_of(word), reach_of(removed.line.control()));
+    if number == 0 && reach == 0 {
+        return;
     }
-    if line < table.homes() && reach_of(removed.line.control()) != 0 {
-        tidy_home::<S, T>(table, line, spare);
+    std::hint::cold_path();
+    let line = table.index(removed.line);
+    if number > 0 {
+        tidy(line - number * table.step(word));
+    }
+    if reach > 0 && line < table.homes() {
+        tidy(line);
     }
 }
 
@@ -247,6 +246,11 @@ pub(super) fn warm<'t, S: Search, T: Homes>(
     let line = table.line(index);
     let Some(found) = find(reach_of(line.control())) else { return };
     let word = found.pair.word;
+    // Where a lane is free, displaced items come home anyway, and nothing must go out for them: heat decides nothing
+    // there, and is not worth a write.
+    if probe_of(word) == 0 && !line.is_full() {
+        return;
+    }
     if word & HEAT != HEAT {
         // If another thread changes the word first, the read is not noted, which is harmless in a
         // sample.
@@ -278,7 +282,7 @@ fn bring_home<'t, S: Search, T: Homes>(
 
 /// Moves a cold item of a line outward. If all items are warm, cools them instead.
 fn make_room<S: Search, T: Homes>(table: &T, line: &Line, index: u64) -> bool {
-    let items = || S::matches(line, LIVE, LIVE | FROZEN).each(line);
+    let items = || S::matches(line, LIVE, &(LIVE | FROZEN)).each(line);
     let Some(lane) = items().find(|lane| lane.word() & HEAT == 0) else {
         for lane in items() {
             let word = lane.word();
@@ -326,7 +330,7 @@ impl Homes for Table {
     }
 
     fn mask(&self) -> u64 {
-        self.shape.mask()
+        *self.shape.mask()
     }
 
     fn heat(&self) -> u64 {
@@ -341,8 +345,8 @@ impl Homes for Table {
         self.next().is_some()
     }
 
-    fn tidied(&self) -> u64 {
-        self.tidied()
+    fn tidied(&self, homes: u64) -> u64 {
+        self.tidied(homes)
     }
 
     fn count_move(&self, index: u64) {
@@ -384,6 +388,49 @@ impl Homes for Table {
 
     fn thaw(&self, found: &Found<'_>) {
         found.thaw(self);
+    }
+}
+
+/// Homes that removals have left untidy, in one table. They are tidied some removals late, because all lines of their
+/// sequences must be looked at: these are fetched meanwhile. What a session leaves untidy in the end is found by those
+/// that tidy all homes in order.
+pub(super) struct Untidied {
+    /// The number of the table.
+    generation: u64,
+    homes: [Option<u64>; WAITING],
+    /// The place of the home that has waited longest.
+    first: usize,
+}
+
+impl Untidied {
+    /// No home of this table.
+    pub(super) fn of(table: &Table) -> Self {
+        Self { generation: table.generation, homes: [None; WAITING], first: 0 }
+    }
+
+    /// Tidies a home, later if that can wait.
+    pub(super) fn tidy<S: Search>(&mut self, table: &Table, index: u64, spare: &mut Spare) {
+        let reach = reach_of(table.shape.line(index).control());
+        // Under loom at once, so that a scenario needs few steps.
+        if reach == STASHED || table.generation != self.generation || cfg!(loom) {
+            return tidy_home::<S, Table>(table, index, spare);
+        }
+        fetch(table, index, reach);
+        let due = self.homes[self.first].replace(index);
+        self.first = (self.first + 1) % WAITING;
+        if let Some(due) = due {
+            tidy_home::<S, Table>(table, due, spare);
+        }
+    }
+}
+
+/// Prefetches the lines in which items of a home may be.
+fn fetch(table: &Table, index: u64, reach: u64) {
+    for number in 1..=reach.min(FETCHED).min(PROBE_MAX) {
+        for step in 1..=table.shape.steps_max() {
+            let line = table.shape.line(index + number * step);
+            prefetch(std::ptr::from_ref(line).cast());
+        }
     }
 }
 

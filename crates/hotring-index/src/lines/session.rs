@@ -4,7 +4,7 @@ use super::lane::{Best, Form, Search, by_form};
 use super::lookup::{AtHome, look_up};
 use super::map::{Record, Shared};
 use super::permutation::Permutation;
-use super::relocate;
+use super::relocate::{self, Untidied};
 use super::stash::{Decision, Spare};
 use super::sweep;
 use super::table::{Shape, Table};
@@ -27,9 +27,11 @@ pub struct LinesSession {
     /// Removals since the session last tidied homes.
     removals: u32,
     /// Reads until the next one is noted.
-    until_noted: u32,
+    pub(super) until_noted: u32,
     /// Nodes for the stash; none unless keys have collided in masses.
     spare: Spare,
+    /// Homes of `table` that removals have left untidy.
+    untidied: Untidied,
     /// The table that `record` announces.
     table: NonNull<Table>,
     record: Arc<Record>,
@@ -46,7 +48,7 @@ const TIDY_EVERY: u32 = 64;
 const TIDY_HOMES: u64 = 16;
 
 /// One read in this many is noted in its item: a prime, so that a loop over hot keys is unlikely to fall in step.
-const NOTED_EVERY: u32 = 61;
+pub(super) const NOTED_EVERY: u32 = 61;
 
 /// The largest change of the number of items that a session may leave unreported.
 const PENDING_MAX: u64 = 256;
@@ -58,7 +60,8 @@ impl LinesSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let (record, table) = shared.enter();
         // SAFETY: the record announces the table, so the table is kept.
-        let shape = unsafe { table.as_ref() }.shape;
+        let first = unsafe { table.as_ref() };
+        let (shape, untidied) = (first.shape, Untidied::of(first));
         Self {
             permutation: shared.permutation,
             shape,
@@ -68,6 +71,7 @@ impl LinesSession {
             removals: 0,
             until_noted: NOTED_EVERY,
             spare: Spare::default(),
+            untidied,
             table,
             record,
             shared,
@@ -80,18 +84,18 @@ impl LinesSession {
         self.count_read(key);
         let hash = self.hash(key);
         // The best form is compiled into the caller's code, the others are not.
-        if self.form == Form::BEST {
-            match self.look_at_home::<Best>(hash) {
-                AtHome::Hit(value) => return Some(value),
-                AtHome::Miss => {
-                    // Keeps the branch: as a conditional move, presence would wait for memory.
-                    std::hint::cold_path();
-                    return None;
-                }
-                AtHome::Further(_) => {}
-            }
+        if self.form != Form::BEST {
+            return self.get_otherwise(hash);
         }
-        self.get_further(hash)
+        match self.look_at_home::<Best>(hash) {
+            AtHome::Hit(value) => Some(value),
+            AtHome::Miss => {
+                // Keeps the branch: as a conditional move, presence would wait for memory.
+                std::hint::cold_path();
+                None
+            }
+            AtHome::Further => self.get_further::<Best>(hash),
+        }
     }
 
     /// Counts a read.
@@ -109,7 +113,7 @@ impl LinesSession {
         self.note_read(self.hash(key));
     }
 
-    /// Counts the reads of a batch. Called after the batch, when the lines of its keys are cached.
+    /// Counts reads. Called after they have ended, when the lines of their keys are cached.
     pub(super) fn note_reads(&mut self, keys: &[u64]) {
         let mut at = self.until_noted as usize;
         while let Some(key) = keys.get(at - 1) {
@@ -121,7 +125,7 @@ impl LinesSession {
 
     #[cold]
     #[inline(never)]
-    fn note_read(&mut self, hash: u64) {
+    pub(super) fn note_read(&mut self, hash: u64) {
         self.until_noted = NOTED_EVERY;
         let table = self.table();
         by_form!(self.form, S => relocate::warm_hash::<S>(table, hash));
@@ -133,18 +137,19 @@ impl LinesSession {
         self.shape.look_at_home::<S>(self.shape.line(home.index), home.want)
     }
 
+    #[cold]
     #[inline(never)]
-    fn get_further(&mut self, hash: u64) -> Option<u64> {
-        by_form!(self.form, S => self.look_up::<S>(hash))
+    fn get_otherwise(&mut self, hash: u64) -> Option<u64> {
+        by_form!(self.form, S => match self.look_at_home::<S>(hash) {
+            AtHome::Hit(value) => Some(value),
+            AtHome::Miss => None,
+            AtHome::Further => self.get_further::<S>(hash),
+        })
     }
 
-    #[inline(always)]
-    fn look_up<S: Search>(&mut self, hash: u64) -> Option<u64> {
-        match self.look_at_home::<S>(hash) {
-            AtHome::Hit(value) => return Some(value),
-            AtHome::Miss => return None,
-            AtHome::Further(_) => {}
-        }
+    /// The value of a key that is not in its home line.
+    #[inline(never)]
+    fn get_further<S: Search>(&mut self, hash: u64) -> Option<u64> {
         self.switch_table_if_left();
         look_up::<S>(self.table(), hash)
     }
@@ -152,6 +157,10 @@ impl LinesSession {
     /// Stores a value; true if the key was present.
     pub fn put(&mut self, key: u64, value: u64) -> bool {
         let hash = self.hash(key);
+        self.put_hash(hash, value)
+    }
+
+    pub(super) fn put_hash(&mut self, hash: u64, value: u64) -> bool {
         loop {
             if self.change(hash, |_| Decision::Write(value)).is_some() {
                 return true;
@@ -254,6 +263,11 @@ impl LinesSession {
     }
 
     #[inline(always)]
+    pub(super) fn permutation(&self) -> &Permutation {
+        &self.permutation
+    }
+
+    #[inline(always)]
     pub(super) fn hash(&self, key: u64) -> u64 {
         self.permutation.hash(key)
     }
@@ -278,9 +292,11 @@ impl LinesSession {
 
     fn change(&mut self, hash: u64, decide: impl FnMut(u64) -> Decision) -> Option<u64> {
         self.help();
-        let (form, (table, spare)) = (self.form, self.parts());
-        let old = by_form!(form, S => write::change::<S>(table, hash, spare, decide));
-        spare.trim();
+        // SAFETY: as in `table`.
+        let (form, table) = (self.form, unsafe { self.table.as_ref() });
+        let rest = (&mut self.spare, &mut self.untidied);
+        let old = by_form!(form, S => write::change::<S>(table, hash, rest, decide));
+        self.spare.trim();
         old
     }
 
@@ -301,14 +317,18 @@ impl LinesSession {
             self.removals += 1;
             if self.removals == TIDY_EVERY {
                 self.removals = 0;
-                let (form, (table, spare)) = (self.form, self.parts());
-                by_form!(form, S => relocate::tidy::<S, _>(table, TIDY_HOMES, spare));
+                // SAFETY: as in `table`.
+                let table = unsafe { self.table.as_ref() };
+                let (spare, untidied) = (&mut self.spare, &mut self.untidied);
+                by_form!(self.form, S => relocate::tidy_some(table, TIDY_HOMES, |index| {
+                    untidied.tidy::<S>(table, index, spare);
+                }));
             }
         }
         old
     }
 
-    fn insert_hash(&mut self, hash: u64, value: u64) -> bool {
+    pub(super) fn insert_hash(&mut self, hash: u64, value: u64) -> bool {
         self.help();
         let (form, (table, spare)) = (self.form, self.parts());
         let inserted = by_form!(form, S => write::insert::<S>(table, hash, value, spare));
@@ -362,9 +382,9 @@ impl LinesSession {
         while let Some(next) = table.next().filter(|_| table.is_left()) {
             table = next;
         }
-        let (pointer, shape) = (NonNull::from(table), table.shape);
+        let (pointer, shape, untidied) = (NonNull::from(table), table.shape, Untidied::of(table));
         self.record.announce(table);
-        (self.table, self.shape) = (pointer, shape);
+        (self.table, self.shape, self.untidied) = (pointer, shape, untidied);
         self.pending_max = pending_max(&self.shape);
         self.shared.free_left();
     }

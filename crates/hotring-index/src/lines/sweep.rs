@@ -19,7 +19,7 @@ use super::lookup::Found;
 use super::memory::WINDOW;
 use super::stash::{Spare, Stashed};
 use super::table::Table;
-use super::write::{Inserted, lock, put_in, unlock};
+use super::write::{Put, lock, put_in, unlock};
 use crate::core::sync::Ordering;
 use std::ops::Range;
 
@@ -89,7 +89,8 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spa
         unreachable!("a home moves on once, by the thread that has claimed it")
     };
     let reach = reach_of(control);
-    if !copy_home::<S>(table, next, index, reach, spare) {
+    let mut copies = Copies::default();
+    if !copy_home::<S>(table, next, index, reach, spare, &mut copies) {
         take_back::<S>(table, next, index, reach, spare);
         unlock(line);
         return false;
@@ -100,10 +101,13 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spa
         });
     }
     line.head().clear(ACTIVE);
-    shape.each_item::<S>(index, reach, |found| {
-        found.clear_moved::<S>(table);
-        thaw::<S>(next, shape.hash(index, found.pair.word));
-    });
+    if !copies.finish::<S>(table, next) {
+        // The other items of a home that has more than `Copies` knows.
+        shape.each_item::<S>(index, reach, |found| {
+            found.clear_moved::<S>(table);
+            thaw::<S>(next, shape.hash(index, found.pair.word));
+        });
+    }
     if reach == STASHED {
         let hashes = shape.hashes(index);
         while let Some(hash) = table.stash.first(&hashes) {
@@ -115,13 +119,43 @@ fn move_home<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spa
     true
 }
 
+/// Items of a home and their copies in lanes of the next table: as many as most homes have, so that these are not
+/// looked for again.
+#[derive(Default)]
+struct Copies<'t> {
+    pairs: [Option<(Found<'t>, Found<'t>)>; 8],
+    len: usize,
+    /// Whether there are items that are not among these.
+    are_others: bool,
+}
+
+impl<'t> Copies<'t> {
+    fn add(&mut self, found: Found<'t>, copy: Found<'t>) {
+        match self.pairs.get_mut(self.len) {
+            Some(pair) => *pair = Some((found, copy)),
+            None => self.are_others = true,
+        }
+        self.len += 1;
+    }
+
+    /// Empties the lanes of the known items, and then unfreezes their copies. False: there are others.
+    fn finish<S: Search>(&self, table: &Table, next: &Table) -> bool {
+        for (found, copy) in self.pairs.iter().map_while(Option::as_ref) {
+            found.clear_moved::<S>(table);
+            copy.thaw(next);
+        }
+        !self.are_others
+    }
+}
+
 /// Freezes the items of a home and puts frozen copies into the next table. False: there was no spare node for one.
-fn copy_home<S: Search>(
-    table: &Table,
-    next: &Table,
+fn copy_home<'t, S: Search>(
+    table: &'t Table,
+    next: &'t Table,
     index: u64,
     reach: u64,
     spare: &mut Spare,
+    copies: &mut Copies<'t>,
 ) -> bool {
     let (shape, mut is_whole) = (&table.shape, true);
     shape.each_item::<S>(index, reach, |found| {
@@ -130,10 +164,16 @@ fn copy_home<S: Search>(
         }
         let word = match wrong!(table, LinesMoveUnfrozen) {
             true => Some(found.pair.word),
-            false => freeze(&found, shape.mask()),
+            false => freeze(&found, *shape.mask()),
         };
         if let Some(word) = word {
-            is_whole = copy::<S>(next, shape.hash(index, word), found.lane.value(), spare);
+            let put = copy::<S>(next, shape.hash(index, word), found.lane.value(), spare);
+            is_whole = !matches!(put, Put::Unprepared);
+            match put {
+                Put::Lane(copy) => copies.add(found, copy),
+                Put::Stash => copies.are_others = true,
+                Put::Unprepared => {}
+            }
         }
     });
     is_whole && (reach != STASHED || copy_stash::<S>(table, next, index, spare))
@@ -180,23 +220,24 @@ pub(super) fn freeze(found: &Found<'_>, mask: u64) -> Option<u64> {
     Some(word)
 }
 
-/// Puts a frozen copy into the next table. False: there is no spare node for it.
-fn copy<S: Search>(next: &Table, hash: u64, value: u64, spare: &mut Spare) -> bool {
+/// Puts a frozen copy into the next table.
+fn copy<'t, S: Search>(next: &'t Table, hash: u64, value: u64, spare: &mut Spare) -> Put<'t> {
     let home = next.shape.home(hash);
     let line = next.shape.line(home.index);
     lock(line).expect("the lines of the next table were opened before");
     let item = Stashed { value, is_frozen: true };
-    let inserted = put_in::<S>(next, home, hash, item, spare);
-    debug_assert!(inserted != Inserted::No);
+    let put = put_in::<S>(next, home, hash, item, spare);
     unlock(line);
-    inserted != Inserted::Unprepared
+    put
 }
 
 #[cold]
 fn copy_stash<S: Search>(table: &Table, next: &Table, index: u64, spare: &mut Spare) -> bool {
     each_stashed(table, index, |hash| {
         let item = table.stash.freeze(&(hash..=hash));
-        item.is_none_or(|(hash, item)| copy::<S>(next, hash, item.value, spare))
+        item.is_none_or(|(hash, item)| {
+            !matches!(copy::<S>(next, hash, item.value, spare), Put::Unprepared)
+        })
     })
 }
 

@@ -462,7 +462,7 @@ fn displaced(session: &LinesSession) -> (f64, f64) {
     let (mut reaching, mut items, mut displaced) = (0, 0, 0);
     for line in (0..shape.lines()).map(|index| shape.line(index)) {
         reaching += u64::from(reach_of(line.control()) > 0);
-        for lane in Plain::matches(line, LIVE, LIVE).each(line) {
+        for lane in Plain::matches(line, LIVE, &LIVE).each(line) {
             items += 1;
             displaced += u64::from(probe_of(lane.word()) > 0);
         }
@@ -497,6 +497,19 @@ fn turnovers_leave_the_table_as_a_fresh_one() {
     assert!(present.iter().all(|key| session.get(*key) == Some(*key)));
     assert_eq!((lines.stats().growths, lines.stats().stashed), (0, 0));
     assert!(after.0 < before.0 * 1.1 && after.1 < before.1 * 1.1);
+}
+
+/// Homes are tidied some removals late, but not more than that.
+#[test]
+fn removals_leave_few_homes_untidy() {
+    let lines = map(LinesConfig { capacity: 160_000, ..LinesConfig::default() });
+    let mut session = lines.session();
+    (0..160_000).for_each(|key| assert!(session.insert(key, key)));
+    let lines_of_table = lines.stats().lines as f64;
+    assert!(displaced(&session).0 * lines_of_table > 1000.0);
+    (0..160_000).for_each(|key| assert!(session.remove(key)));
+    let left = displaced(&session).0 * lines_of_table;
+    assert!(left <= 8.0, "{left} homes");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::bits::{
 };
 use super::lane::{Line, Pair, Search};
 use super::lookup::Found;
-use super::relocate;
+use super::relocate::{self, Untidied};
 use super::stash::{Decision, Spare, Stashed};
 use super::table::{Home, Table};
 use crate::core::sync::spin::SpinWait;
@@ -23,8 +23,6 @@ pub(super) enum Inserted {
     InStash,
     /// The key was present.
     No,
-    /// The item belongs in the stash, but the thread has no spare node.
-    Unprepared,
 }
 
 impl<'t> Found<'t> {
@@ -32,7 +30,7 @@ impl<'t> Found<'t> {
     #[inline(always)]
     pub(super) fn free<S: Search>(line: &'t Line, lanes: u32) -> Option<Self> {
         loop {
-            let free = S::matches(line, 0, LIVE).only(lanes);
+            let free = S::matches(line, 0, &LIVE).only(lanes);
             if free.is_empty() {
                 return None;
             }
@@ -91,12 +89,22 @@ impl<'t> Found<'t> {
     }
 }
 
+/// Where an absent item was put.
+pub(super) enum Put<'t> {
+    /// Into a lane: what it holds now.
+    Lane(Found<'t>),
+    /// Into the stash, as all lanes of its sequence are taken.
+    Stash,
+    /// Nowhere: the item belongs in the stash, but the thread has no spare node.
+    Unprepared,
+}
+
 /// Changes or removes the value of a hash; returns the old value. `decide` may be called several times.
 #[inline(always)]
 pub(super) fn change<S: Search>(
     mut table: &Table,
     hash: u64,
-    spare: &mut Spare,
+    (spare, untidied): (&mut Spare, &mut Untidied),
     mut decide: impl FnMut(u64) -> Decision,
 ) -> Option<u64> {
     let mut spin = SpinWait::default();
@@ -114,7 +122,13 @@ pub(super) fn change<S: Search>(
                 Decision::Keep => true,
                 Decision::Write(value) => !is_frozen && found.write(value),
                 Decision::Remove => {
-                    !is_frozen && found.empty() && tidied::<S>(table, &found, spare)
+                    let is_removed = !is_frozen && found.empty();
+                    if is_removed {
+                        relocate::after_removal(table, &found, |index| {
+                            untidied.tidy::<S>(table, index, spare);
+                        });
+                    }
+                    is_removed
                 }
             };
             if done {
@@ -147,13 +161,6 @@ pub(super) fn change<S: Search>(
     }
 }
 
-/// Tidies up after a removal. Always true.
-#[inline(always)]
-fn tidied<S: Search>(table: &Table, removed: &Found<'_>, spare: &mut Spare) -> bool {
-    relocate::after_removal::<S, _>(table, removed, spare);
-    true
-}
-
 /// Inserts a hash unless it is present.
 #[inline(always)]
 pub(super) fn insert<S: Search>(
@@ -172,16 +179,20 @@ pub(super) fn insert<S: Search>(
         let reach = reach_of(control);
         let is_there = table.shape.find::<S>(home, reach).is_some()
             || reach == STASHED && table.stash.get(hash).is_some();
-        let inserted = if is_there {
-            Inserted::No
-        } else {
-            put_in::<S>(table, home, hash, Stashed { value, is_frozen: false }, spare)
-        };
-        unlock(line);
-        if inserted == Inserted::Unprepared {
-            spare.fill();
-            continue;
+        if is_there {
+            unlock(line);
+            return Inserted::No;
         }
+        let put = put_in::<S>(table, home, hash, Stashed { value, is_frozen: false }, spare);
+        unlock(line);
+        let inserted = match put {
+            Put::Lane(_) => Inserted::InLane,
+            Put::Stash => Inserted::InStash,
+            Put::Unprepared => {
+                spare.fill();
+                continue;
+            }
+        };
         if wrong!(table, LinesReachLate) && table.shape.find::<S>(home, 0).is_none() {
             raise_reach(line, PROBE_MAX);
         }
@@ -220,13 +231,13 @@ pub(super) fn unlock(line: &Line) {
 /// Puts an absent item into the first free lane of its sequence, or else into the stash. Must be called under the LOCK
 /// of its home.
 #[inline(always)]
-pub(super) fn put_in<S: Search>(
-    table: &Table,
+pub(super) fn put_in<'t, S: Search>(
+    table: &'t Table,
     home: Home,
     hash: u64,
     item: Stashed,
     spare: &mut Spare,
-) -> Inserted {
+) -> Put<'t> {
     let shape = &table.shape;
     let (flags, value) = (if item.is_frozen { FROZEN } else { 0 }, item.value);
     let (word, step) = (shape.word(home) | flags, shape.step(home.want));
@@ -237,9 +248,9 @@ pub(super) fn put_in<S: Search>(
             if !wrong!(table, LinesReachLate) {
                 raise_reach(head, number);
             }
-            let word = free.line_bits() | word | probe(number);
-            if free.lane.swap(free.pair, Pair { word, value }) {
-                return Inserted::InLane;
+            let pair = Pair { word: free.line_bits() | word | probe(number), value };
+            if free.lane.swap(free.pair, pair) {
+                return Put::Lane(Found { pair, ..free });
             }
         }
     }
@@ -253,9 +264,9 @@ fn put_into_stash(
     hash: u64,
     item: Stashed,
     spare: &mut Spare,
-) -> Inserted {
+) -> Put<'static> {
     raise_reach(head, STASHED);
-    if table.stash.insert(hash, item, spare) { Inserted::InStash } else { Inserted::Unprepared }
+    if table.stash.insert(hash, item, spare) { Put::Stash } else { Put::Unprepared }
 }
 
 /// Raises REACH, before an item gets that far out. Must be called under LOCK; lane 0's item may still change

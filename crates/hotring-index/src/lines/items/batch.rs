@@ -30,7 +30,7 @@ impl Batch for ItemLines {
         by_form!(p.engine.form, S => {
             for home in &homes[..n] {
                 let line = shape.line(home.index);
-                if let Some(lane) = S::matches(line, home.want, MASK).each(line).next() {
+                if let Some(lane) = S::matches(line, home.want, &MASK).each(line).next() {
                     prefetch_item::<K>(lane.value());
                 }
             }

@@ -120,7 +120,9 @@ impl ItemLines {
         if p.local.removals >= RESIZE_INTERVAL {
             p.local.removals = 0;
             by_form!(p.engine.form, S => {
-                relocate::tidy::<S, _>(p.engine.table(), TIDY_HOMES, &mut ());
+                relocate::tidy_some(p.engine.table(), TIDY_HOMES, |index| {
+                    relocate::tidy_home::<S, _>(p.engine.table(), index, &mut ());
+                });
             });
             Self::shrink_if_due(p);
             Self::free_some(p);

@@ -125,7 +125,9 @@ impl Shape {
 
     /// The least position that is mapped to this product or a later one.
     fn divide_up(&self, high: u64, low: u64) -> u64 {
-        (u128::from(high) << 64 | u128::from(low)).div_ceil(u128::from(self.lines)) as u64
+        let number = u128::from(high) << 64 | u128::from(low);
+        // Not `div_ceil`, which divides twice: 128 bits are divided by calls that the compiler does not merge.
+        ((number + u128::from(self.lines - 1)) / u128::from(self.lines)) as u64
     }
 
     /// The number of a line.
@@ -142,7 +144,7 @@ impl Shape {
         want: u64,
         is_it: &mut impl FnMut(u64) -> bool,
     ) -> Option<Found<'t>> {
-        for lane in S::matches(line, want, MASK).each(line) {
+        for lane in S::matches(line, want, &MASK).each(line) {
             let pair = S::load(lane);
             if (pair.word ^ want) & MASK == 0 && is_it(pair.value) {
                 return Some(Found { line, lane, pair });
@@ -319,7 +321,7 @@ impl Table {
     pub(super) fn each_value<S: Search>(&self, mut see: impl FnMut(u64)) {
         for index in 0..self.shape.lines + spare(self.shape.lines) {
             let line = self.shape.line(index);
-            S::matches(line, LIVE, LIVE).each(line).for_each(|lane| see(lane.value()));
+            S::matches(line, LIVE, &LIVE).each(line).for_each(|lane| see(lane.value()));
         }
         self.stash.each(0..=u64::MAX, see);
     }

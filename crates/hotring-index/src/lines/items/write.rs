@@ -117,7 +117,9 @@ impl ItemLines {
                     };
                     if exchange(&found, then, lost) {
                         if new.is_none() {
-                            relocate::after_removal::<S, _>(table, &found, &mut ());
+                            relocate::after_removal(table, &found, |index| {
+                                relocate::tidy_home::<S, _>(table, index, &mut ());
+                            });
                         }
                         return true;
                     }

@@ -142,7 +142,7 @@ fn exchange(lane: &Lane, old: Pair, new: Pair) -> Pair {
 impl Search for Neon {
     /// A load of several words is one access for each word, in any order; the barrier makes these accesses acquires.
     #[inline(always)]
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
         let found: u64;
         // SAFETY: the line is aligned and readable, and all processors have NEON.
         unsafe {
@@ -164,7 +164,7 @@ impl Search for Neon {
                 "dmb ishld",
                 line = inout(reg) line => _,
                 want = in(reg) want,
-                mask = in(reg) mask,
+                mask = in(reg) *mask,
                 found = out(reg) found,
                 out("v16") _, out("v17") _, out("v18") _, out("v19") _, out("v20") _, out("v21") _,
                 options(nostack, readonly, preserves_flags),
@@ -196,8 +196,8 @@ impl Search for Neon {
 
 impl Search for Plain {
     #[inline(always)]
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
-        let is_match = |lane: &Lane| (lane.word() ^ want) & mask == 0;
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
+        let is_match = |lane: &Lane| (lane.word() ^ want) & *mask == 0;
         let bit = |(i, lane)| u32::from(is_match(lane)) << (2 * i);
         Matches(line.0.iter().enumerate().map(bit).sum())
     }

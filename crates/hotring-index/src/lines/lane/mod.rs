@@ -44,6 +44,9 @@ pub use x86::Form;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 pub(super) use x86::{Avx2, Avx512, Best, Lane, Plain, Sse2, by_form};
 
+use super::bits::LIVE;
+use super::permutation::Permutation;
+
 /// A cache line of lanes.
 #[repr(C, align(64))]
 pub(super) struct Line([Lane; LANES]);
@@ -61,11 +64,17 @@ pub(super) struct Pair {
 /// A form as a type, so that loops are compiled for each form.
 pub(super) trait Search: Copy {
     /// A bit for each lane of which `word & mask == want & mask`: bit `2 * lane`. Each word is read at one moment, the
-    /// line as a whole is not. An acquire.
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches;
+    /// line as a whole is not. The mask is passed by its address because AVX-512 can compare with a word of memory. An
+    /// acquire.
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches;
 
     /// Reads word and value at one moment. An acquire.
     fn load(lane: &Lane) -> Pair;
+
+    /// As [`Permutation::hash_all`], with the instructions of the form.
+    fn hash_all(permutation: &Permutation, keys: &[u64], hashes: &mut [u64]) {
+        permutation.hash_all(keys, hashes);
+    }
 }
 
 /// Lanes of a line, by bit `2 * lane`.
@@ -87,8 +96,10 @@ impl Matches {
     /// The first lane; the set must not be empty.
     #[inline(always)]
     pub(super) fn first(self, line: &Line) -> &Lane {
-        // SAFETY: no form sets bits above 2 * 3.
-        unsafe { line.0.get_unchecked((self.0.trailing_zeros() / 2) as usize) }
+        // By bytes, as the bit's number then needs no division by two.
+        let at = self.0.trailing_zeros() as usize * (size_of::<Lane>() / 2);
+        // SAFETY: no form sets other bits than 2 * 0 to 2 * 3, so this is one of the four lanes.
+        unsafe { &*line.0.as_ptr().byte_add(at) }
     }
 
     /// The lanes, one after the other.
@@ -116,6 +127,12 @@ impl Line {
     #[inline(always)]
     pub(super) fn control(&self) -> u64 {
         self.0[0].word()
+    }
+
+    /// Whether all lanes have items. Advice, as the lanes are read one after the other.
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.0.iter().all(|lane| lane.word() & LIVE != 0)
     }
 
     /// Whether this is lane 0.

@@ -153,7 +153,7 @@ impl Line {
     }
 }
 
-fn matches(line: &Line, want: u64, mask: u64) -> Matches {
+fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
     // ORDERING: Relaxed: weaker than any real form.
     let word = |lane: &Lane| pair(lane.0.load(Ordering::Relaxed)).word;
     let bit = |(i, lane)| u32::from((word(lane) ^ want) & mask == 0) << (2 * i);
@@ -161,7 +161,7 @@ fn matches(line: &Line, want: u64, mask: u64) -> Matches {
 }
 
 impl Search for Model {
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
         matches(line, want, mask)
     }
 
@@ -172,7 +172,7 @@ impl Search for Model {
 }
 
 impl Search for Torn {
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
         matches(line, want, mask)
     }
 

@@ -1,6 +1,6 @@
 //! Lanes on x86-64.
 
-use super::{Line, Matches, Pair, Search};
+use super::{Line, Matches, Pair, Permutation, Search};
 use crate::core::sync::{AtomicU64, Ordering};
 use std::arch::asm;
 
@@ -79,7 +79,12 @@ impl Form {
         let has_loads = is_x86_feature_detected!("avx");
         has_swap
             && match self {
-                Self::Avx512 => has_loads && is_x86_feature_detected!("avx512f"),
+                Self::Avx512 => {
+                    has_loads
+                        && is_x86_feature_detected!("avx512f")
+                        && is_x86_feature_detected!("avx512dq")
+                        && is_x86_feature_detected!("avx512bw")
+                }
                 Self::Avx2 => has_loads && is_x86_feature_detected!("avx2"),
                 Self::Sse2 => has_loads,
                 Self::Plain => true,
@@ -176,23 +181,21 @@ fn load_by_avx(lane: &Lane) -> Pair {
 
 impl Search for Avx512 {
     #[inline(always)]
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
         let found: u32;
         // Registers 16 and up have no upper halves that would slow later SSE instructions down.
-        // SAFETY: the line is aligned and readable, and the form is available.
+        // SAFETY: the line is aligned and readable, and so is the mask; the form is available.
         unsafe {
             asm!(
                 "vpbroadcastq zmm16, {want}",
-                "vpbroadcastq zmm17, {mask}",
                 "vpxorq zmm16, zmm16, zmmword ptr [{line}]",
-                "vptestnmq k1, zmm16, zmm17",
+                "vptestnmq k1, zmm16, qword ptr [{mask}]{{1to8}}",
                 "kmovw {found:e}, k1",
                 line = in(reg) line,
                 want = in(reg) want,
                 mask = in(reg) mask,
                 found = lateout(reg) found,
                 out("xmm16") _,
-                out("xmm17") _,
                 out("k1") _,
                 options(nostack, readonly, preserves_flags),
             );
@@ -204,20 +207,30 @@ impl Search for Avx512 {
     fn load(lane: &Lane) -> Pair {
         load_by_avx(lane)
     }
+
+    fn hash_all(permutation: &Permutation, keys: &[u64], hashes: &mut [u64]) {
+        // SAFETY: the form is available, and so are its instructions.
+        unsafe { hash_by_avx512(permutation, keys, hashes) }
+    }
+}
+
+/// Eight keys at a time.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+fn hash_by_avx512(permutation: &Permutation, keys: &[u64], hashes: &mut [u64]) {
+    permutation.hash_all(keys, hashes);
 }
 
 impl Search for Avx2 {
     #[inline(always)]
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
         let (low, high): (u32, u32);
-        // SAFETY: the line is aligned and readable, and the form is available. `vzeroupper` clears the upper halves of
-        // all 16 registers, which are all named.
+        // SAFETY: line and mask are aligned and readable, and the form is available. `vzeroupper` clears the upper
+        // halves of all 16 registers, which are all named.
         unsafe {
             asm!(
                 "vmovq xmm0, {want}",
                 "vpbroadcastq ymm0, xmm0",
-                "vmovq xmm1, {mask}",
-                "vpbroadcastq ymm1, xmm1",
+                "vpbroadcastq ymm1, qword ptr [{mask}]",
                 "vpxor xmm2, xmm2, xmm2",
                 "vpxor ymm3, ymm0, ymmword ptr [{line}]",
                 "vpand ymm3, ymm3, ymm1",
@@ -251,7 +264,7 @@ impl Search for Avx2 {
 
 impl Search for Sse2 {
     #[inline(always)]
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
         let (low, high): (u32, u32);
         // SAFETY: the line is aligned and readable.
         unsafe {
@@ -275,7 +288,7 @@ impl Search for Sse2 {
                 "movmskps {high:e}, {words}",
                 line = in(reg) line,
                 want = in(reg) want,
-                mask = in(reg) mask,
+                mask = in(reg) *mask,
                 want_ = out(xmm_reg) _,
                 mask_ = out(xmm_reg) _,
                 zero = out(xmm_reg) _,
@@ -298,8 +311,8 @@ impl Search for Sse2 {
 
 impl Search for Plain {
     #[inline(always)]
-    fn matches(line: &Line, want: u64, mask: u64) -> Matches {
-        let is_match = |lane: &Lane| (lane.word() ^ want) & mask == 0;
+    fn matches(line: &Line, want: u64, mask: &u64) -> Matches {
+        let is_match = |lane: &Lane| (lane.word() ^ want) & *mask == 0;
         let bit = |(i, lane)| u32::from(is_match(lane)) << (2 * i);
         Matches(line.0.iter().enumerate().map(bit).sum())
     }
