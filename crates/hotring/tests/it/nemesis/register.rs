@@ -4,7 +4,7 @@ use crate::search::{self, NEVER, is_linearizable};
 
 /// Whether reads wait until every in-sync replica has what they show. They do not yet: then a read is checked only if
 /// no failover was under way, and no write of its key without an answer may have come before it.
-const READS_WAIT: bool = false;
+const READS_WAIT: bool = true;
 
 /// A request. Values are numbers without a zero, so that APPEND of a digit is arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
