@@ -25,6 +25,11 @@ const BATCH_MAX: usize = 4 << 30;
 /// No stream gets this far: a peer that claims more is not believed.
 const POSITION_MAX: Lsn = Lsn::MAX / 2;
 
+/// Keys for which the table gets room at the beginning of a copy, if the primary says that as many come; and how many
+/// for each one that has come.
+const ROOM_MIN: u64 = 1 << 20;
+const ROOM_PER_KEY: u64 = 16;
+
 /// Time between two looks at the log.
 const LOG_PAUSE: Duration = Duration::from_millis(1);
 
@@ -43,6 +48,7 @@ pub(super) struct Follower<'a> {
 }
 
 /// A full copy under way, or the repair of a divergent tail.
+#[derive(Default)]
 struct Copy {
     /// It is a repair: the stream is followed meanwhile.
     repairs: bool,
@@ -52,6 +58,9 @@ struct Copy {
     snapshot: Option<SnapshotWriter>,
     /// Bytes of the parts that are applied.
     received: u64,
+    /// Keys that the primary expects to send, and those for which the table has room.
+    keys: u64,
+    room: u64,
     /// The record up to which the stream must be applied, once all parts are there.
     end: Option<Lsn>,
 }
@@ -222,15 +231,13 @@ impl<'a> Follower<'a> {
         };
         (self.received, self.parsed) = (after, 0);
         self.pending.clear();
-        self.copy =
-            Some(Copy { repairs: false, part: Vec::new(), snapshot, received: 0, end: None });
+        self.copy = Some(Copy { snapshot, keys, ..Copy::default() });
         Ok(())
     }
 
     /// Begins to repair the keys of a divergent tail, which is cut off. Returns their names for the primary.
     pub(super) fn begin_repair(&mut self) -> Vec<u8> {
-        self.copy =
-            Some(Copy { repairs: true, part: Vec::new(), snapshot: None, received: 0, end: None });
+        self.copy = Some(Copy { repairs: true, ..Copy::default() });
         let applier = &mut self.applier;
         let names = self.server.replication.tail.with_keys(|keys| {
             applier.forget(keys);
@@ -250,6 +257,7 @@ impl<'a> Follower<'a> {
         if more {
             return Ok(());
         }
+        copy.make_room(self.server);
         let (&class, packed) = copy.part.split_first().ok_or_else(|| garbled("an empty part"))?;
         self.applier.copy(packed, clock::unix_ms()).map_err(unfit)?;
         let _ = self.applier.session().take_effects();
@@ -326,6 +334,18 @@ impl<'a> Follower<'a> {
         server.settings.renew();
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
         Ok(())
+    }
+}
+
+impl Copy {
+    /// Grows the table ahead of the keys, as each doubling moves those that are there. The primary's word counts only
+    /// as far as keys have come.
+    fn make_room(&mut self, server: &Server) {
+        let here = server.store.len() as u64;
+        if self.room < self.keys && 2 * here >= self.room {
+            self.room = self.keys.min((here * ROOM_PER_KEY).max(ROOM_MIN));
+            server.store.expect(self.room, || server.process.is_stopping());
+        }
     }
 }
 
