@@ -28,6 +28,11 @@ const POSITION_MAX: Lsn = Lsn::MAX / 2;
 /// Time between two lines about the progress of a full copy.
 const PROGRESS: Duration = Duration::from_secs(5);
 
+/// Keys for which the table gets room at the beginning of a copy, if the primary says that as many come; and how many
+/// for each one that has come.
+const ROOM_MIN: u64 = 1 << 20;
+const ROOM_PER_KEY: u64 = 16;
+
 /// Time between two looks at the log.
 const LOG_PAUSE: Duration = Duration::from_millis(1);
 
@@ -57,11 +62,18 @@ struct Copy {
     copied: Copied,
     /// The time of the last line about the progress.
     reported: Instant,
+    /// Keys for which the table has room.
+    room: u64,
     /// The record up to which the stream must be applied, once all parts are there.
     end: Option<Lsn>,
 }
 
 impl Copy {
+    fn begin(repairs: bool, copied: Copied) -> Copy {
+        let (part, reported) = (Vec::new(), clock::monotonic());
+        Copy { repairs, part, snapshot: None, copied, reported, room: 0, end: None }
+    }
+
     /// Publishes the progress.
     fn show(&mut self, server: &Server) {
         let copied = self.copied;
@@ -70,6 +82,16 @@ impl Copy {
             self.reported = clock::monotonic();
             let Copied { bytes, keys, keys_total: of, .. } = copied;
             tracing::info!(keys, of, bytes, "receiving a full copy of the primary");
+        }
+    }
+
+    /// Grows the table ahead of the keys, as each doubling moves those that are there. The primary's word counts only
+    /// as far as keys have come.
+    fn make_room(&mut self, server: &Server) {
+        let (here, keys) = (server.store.len() as u64, self.copied.keys_total);
+        if self.room < keys && 2 * here >= self.room {
+            self.room = keys.min((here * ROOM_PER_KEY).max(ROOM_MIN));
+            server.store.expect(self.room, || server.process.is_stopping());
         }
     }
 }
@@ -251,22 +273,13 @@ impl<'a> Follower<'a> {
         };
         (self.received, self.parsed) = (after, 0);
         self.pending.clear();
-        let reported = clock::monotonic();
-        self.copy =
-            Some(Copy { repairs: false, part: Vec::new(), snapshot, copied, reported, end: None });
+        self.copy = Some(Copy { snapshot, ..Copy::begin(false, copied) });
         Ok(())
     }
 
     /// Begins to repair the keys of a divergent tail, which is cut off. Returns their names for the primary.
     pub(super) fn begin_repair(&mut self) -> Vec<u8> {
-        self.copy = Some(Copy {
-            repairs: true,
-            copied: Copied::default(),
-            reported: clock::monotonic(),
-            part: Vec::new(),
-            snapshot: None,
-            end: None,
-        });
+        self.copy = Some(Copy::begin(true, Copied::default()));
         let applier = &mut self.applier;
         let names = self.server.replication.tail.with_keys(|keys| {
             applier.forget(keys);
@@ -286,6 +299,7 @@ impl<'a> Follower<'a> {
         if more {
             return Ok(());
         }
+        copy.make_room(self.server);
         let (&class, packed) = copy.part.split_first().ok_or_else(|| garbled("an empty part"))?;
         self.applier.copy(packed, clock::unix_ms()).map_err(unfit)?;
         let _ = self.applier.session().take_effects();
