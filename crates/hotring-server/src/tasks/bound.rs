@@ -355,8 +355,12 @@ mod tests {
     #[test]
     fn memory_that_nothing_counts_is_seen_in_the_process() {
         let process = Process::open(0).expect("Linux tells");
-        let before = process.grown();
-        let block = vec![7u8; 64 << 20];
-        assert!(process.grown() >= before + (60 << 20), "{} bytes", block.len());
+        // Other tests of this process may free memory in the same moment.
+        let is_seen = || {
+            let before = process.grown();
+            let block = std::hint::black_box(vec![7u8; 64 << 20]);
+            process.grown() >= before + (60 << 20) && !block.is_empty()
+        };
+        assert!((0..10).any(|_| is_seen()));
     }
 }
