@@ -136,7 +136,7 @@ impl<'a> ArgsView<'a> {
 
     /// All arguments in order.
     #[inline]
-    pub fn iter(self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator {
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone {
         self.spans.iter().map(move |span| &self.bytes[span.start..span.end])
     }
 }

@@ -34,7 +34,7 @@ struct Mark {
 
 /// The marks of a store.
 pub(crate) struct Marks {
-    marks: Box<[Mark]>,
+    marks: Box<[Mark; MARKS]>,
     /// Of sessions that hold all keys.
     all: Mark,
     fault: Fault,
@@ -69,7 +69,8 @@ impl Mark {
 
 impl Marks {
     pub(crate) fn new(fault: Fault) -> Marks {
-        let marks = std::iter::repeat_with(Mark::default).take(MARKS).collect();
+        let marks: Vec<_> = std::iter::repeat_with(Mark::default).take(MARKS).collect();
+        let marks = marks.try_into().unwrap_or_else(|_| unreachable!("there are as many"));
         Marks { marks, all: Mark::default(), fault }
     }
 
@@ -126,9 +127,27 @@ impl Marks {
         self.of(hash).is_under_way() || self.all.is_under_way()
     }
 
+    /// The last record of any of these keys, or of all keys; 0 without a key. None if a write of one of them may be
+    /// under way.
+    #[inline]
+    pub(crate) fn settled(&self, hashes: impl Iterator<Item = u64>) -> Option<Lsn> {
+        if self.all.is_under_way() {
+            return None;
+        }
+        let (mut last, of_all) = (0, self.all.last());
+        for hash in hashes {
+            let mark = self.of(hash);
+            if mark.is_under_way() {
+                return None;
+            }
+            last = last.max(mark.last()).max(of_all);
+        }
+        Some(last)
+    }
+
     /// For each group of keys of which a write may be under way, the hash of one such key.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = u64> {
-        let numbered = (0..).zip(&self.marks);
+        let numbered = (0..).zip(&*self.marks);
         numbered.filter(|(_, mark)| mark.is_under_way()).map(|(n, _)| n << (u64::BITS - MARK_BITS))
     }
 

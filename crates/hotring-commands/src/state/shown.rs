@@ -17,19 +17,18 @@ use crate::table::Spec;
 /// Has the next reply wait for the writes that these requests may show. They ran in the present database.
 pub(crate) fn note<'a>(
     store: &mut Session,
-    mut requests: impl Iterator<Item = (&'static Spec, ArgsView<'a>)> + Clone,
+    requests: impl Iterator<Item = (&'static Spec, ArgsView<'a>)> + Clone,
 ) {
     let any = |(spec, args): (&Spec, ArgsView<'_>)| spec.may_show_any_key(args.len());
     if requests.clone().any(any) {
         return note_all(store);
     }
-    let keys = requests.by_ref().flat_map(|(spec, args)| spec.keys_of(args));
-    note_keys(store, keys);
+    note_keys(store, requests.flat_map(|(spec, args)| spec.keys_of(args)));
 }
 
 /// Has the next reply wait for the last writes of these keys of the present database.
 #[inline]
-pub(crate) fn note_keys<'a>(store: &mut Session, keys: impl Iterator<Item = &'a [u8]>) {
+pub(crate) fn note_keys<'a>(store: &mut Session, keys: impl Iterator<Item = &'a [u8]> + Clone) {
     let last = store.last_records(keys);
     if last > 0 {
         store.note_logged(last);

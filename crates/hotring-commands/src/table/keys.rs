@@ -258,6 +258,12 @@ impl Spec {
         self.shows_any_key() || self.may_leave_database(n_args) && !self.keys.is_empty()
     }
 
+    /// The position of the only key of the store that a reply can show; None if there may be others.
+    #[inline]
+    pub(crate) fn only_key_shown(&self) -> Option<usize> {
+        self.sole_key().filter(|_| self.id != CommandId::Move)
+    }
+
     /// Whether a request with this many arguments may access keys of another database than the selected one.
     pub(crate) fn may_leave_database(&self, n_args: usize) -> bool {
         match self.id {
@@ -270,7 +276,10 @@ impl Spec {
 
     /// The keys of a request of this command, in order.
     #[inline]
-    pub fn keys_of<'a>(&self, request: ArgsView<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn keys_of<'a>(
+        &self,
+        request: ArgsView<'a>,
+    ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         Keys { request, ranges: self.keys, at: 0, end: 0, step: 0 }
     }
 }
@@ -289,6 +298,7 @@ impl Spec {
 
 /// Iterator over the keys of one request. Written by hand because every request of a batch runs it: iterator adapters
 /// take twice as many instructions.
+#[derive(Clone)]
 struct Keys<'a> {
     request: ArgsView<'a>,
     /// The ranges after the current one.

@@ -16,6 +16,7 @@ use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::mode::Role;
 use crate::session::Session;
+use crate::stripe::spread;
 use crate::watch::Watch;
 
 impl Session {
@@ -73,8 +74,16 @@ impl Session {
     /// The position that the log must have reached at the replicas before a reply may show what this session has read
     /// of these keys of the present database, be it a value or nothing: to be asked after the reads, while writes are
     /// marked. May wait for a write of these keys that is under way. It is too high rather than too low.
-    pub fn last_records<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Lsn {
-        keys.into_iter().map(|key| self.last_record(key)).max().unwrap_or(0)
+    #[inline]
+    pub fn last_records<'k>(
+        &mut self,
+        keys: impl IntoIterator<Item = &'k [u8], IntoIter: Clone>,
+    ) -> Lsn {
+        let (seed, keys) = (self.seed, keys.into_iter());
+        match self.logged.marks.settled(keys.clone().map(|key| spread(seed, key))) {
+            Some(last) => last,
+            None => keys.map(|key| self.last_record(key)).max().unwrap_or(0),
+        }
     }
 
     /// Like [`last_records`](Self::last_records), for a session that may have read any keys of any database.
@@ -92,6 +101,7 @@ impl Session {
         self.within(watch.database_id, |session| session.last_record(watch.key()))
     }
 
+    #[inline(never)]
     fn last_record(&mut self, key: &[u8]) -> Lsn {
         let hash = self.gate_hash(key);
         if self.logged.marks.is_under_way(hash) && !self.gate.holds_any() {

@@ -599,6 +599,7 @@ fn each_kind_of_write_is_marked() {
     fill(&mut session);
     let before = session.mark_writes(true).expect("there is a log");
     assert_eq!(session.last_records([&b"s"[..], b"l"]), before, "what was before is of all keys");
+    assert_eq!(session.last_records([]), 0, "a reply that shows no key");
     type Write = (&'static [u8], fn(&mut Session));
     let writes: [Write; 7] = [
         (b"s", |s| _ = s.set(b"s", b"1", SetOptions::default(), NOW)),

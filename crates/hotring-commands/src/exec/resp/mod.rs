@@ -7,6 +7,7 @@ mod batch;
 mod checked;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 use hotring_protocol::{ArgsView, Decoder, Limits, ProtocolError, Writer};
@@ -223,8 +224,25 @@ impl RespExecutor {
             // Some ran there, some here.
             return shown::note_all(store);
         }
-        let request = |i| Some((self.batch.spec(i)?, self.batch.args(i, input)));
-        shown::note(store, requests.filter_map(request));
+        // Most requests have one key.
+        let has_others = Cell::new(false);
+        let only_key = |i: usize| {
+            let at = self.batch.spec(i)?.only_key_shown()?;
+            Some(self.batch.args(i, input).at(at))
+        };
+        let keys = requests.clone().filter_map(|i| {
+            let key = only_key(i);
+            if key.is_none() {
+                has_others.set(true);
+            }
+            key
+        });
+        shown::note_keys(store, keys);
+        if has_others.get() {
+            let request = |i| Some((self.batch.spec(i)?, self.batch.args(i, input)));
+            let others = requests.filter(|i| only_key(*i).is_none());
+            shown::note(store, others.filter_map(request));
+        }
     }
 
     /// Samples the batch for the list of hot keys.
