@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use hotring_protocol::{Reply, ReplyLimits, ReplyReader};
 
-use super::register::{Event, Op, Out, Turn, check};
+use super::register::{Event, Op, Out, Stale, check};
 use crate::search::NEVER;
 
 /// Clients of a pair.
@@ -105,7 +105,7 @@ pub struct Load {
     /// The last value that anyone saw in each of the keys in use.
     seen: [AtomicU64; KEYS as usize],
     histories: Mutex<BTreeMap<u64, Vec<Event>>>,
-    turns: Mutex<Vec<Turn>>,
+    stale: Mutex<Vec<Stale>>,
     answered: AtomicU64,
 }
 
@@ -128,7 +128,7 @@ impl Load {
             tickets: AtomicU64::new(0),
             seen: Default::default(),
             histories: Mutex::default(),
-            turns: Mutex::default(),
+            stale: Mutex::default(),
             answered: AtomicU64::new(0),
         }
     }
@@ -149,11 +149,11 @@ impl Load {
         self.answered.load(Relaxed)
     }
 
-    /// Notes that the role moves meanwhile.
-    pub fn turn<R>(&self, moves: impl FnOnce() -> R) -> R {
+    /// Notes that meanwhile a server may answer reads that does not know that it was replaced.
+    pub fn with_stale_reads<R>(&self, work: impl FnOnce() -> R) -> R {
         let begin = self.now();
-        let result = moves();
-        self.turns.lock().unwrap().push((begin, self.now()));
+        let result = work();
+        self.stale.lock().unwrap().push((begin, self.now()));
         result
     }
 
@@ -212,13 +212,13 @@ impl Load {
     /// Checks all histories against what the server at this address has now.
     pub fn check(self, address: &str) -> Checked {
         let mut wire = Wire::connect(address).unwrap();
-        let turns = self.turns.into_inner().unwrap();
+        let stale = self.stale.into_inner().unwrap();
         let histories = self.histories.into_inner().unwrap();
         let mut sum = Checked { keys: histories.len(), events: 0, open: 0 };
         for (key, events) in histories {
             let last = value_of(wire.say(&format!("GET k{key}")).unwrap());
-            let checked = check(&events, &turns, last);
-            let why = |events| panic!("k{key} is not linearizable:\n{events}{turns:?}");
+            let checked = check(&events, &stale, last);
+            let why = |events| panic!("k{key} is not linearizable:\n{events}{stale:?}");
             sum.events += checked.unwrap_or_else(why);
             sum.open += events.iter().filter(|event| event.end == NEVER).count();
         }

@@ -47,7 +47,7 @@ fn killed_servers_have_the_same_and_all_that_was_acknowledged() {
             let load = pair.load();
             load.beside(n as u64, || {
                 std::thread::sleep(Duration::from_millis(60));
-                load.turn(|| kill(&mut pair, victim));
+                kill(&mut pair, victim);
                 pair.wait_until_in_sync();
                 std::thread::sleep(Duration::from_millis(30));
             });

@@ -18,7 +18,7 @@ fn a_primary_that_stood_still_acknowledges_nothing_once_it_is_replaced() {
     load.beside(1, || {
         std::thread::sleep(Duration::from_millis(100));
         let old = pair.primary;
-        load.turn(|| {
+        load.with_stale_reads(|| {
             pair.signal(old, Signal::STOP);
             std::thread::sleep(STILL);
             pair.promote();
