@@ -362,6 +362,7 @@ impl Replica {
         (link.received, link.batch_end) = (last, last);
         self.copy.history.cut(last);
         (self.copy.last, self.copy.repairing) = (last, true);
+        self.committed = self.committed.min(last);
         self.positions = Positions::default();
         true
     }
@@ -376,7 +377,7 @@ impl Replica {
     fn forget_data(&mut self) {
         (self.copy.whole, self.copy.repairing) = (false, false);
         self.copy.history = History::new();
-        self.copy.last = 0;
+        (self.copy.last, self.committed) = (0, 0);
         self.positions = Positions::default();
         self.was_caught_up = false;
     }

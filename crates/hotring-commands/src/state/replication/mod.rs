@@ -262,8 +262,7 @@ impl Replication {
     fn marks_writes(&self) -> Option<bool> {
         let roles = self.roles();
         match roles.role {
-            Role::Primary(_) => Some(roles.awaits()),
-            Role::Alone(_) => Some(false),
+            Role::Primary(_) | Role::Alone(_) => Some(roles.awaits()),
             // What a former primary alone has may still be there.
             Role::Replica(_) => None,
         }
@@ -276,9 +275,10 @@ impl Replication {
         }
     }
 
-    /// Ends the marking at a replica, because from here on it has nothing that its primary has not.
-    pub fn end_marks(&self, session: &mut Session) {
-        if session.marks_writes() {
+    /// Ends the marking at a replica, because from here on it has nothing that its primary has not. The caller must
+    /// have [locked](Self::lock_applying) what is applied, so that a promotion comes before or after.
+    pub fn end_marks(&self, session: &mut Session, _applying: &MutexGuard<'_, ()>) {
+        if self.is_replica() && session.marks_writes() {
             session.mark_writes(false);
         }
     }

@@ -317,7 +317,9 @@ impl Roles {
     /// The data of this replica is about to be replaced by that of another kind of primary: from this record on it is
     /// part of no stream, also after a restart. The log must not grow meanwhile.
     pub(super) fn leave_stream(&mut self, log: &Log) {
-        if !self.has_epochs() {
+        // After a full copy that was not finished the log may still have the epochs of the data before it.
+        let is_whole = self.replica().is_none_or(|replica| replica.held().whole);
+        if is_whole && !self.has_epochs() {
             return;
         }
         if let Some(replica) = self.replica() {

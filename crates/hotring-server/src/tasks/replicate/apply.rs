@@ -17,7 +17,7 @@ use hotring_log::{
 use hotring_store::{Applier, ApplyError, Origin};
 
 use super::LinkError;
-use super::repair::untroubled;
+use super::repair::{restarted, untroubled};
 
 /// Longest batch. It is held in memory until it is complete.
 const BATCH_MAX: usize = 4 << 30;
@@ -251,11 +251,10 @@ impl<'a> Follower<'a> {
             files.abandon();
             mark_copy(&*files.storage)?;
         }
+        // A cut that an earlier link has requested may still be under way.
+        restarted(&self.log).await?;
         self.log.restart(after);
-        while self.log.is_restarting() {
-            tokio::time::sleep(LOG_PAUSE).await;
-        }
-        untroubled(&self.log)?;
+        restarted(&self.log).await?;
         let order: Vec<u8> = (0..=u8::MAX).collect();
         let order = order.first_chunk().expect("256 numbers");
         let session = self.applier.session();
@@ -359,7 +358,7 @@ impl<'a> Follower<'a> {
     /// Everything is there: from here on it is read.
     fn serve(&mut self, repairs: bool) -> Result<(), LinkError> {
         let (server, applied) = (self.server, self.applier.taken());
-        let _applying = server.replication.lock_applying();
+        let applying = server.replication.lock_applying();
         let is_whole = server.replication.with_replica(|replica, _| {
             if repairs {
                 replica.repaired(applied)
@@ -372,7 +371,7 @@ impl<'a> Follower<'a> {
             return Err(LinkError::Peer("this server follows another primary now".to_string()));
         }
         server.replication.tail.end();
-        server.replication.end_marks(self.applier.session());
+        server.replication.end_marks(self.applier.session(), &applying);
         server.persist.loading.end_copy();
         server.settings.renew();
         server.replication.update_link(|link| link.enter(LinkStage::Connected));

@@ -29,9 +29,6 @@ const HOTTEST_MAX: usize = 1024;
 /// Length at which a part is sent.
 const PART_LEN: usize = 256 << 10;
 
-/// Keys of a repair that are read at once.
-const KEYS_AT_ONCE: usize = 16;
-
 /// Parts that wait for the link at most.
 const PARTS: usize = 2;
 
@@ -126,15 +123,15 @@ fn send_keys(server: &Server, items: &Sender<Item>, names: &[u8]) -> Result<(), 
     let keys = codec::keys_of(names).ok_or_else(|| Some("it names no keys".to_string()))?;
     let (mut session, log) = begin(server)?;
     let (mut pace, mut part, mut upto) = (Pace::new(), Vec::new(), 0);
-    let mut pieces = keys.chunks(KEYS_AT_ONCE).peekable();
-    while let Some(keys) = pieces.next() {
+    let mut keys = keys.into_iter().peekable();
+    while let Some(key) = keys.next() {
         if part.is_empty() {
             upto = log.handed();
             part.push(ALL);
         }
-        let packed = session.export(keys.iter().copied());
+        let packed = session.export([key]);
         part.extend(packed.map_err(|why| Some(SnapshotFailed::Damaged(why).to_string()))?);
-        if part.len() >= PART_LEN || pieces.peek().is_none() {
+        if part.len() >= PART_LEN || keys.peek().is_none() {
             pace.keep(server, items, part.len())?;
             send(items, Item::Part(upto, std::mem::take(&mut part)))?;
         }

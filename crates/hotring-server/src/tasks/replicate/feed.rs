@@ -318,6 +318,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             }
             Item::End(end) => {
                 self.send_stream(end).await?;
+                self.check_attached()?;
                 self.sender.send(Kind::CopyEnd, [&end.to_le_bytes()[..]]).await?;
                 self.progress.reach(Stage::Online);
                 tracing::info!(peer = %client.peer, end, "the replica has been sent all that it lacked");
@@ -335,12 +336,21 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             self.log.wake_for_waiter();
         }
         while self.sent < upto {
+            self.check_attached()?;
             match poll_fn(|cx| self.poll_stream(cx)).await {
                 Next::Chunk(chunk) => self.send_chunk(&chunk, upto).await?,
                 _ => self.send_older(upto).await?,
             }
         }
         Ok(())
+    }
+
+    /// Fails once this server serves the link no more: what its log has then may be another primary's stream.
+    fn check_attached(&self) -> Result<(), LinkError> {
+        match self.inbox.is_closed() {
+            true => Err(LinkError::Peer("this server serves no replicas now".to_string())),
+            false => Ok(()),
+        }
     }
 
     /// Sends a piece of the stream from the log's files.

@@ -80,7 +80,9 @@ pub(super) async fn follow(
         link.ask_for_keys().await?;
     } else if let Course::Continue(after) = course {
         server.replication.tail.end();
-        server.replication.end_marks(&mut server.store.session());
+        server
+            .replication
+            .end_marks(&mut server.store.session(), &server.replication.lock_applying());
         server.replication.update_link(|link| link.enter(LinkStage::Connected));
         tracing::info!(after, "following the primary's stream");
     }

@@ -13,6 +13,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use hotring_cluster::Stamp;
+use hotring_commands::host::clock;
 use hotring_commands::state::replication::link::{Copied, LinkStage};
 use hotring_commands::state::server::Server;
 use hotring_log::{Effect, Log, Lsn, Run, Snapshot, check, first_record};
@@ -68,9 +69,10 @@ fn keys_behind(server: &Server, after: Lsn) -> Result<TailKeys, String> {
         let mut add = |_, effects: &[Effect<'_>]| keys.add(effects);
         let read = check(&*files.storage, Some(files.id), after + 1, &mut add);
         let read = read.map_err(|why| why.to_string())?;
-        return match read.error {
-            Some(why) => Err(why.to_string()),
-            None => Ok(keys),
+        return match (read.error, read.torn) {
+            (Some(why), _) => Err(why.to_string()),
+            (None, Some((name, at, _))) => Err(format!("{name} is damaged at {at}")),
+            (None, None) => Ok(keys),
         };
     }
     let backlog = durability.backlog().ok_or("there is no log")?;
@@ -94,7 +96,7 @@ pub(super) async fn begin(
     after: Lsn,
 ) -> Result<(), LinkError> {
     written(log).await?;
-    let reading = server.clone();
+    let (reading, started) = (server.clone(), clock::monotonic());
     let keys = tokio::task::spawn_blocking(move || keys_behind(&reading, after)).await;
     let keys = keys.unwrap_or_else(|_| Err("reading them panicked".to_string()));
     let refused = |why: &str| {
@@ -103,6 +105,11 @@ pub(super) async fn begin(
         LinkError::Peer(format!("{what}, so all data will be copied: {why}"))
     };
     let keys = keys.map_err(|why| refused(&why))?;
+    // No beat was read meanwhile, so that the link is about to end, or has ended.
+    let lease = Duration::from_millis(server.settings.config().replication.lease_ms);
+    if started.elapsed() > lease / 2 {
+        return Err(refused("reading them takes too long"));
+    }
     if keys.needs_copy() {
         return Err(refused("they concern whole databases, or too many keys"));
     }
@@ -150,6 +157,11 @@ pub(super) async fn cut(server: &Server, log: &Log, last: Lsn) -> Result<(), Lin
     if log.handed() > last {
         log.cut(last);
     }
+    restarted(log).await
+}
+
+/// Waits for the end of a restart or a cut of the own log.
+pub(super) async fn restarted(log: &Log) -> Result<(), LinkError> {
     while log.is_restarting() {
         untroubled(log)?;
         tokio::time::sleep(LOG_PAUSE).await;

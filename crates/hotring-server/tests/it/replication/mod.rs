@@ -546,7 +546,10 @@ fn a_primary_without_its_replicas_refuses_writes_from_the_first_moment() {
         assert_equal(&mut primary.connect(), &mut r);
         assert_eq!(r.say("REPLICAOF NO ONE"), ok());
         assert_eq!(r.say("SET k 1").text(), refusal);
+        // Reads wait for replicas, too, so that only this shows what is there.
+        assert_eq!(r.say("CONFIG SET ack local"), ok());
         assert_eq!(r.say("GET k"), Reply::Null, "not even applied");
+        assert_eq!(r.say("CONFIG SET ack replicated"), ok());
         let alone = TestServer::new();
         let mut wire = alone.connect();
         let set = "CONFIG SET ack replicated in-sync-replicas 127.0.0.1:1";

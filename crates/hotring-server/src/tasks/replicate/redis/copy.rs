@@ -109,6 +109,15 @@ fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Re
 
 /// Notes durably that the data is not whole, shows clients that it loads, and empties the store.
 fn begin(server: &Server) -> Result<(), Ended> {
+    // A cut that a link to another primary has requested would remove what is logged from here on.
+    if let Some(log) = server.persist.durability.stream() {
+        while log.is_restarting() {
+            if let Some(trouble) = log.trouble() {
+                return Err(Ended::Lost(format!("the own log fails: {trouble}")));
+            }
+            std::thread::sleep(LOG_PAUSE);
+        }
+    }
     // A promotion comes before the data is dropped, or it is refused.
     let _applying = server.replication.lock_applying();
     if !server.replication.is_replica() {

@@ -140,7 +140,8 @@ impl Link<'_> {
         let mut wire = Wire::dial(place, tls.as_ref(), self.manners)?;
         self.log_in(&mut wire)?;
         self.synchronize(&mut wire)?;
-        self.server.replication.end_marks(&mut self.server.store.session());
+        let (replication, mut session) = (&self.server.replication, self.server.store.session());
+        replication.end_marks(&mut session, &replication.lock_applying());
         self.reach(LinkStage::Connected);
         *pause = PAUSE_MIN;
         self.apply_all(&mut wire)
