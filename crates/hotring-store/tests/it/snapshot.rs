@@ -216,10 +216,15 @@ fn a_snapshot_under_load_and_the_log_are_the_store() {
         };
         let logged = Logged::on(choice, options, Fault::None, &memory);
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+        let has_come_to = |lsn| {
+            while logged.log.handed() < lsn {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
         let finished = under_load(&logged, seed as u64, || {
-            std::thread::sleep(Duration::from_millis(20));
+            has_come_to(100);
             let finished = take(&logged.store, &storage, true);
-            std::thread::sleep(Duration::from_millis(20));
+            has_come_to(finished.end() + 100);
             finished
         });
         let log = logged.log.clone();
