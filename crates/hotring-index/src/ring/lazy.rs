@@ -101,7 +101,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.prefetch_walks(&queue);
         for hash in queue {
             let bucket = self.bucket(hash);
-            // Ends at the first item of this hash, having unlinked the dead ones before it.
+            // Ends at the first live item of this hash, having unlinked the dead ones before it. If another key has the
+            // same hash, its dead versions stay until their number reaches the limit.
             self.find(&AnchorGoal(hash), bucket);
         }
     }
