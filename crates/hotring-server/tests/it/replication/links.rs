@@ -2,42 +2,29 @@
 
 use std::time::{Duration, Instant};
 
-use super::proxy::{Proxy, Sender};
-use super::{address, assert_equal, follow, info, wait_for, wait_until_up};
-use crate::wire::{Reply, TestServer, ok};
+use super::pair::Pair;
+use super::proxy::Sender;
+use super::{assert_equal, info, wait_for};
+use crate::wire::{Reply, ok};
 
-/// A pair with a proxy between, whose writes wait for the replica. Its links end after a second of silence, if they
-/// can.
-fn pair() -> (TestServer, TestServer, Proxy) {
-    let start = || TestServer::with(|config| config.replication.timeout_s = 1);
-    let [primary, replica] = [start(), start()];
-    let proxy = Proxy::new(primary.address);
-    let mut r = replica.connect();
-    follow(&mut r, proxy.port());
-    wait_until_up(&mut r);
-    let set = format!("CONFIG SET ack replicated in-sync-replicas {}", address(&replica));
-    assert_eq!(primary.connect().say(&set), ok());
-    wait_until_in_sync(&primary);
-    (primary, replica, proxy)
-}
-
-fn wait_until_in_sync(primary: &TestServer) {
-    wait_for("the replica is in sync", || primary.connect().say("SET probe 1") == ok());
+/// A pair whose links end after a second of silence, if they can.
+fn pair() -> Pair {
+    Pair::with(|config| config.replication.timeout_s = 1)
 }
 
 #[test]
 fn a_slow_link_slows_down_writes_and_nothing_else() {
-    let (primary, replica, proxy) = pair();
-    let (mut p, mut r) = (primary.connect(), replica.connect());
+    let pair = pair();
+    let (mut p, mut r) = (pair.connect(), pair.replica.connect());
     let delay = Duration::from_millis(30);
-    proxy.delay(delay);
+    pair.proxy.delay(delay);
     for n in 0..10 {
         let begun = Instant::now();
         assert_eq!(p.say(&format!("SET k {n}")), ok());
         assert!(begun.elapsed() >= 2 * delay, "{:?} for both ways", begun.elapsed());
         assert_eq!(r.say("GET k").text(), n.to_string());
     }
-    proxy.delay(Duration::ZERO);
+    pair.proxy.delay(Duration::ZERO);
     assert_equal(&mut p, &mut r);
     assert_eq!(info(&mut p, "sync_full"), "1");
 }
@@ -47,20 +34,20 @@ fn a_slow_link_slows_down_writes_and_nothing_else() {
 fn a_link_that_carries_one_side_only_acknowledges_nothing() {
     for silent in [&[Sender::Replica][..], &[Sender::Primary], &[Sender::Replica, Sender::Primary]]
     {
-        let (primary, replica, proxy) = pair();
-        let (mut p, mut r) = (primary.connect(), replica.connect());
-        let hold = |holds| silent.iter().for_each(|sender| proxy.hold(*sender, holds));
+        let pair = pair();
+        let (mut p, mut r) = (pair.connect(), pair.replica.connect());
+        let hold = |holds| silent.iter().for_each(|sender| pair.proxy.hold(*sender, holds));
         hold(true);
-        let reply = primary.connect().say("SET k 1");
+        let reply = pair.connect().say("SET k 1");
         assert!(reply.text().starts_with("NOREPLICAS "), "{silent:?}: {reply:?}");
         wait_for("writes are refused", || {
-            let reply = primary.connect().say("SET k 2").text();
+            let reply = pair.connect().say("SET k 2").text();
             reply == "NOREPLICAS Not enough good replicas to write."
         });
         let arrives = !silent.contains(&Sender::Primary);
         wait_for("the replica has what arrives", || (r.say("GET k") != Reply::Null) == arrives);
         hold(false);
-        wait_until_in_sync(&primary);
+        pair.wait_until_in_sync();
         assert_equal(&mut p, &mut r);
         assert_eq!(info(&mut p, "sync_full"), "1");
     }
@@ -69,19 +56,19 @@ fn a_link_that_carries_one_side_only_acknowledges_nothing() {
 /// Neither side is told of the end. Both find out by themselves, and the replica dials again.
 #[test]
 fn a_dead_link_is_noticed_by_both_sides() {
-    let (primary, replica, proxy) = pair();
-    let (mut p, mut r) = (primary.connect(), replica.connect());
-    proxy.refuse(true);
+    let pair = pair();
+    let (mut p, mut r) = (pair.connect(), pair.replica.connect());
+    pair.proxy.refuse(true);
     for sender in [Sender::Replica, Sender::Primary] {
-        proxy.hold(sender, true);
+        pair.proxy.hold(sender, true);
     }
     wait_for("the primary notices", || info(&mut p, "connected_slaves") == "0");
     wait_for("the replica notices", || info(&mut r, "master_link_status") == "down");
     for sender in [Sender::Replica, Sender::Primary] {
-        proxy.hold(sender, false);
+        pair.proxy.hold(sender, false);
     }
-    proxy.refuse(false);
-    wait_until_in_sync(&primary);
+    pair.proxy.refuse(false);
+    pair.wait_until_in_sync();
     assert_equal(&mut p, &mut r);
     assert_eq!(info(&mut p, "sync_full"), "1");
 }

@@ -31,9 +31,13 @@ impl Pair {
         wait_until_up(&mut r);
         let set = format!("CONFIG SET ack replicated in-sync-replicas {}", address(&replica));
         assert_eq!(primary.connect().say(&set), ok());
-        let is_in_sync = || primary.connect().say("SET begun 1") == ok();
-        wait_for("the replica is in sync", is_in_sync);
-        Pair { primary, replica, proxy }
+        let pair = Pair { primary, replica, proxy };
+        pair.wait_until_in_sync();
+        pair
+    }
+
+    pub fn wait_until_in_sync(&self) {
+        wait_for("the replica is in sync", || self.connect().say("SET begun 1") == ok());
     }
 
     /// A connection to the primary.
