@@ -180,9 +180,7 @@ fn run_held(
 /// Runs `f` with the entire store held.
 fn alone<R>(c: &mut Context<'_>, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
     let result = c.alone(&[], f);
-    if c.store.marks_writes() {
-        shown::note_all(c.store);
-    }
+    shown::note_all(c.store);
     result
 }
 

@@ -75,7 +75,7 @@ impl Executor {
 
     /// Appends the messages that have arrived. They wait for the writes that they show, as replies do.
     pub fn fetch_messages(&mut self, conversation: &Conversation, out: &mut Vec<u8>) {
-        if conversation.client.fetch_messages(out) && self.thread.store.marks_writes() {
+        if conversation.client.fetch_messages(out) {
             shown::note_all(&mut self.thread.store);
         }
     }

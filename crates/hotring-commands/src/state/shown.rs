@@ -4,7 +4,7 @@
 //!
 //! The store marks writes meanwhile ([`Session::mark_writes`]). After a command has read keys, their marks tell here
 //! which records its reply depends on, and the connection holds the reply back as it does for records of its own. A key
-//! that no client is writing costs the look at its mark.
+//! that no client is writing costs the look at its mark. Without marks all of this does nothing.
 //!
 //! Invalidations of clients' caches wait for all writes so far. Not held back are figures (INFO, metrics, the hot
 //! keys), and other messages: of a channel, a keyspace event, MONITOR.
@@ -36,7 +36,10 @@ pub(crate) fn note_keys<'a>(store: &mut Session, keys: impl Iterator<Item = &'a 
 }
 
 /// Has the next reply wait for all writes so far.
+#[inline]
 pub(crate) fn note_all(store: &mut Session) {
-    let last = store.last_record_of_all();
-    store.note_logged(last);
+    if store.marks_writes() {
+        let last = store.last_record_of_all();
+        store.note_logged(last);
+    }
 }

@@ -53,7 +53,7 @@ impl RespExecutor {
             client.end_request(self.batch.spec(i), start, out);
             thread.locals.long_values.cut(out.len());
             shows_writes |= client.fetch_messages(out);
-            if shows_writes && thread.store.marks_writes() {
+            if shows_writes {
                 shown::note_all(&mut thread.store);
             }
             if client.is_interrupted() {

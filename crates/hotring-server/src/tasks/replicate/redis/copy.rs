@@ -16,7 +16,7 @@ use hotring_commands::rdb::{Item, ReadError, shown};
 use hotring_commands::settings::config::Unknown;
 use hotring_commands::state::replication::link::Copied;
 use hotring_commands::state::server::Server;
-use hotring_log::{mark_copy, unmark_copy};
+use hotring_log::{Log, mark_copy, unmark_copy};
 use hotring_store::{Session, StoreError};
 
 use super::queue::{Closes, Fails, Piece, Queue};
@@ -111,12 +111,7 @@ fn read(server: &Arc<Server>, input: &mut Input<'_, '_>, has_length: bool) -> Re
 fn begin(server: &Server) -> Result<(), Ended> {
     // A cut that a link to another primary has requested would remove what is logged from here on.
     if let Some(log) = server.persist.durability.stream() {
-        while log.is_restarting() {
-            if let Some(trouble) = log.trouble() {
-                return Err(Ended::Lost(format!("the own log fails: {trouble}")));
-            }
-            std::thread::sleep(LOG_PAUSE);
-        }
+        wait_for_log(server, log, || !log.is_restarting(), &mut || Ok(()))?;
     }
     // A promotion comes before the data is dropped, or it is refused.
     let _applying = server.replication.lock_applying();
@@ -135,6 +130,26 @@ fn begin(server: &Server) -> Result<(), Ended> {
     Ok(())
 }
 
+/// Waits until the own log has come so far. `live` is called meanwhile.
+fn wait_for_log(
+    server: &Server,
+    log: &Log,
+    has_come: impl Fn() -> bool,
+    live: &mut dyn FnMut() -> Result<(), Ended>,
+) -> Result<(), Ended> {
+    while !has_come() {
+        if let Some(trouble) = log.trouble() {
+            return Err(Ended::Lost(format!("the own log fails: {trouble}")));
+        }
+        if server.process.is_stopping() {
+            return Err(Ended::Asked);
+        }
+        live()?;
+        std::thread::sleep(LOG_PAUSE);
+    }
+    Ok(())
+}
+
 /// Makes the copy durable, and shows clients that the data is complete. `live` is called meanwhile.
 pub(super) fn finish(
     server: &Server,
@@ -144,16 +159,7 @@ pub(super) fn finish(
     if let (Some(files), Some(log)) = (durability.snapshots(), durability.stream()) {
         let last = log.handed();
         log.sync_soon();
-        while log.synced() < last {
-            if let Some(trouble) = log.trouble() {
-                return Err(Ended::Lost(format!("the own log fails: {trouble}")));
-            }
-            if server.process.is_stopping() {
-                return Err(Ended::Asked);
-            }
-            live()?;
-            std::thread::sleep(LOG_PAUSE);
-        }
+        wait_for_log(server, log, || log.synced() >= last, live)?;
         unmark_copy(&*files.storage)?;
     }
     server.persist.loading.end_copy();
