@@ -58,6 +58,8 @@ mod variants {
         CaughtUpEarly,
         /// A replica whose connection ended in the middle of a repair counts as whole on the next one.
         ForgetRepair,
+        /// A member of the recorded set is told to give up data before it is removed.
+        RepairMembers,
     }
 
     impl Fault {
@@ -76,6 +78,7 @@ mod variants {
             Self::AnySession,
             Self::CaughtUpEarly,
             Self::ForgetRepair,
+            Self::RepairMembers,
         ];
     }
 

@@ -32,6 +32,21 @@ pub struct Source<'a> {
     pub oldest: Lsn,
 }
 
+impl Source<'_> {
+    /// How a replica gets what it lacks.
+    pub fn course(&self, hello: &Hello) -> Course {
+        if !hello.whole || hello.store != self.store {
+            return Course::FullCopy;
+        }
+        match self.history.common(self.last, &hello.history, hello.last) {
+            Some(common) if common + 1 < self.oldest => Course::FullCopy,
+            Some(common) if common >= hello.last => Course::Continue(common),
+            Some(common) if common >= hello.floor => Course::Repair(common),
+            _ => Course::FullCopy,
+        }
+    }
+}
+
 /// A replica on its connection.
 #[derive(Clone, Debug)]
 pub struct Follower {
@@ -112,8 +127,8 @@ impl Feed {
     pub fn hello(&mut self, hello: &Hello, source: Source) -> Answer {
         self.sessions += 1;
         let stamp = Stamp { epoch: source.history.epoch(), session: self.sessions };
-        let course = course(hello, source);
-        self.followers.retain(|follower| follower.id.node != hello.from.node);
+        let course = source.course(hello);
+        self.forget(hello.from.node);
         self.followers.push(Follower {
             id: hello.from,
             stamp,
@@ -133,6 +148,11 @@ impl Feed {
             history: source.history.clone(),
             course,
         }
+    }
+
+    /// The connection of a node counts no more.
+    pub fn forget(&mut self, node: NodeId) {
+        self.followers.retain(|follower| follower.id.node != node);
     }
 
     /// A connection has ended.
@@ -234,18 +254,5 @@ impl Feed {
     fn count(&self, has: impl Fn(&Positions) -> bool) -> usize {
         let direct = self.followers.iter().filter(|follower| follower.direct && follower.whole);
         direct.filter(|follower| has(&follower.positions)).count()
-    }
-}
-
-/// How a replica gets what it lacks.
-fn course(hello: &Hello, source: Source) -> Course {
-    if !hello.whole || hello.store != source.store {
-        return Course::FullCopy;
-    }
-    match source.history.common(source.last, &hello.history, hello.last) {
-        Some(common) if common + 1 < source.oldest => Course::FullCopy,
-        Some(common) if common >= hello.last => Course::Continue(common),
-        Some(common) if common >= hello.floor => Course::Repair(common),
-        _ => Course::FullCopy,
     }
 }

@@ -12,7 +12,8 @@ impl Primary {
         let barrier = self.barrier();
         let is_ready = |node: NodeId| self.is_within(now, node, self.rules.in_sync_lag);
         let has_time = |node: &NodeId| now < self.grace && self.deposed != Some(*node);
-        let stays = |node: &NodeId| has_time(node) || is_ready(*node);
+        let is_fit = |node: &NodeId| !self.unfit.contains(node);
+        let stays = |node: &NodeId| is_fit(node) && (has_time(node) || is_ready(*node));
         let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
         for follower in self.feed.followers() {
             let node = follower.id.node;

@@ -7,11 +7,13 @@
 //!    more than the primary has.
 //! 4. Once the role is handed over, the primary answers nothing until the other node has answered a beat
 //!    that was sent later: such a node never takes up the handover.
+//! 5. A node that the record counts as in sync is told to give up data only after a transaction has removed it.
+//!    Otherwise the record would name a node that could not serve.
 //!
 //! The owner passes messages and the time, calls [`Primary::tick`] at least every beat, and carries out what
 //! [`Primary::acts`] returns after each call. Waiting and sockets are the owner's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::failover::{Failover, FailoverEnd, Handed};
@@ -19,7 +21,7 @@ use crate::feed::{Feed, Lag, News, Source};
 use crate::history::{History, Start};
 use crate::ids::{Epoch, Identity, Lsn, Moment, NodeId, StoreId};
 use crate::in_sync::{InSync, Set};
-use crate::message::{Ack, Hello, Stamp, ToPrimary, ToReplica, Told};
+use crate::message::{Ack, Course, Hello, Stamp, ToPrimary, ToReplica, Told};
 use crate::records::{Claim, Outcome, Request, ShardId};
 use crate::replica::{Held, TakeOver};
 use crate::rules::Rules;
@@ -144,6 +146,8 @@ pub struct Primary {
     pub(crate) grace: Moment,
     /// The old primary, which gets no such time.
     pub(crate) deposed: Option<NodeId>,
+    /// Members that lack a copy or a repair, and are removed for it.
+    pub(crate) unfit: BTreeSet<NodeId>,
     /// Whether the role went to the node to which it was handed over.
     is_handed_over: bool,
 }
@@ -213,6 +217,7 @@ impl Primary {
             ticked: now,
             grace: now + rules.in_sync_lag,
             deposed: None,
+            unfit: BTreeSet::new(),
             is_handed_over: false,
         }
     }
@@ -384,6 +389,14 @@ impl Primary {
         }
         let (store, last) = (self.store, self.last);
         let source = Source { node: self.me.node, store, history: &self.history, last, oldest };
+        let gives_up = !matches!(source.course(hello), Course::Continue(_));
+        let is_recorded = self.in_sync.is_recorded() && !wrong!(RepairMembers);
+        if gives_up && is_recorded && self.in_sync.counted().any(|member| member == node) {
+            self.unfit.insert(node);
+            self.feed.forget(node);
+            return self.acts.push(Act::Send(node, ToReplica::NotReady(self.me.incarnation)));
+        }
+        self.unfit.remove(&node);
         let answer = self.feed.hello(hello, source);
         self.acts.push(Act::Send(node, ToReplica::Answer(answer)));
     }

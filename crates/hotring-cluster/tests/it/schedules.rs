@@ -24,7 +24,7 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::HalfBatch, Mode::Named, 0),
     (Fault::HalfBatch, Mode::Recorded, 0),
     (Fault::LsnsAlone, Mode::Named, 4),
-    (Fault::LsnsAlone, Mode::Recorded, 0),
+    (Fault::LsnsAlone, Mode::Recorded, 4),
     // Only records change a set by transactions.
     (Fault::AddLate, Mode::Recorded, 248),
     (Fault::RemoveEarly, Mode::Recorded, 9),
@@ -33,11 +33,12 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::AnySession, Mode::Recorded, 1784),
     (Fault::CaughtUpEarly, Mode::Recorded, 345),
     (Fault::ForgetRepair, Mode::Named, 458),
-    (Fault::ForgetRepair, Mode::Recorded, 5),
+    (Fault::ForgetRepair, Mode::Recorded, 142),
+    (Fault::RepairMembers, Mode::Recorded, 6491),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.
-const SEARCHED: u64 = 6000;
+const SEARCHED: u64 = 9000;
 
 /// The number in a variable, or a default.
 fn number(variable: &str, otherwise: u64) -> u64 {
