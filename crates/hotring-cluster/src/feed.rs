@@ -21,7 +21,7 @@ const MARKS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The node.
-    pub node: NodeId,
+    pub node: Identity,
     /// The data.
     pub store: StoreId,
     /// The epochs.
@@ -126,7 +126,11 @@ impl Feed {
     /// Attaches a replica in the place of its earlier connection, and answers its hello.
     pub fn hello(&mut self, hello: &Hello, source: Source) -> Answer {
         self.sessions += 1;
-        let stamp = Stamp { epoch: source.history.epoch(), session: self.sessions };
+        let stamp = Stamp {
+            epoch: source.history.epoch(),
+            start: source.node.incarnation,
+            session: self.sessions,
+        };
         let course = source.course(hello);
         self.forget(hello.from.node);
         self.followers.push(Follower {
@@ -142,7 +146,7 @@ impl Feed {
         Answer {
             to: hello.from.incarnation,
             attempt: hello.attempt,
-            from: source.node,
+            from: source.node.node,
             stamp,
             store: source.store,
             history: source.history.clone(),

@@ -9,11 +9,13 @@ use crate::history::History;
 use crate::ids::{Epoch, Identity, Incarnation, Lsn, NodeId, StoreId};
 
 /// The connection to which a message belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The primary's epoch.
     pub epoch: Epoch,
-    /// The primary's number for this connection. It is never used again within the epoch.
+    /// The primary's start. One that came back empty begins with the same epoch again.
+    pub start: Incarnation,
+    /// The primary's number for this connection. It is never used again after this start.
     pub session: u64,
 }
 

@@ -314,6 +314,8 @@ impl Replica {
         self.seen = answer.stamp.epoch;
         self.highest = self.highest.max(self.seen);
         self.heard = Some(now);
+        // The same answer, come twice, must not begin a copy again after this connection.
+        self.attempts += 1;
         self.link = Some(Link {
             primary: answer.from,
             stamp: answer.stamp,

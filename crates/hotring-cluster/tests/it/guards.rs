@@ -41,6 +41,36 @@ fn a_beat_of_an_earlier_connection_says_nothing_to_a_restarted_replica() {
 }
 
 #[test]
+fn an_answer_that_comes_twice_counts_once() {
+    let mut pair = in_sync_pair();
+    let hello = pair.replica.hello(0, true).unwrap();
+    let answer = answer_to(&mut pair, &hello);
+    assert!(pair.replica.answer(pair.now, answer.clone()).is_ok());
+    pair.replica.disconnected();
+    assert_eq!(pair.replica.answer(pair.now, answer), Err(AnswerRefused::Late));
+}
+
+#[test]
+fn an_acknowledgement_from_before_a_start_does_not_count_in_the_same_epoch_and_session() {
+    let acked = |start: u64| {
+        let origin = Origin::Named(vec![node(2)]);
+        let empty = kept(&History::new(), 0, true);
+        let mut primary = Primary::start(at(0), me(1, 5), Rules::default(), empty, origin);
+        primary.accept_loss(at(0));
+        let history = History::new();
+        let mut replica = Replica::new(at(0), me(2, 3), Rules::default(), None, held(&history, 0));
+        primary.hello(at(0), &replica.hello(0, true).unwrap(), 1);
+        let stamp = Stamp { epoch: Epoch(1), start: Incarnation(start), session: 1 };
+        let positions = Positions { applied: 99, ..Positions::default() };
+        let ack = Ack { stamp, beat: 0, positions, whole: true };
+        primary.receive(at(0), node(2), &ToPrimary::Ack(ack));
+        primary.feed().followers()[0].whole
+    };
+    assert!(acked(5));
+    assert!(!acked(4), "it speaks of the data of another start");
+}
+
+#[test]
 fn a_replica_that_needs_a_repair_or_a_copy_is_no_longer_in_sync() {
     for (last, floor, course) in [(15, 0, Course::Repair(10)), (15, 12, Course::FullCopy)] {
         let mut pair = in_sync_pair();
@@ -174,7 +204,7 @@ fn a_replica_follows_no_rival_and_no_other_store() {
             .collect();
         let history = History::of(&starts).unwrap();
         let hello = replica.hello(0, true).unwrap();
-        let stamp = Stamp { epoch: history.epoch(), session: 1 };
+        let stamp = Stamp { epoch: history.epoch(), start: Incarnation(1), session: 1 };
         let course = Course::FullCopy;
         let (to, attempt, from) = (hello.from.incarnation, hello.attempt, node(7));
         let answer = crate::message::Answer { to, attempt, from, stamp, store, history, course };

@@ -155,7 +155,7 @@ fn too_few_replicas_in_sync_stop_writes_alone() {
 fn a_replica_of_a_replica_is_never_in_sync() {
     let mut feed = Feed::new();
     let history = first_epoch();
-    let source = Source { node: node(2), store: STORE, history: &history, last: 10, oldest: 1 };
+    let source = Source { node: me(2, 1), store: STORE, history: &history, last: 10, oldest: 1 };
     let mut below = Replica::new(at(0), me(3, 1), Rules::default(), None, held(&history, 7));
     let answer = feed.hello(&below.hello(0, false).unwrap(), source);
     assert_eq!(below.answer(at(0), answer), Ok(Course::Continue(7)));

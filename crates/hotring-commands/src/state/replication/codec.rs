@@ -38,7 +38,7 @@ impl Out {
     }
 
     fn stamp(self, stamp: Stamp) -> Out {
-        self.longs([stamp.epoch.0, stamp.session])
+        self.longs([stamp.epoch.0, stamp.start.0, stamp.session])
     }
 
     fn history(self, history: &History) -> Out {
@@ -81,7 +81,8 @@ impl<'a> In<'a> {
     }
 
     fn stamp(&mut self) -> Option<Stamp> {
-        Some(Stamp { epoch: Epoch(self.long()?), session: self.long()? })
+        let (epoch, start) = (Epoch(self.long()?), Incarnation(self.long()?));
+        Some(Stamp { epoch, start, session: self.long()? })
     }
 
     fn history(&mut self) -> Option<History> {
@@ -278,7 +279,7 @@ mod tests {
         History::of(&[start(1), start(2), start(9)]).unwrap()
     }
 
-    const STAMP: Stamp = Stamp { epoch: Epoch(3), session: 4 };
+    const STAMP: Stamp = Stamp { epoch: Epoch(3), start: Incarnation(8), session: 4 };
 
     fn from_replicas() -> Vec<ToPrimary> {
         let from = Identity { node: NodeId([1; 20]), incarnation: Incarnation(2) };

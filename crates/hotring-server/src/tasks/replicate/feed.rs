@@ -61,7 +61,7 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     // Here a replica goes by its address, by which operators name it.
     let node = node_of(&ip, port);
     hello.from.node = node;
-    let stamp = Stamp { epoch: hotring_cluster::Epoch(0), session: 0 };
+    let stamp = Stamp::default();
     let attached = Attached { node, stamp, ip, port, messages, progress: progress.clone() };
     let oldest = oldest(server, &backlog);
     let Some(stamp) = server.replication.attach(&hello, oldest, &log, attached) else {
