@@ -71,7 +71,8 @@ pub struct Kept {
     /// a log stays suspect until its node begins an epoch. So does the log of a node that has taken anything
     /// from another primary: it acknowledges records that it has applied and not yet logged, perhaps even the
     /// beginning of the other one's epoch. The node must note durably that it does, before the first record and
-    /// until its next own epoch is logged.
+    /// until its next own epoch is logged. Where operators name the set, the same holds for a node that has sent a
+    /// handover: it may be taken up long after.
     pub clean: bool,
 }
 

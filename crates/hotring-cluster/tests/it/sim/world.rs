@@ -421,6 +421,8 @@ impl World {
                     self.serving(n).sessions.insert(node, session);
                 }
                 let hands_over = matches!(message, ToReplica::Handover(_));
+                // Records tell whether it was taken up; an operator's node must ask its members after a restart.
+                self.nodes[n].is_suspect |= hands_over && self.record.is_none();
                 self.send(n, to, Message::ToReplica(message));
                 if hands_over && self.in_trouble && self.rng.u8(..3) == 0 {
                     self.disturb_handover(n, to);
