@@ -116,6 +116,7 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["containers", "--csv", "containers.csv"],
     &["durability", "modes", "--csv", "durability-modes.csv"],
     &["durability", "modes", "--mix", "writes", "--csv", "durability-writes.csv"],
+    &["durability", "replicas", "--value-size", "32", "--csv", "durability-replicas.csv"],
     &["durability", "restart", "--csv", "durability-restart.csv"],
     &["durability", "snapshot", "--csv", "durability-snapshot.csv"],
     &["durability", "space", "--csv", "durability-space.csv", "--plot", "durability"],

@@ -2,12 +2,13 @@
 //!
 //! Each part starts its own servers on loopback, each with its own folder. `modes` measures requests under
 //! each setting of the log, `restart` the time from a kill until a server serves again, `snapshot` the pauses and
-//! the memory that a snapshot causes, `space` the growth of the files while values are overwritten. A wrong
-//! answer fails the run.
+//! the memory that a snapshot causes, `space` the growth of the files while values are overwritten, `replicas` the
+//! cost of a replica and of a full copy. A wrong answer fails the run.
 
 mod cases;
 mod figures;
 mod modes;
+mod replicas;
 mod restart;
 mod snapshot;
 mod space;
@@ -28,7 +29,7 @@ pub use subject::{Rewrites, Setup, Subject, Testbed, server_name};
 /// Bytes of a key.
 const KEY_LEN: usize = 16;
 
-/// Measure the cost of a server's log and snapshots, and compare it with Redis
+/// Measure the cost of a server's log, snapshots and replicas, and compare it with Redis
 ///
 /// Each server is started on loopback with a temporary folder. The servers take turns within each round, so that drift
 /// of the machine affects all of them. Figures are medians of rounds; ratios are taken within rounds and shown with
@@ -46,6 +47,7 @@ enum Measurement {
     Restart(restart::RestartArgs),
     Snapshot(snapshot::SnapshotArgs),
     Space(space::SpaceArgs),
+    Replicas(replicas::ReplicasArgs),
 }
 
 /// The options that all parts share.
@@ -76,6 +78,7 @@ enum Part {
     Restart,
     Snapshot,
     Space,
+    Replicas,
 }
 
 impl Part {
@@ -85,6 +88,7 @@ impl Part {
             Part::Restart => "restart",
             Part::Snapshot => "snapshot",
             Part::Space => "space",
+            Part::Replicas => "replicas",
         }
     }
 }
@@ -97,6 +101,7 @@ impl DurabilityArgs {
             Measurement::Restart(args) => args.common.report(|| args.measure()),
             Measurement::Snapshot(args) => args.common.report(|| args.measure()),
             Measurement::Space(args) => args.common.report(|| args.measure()),
+            Measurement::Replicas(args) => args.common.report(|| args.measure()),
         }
     }
 }

@@ -25,7 +25,7 @@ const LOG: &str = "everysec";
 
 const RATE: &str = "SET/s";
 const PAUSE: &str = "longest pause us";
-const LATENCIES: [(&str, &str, f64); 4] = [
+pub(super) const LATENCIES: [(&str, &str, f64); 4] = [
     ("p50 us", "p50 of quiet", 0.5),
     ("p99 us", "p99 of quiet", 0.99),
     ("p99.9 us", "p99.9 of quiet", 0.999),
@@ -191,7 +191,7 @@ fn memory(pid: u32) -> Result<u64> {
 }
 
 /// The peak of memory until `stop`.
-fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
+pub(super) fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
     let mut most = 0;
     // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {

@@ -119,6 +119,26 @@ fn writers_beside_a_snapshot_have_their_figures() {
 }
 
 #[test]
+fn replicas_have_their_cost() {
+    let short = ["--keys", "20k", "--copied", "20k", "--seconds", "0.1", "--copy-seconds", "0.3"];
+    let figures = figures(&[&["replicas", "--pipeline", "16"][..], &short].concat());
+    for server in ["hotring", "redis"].iter().filter(|name| **name == "hotring" || figures.redis) {
+        let replicated = format!("{server}, with a replica");
+        for figure in ["SET/s", "CPU us a request", "replica CPU us", "CPU of alone"] {
+            assert!(figures.all(&replicated, figure, 1)[0] > 0.0, "{}", figures.text);
+        }
+        assert_eq!(figures.all(&format!("{server}, alone"), "CPU of alone", 1), [1.0]);
+        figures.all(&format!("{server}, alone"), "replica CPU us", 0);
+        for case in ["full copy", "load of files"] {
+            let seconds = figures.all(&format!("{server}, {case}"), "seconds", 1)[0];
+            assert!(seconds > 0.0, "{}", figures.text);
+        }
+        assert!(figures.all(&format!("{server}, full copy"), "p99.9 of quiet", 1)[0] > 0.0);
+    }
+    assert!(figures.all("hotring, ack replicated", "rate of with a replica", 1)[0] > 0.0);
+}
+
+#[test]
 fn files_and_memory_are_counted_as_values_are_overwritten() {
     let folder = tempfile::tempdir().expect("a place for plots");
     let plots = folder.path().to_str().expect("a plain path");

@@ -1,0 +1,358 @@
+//! `replicas`: measures the cost of a replica to its primary, and that of a full copy to a new one.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use super::figures::Figures;
+use super::snapshot::{LATENCIES, watch_memory};
+use super::subject::{POLL_EVERY, Rewrites, Setup, Subject, Testbed, server_name};
+use super::{Common, Part};
+use crate::address::Endpoint;
+use crate::report;
+use crate::resp::{Client, info_field};
+use crate::servers::{CpuTime, Data, Kind, Load, Sample, Scripts, Target};
+use crate::workload::operations::Workload;
+use crate::workload::skew::Skew;
+
+/// Requests that are drawn in advance and repeated.
+const DRAWN: u64 = 1_000_000;
+/// The log setting of the server that is restarted on its files.
+const LOG: &str = "everysec";
+/// The longest wait for a replica.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const RATE: &str = "SET/s";
+const CPU: &str = "CPU us a request";
+
+/// Measure the cost of a replica to its primary, and that of a full copy to a new one
+///
+/// Connections overwrite values, evenly over all keys. Writes are measured without a replica, with one, and for hotring
+/// also with `ack replicated`; "replica CPU us" is the processor time of the replica's process per write, until it has
+/// applied all. Then a primary is measured at rest and while a new replica takes a full copy at the default rate:
+/// latencies, seconds of the copy, peak of memory above that at the beginning. "load of files" is the time in which
+/// a server with as many keys serves again after a restart on a rewritten log. A copy that is incomplete at the end
+/// of a window is finished without load: windows should be longer than copies.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReplicasArgs {
+    /// Keys to load for the writes
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
+    keys: u64,
+    /// Keys to load for the copies
+    #[arg(long, value_parser = crate::count::count, default_value = "5M")]
+    copied: u64,
+    /// Connections
+    #[arg(long, default_value_t = 50)]
+    connections: usize,
+    /// Requests in flight on each connection
+    #[arg(long, value_delimiter = ',', default_value = "1,16")]
+    pipeline: Vec<u64>,
+    /// Seconds per window of writes
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Seconds per window of a copy
+    #[arg(long, default_value_t = 10.0)]
+    copy_seconds: f64,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hotring-bench durability replicas --value-size 32
+  hotring-bench durability replicas --keys 100k --copied 100k --rounds 1 --copy-seconds 1";
+
+/// What a primary waits for before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replica {
+    Absent,
+    Asynchronous,
+    Acknowledges,
+}
+
+/// A primary, and its replica if it has one.
+struct Case {
+    kind: Kind,
+    mode: Replica,
+    primary: Subject,
+    replica: Option<Subject>,
+}
+
+impl Case {
+    fn name(kind: Kind, mode: Replica) -> String {
+        let label = match mode {
+            Replica::Absent => "alone",
+            Replica::Asynchronous => "with a replica",
+            Replica::Acknowledges => "ack replicated",
+        };
+        format!("{}, {label}", server_name(kind))
+    }
+
+    fn start(common: &Common, kind: Kind, mode: Replica, data: &Data) -> Result<Case> {
+        let setup = setup(common, kind, None);
+        let primary = common.testbed.start(setup, data)?;
+        let replica = (mode != Replica::Absent).then(|| {
+            let replica = common.testbed.start(setup, &Data { keys: 0, ..*data })?;
+            follow(&primary.target, &replica.target)?;
+            wait_until_up(&replica.target)?;
+            if mode == Replica::Acknowledges {
+                let mut client = Client::connect(&primary.target.address)?;
+                let address = endpoint(&replica.target)?;
+                let set: &[&[u8]] = &[b"CONFIG", b"SET", b"in-sync-replicas", address.as_bytes()];
+                client.call(set)?;
+                client.call(&[b"CONFIG", b"SET", b"ack", b"replicated"])?;
+            }
+            anyhow::Ok(replica)
+        });
+        Ok(Case { kind, mode, primary, replica: replica.transpose()? })
+    }
+
+    /// Measures a window, and the replica's processor time per request until it has all.
+    fn window(&self, load: &Load, data: &Data, scripts: &Scripts) -> Result<(Sample, Option<f64>)> {
+        let cpu = || self.replica.as_ref().map(|replica| CpuTime::of(pid(replica)?)).transpose();
+        let before = cpu()?;
+        let sample = load.once(&self.primary.target, (data, scripts))?;
+        if let Some(replica) = &self.replica {
+            wait_until_equal(&self.primary.target, &replica.target)?;
+        }
+        let taken = cpu()?.zip(before).map(|(after, before)| after.since(&before));
+        let requests = sample.tally.requests as f64;
+        Ok((sample, taken.map(|taken| taken.as_secs_f64() * 1e6 / requests)))
+    }
+}
+
+fn setup<'a>(common: &Common, kind: Kind, log: Option<&'a str>) -> Setup<'a> {
+    Setup { kind, log, rewrites: Rewrites::OnRequest, threads: common.threads }
+}
+
+fn pid(subject: &Subject) -> Result<u32> {
+    subject.target.pid.context("it was started here")
+}
+
+fn endpoint(target: &Target) -> Result<&str> {
+    match &target.address.endpoint {
+        Endpoint::Tcp(endpoint) => Ok(endpoint),
+        Endpoint::Unix(path) => bail!("{} is no network address", path.display()),
+    }
+}
+
+/// Tells one server to follow another.
+fn follow(primary: &Target, replica: &Target) -> Result<()> {
+    let (host, port) = endpoint(primary)?.rsplit_once(':').context("an address has a port")?;
+    let mut client = Client::connect(&replica.address)?;
+    if primary.version.starts_with("redis") {
+        // Otherwise Redis waits five seconds for more replicas, and the copy passes through a file.
+        let delay: &[&[u8]] = &[b"CONFIG", b"SET", b"repl-diskless-sync-delay", b"0"];
+        Client::connect(&primary.address)?.call(delay)?;
+        client.call(&[b"CONFIG", b"SET", b"repl-diskless-load", b"on-empty-db"])?;
+    }
+    client.call(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])?;
+    Ok(())
+}
+
+fn poll(mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begun = Instant::now();
+    while !is_done()? {
+        ensure!(begun.elapsed() < PATIENCE, "the replica is not ready after {PATIENCE:?}");
+        std::thread::sleep(POLL_EVERY);
+    }
+    Ok(())
+}
+
+fn wait_until_up(replica: &Target) -> Result<()> {
+    let mut client = Client::connect(&replica.address)?;
+    poll(|| {
+        let status = info_field(&client.info("replication")?, "master_link_status");
+        Ok(status == Some("up".to_string()))
+    })
+}
+
+fn wait_until_equal(primary: &Target, replica: &Target) -> Result<()> {
+    let (mut ours, mut its) =
+        (Client::connect(&primary.address)?, Client::connect(&replica.address)?);
+    poll(|| {
+        let sent: Option<u64> = info_field(&ours.info("replication")?, "master_repl_offset");
+        let applied: Option<u64> = info_field(&its.info("replication")?, "slave_repl_offset");
+        Ok(sent.is_some() && applied >= sent)
+    })
+}
+
+impl ReplicasArgs {
+    pub fn measure(&self) -> Result<Vec<Figures>> {
+        let is_time = |seconds: f64| seconds > 0.0 && seconds < 1e6;
+        ensure!(is_time(self.seconds) && is_time(self.copy_seconds), "seconds are a time");
+        ensure!(self.connections > 0 && !self.pipeline.contains(&0), "nothing would be sent");
+        let kinds = self.common.kinds()?;
+        let mut all = self.writes(&kinds)?;
+        all.push(self.copies(&kinds)?);
+        Ok(all)
+    }
+
+    fn load(&self, depth: u64, seconds: f64) -> Load {
+        Load {
+            workload: Workload::W,
+            skew: Skew::Uniform,
+            connections: self.connections,
+            depth,
+            rate: None,
+            clients: 1,
+            time: Duration::from_secs_f64(seconds),
+        }
+    }
+
+    fn setting(&self, keys: u64, depth: u64) -> String {
+        let (value, connections) = (self.common.value_size, self.connections);
+        format!(
+            "{keys} keys with values of {value} bytes, {connections} connections, {depth} in flight on each"
+        )
+    }
+
+    fn writes(&self, kinds: &[Kind]) -> Result<Vec<Figures>> {
+        let data = self.common.data(self.keys);
+        let mut cases = Vec::new();
+        for mode in [Replica::Absent, Replica::Asynchronous, Replica::Acknowledges] {
+            for &kind in kinds {
+                if mode != Replica::Acknowledges || kind == Kind::Hotring {
+                    cases.push(Case::start(&self.common, kind, mode, &data)?);
+                }
+            }
+        }
+        let steps = self.pipeline.len() * (1 + self.common.rounds) * cases.len();
+        let bar = report::progress(steps as u64, "writes");
+        let mut all = Vec::new();
+        for &depth in &self.pipeline {
+            let load = self.load(depth, self.seconds);
+            let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
+            let mut figures = Figures::new(Part::Replicas, self.setting(self.keys, depth));
+            // The first round is a warm-up and does not count.
+            for round in 0..=self.common.rounds {
+                for turn in 0..cases.len() {
+                    let case = &cases[(round + turn) % cases.len()];
+                    let name = Case::name(case.kind, case.mode);
+                    let window = case.window(&load, &data, &scripts);
+                    let (sample, replica) = window.with_context(|| name.clone())?;
+                    bar.inc(1);
+                    if round > 0 {
+                        add(&mut figures, &name, &sample, replica);
+                    }
+                }
+            }
+            for case in &cases {
+                let (name, base) =
+                    (Case::name(case.kind, case.mode), Case::name(case.kind, Replica::Absent));
+                figures.add_ratio("CPU of alone", CPU, &name, &base);
+                let base = Case::name(case.kind, Replica::Asynchronous);
+                figures.add_ratio("rate of with a replica", RATE, &name, &base);
+            }
+            all.push(figures);
+        }
+        bar.finish_and_clear();
+        Ok(all)
+    }
+
+    fn copies(&self, kinds: &[Kind]) -> Result<Figures> {
+        let (data, load) = (self.common.data(self.copied), self.load(1, self.copy_seconds));
+        let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.copied), 1)?;
+        let mut figures = Figures::new(Part::Replicas, self.setting(self.copied, 1));
+        let bar = report::progress((self.common.rounds * kinds.len()) as u64, "copies");
+        for _ in 0..self.common.rounds {
+            for &kind in kinds {
+                let sending = (&load, &data, &scripts);
+                self.copy(kind, sending, &mut figures).with_context(|| server_name(kind))?;
+                let seconds =
+                    reload(&self.common.testbed, setup(&self.common, kind, Some(LOG)), &data)?;
+                let name = format!("{}, load of files", server_name(kind));
+                figures.add(&name, "seconds", seconds.as_secs_f64());
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        for &kind in kinds {
+            let (quiet, copying) = copy_names(kind);
+            for (figure, relation, _) in LATENCIES {
+                figures.add_ratio(relation, figure, &copying, &quiet);
+            }
+        }
+        Ok(figures)
+    }
+
+    /// Measures a primary at rest, and while a new replica takes a full copy.
+    fn copy(
+        &self,
+        kind: Kind,
+        (load, data, scripts): (&Load, &Data, &Scripts),
+        figures: &mut Figures,
+    ) -> Result<()> {
+        let setup = setup(&self.common, kind, None);
+        let primary = self.common.testbed.start(setup, data)?;
+        let replica = self.common.testbed.start(setup, &Data { keys: 0, ..*data })?;
+        let (quiet, copying) = copy_names(kind);
+        // The first window is a warm-up.
+        load.once(&primary.target, (data, scripts))?;
+        add_latencies(figures, &quiet, &load.once(&primary.target, (data, scripts))?);
+        let before = primary.resident()?;
+        let stop = AtomicBool::new(false);
+        let (sample, took, most) = std::thread::scope(|scope| {
+            let remembering = scope.spawn(|| watch_memory(pid(&primary)?, &stop));
+            let copying = scope.spawn(|| {
+                let begun = Instant::now();
+                follow(&primary.target, &replica.target)?;
+                wait_until_up(&replica.target)?;
+                anyhow::Ok(begun.elapsed())
+            });
+            let sample = load.once(&primary.target, (data, scripts));
+            let took = copying.join().expect("the copying thread panicked");
+            // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
+            stop.store(true, Relaxed);
+            let most = remembering.join().expect("the watching thread panicked");
+            anyhow::Ok((sample?, took?, most?))
+        })?;
+        add_latencies(figures, &copying, &sample);
+        figures.add(&copying, "seconds", took.as_secs_f64());
+        figures.add(&copying, "memory more MB", most.saturating_sub(before) as f64 / 1e6);
+        wait_until_equal(&primary.target, &replica.target)?;
+        ensure!(replica.target.held()? == data.keys, "the replica lacks keys");
+        Ok(())
+    }
+}
+
+fn copy_names(kind: Kind) -> (String, String) {
+    let name = server_name(kind);
+    (format!("{name}, quiet"), format!("{name}, full copy"))
+}
+
+fn add(figures: &mut Figures, case: &str, sample: &Sample, replica: Option<f64>) {
+    add_latencies(figures, case, sample);
+    if let Some(taken) = sample.cpu_us {
+        figures.add(case, CPU, taken);
+    }
+    if let Some(taken) = replica {
+        figures.add(case, "replica CPU us", taken);
+    }
+}
+
+fn add_latencies(figures: &mut Figures, case: &str, sample: &Sample) {
+    figures.add(case, RATE, sample.rate);
+    for (figure, _, share) in LATENCIES {
+        figures.add(case, figure, sample.tally.latency.value_at_quantile(share) as f64 / 1e3);
+    }
+}
+
+/// The time from the start of a server on a rewritten log until it has all keys.
+fn reload(testbed: &Testbed, setup: Setup<'_>, data: &Data) -> Result<Duration> {
+    let mut subject = testbed.start(setup, data)?;
+    subject.rewrite()?;
+    let Subject { target, folder, .. } = subject;
+    target.kill()?;
+    let plan = testbed.plan(setup, &folder, data);
+    let begun = Instant::now();
+    let target = Target::start(&plan)?;
+    let mut client = Client::connect(&target.address)?;
+    client.wait_until_loaded()?;
+    poll(|| Ok(info_field::<u64>(&client.info("persistence")?, "loading") != Some(1)))?;
+    ensure!(target.held()? == data.keys, "keys are missing after the restart");
+    Ok(begun.elapsed())
+}
