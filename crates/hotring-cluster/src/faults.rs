@@ -58,6 +58,10 @@ mod variants {
         CaughtUpEarly,
         /// A replica whose connection ended in the middle of a repair counts as whole on the next one.
         ForgetRepair,
+        /// A replica that has dropped its data for a copy counts as whole if the connection ends in the middle.
+        ForgetCopy,
+        /// A replica says that it is not whole as soon as a copy is announced, though it still has everything.
+        DropEarly,
         /// A member of the recorded set is told to give up data before it is removed.
         RepairMembers,
     }
@@ -78,6 +82,8 @@ mod variants {
             Self::AnySession,
             Self::CaughtUpEarly,
             Self::ForgetRepair,
+            Self::ForgetCopy,
+            Self::DropEarly,
             Self::RepairMembers,
         ];
     }

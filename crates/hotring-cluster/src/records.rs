@@ -28,6 +28,24 @@ pub struct Shard {
     pub replicas: Vec<NodeId>,
 }
 
+impl Shard {
+    /// The record after another node has become primary, in an epoch above all that it knows.
+    pub fn with_primary(&self, primary: Identity, highest: Epoch) -> Shard {
+        let (new, old) = (primary.node, self.primary.node);
+        let others = |nodes: &[NodeId]| -> Vec<NodeId> {
+            nodes.iter().copied().filter(|node| *node != new && *node != old).collect()
+        };
+        let (mut in_sync, mut replicas) = (others(&self.in_sync), others(&self.replicas));
+        if old != new {
+            // It has everything, and stays the other choice until the new one serves.
+            in_sync.push(old);
+            replicas.push(old);
+        }
+        let epoch = self.epoch.max(highest).next();
+        Shard { epoch, promoted: epoch, primary, in_sync, replicas }
+    }
+}
+
 /// If all these records have these revisions, all these are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {

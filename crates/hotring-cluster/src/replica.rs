@@ -228,8 +228,7 @@ impl Replica {
 
     /// Whether all data is there.
     pub fn is_whole(&self) -> bool {
-        let has_all = self.copy.whole && (!self.copy.repairing || wrong!(ForgetRepair));
-        has_all && self.link.as_ref().is_none_or(|link| link.phase == Phase::Following)
+        self.copy.whole && (!self.copy.repairing || wrong!(ForgetRepair))
     }
 
     /// Whether the primary counts this replica as in sync, as far as is known.
@@ -280,8 +279,8 @@ impl Replica {
         self.link = None;
     }
 
-    /// The primary's answer. On `Course::FullCopy` the owner must durably note that the data is not whole
-    /// before it drops what it has. On `Course::Repair` it must note the keys behind the point in common, and then
+    /// The primary's answer. It takes nothing away: on `Course::FullCopy` the owner must [drop](Self::drop_data) the
+    /// data once the copy begins, on `Course::Repair` note the keys behind the point in common, and then
     /// [cut](Self::cut) the stream there.
     pub fn answer(&mut self, now: Moment, answer: Answer) -> Result<Course, AnswerRefused> {
         let is_asked = answer.to == self.me.incarnation && answer.attempt == self.attempts;
@@ -303,11 +302,10 @@ impl Replica {
             Course::FullCopy => Phase::Copying,
             Course::Continue(_) | Course::Repair(_) => return Err(AnswerRefused::Garbled),
         };
-        match phase {
-            Phase::Following => self.copy.adopt = false,
-            Phase::Repairing => {}
-            Phase::Copying => self.forget_data(),
+        if phase == Phase::Following {
+            self.copy.adopt = false;
         }
+        wrong!(DropEarly => if phase == Phase::Copying { self.forget_data() });
         // What the last beat said stays true while nothing is taken away: a primary that counts this replica can
         // acknowledge nothing without it, and the operator who named one that does not knows that.
         self.is_in_sync &= phase == Phase::Following;
@@ -366,6 +364,21 @@ impl Replica {
         (self.copy.last, self.copy.repairing) = (last, true);
         self.committed = self.committed.min(last);
         self.positions = Positions::default();
+        true
+    }
+
+    /// The copy has begun to arrive, and the owner has durably noted that the data is not whole: from here on it is
+    /// not, also if the connection ends. Until then it was, as nothing of it was gone. False if the connection has
+    /// ended, or does not begin with a copy: then nothing may be dropped.
+    #[must_use]
+    pub fn drop_data(&mut self, stamp: Stamp) -> bool {
+        let link = self.link.as_ref().filter(|link| link.stamp == stamp);
+        if link.is_none_or(|link| link.phase != Phase::Copying) || self.promotion.is_some() {
+            return false;
+        }
+        if !wrong!(ForgetCopy) {
+            self.forget_data();
+        }
         true
     }
 
@@ -625,19 +638,9 @@ fn succession(
 ) -> Result<Shard, PromoteRefused> {
     let (_, record) = found.ok_or(PromoteRefused::NoRecord)?;
     let is_member = record.in_sync.contains(&me.node);
-    if !is_member && !force {
-        return Err(PromoteRefused::NotInSync);
+    if is_member || force {
+        Ok(record.with_primary(me, highest))
+    } else {
+        Err(PromoteRefused::NotInSync)
     }
-    let old = record.primary.node;
-    let others = |nodes: &[NodeId]| -> Vec<NodeId> {
-        nodes.iter().copied().filter(|node| *node != me.node && *node != old).collect()
-    };
-    let (mut in_sync, mut replicas) = (others(&record.in_sync), others(&record.replicas));
-    if old != me.node {
-        // It has everything, and stays the other choice until this node serves.
-        in_sync.push(old);
-        replicas.push(old);
-    }
-    let epoch = record.epoch.max(highest).next();
-    Ok(Shard { epoch, promoted: epoch, primary: me, in_sync, replicas })
 }

@@ -476,13 +476,22 @@ impl Log {
     /// Waits until there is something to write, `max` at most; if `only_urgent`, only urgent work ends
     /// the wait earlier.
     pub(crate) fn wait(&self, max: Duration, only_urgent: bool) {
+        self.wait_unless(max, only_urgent, || self.is_restarting());
+    }
+
+    /// Waits for `max` before what failed is tried again, also a restart or a cut.
+    pub(crate) fn wait_to_retry(&self, max: Duration) {
+        self.wait_unless(max, true, || false);
+    }
+
+    fn wait_unless(&self, max: Duration, only_urgent: bool, is_due: impl FnOnce() -> bool) {
         let mut queue = self.queue();
         let has_work = queue.closed || (!only_urgent && !queue.group.is_empty());
         // ORDERING: Relaxed; a session that sets them checks `queue.writer` afterwards, under the
         // mutex.
         let requests =
             [&self.wants_sync, &self.wants_segment].map(|wants| wants.load(Ordering::Relaxed));
-        if has_work || self.is_waited_for() || requests.contains(&true) || self.is_restarting() {
+        if has_work || self.is_waited_for() || requests.contains(&true) || is_due() {
             return;
         }
         queue.writer = if only_urgent { Attention::Urgent } else { Attention::Any };

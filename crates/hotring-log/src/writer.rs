@@ -5,9 +5,9 @@
 //! request.
 //!
 //! **Faults.** If a group cannot be written, the file is cut back to the group before. On a full
-//! disk the group is kept and retried once a second. Any other failure, and every failed sync, is
-//! permanent: the file's content is in doubt, and nothing may be written or acknowledged
-//! afterwards.
+//! disk the group is kept and retried once a second, and so is a requested restart or cut, before
+//! which nothing more is written. Any other failure, and every failed sync, is permanent: the
+//! file's content is in doubt, and nothing may be written or acknowledged afterwards.
 
 use std::io;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Writer {
     /// does the first record wake it, so that it is not woken twice per group.
     pub fn wait(&self) {
         if self.retry_at.is_some() {
-            return self.log.wait(Self::RETRY, true);
+            return self.log.wait_to_retry(Self::RETRY);
         }
         if self.idle >= Self::IDLE_MIN {
             self.log.wait(Self::IDLE, false);
@@ -134,14 +134,15 @@ impl Writer {
         // Taken first, too: records queued before the request are written below.
         let is_sync_requested = self.log.take_sync_request();
         self.idle += 1;
-        match self.log.restart_wish() {
-            Some((last, false)) => self.restart(last),
-            Some((last, true)) => self.cut(last, now),
-            None => {}
+        if let Some((last, keeps)) = self.log.restart_wish()
+            && (closed || self.may_try(now))
+        {
+            self.begin_over(last, keeps, now);
         }
         while self.has_work() {
             self.idle = 0;
-            if !closed && self.retry_at.is_some_and(|at| now < at) {
+            // Nothing may be written before a restart or a cut that was requested.
+            if self.log.is_restarting() || !closed && !self.may_try(now) {
                 // The trouble is reported already.
                 self.log.end_segment_request();
                 break;
@@ -270,52 +271,67 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes all files and starts over behind this record.
-    fn restart(&mut self, last: Lsn) {
-        self.log.count_dropped(self.group.len() as u64);
-        self.group.reset(0);
-        let storage = &*self.storage;
-        let removed = self.unsynced.restart(last, || {
-            remove_all(storage).map_err(Trouble::during("starting the log over"))
-        });
-        self.go_on_behind(last, removed.map(|()| 0));
+    /// Whether what failed may be tried again.
+    fn may_try(&self, now: Duration) -> bool {
+        self.retry_at.is_none_or(|at| now >= at)
     }
 
-    /// Writes the queue, and removes the records behind this one.
-    fn cut(&mut self, last: Lsn, now: Duration) {
-        while self.has_work() {
-            self.write_or_tell(now);
+    /// Goes on in a new segment behind this record: `keeps` those before it, or none. On a full disk the request stays.
+    fn begin_over(&mut self, last: Lsn, keeps: bool, now: Duration) {
+        let is_again = self.retry_at.take().is_some();
+        if keeps {
+            self.write_queue(now);
             if self.retry_at.is_some() {
-                // The disk is full; the request stays.
                 return;
             }
+            self.unsynced.sync();
+            if self.log.is_lost() {
+                return self.log.has_restarted(last);
+            }
+        } else {
+            self.log.count_dropped(self.group.len() as u64);
+            self.group.reset(0);
         }
-        self.unsynced.sync();
-        if self.log.is_lost() {
-            return self.log.has_restarted(last);
-        }
+        // Its file may be gone or cut, even if a later step fails.
+        self.segment = None;
         let (storage, id) = (&*self.storage, self.options.id);
-        let chain = self.unsynced.restart(last, || {
-            let failed = |error| Trouble {
-                is_temporary: false,
-                ..Trouble::during("cutting the log")(error)
-            };
-            cut_behind(storage, id, last).map_err(failed)
+        let chain = self.unsynced.restart(last, || match keeps {
+            true => cut_behind(storage, id, last).map_err(Trouble::during("cutting the log")),
+            false => {
+                remove_all(storage).map(|()| 0).map_err(Trouble::during("starting the log over"))
+            }
         });
-        self.go_on_behind(last, chain);
-    }
-
-    /// Goes on in a new segment behind this record, which has this checksum.
-    fn go_on_behind(&mut self, last: Lsn, chain: Result<u32, Trouble>) {
+        match chain {
+            Ok(chain) => {
+                self.chain = chain;
+                if is_again {
+                    self.log.set_trouble(None);
+                }
+            }
+            Err(trouble) => {
+                let is_temporary = trouble.is_temporary;
+                self.log.set_trouble(Some(trouble));
+                if is_temporary {
+                    self.retry_at = Some(now + Self::RETRY);
+                    return;
+                }
+            }
+        }
         if let Some(backlog) = &self.backlog {
             backlog.restart(last);
         }
-        (self.segment, self.claimed, self.first) = (None, last, last + 1);
-        match chain {
-            Ok(chain) => self.chain = chain,
-            Err(trouble) => self.log.set_trouble(Some(trouble)),
-        }
+        (self.claimed, self.first) = (last, last + 1);
         self.log.has_restarted(last);
+    }
+
+    /// Writes all that is queued, unless the disk is full.
+    fn write_queue(&mut self, now: Duration) {
+        while self.has_work() {
+            self.write_or_tell(now);
+            if self.retry_at.is_some() {
+                break;
+            }
+        }
     }
 
     /// Frees the preallocated space behind the last record.

@@ -83,9 +83,15 @@ fn a_replica_that_needs_a_repair_or_a_copy_is_no_longer_in_sync() {
         pair.primary.acts();
         let hello = pair.replica.hello(floor, true).unwrap();
         let answer = answer_to(&mut pair, &hello);
-        assert_eq!(pair.replica.answer(pair.now, answer), Ok(course));
+        assert_eq!(pair.replica.answer(pair.now, answer.clone()), Ok(course));
         assert!(!pair.replica.is_in_sync());
-        let half = pair.replica.promote(pair.now, vec![], false);
+        let early = pair.replica.promote(pair.now, vec![], false);
+        assert_eq!(early, Err(PromoteRefused::NotInSync));
+        match course {
+            Course::Repair(after) => assert!(pair.replica.cut(answer.stamp, after)),
+            _ => assert!(pair.replica.drop_data(answer.stamp)),
+        }
+        let half = pair.replica.promote(pair.now, vec![], true);
         assert_eq!(half, Err(PromoteRefused::HalfReceived));
         match course {
             Course::Repair(_) => pair.replica.repaired(12),
@@ -104,9 +110,52 @@ fn a_copy_ends_what_a_replica_with_records_was_told() {
     let hello = replica.hello(10, true).unwrap();
     let other = Hello { history: History::new(), ..hello };
     let answer = answer_to(&mut pair, &other);
-    assert_eq!(replica.answer(at(0), answer), Ok(Course::FullCopy));
+    assert_eq!(replica.answer(at(0), answer.clone()), Ok(Course::FullCopy));
+    assert!(replica.drop_data(answer.stamp));
     replica.copied(11);
     assert_eq!(replica.promote(at(0), vec![], false), Err(PromoteRefused::NotInSync));
+}
+
+/// A replica with data of its own, to which its primary has announced a full copy.
+fn about_to_be_copied() -> (Pair, Stamp) {
+    let mut pair = in_sync_pair();
+    let hello = pair.replica.hello(0, true).unwrap();
+    let answer = answer_to(&mut pair, &Hello { history: History::new(), ..hello });
+    assert_eq!(pair.replica.answer(pair.now, answer.clone()), Ok(Course::FullCopy));
+    (pair, answer.stamp)
+}
+
+/// The announcement alone used to make the replica forget that it has everything: if the primary died before the
+/// first byte of the copy, the last complete data could not even be forced.
+#[test]
+fn a_replica_is_whole_until_a_copy_has_begun_to_arrive() {
+    let (mut pair, stamp) = about_to_be_copied();
+    assert!(pair.replica.is_whole());
+    pair.replica.disconnected();
+    assert!(!pair.replica.drop_data(stamp), "the connection is over");
+    let again = pair.replica.hello(0, true).unwrap();
+    assert_eq!((again.whole, again.last, again.history), (true, 11, first_epoch()));
+    assert_eq!(pair.replica.promote(pair.now, vec![], true), Ok(()));
+
+    let (mut pair, stamp) = about_to_be_copied();
+    assert!(!pair.replica.drop_data(Stamp { session: stamp.session + 1, ..stamp }));
+    assert!(pair.replica.drop_data(stamp));
+    assert!(pair.replica.drop_data(stamp), "the copy may begin again");
+    pair.replica.disconnected();
+    assert!(!pair.replica.is_whole());
+    assert!(!pair.replica.hello(0, true).unwrap().whole);
+    assert_eq!(pair.replica.promote(pair.now, vec![], true), Err(PromoteRefused::HalfReceived));
+}
+
+#[test]
+fn nothing_is_dropped_once_a_replica_becomes_primary_or_follows_the_stream() {
+    let (mut pair, stamp) = about_to_be_copied();
+    assert_eq!(pair.replica.promote(pair.now, vec![], true), Ok(()));
+    assert!(!pair.replica.drop_data(stamp));
+    let mut pair = in_sync_pair();
+    let stamp = pair.primary.feed().followers()[0].stamp;
+    assert!(!pair.replica.drop_data(stamp), "this connection goes on behind the last record");
+    assert!(pair.replica.is_whole());
 }
 
 #[test]

@@ -15,7 +15,7 @@ const LINES: usize = 150;
 const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::AckEarly, Mode::Named, 29),
     (Fault::AckEarly, Mode::Recorded, 3),
-    (Fault::PromoteOutside, Mode::Named, 68),
+    (Fault::PromoteOutside, Mode::Named, 20),
     (Fault::PromoteOutside, Mode::Recorded, 1),
     (Fault::ForgetEpoch, Mode::Named, 55),
     (Fault::ForgetEpoch, Mode::Recorded, 757),
@@ -34,6 +34,10 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::CaughtUpEarly, Mode::Recorded, 345),
     (Fault::ForgetRepair, Mode::Named, 458),
     (Fault::ForgetRepair, Mode::Recorded, 142),
+    (Fault::ForgetCopy, Mode::Named, 0),
+    (Fault::ForgetCopy, Mode::Recorded, 0),
+    (Fault::DropEarly, Mode::Named, 0),
+    (Fault::DropEarly, Mode::Recorded, 0),
     (Fault::RepairMembers, Mode::Recorded, 6491),
 ];
 

@@ -1,10 +1,13 @@
 //! Tests of cutting the log behind a record: wherever a crash comes, what recovers is the old log up to that record or
 //! beyond, or the log that goes on from there; never a mixture, and never nothing.
 
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use hotring_log::storage::memory::Memory;
+use hotring_log::storage::memory::{Memory, Step};
 use hotring_log::{AckWhen, Recovered};
 
 use crate::number;
@@ -98,4 +101,79 @@ fn a_log_can_be_cut_in_front_of_its_first_record() {
     append(&mut running, &mut random, 5, &mut new);
     running.close();
     assert_eq!(recovered(&memory, 41).expect("it was closed").1, new);
+}
+
+/// A full disk in the middle of a cut or restart used to end the log until the next start of the server. Now the
+/// request stays, is tried once a second, and the log goes on once there is space. A crash meanwhile finds a log as
+/// before.
+#[test]
+fn a_full_disk_delays_a_cut_and_ends_no_log() {
+    let cuts = [Step::Write, Step::Create, Step::SetLen, Step::Rename, Step::Remove];
+    let cuts = cuts.map(|step| (step, 0, true)).into_iter();
+    let later = [(Step::Remove, 1, true), (Step::Remove, 0, false), (Step::Remove, 1, false)];
+    for (step, after, keeps) in cuts.chain(later) {
+        let (mut random, memory) = (Rng::with_seed(7), Memory::new());
+        let when = AckWhen::Written;
+        let mut running = Running::new(&memory, when, 4096, &Recovered::nothing(1));
+        let mut old = Vec::new();
+        append(&mut running, &mut random, 40, &mut old);
+        running.step();
+        running.syncer.step();
+        let kept = if keeps { 3 } else { 0 };
+        let last = if keeps { old[kept - 1].0 } else { 1000 };
+        memory.fail(step, after, 3, ErrorKind::StorageFull);
+        match keeps {
+            true => running.log.cut(last),
+            false => running.log.restart(last),
+        }
+        let what = format!("{step:?} {after}, keeps {keeps}");
+        running.step();
+        assert!(running.log.is_restarting(), "{what}");
+        let images = watch(&memory);
+        for _ in 0..60 {
+            let trouble = running.log.trouble();
+            assert_eq!(trouble.is_some(), running.log.is_restarting(), "{what}");
+            assert!(trouble.is_none_or(|trouble| trouble.is_temporary), "{what}");
+            running.step();
+        }
+        assert!(!running.log.is_restarting() && running.log.trouble().is_none(), "{what}");
+        let mut new = old[..kept].to_vec();
+        append(&mut running, &mut random, 12, &mut new);
+        running.close();
+        let (_, found) = recovered(&memory, if keeps { 1 } else { last + 1 }).unwrap();
+        assert!(found == new, "{what}");
+        for image in images.lock().unwrap().drain(..).filter(|_| keeps) {
+            let (_, found) = recovered(&image, 1).unwrap_or_else(|why| panic!("{what}: {why}"));
+            assert!(is_start(&found, &old, kept) || is_start(&found, &new, kept), "{what}");
+        }
+    }
+}
+
+/// The writer's thread used to try such a cut again without any pause.
+#[test]
+fn a_cut_on_a_full_disk_is_not_tried_without_a_pause() {
+    let memory = Memory::new();
+    let mut running = Running::new(&memory, AckWhen::Written, 4096, &Recovered::nothing(1));
+    running.put(b"a", b"1");
+    let (last, _) = running.put(b"b", b"2");
+    running.step();
+    running.put(b"c", b"3");
+    running.step();
+    memory.fail(Step::SetLen, 0, 1000, ErrorKind::StorageFull);
+    running.log.cut(last);
+    running.step();
+    let begun = Instant::now();
+    running.writer.wait();
+    assert!(begun.elapsed() > Duration::from_millis(500), "it waits before the next attempt");
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counts = attempts.clone();
+    // ORDERING: Relaxed, one thread.
+    memory.before_each(move |_, step| {
+        counts.fetch_add(usize::from(step == Step::SetLen), Ordering::Relaxed);
+    });
+    running.pace = Duration::from_millis(1);
+    running.steps(900);
+    assert_eq!(attempts.load(Ordering::Relaxed), 0);
+    running.steps(200);
+    assert_eq!(attempts.load(Ordering::Relaxed), 1);
 }

@@ -110,6 +110,10 @@ impl World {
 
     /// Asks for the values of the keys of a tail that was cut off, if there are any.
     fn ask_for_values(&mut self, n: usize) {
+        // A copy brings them, too.
+        if self.following(n).source.is_some() {
+            return;
+        }
         let (to, stamp) = (self.nodes[n].follows, self.following(n).linked);
         let (Some(to), Some(stamp), Some(keys)) = (to, stamp, self.nodes[n].pending.clone()) else {
             return;
@@ -126,7 +130,9 @@ impl World {
         tail: &[Record],
         (last, values): (Lsn, &[(usize, u64)]),
     ) {
-        let is_awaited = self.following(n).linked == Some(stamp) && self.nodes[n].pending.is_some();
+        let is_linked =
+            self.following(n).linked == Some(stamp) && self.following(n).source.is_none();
+        let is_awaited = is_linked && self.nodes[n].pending.is_some();
         let has = self.nodes[n].data.last();
         // The records after it would be undone.
         if !is_awaited || has > last {
@@ -208,7 +214,7 @@ impl World {
             let following = self.following(to);
             following.linked = Some(stamp);
             following.held.clear();
-            following.half = None;
+            (following.half, following.source) = (None, None);
             match course {
                 Course::Continue(_) => {}
                 Course::Repair(after) => {
@@ -219,26 +225,37 @@ impl World {
                     node.data.cut(after);
                     (node.synced, node.logged) = (node.synced.min(after), node.logged.min(after));
                 }
-                Course::FullCopy => {
-                    (self.nodes[to].is_partial, self.nodes[to].pending) = (true, None);
-                    self.nodes[to].data = Data::empty(store);
-                    (self.nodes[to].synced, self.nodes[to].logged) = (0, 0);
-                    self.following(to).source = Some(history);
-                }
+                // Nothing is dropped before something of the copy is there.
+                Course::FullCopy => following.source = Some((store, history, false)),
             }
             self.ask_for_values(to);
         }
         self.act(to);
     }
 
+    /// Drops the data of a node before the first part of its copy. False if no copy is to come by this connection.
+    fn drops_data(&mut self, n: usize, stamp: Stamp) -> bool {
+        let Some((store, _, has_dropped)) = self.following(n).source else { return false };
+        if !has_dropped {
+            if !self.replica_mut(n).drop_data(stamp) {
+                return false;
+            }
+            (self.nodes[n].is_partial, self.nodes[n].pending) = (true, None);
+            self.nodes[n].data = Data::empty(store);
+            (self.nodes[n].synced, self.nodes[n].logged) = (0, 0);
+            self.following(n).source.as_mut().expect("it is there").2 = true;
+        }
+        true
+    }
+
     fn take_half(&mut self, n: usize, stamp: Stamp, half: usize, values: Values, last: Lsn) {
-        if self.following(n).linked != Some(stamp) || !self.nodes[n].is_partial {
+        if self.following(n).linked != Some(stamp) || !self.drops_data(n, stamp) {
             return;
         }
         match self.following(n).half {
             Some((other, others, at)) if at == last && other != half => {
-                let store = self.nodes[n].data.store;
-                let history = self.following(n).source.clone().expect("a copy was announced");
+                let source = self.following(n).source.take();
+                let (store, history, _) = source.expect("a copy was announced");
                 let mut all = values;
                 let theirs = (0..all.len()).filter(|key| key % 2 == other);
                 theirs.for_each(|key| all[key] = others[key]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::history::History;
-use crate::ids::{Identity, Lsn, Moment, NodeId};
+use crate::ids::{Identity, Lsn, Moment, NodeId, StoreId};
 use crate::message::{Stamp, ToPrimary, ToReplica};
 use crate::primary::Primary;
 use crate::records::{Outcome, Records, Request};
@@ -57,8 +57,8 @@ pub struct Following {
     pub held: Vec<Record>,
     /// One half of a copy.
     pub half: Option<(usize, Values, Lsn)>,
-    /// The epochs of the stream that is copied.
-    pub source: Option<History>,
+    /// The data that is copied, until it is all there: its store and epochs, and whether the own data is dropped.
+    pub source: Option<(StoreId, History, bool)>,
 }
 
 #[derive(Debug)]

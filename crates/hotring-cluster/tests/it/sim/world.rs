@@ -537,6 +537,14 @@ impl World {
     // Invariants.
 
     fn check(&mut self) {
+        for n in 0..self.nodes.len() {
+            let node = &self.nodes[n];
+            let is_said_whole = |replica: &Replica| replica.held().whole;
+            if node.replica().is_some_and(|replica| is_said_whole(replica) == node.is_partial) {
+                let what = format!("node {n} does not know whether it has all data");
+                return self.violate(what);
+            }
+        }
         if !self.plan.promises || self.plan.is_forced {
             return;
         }

@@ -237,20 +237,14 @@ impl<'a> Follower<'a> {
             return Err(garbled("a copy from before its own epoch"));
         }
         let server = self.server;
+        self.drop_data()?;
         tracing::info!(keys, after, "a full copy from the primary begins; the own data is dropped");
         let copied = Copied { keys_total: keys, ..Copied::default() };
         server.replication.update_link(|link| {
             link.enter(LinkStage::Copying);
             link.copy(copied);
         });
-        server.persist.loading.begin_copy();
-        server.settings.renew();
-        server.replication.tail.end();
         let files = server.persist.durability.snapshots();
-        if let Some(files) = files {
-            files.abandon();
-            mark_copy(&*files.storage)?;
-        }
         // A cut that an earlier link has requested may still be under way.
         restarted(&self.log).await?;
         self.log.restart(after);
@@ -274,6 +268,41 @@ impl<'a> Follower<'a> {
         self.pending.clear();
         self.copy = Some(Copy { snapshot, ..Copy::begin(false, copied) });
         Ok(())
+    }
+
+    /// Notes that the data is not whole: on the disk, then for promotions. Fails if nothing may be dropped.
+    fn drop_data(&self) -> Result<(), LinkError> {
+        let server = self.server;
+        // A promotion comes before, or is refused.
+        let _applying = server.replication.lock_applying();
+        let (loading, files) = (&server.persist.loading, server.persist.durability.snapshots());
+        // An earlier copy or repair may not have come to its end.
+        let was_readable = !loading.is_unfinished_copy();
+        loading.begin_copy();
+        server.settings.renew();
+        let marked = files.map_or(Ok(()), |files| {
+            files.abandon();
+            mark_copy(&*files.storage)
+        });
+        let stamp = self.stamp;
+        let may = marked.is_ok()
+            && server.replication.with_replica(|replica, _| replica.drop_data(stamp)) == Some(true);
+        if may {
+            server.replication.tail.end();
+            return Ok(());
+        }
+        if was_readable {
+            // All data is there as it was, and a restart must find it.
+            let unmarked = files.map_or(Ok(()), |files| unmark_copy(&*files.storage));
+            unmarked.or_else(|why| match why.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(why),
+            })?;
+            loading.end_copy();
+            server.settings.renew();
+        }
+        marked?;
+        Err(LinkError::Peer("this server follows another primary now".to_string()))
     }
 
     /// Begins to repair the keys of a divergent tail, which is cut off. Returns their names for the primary.

@@ -64,6 +64,8 @@ pub(super) async fn follow(
     }
     let held = server.replication.with_replica(|replica, _| replica.held().clone());
     let Held { last, repairing, .. } = held.ok_or_else(gone)?;
+    // A copy brings the keys of an unfinished repair, too.
+    let repairing = repairing && course != Course::FullCopy;
     if repairing {
         repair::cut(server, &log, last).await?;
     }

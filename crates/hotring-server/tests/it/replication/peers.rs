@@ -65,8 +65,8 @@ fn a_primary_that_sends_nonsense_costs_a_link_and_no_data() {
     assert_eq!(r.say("SET k 2"), ok());
 }
 
-/// A primary that answers the hello of one replica with a full copy behind this record.
-fn copying(after: u64) -> u16 {
+/// A primary that answers the hello of one replica with a full copy, and begins it behind this record, or dies.
+fn copying(after: Option<u64>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -96,12 +96,27 @@ fn copying(after: u64) -> u16 {
         let (mut frames, mut out) = (FrameWriter::default(), Vec::new());
         let answer = codec::to_replica_bytes(&ToReplica::Answer(answer));
         frames.message(&mut out, Kind::Message, &answer);
-        let begin = [after.to_le_bytes(), 0u64.to_le_bytes()].concat();
-        frames.message(&mut out, Kind::CopyBegin, &begin);
+        if let Some(after) = after {
+            let begin = [after.to_le_bytes(), 0u64.to_le_bytes()].concat();
+            frames.message(&mut out, Kind::CopyBegin, &begin);
+        }
         let _ = stream.write_all(&out);
-        while matches!(stream.read(&mut bytes), Ok(1..)) {}
+        while after.is_some() && matches!(stream.read(&mut bytes), Ok(1..)) {}
     });
     port
+}
+
+/// The announcement of a copy alone made the replica forget that it has everything, and it could not be promoted.
+#[test]
+fn a_primary_that_dies_before_the_first_byte_of_a_copy_leaves_its_replica_all_data() {
+    let replica = TestServer::new();
+    let mut r = replica.connect();
+    assert_eq!(r.say("SET k 1"), ok());
+    follow(&mut r, copying(None));
+    wait_for("the link ends", || r.say("INFO replication").text().contains("master_link_error:"));
+    assert_eq!(r.say("GET k").text(), "1");
+    assert_eq!(r.say("REPLICAOF NO ONE"), ok());
+    assert_eq!(r.say("SET k 2"), ok());
 }
 
 /// The numbers of a stream must not end, whatever a peer says.
@@ -111,7 +126,7 @@ fn a_copy_behind_the_end_of_all_records_is_refused_before_anything_is_dropped() 
     let mut r = replica.connect();
     assert_eq!(r.say("SET k 1"), ok());
     for after in [u64::MAX, u64::MAX - 1, u64::MAX / 2 + 1] {
-        follow(&mut r, copying(after));
+        follow(&mut r, copying(Some(after)));
         wait_for("the copy is refused", || {
             r.say("INFO replication").text().contains("a copy behind the end of all records")
         });
