@@ -60,6 +60,12 @@ mod variants {
         ForgetRepair,
         /// A member of the recorded set is told to give up data before it is removed.
         RepairMembers,
+        /// A replica tells its replicas that they are in sync if they have what it has.
+        SyncBelow,
+        /// A replica feeds its replicas on when its stream begins an epoch.
+        FeedOverEpoch,
+        /// A replica feeds others while some of its keys lack their values.
+        FeedHalfRepaired,
     }
 
     impl Fault {
@@ -79,6 +85,9 @@ mod variants {
             Self::CaughtUpEarly,
             Self::ForgetRepair,
             Self::RepairMembers,
+            Self::SyncBelow,
+            Self::FeedOverEpoch,
+            Self::FeedHalfRepaired,
         ];
     }
 
