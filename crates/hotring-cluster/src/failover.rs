@@ -137,7 +137,7 @@ impl Primary {
                 let node = follower.id.node;
                 let is_target = target.is_none_or(|target| target == node);
                 let has_all = follower.whole && follower.positions.applied >= last;
-                is_target && has_all && follower.direct && (self.may_succeed(node) || force)
+                is_target && has_all && (self.may_succeed(node) || force)
             });
             found.map(|follower| follower.id.node)
         };

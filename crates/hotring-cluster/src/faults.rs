@@ -64,6 +64,12 @@ mod variants {
         DropEarly,
         /// A member of the recorded set is told to give up data before it is removed.
         RepairMembers,
+        /// A replica tells its replicas that they are in sync if they have what it has.
+        SyncBelow,
+        /// A replica feeds its replicas on when its stream begins an epoch.
+        FeedOverEpoch,
+        /// A replica feeds others while some of its keys lack their values.
+        FeedHalfRepaired,
     }
 
     impl Fault {
@@ -85,6 +91,9 @@ mod variants {
             Self::ForgetCopy,
             Self::DropEarly,
             Self::RepairMembers,
+            Self::SyncBelow,
+            Self::FeedOverEpoch,
+            Self::FeedHalfRepaired,
         ];
     }
 

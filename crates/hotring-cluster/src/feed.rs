@@ -1,13 +1,13 @@
 //! The replicas that follow a node: what each one needs, how far it is, how far it lags, and the beats.
 //!
-//! A primary has one, and so has a replica that other replicas follow; that one must end their connections when
-//! its own stream begins an epoch. A feed decides nothing about the in-sync set.
+//! A primary has one, and so has a replica, for the replicas of its own (`relay.rs`). A feed decides nothing about the
+//! in-sync set.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::history::History;
-use crate::ids::{Identity, Lsn, Moment, NodeId, StoreId};
+use crate::ids::{Identity, Incarnation, Lsn, Moment, NodeId, StoreId};
 use crate::message::{Ack, Answer, Beat, Course, Hello, Positions, Stamp, Told};
 
 /// Most beats whose sending time is known; an answer to an older one is no promise.
@@ -30,6 +30,10 @@ pub struct Source<'a> {
     pub last: Lsn,
     /// The oldest record that could be sent.
     pub oldest: Lsn,
+    /// Whether the node is the primary.
+    pub leads: bool,
+    /// The starts of the nodes that it follows.
+    pub above: &'a [Incarnation],
 }
 
 impl Source<'_> {
@@ -54,8 +58,6 @@ pub struct Follower {
     pub id: Identity,
     /// Its connection.
     pub stamp: Stamp,
-    /// Whether it follows the primary itself.
-    pub direct: bool,
     /// How far it is; nothing before its first acknowledgement.
     pub positions: Positions,
     /// Whether it has all data up to there.
@@ -96,7 +98,7 @@ struct Mark {
 }
 
 /// The replicas of a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Feed {
     followers: Vec<Follower>,
     sessions: u64,
@@ -108,9 +110,24 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// No replicas yet.
-    pub fn new() -> Self {
-        Feed::default()
+    /// No replicas yet. Connections are numbered from the time on, so that a later feed of the same start gives none of
+    /// these numbers again.
+    pub fn new(now: Moment) -> Self {
+        Feed {
+            followers: Vec::new(),
+            sessions: now.as_micros() as u64,
+            beats: 0,
+            sent: VecDeque::new(),
+            marks: VecDeque::new(),
+            end: None,
+        }
+    }
+
+    /// All connections end: what the node has becomes another stream, or the same one in another epoch.
+    pub(crate) fn end_all(&mut self) {
+        self.followers.clear();
+        self.marks.clear();
+        self.end = None;
     }
 
     /// The replicas.
@@ -136,7 +153,6 @@ impl Feed {
         self.followers.push(Follower {
             id: hello.from,
             stamp,
-            direct: hello.direct,
             positions: Positions::default(),
             whole: false,
             has_acked: false,
@@ -150,6 +166,8 @@ impl Feed {
             stamp,
             store: source.store,
             history: source.history.clone(),
+            leads: source.leads,
+            above: source.above.to_vec(),
             course,
         }
     }
@@ -245,18 +263,18 @@ impl Feed {
         Lag { bytes, time: now.saturating_sub(mark.at) }
     }
 
-    /// The number of direct replicas that have applied a record.
+    /// The number of replicas that have applied a record.
     pub fn applied_by(&self, lsn: Lsn) -> usize {
         self.count(|positions| positions.applied >= lsn)
     }
 
-    /// The number of direct replicas that have synced a record.
+    /// The number of replicas that have synced a record.
     pub fn synced_by(&self, lsn: Lsn) -> usize {
         self.count(|positions| positions.synced >= lsn)
     }
 
     fn count(&self, has: impl Fn(&Positions) -> bool) -> usize {
-        let direct = self.followers.iter().filter(|follower| follower.direct && follower.whole);
-        direct.filter(|follower| has(&follower.positions)).count()
+        let whole = self.followers.iter().filter(|follower| follower.whole);
+        whole.filter(|follower| has(&follower.positions)).count()
     }
 }

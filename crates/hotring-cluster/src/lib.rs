@@ -8,6 +8,7 @@
 //!     |      Answer, Beat, Handover             |
 //!     +--TakeOver--> Primary      Superseded----+--> Replica
 //! ```
+//! A replica answers the hellos of replicas of its own, too.
 //!
 //! Machines take messages and the time, and give back messages. The crate has no sockets, files, clocks or
 //! threads, and does not see the records of the stream, only their numbers. `docs/design/replication.md` says
@@ -26,8 +27,10 @@ mod membership;
 mod message;
 mod primary;
 mod records;
+mod relay;
 mod replica;
 mod rules;
+mod succession;
 
 pub use failover::{FailoverEnd, FailoverRefused};
 pub use feed::{Feed, Follower, Lag, News, Source};
@@ -39,5 +42,6 @@ pub use message::{
 };
 pub use primary::{Act as PrimaryAct, Kept, NameRefused, Origin, Primary, StartRefused, Writes};
 pub use records::{Outcome, Records, Request, Revision, Shard, ShardId, Transaction};
+pub use relay::ABOVE_MAX;
 pub use replica::{Act as ReplicaAct, AnswerRefused, Held, PromoteRefused, Replica, TakeOver};
 pub use rules::Rules;

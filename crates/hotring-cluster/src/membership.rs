@@ -17,7 +17,7 @@ impl Primary {
         let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
         for follower in self.feed.followers() {
             let node = follower.id.node;
-            let may = follower.direct && record.replicas.contains(&node) && !wanted.contains(&node);
+            let may = record.replicas.contains(&node) && !wanted.contains(&node);
             if may && follower.positions.applied >= barrier && is_ready(node) {
                 wanted.push(node);
             }

@@ -52,8 +52,6 @@ pub struct Hello {
     pub whole: bool,
     /// Whether an operator has just told the replica to follow this primary, whatever data it has.
     pub adopt: bool,
-    /// Whether this is a replica of the primary itself, not of another replica.
-    pub direct: bool,
 }
 
 /// How a replica gets what it lacks.
@@ -83,6 +81,11 @@ pub struct Answer {
     pub store: StoreId,
     /// The primary's epochs.
     pub history: History,
+    /// Whether the sender is the primary itself. If it is a replica, no reply waits for the one that gets this.
+    pub leads: bool,
+    /// The starts of the nodes that the sender follows, from the primary down, as far as it knows them. A node that
+    /// finds its own start among them would follow itself.
+    pub above: Vec<Incarnation>,
     /// What follows.
     pub course: Course,
 }

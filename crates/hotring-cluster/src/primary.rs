@@ -202,7 +202,7 @@ impl Primary {
         Primary {
             me,
             rules,
-            feed: Feed::new(),
+            feed: Feed::new(now),
             in_sync: InSync::new(Set::Named(Vec::new())),
             last,
             failover: None,
@@ -389,7 +389,15 @@ impl Primary {
             return self.acts.push(Act::Send(node, ToReplica::NotReady(self.me.incarnation)));
         }
         let (store, last) = (self.store, self.last);
-        let source = Source { node: self.me, store, history: &self.history, last, oldest };
+        let source = Source {
+            node: self.me,
+            store,
+            history: &self.history,
+            last,
+            oldest,
+            leads: true,
+            above: &[],
+        };
         let gives_up = !matches!(source.course(hello), Course::Continue(_));
         let is_recorded = self.in_sync.is_recorded() && !wrong!(RepairMembers);
         if gives_up && is_recorded && self.in_sync.counted().any(|member| member == node) {

@@ -16,8 +16,10 @@ use crate::in_sync::Set;
 use crate::message::{
     Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
 };
-use crate::records::{Claim, Next, Outcome, Request, Revision, Shard, ShardId};
+use crate::records::{Claim, Next, Outcome, Request, ShardId};
+use crate::relay::Relay;
 use crate::rules::Rules;
+use crate::succession::succession;
 
 /// What the owner must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub enum AnswerRefused {
     Foreign,
     /// The answer does not fit what the replica has told.
     Garbled,
+    /// It follows this replica, itself or through others.
+    Circle,
 }
 
 /// The reason why a replica does not become primary.
@@ -148,10 +152,10 @@ enum Stage {
 /// The state machine of a replica.
 #[derive(Debug)]
 pub struct Replica {
-    me: Identity,
-    rules: Rules,
+    pub(crate) me: Identity,
+    pub(crate) rules: Rules,
     shard: Option<ShardId>,
-    copy: Held,
+    pub(crate) copy: Held,
     positions: Positions,
     link: Option<Link>,
     attempts: u64,
@@ -166,9 +170,11 @@ pub struct Replica {
     is_in_sync: bool,
     /// Whether it has been caught up since the start of the node.
     was_caught_up: bool,
-    committed: Lsn,
-    told: Told,
+    pub(crate) committed: Lsn,
+    pub(crate) told: Told,
     promotion: Option<Promotion>,
+    /// The replicas of this replica. Their connections end before its data changes other than by the stream.
+    pub(crate) relay: Relay,
     acts: Vec<Act>,
 }
 
@@ -202,6 +208,7 @@ impl Replica {
             committed: 0,
             told: Told::default(),
             promotion: None,
+            relay: Relay::new(now),
             acts: Vec::new(),
         }
     }
@@ -231,6 +238,11 @@ impl Replica {
         self.copy.whole && (!self.copy.repairing || wrong!(ForgetRepair))
     }
 
+    /// Whether it is about to become primary.
+    pub(crate) fn is_promoting(&self) -> bool {
+        self.promotion.is_some()
+    }
+
     /// Whether the primary counts this replica as in sync, as far as is known.
     pub fn is_in_sync(&self) -> bool {
         self.is_in_sync
@@ -244,7 +256,7 @@ impl Replica {
 
     /// The first message of a new connection. `floor` is the lowest record to which the stream could be cut.
     /// None while a promotion is under way.
-    pub fn hello(&mut self, floor: Lsn, direct: bool) -> Option<Hello> {
+    pub fn hello(&mut self, floor: Lsn) -> Option<Hello> {
         if self.promotion.is_some() {
             return None;
         }
@@ -260,7 +272,6 @@ impl Replica {
             floor,
             whole: self.copy.whole,
             adopt: self.copy.adopt,
-            direct,
         })
     }
 
@@ -290,6 +301,10 @@ impl Replica {
         if answer.stamp.epoch != answer.history.epoch() {
             return Err(AnswerRefused::Garbled);
         }
+        if answer.stamp.start == self.me.incarnation || answer.above.contains(&self.me.incarnation)
+        {
+            return Err(AnswerRefused::Circle);
+        }
         self.judge(&answer)?;
         let phase = match answer.course {
             Course::Continue(after)
@@ -312,6 +327,7 @@ impl Replica {
         self.seen = answer.stamp.epoch;
         self.highest = self.highest.max(self.seen);
         self.heard = Some(now);
+        self.relay.follow(&answer);
         // The same answer, come twice, must not begin a copy again after this connection.
         self.attempts += 1;
         self.link = Some(Link {
@@ -360,6 +376,7 @@ impl Replica {
             return false;
         }
         (link.received, link.batch_end) = (last, last);
+        self.relay.end_all();
         self.copy.history.cut(last);
         (self.copy.last, self.copy.repairing) = (last, true);
         self.committed = self.committed.min(last);
@@ -390,6 +407,7 @@ impl Replica {
     }
 
     fn forget_data(&mut self) {
+        self.relay.end_all();
         (self.copy.whole, self.copy.repairing) = (false, false);
         self.copy.history = History::new();
         (self.copy.last, self.committed) = (0, 0);
@@ -421,6 +439,9 @@ impl Replica {
     /// A record that begins an epoch was applied.
     pub fn began(&mut self, start: Start) -> Result<(), OutOfOrder> {
         self.copy.history.learn(start)?;
+        if !wrong!(FeedOverEpoch) {
+            self.relay.end_all();
+        }
         self.seen = self.seen.max(start.epoch);
         self.highest = self.highest.max(start.epoch);
         Ok(())
@@ -552,6 +573,7 @@ impl Replica {
 
     /// From here on nothing of the old primary is accepted.
     fn promote_by(&mut self, force: bool, from: Option<NodeId>, set: Set) {
+        self.relay.end_all();
         let stage = match self.shard {
             Some(shard) => {
                 let (claim, request) = Claim::read(shard);
@@ -626,21 +648,5 @@ impl Replica {
                 self.acts.push(Act::GivenUp(why));
             }
         }
-    }
-}
-
-/// The record after `me` has become primary.
-fn succession(
-    me: Identity,
-    highest: Epoch,
-    force: bool,
-    found: Option<(Revision, &Shard)>,
-) -> Result<Shard, PromoteRefused> {
-    let (_, record) = found.ok_or(PromoteRefused::NoRecord)?;
-    let is_member = record.in_sync.contains(&me.node);
-    if is_member || force {
-        Ok(record.with_primary(me, highest))
-    } else {
-        Err(PromoteRefused::NotInSync)
     }
 }

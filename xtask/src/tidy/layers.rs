@@ -59,7 +59,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["history"],
             &["message", "records"],
             &["feed", "in_sync"],
-            &["replica"],
+            &["replica", "relay", "succession"],
             &["primary", "failover", "membership"],
         ],
     ),

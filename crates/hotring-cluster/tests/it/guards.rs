@@ -43,7 +43,7 @@ fn a_beat_of_an_earlier_connection_says_nothing_to_a_restarted_replica() {
 #[test]
 fn an_answer_that_comes_twice_counts_once() {
     let mut pair = in_sync_pair();
-    let hello = pair.replica.hello(0, true).unwrap();
+    let hello = pair.replica.hello(0).unwrap();
     let answer = answer_to(&mut pair, &hello);
     assert!(pair.replica.answer(pair.now, answer.clone()).is_ok());
     pair.replica.disconnected();
@@ -59,7 +59,7 @@ fn an_acknowledgement_from_before_a_start_does_not_count_in_the_same_epoch_and_s
         primary.accept_loss(at(0));
         let history = History::new();
         let mut replica = Replica::new(at(0), me(2, 3), Rules::default(), None, held(&history, 0));
-        primary.hello(at(0), &replica.hello(0, true).unwrap(), 1);
+        primary.hello(at(0), &replica.hello(0).unwrap(), 1);
         let stamp = Stamp { epoch: Epoch(1), start: Incarnation(start), session: 1 };
         let positions = Positions { applied: 99, ..Positions::default() };
         let ack = Ack { stamp, beat: 0, positions, whole: true };
@@ -81,7 +81,7 @@ fn a_replica_that_needs_a_repair_or_a_copy_is_no_longer_in_sync() {
         let kept = kept(&history, 11, true);
         pair.primary = Primary::start(pair.now, me(1, 7), Rules::default(), kept, origin);
         pair.primary.acts();
-        let hello = pair.replica.hello(floor, true).unwrap();
+        let hello = pair.replica.hello(floor).unwrap();
         let answer = answer_to(&mut pair, &hello);
         assert_eq!(pair.replica.answer(pair.now, answer.clone()), Ok(course));
         assert!(!pair.replica.is_in_sync());
@@ -107,7 +107,7 @@ fn a_copy_ends_what_a_replica_with_records_was_told() {
     let caught_up = Held { caught_up: true, ..held(&first_epoch(), 10) };
     let mut replica = Replica::new(at(0), me(2, 3), Rules::default(), Some(0), caught_up);
     let mut pair = Pair::new(vec![]);
-    let hello = replica.hello(10, true).unwrap();
+    let hello = replica.hello(10).unwrap();
     let other = Hello { history: History::new(), ..hello };
     let answer = answer_to(&mut pair, &other);
     assert_eq!(replica.answer(at(0), answer.clone()), Ok(Course::FullCopy));
@@ -119,7 +119,7 @@ fn a_copy_ends_what_a_replica_with_records_was_told() {
 /// A replica with data of its own, to which its primary has announced a full copy.
 fn about_to_be_copied() -> (Pair, Stamp) {
     let mut pair = in_sync_pair();
-    let hello = pair.replica.hello(0, true).unwrap();
+    let hello = pair.replica.hello(0).unwrap();
     let answer = answer_to(&mut pair, &Hello { history: History::new(), ..hello });
     assert_eq!(pair.replica.answer(pair.now, answer.clone()), Ok(Course::FullCopy));
     (pair, answer.stamp)
@@ -133,7 +133,7 @@ fn a_replica_is_whole_until_a_copy_has_begun_to_arrive() {
     assert!(pair.replica.is_whole());
     pair.replica.disconnected();
     assert!(!pair.replica.drop_data(stamp), "the connection is over");
-    let again = pair.replica.hello(0, true).unwrap();
+    let again = pair.replica.hello(0).unwrap();
     assert_eq!((again.whole, again.last, again.history), (true, 11, first_epoch()));
     assert_eq!(pair.replica.promote(pair.now, vec![], true), Ok(()));
 
@@ -143,7 +143,7 @@ fn a_replica_is_whole_until_a_copy_has_begun_to_arrive() {
     assert!(pair.replica.drop_data(stamp), "the copy may begin again");
     pair.replica.disconnected();
     assert!(!pair.replica.is_whole());
-    assert!(!pair.replica.hello(0, true).unwrap().whole);
+    assert!(!pair.replica.hello(0).unwrap().whole);
     assert_eq!(pair.replica.promote(pair.now, vec![], true), Err(PromoteRefused::HalfReceived));
 }
 
@@ -164,7 +164,7 @@ fn positions_of_a_replica_that_is_not_whole_do_not_count() {
     let unfinished = Held { whole: false, ..held(&first_epoch(), 10) };
     pair.replica = Replica::new(pair.now, me(2, 4), Rules::default(), None, unfinished);
     // Whatever epochs it names, it gets everything.
-    let hello = pair.replica.hello(0, true).unwrap();
+    let hello = pair.replica.hello(0).unwrap();
     let answer = answer_to(&mut pair, &hello);
     assert_eq!(answer.course, Course::FullCopy);
     pair.write(20);
@@ -181,7 +181,7 @@ fn a_restarted_replica_waits_for_what_it_may_have_promised() {
             Replica::new(at(0), me(2, 3), Rules::default(), None, held(&first_epoch(), 10));
         replica.promote(at(0), vec![], true).unwrap();
         // Meanwhile it follows no primary.
-        assert_eq!(replica.hello(0, true), None);
+        assert_eq!(replica.hello(0), None);
         assert!(!replica.adopt());
         replica.tick(at(ms));
         replica.acts().len()
@@ -231,7 +231,7 @@ fn a_node_that_was_a_replica_is_no_clean_primary() {
         let mut ahead =
             Replica::new(at(0), me(3, 6), Rules::default(), None, held(&first_epoch(), 12));
         ahead.receive(at(0), node(n), &ToReplica::NotReady(Incarnation(5)));
-        primary.hello(at(5000), &ahead.hello(0, true).unwrap(), 1);
+        primary.hello(at(5000), &ahead.hello(0).unwrap(), 1);
         (primary.writes(at(5000)) != Writes::Closed, primary.ahead())
     };
     // Node 1 began the last epoch: the member's further records were never acknowledged.
@@ -252,11 +252,22 @@ fn a_replica_follows_no_rival_and_no_other_store() {
             })
             .collect();
         let history = History::of(&starts).unwrap();
-        let hello = replica.hello(0, true).unwrap();
+        let hello = replica.hello(0).unwrap();
         let stamp = Stamp { epoch: history.epoch(), start: Incarnation(1), session: 1 };
         let course = Course::FullCopy;
         let (to, attempt, from) = (hello.from.incarnation, hello.attempt, node(7));
-        let answer = crate::message::Answer { to, attempt, from, stamp, store, history, course };
+        let (leads, above) = (true, Vec::new());
+        let answer = crate::message::Answer {
+            to,
+            attempt,
+            from,
+            stamp,
+            store,
+            history,
+            leads,
+            above,
+            course,
+        };
         replica.answer(at(0), answer)
     };
     assert_eq!(answer(STORE, &[(1, 7)]), Err(AnswerRefused::Foreign));

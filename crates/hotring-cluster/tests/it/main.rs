@@ -32,13 +32,20 @@ mod primary;
 #[path = "../../src/records.rs"]
 #[allow(dead_code)]
 mod records;
+#[path = "../../src/relay.rs"]
+#[allow(dead_code)]
+mod relay;
 #[path = "../../src/replica.rs"]
 #[allow(dead_code)]
 mod replica;
 #[path = "../../src/rules.rs"]
 #[allow(dead_code)]
 mod rules;
+#[path = "../../src/succession.rs"]
+#[allow(dead_code)]
+mod succession;
 
+mod chain;
 mod guards;
 mod pair;
 mod schedules;

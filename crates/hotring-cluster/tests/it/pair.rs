@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::failover::{FailoverEnd, FailoverRefused};
-use crate::feed::{Feed, News, Source};
 use crate::history::{History, Start};
 use crate::ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId};
 use crate::in_sync::Set;
@@ -65,9 +64,9 @@ impl Pair {
 
     /// The first hello may be answered with `NotReady`.
     pub fn attach(&mut self) {
-        let id = self.replica.hello(0, true).unwrap().from;
+        let id = self.replica.hello(0).unwrap().from;
         while self.primary.feed().follower(node(2)).is_none_or(|follower| follower.id != id) {
-            let hello = self.replica.hello(0, true).unwrap();
+            let hello = self.replica.hello(0).unwrap();
             self.primary.hello(self.now, &hello, 1);
             self.settle();
         }
@@ -152,27 +151,6 @@ fn too_few_replicas_in_sync_stop_writes_alone() {
 }
 
 #[test]
-fn a_replica_of_a_replica_is_never_in_sync() {
-    let mut feed = Feed::new();
-    let history = first_epoch();
-    let source = Source { node: me(2, 1), store: STORE, history: &history, last: 10, oldest: 1 };
-    let mut below = Replica::new(at(0), me(3, 1), Rules::default(), None, held(&history, 7));
-    let answer = feed.hello(&below.hello(0, false).unwrap(), source);
-    assert_eq!(below.answer(at(0), answer), Ok(Course::Continue(7)));
-    below.applied(Positions { applied: 10, written: 10, synced: 10 });
-    let news = News { lease: at(0), committed: 10, told: Told::default() };
-    assert_eq!(feed.beats(at(0), news, |_| (false, false)), []);
-    for act in below.acts() {
-        let replica::Act::Send(_, ToPrimary::Ack(ack)) = act else { panic!("{act:?}") };
-        feed.ack(node(3), &ack);
-    }
-    let beats = feed.beats(at(0), news, |_| (false, false));
-    below.receive(at(9000), node(2), &ToReplica::Beat(beats[0].1));
-    assert!(below.may_answer(at(19_000)) && !below.is_in_sync());
-    assert_eq!((feed.applied_by(10), feed.followers()[0].positions.applied), (0, 10));
-}
-
-#[test]
 fn the_right_to_answer_ends_with_the_promises_and_comes_back() {
     let mut pair = Pair::new(vec![node(2)]);
     assert_eq!(pair.primary.answers_until(), None);
@@ -241,7 +219,7 @@ fn a_divergent_tail_is_repaired_from_the_last_common_record() {
     let mut pair = Pair::new(vec![]);
     pair.replica =
         Replica::new(pair.now, me(2, 4), Rules::default(), None, held(&first_epoch(), 15));
-    let hello = pair.replica.hello(10, true).unwrap();
+    let hello = pair.replica.hello(10).unwrap();
     pair.primary.hello(pair.now, &hello, 1);
     let acts = pair.primary.acts();
     let [.., Act::Send(_, ToReplica::Answer(answer))] = &acts[..] else { panic!("no answer") };
@@ -264,7 +242,7 @@ fn a_divergent_tail_is_repaired_from_the_last_common_record() {
     for (floor, oldest) in [(11, 1), (0, 12)] {
         let mut other =
             Replica::new(pair.now, me(2, 5), Rules::default(), None, held(&first_epoch(), 15));
-        pair.primary.hello(pair.now, &other.hello(floor, true).unwrap(), oldest);
+        pair.primary.hello(pair.now, &other.hello(floor).unwrap(), oldest);
         let acts = pair.primary.acts();
         let [Act::Send(_, ToReplica::Answer(Answer { course, .. }))] = &acts[..] else { panic!() };
         assert_eq!(*course, Course::FullCopy);
@@ -278,18 +256,18 @@ fn a_primary_that_comes_back_empty_waits_and_empties_no_replica() {
     let origin = || Origin::Named(vec![node(2)]);
     let empty = kept(&History::new(), 0, false);
     pair.primary = Primary::start(pair.now, me(1, 9), Rules::default(), empty.clone(), origin());
-    let hello = pair.replica.hello(0, true).unwrap();
+    let hello = pair.replica.hello(0).unwrap();
     pair.now += at(5000);
     pair.primary.hello(pair.now, &hello, 1);
     assert_eq!(pair.primary.acts(), [Act::Send(node(2), ToReplica::NotReady(Incarnation(9)))]);
     pair.replica.receive(pair.now, node(1), &ToReplica::NotReady(Incarnation(9)));
-    pair.primary.hello(pair.now, &pair.replica.hello(0, true).unwrap(), 1);
+    pair.primary.hello(pair.now, &pair.replica.hello(0).unwrap(), 1);
     assert_eq!(pair.primary.ahead(), Some(node(2)));
     assert_eq!(pair.primary.writes(pair.now), Writes::Closed);
     // Even if an operator lets it go on, the replica keeps what it has.
     pair.primary.accept_loss(pair.now);
     pair.primary.acts();
-    let adopting = pair.replica.hello(0, true).unwrap();
+    let adopting = pair.replica.hello(0).unwrap();
     let unasked = crate::message::Hello { history: History::new(), ..adopting };
     pair.primary.hello(pair.now, &unasked, 1);
     let acts = pair.primary.acts();
@@ -309,7 +287,7 @@ fn all_members_of_a_new_set_may_be_empty() {
     let told = |primary: &mut Primary, n: u8, now| {
         let mut other = Replica::new(now, me(n, 1), rules, None, held(&History::new(), 0));
         other.receive(now, node(1), &ToReplica::NotReady(Incarnation(1)));
-        primary.hello(now, &other.hello(0, true).unwrap(), 1);
+        primary.hello(now, &other.hello(0).unwrap(), 1);
         primary.acts().iter().filter(|act| matches!(act, Act::Begin(_))).count()
     };
     assert_eq!(told(&mut primary, 2, at(1)), 0);

@@ -137,8 +137,8 @@ pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
             "ERR links of version {version} are not spoken here, but of version {WIRE_VERSION}"
         )));
     }
-    if c.server.replication.is_replica() {
-        return Err(Failure::text("ERR this server is a replica itself, and has no replicas"));
+    if c.server.replication.is_replica() && c.server.replication.redis.is_on() {
+        return Err(Failure::text("ERR this server follows a Redis, and feeds no replicas"));
     }
     if c.args.at(2).eq_ignore_ascii_case(b"seed") {
         return tell_seed(c);

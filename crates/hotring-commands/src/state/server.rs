@@ -241,8 +241,9 @@ impl Server {
     /// Becomes a primary with the data that it has.
     ///
     /// # Errors
-    /// Only a part of the previous primary's data is there. With `is_forced` the part of a Redis's data is kept;
-    /// that of a hotring's never is, as it is of no single moment.
+    /// Only a part of the previous primary's data is there, or it came by another replica. With `is_forced` data by a
+    /// replica is enough, and the part of a Redis's data is kept; that of a hotring's never is, as it is of no single
+    /// moment.
     pub(crate) fn promote(
         &self,
         session: &mut Session,
@@ -257,7 +258,8 @@ impl Server {
                 false => return Err(HALF_RECEIVED),
             }
         }
-        self.replication.promote(session, self.persist.durability.stream().map(|log| &**log))?;
+        let stream = self.persist.durability.stream().map(|log| &**log);
+        self.replication.promote(session, stream, is_forced)?;
         let is_followed = self.replication.has_epochs();
         if !is_followed && self.persist.durability.log().is_none() {
             // No replica can go on from here.

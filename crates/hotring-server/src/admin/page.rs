@@ -258,15 +258,19 @@ fn durability(f: &Figures<'_>, html: &mut Html) {
 fn replication(f: &Figures<'_>, html: &mut Html) {
     let replication = &f.facts.server.replication;
     html.heading("Replication");
+    let replicas = replication.replicas();
     if let Some(source) = replication.source() {
         let kind = if replication.redis.is_on() { "Redis at " } else { "" };
-        html.facts(&[
+        let mut facts = vec![
             ("role", format!("replica of {kind}{source}")),
             ("link", link(&replication.link_status())),
-        ]);
-        return;
+        ];
+        if !replicas.is_empty() {
+            facts.push(("replicas of its own", replicas.len().to_string()));
+        }
+        html.facts(&facts);
+        return replica_rows(&replicas, html);
     }
-    let replicas = replication.replicas();
     let in_sync = replicas.iter().filter(|replica| replica.is_in_sync).count();
     let awaited = f.facts.config.replication.awaited().len();
     let writes =
@@ -277,6 +281,11 @@ fn replication(f: &Figures<'_>, html: &mut Html) {
         ("in sync", format!("{in_sync} of {awaited} for which replies wait")),
         ("writes", writes.to_string()),
     ]);
+    replica_rows(&replicas, html);
+}
+
+/// The replicas that follow this server.
+fn replica_rows(replicas: &[ReplicaStatus], html: &mut Html) {
     if replicas.is_empty() {
         return;
     }

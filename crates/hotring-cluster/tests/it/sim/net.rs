@@ -4,7 +4,7 @@ use crate::ids::Lsn;
 use crate::message::{Course, Stamp, ToPrimary, ToReplica};
 use crate::replica::AnswerRefused;
 use crate::sim::data::{Data, Effect, Record, Values};
-use crate::sim::node::{Message, Role};
+use crate::sim::node::{Message, Role, Session};
 use crate::sim::world::{Event, World};
 
 /// Most records in a message.
@@ -52,7 +52,10 @@ impl World {
     pub fn send_again(&mut self, n: usize) {
         match self.nodes[n].process.as_ref().map(|process| &process.role) {
             Some(Role::Primary(..)) => self.send_again_as_primary(n),
-            Some(Role::Replica(..)) => self.send_again_as_replica(n),
+            Some(Role::Replica(..)) => {
+                self.send_again_as_replica(n);
+                self.send_again_to_replicas(n);
+            }
             None => {}
         }
     }
@@ -67,11 +70,15 @@ impl World {
                 return;
             }
         }
+        self.send_again_to_replicas(n);
+    }
+
+    fn send_again_to_replicas(&mut self, n: usize) {
         let (last, values) = (self.nodes[n].data.last(), self.nodes[n].data.values);
         let nodes: Vec<_> = self.serving(n).sessions.keys().copied().collect();
         for node in nodes {
             let to = self.index(node);
-            let follower = self.primary_mut(n).feed().follower(node).cloned();
+            let follower = self.nodes[n].feed().and_then(|feed| feed.follower(node)).cloned();
             let session = self.serving(n).sessions.get_mut(&node).expect("it is there");
             let Some(follower) = follower.filter(|follower| follower.stamp == session.stamp) else {
                 self.serving(n).sessions.remove(&node);
@@ -101,7 +108,7 @@ impl World {
         let Some(primary) = self.nodes[n].follows else { return };
         let (floor, is_linked) = (self.nodes[n].data.base, self.following(n).linked.is_some());
         if !is_linked {
-            let Some(hello) = self.replica_mut(n).hello(floor, true) else { return };
+            let Some(hello) = self.replica_mut(n).hello(floor) else { return };
             self.send(n, primary, Message::ToPrimary(ToPrimary::Hello(hello)));
         } else {
             self.ask_for_values(n);
@@ -154,6 +161,9 @@ impl World {
         let is_primary = self.nodes[to].primary().is_some();
         match message {
             Message::ToPrimary(message) if is_primary => self.hand_to_primary(from, to, &message),
+            Message::ToPrimary(message) if self.plan.chains => {
+                self.hand_to_relay(from, to, &message);
+            }
             Message::ToReplica(message) if is_primary => {
                 let stamp = match message {
                     ToReplica::Beat(beat) => beat.stamp,
@@ -165,7 +175,7 @@ impl World {
                 }
             }
             Message::ToReplica(message) => self.hand_to_replica(from, to, message),
-            Message::Keys(stamp, after, keys) if is_primary => {
+            Message::Keys(stamp, after, keys) => {
                 let node = self.nodes[from].id;
                 if self.serving(to).sessions.get(&node).is_none_or(|known| known.stamp != stamp) {
                     return;
@@ -197,6 +207,60 @@ impl World {
             message => primary.receive(clock, node, message),
         }
         self.act(to);
+    }
+
+    /// A message of a replica of a replica.
+    fn hand_to_relay(&mut self, from: usize, to: usize, message: &ToPrimary) {
+        let (node, oldest) = (self.nodes[from].id, self.nodes[to].data.base + 1);
+        match message {
+            ToPrimary::Hello(hello) => {
+                let answer = self.replica_mut(to).hello_below(hello, oldest);
+                if let ToReplica::Answer(answer) = &answer {
+                    self.stats.passed_on += 1;
+                    self.serving(to).sessions.insert(node, Session::of(answer));
+                }
+                self.end_links_below(to);
+                self.send(to, from, Message::ToReplica(answer));
+            }
+            ToPrimary::Ack(ack) => self.replica_mut(to).ack_below(node, ack),
+            ToPrimary::Declined(..) | ToPrimary::Fenced { .. } => {}
+        }
+    }
+
+    /// Sends the beats of a replica, if it has replicas of its own.
+    pub fn beat_below(&mut self, n: usize) {
+        let clock = self.clock(n);
+        let Some(Role::Replica(replica, _)) =
+            self.nodes[n].process.as_mut().map(|process| &mut process.role)
+        else {
+            return;
+        };
+        for (node, beat) in replica.beats_below(clock, 0) {
+            let to = self.index(node);
+            self.send(n, to, Message::ToReplica(ToReplica::Beat(beat)));
+        }
+    }
+
+    /// A replica stops to feed those whose connection its machine has ended. They notice at once.
+    pub fn end_links_below(&mut self, n: usize) {
+        let Some(Role::Replica(replica, following)) =
+            self.nodes[n].process.as_mut().map(|process| &mut process.role)
+        else {
+            return;
+        };
+        let mut ended = Vec::new();
+        following.below.sessions.retain(|node, session| {
+            let known = replica.feed().follower(*node).map(|known| known.stamp);
+            ended.extend((known != Some(session.stamp)).then_some((*node, session.stamp)));
+            known == Some(session.stamp)
+        });
+        for (node, stamp) in ended {
+            let to = self.index(node);
+            if self.nodes[to].replica().is_some() && self.following(to).linked == Some(stamp) {
+                self.following(to).linked = None;
+                self.replica_mut(to).disconnected();
+            }
+        }
     }
 
     fn hand_to_replica(&mut self, from: usize, to: usize, message: ToReplica) {
@@ -311,5 +375,6 @@ impl World {
         node.logged = node.logged.max(node.data.last().saturating_sub(LOGGED_LATER));
         self.applied(n);
         self.act(n);
+        self.ship(n);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::feed::Feed;
 use crate::history::History;
 use crate::ids::{Identity, Lsn, Moment, NodeId, StoreId};
-use crate::message::{Stamp, ToPrimary, ToReplica};
+use crate::message::{Answer, Course, Stamp, ToPrimary, ToReplica};
 use crate::primary::Primary;
 use crate::records::{Outcome, Records, Request};
 use crate::replica::Replica;
@@ -42,6 +43,20 @@ pub struct Session {
     pub copies: bool,
 }
 
+impl Session {
+    /// The connection that this answer begins.
+    pub fn of(answer: &Answer) -> Self {
+        Session {
+            stamp: answer.stamp,
+            copies: answer.course == Course::FullCopy,
+            sent: match answer.course {
+                Course::Continue(after) | Course::Repair(after) => Some(after),
+                Course::FullCopy => None,
+            },
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Serving {
     pub sessions: BTreeMap<NodeId, Session>,
@@ -59,6 +74,8 @@ pub struct Following {
     pub half: Option<(usize, Values, Lsn)>,
     /// The data that is copied, until it is all there: its store and epochs, and whether the own data is dropped.
     pub source: Option<(StoreId, History, bool)>,
+    /// The replicas of this replica.
+    pub below: Serving,
 }
 
 #[derive(Debug)]
@@ -174,6 +191,14 @@ impl Node {
         match &self.process.as_ref()?.role {
             Role::Primary(primary, _) => Some(primary),
             Role::Replica(..) => None,
+        }
+    }
+
+    /// The connections of its replicas, as its machine knows them.
+    pub fn feed(&self) -> Option<&Feed> {
+        match &self.process.as_ref()?.role {
+            Role::Primary(primary, _) => Some(primary.feed()),
+            Role::Replica(replica, _) => Some(replica.feed()),
         }
     }
 

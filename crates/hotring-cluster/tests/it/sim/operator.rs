@@ -203,6 +203,20 @@ impl World {
         self.nodes[n].set = set;
     }
 
+    /// Whom a node must follow: the primary, or in a chain, if it is outside of the set, another replica.
+    pub fn above(&self, chief: usize, n: usize) -> usize {
+        let mut others = (0..self.nodes.len()).filter(|other| ![chief, n].contains(other));
+        let is_member = self.nodes[chief].set.contains(&self.nodes[n].id);
+        match others.next() {
+            // Of two that are outside, the first one follows the primary.
+            Some(other) if self.plan.chains && !is_member => {
+                let is_next = other < n || self.nodes[chief].set.contains(&self.nodes[other].id);
+                if is_next { other } else { chief }
+            }
+            _ => chief,
+        }
+    }
+
     /// All others must follow the primary, whatever they have.
     fn redirect(&mut self, chief: usize) {
         for n in (0..self.nodes.len()).filter(|n| *n != chief) {
@@ -210,11 +224,12 @@ impl World {
                 continue;
             }
             let leads = self.nodes[n].primary().is_some();
-            if !leads && self.nodes[n].follows == Some(chief) && !self.following(n).refuses {
+            let above = self.above(chief, n);
+            if !leads && self.nodes[n].follows == Some(above) && !self.following(n).refuses {
                 continue;
             }
-            self.note(|| format!("operator has node {n} follow node {chief}"));
-            self.nodes[n].follows = Some(chief);
+            self.note(|| format!("operator has node {n} follow node {above}"));
+            self.nodes[n].follows = Some(above);
             if leads {
                 let me = self.nodes[n].process.as_ref().expect("it runs").me;
                 self.follow_as(n, me, true);

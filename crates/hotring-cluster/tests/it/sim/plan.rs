@@ -29,6 +29,8 @@ pub struct Plan {
     pub is_forced: bool,
     /// Whether replicas promise anything. Without, a deposed primary may show old values, and nothing else.
     pub promises: bool,
+    /// Whether a replica outside of the set follows another replica.
+    pub chains: bool,
     /// Clocks run at rates up to this many thousandths away from the true one.
     pub drift: i64,
     /// Of a thousand messages, those that are lost, that come twice, and that come very late.
@@ -55,6 +57,7 @@ impl Plan {
         Plan {
             mode,
             is_forced: seed % 8 == 7,
+            chains: seed % 8 == 6 && n == 3 && mode == Mode::Named,
             logs: (0..n).map(|_| log(rng)).collect(),
             drift: rng.i64(0..=40),
             lost: if rng.bool() { 0 } else { rng.u64(..100) },

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::history::History;
 use crate::ids::{Identity, Incarnation, Moment, NodeId};
 use crate::in_sync::Set;
-use crate::message::{Course, Positions, ToReplica, Told};
+use crate::message::{Positions, ToReplica, Told};
 use crate::primary::{self, Kept, Origin, Primary};
 use crate::records::{Outcome, Request, Revision, Shard};
 use crate::replica::{self, Held, Replica, TakeOver};
@@ -56,6 +56,7 @@ pub struct Stats {
     pub crashes: u64,
     pub given_up: u64,
     pub rescues: u64,
+    pub passed_on: u64,
 }
 
 pub struct World {
@@ -121,6 +122,7 @@ impl Stats {
         self.crashes += other.crashes;
         self.given_up += other.given_up;
         self.rescues += other.rescues;
+        self.passed_on += other.passed_on;
     }
 
     /// Whether every kind of step was taken that both modes have.
@@ -191,11 +193,12 @@ impl World {
         } else {
             // One replica may be outside of the set.
             let members = self.rng.usize(1..n);
+            let members = if self.plan.chains { 1 } else { members };
             self.nodes[0].set = others[..members].to_vec();
             self.start(0);
         }
         for other in 1..n {
-            self.nodes[other].follows = Some(0);
+            self.nodes[other].follows = Some(self.above(0, other));
             self.start(other);
         }
         (0..PAIRS).for_each(|client| self.after(100, Event::Client(client)));
@@ -376,6 +379,7 @@ impl World {
             Role::Replica(replica, _) => replica.tick(clock),
         }
         self.act(n);
+        self.beat_below(n);
         self.send_again(n);
     }
 
@@ -400,6 +404,7 @@ impl World {
                 None => break,
             }
         }
+        self.end_links_below(n);
         self.reply(n);
     }
 
@@ -407,18 +412,8 @@ impl World {
         match act {
             primary::Act::Send(node, message) => {
                 let to = self.index(node);
-                let answer =
-                    if let ToReplica::Answer(answer) = &message { Some(answer) } else { None };
-                let session = answer.map(|answer| Session {
-                    stamp: answer.stamp,
-                    copies: answer.course == Course::FullCopy,
-                    sent: match answer.course {
-                        Course::Continue(after) | Course::Repair(after) => Some(after),
-                        Course::FullCopy => None,
-                    },
-                });
-                if let Some(session) = session {
-                    self.serving(n).sessions.insert(node, session);
+                if let ToReplica::Answer(answer) = &message {
+                    self.serving(n).sessions.insert(node, Session::of(answer));
                 }
                 let hands_over = matches!(message, ToReplica::Handover(_));
                 // Records tell whether it was taken up; an operator's node must ask its members after a restart.
@@ -507,7 +502,7 @@ impl World {
     pub fn serving(&mut self, n: usize) -> &mut Serving {
         match &mut self.nodes[n].process.as_mut().expect("it runs").role {
             Role::Primary(_, serving) => serving,
-            Role::Replica(..) => unreachable!("it is a primary"),
+            Role::Replica(_, following) => &mut following.below,
         }
     }
 

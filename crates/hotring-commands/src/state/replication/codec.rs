@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use hotring_cluster::{
-    Ack, Answer, Beat, Course, Epoch, Handover, Hello, History, Identity, Incarnation, NodeId,
-    Positions, Stamp, Start, StoreId, ToPrimary, ToReplica, Told,
+    ABOVE_MAX, Ack, Answer, Beat, Course, Epoch, Handover, Hello, History, Identity, Incarnation,
+    NodeId, Positions, Stamp, Start, StoreId, ToPrimary, ToReplica, Told,
 };
 
 /// Most nodes in the set that a handover names.
@@ -39,6 +39,11 @@ impl Out {
 
     fn stamp(self, stamp: Stamp) -> Out {
         self.longs([stamp.epoch.0, stamp.start.0, stamp.session])
+    }
+
+    fn starts(self, starts: &[Incarnation]) -> Out {
+        let out = self.long(starts.len() as u64);
+        starts.iter().fold(out, |out, start| out.long(start.0))
     }
 
     fn history(self, history: &History) -> Out {
@@ -83,6 +88,11 @@ impl<'a> In<'a> {
     fn stamp(&mut self) -> Option<Stamp> {
         let (epoch, start) = (Epoch(self.long()?), Incarnation(self.long()?));
         Some(Stamp { epoch, start, session: self.long()? })
+    }
+
+    fn starts(&mut self) -> Option<Vec<Incarnation>> {
+        let count = self.long().filter(|count| *count < ABOVE_MAX as u64)?;
+        (0..count).map(|_| self.long().map(Incarnation)).collect()
     }
 
     fn history(&mut self) -> Option<History> {
@@ -142,7 +152,7 @@ pub fn to_primary_bytes(message: &ToPrimary) -> Vec<u8> {
             let out = out.byte(1).bytes(&hello.from.node.0);
             let out = out.longs([hello.from.incarnation.0, hello.attempt]).bytes(&hello.store);
             let out = out.longs([hello.last, hello.floor]);
-            let out = out.flag(hello.whole).flag(hello.adopt).flag(hello.direct);
+            let out = out.flag(hello.whole).flag(hello.adopt);
             let out = out.flag(hello.not_ready.is_some());
             let out = out.long(hello.not_ready.map_or(0, |incarnation| incarnation.0));
             out.history(&hello.history).0
@@ -166,22 +176,12 @@ pub fn to_primary_of(bytes: &[u8]) -> Option<ToPrimary> {
             let from = Identity { node: input.node()?, incarnation: Incarnation(input.long()?) };
             let (attempt, store) = (input.long()?, input.take()?);
             let (last, floor) = (input.long()?, input.long()?);
-            let (whole, adopt, direct) = (input.flag()?, input.flag()?, input.flag()?);
+            let (whole, adopt) = (input.flag()?, input.flag()?);
             let (is_not_ready, incarnation) = (input.flag()?, Incarnation(input.long()?));
             let not_ready = is_not_ready.then_some(incarnation);
             let history = input.history()?;
-            let hello = Hello {
-                from,
-                attempt,
-                store,
-                history,
-                last,
-                floor,
-                whole,
-                adopt,
-                direct,
-                not_ready,
-            };
+            let hello =
+                Hello { from, attempt, store, history, last, floor, whole, adopt, not_ready };
             ToPrimary::Hello(hello)
         }
         2 => {
@@ -209,6 +209,7 @@ pub fn to_replica_bytes(message: &ToReplica) -> Vec<u8> {
                 Course::Repair(after) => out.byte(1).long(after),
                 Course::FullCopy => out.byte(2).long(0),
             };
+            let out = out.flag(answer.leads).starts(&answer.above);
             out.history(&answer.history).0
         }
         ToReplica::NotReady(incarnation) => out.byte(2).long(incarnation.0).0,
@@ -241,8 +242,18 @@ pub fn to_replica_of(bytes: &[u8]) -> Option<ToReplica> {
                 (2, 0) => Course::FullCopy,
                 _ => return None,
             };
-            let history = input.history()?;
-            ToReplica::Answer(Answer { to, attempt, from, stamp, store, history, course })
+            let (leads, above, history) = (input.flag()?, input.starts()?, input.history()?);
+            ToReplica::Answer(Answer {
+                to,
+                attempt,
+                from,
+                stamp,
+                store,
+                history,
+                leads,
+                above,
+                course,
+            })
         }
         2 => ToReplica::NotReady(Incarnation(input.long()?)),
         3 => {
@@ -292,7 +303,6 @@ mod tests {
             floor: 6,
             whole: true,
             adopt: false,
-            direct: true,
             not_ready: Some(Incarnation(77)),
         };
         let positions = Positions { applied: 1, written: 2, synced: 3 };
@@ -325,6 +335,8 @@ mod tests {
                 stamp: STAMP,
                 store: [5; 16],
                 history: history(),
+                leads: false,
+                above: vec![Incarnation(6), Incarnation(7)],
                 course,
             })
         };

@@ -36,6 +36,10 @@ pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 pub(crate) const HALF_RECEIVED: &str = "ERR this replica has received only a part of its primary's data and cannot be a primary of it. Let the copy end, or \
      restart the server without replicaof to begin empty";
 
+/// Why a replica of a replica does not become a primary.
+const BELOW_A_REPLICA: &str = "ERR this server follows a replica: no in-sync-replicas wait for it, and it may lack acknowledged writes. Promote a \
+     replica of the primary, or this one with REPLICAOF NO ONE FORCE";
+
 /// Why a replica of a Redis does not become a primary.
 pub(crate) const UNFINISHED_COPY: &str = "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
      or keep what is there with REPLICAOF NO ONE FORCE";
@@ -330,18 +334,22 @@ impl Replication {
     /// Becomes a primary by promotion, at a moment without writes.
     ///
     /// # Errors
-    /// Only a part of the primary's data is there.
+    /// Only a part of the primary's data is there, or it came by another replica and nothing is forced.
     pub(super) fn promote(
         &self,
         session: &mut Session,
         log: Option<&Log>,
+        is_forced: bool,
     ) -> Result<(), &'static str> {
+        if !is_forced && self.roles().replica().is_some_and(|replica| replica.is_indirect()) {
+            return Err(BELOW_A_REPLICA);
+        }
         self.mark_from_now(session);
         let mut roles = self.roles();
         let now = roles.now();
         let Role::Replica(replica) = &mut roles.role else { return Ok(()) };
         let has_history = !replica.history().starts().is_empty();
-        // An operator who asks for this has decided; FAILOVER is the way that checks.
+        // An operator who asks for this has decided about the rest; FAILOVER is the way that checks.
         replica.promote(now, Vec::new(), true).map_err(|_| HALF_RECEIVED)?;
         let taken = replica.acts().into_iter().find_map(|act| match act {
             hotring_cluster::ReplicaAct::TakeOver(from) => Some(from),
@@ -414,7 +422,9 @@ impl Replication {
     ) -> Option<R> {
         let mut roles = self.roles();
         let now = roles.now();
-        roles.replica().map(|replica| f(replica, now))
+        let result = roles.replica().map(|replica| f(replica, now));
+        roles.end_links();
+        result
     }
 
     /// The first record that could be sent, if the backlog begins with `in_memory` and the log's files with `on_disk`.
@@ -431,8 +441,8 @@ impl Replication {
         self.unreadable.fetch_max(lsn, Ordering::Relaxed);
     }
 
-    /// Attaches a replica that has said hello; `oldest` is the first record that could be sent. None if this server is
-    /// no primary that serves.
+    /// Attaches a replica that has said hello; `oldest` is the first record that could be sent. None if this server
+    /// feeds no replicas now.
     pub fn attach(
         &self,
         hello: &Hello,

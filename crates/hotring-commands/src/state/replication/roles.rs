@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hotring_cluster::{
-    FailoverEnd, FailoverRefused, Held, Hello, Identity, Kept, Moment, NodeId, Origin, Primary,
-    PrimaryAct, Replica, ReplicaAct, Rules, Set, Stamp, Start, StoreId, TakeOver, ToPrimary,
-    ToReplica, Told, Writes,
+    FailoverEnd, FailoverRefused, Feed, Held, Hello, Identity, Kept, Moment, NodeId, Origin,
+    Primary, PrimaryAct, Replica, ReplicaAct, Rules, Set, Stamp, Start, StoreId, TakeOver,
+    ToPrimary, ToReplica, Told, Writes,
 };
 use hotring_log::{Effect, Log, Lsn, Records};
 use sha1::{Digest, Sha1};
@@ -324,6 +324,7 @@ impl Roles {
         }
         if let Some(replica) = self.replica() {
             replica.leave();
+            self.end_links();
         }
         let (epochs, mut records) = (self.epochs(), Records::new());
         records.push(&Effect::Epochs { history: &epochs });
@@ -357,8 +358,34 @@ impl Roles {
                 primary.tick(now, told);
                 self.carry_out(log);
             }
-            Role::Replica(replica) => replica.tick(now),
+            Role::Replica(replica) => {
+                replica.tick(now);
+                for (node, beat) in replica.beats_below(now, log.length()) {
+                    self.send(node, ToReplica::Beat(beat));
+                }
+            }
         }
+    }
+
+    /// The replicas that the machine of the role feeds.
+    fn feed(&self) -> Option<&Feed> {
+        match &self.role {
+            Role::Alone(_) => None,
+            Role::Primary(primary) => Some(primary.feed()),
+            Role::Replica(replica) => Some(replica.feed()),
+        }
+    }
+
+    /// The connection of a replica, if the machine feeds it.
+    fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
+        self.feed()?.follower(node).map(|follower| follower.stamp)
+    }
+
+    /// Ends the links that the machine has ended: their tasks lose their messages.
+    pub(super) fn end_links(&mut self) {
+        let mut attached = std::mem::take(&mut self.attached);
+        attached.retain(|known| self.stamp_of(known.node) == Some(known.stamp));
+        self.attached = attached;
     }
 
     /// Attaches a replica; the answer comes by its messages.
@@ -371,14 +398,21 @@ impl Roles {
     ) -> Option<Stamp> {
         let now = self.now();
         let node = attached.node;
-        let primary = self.primary()?;
-        primary.appended(now, log.handed(), log.length());
-        primary.hello(now, hello, oldest);
-        let stamp = primary.feed().follower(node).map(|follower| follower.stamp);
+        let answer = match &mut self.role {
+            Role::Alone(_) => return None,
+            Role::Primary(primary) => {
+                primary.appended(now, log.handed(), log.length());
+                primary.hello(now, hello, oldest);
+                None
+            }
+            Role::Replica(replica) => Some(replica.hello_below(hello, oldest)),
+        };
+        let stamp = self.stamp_of(node);
         attached.stamp = stamp.unwrap_or(attached.stamp);
         // An earlier connection of the same node ends, as its task loses its messages.
         self.attached.retain(|known| known.node != node);
         self.attached.push(attached);
+        answer.into_iter().for_each(|answer| self.send(node, answer));
         self.carry_out(log);
         if stamp.is_none() {
             self.attached.retain(|known| known.node != node);
@@ -389,18 +423,28 @@ impl Roles {
     /// The connection of a replica has ended.
     pub(super) fn detach(&mut self, stamp: Stamp) {
         self.attached.retain(|known| known.stamp != stamp);
-        if let Some(primary) = self.primary() {
-            primary.detach(stamp);
+        match &mut self.role {
+            Role::Alone(_) => {}
+            Role::Primary(primary) => primary.detach(stamp),
+            Role::Replica(replica) => replica.detach_below(stamp),
         }
     }
 
     /// A message of an attached replica.
     pub(super) fn receive(&mut self, from: NodeId, message: &ToPrimary, log: &Log) {
         let now = self.now();
-        if let Some(primary) = self.primary() {
-            primary.appended(now, log.handed(), log.length());
-            primary.receive(now, from, message);
-            self.carry_out(log);
+        match &mut self.role {
+            Role::Alone(_) => {}
+            Role::Primary(primary) => {
+                primary.appended(now, log.handed(), log.length());
+                primary.receive(now, from, message);
+                self.carry_out(log);
+            }
+            Role::Replica(replica) => {
+                if let ToPrimary::Ack(ack) = message {
+                    replica.ack_below(from, ack);
+                }
+            }
         }
     }
 
@@ -473,12 +517,18 @@ impl Roles {
     }
 
     /// The attached replicas.
-    pub(super) fn replicas(&mut self) -> Vec<ReplicaStatus> {
+    pub(super) fn replicas(&self) -> Vec<ReplicaStatus> {
         let now = self.now();
-        let Role::Primary(primary) = &self.role else { return Vec::new() };
+        let Some(feed) = self.feed() else { return Vec::new() };
+        let is_in_sync = |node: NodeId| match &self.role {
+            Role::Primary(primary) => {
+                primary.in_sync().contains(&node) && primary.keeps_up(now, node)
+            }
+            Role::Alone(_) | Role::Replica(_) => false,
+        };
         let status = |attached: &Attached| {
-            let follower = primary.feed().follower(attached.node)?;
-            let lag = primary.feed().lag(now, follower);
+            let follower = feed.follower(attached.node)?;
+            let lag = feed.lag(now, follower);
             Some(ReplicaStatus {
                 node: attached.node,
                 ip: attached.ip.clone(),
@@ -489,8 +539,7 @@ impl Roles {
                 synced: follower.positions.synced,
                 lag: lag.time,
                 lag_bytes: lag.bytes,
-                is_in_sync: primary.in_sync().contains(&attached.node)
-                    && primary.keeps_up(now, attached.node),
+                is_in_sync: is_in_sync(attached.node),
             })
         };
         self.attached.iter().filter_map(status).collect()

@@ -192,6 +192,11 @@ impl<'a> Follower<'a> {
         let out_of_order = || garbled("epochs out of order");
         let Effect::Epochs { history } = effect_at(record, 0) else { return Err(out_of_order()) };
         let (_, history) = codec::epochs_of(history).ok_or_else(out_of_order)?;
+        let is_new = history.epoch() > self.stamp.epoch;
+        if is_new && self.copy.is_some() {
+            // What the copy would be taken for is the stream before.
+            return Err(LinkError::Peer("an epoch has begun in the middle of a copy".to_string()));
+        }
         if self.is_copying() {
             return Ok(());
         }

@@ -1,9 +1,9 @@
-//! A full copy on the primary's side: a thread that walks the store as a snapshot does, beside the clients.
+//! A full copy on the upper side of a link: a thread that walks the store as a snapshot does, beside the clients.
 //!
-//! For each part it notes the last record *before* it reads. The link sends the stream up to that record, then the
-//! part, then the later records: so no key of the part is older than the records before it, and the records behind it
-//! bring every key up to date. Nothing of the stream is kept aside meanwhile. The keys of a divergent tail are sent the
-//! same way.
+//! For each part it notes the last record *before* it reads, at a replica the last one that is applied. The link sends
+//! the stream up to that record, then the part, then the later records: so no key of the part is older than the records
+//! before it, and the records behind it bring every key up to date. Nothing of the stream is kept aside meanwhile. The
+//! keys of a divergent tail are sent the same way.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use hotring_commands::host::threads::spawn;
 use hotring_commands::state::hot_keys::hottest;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::server::Server;
-use hotring_log::{ALL, Effect, Log, Lsn, Records, pack};
+use hotring_log::{ALL, Effect, Lsn, Records, pack};
 use hotring_store::{Origin, Session, SnapshotFailed, SnapshotWalk, WalkSink};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
@@ -34,6 +34,9 @@ const PARTS: usize = 2;
 
 /// Longest sleep of the thread, so that it notices the end of its link.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether records are applied.
+const APPLY_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the link must send next.
 pub(super) enum Item {
@@ -77,8 +80,8 @@ fn start_with(
 
 /// Walks the store. Fails without a reason if the link is gone.
 fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
-    let (mut session, log) = begin(server)?;
-    send(items, Item::Begin(log.handed(), server.store.len() as u64))?;
+    let mut session = begin(server);
+    send(items, Item::Begin(position(&session)?, server.store.len() as u64))?;
     let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
     // The walk begins in place 0.
     hot.retain(|hot| session.database_id_of(hot.database) == 0);
@@ -87,7 +90,7 @@ fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
     let mut pace = Pace::new();
     loop {
         if parts.block.is_empty() {
-            parts.upto = log.handed();
+            parts.upto = position(&session)?;
         }
         let goes_on = walk.step(&mut session, &mut parts).map_err(|why| Some(why.to_string()))?;
         if !goes_on {
@@ -104,12 +107,29 @@ fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
     end(&mut session, items)
 }
 
-/// A session for reading everything, and the log.
-fn begin(server: &Server) -> Result<(Session, &Log), Option<String>> {
+/// A session for reading everything.
+fn begin(server: &Server) -> Session {
     let mut session = server.store.session_named(THREAD);
     session.act(Origin { marks_accesses: false, ..Origin::default() });
-    let log = server.persist.durability.stream();
-    Ok((session, log.ok_or_else(|| Some("there is no log".to_string()))?))
+    session
+}
+
+/// The record up to which everything is in the store.
+fn position(session: &Session) -> Result<Lsn, Option<String>> {
+    session.log_position().ok_or_else(|| Some("there is no log".to_string()))
+}
+
+/// Waits until all records of now are in the store. A replica logs records before it applies them, so the link may have
+/// sent some that its keys do not show yet.
+fn settle(server: &Server, session: &Session, items: &Sender<Item>) -> Result<(), Option<String>> {
+    let last = server.persist.durability.stream().map_or(0, |log| log.handed());
+    while position(session)? < last {
+        if items.is_closed() {
+            return Err(None);
+        }
+        std::thread::sleep(APPLY_PAUSE);
+    }
+    Ok(())
 }
 
 /// All is read.
@@ -121,12 +141,13 @@ fn end(session: &mut Session, items: &Sender<Item>) -> Result<(), Option<String>
 /// Sends the present state of keys.
 fn send_keys(server: &Server, items: &Sender<Item>, names: &[u8]) -> Result<(), Option<String>> {
     let keys = codec::keys_of(names).ok_or_else(|| Some("it names no keys".to_string()))?;
-    let (mut session, log) = begin(server)?;
+    let mut session = begin(server);
+    settle(server, &session, items)?;
     let (mut pace, mut part, mut upto) = (Pace::new(), Vec::new(), 0);
     let mut keys = keys.into_iter().peekable();
     while let Some(key) = keys.next() {
         if part.is_empty() {
-            upto = log.handed();
+            upto = position(&session)?;
             part.push(ALL);
         }
         let packed = session.export([key]);

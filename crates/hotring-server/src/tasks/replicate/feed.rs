@@ -1,5 +1,6 @@
-//! The primary's side of a link: sends the stream, after a full copy if the replica needs one, and takes the replica's
-//! acknowledgements. It runs as the task of the connection on which the replica asked for the stream.
+//! The upper side of a link, at a primary or at a replica that has replicas of its own: sends the stream, after a full
+//! copy if the replica needs one, and takes the replica's acknowledgements. It runs as the task of the connection on
+//! which the replica asked for the stream.
 
 use std::future::poll_fn;
 use std::io;
@@ -127,7 +128,7 @@ async fn hello<R: AsyncRead + Unpin>(receiver: &mut Receiver<R>) -> Result<Hello
     }
 }
 
-/// Makes this server a primary, and has its records kept in the backlog.
+/// Makes this server a primary, unless it is a replica, and has its records kept in the backlog.
 async fn open_stream(server: &Arc<Server>) -> Result<(Arc<Log>, Arc<Backlog>), LinkError> {
     let durability = &server.persist.durability;
     let (Some(log), Some(backlog)) = (durability.stream(), durability.backlog()) else {
@@ -136,7 +137,8 @@ async fn open_stream(server: &Arc<Server>) -> Result<(Arc<Log>, Arc<Backlog>), L
     let (becoming, of) = (server.clone(), log.clone());
     // Waits for every session within the gate, perhaps for one on this thread.
     let became = tokio::task::spawn_blocking(move || {
-        becoming.replication.become_primary(&mut becoming.store.session(), &of)
+        let replication = &becoming.replication;
+        replication.is_replica() || replication.become_primary(&mut becoming.store.session(), &of)
     });
     if !became.await.unwrap_or(false) {
         return Err(LinkError::Peer("this server is no primary".to_string()));
@@ -336,7 +338,6 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             self.log.wake_for_waiter();
         }
         while self.sent < upto {
-            self.check_attached()?;
             match poll_fn(|cx| self.poll_stream(cx)).await {
                 Next::Chunk(chunk) => self.send_chunk(&chunk, upto).await?,
                 _ => self.send_older(upto).await?,
@@ -345,7 +346,8 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         Ok(())
     }
 
-    /// Fails once this server serves the link no more: what its log has then may be another primary's stream.
+    /// Fails once this server serves the link no more: what its log has then may be another primary's stream. To be
+    /// asked after that was read.
     fn check_attached(&self) -> Result<(), LinkError> {
         match self.inbox.is_closed() {
             true => Err(LinkError::Peer("this server serves no replicas now".to_string())),
@@ -373,6 +375,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             }
             LinkError::Peer(why.to_string())
         })?;
+        self.check_attached()?;
         self.sent = older.last();
         self.older = Some(older);
         if !bytes.is_empty() {
@@ -382,7 +385,8 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
     }
 
     /// Sends the rest of a chunk, up to this record.
-    async fn send_chunk(&mut self, chunk: &Chunk, upto: Lsn) -> io::Result<()> {
+    async fn send_chunk(&mut self, chunk: &Chunk, upto: Lsn) -> Result<(), LinkError> {
+        self.check_attached()?;
         let last = chunk.last().min(upto);
         self.sender.send(Kind::Records, chunk.pieces(self.sent, last)).await?;
         (self.sent, self.older) = (last, None);

@@ -33,7 +33,7 @@ pub(super) async fn follow(
     let (reader, writer) = tokio::io::split(stream);
     let (mut receiver, mut sender) = (Receiver::new(reader), Sender::new(writer));
     let floor = repair::floor(server);
-    let hello = server.replication.with_replica(|replica, _| replica.hello(floor, true));
+    let hello = server.replication.with_replica(|replica, _| replica.hello(floor));
     let Some(hello) = hello.flatten() else { return Err(gone()) };
     send(&mut sender, &[ToPrimary::Hello(hello)]).await?;
     let answered = tokio::time::timeout(ANSWER_MAX, next_message(&mut receiver)).await;
@@ -107,6 +107,9 @@ fn refused(why: AnswerRefused) -> LinkError {
         }
         AnswerRefused::LowerEpoch(epoch) => {
             format!("there was a later primary of this data, in epoch {}", epoch.0)
+        }
+        AnswerRefused::Circle => {
+            "it follows this server, itself or through others: a circle has no primary".to_string()
         }
         AnswerRefused::Late | AnswerRefused::Garbled => {
             "the primary's answer does not fit the question".to_string()

@@ -1,6 +1,7 @@
 //! Replication between servers: full copies beside writes, cut links, restarts of either side, promotion, and peers
 //! that send nonsense. Kills of processes are in the tests of the command line.
 
+mod chain;
 mod demotion;
 mod events;
 #[allow(dead_code, reason = "the store uses more of it")]

@@ -91,6 +91,8 @@ fn copying(after: Option<u64>) -> u16 {
             stamp: Stamp { epoch, start: incarnation, session: 1 },
             store: [9; 16],
             history,
+            leads: true,
+            above: Vec::new(),
             course: Course::FullCopy,
         };
         let (mut frames, mut out) = (FrameWriter::default(), Vec::new());
@@ -199,6 +201,8 @@ fn copying_primary(start: Start, after: u64) -> u16 {
                 stamp: Stamp { epoch: start.epoch, start: start.incarnation, session: 1 },
                 store: [5; 16],
                 history: History::of(&[start]).unwrap(),
+                leads: true,
+                above: Vec::new(),
                 course: Course::FullCopy,
             });
             let (mut writer, mut out) = (FrameWriter::default(), Vec::new());

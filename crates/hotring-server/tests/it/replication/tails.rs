@@ -12,9 +12,9 @@ use super::{
 };
 use crate::wire::{Reply, TestServer, Wire, ok};
 
-type Log<'a> = Option<(&'a Folder, AckWhen)>;
+pub(super) type Log<'a> = Option<(&'a Folder, AckWhen)>;
 
-fn start(log: Log<'_>, change: impl FnOnce(&mut Config)) -> TestServer {
+pub(super) fn start(log: Log<'_>, change: impl FnOnce(&mut Config)) -> TestServer {
     server(log, |config| {
         config.debug_command = Guard::Yes;
         change(config);
@@ -22,11 +22,11 @@ fn start(log: Log<'_>, change: impl FnOnce(&mut Config)) -> TestServer {
 }
 
 /// The counts of full and partial resynchronisations.
-fn counts(wire: &mut Wire) -> (String, String) {
+pub(super) fn counts(wire: &mut Wire) -> (String, String) {
     (info(wire, "sync_full"), info(wire, "sync_partial_ok"))
 }
 
-fn assert_alike(primary: &mut Wire, replica: &mut Wire) {
+pub(super) fn assert_alike(primary: &mut Wire, replica: &mut Wire) {
     assert_equal(primary, replica);
     let digest = |wire: &mut Wire| wire.say("DEBUG DIGEST").text();
     assert_eq!(digest(primary), digest(replica));
