@@ -155,6 +155,10 @@ pub unsafe trait Engine:
     /// Removes a live item that a scan has met. False: the item was already dead.
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool;
 
+    /// Does what the session has put off, as it ends or will not be used for a while.
+    #[inline(always)]
+    fn catch_up<K: Kind>(_p: &mut Pinned<'_, K, Self>) {}
+
     /// The counts of this engine.
     fn stats(&self) -> EngineStats;
 

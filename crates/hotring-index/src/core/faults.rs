@@ -35,6 +35,12 @@ pub enum Fault {
     ReleaseLink,
     /// An item is replaced by its predecessor's word alone, without a mark.
     ReplaceDrop,
+    /// A walk takes dead items out of the chain by a plain store.
+    CutStored,
+    /// A session's queue of old versions keeps items, not hashes, and looks at them under a later pin.
+    QueueTrustsItem,
+    /// A session retires the items in its queue of old versions, although another walk may have unlinked them.
+    QueueRetires,
     /// The table shrinks without grace periods.
     NoGrace,
     /// The table shrinks without its anchors being marked before they are unlinked.
@@ -91,6 +97,8 @@ pub enum Fault {
     LinesNoCount,
     /// Lines: REACH is raised after the insert has released LOCK.
     LinesReachLate,
+    /// Lines: a home that waits to be tidied is tidied without its LOCK.
+    LinesTidyUnlocked,
     /// Lines: a home that was moved to the next table is taken for a home without the key.
     LinesStaleTable,
     /// Lines: a miss does not read the home a second time.

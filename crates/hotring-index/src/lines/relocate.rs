@@ -28,7 +28,7 @@ use crate::core::sync::{AtomicU64, Ordering};
 use std::ops::RangeInclusive;
 
 /// The number of homes that wait: enough for their lines to arrive.
-const WAITING: usize = 8;
+const WAITING: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// The lines of a sequence are fetched up to this number: few items are further out.
 const FETCHED: u64 = 2;
@@ -64,6 +64,11 @@ pub(super) trait Homes {
 
     /// Claims homes that are to be tidied next, in order; returns the first one, modulo their number.
     fn tidied(&self, homes: u64) -> u64;
+
+    /// Locks a home to tidy it; returns its control word. `None`: it has moved on.
+    fn lock_to_tidy(&self, line: &Line) -> Option<u64> {
+        lock(line)
+    }
 
     /// Counts a move. Must be called after the copy is in its lane and before the old lane is cleared.
     fn count_move(&self, index: u64);
@@ -155,7 +160,7 @@ pub(super) fn tidy_home<S: Search, T: Homes>(table: &T, index: u64, spare: &mut 
     if table.is_moving_on() {
         return;
     }
-    let Some(control) = lock(line) else { return };
+    let Some(control) = table.lock_to_tidy(line) else { return };
     let reach = reach_of(control);
     let mut needed = u64::from(control & SPREAD != 0);
     table.each_item::<S>(index, reach, |found| {
@@ -349,6 +354,13 @@ impl Homes for Table {
         self.tidied(homes)
     }
 
+    fn lock_to_tidy(&self, line: &Line) -> Option<u64> {
+        if wrong!(self, LinesTidyUnlocked) {
+            return Some(line.control());
+        }
+        lock(line)
+    }
+
     fn count_move(&self, index: u64) {
         self.count_move(index);
     }
@@ -411,8 +423,7 @@ impl Untidied {
     /// Tidies a home, later if that can wait.
     pub(super) fn tidy<S: Search>(&mut self, table: &Table, index: u64, spare: &mut Spare) {
         let reach = reach_of(table.shape.line(index).control());
-        // Under loom at once, so that a scenario needs few steps.
-        if reach == STASHED || table.generation != self.generation || cfg!(loom) {
+        if reach == STASHED || table.generation != self.generation {
             return tidy_home::<S, Table>(table, index, spare);
         }
         fetch(table, index, reach);

@@ -116,6 +116,10 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         p.kill_at(hit)
     }
 
+    fn catch_up<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        p.unlink_queued();
+    }
+
     fn stats(&self) -> EngineStats {
         // ORDERING: Relaxed, statistics.
         let slots_split = self.splits.load(Ordering::Relaxed);

@@ -6,9 +6,10 @@
 //! leaves and the bytes that it unlinks, and may leave more only while the sum over all sessions is below a
 //! share of the items' bytes. Beyond this share a session queues the keys whose dead versions it leaves, and
 //! unlinks them together once the queue is full. One walk after the other would wait for one cache miss after
-//! the other; together they wait for all of them at the same time.
+//! the other; together they wait for all of them at the same time. A session that ends, or rests, unlinks what its
+//! queue has: otherwise sessions of a few writes each would never unlink anything.
 
-use crate::core::hooks::sometimes;
+use crate::core::hooks::{sometimes, wrong};
 use crate::core::item::{Item, Kind};
 use crate::core::prefetch::prefetch;
 use crate::core::sync::Ordering;
@@ -43,11 +44,21 @@ pub(super) struct Laziness {
     /// Hashes of keys with a dead version to unlink, each of them once.
     queue: [u64; QUEUE],
     queued: usize,
+    /// The dead version that was left last, which only wrong variants remember.
+    #[cfg(any(loom, shuttle))]
+    pub(super) remembered: u64,
 }
 
 impl Default for Laziness {
     fn default() -> Self {
-        Self { until_check: 0, wait: 0, queue: [0; QUEUE], queued: 0 }
+        Self {
+            until_check: 0,
+            wait: 0,
+            queue: [0; QUEUE],
+            queued: 0,
+            #[cfg(any(loom, shuttle))]
+            remembered: 0,
+        }
     }
 }
 
@@ -94,12 +105,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// Unlinks the dead versions of the queued keys.
-    fn unlink_queued(&mut self) {
-        let queue = self.local.engine.lazy.queue;
-        self.local.engine.lazy.queued = 0;
-        sometimes!(QueueUnlinked);
-        self.prefetch_walks(&queue);
-        for hash in queue {
+    pub(super) fn unlink_queued(&mut self) {
+        let Laziness { queue, queued, .. } = &mut self.local.engine.lazy;
+        let (queue, queued) = (*queue, std::mem::take(queued));
+        sometimes!(queued > 0 => QueueUnlinked);
+        if queued == QUEUE {
+            self.prefetch_walks(&queue);
+        }
+        for &hash in &queue[..queued] {
+            wrong!(self, QueueTrustsItem | QueueRetires => if self.unlink_remembered(hash) {
+                continue;
+            });
             let bucket = self.bucket(hash);
             // Ends at the first live item of this hash, having unlinked the dead ones before it. If another key has the
             // same hash, its dead versions stay until their number reaches the limit.

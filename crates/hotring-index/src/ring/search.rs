@@ -1,7 +1,7 @@
 //! The search of writers: it starts at a bucket's anchor or head, walks to the key's position, and unlinks
 //! dead items on its way.
 
-use crate::core::hooks::{Step, cas, sometimes};
+use crate::core::hooks::sometimes;
 use crate::core::item::{Item, Kind};
 use crate::core::sync::{AtomicU64, Ordering};
 use crate::core::word::{Hint, Link, MARK, Next, REPL, ring_cmp};
@@ -113,9 +113,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 let (at, word) = self.skip_dead(pred_word.link());
                 if at != pred_word.link() {
                     let after = pred_word.with(at);
-                    // ORDERING: Release passes on the initialisation of `at`, which we acquired from the word
-                    // of a skipped item; pairs with the Acquire of walks.
-                    if !cas(pred, pred_word.0, after.0, Ordering::Release, Step::CutLost) {
+                    if !self.cut(pred, pred_word, after) {
                         continue 'start;
                     }
                     self.unlinked_run(pred_word.link(), at);

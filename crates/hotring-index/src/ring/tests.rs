@@ -143,3 +143,28 @@ fn dead_versions_that_are_left_are_small_and_counted_until_they_are_out() {
     (600..604).for_each(|size| put(&mut session, size));
     assert_eq!(left(&session), 0, "what is large is taken out at once");
 }
+
+/// Sessions that end after a few writes must not leave more than one that stays.
+#[test]
+fn sessions_that_end_leave_no_more_dead_versions_than_one_that_stays() {
+    const KEYS: u32 = 40_000;
+    const SIZE: usize = 200;
+    let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
+    let put = |session: &mut HotRingSession<Bytes>, key: u32, byte: u8| {
+        // Another size each time, so that no value is written in place.
+        let bytes = Cow::Owned(vec![byte; SIZE + usize::from(byte)]);
+        session.put(&key.to_le_bytes(), NewValue::Bytes { kind: 0, bytes }, Expiry::Never, 1);
+    };
+    let mut session = index.session();
+    (0..KEYS).for_each(|key| put(&mut session, key, 0));
+    let left =
+        |session: &HotRingSession<Bytes>| session.shared().sum(|record| record.left_bytes.load());
+    for byte in 1..4 {
+        for first in (0..KEYS).step_by(8) {
+            let mut short = index.session();
+            (first..first + 8).for_each(|key| put(&mut short, key, byte));
+        }
+    }
+    let (left, live) = (left(&session), i64::from(KEYS) * SIZE as i64);
+    assert!(left < live / 4, "{left} bytes are left beside {live} of live items");
+}

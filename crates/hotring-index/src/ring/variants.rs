@@ -5,8 +5,9 @@
 //!
 //! [`Fault`]: crate::core::faults
 
-use crate::core::hooks::wrong;
+use crate::core::hooks::{Step, cas, wrong};
 use crate::core::item::{Item, Kind};
+use crate::core::sync::{AtomicU64, Ordering};
 use crate::core::word::{COMPLETE, CONTROL, HINTED, Hint, Next, REPL};
 use crate::engine::KeyGoal;
 use crate::ring::Ring;
@@ -126,6 +127,19 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         word.is(HINTED) && !wrong!(self, NoUnlinkWait)
     }
 
+    /// Takes the dead items behind a node out of the chain, unless another session has changed the node's word.
+    #[inline(always)]
+    pub(super) fn cut(&self, pred: &AtomicU64, before: Next, after: Next) -> bool {
+        wrong!(self, CutStored => {
+            // ORDERING: Release, as below.
+            pred.store(after.0, Ordering::Release);
+            return true;
+        });
+        // ORDERING: Release passes on the initialisation of the item behind the dead ones, which we acquired from the
+        // word of the last of them; pairs with the Acquire of walks.
+        cas(pred, before.0, after.0, Ordering::Release, Step::CutLost)
+    }
+
     /// Whether hints move without claims.
     #[inline(always)]
     pub(super) fn moves_naively(&self) -> bool {
@@ -142,5 +156,24 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     ) -> Option<Next> {
         wrong!(self, TrustDead | FollowDead => return self.wrong_start(_goal, _dead, _word));
         None
+    }
+
+    /// Wrong variants of the queue of old versions, which remember an item beyond the pin. True: nothing is left to do.
+    #[cfg(any(loom, shuttle))]
+    pub(super) fn unlink_remembered(&mut self, hash: u64) -> bool {
+        let address = std::mem::take(&mut self.local.engine.lazy.remembered);
+        if address == 0 {
+            return false;
+        }
+        // SAFETY: P: under a checker no block is handed back.
+        let dead = unsafe { Item::at(address) };
+        let bucket = self.bucket(hash);
+        if wrong!(self, QueueRetires) {
+            let _ = self.find_from(&super::search::AnchorGoal(hash), bucket, false);
+            self.unlinked(dead);
+            return true;
+        }
+        dead.lifetime().check_access(self.local.participant.pinned_at());
+        false
     }
 }

@@ -107,6 +107,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if let Some(size) = left {
             sometimes!(LazyReplace);
             self.record().left_bytes.add(size as i64);
+            wrong!(self, QueueTrustsItem | QueueRetires =>
+                self.local.engine.lazy.remembered = old.item.address());
         } else if let Some(found) = found {
             self.unlink_found(goal, bucket, found, Link::item(copy.address()), old.item);
         } else {

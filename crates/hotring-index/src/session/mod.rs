@@ -244,6 +244,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// As [`collect`](Self::collect), and leaves the rest to the next session that collects. Call this if the
     /// session will not be used for a while.
     pub fn give_away(&mut self) {
+        E::catch_up(&mut self.pin());
         self.collect();
         self.local.participant.hand_over();
     }
@@ -389,6 +390,12 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// size.
     pub fn shrink(&mut self) -> bool {
         E::shrink(&mut self.pin())
+    }
+}
+
+impl<K: Kind, E: Engine> Drop for Session<K, E> {
+    fn drop(&mut self) {
+        E::catch_up(&mut self.pin());
     }
 }
 

@@ -322,6 +322,9 @@ fn wrong_lines_are_caught() {
         (Fault::ReleaseLink, "room: insert | insert, get | remove, get"),
         (Fault::ServesAll, "grown twice: get | get"),
         (Fault::ServesChildren, "grown twice: get | get"),
+        (Fault::CutStored, "lazy updates of two keys | insert before, get"),
+        (Fault::QueueTrustsItem, "lazy updates of two keys | lazy update | insert between, get"),
+        (Fault::QueueRetires, "lazy updates of two keys | insert before, get"),
     ];
     let slow = [
         (Fault::CompleteNoGrace, "no candidate: complete | insert, get | get"),

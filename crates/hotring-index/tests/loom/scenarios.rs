@@ -400,6 +400,21 @@ pub fn complete_lines() -> Vec<Scenario> {
                 vec![ins(15, 5), get(10)],
             ],
         )),
+        // An insert right before the dead version, of which the walk that unlinks it must not lose sight.
+        settled(
+            "lazy updates of two keys | insert before, get",
+            complete(&two),
+            vec![vec![lazy(10, 2 | TOP), lazy(20, 3 | TOP)], vec![ins(5, 5), get(5)]],
+        ),
+        // The queue's key is gone, or a new item, when its turn comes; and its dead version may have been freed.
+        brief(line(
+            "lazy updates of two keys | remove, insert again, and free",
+            complete(&two),
+            vec![
+                vec![lazy(10, 2 | TOP), lazy(20, 3 | TOP), Collect],
+                vec![del(10), ins(10, 6), Collect, Collect],
+            ],
+        )),
         brief(settled(
             "lazy updates of two keys | remove, insert again | get, get",
             complete(&two),
