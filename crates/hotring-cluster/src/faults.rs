@@ -70,10 +70,20 @@ mod variants {
         FeedOverEpoch,
         /// A replica feeds others while some of its keys lack their values.
         FeedHalfRepaired,
+        /// The empty hash tag of `{}` counts as the key.
+        EmptyTag,
+        /// A place that is an identifier belongs to the next one.
+        ClosedRange,
+        /// Places after the last identifier belong to it.
+        NoWrap,
+        /// Every shard has the same share.
+        NoWeights,
+        /// A shard may have any load.
+        NoBound,
     }
 
     impl Fault {
-        /// All of them.
+        /// All that schedules of the simulator find.
         #[allow(dead_code)]
         pub const ALL: &[Self] = &[
             Self::AckEarly,

@@ -1,5 +1,8 @@
-//! Replication without I/O: epochs, the last point in common of two streams, the primary's acknowledgements and
-//! in-sync set, its right to answer, the replica's choices, and FAILOVER.
+//! Replication and cluster without I/O.
+//!
+//! Replication: epochs, the last point in common of two streams, the primary's acknowledgements and in-sync set,
+//! its right to answer, the replica's choices, and FAILOVER. Cluster: slots, the circle that places them, and
+//! plans of moves.
 //!
 //! ```text
 //!            Hello, Ack, Declined, Fenced
@@ -11,13 +14,14 @@
 //! A replica answers the hellos of replicas of its own, too.
 //!
 //! Machines take messages and the time, and give back messages. The crate has no sockets, files, clocks or
-//! threads, and does not see the records of the stream, only their numbers. `docs/design/replication.md` says
-//! what it promises; `tests/it/` is a simulator that checks it.
+//! threads, and does not see the records of the stream, only their numbers. `docs/design/replication.md` and
+//! `docs/design/cluster.md` say what it promises; `tests/it/` checks it, replication by a simulator.
 
 #![forbid(unsafe_code)]
 
 #[macro_use]
 mod faults;
+mod circle;
 mod failover;
 mod feed;
 mod history;
@@ -25,13 +29,16 @@ mod ids;
 mod in_sync;
 mod membership;
 mod message;
+mod plan;
 mod primary;
 mod records;
 mod relay;
 mod replica;
 mod rules;
+mod slots;
 mod succession;
 
+pub use circle::{Circle, IDENTIFIERS, Placement, SameIdentifier, USUAL_WEIGHT, drawn};
 pub use failover::{FailoverEnd, FailoverRefused};
 pub use feed::{Feed, Follower, Lag, News, Source};
 pub use history::{History, OutOfOrder, Start};
@@ -40,8 +47,10 @@ pub use in_sync::Set;
 pub use message::{
     Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
 };
+pub use plan::{MAX_WEIGHT, Member, Move, NoPlan, Owners, balance, loads_and_shares, plan};
 pub use primary::{Act as PrimaryAct, Kept, NameRefused, Origin, Primary, StartRefused, Writes};
 pub use records::{Outcome, Records, Request, Revision, Shard, ShardId, Transaction};
 pub use relay::ABOVE_MAX;
 pub use replica::{Act as ReplicaAct, AnswerRefused, Held, PromoteRefused, Replica, TakeOver};
 pub use rules::Rules;
+pub use slots::{BadSlots, SLOTS, Slot, SlotSet, slot_of};

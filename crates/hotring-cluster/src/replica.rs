@@ -132,7 +132,7 @@ struct Link {
 }
 
 #[derive(Debug)]
-struct Promotion {
+pub(crate) struct Promotion {
     force: bool,
     /// The old primary, if it has handed over.
     from: Option<NodeId>,
@@ -172,7 +172,7 @@ pub struct Replica {
     was_caught_up: bool,
     pub(crate) committed: Lsn,
     pub(crate) told: Told,
-    promotion: Option<Promotion>,
+    pub(crate) promotion: Option<Promotion>,
     /// The replicas of this replica. Their connections end before its data changes other than by the stream.
     pub(crate) relay: Relay,
     acts: Vec<Act>,
@@ -236,11 +236,6 @@ impl Replica {
     /// Whether all data is there.
     pub fn is_whole(&self) -> bool {
         self.copy.whole && (!self.copy.repairing || wrong!(ForgetRepair))
-    }
-
-    /// Whether it is about to become primary.
-    pub(crate) fn is_promoting(&self) -> bool {
-        self.promotion.is_some()
     }
 
     /// Whether the primary counts this replica as in sync, as far as is known.
@@ -385,8 +380,7 @@ impl Replica {
     }
 
     /// The copy has begun to arrive, and the owner has durably noted that the data is not whole: from here on it is
-    /// not, also if the connection ends. Until then it was, as nothing of it was gone. False if the connection has
-    /// ended, or does not begin with a copy: then nothing may be dropped.
+    /// not. False if the connection has ended, or does not begin with a copy: then nothing may be dropped.
     #[must_use]
     pub fn drop_data(&mut self, stamp: Stamp) -> bool {
         let link = self.link.as_ref().filter(|link| link.stamp == stamp);

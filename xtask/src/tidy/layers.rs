@@ -55,10 +55,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-cluster",
         &[
-            &["faults", "ids", "rules"],
+            &["faults", "ids", "rules", "slots", "circle"],
             &["history"],
             &["message", "records"],
-            &["feed", "in_sync"],
+            &["feed", "in_sync", "plan"],
             &["replica", "relay", "succession"],
             &["primary", "failover", "membership"],
         ],

@@ -5,6 +5,9 @@
 #[macro_use]
 #[path = "../../src/faults.rs"]
 mod faults;
+#[path = "../../src/circle.rs"]
+#[allow(dead_code)]
+mod circle;
 #[path = "../../src/failover.rs"]
 #[allow(dead_code)]
 mod failover;
@@ -26,6 +29,9 @@ mod membership;
 #[path = "../../src/message.rs"]
 #[allow(dead_code)]
 mod message;
+#[path = "../../src/plan.rs"]
+#[allow(dead_code)]
+mod plan;
 #[path = "../../src/primary.rs"]
 #[allow(dead_code)]
 mod primary;
@@ -41,6 +47,9 @@ mod replica;
 #[path = "../../src/rules.rs"]
 #[allow(dead_code)]
 mod rules;
+#[path = "../../src/slots.rs"]
+#[allow(dead_code)]
+mod slots;
 #[path = "../../src/succession.rs"]
 #[allow(dead_code)]
 mod succession;
@@ -48,5 +57,6 @@ mod succession;
 mod chain;
 mod guards;
 mod pair;
+mod plans;
 mod schedules;
 mod sim;
