@@ -146,7 +146,15 @@ impl Executor {
         }
         match protocol {
             Protocol::Resp(decoder) => resp.feed(thread, (client, decoder), input, now, out),
-            Protocol::Memcached(talk) => memcached.feed(thread, (client, talk), input, now, out),
+            Protocol::Memcached(talk) => {
+                let (begun, start) = (thread.moment(), out.len());
+                let fed = memcached.feed(thread, (client, talk), input, now, out);
+                if !thread.has_lost(&begun) {
+                    return fed;
+                }
+                thread.drop_replies(client, start, out);
+                Fed::all(input)
+            }
         }
     }
 

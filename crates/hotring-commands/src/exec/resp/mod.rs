@@ -61,6 +61,7 @@ impl RespExecutor {
         let mut start = 0;
         let mut commands = 0;
         let fed = loop {
+            let (begun, batch_start) = (thread.moment(), out.len());
             let stop = self.take_batch(thread, (client, decoder), input, start, now);
             let len = self.batch.len;
             // A request that changes these conditions is the last of its batch, or its batch is checked anyway.
@@ -83,6 +84,9 @@ impl RespExecutor {
                 false => self.execute_checked(thread, &run, client, out),
             };
             commands += ran as u64;
+            if thread.has_lost(&begun) && self.has_read(0..ran, input) && !client.is_of_primary() {
+                thread.drop_replies(client, batch_start, out);
+            }
             if let Some(fed) = self.end_of_run(thread, (client, decoder), input, ran, stop, out) {
                 break fed;
             }
@@ -208,6 +212,19 @@ impl RespExecutor {
             }
         }
         ran
+    }
+
+    /// Whether these requests, which have run, may have read keys.
+    #[cold]
+    fn has_read(&self, mut requests: Range<usize>, input: &[u8]) -> bool {
+        requests.any(|i| {
+            let args = self.batch.args(i, input);
+            self.batch.spec(i).is_some_and(|spec| {
+                spec.id == CommandId::Exec
+                    || spec.may_touch_any_key()
+                    || spec.keys_of(args).next().is_some()
+            })
+        })
     }
 
     /// Has the replies to these requests, which have run, wait for the writes that they show.
