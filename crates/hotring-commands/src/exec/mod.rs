@@ -27,7 +27,7 @@ use crate::memcached::{self, Talk};
 use crate::script;
 use crate::settings::config::Config;
 use crate::state::batching::Fed;
-use crate::state::client::{Client, ClientShared};
+use crate::state::client::{Client, ClientShared, Closing};
 use crate::state::long_values::{Attached, LongValues};
 use crate::state::notify;
 use crate::state::server::Server;
@@ -152,7 +152,8 @@ impl Executor {
                 if !thread.has_lost(&begun) {
                     return fed;
                 }
-                thread.drop_replies(client, start, out);
+                thread.drop_replies(start, out);
+                client.closing = Some(Closing::Killed);
                 Fed::all(input)
             }
         }

@@ -13,7 +13,7 @@ use crate::host::fiber;
 use crate::host::threads;
 use crate::settings::config::Config;
 use crate::state::batching::{Notes, Sampler};
-use crate::state::client::{Client, Closing, USERS_CHANGED};
+use crate::state::client::{Client, USERS_CHANGED};
 use crate::state::context::ThreadLocals;
 use crate::state::interpreter::NewInterpreter;
 use crate::state::long_values::LongValues;
@@ -186,14 +186,12 @@ impl ThreadState {
             && self.server.persist.loading.copies() != since.copies
     }
 
-    /// Drops the replies from `start` on, and ends the connection, so that its client does not take a later reply for
-    /// one of them.
+    /// Drops the replies from `start` on.
     #[cold]
-    pub(crate) fn drop_replies(&mut self, client: &mut Client, start: usize, out: &mut Vec<u8>) {
+    pub(crate) fn drop_replies(&mut self, start: usize, out: &mut Vec<u8>) {
         out.truncate(start);
         let attached = self.locals.long_values.attached.iter_mut();
         attached.for_each(|attached| attached.retain(|value| value.at < start));
-        client.closing = Some(Closing::Killed);
     }
 
     #[cold]

@@ -19,10 +19,11 @@ use crate::observe::counters::Counters;
 use crate::state::batching::{Fed, TURN_LEN};
 use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
+use crate::state::loading::LOADING;
 use crate::state::shown;
 use crate::state::thread::ThreadState;
 use crate::state::transaction::aborted;
-use crate::table::{CommandError, CommandId, Spec, resolve};
+use crate::table::{CommandError, CommandId, Flags, Spec, resolve};
 use batch::{Batch, Stop};
 
 /// Runs RESP requests. Each thread has one executor for all its connections.
@@ -85,7 +86,8 @@ impl RespExecutor {
             };
             commands += ran as u64;
             if thread.has_lost(&begun) && self.has_read(0..ran, input) && !client.is_of_primary() {
-                thread.drop_replies(client, batch_start, out);
+                thread.drop_replies(batch_start, out);
+                self.answer_as_loading(0..ran, client, out);
             }
             if let Some(fed) = self.end_of_run(thread, (client, decoder), input, ran, stop, out) {
                 break fed;
@@ -225,6 +227,27 @@ impl RespExecutor {
                     || spec.keys_of(args).next().is_some()
             })
         })
+    }
+
+    /// Answers these requests as if they had begun later, if they were reads only. Otherwise the connection ends, so
+    /// that its client does not take a later reply for one of theirs.
+    #[cold]
+    fn answer_as_loading(
+        &self,
+        mut requests: Range<usize>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) {
+        let (n, is_free) = (requests.len(), client.is_plain() && client.wait().is_none());
+        let reads = |spec: &Spec| {
+            spec.flags.contains(Flags::READONLY) && !spec.flags.contains(Flags::NOSCRIPT)
+        };
+        if is_free && requests.all(|i| self.batch.spec(i).is_some_and(reads)) {
+            let mut reply = Writer::new(out, client.version);
+            (0..n).for_each(|_| reply.error(LOADING));
+        } else {
+            client.closing = Some(Closing::Killed);
+        }
     }
 
     /// Has the replies to these requests, which have run, wait for the writes that they show.
