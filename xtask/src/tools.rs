@@ -1,10 +1,10 @@
 //! Finds and installs the programs that the steps need besides cargo.
 //!
-//! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node and
-//! `libmemcached-tools`. All come from Debian or Ubuntu. Only missing ones are installed, only as
-//! root or where sudo needs no password, and never a service: Debian's `redis-tools` contains the
-//! server's program under another name, so the tests' `redis-server` is a link to it, and no Redis
-//! of the machine is started.
+//! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node,
+//! `libmemcached-tools` and Prometheus's `promtool`. All come from Debian or Ubuntu. Only missing
+//! ones are installed, only as root or where sudo needs no password, and never a service: Debian's
+//! `redis-tools` contains the server's program under another name, so the tests' `redis-server` is
+//! a link to it, and no Redis of the machine is started.
 
 use std::path::Path;
 use std::process::Command;
@@ -66,7 +66,7 @@ const FOR_PACKAGES: &[Tool] = &[
 pub fn prepare_tests() -> Result<Done> {
     install_packages(FOR_TESTS);
     link_redis_server()?;
-    if let Err(error) = unpack_memcached() {
+    if let Err(error) = unpack("memcached", "memcached") {
         println!("  no memcached, so replies are not compared with its: {error:#}");
     }
     all_there(FOR_TESTS)
@@ -164,23 +164,32 @@ fn link_redis_server() -> Result<()> {
     std::os::unix::fs::symlink(INSIDE, &link).context("cannot make the link")
 }
 
-/// Extracts memcached's program: installing the package would start a service.
-fn unpack_memcached() -> Result<()> {
-    if process::succeeds(command("memcached").arg("--version")) {
+/// Takes a program out of its package, if it is missing: installing the package would start a service.
+fn unpack(program: &str, package: &str) -> Result<()> {
+    if process::succeeds(command(program).arg("--version")) {
         return Ok(());
     }
-    let folder = target().join("tools/memcached");
+    let folder = target().join("tools").join(package);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
     std::fs::create_dir_all(tools())?;
-    println!("  taking memcached out of its package, into {}", tools().display());
+    println!("  taking {program} out of the package {package}, into {}", tools().display());
     let mut download = command("apt-get");
-    process::run(download.current_dir(&folder).args(["download", "-qq", "memcached"]))?;
-    let package = std::fs::read_dir(&folder)?.next().context("apt-get left no package")??.path();
-    process::run(command("dpkg-deb").arg("-x").arg(package).arg(folder.join("unpacked")))?;
-    std::fs::copy(folder.join("unpacked/usr/bin/memcached"), tools().join("memcached"))
+    process::run(download.current_dir(&folder).args(["download", "-qq", package]))?;
+    let file = std::fs::read_dir(&folder)?.next().context("apt-get left no package")??.path();
+    process::run(command("dpkg-deb").arg("-x").arg(file).arg(folder.join("unpacked")))?;
+    std::fs::copy(folder.join("unpacked/usr/bin").join(program), tools().join(program))
         .map(|_| ())
         .context("the package has no program")
+}
+
+/// Checks files with Prometheus's `promtool`. Without it the step is skipped.
+pub fn promtool(checks: &[&[&str]]) -> Result<Done> {
+    if let Err(error) = unpack("promtool", "prometheus") {
+        return Ok(Done::Skipped(format!("no promtool, of the package prometheus: {error:#}")));
+    }
+    checks.iter().try_for_each(|words| process::run(command("promtool").args(*words)))?;
+    Ok(Done::Passed(checks.len()))
 }
 
 /// Installs a program from crates.io, built without optimisation: that takes one minute instead of

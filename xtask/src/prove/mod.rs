@@ -40,6 +40,7 @@ const PROOFS: &[Proof] = &[
     ("crashes", crashes),
     ("engines", engine_servers),
     ("redis-tools", redis_tools),
+    ("alerts", alerts),
 ];
 
 /// The name of the client steps.
@@ -175,6 +176,13 @@ fn faults(form: Form) -> Result<Done> {
     default(&mut command, "HOTRING_FAULTS", if form == Form::Long { "3000" } else { "200" });
     let which = ["-p", "hotring", "--test", "it", "nemesis::", "--", "--nocapture"];
     count_some(command.args(["test", "--locked", "--quiet"]).args(which))
+}
+
+/// The alert rules for Prometheus: each of those about replication fires when it should, and not before.
+fn alerts(_: Form) -> Result<Done> {
+    let folder = "packaging/monitoring";
+    let [rules, tests] = ["alerts.yml", "alerts_test.yml"].map(|name| format!("{folder}/{name}"));
+    tools::promtool(&[&["check", "rules", &rules], &["test", "rules", &tests]])
 }
 
 /// Random input to the decoders, to scripts, to recovery and to links.

@@ -15,6 +15,7 @@ use crate::commands::answer::{answer, deny, note_refusal};
 use crate::state::client::Closing;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::loading::LOADING;
 use crate::state::monitors;
 use crate::state::notify;
 use crate::state::shown;
@@ -87,6 +88,13 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     let queue = queue.expect("an open transaction has a queue");
     if queue.refused {
         return Err(Failure::text("EXECABORT Transaction discarded because of previous errors."));
+    }
+    // They were queued while all keys were there.
+    let loading = &c.server.persist.loading;
+    if loading.is_on()
+        && queue.commands().any(|(spec, args)| loading.refuses(spec, args, c.store, c.now))
+    {
+        return Err(aborted(LOADING).into());
     }
     // Lack of memory must refuse the entire transaction before any command runs.
     if queue.commands().any(|(spec, _)| spec.flags.contains(Flags::DENYOOM))

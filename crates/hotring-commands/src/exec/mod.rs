@@ -27,7 +27,7 @@ use crate::memcached::{self, Talk};
 use crate::script;
 use crate::settings::config::Config;
 use crate::state::batching::Fed;
-use crate::state::client::{Client, ClientShared};
+use crate::state::client::{Client, ClientShared, Closing};
 use crate::state::long_values::{Attached, LongValues};
 use crate::state::notify;
 use crate::state::server::Server;
@@ -146,7 +146,16 @@ impl Executor {
         }
         match protocol {
             Protocol::Resp(decoder) => resp.feed(thread, (client, decoder), input, now, out),
-            Protocol::Memcached(talk) => memcached.feed(thread, (client, talk), input, now, out),
+            Protocol::Memcached(talk) => {
+                let (begun, start) = (thread.moment(), out.len());
+                let fed = memcached.feed(thread, (client, talk), input, now, out);
+                if !thread.has_lost(&begun) {
+                    return fed;
+                }
+                thread.drop_replies(start, out);
+                client.closing = Some(Closing::Killed);
+                Fed::all(input)
+            }
         }
     }
 

@@ -467,3 +467,60 @@ fn a_request_runs_whatever_messages_come_before_it() {
     let text = String::from_utf8_lossy(&out).into_owned();
     assert!(text.contains(&message) && text.ends_with("+OK\r\n"), "{text}");
 }
+
+/// Reads that were under way when a repair or a full copy began went on while its keys were removed, and their replies
+/// showed a part of the data. Now these are not sent.
+#[test]
+fn a_read_under_way_when_a_copy_begins_shows_no_part_of_the_data() {
+    for (requests, ends) in [("GET a\r\nGET b\r\n", false), ("GET a\r\nECHO x\r\nGET b\r\n", true)]
+    {
+        let server = server(Config::default());
+        let feed = |input: &[u8]| {
+            let (mut executor, mut conversation) = talk(&server);
+            let mut out = Vec::new();
+            executor.feed(&mut conversation, input, NOW, &mut out);
+            (String::from_utf8(out).unwrap(), conversation.client.closing)
+        };
+        assert_eq!(feed(b"MSET a 1 b 2\r\nGET a\r\n").0, "+OK\r\n$1\r\n1\r\n");
+        let (replies, closing) = std::thread::scope(|threads| {
+            let reading = server.store.session().exclusive(&[b"b"], |session| {
+                let reading = threads.spawn(|| feed(requests.as_bytes()));
+                // It reads `a`, and waits for `b`.
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                server.persist.loading.begin_copy();
+                server.settings.renew();
+                assert!(session.remove(b"b", NOW));
+                reading
+            });
+            reading.join().unwrap()
+        });
+        // On a machine that was too slow the requests began later.
+        assert!(replies.is_empty() || replies.starts_with("-LOADING"), "{replies}");
+        assert!(!replies.contains('$'), "{replies}");
+        assert_eq!(replies.is_empty(), closing == Some(Closing::Killed));
+        assert!(ends || !replies.is_empty());
+    }
+}
+
+/// EXEC itself is allowed while data is loading, so a transaction that was queued before a repair ran in the middle.
+#[test]
+fn a_transaction_from_before_a_copy_is_refused_in_the_middle() {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let mut say = |input: &[u8]| {
+        let mut out = Vec::new();
+        executor.feed(&mut conversation, input, NOW, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    say(b"SET a 1\r\nMULTI\r\nGET a\r\n");
+    server.persist.loading.begin_copy();
+    server.settings.renew();
+    let refused = say(b"EXEC\r\n");
+    assert!(refused.starts_with("-EXECABORT") && refused.contains("LOADING"), "{refused}");
+    say(b"MULTI\r\n");
+    assert_eq!(say(b"EXEC\r\n"), "*0\r\n");
+    server.persist.loading.end_copy();
+    server.settings.renew();
+    say(b"MULTI\r\nGET a\r\n");
+    assert_eq!(say(b"EXEC\r\n"), "*1\r\n$1\r\n1\r\n");
+}

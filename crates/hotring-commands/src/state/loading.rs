@@ -43,6 +43,8 @@ pub struct Loading {
     stage: AtomicU8,
     /// The data is an unfinished copy of a primary's.
     is_copy: AtomicBool,
+    /// The copies that have begun.
+    copies: AtomicU64,
     /// Unix milliseconds.
     since: u64,
     /// Bytes of the snapshot, and the number of them that have been read.
@@ -79,6 +81,7 @@ impl Loading {
         Loading {
             stage: AtomicU8::new(stage as u8),
             is_copy: AtomicBool::new(false),
+            copies: AtomicU64::new(0),
             since: clock::unix_ms(),
             total: AtomicU64::new(0),
             read: AtomicU64::new(0),
@@ -117,11 +120,21 @@ impl Loading {
     }
 
     /// Begins to load a copy of a primary's data. It stays unfinished until [`end_copy`](Self::end_copy), even while
-    /// the primary cannot be reached.
+    /// the primary cannot be reached. All threads must [renew](crate::state::settings::Settings::renew) their settings
+    /// before any data is dropped: what they read from then on is not answered.
     pub fn begin_copy(&self) {
         // ORDERING: Relaxed, ordered by `reach`.
         self.is_copy.store(true, Ordering::Relaxed);
         self.reach(Stage::Nothing);
+        // ORDERING: Release pairs with the Acquire in `copies`: who sees the copy sees that data is loading.
+        self.copies.fetch_add(1, Ordering::Release);
+    }
+
+    /// The number of copies that have begun. Replies to requests that began before the last of them may show a part
+    /// of the data.
+    pub(crate) fn copies(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `begin_copy`.
+        self.copies.load(Ordering::Acquire)
     }
 
     /// The copy is complete, or is to be used as it is.

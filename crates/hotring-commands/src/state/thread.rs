@@ -1,7 +1,7 @@
 //! The state of one thread for running requests. The executors of both protocols share it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use fastrand::Rng;
 use hotring_log::Lsn;
@@ -20,6 +20,12 @@ use crate::state::long_values::LongValues;
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
+/// What a thread knew of the settings and of copies at the beginning of a run.
+pub(crate) struct Moment {
+    version: u64,
+    copies: u64,
+}
+
 /// The state of a thread that runs requests.
 pub(crate) struct ThreadState {
     pub server: Arc<Server>,
@@ -30,6 +36,8 @@ pub(crate) struct ThreadState {
     /// The settings, as of the start of the current run.
     pub config: Arc<Config>,
     config_version: u64,
+    /// The copies of a primary's data that had begun when the settings were read.
+    copies: u64,
     /// The limits of authenticated RESP clients, as derived from the settings.
     pub limits: Limits,
     /// A script is slow: requests that need its keys wait outside the gate, or are refused.
@@ -52,6 +60,7 @@ impl ThreadState {
     ) -> Self {
         // The version must be read first: the next comparison then sees a change in between.
         let config_version = server.settings.version();
+        let copies = server.persist.loading.copies();
         let config = server.settings.config();
         let mut thread = ThreadState {
             index,
@@ -63,6 +72,7 @@ impl ThreadState {
                 long_values: LongValues::default(),
             },
             config_version,
+            copies,
             limits: limits(&config),
             config,
             is_slow: false,
@@ -151,10 +161,37 @@ impl ThreadState {
         }
         if version != self.config_version {
             self.config_version = version;
+            // Before the look whether data is loading: a copy that is counted is seen there.
+            self.copies = self.server.persist.loading.copies();
             self.config = self.server.settings.config();
             self.limits = limits(&self.config);
             self.refresh_watched();
         }
+    }
+
+    /// The moment at which a run begins, for [`has_lost`](Self::has_lost).
+    #[inline]
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { version: self.config_version, copies: self.copies }
+    }
+
+    /// Whether a primary's data began to replace the own since then, so that what was read may be a part of it. A
+    /// request that begins later is refused.
+    #[inline]
+    pub(crate) fn has_lost(&self, since: &Moment) -> bool {
+        // ORDERING: Acquire keeps the reads of keys before those below; if they have seen something of the copy, these
+        // see that it began.
+        fence(Ordering::Acquire);
+        self.server.settings.version() != since.version
+            && self.server.persist.loading.copies() != since.copies
+    }
+
+    /// Drops the replies from `start` on.
+    #[cold]
+    pub(crate) fn drop_replies(&mut self, start: usize, out: &mut Vec<u8>) {
+        out.truncate(start);
+        let attached = self.locals.long_values.attached.iter_mut();
+        attached.for_each(|attached| attached.retain(|value| value.at < start));
     }
 
     #[cold]

@@ -8,6 +8,7 @@
 //! `HOTRING_DIFFERENTIAL_SEEDS` makes it run longer. Without a `redis-server` of version 7 it
 //! prints so and does nothing.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -39,6 +40,15 @@ impl Redis {
         Self::start_with("16")
     }
 
+    /// A server to follow: the program that `HOTRING_SOURCE` names, a Redis or Valkey of any version, or the one with
+    /// which replies are compared.
+    pub fn source() -> Option<Self> {
+        match std::env::var_os("HOTRING_SOURCE") {
+            Some(program) => Some(Self::run(&program, "16")),
+            None => Self::start(),
+        }
+    }
+
     /// With this number of databases.
     pub fn start_with(databases: &str) -> Option<Self> {
         let version = Command::new("redis-server").arg("--version").output();
@@ -50,25 +60,29 @@ impl Redis {
             eprintln!("skipped: replies are compared with Redis 7, this is {}", version.trim());
             return None;
         }
+        Some(Self::run("redis-server".as_ref(), databases))
+    }
+
+    fn run(program: &OsStr, databases: &str) -> Self {
         // Bound and released: the port is most likely still free a moment later.
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let directory = std::env::temp_dir().join(format!("hotring-differential-{port}"));
         std::fs::create_dir_all(&directory).unwrap();
-        let process = Command::new("redis-server")
+        let process = Command::new(program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no", "--databases", databases])
             .arg("--dir")
             .arg(&directory)
             .stdout(Stdio::null())
             .spawn()
-            .expect("redis-server starts");
+            .expect("the program starts");
         let redis = Redis { process, directory, address: ([127, 0, 0, 1], port).into() };
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(redis.address).is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not listen");
+            assert!(Instant::now() < deadline, "the program does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Some(redis)
+        redis
     }
 }
 

@@ -1,5 +1,6 @@
 //! Follows a real `redis-server` as its replica: the full copy, the stream, cuts of the link, and the cut-over. Without
-//! a `redis-server` of version 7, the tests print so and do nothing; `redis_link_peers` needs none.
+//! a `redis-server` of version 7, the tests print so and do nothing; `redis_link_peers` needs none. `HOTRING_SOURCE`
+//! names the program of another version to follow, or of a Valkey.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -61,7 +62,7 @@ pub fn catch_up(redis: &mut Raw, hotring: &mut Raw) {
 #[test]
 fn a_full_copy_has_everything_by_disk_and_by_socket() {
     for diskless in ["no", "yes"] {
-        let Some(primary) = Redis::start() else { return };
+        let Some(primary) = Redis::source() else { return };
         let redis = &mut Raw::connect(primary.address);
         say(redis, &format!("CONFIG SET repl-diskless-sync {diskless}"));
         say(redis, "CONFIG SET repl-diskless-sync-delay 0");
@@ -113,7 +114,7 @@ fn count_up(address: SocketAddr, key: &str) -> u64 {
 /// The steps of `docs/migrating.md`.
 #[test]
 fn live_traffic_moves_over_and_no_write_is_lost() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     fill(redis, &mut Rng::with_seed(8));
@@ -158,7 +159,7 @@ fn live_traffic_moves_over_and_no_write_is_lost() {
 
 #[test]
 fn its_own_log_has_what_came_from_the_primary() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     let data = std::env::temp_dir().join(format!("hotring-redis-link-{}", primary.address.port()));
@@ -191,7 +192,7 @@ fn its_own_log_has_what_came_from_the_primary() {
 
 #[test]
 fn a_part_of_a_copy_is_dropped_at_the_next_start() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     let fill = b"for i=1,20000 do redis.call('set','key:'..i,string.rep('x',100)) end";
@@ -225,7 +226,7 @@ fn a_part_of_a_copy_is_dropped_at_the_next_start() {
 
 #[test]
 fn a_cut_link_goes_on_without_a_full_copy() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     let proxy = Proxy::start(primary.address);
@@ -260,7 +261,7 @@ fn a_cut_link_goes_on_without_a_full_copy() {
 
 #[test]
 fn a_copy_that_is_cut_is_unfinished_until_another_is_complete() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     let fill = b"for i=1,20000 do redis.call('set','key:'..i,string.rep('x',100)) end";
@@ -302,7 +303,7 @@ fn a_copy_that_is_cut_is_unfinished_until_another_is_complete() {
 
 #[test]
 fn streams_and_absent_databases_stop_the_link_or_are_skipped() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     say(redis, "SET a 1");
@@ -340,7 +341,7 @@ fn streams_and_absent_databases_stop_the_link_or_are_skipped() {
 
 #[test]
 fn a_password_is_needed_and_given() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "ACL SETUSER mover on >secret +psync +replconf +ping");
     say(redis, "CONFIG SET requirepass other");
@@ -357,6 +358,7 @@ fn a_password_is_needed_and_given() {
 
 #[test]
 fn the_link_uses_tls_if_the_setting_says_so() {
+    // Other programs may be built without it.
     let Some(primary) = Redis::start() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
@@ -392,7 +394,7 @@ fn the_link_uses_tls_if_the_setting_says_so() {
 
 #[test]
 fn keys_are_over_when_the_primary_says_so() {
-    let Some(primary) = Redis::start() else { return };
+    let Some(primary) = Redis::source() else { return };
     let redis = &mut Raw::connect(primary.address);
     say(redis, "CONFIG SET repl-diskless-sync-delay 0");
     // Redis removes nothing by its clock during a pause.

@@ -19,10 +19,11 @@ use crate::observe::counters::Counters;
 use crate::state::batching::{Fed, TURN_LEN};
 use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
+use crate::state::loading::LOADING;
 use crate::state::shown;
 use crate::state::thread::ThreadState;
 use crate::state::transaction::aborted;
-use crate::table::{CommandError, CommandId, Spec, resolve};
+use crate::table::{CommandError, CommandId, Flags, Spec, resolve};
 use batch::{Batch, Stop};
 
 /// Runs RESP requests. Each thread has one executor for all its connections.
@@ -61,6 +62,7 @@ impl RespExecutor {
         let mut start = 0;
         let mut commands = 0;
         let fed = loop {
+            let (begun, batch_start) = (thread.moment(), out.len());
             let stop = self.take_batch(thread, (client, decoder), input, start, now);
             let len = self.batch.len;
             // A request that changes these conditions is the last of its batch, or its batch is checked anyway.
@@ -83,6 +85,10 @@ impl RespExecutor {
                 false => self.execute_checked(thread, &run, client, out),
             };
             commands += ran as u64;
+            if thread.has_lost(&begun) && self.has_read(0..ran, input) && !client.is_of_primary() {
+                thread.drop_replies(batch_start, out);
+                self.answer_as_loading(0..ran, client, out);
+            }
             if let Some(fed) = self.end_of_run(thread, (client, decoder), input, ran, stop, out) {
                 break fed;
             }
@@ -208,6 +214,40 @@ impl RespExecutor {
             }
         }
         ran
+    }
+
+    /// Whether these requests, which have run, may have read keys.
+    #[cold]
+    fn has_read(&self, mut requests: Range<usize>, input: &[u8]) -> bool {
+        requests.any(|i| {
+            let args = self.batch.args(i, input);
+            self.batch.spec(i).is_some_and(|spec| {
+                spec.id == CommandId::Exec
+                    || spec.may_touch_any_key()
+                    || spec.keys_of(args).next().is_some()
+            })
+        })
+    }
+
+    /// Answers these requests as if they had begun later, if they were reads only. Otherwise the connection ends, so
+    /// that its client does not take a later reply for one of theirs.
+    #[cold]
+    fn answer_as_loading(
+        &self,
+        mut requests: Range<usize>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) {
+        let (n, is_free) = (requests.len(), client.is_plain() && client.wait().is_none());
+        let reads = |spec: &Spec| {
+            spec.flags.contains(Flags::READONLY) && !spec.flags.contains(Flags::NOSCRIPT)
+        };
+        if is_free && requests.all(|i| self.batch.spec(i).is_some_and(reads)) {
+            let mut reply = Writer::new(out, client.version);
+            (0..n).for_each(|_| reply.error(LOADING));
+        } else {
+            client.closing = Some(Closing::Killed);
+        }
     }
 
     /// Has the replies to these requests, which have run, wait for the writes that they show.

@@ -3,10 +3,12 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::{Positions, Stamp};
 use hotring_commands::host::clock;
+use hotring_commands::host::threads::spawn;
 use hotring_commands::state::notify;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::{Copied, LinkStage};
@@ -32,6 +34,9 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// for each one that has come.
 const ROOM_MIN: u64 = 1 << 20;
 const ROOM_PER_KEY: u64 = 16;
+
+/// The name of the thread that makes it.
+const ROOM_THREAD: &str = "hotring-room";
 
 /// Time between two looks at the log.
 const LOG_PAUSE: Duration = Duration::from_millis(1);
@@ -62,8 +67,10 @@ struct Copy {
     copied: Copied,
     /// The time of the last line about the progress.
     reported: Instant,
-    /// Keys for which the table has room.
+    /// Keys for which the table has room, or is about to have.
     room: u64,
+    /// The thread that makes it.
+    growing: Option<JoinHandle<()>>,
     /// The record up to which the stream must be applied, once all parts are there.
     end: Option<Lsn>,
 }
@@ -71,7 +78,7 @@ struct Copy {
 impl Copy {
     fn begin(repairs: bool, copied: Copied) -> Copy {
         let (part, reported) = (Vec::new(), clock::monotonic());
-        Copy { repairs, part, snapshot: None, copied, reported, room: 0, end: None }
+        Copy { repairs, part, snapshot: None, copied, reported, room: 0, growing: None, end: None }
     }
 
     /// Publishes the progress.
@@ -86,12 +93,17 @@ impl Copy {
     }
 
     /// Grows the table ahead of the keys, as each doubling moves those that are there. The primary's word counts only
-    /// as far as keys have come.
-    fn make_room(&mut self, server: &Server) {
+    /// as far as keys have come. A thread of its own does it, as a large table takes seconds, in which the link must
+    /// answer its primary; without one the table grows as keys come.
+    fn make_room(&mut self, server: &Arc<Server>) {
         let (here, keys) = (server.store.len() as u64, self.copied.keys_total);
-        if self.room < keys && 2 * here >= self.room {
-            self.room = keys.min((here * ROOM_PER_KEY).max(ROOM_MIN));
-            server.store.expect(self.room, || server.process.is_stopping());
+        let is_growing = self.growing.as_ref().is_some_and(|growing| !growing.is_finished());
+        if self.room < keys && 2 * here >= self.room && !is_growing {
+            let room = keys.min((here * ROOM_PER_KEY).max(ROOM_MIN));
+            let server = server.clone();
+            // The table needs no more than that, whatever becomes of this copy.
+            let grow = move || server.store.expect(room, || server.process.is_stopping());
+            (self.room, self.growing) = (room, spawn(ROOM_THREAD, grow).ok());
         }
     }
 }
@@ -429,4 +441,30 @@ fn keep(snapshot: &mut SnapshotWriter, class: u8, packed: &[u8]) -> io::Result<(
     });
     kept?;
     if snapshot.is_full() { snapshot.write_block() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_commands::settings::config::Config;
+    use hotring_commands::state::server::Parts;
+
+    use super::*;
+
+    /// The link's thread used to grow the table itself, which takes seconds for a hundred million keys: meanwhile the
+    /// replica answered none of its primary's beats.
+    #[test]
+    fn another_thread_grows_the_table_for_a_copy() {
+        let server =
+            Arc::new(Server::new(Parts::unconnected(Default::default(), Config::default())));
+        let slots = server.store.stats().index.slots;
+        let mut copy = Copy::begin(false, Copied { keys_total: ROOM_MIN, ..Copied::default() });
+        copy.make_room(&server);
+        let growing = copy.growing.take().expect("a thread was started");
+        assert_eq!(growing.thread().name(), Some(ROOM_THREAD));
+        growing.join().unwrap();
+        assert!(server.store.stats().index.slots > 100 * slots);
+        // There is room for all keys.
+        copy.make_room(&server);
+        assert!(copy.growing.is_none());
+    }
 }
