@@ -64,8 +64,6 @@ mod variants {
         SyncBelow,
         /// A replica feeds its replicas on when its stream begins an epoch.
         FeedOverEpoch,
-        /// A replica feeds others while some of its keys lack their values.
-        FeedHalfRepaired,
     }
 
     impl Fault {
@@ -87,7 +85,6 @@ mod variants {
             Self::RepairMembers,
             Self::SyncBelow,
             Self::FeedOverEpoch,
-            Self::FeedHalfRepaired,
         ];
     }
 

@@ -184,6 +184,13 @@ fn an_epoch_of_another_primary_reaches_the_end() {
     write_some(&mut new, 10);
     assert_even(&mut new, &mut bottom);
     assert_even(&mut new, &mut middle);
+    // And to the middle, which has a replica already.
+    assert_eq!(new.say(&format!("FAILOVER TO 127.0.0.1 {}", port(&servers[1]))), ok());
+    wait_for("the role has moved", || info(&mut middle, "role") == "master");
+    write_some(&mut middle, 11);
+    for wire in [&mut bottom, &mut new, &mut old] {
+        assert_even(&mut middle, wire);
+    }
     for (wire, copies) in [(&mut old, "2"), (&mut new, "0"), (&mut middle, "1")] {
         assert_eq!(info(wire, "sync_full"), copies, "nothing was copied again");
     }
