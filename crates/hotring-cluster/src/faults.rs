@@ -68,8 +68,6 @@ mod variants {
         SyncBelow,
         /// A replica feeds its replicas on when its stream begins an epoch.
         FeedOverEpoch,
-        /// A replica feeds others while some of its keys lack their values.
-        FeedHalfRepaired,
         /// The empty hash tag of `{}` counts as the key.
         EmptyTag,
         /// A place that is an identifier belongs to the next one.
@@ -103,7 +101,6 @@ mod variants {
             Self::RepairMembers,
             Self::SyncBelow,
             Self::FeedOverEpoch,
-            Self::FeedHalfRepaired,
         ];
     }
 

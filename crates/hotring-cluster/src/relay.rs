@@ -65,8 +65,10 @@ impl Replica {
     /// Whether replicas may follow this one now.
     fn feeds(&self) -> bool {
         let has_stream = !self.copy.history.starts().is_empty() && !self.copy.adopt;
-        let is_whole = self.is_whole() || (wrong!(FeedHalfRepaired) && self.copy.repairing);
-        has_stream && is_whole && self.promotion.is_none() && self.relay.above.len() < ABOVE_MAX
+        has_stream
+            && self.is_whole()
+            && self.promotion.is_none()
+            && self.relay.above.len() < ABOVE_MAX
     }
 
     /// A replica of this replica introduces itself. `oldest` is the first record that could be sent.

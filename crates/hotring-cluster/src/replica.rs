@@ -276,6 +276,8 @@ impl Replica {
         if self.promotion.is_none() {
             self.link = None;
             self.copy.adopt = true;
+            // An answer on its way is one of the old primary.
+            self.attempts += 1;
         }
         self.promotion.is_none()
     }

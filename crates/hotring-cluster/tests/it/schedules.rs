@@ -42,11 +42,10 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     // Chains are made by hand.
     (Fault::SyncBelow, Mode::Named, 126),
     (Fault::FeedOverEpoch, Mode::Named, 2606),
-    (Fault::FeedHalfRepaired, Mode::Named, 39_694),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.
-const SEARCHED: u64 = 50_000;
+const SEARCHED: u64 = 9000;
 
 /// The number in a variable, or a default.
 fn number(variable: &str, otherwise: u64) -> u64 {

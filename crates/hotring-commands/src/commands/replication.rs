@@ -35,7 +35,8 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
     let port = port.ok_or(Failure::text("ERR Invalid master port"))?;
     let host = std::str::from_utf8(host).map_err(|_| Failure::text("ERR Invalid master host"))?;
     let source = Source { host: host.to_string(), port };
-    if c.server.replication.source().as_deref() == Some(&source) {
+    let is_same = c.server.replication.source().as_deref() == Some(&source);
+    if is_same && !c.server.replication.link_status().awaits_order {
         c.reply.simple("OK Already connected to specified master");
         return Ok(());
     }

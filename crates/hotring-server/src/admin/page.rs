@@ -436,6 +436,7 @@ mod tests {
             received: 0,
             copied,
             failure: Some("cut".to_string()),
+            awaits_order: false,
         };
         assert_eq!(link(&status), "receiving a full copy: 25.0 %, 25 keys, 1.00M");
         status.stage = LinkStage::Connect;

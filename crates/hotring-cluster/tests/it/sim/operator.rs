@@ -207,7 +207,8 @@ impl World {
     pub fn above(&self, chief: usize, n: usize) -> usize {
         let mut others = (0..self.nodes.len()).filter(|other| ![chief, n].contains(other));
         let is_member = self.nodes[chief].set.contains(&self.nodes[n].id);
-        match others.next() {
+        // Never an old primary that may come back as one.
+        match others.find(|other| self.nodes[*other].follows == Some(chief)) {
             // Of two that are outside, the first one follows the primary.
             Some(other) if self.plan.chains && !is_member => {
                 let is_next = other < n || self.nodes[chief].set.contains(&self.nodes[other].id);

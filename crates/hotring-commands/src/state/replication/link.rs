@@ -41,6 +41,7 @@ pub struct Link {
     received: u64,
     copied: Copied,
     failure: Option<String>,
+    awaits_order: bool,
 }
 
 /// The progress of a full copy: of the one under way, or of the last one.
@@ -81,6 +82,8 @@ pub struct LinkStatus {
     pub copied: Copied,
     /// Why the last link ended; None once a later one follows the stream.
     pub failure: Option<String>,
+    /// The replica keeps its data until an operator orders it again to follow this primary.
+    pub awaits_order: bool,
 }
 
 impl LinkStatus {
@@ -110,7 +113,7 @@ impl Link {
             self.since = Some(clock::monotonic());
         }
         if is_up {
-            self.failure = None;
+            (self.failure, self.awaits_order) = (None, false);
         }
         if stage == LinkStage::Connect {
             self.heard = None;
@@ -121,6 +124,11 @@ impl Link {
     pub fn fail(&mut self, why: String) {
         self.enter(LinkStage::Connect);
         self.failure = Some(why);
+    }
+
+    /// Records that the primary has other data than the replica, and that no order to take that was given.
+    pub fn await_order(&mut self) {
+        self.awaits_order = true;
     }
 
     /// Records that bytes have arrived.
@@ -139,11 +147,12 @@ impl Link {
     }
 
     pub(super) fn status(&self) -> LinkStatus {
-        let Link { stage, since, heard, received, copied, .. } = *self;
+        let Link { stage, since, heard, received, copied, awaits_order, .. } = *self;
         let is_up = stage == LinkStage::Connected;
         let down = if is_up { None } else { since.map(|since| since.elapsed()) };
         let silent = heard.map(|heard| heard.elapsed());
-        LinkStatus { stage, down, silent, received, copied, failure: self.failure.clone() }
+        let failure = self.failure.clone();
+        LinkStatus { stage, down, silent, received, copied, failure, awaits_order }
     }
 }
 

@@ -35,12 +35,14 @@ pub(super) async fn follow(
     let floor = repair::floor(server);
     let hello = server.replication.with_replica(|replica, _| replica.hello(floor));
     let Some(hello) = hello.flatten() else { return Err(gone()) };
+    let own = ToReplica::NotReady(hello.from.incarnation);
     send(&mut sender, &[ToPrimary::Hello(hello)]).await?;
     let answered = tokio::time::timeout(ANSWER_MAX, next_message(&mut receiver)).await;
     let answered =
         answered.map_err(|_| LinkError::Peer("the primary does not answer".to_string()))??;
     let answer = match answered {
         ToReplica::Answer(answer) => answer,
+        answered if answered == own => return Err(refused(server, AnswerRefused::Circle)),
         other => {
             let node = NodeId::default();
             server.replication.with_replica(|replica, now| replica.receive(now, node, &other));
@@ -55,7 +57,7 @@ pub(super) async fn follow(
         Ok(course) => course,
         Err(why) => {
             speak(&mut sender, server).await?;
-            return Err(refused(why));
+            return Err(refused(server, why));
         }
     };
     let log = server.persist.durability.stream().ok_or_else(gone)?.clone();
@@ -98,7 +100,10 @@ fn gone() -> LinkError {
 }
 
 /// Why the replica does not follow the primary that answers.
-fn refused(why: AnswerRefused) -> LinkError {
+fn refused(server: &Server, why: AnswerRefused) -> LinkError {
+    if matches!(why, AnswerRefused::Foreign | AnswerRefused::LowerEpoch(_)) {
+        server.replication.update_link(|link| link.await_order());
+    }
     LinkError::Peer(match why {
         AnswerRefused::Foreign => {
             "the primary has other data, perhaps none: this replica keeps its own. To give it up for the primary's, say \
@@ -106,7 +111,11 @@ fn refused(why: AnswerRefused) -> LinkError {
                 .to_string()
         }
         AnswerRefused::LowerEpoch(epoch) => {
-            format!("there was a later primary of this data, in epoch {}", epoch.0)
+            format!(
+                "there was a later primary of this data, in epoch {}: this replica keeps that one's. To give it up, \
+                 say REPLICAOF again",
+                epoch.0
+            )
         }
         AnswerRefused::Circle => {
             "it follows this server, itself or through others: a circle has no primary".to_string()

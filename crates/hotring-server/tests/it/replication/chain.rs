@@ -24,11 +24,19 @@ fn chain(logs: [Log<'_>; 3], seed: u64) -> [TestServer; 3] {
     let [mut top, mut middle, mut bottom] = [0, 1, 2].map(|n: usize| servers[n].connect());
     let mut random = Rng::with_seed(seed);
     (0..500).for_each(|_| write(&mut top, &mut random));
+    assert_eq!(top.say("SELECT 0"), ok());
     follow(&mut middle, port(&servers[0]));
     wait_until_up(&mut middle);
     follow(&mut bottom, port(&servers[1]));
-    assert_alike(&mut top, &mut bottom);
+    assert_even(&mut top, &mut bottom);
     servers
+}
+
+/// Checks that both servers have the same.
+fn assert_even(primary: &mut Wire, replica: &mut Wire) {
+    wait_until_even(primary, replica);
+    let digest = |wire: &mut Wire| wire.say("DEBUG DIGEST").text();
+    assert_eq!(digest(primary), digest(replica));
 }
 
 fn connect(servers: &[TestServer; 3]) -> [Wire; 3] {
@@ -38,6 +46,7 @@ fn connect(servers: &[TestServer; 3]) -> [Wire; 3] {
 fn write_some(wire: &mut Wire, seed: u64) {
     let mut random = Rng::with_seed(seed);
     (0..200).for_each(|_| write(wire, &mut random));
+    assert_eq!(wire.say("SELECT 0"), ok());
 }
 
 /// Each in turn gets all data beside writes, and follows them.
@@ -92,7 +101,7 @@ fn expiries_arrive_at_the_end() {
     assert_eq!(top.say("FLUSHALL"), ok());
     (0..50).for_each(|n| assert_eq!(top.say(&format!("SET k{n} 1 PX {}", 1 + n)), ok()));
     wait_for("all keys are gone", || top.say("DBSIZE") == Reply::Int(0));
-    assert_alike(&mut top, &mut bottom);
+    assert_even(&mut top, &mut bottom);
     assert_eq!((middle.say("DBSIZE"), bottom.say("DBSIZE")), (Reply::Int(0), Reply::Int(0)));
 }
 
@@ -107,7 +116,7 @@ fn a_middle_that_is_promoted_keeps_its_replica() {
     assert_eq!(info(&mut bottom, "master_link_status"), "up");
     assert_eq!(middle.say("REPLICAOF NO ONE"), ok());
     write_some(&mut middle, 3);
-    assert_alike(&mut middle, &mut bottom);
+    assert_even(&mut middle, &mut bottom);
     assert_eq!(counts(&mut middle).0, "1", "the first copy");
     // From here on it counts.
     assert_eq!(middle.say("SET k 1"), ok());
@@ -137,7 +146,7 @@ fn a_middle_that_starts_again_goes_on_with_both_sides() {
     });
     let mut m = middle.connect();
     wait_until_even(&mut top, &mut m);
-    assert_alike(&mut top, &mut bottom);
+    assert_even(&mut top, &mut bottom);
     assert_eq!((info(&mut top, "sync_full"), info(&mut m, "sync_full")), ("1".into(), "0".into()));
     drop(of_bottom);
 }
@@ -151,7 +160,7 @@ fn a_bottom_whose_middle_is_dead_goes_on_at_the_top() {
     middle.stop();
     write_some(&mut top, 7);
     follow(&mut bottom, port(&of_top));
-    assert_alike(&mut top, &mut bottom);
+    assert_even(&mut top, &mut bottom);
     assert_eq!(counts(&mut top), ("1".into(), "1".into()), "the middle's copy, and the bottom");
     drop(of_bottom);
 }
@@ -164,17 +173,24 @@ fn an_epoch_of_another_primary_reaches_the_end() {
     let other = start(None, |_| {});
     let mut new = other.connect();
     follow(&mut new, port(&servers[0]));
-    assert_alike(&mut old, &mut new);
+    assert_even(&mut old, &mut new);
     let hand_over = format!("FAILOVER TO 127.0.0.1 {}", port(&other));
     assert_eq!(old.say(&hand_over), ok());
     wait_for("the role has moved", || info(&mut new, "role") == "master");
     write_some(&mut new, 9);
     // Four in a row.
-    assert_alike(&mut new, &mut bottom);
+    assert_even(&mut new, &mut bottom);
     follow(&mut middle, port(&other));
     write_some(&mut new, 10);
-    assert_alike(&mut new, &mut bottom);
-    assert_alike(&mut new, &mut middle);
+    assert_even(&mut new, &mut bottom);
+    assert_even(&mut new, &mut middle);
+    // And to the middle, which has a replica already.
+    assert_eq!(new.say(&format!("FAILOVER TO 127.0.0.1 {}", port(&servers[1]))), ok());
+    wait_for("the role has moved", || info(&mut middle, "role") == "master");
+    write_some(&mut middle, 11);
+    for wire in [&mut bottom, &mut new, &mut old] {
+        assert_even(&mut middle, wire);
+    }
     for (wire, copies) in [(&mut old, "2"), (&mut new, "0"), (&mut middle, "1")] {
         assert_eq!(info(wire, "sync_full"), copies, "nothing was copied again");
     }
@@ -193,7 +209,7 @@ fn a_copy_of_the_middle_passes_on_to_the_end() {
     follow(&mut m, proxy.port());
     wait_until_up(&mut m);
     follow(&mut b, port(&middle));
-    assert_alike(&mut t, &mut b);
+    assert_even(&mut t, &mut b);
     proxy.refuse(true);
     proxy.cut_after(0);
     for key in 0..100 {
@@ -212,8 +228,8 @@ fn a_copy_of_the_middle_passes_on_to_the_end() {
     assert_eq!(t.say("CONFIG SET repl-backlog 64mb"), ok());
     proxy.refuse(false);
     beside_writes(&top, 60, || wait_until_up(&mut b));
-    assert_alike(&mut t, &mut b);
-    assert_alike(&mut t, &mut m);
+    assert_even(&mut t, &mut b);
+    assert_even(&mut t, &mut m);
     assert_eq!(info(&mut t, "sync_full"), "3", "with the one that was cut");
     assert_eq!(info(&mut m, "sync_full"), "2");
 }
@@ -232,7 +248,7 @@ fn a_repair_of_the_middle_passes_on_to_the_end() {
         write_some(&mut middle, seed);
         for wire in [&mut top, &mut bottom] {
             follow(wire, port(&servers[1]));
-            assert_alike(&mut middle, wire);
+            assert_even(&mut middle, wire);
         }
         assert_eq!(top.say("REPLICAOF NO ONE"), ok());
         let mut random = Rng::with_seed(seed + 1);
@@ -242,15 +258,15 @@ fn a_repair_of_the_middle_passes_on_to_the_end() {
         }
         assert_eq!(middle.say("SELECT 0"), ok());
         assert_eq!(middle.say("SET only-here 1"), ok());
-        assert_alike(&mut middle, &mut bottom);
+        assert_even(&mut middle, &mut bottom);
         assert_eq!(bottom.say("GET only-here").text(), "1");
         beside_writes(&servers[0], seed + 2, || {
             follow(&mut middle, port(&servers[0]));
             wait_until_up(&mut middle);
             wait_until_up(&mut bottom);
         });
-        assert_alike(&mut top, &mut middle);
-        assert_alike(&mut top, &mut bottom);
+        assert_even(&mut top, &mut middle);
+        assert_even(&mut top, &mut bottom);
         assert_eq!(bottom.say("GET only-here"), Reply::Null);
         assert_eq!(info(&mut top, "sync_full"), "0");
         assert_eq!(info(&mut middle, "sync_full"), "2", "the first copies");
@@ -272,7 +288,7 @@ fn a_bottom_is_never_in_sync() {
     follow(&mut middle, port(&servers[0]));
     wait_until_up(&mut middle);
     follow(&mut bottom, proxy.port());
-    assert_alike(&mut top, &mut bottom);
+    assert_even(&mut top, &mut bottom);
     let [_, of_middle, of_bottom] = [0, 1, 2].map(|n: usize| address(&servers[n]));
     assert_eq!(top.ask(&naming(&of_middle)), ok());
     wait_for("the middle is in sync", || servers[0].connect().say("SET k 0") == ok());
@@ -290,7 +306,7 @@ fn a_bottom_is_never_in_sync() {
     for sender in [Sender::Replica, Sender::Primary] {
         proxy.hold(sender, false);
     }
-    assert_alike(&mut top, &mut bottom);
+    assert_even(&mut top, &mut bottom);
     // A set with the bottom waits for ever.
     assert_eq!(top.ask(&naming(&format!("{of_middle} {of_bottom}"))), ok());
     wait_for("writes are refused", || {
@@ -327,20 +343,44 @@ fn a_circle_is_noticed_and_undone() {
     assert_eq!(info(&mut bottom, "slave_repl_offset"), offset, "nothing goes round");
     assert_eq!(top.say("REPLICAOF NO ONE"), ok());
     assert_eq!(top.say("SET k 2"), ok());
-    assert_alike(&mut top, &mut bottom);
+    assert_even(&mut top, &mut bottom);
     assert_eq!(bottom.say("GET k").text(), "2");
     assert_eq!((info(&mut top, "sync_full"), info(&mut middle, "sync_full")), one_each());
 }
 
-/// A server that follows itself gets nothing, and loses nothing.
+/// A server that follows itself says so, and loses nothing.
 #[test]
 fn a_server_that_follows_itself_keeps_its_data() {
-    let servers = chain([None; 3], 81);
-    let [mut top, ..] = connect(&servers);
-    assert_eq!(top.say("SET k 1"), ok());
-    follow(&mut top, port(&servers[0]));
-    wait_for("it says why", || field(&mut top, "master_link_error").is_some());
-    assert_eq!(top.say("GET k").text(), "1");
-    assert_eq!(top.say("REPLICAOF NO ONE"), ok());
-    assert_eq!(top.say("SET k 2"), ok());
+    let server = start(None, |_| {});
+    let mut wire = server.connect();
+    assert_eq!(wire.say("SET k 1"), ok());
+    follow(&mut wire, port(&server));
+    wait_for("it says why", || {
+        field(&mut wire, "master_link_error").is_some_and(|why| why.contains("follows this server"))
+    });
+    assert_eq!(wire.say("GET k").text(), "1");
+    assert_eq!(wire.say("REPLICAOF NO ONE"), ok());
+    assert_eq!(wire.say("SET k 2"), ok());
+}
+
+/// The middle is ordered to take other data. Its replica keeps what it has until it is ordered, too.
+#[test]
+fn a_bottom_gives_up_its_data_only_by_an_order_of_its_own() {
+    let servers = chain([None; 3], 82);
+    let [_, mut middle, mut bottom] = connect(&servers);
+    let other = start(None, |_| {});
+    let mut new = other.connect();
+    assert_eq!(new.say("SET other 1"), ok());
+    let before = bottom.say("DEBUG DIGEST");
+    follow(&mut middle, port(&other));
+    assert_even(&mut new, &mut middle);
+    wait_for("the bottom refuses", || {
+        let why = field(&mut bottom, "master_link_error");
+        why.is_some_and(|why| why.contains("say REPLICAOF again"))
+    });
+    assert_eq!(bottom.say("DEBUG DIGEST"), before);
+    follow(&mut bottom, port(&servers[1]));
+    assert_even(&mut new, &mut bottom);
+    let again = bottom.say(&format!("REPLICAOF 127.0.0.1 {}", port(&servers[1]))).text();
+    assert_eq!(again, "OK Already connected to specified master");
 }
