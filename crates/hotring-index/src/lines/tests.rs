@@ -166,6 +166,30 @@ fn a_flood_of_neighbours_takes_a_bounded_table() {
     assert!(flood.lines <= 2 * others.lines, "{flood:?}, {others:?}");
 }
 
+/// What chance puts into the stash is no reason to grow, up to the highest load that a map may ask for.
+#[test]
+fn a_table_of_random_keys_grows_at_its_load_and_not_before() {
+    let sizes = [500, 5_000, 60_000, 170_000];
+    for (capacity, load_max) in sizes.iter().flat_map(|c| [0.75, 0.85, 0.9].map(|l| (*c, l))) {
+        let lines = map(LinesConfig { capacity, load_max, ..LinesConfig::default() });
+        let mut session = lines.session();
+        let (mut before, mut items) = (lines.stats(), 0u64);
+        while before.growths == 0 {
+            for _ in 0..before.capacity.div_ceil(500) {
+                items += 1;
+                assert!(session.insert(items, items));
+            }
+            let now = lines.stats();
+            if now.growths > 0 {
+                break;
+            }
+            before = now;
+        }
+        let load = items as f64 / before.capacity as f64;
+        assert!(load > load_max - 0.002, "{load:.3} of {load_max}, {before:?}");
+    }
+}
+
 /// Values are functions of keys, so that a value of another key shows; some keys are hot, some belong to one thread,
 /// and all threads insert the same others.
 fn threads_agree(config: LinesConfig, steps: u64) {

@@ -73,6 +73,10 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         goal: KeyGoal<'_, K>,
         bucket: u64,
     ) -> Found<search::Found<'s>> {
+        // A walk waits for one item after the other, and most of them are hinted. With one hint it begins there.
+        if H > 1 {
+            p.prefetch_hinted(bucket);
+        }
         let position = p.find(&goal, bucket);
         let hit = position.exact.then(|| Hit { item: p.item(position.at), word: position.word });
         Found { hit, position }

@@ -14,9 +14,9 @@ pub(in crate::lines) struct Lane {
 /// The instructions that search lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One comparison of 64 bytes.
+    /// One comparison of 64 bytes, for processors with AVX-512 F, DQ and BW.
     Avx512,
-    /// Two comparisons of 32 bytes.
+    /// Two comparisons of 32 bytes, for processors with AVX2.
     Avx2,
     /// Two comparisons of 16 bytes, for processors with AVX but not AVX2.
     Sse2,
