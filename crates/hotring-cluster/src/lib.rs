@@ -27,6 +27,7 @@ mod feed;
 mod history;
 mod ids;
 mod in_sync;
+mod layout;
 mod membership;
 mod message;
 mod plan;
@@ -44,6 +45,7 @@ pub use feed::{Feed, Follower, Lag, News, Source};
 pub use history::{History, OutOfOrder, Start};
 pub use ids::{Epoch, Identity, Incarnation, Lsn, Moment, NodeId, StoreId};
 pub use in_sync::Set;
+pub use layout::{Site, place_nodes};
 pub use message::{
     Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
 };

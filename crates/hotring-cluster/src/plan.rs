@@ -194,13 +194,16 @@ struct Planner<'a> {
     owner: Vec<Option<usize>>,
     load: Vec<u64>,
     bounds: Vec<Bounds>,
-    /// A slot with no more than this, a hundredth of the mean, is not worth a move.
-    too_light: u64,
+    /// Slots with less than a hundredth of the mean, which are not worth a move.
+    is_light: Vec<bool>,
 }
 
 impl<'a> Planner<'a> {
     fn new(owners: &Owners, members: &'a [Member], loads: &[u64]) -> Result<Self, NoPlan> {
         assert_eq!(loads.len(), usize::from(SLOTS), "a load for each slot");
+        let total: u128 = loads.iter().map(|&load| u128::from(load)).sum();
+        let light = |&load: &u64| u128::from(load) * 100 * u128::from(SLOTS) < total;
+        let is_light = loads.iter().map(light).collect();
         let loads: Vec<u64> = loads.iter().copied().map(counted).collect();
         let mut members: Vec<&Member> = members.iter().collect();
         members.sort_by_key(|member| member.shard);
@@ -221,8 +224,7 @@ impl<'a> Planner<'a> {
         }
         let places = (0..SLOTS).map(|slot| Placement::Mixed.place(&slot.to_be_bytes())).collect();
         let bounds = bounds(&members, &loads);
-        let too_light = loads.iter().sum::<u64>() / (100 * u64::from(SLOTS));
-        Ok(Planner { members, circle, places, loads, owner, load, bounds, too_light })
+        Ok(Planner { members, circle, places, loads, owner, load, bounds, is_light })
     }
 
     /// Every slot whose owner leaves goes to a shard below its share, or at least below its limit, or, if it is
@@ -257,13 +259,19 @@ impl<'a> Planner<'a> {
         self.shift(excess, |_| true, |bounds| bounds.limit);
     }
 
-    /// Whether the owner has more than a bound, and at least its share without the slot.
+    /// Whether the owner has more than a bound, and the slot is worth a move.
     fn may_give(&self, slot: usize, above: impl Fn(&Bounds) -> u64) -> bool {
-        self.loads[slot] > self.too_light
-            && self.owner[slot].is_some_and(|owner| {
-                let (load, bounds) = (self.load[owner], &self.bounds[owner]);
-                load > above(bounds) && load - self.loads[slot] >= bounds.share
-            })
+        let has_more = |owner: usize| self.load[owner] > above(&self.bounds[owner]);
+        !self.is_light[slot] && self.owner[slot].is_some_and(has_more)
+    }
+
+    /// Whether the owner keeps its share without the slot, or at least as much by weight as the receiver then has.
+    fn improves(&self, slot: usize, to: usize) -> bool {
+        let Some(from) = self.owner[slot] else { return true };
+        let (left, got) = (self.load[from] - self.loads[slot], self.load[to] + self.loads[slot]);
+        let weight = |at: usize| u128::from(self.members[at].weight);
+        left >= self.bounds[from].share
+            || u128::from(left) * weight(to) >= u128::from(got) * weight(from)
     }
 
     /// Moves slots that `gives` allows to members that `takes` allows, up to the bound `up_to`. Heavy slots go
@@ -289,7 +297,10 @@ impl<'a> Planner<'a> {
             wishes.sort_unstable();
             let mut moved = 0;
             for &(.., slot, to) in &wishes {
-                if gives(self, slot) && self.loads[slot] <= room(self, to) {
+                if gives(self, slot)
+                    && self.loads[slot] <= room(self, to)
+                    && self.improves(slot, to)
+                {
                     self.give(slot, to);
                     moved += 1;
                 }
@@ -301,8 +312,9 @@ impl<'a> Planner<'a> {
             for (.., slot, _) in wishes {
                 let widest =
                     (0..self.members.len()).max_by_key(|&to| (room(self, to), Reverse(to)));
-                let fits = |&to: &usize| gives(self, slot) && self.loads[slot] <= room(self, to);
-                if let Some(to) = widest.filter(fits) {
+                let fits =
+                    |&to: &usize| self.loads[slot] <= room(self, to) && self.improves(slot, to);
+                if let Some(to) = widest.filter(fits).filter(|_| gives(self, slot)) {
                     self.give(slot, to);
                 }
             }

@@ -7,6 +7,7 @@ mod output;
 
 mod check;
 mod client;
+mod cluster;
 mod commands;
 mod export;
 mod import;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Some(("check", flags)) => check::run(flags),
         Some(("export", flags)) => export::run(flags),
         Some(("import", flags)) => import::run(flags),
+        Some(("cluster", flags)) => cluster::run(flags),
         Some(("commands", flags)) => commands::run(flags),
         _ => unreachable!("clap accepts no other subcommand"),
     }
@@ -48,6 +50,7 @@ fn cli() -> Command {
         .subcommand(check::cli())
         .subcommand(export::cli())
         .subcommand(import::cli())
+        .subcommand(cluster::cli())
         .subcommand(commands::cli())
 }
 

@@ -30,7 +30,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "hotring",
-        &["hotring-server", "hotring-commands", "hotring-store", "hotring-protocol", "hotring-log"],
+        &[
+            "hotring-cluster",
+            "hotring-server",
+            "hotring-commands",
+            "hotring-store",
+            "hotring-protocol",
+            "hotring-log",
+        ],
     ),
     ("hotring-cpp-peers", &[]),
     (
@@ -40,6 +47,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hotring-engines",
             "hotring-store",
             "hotring-protocol",
+            "hotring-cluster",
             "hotring-cpp-peers",
         ],
     ),

@@ -55,7 +55,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-cluster",
         &[
-            &["faults", "ids", "rules", "slots", "circle"],
+            &["faults", "ids", "rules", "slots", "circle", "layout"],
             &["history"],
             &["message", "records"],
             &["feed", "in_sync", "plan"],
@@ -111,7 +111,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["client", "output"],
             &["transfer"],
-            &["check", "commands", "export", "import", "ping", "scrub", "serve", "top"],
+            &["check", "cluster", "commands", "export", "import", "ping", "scrub", "serve", "top"],
         ],
     ),
     (

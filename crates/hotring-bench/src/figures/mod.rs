@@ -4,9 +4,10 @@
 //! `plots` define the parts of a figure, `html.rs` and `report.css` its appearance, `report.rs` the files of a report.
 //! The other files measure, each for one paper or a part of one.
 //!
-//! Figures that need missing features (a cluster, RDMA) are left out; the report says so.
+//! Figures that need missing features (RDMA) are left out; the report says so.
 
 mod accesses;
+mod circle;
 mod durable;
 mod durable_log;
 mod entry;
@@ -80,6 +81,7 @@ fn entries() -> Vec<Entry> {
     entries.extend(rhkv_space::ENTRIES);
     entries.extend(durable_log::ENTRIES);
     entries.extend(durable::ENTRIES);
+    entries.extend(circle::ENTRIES);
     entries.sort_by_key(|entry| (entry.subject.source.order(), entry.subject.id));
     entries
 }
@@ -157,9 +159,9 @@ fn measure(
 
 /// The omitted figures, with reasons.
 const LEFT_OUT: [&str; 5] = [
-    "Figures that need RDMA (RHKV, figure 9 and table 4) or a cluster (the durable store, figures 3 and 4) are \
-     omitted, because this project does not have these yet. The machines, data sets and rival systems of the \
-     papers are not available: the notes of each figure name the substitutes.",
+    "Figures that need RDMA (RHKV, figure 9 and table 4) are omitted, because this project does not have it yet. \
+     The machines, data sets and rival systems of the papers are not available: the notes of each figure name the \
+     substitutes.",
     "HotRing: FASTER and Memcached as rivals in one process (neither can be built into this tool); 64 \
      threads; the production curves of figure 1, which recorded traces replace if --traces names a \
      folder of them.",

@@ -23,6 +23,9 @@ mod ids;
 #[path = "../../src/in_sync.rs"]
 #[allow(dead_code)]
 mod in_sync;
+#[path = "../../src/layout.rs"]
+#[allow(dead_code)]
+mod layout;
 #[path = "../../src/membership.rs"]
 #[allow(dead_code)]
 mod membership;
@@ -56,6 +59,7 @@ mod succession;
 
 mod chain;
 mod guards;
+mod layouts;
 mod pair;
 mod plans;
 mod schedules;

@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use crate::circle::{Circle, Placement, drawn};
 use crate::faults::{self, Fault};
-use crate::plan::{Member, Move, NoPlan, Owners, balance, plan};
+use crate::plan::{Member, Move, NoPlan, Owners, balance, loads_and_shares, plan};
 use crate::slots::{SLOTS, SlotSet, slot_of};
 
 /// Each slot alike.
@@ -230,6 +230,18 @@ fn plans_by_bytes_or_heat_balance_these() {
         let least = least.map(|slot| loads[usize::from(slot)]).filter(|&load| load == 0).count();
         assert_eq!(least, 0, "slots move that weigh nothing");
     }
+}
+
+/// A giver that only kept its share gave nothing where a slot is a large part of one.
+#[test]
+fn a_shard_that_joins_hundreds_is_filled_by_load() {
+    let mut rng = Rng::with_seed(5);
+    let loads: Vec<u64> = (0..SLOTS).map(|_| rng.u64(500..1_500)).collect();
+    let owners = planned(&Owners::default(), &usual(0..1_000, 1), &loads);
+    let members = usual(0..1_001, 1);
+    let owners = planned(&owners, &members, &loads);
+    let (load, share) = loads_and_shares(&owners, &members, &loads)[1_000];
+    assert!(load as f64 > 0.9 * share, "{load} of {share}");
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! A plan for a described cluster, and its text.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use hotring_cluster::{
+    Member, Move, Owners, SLOTS, ShardId, Site, balance, loads_and_shares, place_nodes, plan,
+};
+
+use super::file::Cluster;
+
+/// The shards of equal description must have equal places, so the seed is fixed.
+const SEED: u64 = 0;
+
+/// A plan with what it starts from.
+pub(super) struct Planned {
+    cluster: Cluster,
+    /// All shards of the plan with the positions of their nodes, the primary first. One that leaves has none.
+    shards: Vec<(ShardId, Vec<usize>)>,
+    before: Owners,
+    after: Owners,
+    members: Vec<Member>,
+    loads: Vec<u64>,
+    moves: Vec<Move>,
+}
+
+/// Plans the way from the present shards to the wanted nodes.
+pub(super) fn make(cluster: Cluster, loads: Option<Vec<u64>>) -> Result<Planned, String> {
+    let loads = loads.unwrap_or_else(|| vec![1; usize::from(SLOTS)]);
+    let before = owners(&cluster)?;
+    let shards = layout(&cluster);
+    if shards.iter().all(|(_, nodes)| nodes.is_empty()) {
+        return Err(format!("there are too few nodes: a shard needs {}", cluster.copies));
+    }
+    let members: Vec<Member> = shards
+        .iter()
+        .filter(|(_, nodes)| !nodes.is_empty())
+        .map(|(shard, nodes)| {
+            let weight = nodes.iter().map(|&node| cluster.nodes[node].weight).min();
+            let drawn = Member::drawn(*shard, weight.expect("it has nodes"), SEED);
+            let given = cluster.shards.get(shard).and_then(|shard| shard.ids.clone());
+            Member { ids: given.unwrap_or(drawn.ids), ..drawn }
+        })
+        .collect();
+    let moves = plan(&before, &members, &loads).map_err(|why| why.to_string())?;
+    let mut after = before.clone();
+    for Move { to, slots, .. } in &moves {
+        slots.iter().for_each(|slot| after.give(slot, *to));
+    }
+    Ok(Planned { cluster, shards, before, after, members, loads, moves })
+}
+
+fn owners(cluster: &Cluster) -> Result<Owners, String> {
+    let mut owners = Owners::default();
+    for (&number, shard) in &cluster.shards {
+        for slot in shard.slots.iter() {
+            if let Some(other) = owners.of(slot) {
+                return Err(format!("slot {slot} is in shard {other} and in shard {number}"));
+            }
+            owners.give(slot, number);
+        }
+    }
+    Ok(owners)
+}
+
+/// The nodes of each shard, those that leave left out.
+fn layout(cluster: &Cluster) -> Vec<(ShardId, Vec<usize>)> {
+    let nodes = &cluster.nodes;
+    let staying =
+        |shard| (0..nodes.len()).filter(move |&at| nodes[at].shard == shard && !nodes[at].leaves);
+    let sites: Vec<Site> =
+        nodes.iter().map(|node| Site { zone: &node.zone, weight: node.weight }).collect();
+    let present = cluster.shards.keys().map(|&shard| (shard, staying(Some(shard)).collect()));
+    let (mut keep, leave): (Vec<(ShardId, Vec<usize>)>, Vec<_>) =
+        present.partition(|(_, nodes): &(_, Vec<usize>)| !nodes.is_empty());
+    let mut placed: Vec<Vec<usize>> = keep.iter().map(|(_, nodes)| nodes.clone()).collect();
+    place_nodes(&sites, &mut placed, staying(None).collect(), cluster.copies);
+    let first_new = cluster.shards.keys().last().map_or(0, |last| last + 1);
+    let old = keep.len();
+    let numbers = keep.drain(..).map(|(shard, _)| shard).chain(first_new..);
+    debug_assert!(placed.len() >= old);
+    let mut shards: Vec<_> = numbers.zip(placed).chain(leave).collect();
+    shards.sort_by_key(|(shard, _)| *shard);
+    shards
+}
+
+impl Planned {
+    fn write_shard(&self, f: &mut fmt::Formatter, shard: ShardId, nodes: &[usize]) -> fmt::Result {
+        let all = &self.cluster.nodes;
+        let label = match (self.cluster.shards.contains_key(&shard), nodes.is_empty()) {
+            (false, _) => " (new)",
+            (_, true) => " (leaves)",
+            _ => "",
+        };
+        let count =
+            |owners: &Owners| (0..SLOTS).filter(|&slot| owners.of(slot) == Some(shard)).count();
+        writeln!(
+            f,
+            "shard {shard}{label}: {} -> {} slots",
+            count(&self.before),
+            count(&self.after)
+        )?;
+        for (at, &node) in nodes.iter().enumerate() {
+            let node = &all[node];
+            let role = if at == 0 { "primary" } else { "replica" };
+            let joins = if node.shard.is_none() { ", joins" } else { "" };
+            let zone =
+                if node.zone.is_empty() { String::new() } else { format!(", zone {}", node.zone) };
+            writeln!(f, "  {}: {role}{zone}, weight {}{joins}", node.name, node.weight)?;
+        }
+        for node in all.iter().filter(|node| node.leaves && node.shard == Some(shard)) {
+            writeln!(f, "  {}: leaves", node.name)?;
+        }
+        let zones: BTreeSet<&str> = nodes.iter().map(|&node| all[node].zone.as_str()).collect();
+        let copies = self.cluster.copies;
+        if !nodes.is_empty() && nodes.len() < copies {
+            writeln!(f, "  warning: {} of {copies} nodes", nodes.len())?;
+        } else if zones.len() < nodes.len() && zones.iter().any(|zone| !zone.is_empty()) {
+            writeln!(f, "  warning: {} nodes in {} zones", nodes.len(), zones.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (shard, nodes) in &self.shards {
+            self.write_shard(f, *shard, nodes)?;
+        }
+        let Planned { before, after, members, loads, moves, .. } = self;
+        let count: usize = moves.iter().map(|planned| planned.slots.len()).sum();
+        let part = 100.0 * count as f64 / f64::from(SLOTS);
+        writeln!(f, "\n{count} of {SLOTS} slots move ({part:.1} %)")?;
+        let loads_of = |owners| loads_and_shares(owners, members, loads).into_iter();
+        let emptiest = |owners| loads_of(owners).map(|(load, share)| load as f64 / share);
+        let emptiest = |owners| emptiest(owners).fold(f64::INFINITY, f64::min);
+        let fullest = |owners| balance(owners, members, loads);
+        writeln!(
+            f,
+            "fullest shard: {:.3} -> {:.3} of its share; emptiest: {:.3} -> {:.3}",
+            fullest(before),
+            fullest(after),
+            emptiest(before),
+            emptiest(after),
+        )?;
+        moves.iter().try_for_each(|planned| writeln!(f, "{planned}"))
+    }
+}
