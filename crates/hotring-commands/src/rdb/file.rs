@@ -7,6 +7,7 @@
 //!         or 254 number of the database | 251 sizes | 250 about the file | 247 a module's data
 //!         or 245 functions | 244 slots
 //! ```
+//! From version 9 on a Valkey writes "VALKEY" and 3 digits.
 //! Damage may show only at the end of the file, by the checksum.
 
 use std::io::Read;
@@ -18,6 +19,9 @@ use super::source::{Source, is_named, type_name};
 const MAGIC: &[u8; 5] = b"REDIS";
 /// The latest supported version: Redis 8.
 const VERSION_MAX: u32 = 13;
+/// The start of a file of Valkey from 9 on, and its only version so far. Earlier ones write files of Redis.
+const MAGIC_OF_VALKEY: &[u8; 6] = b"VALKEY";
+const VERSION_OF_VALKEY: u32 = 80;
 /// The first version with a checksum at the end.
 const VERSION_SUM: u32 = 5;
 /// Bytes skipped at a time.
@@ -65,13 +69,18 @@ impl<R: Read> Reader<R> {
     /// Starts reading. With a database, only its keys are read.
     pub fn new(input: R, database: Option<u64>) -> Result<Reader<R>, ReadError> {
         let mut source = Source::new(input);
-        let (magic, digits) = (source.array::<5>()?, source.array::<4>()?);
-        let version = std::str::from_utf8(&digits).ok().and_then(|text| text.parse().ok());
-        let version = version.filter(|_| magic == *MAGIC && digits.iter().all(u8::is_ascii_digit));
+        let head = source.array::<9>()?;
+        let digits = head.strip_prefix(MAGIC).or(head.strip_prefix(MAGIC_OF_VALKEY));
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_digit));
+        let version = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let Some(version) = version else { return Err(ReadError::bad(0, "not an RDB file")) };
-        if !(1..=VERSION_MAX).contains(&version) {
-            let text =
-                format!("version {version} of RDB files is unknown, {VERSION_MAX} is the latest");
+        source.is_of_valkey = head.starts_with(MAGIC_OF_VALKEY);
+        let (known, latest) = match source.is_of_valkey {
+            true => (version == VERSION_OF_VALKEY, VERSION_OF_VALKEY),
+            false => ((1..=VERSION_MAX).contains(&version), VERSION_MAX),
+        };
+        if !known {
+            let text = format!("version {version} of RDB files is unknown, {latest} is the latest");
             return Err(ReadError::bad(5, text));
         }
         let wanted = database;
@@ -246,6 +255,10 @@ impl<R: Read> Reader<R> {
             18 => self.each(|reader| {
                 reader.source.length()?;
                 reader.skip_string()
+            }),
+            22 if self.source.is_of_valkey => self.each(|reader| {
+                reader.skip_strings(2)?;
+                reader.skip(8)
             }),
             22 | 24 => {
                 self.skip(if kind == 24 { 8 } else { 0 })?;
@@ -470,6 +483,8 @@ pub(super) mod tests {
             ("REDIS+011", "byte 0: not an RDB file"),
             ("REDIS0099", "byte 5: version 99 of RDB files is unknown"),
             ("REDIS0000", "byte 5: version 0"),
+            ("VALKEY081", "byte 5: version 81 of RDB files is unknown"),
+            ("VALKEY08x", "byte 0: not an RDB file"),
         ] {
             let bytes = [header.as_bytes(), &bytes[9..]].concat();
             let error = read(&bytes).unwrap_err().to_string();
@@ -555,5 +570,23 @@ pub(super) mod tests {
         assert_eq!((items, unknown.len()), (vec![two], 1));
         assert!(read_db(&bytes, Some(0)).unwrap().0.is_empty());
         assert_eq!(read(&file(&parts[..2])).unwrap().0.len(), 1);
+    }
+
+    /// Valkey 9 sends such a hash to replicas that say that they know it, and ends the link of others.
+    #[test]
+    fn hashes_of_valkey_have_their_times_behind_their_fields() {
+        let fields = b"\x02\x01a\xc0\x01\x18+\x0b\x1e\xa2\x01\x00\x00\x01b\xc0\x02\xff\xff\xff\xff\xff\xff\xff\xff";
+        let other = [&[DATABASE, 1, 22][..], &string(b"other"), fields].concat();
+        let parts = [&[22][..], &string(b"h"), fields, &other].concat();
+        let mut bytes = [b"VALKEY080", &parts[..], &[END]].concat();
+        let sum = crc64(0, &bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        let pair = |field: &str, value: &str| (field.into(), value.into());
+        let value = Value::HashUntil(vec![
+            (pair("a", "1"), Some(0x0000_01a2_1e0b_2b18)),
+            (pair("b", "2"), None),
+        ]);
+        let (items, unknown) = read_db(&bytes, Some(0)).unwrap();
+        assert_eq!((items, unknown.len()), (vec![item("h", value, None)], 0));
     }
 }

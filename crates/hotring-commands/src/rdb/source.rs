@@ -66,11 +66,13 @@ pub(super) struct Source<R> {
     pub(super) at: u64,
     /// Their checksum.
     pub(super) sum: u64,
+    /// The bytes are of a Valkey from 9 on, which has a type of its own under a number of Redis's.
+    pub(super) is_of_valkey: bool,
 }
 
 impl<R: Read> Source<R> {
     pub(super) fn new(inner: R) -> Source<R> {
-        Source { inner, at: 0, sum: 0 }
+        Source { inner, at: 0, sum: 0, is_of_valkey: false }
     }
 
     pub(super) fn input(&mut self) -> &mut R {
@@ -189,6 +191,9 @@ impl<R: Read> Source<R> {
             TYPE_HASH => self.pairs()?,
             TYPE_HASH_LISTPACK => self.packed(owned_listpack)?,
             TYPE_HASH_ZIPLIST => self.packed(ziplist)?,
+            TYPE_HASH_EXPIRING_OLD if self.is_of_valkey => {
+                return self.expiring_in_valkey().map(Some);
+            }
             TYPE_HASH_EXPIRING | TYPE_HASH_EXPIRING_OLD => {
                 return self.expiring(kind == TYPE_HASH_EXPIRING).map(Some);
             }
@@ -254,6 +259,21 @@ impl<R: Read> Source<R> {
                 later => Some(first.saturating_add(later - 1)),
             };
             let (field, value) = (self.string()?, self.string()?);
+            len += field.len() + value.len() + FIELD_LEN;
+            if len > HASH_LEN_MAX {
+                return self.bad("the hash is too large");
+            }
+            fields.push(((field, value), at));
+        }
+        self.some_fields(fields)
+    }
+
+    /// A hash with fields that expire, as Valkey writes it: a time, or -1, behind each field.
+    fn expiring_in_valkey(&mut self) -> Result<Value, ReadError> {
+        let (count, mut fields, mut len) = (self.length()?, Vec::new(), 0);
+        for _ in 0..count {
+            let (field, value) = (self.string()?, self.string()?);
+            let at = u64::try_from(i64::from_le_bytes(self.array()?)).ok();
             len += field.len() + value.len() + FIELD_LEN;
             if len > HASH_LEN_MAX {
                 return self.bad("the hash is too large");

@@ -167,6 +167,8 @@ impl Link<'_> {
         // A primary that does not know these works nevertheless.
         wire.ask(&["REPLCONF", "listening-port", &port.to_string()])?;
         wire.ask(&["REPLCONF", "capa", "eof", "capa", "psync2"])?;
+        // A Valkey sends hashes with fields that expire only to a replica of this version or a later one.
+        wire.ask(&["REPLCONF", "version", "9.0.0"])?;
         Ok(())
     }
 
