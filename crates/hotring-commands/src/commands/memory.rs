@@ -203,19 +203,19 @@ mod tests {
         );
         dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
         // A dialogue cannot send requests as long as this.
-        let set_long = |dialogue: &Dialogue| {
-            let mut session = dialogue.server().store.session();
+        let mut session = dialogue.server().store.session();
+        let mut set_long = || {
             let long = vec![b'v'; 8_000_001];
             session.set(&b"long"[..], &long, SetOptions::default(), NOW).expect("room");
         };
-        set_long(&dialogue);
+        set_long();
         dialogue.server().observe.big_keys.step(&mut dialogue.server().store.session(), 0);
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.contains("$10¶keys.count¶:2¶"), "{stats}");
         assert!(stats.contains("$12¶keys.largest¶%2¶$4¶long¶:8000001¶$1¶k¶:60000¶"), "{stats}");
         assert!(dialogue.say("MEMORY DOCTOR").contains("out of the ordinary"));
         for _ in 0..3 {
-            set_long(&dialogue);
+            set_long();
         }
         let limbo = dialogue.server().store.stats().index.limbo_bytes;
         assert!(limbo > 8_000_000, "{limbo} bytes wait");
