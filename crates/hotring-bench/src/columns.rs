@@ -15,7 +15,7 @@ use crate::measure::rounds::{Entrant, Rounds};
 use crate::report::{self, Spread, Table};
 use crate::targets::{Mode, Plan, TargetName};
 use crate::workload::feed::Feed;
-use crate::workload::operations::{Keys, Kind, Op, Workload};
+use crate::workload::operations::{Keys, Kind, Op, Stream, Workload};
 use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 
@@ -124,15 +124,16 @@ impl ColumnsArgs {
         let new = (self.keys..self.keys + self.ops).map(|n| Op::new(Kind::Insert, keys.key(n)));
         let (new, hot): (Vec<Op>, _) = (new.collect(), Op::new(Kind::Update, keys.key(0)));
         let hot = vec![hot; self.ops as usize];
+        let (inserts, puts) = (Stream::of(&new), Stream::of(&hot));
         let mut worker = loaded.target.worker();
         let timed = |work: &mut dyn FnMut()| {
             let start = Instant::now();
             work();
             self.ops as f64 / start.elapsed().as_secs_f64() / 1e6
         };
-        writes.insert.push(timed(&mut || _ = worker.run(&new, Mode::Scalar)));
+        writes.insert.push(timed(&mut || _ = worker.run(inserts, Mode::Scalar)));
         writes.delete.push(timed(&mut || worker.undo(&new)));
-        writes.hot.push(timed(&mut || _ = worker.run(&hot, Mode::Scalar)));
+        writes.hot.push(timed(&mut || _ = worker.run(puts, Mode::Scalar)));
     }
 
     fn table(&self, skew: Skew, loaded: &[Loaded], writes: &[Writes]) -> Result<Table> {

@@ -11,7 +11,7 @@ use super::figure::{Claim, Measured, Paper, Source, Subject};
 use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::short;
 use crate::targets::{Mode, Plan};
-use crate::workload::operations::{Op, Workload};
+use crate::workload::operations::{Op, Stream, Workload};
 use crate::workload::zipf::share_of_hottest;
 
 /// The figures of this file.
@@ -106,7 +106,7 @@ fn hot_claim(bench: &Bench, field: &Field, keys: u64, theta: f64) -> Result<Clai
     let hot: HashSet<u64> = hottest.into_iter().map(|(_, key)| key).collect();
     let ops: Vec<Op> = ops.into_iter().filter(|op| hot.contains(&op.key())).collect();
     let before = target.visits().unwrap_or_default();
-    target.worker().run(&ops, Mode::Scalar);
+    target.worker().run(Stream::of(&ops), Mode::Scalar);
     let after = target.visits().unwrap_or_default();
     let visits = (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64;
     let claimed = format!(

@@ -14,7 +14,7 @@ use super::locked;
 use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
 use crate::targets::{Mode, Target};
-use crate::workload::operations::{Kind, Op, Workload};
+use crate::workload::operations::{Kind, Op, Stream, Workload};
 use crate::workload::skew::Skew;
 
 /// The figures of this file.
@@ -202,7 +202,7 @@ fn answer(target: &dyn Target, mut socket: UnixStream) -> Result<()> {
     while socket.read_exact(&mut request).is_ok() {
         let request = u64::from_le_bytes(request);
         let kind = if request & 1 == 0 { Kind::Read } else { Kind::Update };
-        let tally = worker.run(&[Op::new(kind, request >> 1)], Mode::Scalar);
+        let tally = worker.run(Stream::of(&[Op::new(kind, request >> 1)]), Mode::Scalar);
         let found = u64::from(tally.missed + tally.wrong == 0);
         socket.write_all(&found.to_le_bytes()).context("a reply")?;
     }

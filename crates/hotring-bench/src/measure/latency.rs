@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use super::rounds::check;
 use crate::machine;
 use crate::targets::{Mode, Tally, Target};
-use crate::workload::operations::{Kind, Op};
+use crate::workload::operations::{Kind, Op, Stream};
 use crate::workload::streams::Streams;
 
 /// A histogram of nanoseconds with three significant digits.
@@ -80,7 +80,7 @@ fn background_load(target: &dyn Target, ops: &[Op], stop: &AtomicBool) -> Tally 
     let inserts = ops.iter().any(|op| op.kind() == Kind::Insert);
     loop {
         for chunk in ops.chunks(CHUNK) {
-            tally.add(worker.run(chunk, Mode::Scalar));
+            tally.add(worker.run(Stream::of(chunk), Mode::Scalar));
             // ORDERING: Relaxed, for the reason at the store of `stop`.
             if stop.load(Ordering::Relaxed) {
                 return tally;

@@ -14,7 +14,7 @@ use crate::machine;
 use crate::report::Spread;
 use crate::targets::{Mode, Tally, Target};
 use crate::workload::feed::{Feed, Turn};
-use crate::workload::operations::Op;
+use crate::workload::operations::{Op, Stream};
 use crate::workload::streams::Streams;
 
 /// A participant of each round.
@@ -157,12 +157,13 @@ impl Entrant<'_> {
         let barrier = Barrier::new(streams.len());
         let work = |core: usize, lead: &[Op], ops: &[Op]| {
             let pinned = machine::pin(core);
+            let stream = Stream::of(ops);
             let mut worker = self.target.worker();
             // The other targets have filled the caches since the last turn.
-            worker.run(lead, self.mode);
+            worker.run(Stream::of(lead), self.mode);
             barrier.wait();
             let start = Instant::now();
-            let tally = worker.run(ops, self.mode);
+            let tally = worker.run(stream, self.mode);
             let end = Instant::now();
             pinned.map(|()| (start, end, tally))
         };
@@ -243,7 +244,8 @@ mod tests {
     }
 
     impl Worker for &Recorder {
-        fn run(&mut self, ops: &[Op], _: Mode) -> Tally {
+        fn run(&mut self, stream: Stream<'_>, _: Mode) -> Tally {
+            let ops = stream.ops;
             self.runs.lock().unwrap().push(ops.iter().map(|op| op.key()).collect());
             Tally { found: ops.len() as u64, ..Tally::default() }
         }

@@ -11,7 +11,7 @@ use super::rounds::check;
 use crate::machine;
 use crate::targets::{Mode, Tally, Target, Worker};
 use crate::workload::feed::Feed;
-use crate::workload::operations::{Keys, Kind, Op};
+use crate::workload::operations::{Keys, Kind, Op, Stream};
 
 /// Operations between two reads of the clock.
 const CHUNK: usize = 256;
@@ -136,7 +136,7 @@ impl Work<'_> {
     fn phase(&mut self, draws: &mut Draws<'_>, end: Duration) -> Result<bool> {
         loop {
             for chunk in draws.ops.chunks(CHUNK) {
-                self.tally.add(self.worker.run(chunk, self.mode));
+                self.tally.add(self.worker.run(Stream::of(chunk), self.mode));
                 let now = self.start.elapsed();
                 let window = (now.as_nanos() / self.window.as_nanos()) as usize;
                 if self.windows.len() <= window {
@@ -219,7 +219,7 @@ mod tests {
             .filter(|op| op.kind() == Kind::Insert)
             .map(|op| Op::new(Kind::Read, op.key()))
             .collect();
-        let tally = target.worker().run(&inserted, Mode::Scalar);
+        let tally = target.worker().run(Stream::of(&inserted), Mode::Scalar);
         assert_eq!(tally.found, inserted.len() as u64);
     }
 

@@ -4,7 +4,7 @@ use hotring_index::{Lines, LinesAnswer, LinesOp, LinesQueue, LinesSession};
 
 use super::worker::Tally;
 use super::{Engine, Session};
-use crate::workload::operations::{Kind, Op};
+use crate::workload::operations::{Kind, Stream};
 
 /// A session and its queue, for one thread.
 pub struct Both {
@@ -51,14 +51,14 @@ impl Session for Both {
         self.session.get_many(keys, values);
     }
 
-    fn queued(&mut self, ops: &[Op]) -> Tally {
+    fn queued(&mut self, stream: Stream<'_>) -> Tally {
         let mut tally = Tally::default();
         let mut take = |(key, answer): (u64, LinesAnswer)| {
             if let LinesAnswer::Value(value) = answer {
                 tally.read(key, value);
             }
         };
-        for op in ops {
+        for op in stream.ops {
             let key = op.key();
             let op = match op.kind() {
                 Kind::Read => LinesOp::Get(key),

@@ -28,7 +28,7 @@ pub use plan::{Plan, TargetName};
 pub use worker::{Mode, Tally};
 
 use crate::report::Strides;
-use crate::workload::operations::{Keys, Op};
+use crate::workload::operations::{Keys, Op, Stream};
 use worker::Running;
 
 /// A concurrent map from u64 to u64.
@@ -71,14 +71,14 @@ pub trait Session: Sized {
     fn settle(&mut self) {}
 
     /// Runs operations one after the other, in the fastest way that the engine offers.
-    fn one_by_one(&mut self, ops: &[Op]) -> Tally {
-        worker::one_by_one(self, ops)
+    fn one_by_one(&mut self, stream: Stream<'_>) -> Tally {
+        worker::one_by_one(self, stream)
     }
 
     /// Runs operations through a queue that keeps many in flight, or one after the other if the engine has no
     /// queue.
-    fn queued(&mut self, ops: &[Op]) -> Tally {
-        self.one_by_one(ops)
+    fn queued(&mut self, stream: Stream<'_>) -> Tally {
+        self.one_by_one(stream)
     }
 
     /// Looks up several keys, one after the other if the engine has no better way.
@@ -149,7 +149,7 @@ pub trait Target: Send + Sync {
 /// One thread that works on a target.
 pub trait Worker {
     /// Runs operations.
-    fn run(&mut self, ops: &[Op], mode: Mode) -> Tally;
+    fn run(&mut self, stream: Stream<'_>, mode: Mode) -> Tally;
     /// Runs operations one after the other, and passes the nanoseconds of each read to `read`.
     fn time(&mut self, ops: &[Op], read: &mut dyn FnMut(u64)) -> Tally;
     /// Removes the keys that the operations inserted.

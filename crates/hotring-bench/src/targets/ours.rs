@@ -3,7 +3,7 @@
 use hotring_index::{Bytes, Expiry, Guard, Index, Kind, NewValue, U64, Value};
 
 use super::{BytesEngine, BytesSession, Engine, Session, Tally, worker};
-use crate::workload::operations::Op;
+use crate::workload::operations::Stream;
 
 /// Buckets that are settled under one pin.
 const BUCKETS_AHEAD: u32 = 256;
@@ -57,8 +57,8 @@ impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
     }
 
     // Runs under a guard, as other maps do that have guards.
-    fn one_by_one(&mut self, ops: &[Op]) -> Tally {
-        worker::one_by_one(&mut self.guard(), ops)
+    fn one_by_one(&mut self, stream: Stream<'_>) -> Tally {
+        worker::one_by_one(&mut self.guard(), stream)
     }
 
     fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use indicatif::ProgressBar;
 
 use super::{Mode, Plan, Shape, Tally, Target, TargetName};
-use crate::workload::operations::{Keys, Kind, Op, Workload};
+use crate::workload::operations::{Keys, Kind, Op, Stream, Workload};
 use crate::workload::skew::Skew;
 use crate::workload::streams::Draw;
 
@@ -52,7 +52,7 @@ fn every_target_finds_exactly_the_present_keys() {
             let reads = ops.iter().filter(|op| op.kind() == Kind::Read).count() as u64;
             for mode in [Mode::Scalar, Mode::Batched(64), Mode::Batched(7), Mode::Queued] {
                 let mut worker = target.worker();
-                let Tally { found, missed, wrong } = worker.run(&ops, mode);
+                let Tally { found, missed, wrong } = worker.run(Stream::of(&ops), mode);
                 let expected = if workload == Workload::Miss { (0, reads) } else { (reads, 0) };
                 let name = target.name();
                 assert_eq!((found, missed), expected, "{name}, {workload}, {mode:?}");
@@ -64,7 +64,7 @@ fn every_target_finds_exactly_the_present_keys() {
         let mut worker = target.worker();
         let all: Vec<Op> =
             (0..KEYS + OPS).map(|n| Op::new(Kind::Read, target.keys().key(n))).collect();
-        let tally = worker.run(&all, Mode::Scalar);
+        let tally = worker.run(Stream::of(&all), Mode::Scalar);
         assert_eq!((tally.found, tally.missed), (KEYS, OPS), "{}", target.name());
     }
 }
@@ -87,14 +87,15 @@ fn a_value_of_another_key_is_seen() {
     let mut worker = target.worker();
     // Read-modify-writes leave the checked bits as they are, even if they carry.
     let modify = vec![Op::new(Kind::Modify, 7); 70_000];
-    worker.run(&modify, Mode::Scalar);
-    let tally = worker.run(&[Op::new(Kind::Read, 7)], Mode::Scalar);
+    worker.run(Stream::of(&modify), Mode::Scalar);
+    let tally = worker.run(Stream::of(&[Op::new(Kind::Read, 7)]), Mode::Scalar);
     assert_eq!((tally.found, tally.wrong), (1, 0));
     let index = hotring_index::HotRing::<hotring_index::U64>::new(Default::default());
     let index = index.expect("the defaults are allowed");
     index.session().put(1, 2);
     let mut worker = super::worker::Running::on(index.session());
-    let tally = super::Worker::run(&mut worker, &[Op::new(Kind::Read, 1)], Mode::Scalar);
+    let tally =
+        super::Worker::run(&mut worker, Stream::of(&[Op::new(Kind::Read, 1)]), Mode::Scalar);
     assert_eq!((tally.found, tally.wrong), (1, 1));
 }
 

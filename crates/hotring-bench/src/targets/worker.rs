@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Session, Worker};
-use crate::workload::operations::{Kind, Op};
+use crate::workload::operations::{Kind, Op, Stream};
 
 /// The mode of lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +50,6 @@ impl Tally {
     }
 }
 
-/// Operations that are tested together for writes.
-const CHUNK: usize = 64;
 /// Reads per iteration of the unrolled loop.
 const UNROLLED: usize = 8;
 
@@ -59,50 +57,38 @@ const UNROLLED: usize = 8;
 ///
 /// The loop over reads must have as few instructions as possible: the cache misses of a lookup overlap with those
 /// of as many others as fit into the processor's window, so each instruction here would slow fast targets down
-/// and flatter slow ones.
+/// and flatter slow ones. So what is known before the clock starts is not found out here ([`Stream`]).
 #[inline(always)]
-pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
+pub(super) fn one_by_one(session: &mut impl Session, stream: Stream<'_>) -> Tally {
     let mut seen = Seen::default();
-    for ops in ops.chunks(CHUNK) {
-        if Op::are_reads(ops) {
-            // This loop is vectorised, and reads from the first-level cache.
-            seen.expected =
-                ops.iter().fold(seen.expected, |sum, op| sum.wrapping_add(op.read_key()));
-            seen.reads += ops.len() as u64;
-            let (unrolled, rest) = ops.as_chunks::<UNROLLED>();
-            for ops in unrolled {
-                for op in ops {
-                    seen.check(session.get(op.read_key()), op.read_key());
-                }
-            }
-            for op in rest {
+    if stream.are_reads() {
+        let (unrolled, rest) = stream.ops.as_chunks::<UNROLLED>();
+        for ops in unrolled {
+            for op in ops {
                 seen.check(session.get(op.read_key()), op.read_key());
             }
-        } else {
-            for op in ops {
-                match op.kind() {
-                    Kind::Read => {
-                        seen.expected = seen.expected.wrapping_add(op.key());
-                        seen.reads += 1;
-                        seen.check(session.get(op.key()), op.key());
-                    }
-                    _ => write(session, *op),
-                }
+        }
+        for op in rest {
+            seen.check(session.get(op.read_key()), op.read_key());
+        }
+    } else {
+        for op in stream.ops {
+            match op.kind() {
+                Kind::Read => seen.check(session.get(op.key()), op.key()),
+                _ => write(session, *op),
             }
         }
     }
-    let wrong = seen.expected.wrapping_sub(seen.sum) & CHECKED != 0;
-    Tally { found: seen.reads - seen.missed, missed: seen.missed, wrong: wrong.into() }
+    let wrong = stream.sum.wrapping_sub(seen.sum) & CHECKED != 0;
+    Tally { found: stream.reads - seen.missed, missed: seen.missed, wrong: wrong.into() }
 }
 
 /// The sums over reads. The sum of all values must equal the sum of all keys, where a missing value counts as its
 /// key.
 #[derive(Default)]
 struct Seen {
-    reads: u64,
     missed: u64,
     sum: u64,
-    expected: u64,
 }
 
 impl Seen {
@@ -163,11 +149,11 @@ impl<S: Session> Running<S> {
 }
 
 impl<S: Session> Worker for Running<S> {
-    fn run(&mut self, ops: &[Op], mode: Mode) -> Tally {
+    fn run(&mut self, stream: Stream<'_>, mode: Mode) -> Tally {
         match mode {
-            Mode::Scalar => self.session.one_by_one(ops),
-            Mode::Batched(batch) => self.batched(ops, batch),
-            Mode::Queued => self.session.queued(ops),
+            Mode::Scalar => self.session.one_by_one(stream),
+            Mode::Batched(batch) => self.batched(stream.ops, batch),
+            Mode::Queued => self.session.queued(stream),
         }
     }
 

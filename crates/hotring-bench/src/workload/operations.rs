@@ -96,13 +96,6 @@ impl Op {
         }
     }
 
-    /// Whether all operations are reads.
-    #[inline(always)]
-    pub fn are_reads(ops: &[Op]) -> bool {
-        // One test for all operations, so that the loop can be vectorised: reads have no bits above the key.
-        ops.iter().fold(0, |all, op| all | op.0) >> KEY_BITS == Kind::Read as u64
-    }
-
     /// The key of a read, which is the entire word.
     #[inline(always)]
     pub fn read_key(self) -> u64 {
@@ -113,6 +106,32 @@ impl Op {
     /// The key of the operation.
     pub fn key(self) -> u64 {
         self.0 & KEY_MASK
+    }
+}
+
+/// Operations of one thread, and what a timed loop would otherwise have to find out about them: make it before the
+/// clock starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream<'a> {
+    /// The operations.
+    pub ops: &'a [Op],
+    /// The number of reads among them.
+    pub reads: u64,
+    /// The sum of the keys of all reads, wrapping.
+    pub sum: u64,
+}
+
+impl<'a> Stream<'a> {
+    /// A stream of these operations.
+    pub fn of(ops: &'a [Op]) -> Self {
+        let reads = || ops.iter().filter(|op| op.kind() == Kind::Read);
+        let sum = reads().fold(0, |sum: u64, op| sum.wrapping_add(op.key()));
+        Stream { ops, reads: reads().count() as u64, sum }
+    }
+
+    /// Whether all operations are reads.
+    pub fn are_reads(&self) -> bool {
+        self.reads == self.ops.len() as u64
     }
 }
 
@@ -157,6 +176,17 @@ mod tests {
                 assert_eq!((op.kind(), op.key()), (kind, key));
             }
         }
+    }
+
+    #[test]
+    fn a_stream_knows_its_reads() {
+        let mut ops = vec![Op::new(Kind::Read, 3), Op::new(Kind::Read, KEY_MASK)];
+        let stream = Stream::of(&ops);
+        assert!(stream.are_reads() && stream.sum == KEY_MASK + 3);
+        ops.extend([Kind::Update, Kind::Insert, Kind::Modify].map(|kind| Op::new(kind, 9)));
+        let stream = Stream::of(&ops);
+        assert!(!stream.are_reads());
+        assert_eq!((stream.reads, stream.sum), (2, KEY_MASK + 3));
     }
 
     #[test]
