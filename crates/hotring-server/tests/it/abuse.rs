@@ -344,11 +344,14 @@ fn values_do_not_take_more_memory_than_there_is() {
     assert_eq!(good.say("EXISTS part:0"), Reply::Int(0));
     // Reads still work, and so do status commands.
     assert_eq!(good.say("STRLEN 0:1"), Reply::Int(100_000));
-    let used = number_after(&good.say("INFO memory").text(), "\r\nused_memory:") as usize;
-    assert!((MAX - (1 << 20)..MAX + (1 << 20)).contains(&used), "{used} bytes are used");
+    wait_for(&mut good, "memory", |text| {
+        let used = number_after(text, "\r\nused_memory:") as usize;
+        (MAX - (1 << 20)..MAX + (1 << 20)).contains(&used)
+    });
     // Commands that remove data, and a higher limit, make writes possible again.
     assert_eq!(good.say("DEL 0:1 0:2 1:1"), Reply::Int(3));
-    assert_eq!(good.say("SET new v"), ok());
+    let is_taken = (0..50).any(|_| good.say("SET new v") == ok());
+    assert!(is_taken, "{}", good.say("INFO memory").text());
     assert_eq!(good.say("CONFIG SET maxmemory 20mb"), ok());
     assert_eq!(good.ask(&["SET", "more", &"v".repeat(3 << 20)]), ok());
     assert_eq!(good.say("CONFIG SET maxmemory 12mb"), ok());

@@ -64,9 +64,10 @@ fn a_chain_has_at_its_end_what_its_beginning_has() {
         let [mut top, mut middle, mut bottom] = connect(&servers);
         write_some(&mut top, seed as u64);
         beside_writes(&servers[0], 40 + seed as u64, || {
-            // The bottom asks before the middle has anything.
-            follow(&mut bottom, port(&servers[1]));
+            // The bottom asks before the middle has anything. The middle must be a replica then: what the bottom got
+            // from an empty primary it would keep.
             follow(&mut middle, port(&servers[0]));
+            follow(&mut bottom, port(&servers[1]));
             wait_until_up(&mut bottom);
             std::thread::sleep(Duration::from_millis(150));
         });
