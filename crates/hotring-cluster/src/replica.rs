@@ -19,7 +19,7 @@ use crate::message::{
 use crate::records::{Claim, Next, Outcome, Request, ShardId};
 use crate::relay::Relay;
 use crate::rules::Rules;
-use crate::succession::succession;
+use crate::succession::{Promotion, Stage, succession};
 
 /// What the owner must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,24 +129,6 @@ struct Link {
     /// The last record that arrived, and the last of them that ended a batch.
     received: Lsn,
     batch_end: Lsn,
-}
-
-#[derive(Debug)]
-pub(crate) struct Promotion {
-    force: bool,
-    /// The old primary, if it has handed over.
-    from: Option<NodeId>,
-    /// The old primary, if it is in the record and did not hand over.
-    deposed: Option<NodeId>,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Until the record names this node.
-    Claiming(Claim),
-    /// Until the last promise has ended.
-    Promised(Set, Epoch),
 }
 
 /// The state machine of a replica.
@@ -366,12 +348,8 @@ impl Replica {
     /// False if the connection has ended, or does not begin with a repair there.
     #[must_use]
     pub fn cut(&mut self, stamp: Stamp, last: Lsn) -> bool {
-        let Some(link) = self.link.as_mut().filter(|link| link.stamp == stamp) else {
-            return false;
-        };
-        if link.phase != Phase::Repairing || last > self.copy.last || self.promotion.is_some() {
-            return false;
-        }
+        let may = self.may_cut(stamp, last);
+        let Some(link) = self.link.as_mut().filter(|_| may) else { return false };
         (link.received, link.batch_end) = (last, last);
         self.relay.end_all();
         self.copy.history.cut(last);
@@ -385,14 +363,26 @@ impl Replica {
     /// not. False if the connection has ended, or does not begin with a copy: then nothing may be dropped.
     #[must_use]
     pub fn drop_data(&mut self, stamp: Stamp) -> bool {
-        let link = self.link.as_ref().filter(|link| link.stamp == stamp);
-        if link.is_none_or(|link| link.phase != Phase::Copying) || self.promotion.is_some() {
-            return false;
-        }
-        if !wrong!(ForgetCopy) {
+        let may = self.may_drop(stamp);
+        if may && !wrong!(ForgetCopy) {
             self.forget_data();
         }
-        true
+        may
+    }
+
+    /// Whether [`drop_data`](Self::drop_data) would say yes. The owner must ask before it notes anything.
+    pub fn may_drop(&self, stamp: Stamp) -> bool {
+        self.is_in(stamp, Phase::Copying)
+    }
+
+    /// Whether [`cut`](Self::cut) would say yes. The owner must ask before it stops reads.
+    pub fn may_cut(&self, stamp: Stamp, last: Lsn) -> bool {
+        self.is_in(stamp, Phase::Repairing) && last <= self.copy.last
+    }
+
+    fn is_in(&self, stamp: Stamp, phase: Phase) -> bool {
+        let link = self.link.as_ref().filter(|link| link.stamp == stamp);
+        link.is_some_and(|link| link.phase == phase) && self.promotion.is_none()
     }
 
     /// The data is replaced by that of a primary that has no epochs: it is part of no stream any more.

@@ -1,8 +1,29 @@
-//! The record of a shard after a replica has become its primary.
+//! The promotion of a replica, and the record of its shard afterwards.
 
-use crate::ids::{Epoch, Identity};
-use crate::records::{Revision, Shard};
+use crate::ids::{Epoch, Identity, NodeId};
+use crate::in_sync::Set;
+use crate::records::{Claim, Revision, Shard};
 use crate::replica::PromoteRefused;
+
+/// A promotion under way.
+#[derive(Debug)]
+pub(crate) struct Promotion {
+    pub(crate) force: bool,
+    /// The old primary, if it has handed over.
+    pub(crate) from: Option<NodeId>,
+    /// The old primary, if it is in the record and did not hand over.
+    pub(crate) deposed: Option<NodeId>,
+    pub(crate) stage: Stage,
+}
+
+/// What a promotion waits for.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Until the record names this node.
+    Claiming(Claim),
+    /// Until the last promise has ended.
+    Promised(Set, Epoch),
+}
 
 /// The record after `me` has become primary.
 pub(crate) fn succession(

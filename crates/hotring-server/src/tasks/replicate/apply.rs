@@ -254,6 +254,9 @@ impl<'a> Follower<'a> {
             return Err(garbled("a copy from before its own epoch"));
         }
         let server = self.server;
+        // A cut that an earlier link has requested may still be under way. A log that takes nothing could not take the
+        // copy either: then the data must stay.
+        restarted(&self.log).await?;
         self.drop_data()?;
         tracing::info!(keys, after, "a full copy from the primary begins; the own data is dropped");
         let copied = Copied { keys_total: keys, ..Copied::default() };
@@ -262,8 +265,6 @@ impl<'a> Follower<'a> {
             link.copy(copied);
         });
         let files = server.persist.durability.snapshots();
-        // A cut that an earlier link has requested may still be under way.
-        restarted(&self.log).await?;
         self.log.restart(after);
         restarted(&self.log).await?;
         let order: Vec<u8> = (0..=u8::MAX).collect();
@@ -290,8 +291,13 @@ impl<'a> Follower<'a> {
     /// Notes that the data is not whole: on the disk, then for promotions. Fails if nothing may be dropped.
     fn drop_data(&self) -> Result<(), LinkError> {
         let server = self.server;
-        // A promotion comes before, or is refused.
+        // A promotion comes before, or is refused: roles change under this lock only.
         let _applying = server.replication.lock_applying();
+        let stamp = self.stamp;
+        let other = || LinkError::Peer("this server follows another primary now".to_string());
+        if server.replication.with_replica(|replica, _| replica.may_drop(stamp)) != Some(true) {
+            return Err(other());
+        }
         let (loading, files) = (&server.persist.loading, server.persist.durability.snapshots());
         // An earlier copy or repair may not have come to its end.
         let was_readable = !loading.is_unfinished_copy();
@@ -301,7 +307,6 @@ impl<'a> Follower<'a> {
             files.abandon();
             mark_copy(&*files.storage)
         });
-        let stamp = self.stamp;
         let may = marked.is_ok()
             && server.replication.with_replica(|replica, _| replica.drop_data(stamp)) == Some(true);
         if may {
@@ -310,16 +315,21 @@ impl<'a> Follower<'a> {
         }
         if was_readable {
             // All data is there as it was, and a restart must find it.
-            let unmarked = files.map_or(Ok(()), |files| unmark_copy(&*files.storage));
-            unmarked.or_else(|why| match why.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(why),
-            })?;
+            let unmarked = self.unmark();
             loading.end_copy();
             server.settings.renew();
+            unmarked?;
         }
         marked?;
-        Err(LinkError::Peer("this server follows another primary now".to_string()))
+        Err(other())
+    }
+
+    /// Removes the note that the data is not whole, if it is there.
+    fn unmark(&self) -> io::Result<()> {
+        let files = self.server.persist.durability.snapshots();
+        let unmarked = files.map_or(Ok(()), |files| unmark_copy(&*files.storage));
+        unmarked
+            .or_else(|why| if why.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(why) })
     }
 
     /// Begins to repair the keys of a divergent tail, which is cut off. Returns their names for the primary.
@@ -386,6 +396,9 @@ impl<'a> Follower<'a> {
             }
             finished.publish(self.log.synced())?;
             unmark_copy(&*files.storage)?;
+        } else if repairs {
+            // A copy that could not begin may have left its note.
+            self.unmark()?;
         }
         self.serve(repairs)?;
         let (keys, bytes) = (server.store.len(), copied.bytes);

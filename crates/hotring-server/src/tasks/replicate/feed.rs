@@ -368,6 +368,8 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         });
         let read =
             read.await.map_err(|_| LinkError::Peer("reading the log panicked".to_string()))?;
+        // A file that is being cut is no damage: the cut has ended this connection.
+        self.check_attached()?;
         let (older, bytes) = read.map_err(|why| {
             if !matches!(why, TailError::Gone) {
                 tracing::error!("a replica's records cannot be read from the log: {why}");
@@ -375,7 +377,6 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             }
             LinkError::Peer(why.to_string())
         })?;
-        self.check_attached()?;
         self.sent = older.last();
         self.older = Some(older);
         if !bytes.is_empty() {

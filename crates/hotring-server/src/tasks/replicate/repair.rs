@@ -126,7 +126,12 @@ pub(super) async fn begin(
 
 /// Cuts the stream, unless the role has changed, or a snapshot was written meanwhile.
 fn enter(server: &Server, stamp: Stamp, after: Lsn, keys: TailKeys) -> Result<(), LinkError> {
+    // A promotion comes before, or is refused: roles change under this lock only.
     let _applying = server.replication.lock_applying();
+    let cannot = || LinkError::Peer("its records cannot be cut off now".to_string());
+    if server.replication.with_replica(|replica, _| replica.may_cut(stamp, after)) != Some(true) {
+        return Err(cannot());
+    }
     // An earlier repair may not have come to its end.
     let was_readable = !server.persist.loading.is_unfinished_copy();
     server.persist.loading.begin_copy();
@@ -142,7 +147,7 @@ fn enter(server: &Server, stamp: Stamp, after: Lsn, keys: TailKeys) -> Result<()
             server.persist.loading.end_copy();
             server.settings.renew();
         }
-        return Err(LinkError::Peer("its records cannot be cut off now".to_string()));
+        return Err(cannot());
     }
     server.replication.tail.cut_off(keys);
     Ok(())
