@@ -131,10 +131,18 @@ fn scripts_copies_and_transactions_at_the_limit_are_served() {
         for i in 0..300 {
             let key = format!("long:{i}");
             assert_eq!(wire.ask(&["EVAL", script, "1", &key, &long]), ok());
-            assert_eq!(wire.ask(&["SET", "source", &long]), ok());
-            assert_eq!(wire.ask(&["COPY", "source", &format!("copy:{i}")]), Reply::Int(1));
-            let bits = wire.ask(&["BITOP", "NOT", &format!("bits:{i}"), "source"]);
-            assert_eq!(bits, Reply::Int(20_000));
+            // The source may be evicted to make room for the result.
+            let mut from_source = |wanted: i64, request: &[&str]| {
+                let is_made = (0..10).any(|_| {
+                    assert_eq!(wire.ask(&["SET", "source", &long]), ok());
+                    let reply = wire.ask(request);
+                    assert!([Reply::Int(0), Reply::Int(wanted)].contains(&reply), "{reply:?}");
+                    reply == Reply::Int(wanted)
+                });
+                assert!(is_made, "{request:?}");
+            };
+            from_source(1, &["COPY", "source", &format!("copy:{i}")]);
+            from_source(20_000, &["BITOP", "NOT", &format!("bits:{i}"), "source"]);
             assert_eq!(wire.say("MULTI"), ok());
             wire.ask(&["SETRANGE", &format!("range:{i}"), "100000", "x"]);
             wire.say("INCR n");
