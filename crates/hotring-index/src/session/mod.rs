@@ -12,6 +12,7 @@ use crate::core::item::{Damaged, Item, Kind};
 use crate::core::limbo::ADMIT_ROUNDS;
 use crate::core::memory_limit::{Budget, CHECK_INTERVAL, CHECK_INTERVAL_SHORT, Refused};
 use crate::core::reclaim::{Collector, Participant, Record, Retired};
+use crate::core::sync::spin::is_over;
 use crate::core::sync::{Arc, Mutex, Ordering, TallyU64};
 use crate::engine::Engine;
 use std::mem::ManuallyDrop;
@@ -395,7 +396,9 @@ impl<K: Kind, E: Engine> Session<K, E> {
 
 impl<K: Kind, E: Engine> Drop for Session<K, E> {
     fn drop(&mut self) {
-        E::catch_up(&mut self.pin());
+        if !is_over() {
+            E::catch_up(&mut self.pin());
+        }
     }
 }
 

@@ -71,6 +71,10 @@ controls! {
     RelaxedPublish => OLD_VALUES,
     ReleaseLink => OLD_VALUES,
     ReplaceDrop => find(effects(one("replace-drop", Eager)), Random),
+    // The queue of old versions: scenarios of loom's.
+    CutStored => Option::None,
+    QueueTrustsItem => Option::None,
+    QueueRetires => Option::None,
     NoGrace => find(shapes::breathe(), Bursts),
     NoAnchorMark => find(shapes::breathe(), Bursts),
     ShrinkForgetsClaim => find(shapes::breathe(), Random),
@@ -115,6 +119,7 @@ controls! {
     LinesCountedEarly => LINES,
     LinesFreeEarly => LINES,
     LinesStashUnfrozen => LINES,
+    LinesTidyUnlocked => LINES,
 }
 
 engine_controls! {
