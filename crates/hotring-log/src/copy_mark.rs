@@ -16,9 +16,12 @@ pub fn mark_copy(storage: &dyn Storage) -> io::Result<()> {
     storage.sync()
 }
 
-/// Removes the mark: the copy is complete and on the disk.
+/// Removes the mark, if it is there: all data is complete and on the disk.
 pub fn unmark_copy(storage: &dyn Storage) -> io::Result<()> {
-    storage.remove(UNFINISHED_COPY)?;
+    match storage.remove(UNFINISHED_COPY) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     storage.sync()
 }
 
@@ -52,6 +55,7 @@ mod tests {
         assert!(!drop_unfinished_copy(storage).unwrap());
         mark_copy(storage).unwrap();
         mark_copy(storage).unwrap();
+        unmark_copy(storage).unwrap();
         unmark_copy(storage).unwrap();
         assert!(!drop_unfinished_copy(storage).unwrap());
         assert_eq!(storage.list().unwrap().len(), 4);

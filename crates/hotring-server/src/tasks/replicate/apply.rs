@@ -327,9 +327,7 @@ impl<'a> Follower<'a> {
     /// Removes the note that the data is not whole, if it is there.
     fn unmark(&self) -> io::Result<()> {
         let files = self.server.persist.durability.snapshots();
-        let unmarked = files.map_or(Ok(()), |files| unmark_copy(&*files.storage));
-        unmarked
-            .or_else(|why| if why.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(why) })
+        files.map_or(Ok(()), |files| unmark_copy(&*files.storage))
     }
 
     /// Begins to repair the keys of a divergent tail, which is cut off. Returns their names for the primary.
