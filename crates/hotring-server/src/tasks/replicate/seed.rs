@@ -1,7 +1,7 @@
 //! The seed of the hash of a server that begins empty as a replica.
 //!
 //! A primary sends its items in the order of their hashes. A table with the same seed gets those of one slot together,
-//! so they are in the cache, and the copy loads as fast as a snapshot. The seed must stay secret, because it lets one
+//! so they are in the cache, and the copy loads in about half the time. The seed must stay secret, because it lets one
 //! prepare keys that collide: the primary tells it to authenticated links only.
 
 use std::time::Duration;
