@@ -74,13 +74,14 @@ impl Session {
         if self.gate.holds_any() {
             return if is_little(&refused) { Ok(()) } else { Err(refused) };
         }
-        let mut evicted = 0;
+        // Bytes, once an eviction was tried.
+        let mut evicted = None;
         for _ in 0..ROUNDS {
             let Refused::Full(full) = &refused else { return Err(refused) };
             if bytes as u64 > full.max {
                 return Err(refused);
             }
-            if evicted > 0 && is_waste(full) {
+            if evicted > Some(0) && is_waste(full) {
                 return Ok(());
             }
             let wanted = (live(full) + RESERVE).saturating_sub(full.max);
@@ -88,7 +89,7 @@ impl Session {
                 // Evictions shrink the free memory between items only gradually.
                 let most = if is_waste(full) { 2 * RESERVE } else { bytes as u64 + BATCH };
                 let round = self.evict(wanted.min(most), full.max);
-                evicted += round.bytes;
+                evicted = Some(evicted.unwrap_or(0) + round.bytes);
                 if round.chosen == 0 && live(full) > full.max {
                     break;
                 }
@@ -97,11 +98,11 @@ impl Session {
                 Ok(()) => return Ok(()),
                 Err(why) => refused = why,
             }
-            if evicted >= bytes as u64 + BATCH {
+            if evicted >= Some(bytes as u64 + BATCH) {
                 return Ok(());
             }
         }
-        self.wait_for_readers(bytes, refused, evicted > 0)
+        self.wait_for_readers(bytes, refused, evicted)
     }
 
     /// Checks whether this many bytes fit, after freeing all memory that can be freed at once, in all databases.
@@ -134,12 +135,17 @@ impl Session {
         &mut self,
         bytes: usize,
         mut refused: Refused,
-        has_evicted: bool,
+        mut evicted: Option<u64>,
     ) -> Result<(), Refused> {
         for _ in 0..WAITS {
             match &refused {
                 Refused::Stalled(_) => break,
-                Refused::Full(full) if !has_evicted && live(full) > full.max => break,
+                Refused::Full(full) if evicted == Some(0) && live(full) > full.max => break,
+                Refused::Full(full) if evicted.is_none() && live(full) > full.max => {
+                    // So far only readers were in the way. Now that memory is free, and another writer has used it.
+                    let wanted = (live(full) + RESERVE - full.max).min(bytes as u64 + BATCH);
+                    evicted = Some(self.evict(wanted, full.max).bytes);
+                }
                 // Another writer may have used the room; that writer makes room in turn.
                 refused if is_little(refused) => return Ok(()),
                 Refused::Full(_) => thread::yield_now(),
@@ -152,7 +158,7 @@ impl Session {
         // Enough was evicted: an operation of a session that is interrupted must not make others fail. The memory that
         // may wait for such a session has its own limit (`Refused::Stalled`).
         match refused {
-            Refused::Full(full) if has_evicted && live(&full) <= full.max => Ok(()),
+            Refused::Full(full) if evicted > Some(0) && live(&full) <= full.max => Ok(()),
             refused => Err(refused),
         }
     }

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use hotring_engines::EngineChoice;
 use hotring_store::{
     Accesses, Changed, EvictionOptions, EvictionPolicy, Options, Origin, Session, SetExpiry,
-    SetOptions, Store, StoreError,
+    SetOptions, Store, StoreError, ValueRef,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -329,6 +330,38 @@ fn a_limit_that_is_lowered_is_reached_again_without_a_long_write() {
     while session.evict_some() {}
     session.collect();
     assert_within(&store, 1);
+}
+
+/// Regression test: a writer that waited for a reader was refused once the reader was done, if another writer had
+/// used the memory.
+#[test]
+fn writers_are_not_refused_beside_a_reader_that_takes_long() {
+    for policy in [EvictionPolicy::Heat, EvictionPolicy::AllKeysRandom] {
+        let store = hotring(policy, 4 << 20);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let writers = [0, 1, 2].map(|thread| {
+                let mut session = store.session();
+                scope.spawn(move || {
+                    (0..30_000)
+                        .find_map(|n| set(&mut session, 3 * n + thread).err().map(|why| (n, why)))
+                })
+            });
+            scope.spawn(|| {
+                let mut session = store.session();
+                while !done.load(Relaxed) {
+                    if set(&mut session, u32::MAX).is_ok() {
+                        let rest = |_: ValueRef<'_>| thread::sleep(Duration::from_millis(2));
+                        session.get(&u32::MAX.to_le_bytes(), NOW, rest);
+                    }
+                    thread::sleep(Duration::from_micros(200));
+                }
+            });
+            let refused = writers.map(|writer| writer.join().unwrap());
+            done.store(true, Relaxed);
+            assert_eq!(refused, [None, None, None], "{policy:?}");
+        });
+    }
 }
 
 #[test]
