@@ -211,7 +211,7 @@ fn end(mut stream: TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
     let mut bytes = [0; 4096];
     loop {
-        match stream.read(&mut bytes) {
+        match read(&mut stream, &mut bytes) {
             Ok(1..) => {}
             Ok(0) => return,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -222,9 +222,19 @@ fn end(mut stream: TcpStream) {
     }
 }
 
+/// Reads some bytes. The fuzzer's timer interrupts reads that have a timeout, whatever its handler asks for.
+fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 fn read_line(stream: &mut TcpStream) -> String {
     let (mut line, mut byte) = (Vec::new(), [0]);
-    while !line.ends_with(b"\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+    while !line.ends_with(b"\r\n") && matches!(read(stream, &mut byte), Ok(1)) {
         line.extend_from_slice(&byte);
     }
     String::from_utf8_lossy(&line).trim_end().to_string()
@@ -234,7 +244,7 @@ fn read_line(stream: &mut TcpStream) -> String {
 fn first_message(stream: &mut TcpStream, waits: bool) -> Vec<u8> {
     let (mut bytes, mut byte) = (Vec::new(), [0]);
     stream.set_read_timeout(Some(FIRST)).expect("a socket has one");
-    while waits && matches!(stream.read(&mut byte), Ok(1)) {
+    while waits && matches!(read(stream, &mut byte), Ok(1)) {
         bytes.extend_from_slice(&byte);
         if let Ok(Some((frame, _))) = FrameReader::default().read(&bytes) {
             return frame.body.to_vec();
