@@ -22,6 +22,7 @@
 #[macro_use]
 mod faults;
 mod circle;
+pub mod directory;
 mod failover;
 mod feed;
 mod history;

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-containers", &[]),
     // Who may answer is decided without knowing what is stored or how it travels.
     ("hotring-cluster", &[]),
+    ("hotring-coordinator", &["hotring-cluster"]),
     ("hotring-store", &["hotring-index", "hotring-containers", "hotring-log"]),
     (
         "hotring-commands",
@@ -22,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "hotring-server",
         &[
             "hotring-cluster",
+            "hotring-coordinator",
             "hotring-commands",
             "hotring-store",
             "hotring-protocol",
@@ -32,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "hotring",
         &[
             "hotring-cluster",
+            "hotring-coordinator",
             "hotring-server",
             "hotring-commands",
             "hotring-store",

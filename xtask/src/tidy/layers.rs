@@ -59,6 +59,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["history"],
             &["message", "records"],
             &["feed", "in_sync", "plan"],
+            &["directory"],
             &["replica", "relay", "succession"],
             &["primary", "failover", "membership"],
         ],

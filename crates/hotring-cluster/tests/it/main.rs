@@ -8,6 +8,9 @@ mod faults;
 #[path = "../../src/circle.rs"]
 #[allow(dead_code)]
 mod circle;
+#[path = "../../src/directory.rs"]
+#[allow(dead_code)]
+mod directory;
 #[path = "../../src/failover.rs"]
 #[allow(dead_code)]
 mod failover;

@@ -5,6 +5,7 @@ pub mod batching;
 pub mod blocked;
 pub mod bound;
 pub mod client;
+pub mod cluster;
 pub mod context;
 pub mod durability;
 pub mod expirer;

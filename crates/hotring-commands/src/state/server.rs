@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use hotring_cluster::TakeOver;
+use hotring_cluster::{NodeId, TakeOver};
 use hotring_store::{Role, Session, Store};
 
 use crate::acl::Acl;
 use crate::host::clock;
 use crate::settings::config::{Config, Source};
 use crate::state::client::{ClientShared, Clients};
+use crate::state::cluster::Cluster;
 use crate::state::memcached;
 use crate::state::observe::Observe;
 use crate::state::pause::Paused;
@@ -42,6 +43,8 @@ pub struct Server {
     pub observe: Observe,
     pub persist: Persist,
     pub replication: Replication,
+    /// The cluster to which the server belongs.
+    pub cluster: Option<Cluster>,
     pub tasks: Tasks,
     pub push: Push,
     /// The cached scripts.
@@ -65,6 +68,8 @@ pub struct Parts {
     pub run_id: String,
     /// What the server is called in replication.
     pub names: Names,
+    /// The name of this node, if it belongs to a cluster.
+    pub node: Option<NodeId>,
     /// Sets the level of the server's own log.
     pub log_level: SetLogLevel,
 }
@@ -81,6 +86,7 @@ impl Parts {
             unix_path: None,
             run_id: "0".repeat(40),
             names: Names::unconnected(),
+            node: None,
             log_level: Box::new(|_| {}),
         }
     }
@@ -102,6 +108,7 @@ impl Server {
             observe: Observe::new(config, parts.store.notings()),
             persist: Persist::new(config),
             replication: Replication::new(config, parts.names, clock::monotonic()),
+            cluster: parts.node.map(Cluster::new),
             tasks: Tasks::default(),
             push,
             scripts: Scripts::default(),

@@ -324,6 +324,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         unix_path: config.unixsocket.clone(),
         run_id: run_id()?,
         names: names(id)?,
+        node: None,
         log_level,
         config,
     }));
