@@ -151,19 +151,33 @@ pub fn plan(owners: &Owners, members: &[Member], loads: &[u64]) -> Result<Vec<Mo
         .collect())
 }
 
-/// An empty slot counts as something, so that empty slots are spread, too. The highest load leaves room for sums.
-fn counted(load: u64) -> u64 {
-    load.clamp(1, 1 << 48)
+/// The sum of the loads as they are counted. A slot with little beside the rest counts as something, so that
+/// empty slots are spread, too; all of them together count as next to nothing.
+const WHOLE: u128 = 1 << 40;
+
+/// The loads as they are counted.
+fn counted(loads: &[u64]) -> Vec<u64> {
+    let total = total(loads);
+    let part = |&load: &u64| (u128::from(load) * WHOLE / total.max(1)) as u64;
+    loads.iter().map(|load| part(load).max(1)).collect()
 }
 
-/// The load of each member with its share of the load, both in the unit of `loads`.
+fn total(loads: &[u64]) -> u128 {
+    loads.iter().map(|&load| u128::from(load)).sum()
+}
+
+/// The load of each member with its share of the load, both in the unit of `loads`. Without any load each slot
+/// counts as one.
 pub fn loads_and_shares(owners: &Owners, members: &[Member], loads: &[u64]) -> Vec<(u64, f64)> {
-    let total: u64 = loads.iter().copied().map(counted).sum();
+    let is_idle = total(loads) == 0;
+    let load = |slot: Slot| if is_idle { 1 } else { loads[usize::from(slot)] };
+    let total: u128 = (0..SLOTS).map(|slot| u128::from(load(slot))).sum();
     let weights: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
     let mut of: BTreeMap<ShardId, u64> = BTreeMap::new();
-    for (slot, load) in (0..SLOTS).zip(loads) {
+    for slot in 0..SLOTS {
         if let Some(owner) = owners.of(slot) {
-            *of.entry(owner).or_default() += counted(*load);
+            let sum = of.entry(owner).or_default();
+            *sum = sum.saturating_add(load(slot));
         }
     }
     let share = |weight: u32| total as f64 * f64::from(weight) / weights as f64;
@@ -201,10 +215,10 @@ struct Planner<'a> {
 impl<'a> Planner<'a> {
     fn new(owners: &Owners, members: &'a [Member], loads: &[u64]) -> Result<Self, NoPlan> {
         assert_eq!(loads.len(), usize::from(SLOTS), "a load for each slot");
-        let total: u128 = loads.iter().map(|&load| u128::from(load)).sum();
+        let total = total(loads);
         let light = |&load: &u64| u128::from(load) * 100 * u128::from(SLOTS) < total;
         let is_light = loads.iter().map(light).collect();
-        let loads: Vec<u64> = loads.iter().copied().map(counted).collect();
+        let loads = counted(loads);
         let mut members: Vec<&Member> = members.iter().collect();
         members.sort_by_key(|member| member.shard);
         check(&members)?;
@@ -310,11 +324,13 @@ impl<'a> Planner<'a> {
             }
             // Each is too heavy for the shard that it prefers.
             for (.., slot, _) in wishes {
-                let widest =
-                    (0..self.members.len()).max_by_key(|&to| (room(self, to), Reverse(to)));
+                if !gives(self, slot) {
+                    continue;
+                }
                 let fits =
                     |&to: &usize| self.loads[slot] <= room(self, to) && self.improves(slot, to);
-                if let Some(to) = widest.filter(fits).filter(|_| gives(self, slot)) {
+                let fitting = (0..self.members.len()).filter(fits);
+                if let Some(to) = fitting.max_by_key(|&to| (room(self, to), Reverse(to))) {
                     self.give(slot, to);
                 }
             }
@@ -352,14 +368,16 @@ fn check(members: &[&Member]) -> Result<(), NoPlan> {
 }
 
 fn bounds(members: &[&Member], loads: &[u64]) -> Vec<Bounds> {
-    let total: u128 = loads.iter().map(|&load| u128::from(load)).sum();
+    let total = total(loads);
+    // Alike slots come in whole numbers: a limit below the next one could leave slots without a place.
+    let unit = loads.iter().copied().min().map_or(1, u128::from);
     let weight = |member: &Member| if wrong!(NoWeights) { 1 } else { u128::from(member.weight) };
     let weights: u128 = members.iter().map(|member| weight(member)).sum();
     let bounds = members.iter().map(|member| {
         let part = total * weight(member);
-        let share = part / weights;
-        // A limit below the next whole number could leave slots without a place.
-        let limit = (part * LIMIT_PERCENT / (100 * weights)).max(part.div_ceil(weights));
+        let share = part / weights / unit * unit;
+        let limit = part * LIMIT_PERCENT / (100 * weights);
+        let limit = limit.max(part.div_ceil(weights * unit) * unit);
         let limit = if wrong!(NoBound) { u128::from(u64::MAX) } else { limit };
         let low = share * 100 / LIMIT_PERCENT;
         Bounds { low: low as u64, share: share as u64, limit: limit as u64 }

@@ -68,3 +68,15 @@ fn strong_nodes_come_together_and_zones_lead_alike() {
     let led = |zone| layout.iter().filter(|shard| sites[shard[0]].zone == zone).count();
     assert!(["a", "b", "c"].into_iter().all(|zone| (1..=2).contains(&led(zone))), "{layout:?}");
 }
+
+/// Counting the zones again for each free node took half a minute.
+#[test]
+fn thousands_of_nodes_are_placed_in_no_time() {
+    let names: Vec<String> = (0..20).map(|zone| format!("zone-{zone}")).collect();
+    let site = |node: usize| Site { zone: &names[node % 20], weight: 100 };
+    let sites: Vec<Site> = (0..3_000).map(site).collect();
+    let start = std::time::Instant::now();
+    assert_eq!(placed(&sites, Vec::new(), 3).len(), 1_000);
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    assert_eq!(placed(&sites[..4], Vec::new(), 0).len(), 4, "a shard has a copy at least");
+}

@@ -232,6 +232,48 @@ fn plans_by_bytes_or_heat_balance_these() {
     }
 }
 
+/// Counted as they are, 40 slots with a request each were drowned by 16,344 empty ones.
+#[test]
+fn small_loads_count_as_much_as_large_ones() {
+    for unit in [1, 1_000, u64::MAX / 64] {
+        let loads: Vec<u64> = (0..SLOTS).map(|slot| u64::from(slot < 40) * unit).collect();
+        let members = usual(0..4, 1);
+        let owners = planned(&Owners::default(), &members, &loads);
+        assert_eq!(balance(&owners, &members, &loads), 1.0, "from nothing, {unit}");
+        let members = usual(0..5, 1);
+        let moves = plan(&owners, &members, &loads).unwrap();
+        let owners = apply(&owners, &moves);
+        assert_eq!(balance(&owners, &members, &loads), 1.0, "after a join, {unit}");
+        assert_eq!(moved(&moves), 8, "{unit}");
+    }
+    let idle = [0; SLOTS as usize];
+    let members = usual(0..4, 1);
+    check_bound(&planned(&Owners::default(), &members, &idle), &members);
+}
+
+/// The slot of 60 suits shard 1 alone: shard 0 has more room, but is fuller by weight than shard 2 without it.
+#[test]
+fn a_slot_goes_to_any_shard_that_it_suits() {
+    let mut owners = Owners::default();
+    let mut loads = vec![0; usize::from(SLOTS)];
+    let mut has = |slot: u16, shard, load| {
+        owners.give(slot, shard);
+        loads[usize::from(slot)] = load;
+    };
+    (12..SLOTS).for_each(|slot| has(slot, 0, 0));
+    (0..9).for_each(|slot| has(slot, 0, 100));
+    has(9, 1, 10);
+    has(10, 2, 75);
+    has(11, 2, 60);
+    has(12, 3, 255);
+    let given =
+        |shard, weight, ids| Member { shard, weight, ids: drawn(7, shard).take(ids).collect() };
+    let members = [given(0, 1_000, 500), given(1, 100, 1), given(2, 100, 1), given(3, 100, 1)];
+    let moves = plan(&owners, &members, &loads).unwrap();
+    let only = Move { from: Some(2), to: 1, slots: [11].into_iter().collect() };
+    assert_eq!(moves, [only]);
+}
+
 /// A giver that only kept its share gave nothing where a slot is a large part of one.
 #[test]
 fn a_shard_that_joins_hundreds_is_filled_by_load() {

@@ -63,8 +63,13 @@ pub(super) fn cluster(text: &str) -> Result<Cluster, String> {
             weight: part.number("weight", weight)?.map_or(USUAL_WEIGHT, |weight| weight as u32),
             leaves: part.flag("leaves")?,
         };
-        if let Some(shard) = node.shard {
-            cluster.shards.entry(shard).or_default();
+        match node.shard {
+            Some(shard) => _ = cluster.shards.entry(shard).or_default(),
+            None if node.leaves => {
+                let why = "a node that leaves must be in a shard: add shard, or remove the node";
+                return Err(part.at("leaves", why));
+            }
+            None => {}
         }
         cluster.nodes.push(node);
     }
@@ -76,17 +81,21 @@ const SHARDS: std::ops::RangeInclusive<i64> = 0..=1_000_000;
 
 /// Reads lines of a slot and its load. Slots without a line have none.
 pub(super) fn loads(text: &str) -> Result<Vec<u64>, String> {
-    let mut loads = vec![0; usize::from(SLOTS)];
+    let mut loads = vec![None; usize::from(SLOTS)];
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let mut words = line.split_whitespace();
         let slot = words.next().and_then(|word| word.parse::<Slot>().ok());
         let load = words.next().and_then(|word| word.parse().ok());
         match (slot.filter(|slot| *slot < SLOTS), load, words.next()) {
-            (Some(slot), Some(load), None) => loads[usize::from(slot)] = load,
+            (Some(slot), Some(load), None) => {
+                if loads[usize::from(slot)].replace(load).is_some() {
+                    return Err(format!("line {}: slot {slot} is there twice", at + 1));
+                }
+            }
             _ => return Err(format!("line {}: write a slot and a number: 7 1500", at + 1)),
         }
     }
-    Ok(loads)
+    Ok(loads.into_iter().map(Option::unwrap_or_default).collect())
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

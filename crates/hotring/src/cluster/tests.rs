@@ -132,6 +132,8 @@ fn wrong_descriptions_say_where_and_why() {
     assert_eq!(error("\n[[node]]\nzone = \"x\""), "line 2: name is missing");
     assert_eq!(error("[[node]]\nname = 3"), "line 2: name must be a string");
     assert_eq!(error("[[node]]\nname = \"a\"\nleaves = 1"), "line 3: leaves must be true or false");
+    let why = "line 3: a node that leaves must be in a shard: add shard, or remove the node";
+    assert_eq!(error("[[node]]\nname = \"a\"\nleaves = true"), why);
     assert_eq!(error(&node("a", "").repeat(2)), "line 5: node a is there twice");
     assert_eq!(
         error("[[shard]]\nnumber = 1\n[[shard]]\nnumber = 1"),
@@ -151,6 +153,7 @@ fn wrong_descriptions_say_where_and_why() {
         let why = file::loads(&format!("1 1\n{wrong}")).unwrap_err();
         assert_eq!(why, "line 2: write a slot and a number: 7 1500");
     }
+    assert_eq!(file::loads("7 9\n7 9").unwrap_err(), "line 2: slot 7 is there twice");
     let error = planned(Path::new("/no/such/file"), None).err().unwrap();
     assert!(error.starts_with("cannot read /no/such/file: "), "{error}");
 }
@@ -162,6 +165,6 @@ fn loads_are_balanced_instead_of_slots() {
     // The first thousand slots have nearly everything.
     let loads: String = (0..1_000).map(|slot| format!("{slot} 1000\n")).collect();
     let text = plan::make(cluster, Some(file::loads(&loads).unwrap())).unwrap().to_string();
-    assert!(text.contains("\n66") && text.contains("fullest shard: 2.968 -> 1.0"), "{text}");
+    assert!(text.contains("\n66") && text.contains("fullest shard: 3.000 -> 1.00"), "{text}");
     cli().debug_assert();
 }
