@@ -114,6 +114,12 @@ impl Raw {
         self.reply()
     }
 
+    /// Ends the connection. At its end the server has forgotten it, which a reply to QUIT does not say.
+    pub fn quit(mut self) {
+        self.ask(&[b"QUIT"]);
+        assert_eq!(self.stream.read(&mut [0]).unwrap(), 0, "the connection goes on after QUIT");
+    }
+
     pub fn send(&mut self, args: &[&[u8]]) {
         self.stream.write_all(&request(args)).unwrap();
     }

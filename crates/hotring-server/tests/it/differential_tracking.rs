@@ -121,9 +121,7 @@ impl Side {
 
     /// Closes the connection that receives messages for others, and opens another one.
     fn replace_last(&mut self) {
-        let mut last = self.clients.pop().unwrap();
-        last.ask(&[b"QUIT"]);
-        drop(last);
+        self.clients.pop().expect("there are connections").quit();
         self.connect();
     }
 
