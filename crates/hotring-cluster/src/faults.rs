@@ -31,7 +31,8 @@ pub use variants::{Fault, is, set};
 mod variants {
     use std::cell::Cell;
 
-    /// A wrong variant of one step, as a shortcut would suggest.
+    /// A wrong variant of one step, as a shortcut would suggest. Some are steps of the machines' owner.
+    #[allow(dead_code)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
         /// A write is acknowledged before the replicas have it.
@@ -68,6 +69,28 @@ mod variants {
         SyncBelow,
         /// A replica feeds its replicas on when its stream begins an epoch.
         FeedOverEpoch,
+        /// A move steps back although its transaction may take effect.
+        StepBackUnknown,
+        /// A move begins again, and an import over, without looking whether an earlier attempt is through.
+        OpenUnread,
+        /// A move is committed although the target has another primary than when the attempt began.
+        AnyTarget,
+        /// Reads go on at the source while the transaction is on its way.
+        ReadsGoOn,
+        /// An earlier mark counts as the last one.
+        AnyMark,
+        /// The target's new primary gives an import up without looking whether the slots are its own.
+        DropUnread,
+        /// The target takes slots back before it has removed the keys that it gave away.
+        OpenUnclean,
+        /// The target shows an import as soon as it has everything.
+        ShowEarly,
+        /// An import goes on with what an earlier attempt has left.
+        KeepOld,
+        /// A shard gives slots on before it shows the keys that came with them.
+        GiveUnshown,
+        /// The target says that it has what its replicas lack.
+        HasAlone,
         /// The empty hash tag of `{}` counts as the key.
         EmptyTag,
         /// A place that is an identifier belongs to the next one.

@@ -31,6 +31,7 @@ mod in_sync;
 mod layout;
 mod membership;
 mod message;
+pub mod moves;
 mod plan;
 mod primary;
 mod records;

@@ -58,7 +58,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["faults", "ids", "rules", "slots", "circle", "layout"],
             &["history"],
             &["message", "records"],
-            &["feed", "in_sync", "plan"],
+            &["feed", "in_sync", "plan", "moves"],
             &["directory"],
             &["replica", "relay", "succession"],
             &["primary", "failover", "membership"],

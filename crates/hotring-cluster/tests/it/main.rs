@@ -35,6 +35,9 @@ mod membership;
 #[path = "../../src/message.rs"]
 #[allow(dead_code)]
 mod message;
+#[path = "../../src/moves/mod.rs"]
+#[allow(dead_code, unused_imports)]
+mod moves;
 #[path = "../../src/plan.rs"]
 #[allow(dead_code)]
 mod plan;
@@ -63,6 +66,7 @@ mod succession;
 mod chain;
 mod guards;
 mod layouts;
+mod moving;
 mod pair;
 mod plans;
 mod schedules;
