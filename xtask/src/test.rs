@@ -19,7 +19,7 @@ pub fn check() -> Result<ExitCode> {
     let mut suite = Suite::new();
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
-    suite.step("clippy", clippy);
+    suite.step("clippy", || clippy(&[]).map(|()| Done::Passed(1)));
     suite.step("unit tests", || lanes::run(&lanes::build(&["--lib", "--bins"])?));
     Ok(suite.finish())
 }
@@ -32,13 +32,13 @@ pub fn tools() -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// All tests, and the other checks that every change must pass.
+/// All tests, and the checks that are as quick. Lints and rustdoc compile every dependency once more, so they are among
+/// the proofs.
 pub fn test() -> Result<ExitCode> {
     let mut suite = Suite::new();
     suite.step("tools of the tests", tools::prepare_tests);
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
-    suite.step("clippy", clippy);
     let mut programs = Vec::new();
     suite.step("tests, built", || {
         programs = lanes::build(&["--all-targets", "--exclude", INDEX])?;
@@ -49,7 +49,6 @@ pub fn test() -> Result<ExitCode> {
     suite.step("tests", || lanes::run(&programs));
     suite.step("index, unoptimised", index_tests);
     suite.step("doc tests", doc_tests);
-    suite.step("documentation", documentation);
     suite.step("generated pages", docs::check);
     let _ = ahead.join();
     suite.step("tests, optimised", optimised_tests);
@@ -107,15 +106,18 @@ fn formatting() -> Result<Done> {
     Ok(Done::Passed(1))
 }
 
-fn clippy() -> Result<Done> {
-    clippy_with(&[])
+/// The lints, rustdoc's among them. Features of the bench compile a dozen other stores.
+pub fn lints() -> Result<Done> {
+    clippy(&[])?;
+    clippy(&["--all-features"])?;
+    let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
+    process::run(cargo().args(words).env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Done::Passed(3))
 }
 
-/// Clippy with features. Those of the bench compile a dozen other stores, so only a proof asks for all.
-pub fn clippy_with(features: &[&str]) -> Result<Done> {
+fn clippy(features: &[&str]) -> Result<()> {
     let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet"];
-    process::run(cargo().args(lints).args(features).args(["--", "-D", "warnings"]))?;
-    Ok(Done::Passed(1))
+    process::run(cargo().args(lints).args(features).args(["--", "-D", "warnings"]))
 }
 
 fn doc_tests() -> Result<Done> {
@@ -156,12 +158,6 @@ fn engine_of(line: &str) -> Option<&str> {
     let name = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
     let engine = name.rsplit("::").next()?;
     ["hotring", "chaining", "mercury", "gcuckoo", "lines"].contains(&engine).then_some(engine)
-}
-
-fn documentation() -> Result<Done> {
-    let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
-    process::run(cargo().args(words).env("RUSTDOCFLAGS", "-D warnings"))?;
-    Ok(Done::Passed(1))
 }
 
 #[cfg(test)]

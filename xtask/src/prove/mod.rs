@@ -1,4 +1,4 @@
-//! `cargo xtask prove`: searches for faults that tests do not show. Models of the index take every
+//! `cargo xtask prove`: searches for faults that tests do not show. Lints read all code, models of the index take every
 //! order of its steps, sanitizers check its memory, decoders get random input, servers are killed
 //! and loaded, and client libraries of several languages talk to a server.
 
@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Result, bail, ensure};
 
 use crate::suite::{Done, Suite};
-use crate::test::{binary, build_quietly, built, clippy_with, count_tests};
+use crate::test::{binary, build_quietly, built, count_tests, lints};
 use crate::workspace::{cargo, target};
 use crate::{clients, engines, fuzz, process, redis, tools};
 
@@ -27,7 +27,7 @@ pub enum Form {
 type Proof = (&'static str, fn(Form) -> Result<Done>);
 
 const PROOFS: &[Proof] = &[
-    ("all-features", |_| clippy_with(&["--all-features"])),
+    ("lints", |_| lints()),
     ("loom", loom),
     ("shuttle", shuttle),
     ("asan", sanitizers::asan),
