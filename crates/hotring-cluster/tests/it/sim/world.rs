@@ -343,6 +343,7 @@ impl World {
             whole: !node.is_partial,
             repairing: node.pending.is_some(),
             adopt,
+            indirect: false,
             caught_up: self.record.is_some() && is_own && node.is_clean(node.end),
         };
         self.follow_with(n, me, held);
