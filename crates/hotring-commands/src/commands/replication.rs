@@ -1,5 +1,6 @@
 //! REPLICAOF and ROLE: who follows whom.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use hotring_cluster::FailoverRefused;
@@ -133,9 +134,14 @@ fn tell_seed(c: &mut Context<'_>) -> Outcome {
 /// Turns the connection into a link. After the reply it speaks the frames of `docs/design/replication-wire.md`.
 pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
     let version = parse_i64(c.args.at(1)).ok_or(Failure::NotAnInteger)?;
-    if version != i64::from(WIRE_VERSION) {
+    let older = match version.cmp(&i64::from(WIRE_VERSION)) {
+        Ordering::Equal => None,
+        Ordering::Less => Some("the replica, which keeps its data meanwhile"),
+        Ordering::Greater => Some("this server, to which the replica wants to link"),
+    };
+    if let Some(older) = older {
         return Err(Failure::from(format!(
-            "ERR links of version {version} are not spoken here, but of version {WIRE_VERSION}"
+            "ERR this server speaks version {WIRE_VERSION} of the link, and the replica version {version}: upgrade {older}"
         )));
     }
     if c.server.replication.is_replica() && c.server.replication.redis.is_on() {
