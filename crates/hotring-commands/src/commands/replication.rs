@@ -36,12 +36,24 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
     let port = port.ok_or(Failure::text("ERR Invalid master port"))?;
     let host = std::str::from_utf8(host).map_err(|_| Failure::text("ERR Invalid master host"))?;
     let source = Source { host: host.to_string(), port };
-    let is_same = c.server.replication.source().as_deref() == Some(&source);
-    if is_same && !c.server.replication.link_status().awaits_order {
+    let is_same = c.server.replication.source().is_some_and(|present| present.is_at(&source));
+    let gives_up = c.server.replication.link_status().awaits_order;
+    if is_same && !gives_up {
         c.reply.simple("OK Already connected to specified master");
         return Ok(());
     }
-    tracing::warn!(client = c.client.shared.id, primary = %source, "REPLICAOF: this server is a replica");
+    let (client, keys) = (c.client.shared.id, c.server.store.len());
+    match is_same {
+        false => tracing::warn!(
+            client, primary = %source, keys,
+            "REPLICAOF: this server is a replica, and gives up what its primary does not have"
+        ),
+        // Perhaps a tool that says it regularly: then the log must tell where the data went.
+        true => tracing::warn!(
+            client, primary = %source, keys,
+            "REPLICAOF again: this replica gives up the data that it has kept so far for that of its primary"
+        ),
+    }
     c.server.follow(source, c.store);
     c.reply.ok();
     Ok(())
@@ -202,6 +214,7 @@ mod tests {
             REPLICAOF no one            -> +OK¶
             REPLICAOF h 7               -> +OK¶
             REPLICAOF h 7               -> +OK Already connected to specified master¶
+            SLAVEOF H 7                 -> +OK Already connected to specified master¶
             ROLE                        -> *5¶$5¶slave¶$1¶h¶:7¶$7¶connect¶:-1¶
             GET k                       -> $1¶1¶
             SET k 2                     -> -READONLY You can't write against a read only replica.¶
