@@ -190,7 +190,8 @@ impl World {
         end(stream);
         let reply = self.ask("PING");
         assert!(reply == "+PONG" || (replaces && reply.starts_with("-LOADING ")), "{reply}");
-        let reply = self.ask("REPLICAOF NO ONE");
+        // By force, as the hostile primary may have said that it is a replica.
+        let reply = self.ask("REPLICAOF NO ONE FORCE");
         if !reply.starts_with("+OK") {
             assert!(
                 replaces && reply.starts_with("-ERR this replica has received only a part"),
